@@ -16,6 +16,7 @@ from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.rules import driver_down, monitoring_degraded
 from ..core.states import QueryState
 from ..core.text import listed, rfc3339
+from ..exporter.pages import Notice
 from .client import OpenAlerts, Said
 from .tracker import Key, TargetTracker, WatchedDriver
 
@@ -51,9 +52,11 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
         evidence["last_heartbeat"] = (
             "unknown" if beat is None else f"{rfc3339(beat)} by the driver's clock"
         )
-        unhealthy = [f"{name}: {what}" for name, what in _unhealthy(driver).items()]
+        # By query: its state, or the alert that the driver has reported.
+        unhealthy = {**seen.unhealthy, **dict(driver.reported)}
+        names = [f"{name}: {what}" for name, what in unhealthy.items()]
         evidence["unhealthy_before"] = (
-            listed(unhealthy, MAX_UNHEALTHY) or "none: every query was healthy"
+            listed(names, MAX_UNHEALTHY) or "none: every query was healthy"
         )
     reason = f"driver {_how(driver)} ({detail})"
     return Finding(
@@ -68,19 +71,13 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
 
 
 def _how(driver: WatchedDriver) -> str:
-    if driver.is_terminated:
+    if driver.notice is Notice.TERMINATED:
         return TERMINATED
     if driver.may_restart:
         return f"has ended after it reported {_named(driver.reported)}, and has not come back"
     if not driver.seen or driver.last is None:
         return NEVER
     return HOW.get(driver.last.said, "")
-
-
-def _unhealthy(driver: WatchedDriver) -> dict[str, str]:
-    """What was wrong with each query: its state, or the alert that the driver has reported."""
-    seen = driver.last_seen.unhealthy if driver.last_seen is not None else {}
-    return {**seen, **dict(driver.reported)}
 
 
 def _named(alerts: OpenAlerts) -> str:
@@ -336,7 +333,8 @@ class DriverAlerts:
             return f"{name} shut down gracefully"
         if driver.notice is not None:
             how = f"has ended after it reported {_named(driver.reported)}"
-            how = "was terminated by a signal" if driver.is_terminated else how
+            if driver.notice is Notice.TERMINATED:
+                how = "was terminated by a signal"
             return f"{name} {how} and may come back"
         if self.tracker.is_gone(driver):
             return f"{name} is unreachable, and so is everything else: own network down?"

@@ -290,12 +290,11 @@ def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
         with suppress(NoAnswer, *UNREADABLE):
             code, body = client.get("/status", deadline.left)
             if code == OK:
-                seen = read_status(seen, msgspec.json.decode(body, type=_Status))
+                seen = _with_status(seen, msgspec.json.decode(body, type=_Status))
     return replace(seen, at=clock())
 
 
-def read_status(seen: Poll, status: _Status) -> Poll:
-    """Add what ``/status`` says to a poll."""
+def _with_status(seen: Poll, status: _Status) -> Poll:
     monitor = status.monitor
     is_delivered = bool(monitor.receivers) and not any(monitor.outbox_pending.values())
     reported = WatchPage("running", status.alerts).reported

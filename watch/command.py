@@ -160,7 +160,10 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     for part in (files, silencing, notifier, watcher):
         part.start()
     ended.wait()
-    close(watcher, notifier)
+    deadline = Deadline(CLOSING_SECONDS)
+    watcher.close(deadline.left / 3)
+    notifier.flush(Deadline(deadline.left / 2))
+    notifier.close(deadline)
     silencing.stop()
     files.end()
     return 0
@@ -196,17 +199,6 @@ def _read_again(redacting: Redacting, access: Access) -> None:
     redacting.refresh()
     if access.token is not None:
         access.token.reveal()
-
-
-def close(watcher: Watcher, notifier: Notifier) -> None:
-    """Stop polling, send what is pending, and stop.
-
-    Alerts stay open: closing the watcher brings no driver back.
-    """
-    deadline = Deadline(CLOSING_SECONDS)
-    watcher.close(deadline.left / 3)
-    notifier.flush(Deadline(deadline.left / 2))
-    notifier.close(deadline)
 
 
 def access_of(request: WatchRequest) -> Access:

@@ -112,8 +112,7 @@ Host = tuple[str, int]
 
 def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
     """The hosts of the receivers or their proxies, without this machine, which proves nothing."""
-    hosts = (_host(url) for url in _urls(settings))
-    return tuple(dict.fromkeys(host for host in hosts if host is not None))
+    return tuple(dict.fromkeys(filter(None, map(_host, _urls(settings)))))
 
 
 def _urls(settings: Settings) -> Iterator[str]:
@@ -123,18 +122,13 @@ def _urls(settings: Settings) -> Iterator[str]:
             with suppress(ValueError):  # Not a URL: the receiver reports it.
                 # An SMTP server is not reached through a proxy for HTTP.
                 proxied = urlsplit(url).scheme in PORTS
-                proxy = select_proxy(url, options.proxies(url)) if proxied else None
-                yield url if proxy is None else _with_scheme(proxy)
-
-
-def _with_scheme(proxy: str) -> str:
-    """Add the scheme that requests assumes for a proxy given by host and port only."""
-    return proxy if "://" in proxy else f"http://{proxy}"
+                yield (proxied and select_proxy(url, options.proxies(url))) or url
 
 
 def _host(url: str) -> Host | None:
     try:
-        parts = urlsplit(url)
+        # A proxy may be given by host and port only.
+        parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port or PORTS.get(parts.scheme, 0)
     except ValueError:
         return None

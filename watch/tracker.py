@@ -113,11 +113,6 @@ class WatchedDriver(msgspec.Struct):
         return self.notice is Notice.STOPPED
 
     @property
-    def is_terminated(self) -> bool:
-        """Whether a signal has ended it."""
-        return self.notice is Notice.TERMINATED
-
-    @property
     def may_restart(self) -> bool:
         """Whether it has ended by a signal, or after it had reported a failure itself.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 
 from ..alerting.alert import Alert
@@ -82,7 +82,10 @@ class DriverPoller:
             self._bad_since = None
         elif self._bad_since is None:
             self._bad_since = seen.began_at
-        self._poll_now.wait(pause(self._bad_since, seen.at, self._interval))
+        pause = self._interval
+        if self._bad_since is not None:
+            pause = min(pause, max(RETRY_SECONDS, (seen.at - self._bad_since) / PATIENCE))
+        self._poll_now.wait(pause)
         if not self._loops[0].stopping.is_set():
             self._poll_now.clear()
 
@@ -109,13 +112,6 @@ class DriverPoller:
             stopping.wait(DISPLACED_SECONDS)
 
 
-def pause(bad_since: float | None, now: float, interval_seconds: float) -> float:
-    """Seconds until the next poll."""
-    if bad_since is None:
-        return interval_seconds
-    return min(interval_seconds, max(RETRY_SECONDS, (now - bad_since) / PATIENCE))
-
-
 # -- watcher ----------------------------------------------------------------------------------
 
 
@@ -139,7 +135,7 @@ class Watcher:
         targets: Targets,
         evaluate: DriverAlerts,
         access: Access,
-        hosts: Iterable[Host],
+        hosts: Sequence[Host],
         sink: Notifier,
         guard: Guard,
         muted: Callable[[Alert], str] = lambda _: "",
@@ -149,7 +145,7 @@ class Watcher:
         self._tracker = evaluate.tracker
         self._access = access
         self._interval = evaluate.tracker.interval_seconds
-        self._hosts = tuple(hosts)
+        self._hosts = hosts
         self._sink = sink
         self._guard = guard
         self._muted = muted
@@ -197,11 +193,6 @@ class Watcher:
         except Empty:
             return observations
 
-    def _warn_if_alone(self, endpoints: Iterable[Endpoint]) -> None:
-        if not (self._hosts or self._warned or all(endpoint.loopback for endpoint in endpoints)):
-            self._warned = True
-            log.warning(ALONE)
-
     def _update_pollers(self) -> None:
         """Run exactly one poller for each endpoint."""
         wanted = self._tracker.endpoint_states.keys()
@@ -222,7 +213,9 @@ class Watcher:
         """Read the targets again; an error is logged once, and the last good list stays."""
         try:
             endpoints = self._targets.now()
-            self._warn_if_alone(endpoints)
+            if not (self._hosts or self._warned or all(e.loopback for e in endpoints)):
+                self._warned = True
+                log.warning(ALONE)
             self._observations.put(lambda tracker: tracker.listed(endpoints))
             self._problem = ""
         except SettingsError as error:
