@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ..core.installed import VERSION, NotInstalledError, require_spark
-from ..launch.auto_attach import AutoAttachError, site_packages, status_lines, switch_off, switch_on
+from ..launch.auto_attach import AutoAttachError, site_packages, status_lines, switch
 from ..launch.launcher import LaunchError, launcher_script, run_job
 from ..replay.command import add_arguments, replay
 from ..replay.log_files import ReplayError
@@ -56,10 +56,8 @@ def _show_launcher() -> int:
 def _auto_attach(action: str) -> int:
     """Switch, and print what is in force."""
     folder = site_packages()
-    if action == "on":
-        switch_on(folder)
-    if action == "off":
-        switch_off(folder)
+    if action != "status":
+        switch(folder, on=action == "on")
     sys.stdout.write("".join(f"{line}\n" for line in status_lines(folder, os.environ)))
     return 0
 

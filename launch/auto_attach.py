@@ -31,36 +31,27 @@ def site_packages() -> Path:
     return Path(sysconfig.get_path("purelib"))
 
 
-def switch_on(folder: Path) -> None:
-    """Write the file, also in place of one of another version.
+def switch(folder: Path, *, on: bool) -> None:
+    """Write the file, also in place of one of another version, or remove it.
 
     Raises:
-        AutoAttachError: there is another file of this name, or it cannot be written.
+        AutoAttachError: there is another file of this name, or the folder cannot be written to.
 
     """
     file = folder / NAME
-    _require_ours(file)
-    new = file.with_suffix(".new")
+    content = _content(file)
+    if content is not None and not _is_ours(content):
+        raise AutoAttachError(f"{file} is not ours: move it away")
     try:
-        new.write_text(CONTENT, encoding="utf-8")
-        new.replace(file)
+        if on:
+            new = file.with_suffix(".new")
+            new.write_text(CONTENT, encoding="utf-8")
+            new.replace(file)
+        else:
+            file.unlink(missing_ok=True)
     except OSError as error:
-        raise AutoAttachError(f"cannot write {file}: {error.strerror}") from None
-
-
-def switch_off(folder: Path) -> None:
-    """Remove the file, of any version; without it, nothing happens.
-
-    Raises:
-        AutoAttachError: there is another file of this name, or it cannot be removed.
-
-    """
-    file = folder / NAME
-    _require_ours(file)
-    try:
-        file.unlink(missing_ok=True)
-    except OSError as error:
-        raise AutoAttachError(f"cannot remove {file}: {error.strerror}") from None
+        does = "write" if on else "remove"
+        raise AutoAttachError(f"cannot {does} {file}: {error.strerror}") from None
 
 
 def status_lines(folder: Path, environment: Mapping[str, str]) -> list[str]:
@@ -109,9 +100,3 @@ def _content(file: Path) -> str | None:
 
 def _is_ours(content: str | None) -> bool:
     return content is not None and content.startswith(MARK)
-
-
-def _require_ours(file: Path) -> None:
-    content = _content(file)
-    if content is not None and not _is_ours(content):
-        raise AutoAttachError(f"{file} is not ours: move it away")
