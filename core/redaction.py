@@ -426,11 +426,6 @@ def unusable(pattern: str) -> str:
     return ""
 
 
-def redact(text: str) -> str:
-    """Replace every secret of a known shape or name; a second call changes nothing."""
-    return _BY_SHAPE.text(text)
-
-
 def _usable(pattern: str) -> re.Pattern[str] | None:
     return None if unusable(pattern) else _compiled(pattern)
 
@@ -449,7 +444,8 @@ def _hide(match: re.Match[str]) -> str:
     return REDACTED if match.group() else ""
 
 
-_BY_SHAPE = Redactor()
+redact = Redactor().text
+"""Replaces every secret of a known shape or name; a second call changes nothing."""
 
 
 class RedactedLog(logging.Filter):
@@ -462,12 +458,8 @@ class RedactedLog(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Redact a record in place, fully formatted, so that handlers have nothing to add."""
         try:
-            record.msg = self._redact(self._text(record))
+            record.msg = self._redact(logging.Formatter("%(message)s").format(record))
         except Exception:  # noqa: BLE001 - a record that cannot be formatted must not pass
             record.msg = WITHHELD
         record.args, record.exc_info, record.exc_text, record.stack_info = (), None, None, None
         return True
-
-    def _text(self, record: logging.LogRecord) -> str:
-        """The message as logging prints it, with its traceback."""
-        return logging.Formatter("%(message)s").format(record)

@@ -509,7 +509,11 @@ class HttpServer:
 
     def _refusal(self, request: Request) -> Reply | None:
         host = request.headers.get("Host")
-        if host is not None and not self._knows(host):
+        if (
+            host is not None
+            and self._is_local
+            and not any(is_own_name(host, name) for name in self._names)
+        ):
             return Reply(421, b"unknown host: read from localhost or from an IP address\n")
         if not self._may_read(request) and not (request.reads and is_public(request.page)):
             challenge = (("WWW-Authenticate", "Bearer"),)
@@ -534,21 +538,15 @@ class HttpServer:
             connection.seconds_left = math.inf
             await self._apart(lambda: request.send(self._pages.post(body)))
 
-    def _knows(self, host: str) -> bool:
-        return not self._is_local or any(is_own_name(host, name) for name in self._names)
-
     def _may_read(self, request: Request) -> bool:
         wanted = self._token()
         if wanted is None:
             return True
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        right = _is_same(token.strip().encode("latin-1", "replace"), wanted.encode())
-        return right and scheme.lower() == "bearer"
-
-
-def _is_same(given: bytes, wanted: bytes) -> bool:
-    """Compare in a time that shows neither content nor length of ``wanted``."""
-    return compare_digest(sha256(given).digest(), sha256(wanted).digest())
+        given = token.strip().encode("latin-1", "replace")
+        # The time of comparing hashes shows neither content nor length.
+        is_right = compare_digest(sha256(given).digest(), sha256(wanted.encode()).digest())
+        return is_right and scheme.lower() == "bearer"
 
 
 async def _let_arrive(

@@ -141,13 +141,9 @@ def parse_text(name: str, text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         # Python reads no number of thousands of digits: a plain ValueError.
-        return _parse_words(name, text)
-
-
-def _parse_words(name: str, text: str) -> object:
-    if name in LISTS_OF_WORDS:
-        return [word.strip() for word in text.split(",") if word.strip()]
-    return [text] if name == "redact_patterns" and text else text
+        if name in LISTS_OF_WORDS:
+            return [word.strip() for word in text.split(",") if word.strip()]
+        return [text] if name == "redact_patterns" and text else text
 
 
 def _checked(name: str, value: object, origin: str) -> object:

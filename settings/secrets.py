@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..alerting.evaluate import Evaluation
-from ..alerting.finding import Finding, QueryHealth
+from ..alerting.finding import Finding
 from ..alerting.receivers.receiver import Holds, holds
 from ..core.redaction import WITHHELD, Redactor, redact, secrets_of_url, unusable
 from ..core.secret import Secret
@@ -139,21 +139,16 @@ def session_redactor(
     names = conf(NAMES)
     options = OPTIONS_DEFAULT if (own := conf(OPTIONS)) is None else own
     texts = {name: value for name in TEXTS if (value := conf(name))}
-    _report_unusable({NAMES: names or "", OPTIONS: options, **texts})
+    for name, pattern in {NAMES: names or "", OPTIONS: options, **texts}.items():
+        # They are Spark's settings, so they must not stop the job's start.
+        if problem := unusable(pattern):
+            log.error("querypulse: %s: %s; all it could hide is withheld", name, problem)
     return Redactor(
         secrets,
         (*patterns, *texts.values()),
         key_patterns=[names] if names else [],
         option_patterns=[options] if options else [],
     )
-
-
-def _report_unusable(settings: dict[str, str]) -> None:
-    """Log unusable patterns; they are Spark's settings, so they must not stop the job's start."""
-    for name, pattern in settings.items():
-        problem = unusable(pattern)
-        if problem:
-            log.error("querypulse: %s: %s; all it could hide is withheld", name, problem)
 
 
 # -- redacting --------------------------------------------------------------------------------
@@ -178,7 +173,10 @@ class Redacting:
     """
 
     def __init__(self, settings: Settings) -> None:
-        _require_usable(settings.redact_patterns)
+        for position, pattern in enumerate(settings.redact_patterns):
+            if problem := unusable(pattern):
+                # The pattern is not shown: it may contain the secret that it hides.
+                raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")
         self._patterns = settings.redact_patterns
         with as_settings_error():
             self._secrets = own_secrets(settings)
@@ -223,18 +221,13 @@ class Redacting:
         self._repeated = lru_cache(KEPT_TEXTS)(redactor.text)
 
 
-def _require_usable(patterns: Sequence[str]) -> None:
-    for position, pattern in enumerate(patterns):
-        problem = unusable(pattern)
-        if problem:
-            # The pattern is not shown: it may contain the secret that it hides.
-            raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")
-
-
 def redacted(evaluation: Evaluation, text: Redact) -> Evaluation:
     """Redact every text of all findings and of the health; labels stay, since they identify."""
     findings = tuple(_finding(finding, text) for finding in evaluation.findings)
-    health = {label: _health(health, text) for label, health in evaluation.health.items()}
+    health = {
+        label: replace(health, reason=text(health.reason)) if health.reason else health
+        for label, health in evaluation.health.items()
+    }
     return replace(evaluation, findings=findings, health=health)
 
 
@@ -252,7 +245,3 @@ def _finding(finding: Finding, text: Redact) -> Finding:
         evidence=evidence,
         cause=text(finding.cause),
     )
-
-
-def _health(health: QueryHealth, text: Redact) -> QueryHealth:
-    return replace(health, reason=text(health.reason)) if health.reason else health

@@ -10,7 +10,6 @@ import msgspec
 from ..alerting.alert_text import Guidance
 from ..alerting.delivery import Delivery
 from ..alerting.heartbeat import Heartbeat
-from ..alerting.lifecycle import LifecycleSettings
 from ..alerting.policy import Limits, LimitSettings, Policy
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import Receiver, is_loopback
@@ -91,12 +90,8 @@ def _parsed(text: str) -> Place | None:
     for prefix in _PATHS:
         text = text.removeprefix(prefix)
     place = path_place(text)
-    is_known = place is None or all(_scheme(owner) in _FILE_SYSTEMS for owner in place.owners)
-    return place if is_known else None
-
-
-def _scheme(owner: str) -> str:
-    return owner.partition("://")[0]
+    schemes = set() if place is None else {owner.partition("://")[0] for owner in place.owners}
+    return place if schemes <= _FILE_SYSTEMS else None
 
 
 def _topic(text: str) -> Place | None:
@@ -157,13 +152,6 @@ def shortest_floor_seconds(settings: Settings) -> float:
     own = (getattr(query, "stall_floor_seconds", None) for query in settings.queries.values())
     floors: list[float | None] = [settings.stall_floor_seconds, *own]
     return min(filter(None, floors))
-
-
-def terms(settings: Settings) -> LifecycleSettings:
-    """When an alert resolves, and when a reminder is sent."""
-    return LifecycleSettings(
-        **{name: getattr(settings, name) for name in LifecycleSettings.__struct_fields__}
-    )
 
 
 def deliveries(
@@ -260,21 +248,17 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
         targets.append(push.Pushgateway(poster))
     if settings.otlp_endpoint is not None:
         poster = _poster("otlp_endpoint", settings.otlp_endpoint, settings)
-        targets.append(push.Otlp(poster, _headers(settings.otlp_headers_file)))
+        headers = secret_in(settings.otlp_headers_file, "otlp_headers_file")
+        if headers is not None:
+            with as_settings_error("setting 'otlp_headers_file': "):
+                push.parse_headers(headers.known)
+        targets.append(push.Otlp(poster, headers))
     return tuple(targets)
 
 
 def _poster(name: str, url: str, settings: Settings) -> HttpPoster:
     with as_settings_error():
         return HttpPoster(Secret(url), setting=name, http=http_options(None, settings))
-
-
-def _headers(path: str | None) -> Secret | None:
-    secret = secret_in(path, "otlp_headers_file")
-    if secret is not None:
-        with as_settings_error("setting 'otlp_headers_file': "):
-            push.parse_headers(secret.known)
-    return secret
 
 
 # -- components -------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from msgspec.structs import replace
 from ..alerting.alert import Alert, problem_of
 from ..alerting.delivery import Notifier
 from ..alerting.heartbeat import QueryHeartbeats
-from ..alerting.lifecycle import Evaluated, Lifecycle
+from ..alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
@@ -191,7 +191,8 @@ class Runtime:
                 latest_snapshot=lambda: self.evaluated.snapshot,
             )
         guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
-        lifecycle = Lifecycle(app, guidance, wiring.terms(settings), settings.labels)
+        terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
+        lifecycle = Lifecycle(app, guidance, terms, settings.labels)
         self._notifier = _make_notifier(app, settings, components, lifecycle, guard)
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)

@@ -105,11 +105,14 @@ class Worker:
         for item in items:
             self._take(item)
         polled = self._take_reports()
-        urgent = bool(self._waiting) or polled or any(_is_urgent(item) for item in items)
-        due = urgent or now - self._evaluated_at >= TICK_SECONDS
+        events = [item.event for item in items if isinstance(item, Arrived)]
+        ended = any(isinstance(event, Terminated) for event in events)
+        due = bool(self._waiting) or polled or ended or now - self._evaluated_at >= TICK_SECONDS
         if due and not self._must_poll_again(now):
             self._evaluate(now)
-            self._pass_markers()
+            for marker in self._waiting:
+                marker.passed.set()
+            self._waiting.clear()
         self.beat_at = self._clock()
 
     def _note_pause(self, now: float) -> None:
@@ -201,11 +204,6 @@ class Worker:
             self._on_error("end_to_end", error)
             return {}
 
-    def _pass_markers(self) -> None:
-        for marker in self._waiting:
-            marker.passed.set()
-        self._waiting.clear()
-
     def _must_poll_again(self, now: float) -> bool:
         """After a pause all data is old: wait for the next poll, up to ``POLL_AGAIN_SECONDS``.
 
@@ -218,7 +216,3 @@ class Worker:
             self._resumed_at = None
             return False
         return True
-
-
-def _is_urgent(item: Item) -> bool:
-    return isinstance(item, Arrived) and isinstance(item.event, Terminated)

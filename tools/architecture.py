@@ -39,12 +39,12 @@ DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1198, 10),
+    "core": (1190, 10),
     "listener": (9472, 40),
-    "exporter": (2593, 9),
+    "exporter": (2591, 9),
     "alerting": (8759, 44),
-    "settings": (1933, 9),
-    "sidecar": (2384, 8),
+    "settings": (1902, 9),
+    "sidecar": (2379, 8),
     "watch": (1718, 7),
     "replay": (1131, 7),
     "launch": (502, 7),
