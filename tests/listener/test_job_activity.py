@@ -256,26 +256,6 @@ def test_counted_jobs_take_precedence_over_older_ones():
     assert batch.poll().own == JobCounts(3, 1, 9, 1)
 
 
-def tasks_of_older_job(*, tracked, scheduled):
-    """The running tasks of an active job older than ``attach``, and all details refused."""
-    batch = attached_late(run_1_1=4)
-    batch.spark.tracked_tasks, batch.spark.scheduled_tasks = tracked, scheduled
-    return batch.poll().own.tasks_active, batch.probe.details.missing
-
-
-@pytest.mark.parametrize(
-    ("tracked", "scheduled", "tasks"), [(0, {1: 2}, 2), (0, {1: 0}, 0), (0, {}, 0), (3, {}, 3)]
-)
-def test_task_that_the_status_tracker_does_not_know_yet_counts(tracked, scheduled, tasks):
-    assert tasks_of_older_job(tracked=tracked, scheduled=scheduled) == (tasks, set())
-
-
-def test_scheduler_that_counts_no_tasks_costs_only_this_detail():
-    refused = Py4JError("refused")
-
-    assert tasks_of_older_job(tracked=0, scheduled={1: refused}) == (0, {"running_tasks"})
-
-
 # -- causes of a delay ------------------------------------------------------------------------
 
 

@@ -164,14 +164,6 @@ def polling():
         assert running.join(PATIENCE_SECONDS)
 
 
-def test_poke_starts_the_next_poll_at_once(polling):
-    probe = HangingProbe()
-    poller = polling(probe)
-    until(lambda: poller.latest is not None, "the first poll")
-    poller.poke()
-    until(lambda: probe.began == 2, "the second poll")
-
-
 def test_poke_during_a_poll_is_not_lost(polling):
     probe = HangingProbe()
     probe.answers.clear()
@@ -213,10 +205,6 @@ def test_poll_now_times_out_when_the_probe_hangs(polling):
     assert not poller.poll_now(0.05)
     assert poller.latest is None
     assert not probe.answers.is_set()
-
-
-def test_poll_now_without_a_running_thread_returns_false():
-    assert not prober(HangingProbe()).poll_now(0.01)
 
 
 @pytest.mark.contains_errors

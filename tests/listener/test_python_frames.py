@@ -113,13 +113,6 @@ def test_running_batch_is_found_with_its_line(running):
     assert where.endswith("in wait")
 
 
-def test_wait_in_the_standard_library_reports_the_users_line(running):
-    """The innermost frame is in threading, which helps nobody."""
-    running(stop_at)
-
-    assert "threading.py" not in lines(foreach_batch_calls())[0]
-
-
 def test_concurrent_batches_are_reported_separately(running):
     batches = [running(stop_at), running(stop_at)]
     found = [batch for batch, *_ in foreach_batch_calls()]

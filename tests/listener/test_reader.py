@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from querypulse.core.guard import Guard
@@ -227,15 +225,6 @@ def test_unreadable_event_is_read_when_it_arrives_again():
     reading.receive(EventKind.PROGRESS, broken)
 
     assert reading.events == [Progress]
-
-
-@given(st.lists(st.integers(min_value=0, max_value=8), max_size=60))
-def test_each_event_is_passed_on_once(batches):
-    reading = Reading()
-    for batch in batches:
-        reading.receive(EventKind.PROGRESS, progress(batch))
-
-    assert [item.event.batch_id for item in reading.read()] == list(dict.fromkeys(batches))
 
 
 def test_memory_of_seen_events_is_bounded():

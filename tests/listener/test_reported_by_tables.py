@@ -35,14 +35,6 @@ def _decoded(text):
     return decode(EventKind.PROGRESS, json.dumps({"progress": json.loads(text)}))
 
 
-def with_metrics(metrics):
-    source_report = {"description": "DeltaSource[/t]", "metrics": metrics}
-    text = json.dumps(
-        {"progress": {"id": "q", "runId": "r", "batchId": 7, "sources": [source_report]}}
-    )
-    return decode(EventKind.PROGRESS, text).sources[0]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_open_source_reports_no_latest_offset_and_no_backlog(kind):
     """If a later version reports more, this test fails first."""
@@ -79,34 +71,9 @@ def test_source_name_with_an_at_sign_is_unchanged():
 # -- reported backlog -------------------------------------------------------------------------------
 
 
-def test_backlog_is_read_from_databricks_metrics():
-    source_report = with_metrics(
-        {"numFilesOutstanding": "8", "numBytesOutstanding": "3456", "other": "x"}
-    )
-
-    assert (source_report.backlog_files, source_report.backlog_bytes) == (8, 3456)
-
-
-def test_backlog_that_is_not_a_number_is_unknown():
-    values = ["NaN", "many", "-1", None, [], {}, "", "Infinity"]
-    sources = [with_metrics({"numFilesOutstanding": value}) for value in values]
-
-    assert {reported.backlog_files for reported in sources} == {None}
-
-
-def test_source_without_metrics_reports_no_backlog():
-    sources = [with_metrics(metrics) for metrics in (None, [], "text", 5, {})]
-
-    assert {reported.backlog_files for reported in sources} == {None}
-
-
 def behind():
-    source_report = with_metrics({"numFilesOutstanding": "8", "numBytesOutstanding": "3456"})
-    return (
-        Story()
-        .started(at=0)
-        .commit(batch=7, at=10, sources=(source({"logOffset": 1}), source_report))
-    )
+    delta = source(None, description="DeltaSource[/t]", backlog_files=8, backlog_bytes=3456)
+    return Story().started(at=0).commit(batch=7, at=10, sources=(source({"logOffset": 1}), delta))
 
 
 def test_backlog_metric_is_labelled_by_source_index():

@@ -38,13 +38,6 @@ class Cluster:
         return client
 
 
-def test_client_is_opened_on_first_use():
-    cluster = Cluster()
-    cluster.clients.release(cluster.lease(servers="a:9092"))
-
-    assert cluster.opened == []
-
-
 @pytest.mark.parametrize(
     ("other", "is_shared"),
     [
@@ -65,6 +58,7 @@ def test_only_sources_with_the_same_cluster_and_credentials_share_a_client(other
 def test_last_release_closes_the_client_and_a_later_lease_opens_a_new_one():
     cluster = Cluster()
     first, second, other = (cluster.lease(servers=name) for name in ("a", "a", "b"))
+    assert cluster.opened == [], "a client is opened at its first use"
     names = [cluster.use(client) for client in (first, second, other)]
     cluster.clients.release(first)
     assert cluster.open == names[1:]

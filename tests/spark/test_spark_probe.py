@@ -287,13 +287,14 @@ def test_end_of_the_jvm_is_what_was_seen_of_it_before(spark, seen, dropped, anno
 # -- the SparkContext -------------------------------------------------------------------------
 
 
-def test_slow_stop_counts_as_a_stop_by_the_application(spark):
+@pytest.mark.parametrize("signalled", [False, True])
+def test_slow_stop_counts_as_a_stop_by_the_application(spark, signalled):
     """Spark marks the context as stopped while it still drains its queues."""
     probe = fake_probe(spark)
     seen = []
 
     def drain():
-        spark.stopped = True
+        spark.stopped, spark.shutting_down = True, signalled
         seen.append((probe.context(), probe.poll(lambda: 1.0).context))
 
     spark.sparkContext.while_stopping = drain
@@ -305,43 +306,22 @@ def test_slow_stop_counts_as_a_stop_by_the_application(spark):
     assert probe.context() is Context.STOPPED_BY_APPLICATION
 
 
-def test_context_that_stops_by_itself_is_stopped(spark):
+@pytest.mark.parametrize(
+    ("stopped", "shutting_down", "context"),
+    [
+        (False, True, Context.RUNNING),
+        (True, False, Context.STOPPED),
+        (True, True, Context.TERMINATED),
+        (True, Py4JError("refused"), Context.STOPPED),
+    ],
+    ids=["a signal alone", "stopped by itself", "stopped by a signal", "stopped, cause unknown"],
+)
+def test_stopped_context_says_what_stopped_it(spark, stopped, shutting_down, context):
     probe = fake_probe(spark)
-    spark.stopped = True
+    spark.stopped = stopped
+    spark.hooks.answers["inShutdown"] = shutting_down
 
-    assert probe.context() is Context.STOPPED
-    assert probe.poll(lambda: 0.0).context is Context.STOPPED
-
-
-def test_context_stopped_by_a_signal_is_terminated(spark):
-    probe = fake_probe(spark)
-    spark.shutting_down = True
-    assert probe.context() is Context.RUNNING
-    spark.stopped = True
-
-    assert probe.context() is Context.TERMINATED
-
-
-def test_stop_by_the_application_takes_precedence_over_a_signal(spark):
-    probe = fake_probe(spark)
-    seen = []
-
-    def drain():
-        spark.stopped = spark.shutting_down = True
-        seen.append(probe.context())
-
-    spark.sparkContext.while_stopping = drain
-    spark.sparkContext.stop()
-
-    assert seen == [Context.STOPPED_BY_APPLICATION]
-
-
-def test_unknown_shutdown_state_counts_as_stopped(spark):
-    probe = fake_probe(spark)
-    spark.hooks.answers["inShutdown"] = Py4JError("refused")
-    spark.stopped = True
-
-    assert probe.context() is Context.STOPPED
+    assert probe.context() is probe.poll(lambda: 0.0).context is context
 
 
 def test_context_is_read_again_when_a_run_ends_during_a_poll(spark):
