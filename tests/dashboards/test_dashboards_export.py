@@ -202,48 +202,38 @@ def test_force_overwrites_changed_files(export, changed):
     assert len(output.splitlines()) == 4
 
 
-def in_the_way(folder, name):
-    """Put an obstacle where the command writes; returns the expected text of the error."""
-    target = folder / "runbooks" / "StreamingQueryFailed.md"
-    elsewhere = folder.parent / "elsewhere"
-    elsewhere.mkdir()
-    if name == "a file for the folder":
-        folder.write_text("")
-        return "not a folder"
-    folder.mkdir()
-    if name == "a file for a folder inside":
-        (folder / "runbooks").write_text("")
-        return "not a folder"
-    if name == "a link for a folder inside":
-        (folder / "runbooks").symlink_to(elsewhere)
-        return "symbolic link"
-    (folder / "runbooks").mkdir()
-    if name == "a folder for a file":
-        target.mkdir()
-        return "not a file"
-    target.symlink_to(elsewhere / "file")
-    if name == "a link for a file":
-        (elsewhere / "file").write_text("precious")
-    return "symbolic link"
+def put(path, kind):
+    """Put a file, a folder, or a link, which may lead nowhere, in the place of ``path``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    elsewhere = path.parent / "elsewhere"
+    if kind == "file":
+        path.write_text("")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(elsewhere)
+    if kind == "link":
+        elsewhere.mkdir()
 
 
 OBSTACLES = [
-    "a file for the folder",
-    "a file for a folder inside",
-    "a link for a folder inside",
-    "a folder for a file",
-    "a link for a file",
-    "a link that leads nowhere for a file",
+    ("", "file", "not a folder"),
+    ("runbooks", "file", "not a folder"),
+    ("runbooks", "link", "symbolic link"),
+    (RUNBOOK, "folder", "not a file"),
+    (RUNBOOK, "link", "symbolic link"),
+    (RUNBOOK, "link to nothing", "symbolic link"),
 ]
 
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 @pytest.mark.parametrize("obstacle", OBSTACLES)
 def test_obstacle_is_left_as_it_is(export, tmp_path, obstacle, force):
-    word = in_the_way(tmp_path / "stack", obstacle)
+    (name, kind, word), folder = obstacle, tmp_path / "stack"
+    put(folder / name, kind)
     before = content(tmp_path)
 
-    assert_refused(export(tmp_path / "stack", *force), word, str(tmp_path / "stack"))
+    assert_refused(export(folder, *force), word, str(folder))
     assert content(tmp_path) == before
 
 

@@ -63,10 +63,19 @@ def test_panels_fill_the_page_without_gaps_and_overlaps(name):
 
 
 @each_dashboard
-def test_panel_ids_are_unique(name):
-    numbers = [panel["id"] for panel in DASHBOARDS[name]["panels"]]
+def test_dashboard_can_be_provisioned_as_it_is(name):
+    """Its panels have ids of their own, and its variables the same order and form in all."""
+    dashboard = DASHBOARDS[name]
+    numbers = [panel["id"] for panel in dashboard["panels"]]
+    names = [variable["name"] for variable in dashboard["templating"]["list"]]
 
+    assert (dashboard["uid"], dashboard["schemaVersion"]) == (f"querypulse-{name}", 39)
+    assert not {"id", "__inputs", "__requires", "__elements"} & set(dashboard)
+    assert "DS_PROMETHEUS" not in json.dumps(dashboard)
     assert len(set(numbers)) == len(numbers)
+    assert names == ["datasource", "job", "instance", "app", "query"]
+    # Grafana escapes a value for its regex only for multi-value variables.
+    assert all(variable["multi"] for variable in variables(dashboard))
 
 
 def test_panel_titles_are_unique_within_a_dashboard():
@@ -74,49 +83,15 @@ def test_panel_titles_are_unique_within_a_dashboard():
 
 
 @each_dashboard
-def test_dashboard_can_be_provisioned_as_it_is(name):
-    dashboard = DASHBOARDS[name]
-
-    assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}", dashboard["uid"])
-    assert dashboard["uid"] == f"querypulse-{name}"
-    assert dashboard["schemaVersion"] == 39
-    assert not {"id", "__inputs", "__requires", "__elements"} & set(dashboard)
-    assert "DS_PROMETHEUS" not in json.dumps(dashboard)
-
-
-@each_dashboard
-def test_variables_come_in_the_same_order(name):
-    names = [variable["name"] for variable in DASHBOARDS[name]["templating"]["list"]]
-
-    assert names == ["datasource", "job", "instance", "app", "query"]
-
-
-@each_dashboard
-def test_value_of_a_variable_is_escaped_for_its_regex(name):
-    """Grafana does that only for multi-value variables."""
-    assert all(variable["multi"] for variable in variables(DASHBOARDS[name]))
-
-
-@each_dashboard
-def test_panel_that_may_be_empty_explains_what_that_means(name):
-    silent = [
-        panel["title"]
-        for panel in panels(DASHBOARDS[name])
-        if not panel["fieldConfig"]["defaults"].get("noValue")
-    ]
-
-    assert silent == []
-
-
-@each_dashboard
-def test_unknown_number_is_not_green(name):
+def test_panel_explains_a_missing_value_and_does_not_show_it_as_green(name):
     """Without a value, Grafana uses the colour of the first step."""
-    numbers = [panel for panel in panels(DASHBOARDS[name]) if panel["type"] == "stat"]
-    first = {
-        panel["fieldConfig"]["defaults"]["thresholds"]["steps"][0]["color"] for panel in numbers
+    defaults = {
+        panel["title"]: panel["fieldConfig"]["defaults"] for panel in panels(DASHBOARDS[name])
     }
+    numbers = [panel["title"] for panel in panels(DASHBOARDS[name]) if panel["type"] == "stat"]
 
-    assert first == {"#999999"}
+    assert [title for title, shown in defaults.items() if not shown.get("noValue")] == []
+    assert {defaults[title]["thresholds"]["steps"][0]["color"] for title in numbers} == {"#999999"}
 
 
 @each_dashboard
