@@ -54,6 +54,11 @@ def test_endless_header_is_cut_off():
         assert get(server, "/livez").status_code == 200
 
 
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Twice as many idle connections as may wait",
+    "Another address is answered",
+)
 def test_excess_silent_clients_do_not_displace_another_address(monkeypatch):
     monkeypatch.setattr(server_module, "MAX_IDLE", 8)
     with serving(full_published()) as server, ExitStack() as silent:

@@ -143,25 +143,3 @@ def test_suspended_host_or_a_clock_that_is_set_raises_no_alert(seconds):
     assert jumped.ages == steady.ages
     assert jumped.starts == steady.starts
     assert len(jumped.starts) == 1
-
-
-@pytest.mark.fault(
-    "Time and pauses",
-    "The host is suspended for eight hours, and both clocks count them",
-    "No alert, though every query was silent",
-)
-def test_suspended_host_whose_monotonic_clock_goes_on_raises_no_alert():
-    life = ClockedQuery(SPRING).live(BEFORE_SECONDS)
-    life.harness.clock.now += 8 * HOUR
-    life.live(AFTER_SECONDS)
-
-    assert life.alerts == REPORTED
-    assert len(life.starts) == 1
-
-
-def test_query_that_fails_while_the_host_is_suspended_is_reported():
-    life = ClockedQuery(SPRING).live(FAILS_AT - 1)
-    life.harness.clock.now += 8 * HOUR
-    life.live(3)
-
-    assert life.alerts == REPORTED

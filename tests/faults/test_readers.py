@@ -5,44 +5,22 @@ from __future__ import annotations
 import json
 import re
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.exporter_http import address, get, our_threads, raw, serving
-from support.patience import PATIENCE_SECONDS, until
+from support.exporter_http import address, get, raw, serving
+from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
-from querypulse.exporter import server as server_module
 from querypulse.settings.silencing import Silencing
 from querypulse.sidecar.runtime import post_silence
 
-IDLE_CONNECTIONS = 5 * server_module.MAX_IDLE
-"""More than wait at once: one more closes an older one."""
 BODY_BYTES = 100_000_000
 SHOWN = full_published()
-NEVER = 10 * PATIENCE_SECONDS
-
-
-@pytest.mark.slow
-@pytest.mark.fault(
-    "Readers over HTTP",
-    "320 idle connections, five times as many as may wait",
-    "`/livez` and scrapes wait for none of them, and no thread does",
-)
-def test_idle_connections_delay_no_answer_and_take_no_thread(monkeypatch):
-    """They may idle for longer than the test lasts, so nothing has waited for one of them."""
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", NEVER)
-    with serving(full_published()) as server, ExitStack() as idle:
-        for _ in range(IDLE_CONNECTIONS):
-            idle.enter_context(socket.create_connection(address(server)))
-        codes = [get(server, path).status_code for path in ("/livez", "/metrics")]
-        until(lambda: len(our_threads()) == 2, "no client has a thread")
-
-    assert codes == [200, 200]
 
 
 @pytest.mark.fault(

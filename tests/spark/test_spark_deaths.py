@@ -15,25 +15,29 @@ pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 FAILED = "StreamingQueryFailed"
 
 
-class BlockingListener(StreamingQueryListener):
-    """Keeps Spark's listener bus from the first progress event on, until it is released."""
+class Neighbour(StreamingQueryListener):
+    """Another listener of the job: ``act`` is called at each event but the start of a query."""
 
-    def __init__(self):
-        self.blocks = threading.Event()
-        self.free = threading.Event()
+    def __init__(self, act):
+        self.act = act
+        self.called = threading.Event()
 
     def onQueryStarted(self, event):
         pass
 
     def onQueryProgress(self, event):
-        self.blocks.set()
-        self.free.wait(SPARK_PATIENCE_SECONDS)
+        self.called.set()
+        self.act()
 
     def onQueryIdle(self, event):
-        pass
+        self.onQueryProgress(event)
 
     def onQueryTerminated(self, event):
-        pass
+        self.onQueryProgress(event)
+
+
+def raises():
+    raise ValueError("a mistake of the neighbour")
 
 
 def test_failure_pages_with_its_reason_and_without_secrets(spark, watch, pages):
@@ -78,14 +82,21 @@ def test_failure_pages_with_its_reason_and_without_secrets(spark, watch, pages):
     assert "job line" in complete["main_thread"]
 
 
-def test_failure_pages_while_another_listener_blocks_the_bus(spark, watch, pages):
-    blocking = BlockingListener()
-    spark.streams.addListener(blocking)
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "A neighbour's listener raises in each callback, or never returns",
+    "A failure is reported, and its event arrives",
+)
+@pytest.mark.parametrize("act", [None, pytest.param(raises, marks=pytest.mark.thorough)])
+def test_failure_pages_while_another_listener_raises_or_blocks_the_bus(spark, watch, pages, act):
+    free = threading.Event()
+    neighbour = Neighbour(act or free.wait)
+    spark.streams.addListener(neighbour)
     try:
         sidecar = watch()
         trap = Trap()
         start(rate(spark), "doomed", trap)
-        assert blocking.blocks.wait(SPARK_PATIENCE_SECONDS)
+        assert neighbour.called.wait(SPARK_PATIENCE_SECONDS)
         commits(sidecar, "doomed")
 
         trap.die.set()
@@ -93,8 +104,8 @@ def test_failure_pages_while_another_listener_blocks_the_bus(spark, watch, pages
         # Our listener has its own queue, so the event comes as well.
         until(lambda: sidecar.snapshot().monitor.events.get("terminated"), "its end event arrives")
     finally:
-        blocking.free.set()
-        spark.streams.removeListener(blocking)
+        free.set()
+        spark.streams.removeListener(neighbour)
 
 
 def test_failure_in_the_first_batch_pages(spark, watch, pages):

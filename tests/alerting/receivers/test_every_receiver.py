@@ -79,7 +79,9 @@ def test_every_status_has_its_meaning(kind, sent, double, one_attempt):
 
 
 @pytest.mark.fault(
-    "Receivers", "Slack answers 200 without its `ok`", "It does not count as delivered"
+    "Receivers",
+    "A proxy answers 200 in place of PagerDuty, an Alertmanager, Slack or Teams",
+    "It does not count as delivered",
 )
 @pytest.mark.parametrize(
     ("kind", "body", "answer"),
