@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.source_polls import Wait
-from ...listener.state.trends import POLLED, LagPoint
+from ...listener.state.trends import LagPoint
 from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
@@ -53,9 +53,10 @@ def check(context: RuleContext) -> Finding | None:
 
 def _risen(context: RuleContext) -> str:
     """The first lag above its limit that rises."""
-    for unit, allowed in _allowed(context).items():
-        rise = rising(context, unit, allowed)
-        if rise:
+    for unit, points in context.query.trends.rises.items():
+        allowed = _allowed(unit, context)
+        # No earlier point is higher than a later one.
+        if points[-1].lag > allowed and (rise := _rising(context, points, allowed)):
             lags = f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit}"
             seconds = context.watched_since(rise[0].at)
             return f"{lags} in {seconds:.0f} s and never fell ({allowed:.0f} allowed)"
@@ -65,9 +66,11 @@ def _risen(context: RuleContext) -> str:
 def _too_long(context: RuleContext, waits: tuple[Wait, ...]) -> Wait | None:
     """The newest wait, if all waits in the trend window were too long and did not fall."""
     allowed = context.limits.lag_allowed_seconds
+    if allowed is None:
+        return None
     before = [wait for wait in waits if context.watched_since(wait.at) >= context.trend_seconds]
     within = waits[max(0, len(before) - 1) :]
-    if allowed is None or not before or len(within) < MIN_POINTS:
+    if not before or len(within) < MIN_POINTS:
         return None
     if any(wait.seconds <= allowed for wait in within) or _catches_up(within):
         return None
@@ -83,11 +86,12 @@ def _catches_up(waits: tuple[Wait, ...]) -> bool:
     return any(wait.is_least for wait in waits) and newest.lag < first.lag * (1 - NOTABLE_FALL)
 
 
-def rising(context: RuleContext, unit: str, allowed: float) -> tuple[LagPoint, ...]:
+def _rising(
+    context: RuleContext, points: tuple[LagPoint, ...], allowed: float
+) -> tuple[LagPoint, ...]:
     """The lag above the limit, if it has risen notably for the trend window, and still does."""
     # Only the end of a run of a loop shows what it leaves unread.
     until = context.query.loop_began if context.is_running else None
-    points = context.query.trends.rises.get(unit, ())
     points = tuple(point for point in points if until is None or point.at < until)
     rise = tuple(point for point in points if point.lag > allowed)
     if len(points) < MIN_POINTS or not rise:
@@ -101,15 +105,12 @@ def rising(context: RuleContext, unit: str, allowed: float) -> tuple[LagPoint, .
     return rise if lasts and is_recent and continues and notable else ()
 
 
-def _allowed(context: RuleContext) -> dict[str, float]:
-    """The limit of each lag; a lag in seconds has its own rule where one is set."""
-    limits = context.limits
-    return {
-        POLLED: limits.lag_allowed_offsets,
-        "offsets": limits.lag_allowed_offsets,
-        "files": limits.lag_allowed_offsets / OFFSETS_PER_FILE,
-        "s": limits.lag_allowed_seconds or context.trend_seconds,
-    }
+def _allowed(unit: str, context: RuleContext) -> float:
+    """The limit of a lag in this unit; a lag in seconds has its own rule where one is set."""
+    if unit == "s":
+        return context.limits.lag_allowed_seconds or context.trend_seconds
+    allowed = context.limits.lag_allowed_offsets
+    return allowed / OFFSETS_PER_FILE if unit == "files" else allowed
 
 
 def _behind_transactions(context: RuleContext) -> str:
