@@ -31,7 +31,8 @@ def check(context: RuleContext) -> Finding | None:
     if long.batches < MIN_BATCHES or seconds <= context.trend_seconds:
         return None
     has_interval = query.trigger is not None and query.trigger.interval_seconds
-    if not has_interval and not any(rising(context, unit, 0.0) for unit in query.trends.rises):
+    rises = query.trends.rises.values()
+    if not has_interval and not any(rising(context, points, 0.0) for points in rises):
         return None
     first, newest = median(long.first), median(long.newest)
     if newest >= NOTABLE_GROWTH * first:

@@ -56,7 +56,7 @@ def _risen(context: RuleContext) -> str:
     for unit, points in context.query.trends.rises.items():
         allowed = _allowed(unit, context)
         # No earlier point is higher than a later one.
-        if points[-1].lag > allowed and (rise := _rising(context, points, allowed)):
+        if points[-1].lag > allowed and (rise := rising(context, points, allowed)):
             lags = f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit}"
             seconds = context.watched_since(rise[0].at)
             return f"{lags} in {seconds:.0f} s and never fell ({allowed:.0f} allowed)"
@@ -86,7 +86,7 @@ def _catches_up(waits: tuple[Wait, ...]) -> bool:
     return any(wait.is_least for wait in waits) and newest.lag < first.lag * (1 - NOTABLE_FALL)
 
 
-def _rising(
+def rising(
     context: RuleContext, points: tuple[LagPoint, ...], allowed: float
 ) -> tuple[LagPoint, ...]:
     """The lag above the limit, if it has risen notably for the trend window, and still does."""
