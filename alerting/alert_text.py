@@ -16,7 +16,6 @@ from .finding import WHOLE_DRIVER, Finding
 # ``[orders] billing failed: ValueError: negative amount`` while it fires, and
 # ``Resolved: [orders] billing commits again after 4 min`` when it has ended.
 
-
 MAX_CAUSE_CHARACTERS = 200
 _DO = {
     "StreamingQueryFailed": "failed",
@@ -192,7 +191,6 @@ def _common_cause(alerts: Sequence[Alert]) -> str:
 # -- details ----------------------------------------------------------------------------------
 # The details of an alert below its headline: each fact once, the most useful first.
 
-
 LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
 """Annotations that are links, with their titles; each receiver shows them in its own form."""
 STATUS_PAGE = "Status page"
@@ -366,7 +364,6 @@ def as_lines(facts: Mapping[str, str]) -> str:
 
 
 # -- from a finding to an alert ---------------------------------------------------------------
-
 
 ALL_QUERIES = "$__all"
 """The query in a dashboard URL if an alert is about several queries: Grafana's value for all."""

@@ -251,12 +251,6 @@ class Notifier:
         redact: Callable[[str], str] = str,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """Connect the deliveries with their fallbacks, and restore what the spool holds.
-
-        Raises:
-            ValueError: a fallback does not name a receiver.
-
-        """
         self.deliveries = deliveries
         self.remembering = Remembering(spool, redact)
         self.query_heartbeats = query_heartbeats or QueryHeartbeats({})
@@ -265,13 +259,6 @@ class Notifier:
         self._heartbeat = heartbeat
         self._restore_later = restore
         self._wall = wall
-        for delivery in deliveries:
-            fallback = delivery.route.fallback
-            if fallback is not None and fallback not in self._by_name:
-                raise ValueError(
-                    f"receiver {delivery.name!r}: no receiver has the name of its fallback "
-                    f"{fallback!r} (receivers: {', '.join(sorted(self._by_name))})"
-                )
         self.restored = self._load()
 
     @property

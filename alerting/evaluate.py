@@ -349,7 +349,6 @@ def _is_idle(context: RuleContext) -> bool:
 
 # -- findings of one cause ----------------------------------------------------------------------
 
-
 MAX_LISTED = 10
 """The most unnamed queries that one alert lists, the newest first."""
 MAX_SIBLINGS = 20
@@ -450,7 +449,6 @@ def _siblings(unhealthy: Sequence[str], labels: Sequence[str]) -> str:
 # A place is dry while all its writers are broken, or cut off themselves; writers that ended as
 # intended do not count. A query is cut off if a place that it reads is dry.
 
-
 RETIRED = frozenset({QueryState.STOPPED, QueryState.COMPLETED})
 MAX_TRACED = 100
 """For how many findings of one evaluation the queries downstream are listed."""
@@ -548,7 +546,6 @@ def _problem_of(root: str, health: Health) -> str:
 
 
 # -- main thread ------------------------------------------------------------------------------
-
 
 ENDED_OR_STUCK = frozenset({query_failed.NAME, query_stopped.NAME, query_stalled.NAME})
 MAIN_THREAD = "main_thread"

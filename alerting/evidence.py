@@ -215,7 +215,6 @@ def _tasks(counts: JobCounts, work: JobActivity) -> str:
 # the last process ended: a planned stop in the middle of a batch leaves the same files as a crash.
 # So an old plan raises no alert by itself; it shows how old the batch is that fails or is stuck.
 
-
 CLOCKS_DIFFER_SECONDS = 5.0
 """The clocks of the storage and of this machine may differ by this much."""
 OVER_RESTARTS = "over_restarts"
@@ -264,7 +263,6 @@ def with_age(reason: str, context: RuleContext) -> str:
 # Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when the batch is done; a new
 # run begins with the batch after the last commit and its planned offsets (``MicroBatchExecution``).
 # Async progress tracking writes both only at intervals, so several batches may run again.
-
 
 MAX_CHARACTERS = 300
 """Of the offsets at each end: a topic may have a thousand partitions."""

@@ -102,12 +102,7 @@ class Heartbeat:
         http: HttpOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Check the URL.
-
-        Raises:
-            ValueError: ``url`` cannot be used; the message names the setting.
-
-        """
+        """Check the URL; see ``HttpPoster``."""
         self.name = name
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self.last: Ping | None = None

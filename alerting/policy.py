@@ -15,7 +15,6 @@ from ..listener.state.query import Query
 # -- policy -----------------------------------------------------------------------------------
 # The expected queries, and the limits by query name pattern.
 
-
 Seconds = Annotated[float, Meta(gt=0)]
 Grace = Annotated[float, Meta(ge=0)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
@@ -116,7 +115,6 @@ class Policy(msgspec.Struct, frozen=True):
 
 # -- window -----------------------------------------------------------------------------------
 # How long a query may go without a commit: windows that follow its trigger and its batches.
-
 
 WINDOW_FACTOR = 3.0
 """A query may take as long as so many of its batches, or of its trigger intervals."""

@@ -12,7 +12,6 @@ from .policy import Limits, Window, batch_window, most_without_cpu
 # -- rule context -----------------------------------------------------------------------------
 # The input of a rule: one query, its limits, and the time.
 
-
 LOOP = 2
 """So many completed runs are a loop."""
 

@@ -183,7 +183,6 @@ def try_folder(folder: Path) -> None:
 
 # -- spool ------------------------------------------------------------------------------------
 
-
 LOAD_SECONDS = 2.0
 RETRY_SECONDS = 3.0
 WRITE_AHEAD_SECONDS = 0.2

@@ -33,7 +33,6 @@ log = logging.getLogger("querypulse")
 # -- alerts -----------------------------------------------------------------------------------
 # https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 
-
 PATH = "/api/v2/alerts"
 RESEND_SECONDS = 60.0
 """How often firing alerts are posted again, as Prometheus does."""
@@ -114,7 +113,6 @@ def _ends_at(alert: Alert, wall: float) -> float:
 
 # -- alertmanager -----------------------------------------------------------------------------
 
-
 LEAST_SECONDS = 3.0
 SOONEST_FIRST = (DeliveryOutcome.TRANSIENT, DeliveryOutcome.MISCONFIGURED, DeliveryOutcome.REJECTED)
 """If members refuse differently, the outcome with the earliest retry counts."""
@@ -152,12 +150,7 @@ class Alertmanager:
     )
 
     def __init__(self, given: AlertmanagerSettings, context: ReceiverContext) -> None:
-        """Check the settings.
-
-        Raises:
-            ValueError: a URL cannot be used; the message names the setting.
-
-        """
+        """Check the URLs; see ``ReceiverSettings.make``."""
         self.name = given.name
         self._external_url = context.external_url
         self._members = [

@@ -212,13 +212,7 @@ class Email:
     capabilities = ReceiverCapabilities(per_minute=30.0)
 
     def __init__(self, given: EmailSettings, context: ReceiverContext) -> None:
-        """Check the settings.
-
-        Raises:
-            ValueError: an address, ``tls`` or the login cannot be used; the message names the
-                setting.
-
-        """
+        """Check addresses, ``tls`` and the login; see ``ReceiverSettings.make``."""
         self.name = given.name
         self._given = given
         self._sender = _address("sender", given.sender)

@@ -372,12 +372,7 @@ class HttpReceiver:
     def __init__(
         self, given: ReceiverSettings, context: ReceiverContext, url: Secret | None = None
     ) -> None:
-        """Check the settings.
-
-        Raises:
-            ValueError: one cannot be used; the message names it.
-
-        """
+        """Check the settings; see ``ReceiverSettings.make``."""
         self.name = given.name
         self.external_url = context.external_url
         self.poster = HttpPoster(

@@ -38,7 +38,6 @@ from .receiver import (
 # -- pagerduty event --------------------------------------------------------------------------
 # https://developer.pagerduty.com/docs/send-alert-event gives the fields and limits.
 
-
 ROUTING_KEY_CHARACTERS = 32
 MAX_SUMMARY_CHARACTERS = 1024
 MINIMAL_SUMMARY_CHARACTERS = 512
@@ -137,7 +136,6 @@ def _bare_trigger(incident: Incident, routing_key: str, source: str, limit: int)
 
 
 # -- pagerduty --------------------------------------------------------------------------------
-
 
 EVENTS_URLS = {
     "us": "https://events.pagerduty.com/v2/enqueue",

@@ -18,7 +18,6 @@ from .receiver import DeliveryError, ReceiverContext, UrlReceiverSettings
 # https://docs.slack.dev/reference/block-kit/blocks gives the limits; a message beyond them is
 # refused whole. https://docs.slack.dev/messaging/formatting-message-text gives the marks.
 
-
 MAX_SECTION_CHARACTERS = 3000
 MAX_TITLE_CHARACTERS = 1024
 MAX_FIELD_CHARACTERS = 500
@@ -106,7 +105,6 @@ def _plain(text: str) -> str:
 
 
 # -- slack ------------------------------------------------------------------------------------
-
 
 ACCEPTED = b"ok"
 

@@ -27,7 +27,6 @@ from .receiver import (
 # https://prometheus.io/docs/alerting/latest/configuration/#webhook_config describes it. Some 45
 # receivers understand it.
 
-
 NOT_ENDED = "0001-01-01T00:00:00Z"
 """Go's zero time: how Alertmanager says that an alert still fires."""
 
@@ -110,7 +109,6 @@ def _utf8(text: str) -> bytes:
 # -- signatures -------------------------------------------------------------------------------
 # https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 
-
 PREFIX = "whsec_"
 MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
 
@@ -159,7 +157,6 @@ def signed_headers(
 
 
 # -- webhook ----------------------------------------------------------------------------------
-
 
 MAX_BODY_BYTES = 1024 * 1024
 """The largest body that nginx, in front of many receivers, takes by default."""

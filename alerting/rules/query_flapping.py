@@ -18,8 +18,6 @@ from ..policy import RESTART_WINDOW_SECONDS, Limits
 from ..rule_context import RuleContext, is_handled
 
 NAME = "StreamingQueryFlapping"
-POISON = "poison_batch: "
-"""The reason begins with this when one batch fails again and again."""
 
 
 def check(context: RuleContext) -> Finding | None:
@@ -36,18 +34,13 @@ def check(context: RuleContext) -> Finding | None:
     return report(context, NAME, severity, state, reason, does=does, says=says, facts=facts)
 
 
-def batch_of(reason: str) -> str:
-    """The batch that fails again and again, as a reason names it; empty if none does."""
-    return reason.removeprefix(POISON).partition(" failed")[0] if reason.startswith(POISON) else ""
-
-
 def _reason(context: RuleContext) -> str:
     poison = poison_batch(context.query, context.limits)
     if poison is not None:
         times = context.limits.restart_budget
         same = context.query.deaths[-times:]
         return (
-            f"{POISON}batch {poison.batch_id} failed {times} times with "
+            f"poison_batch: batch {poison.batch_id} failed {times} times with "
             f"{poison.error_class}{_earlier(context, same)}"
         )
     at = context.query.deaths[-1].at if context.query.failure is not None else context.now

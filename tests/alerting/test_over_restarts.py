@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from support.rules_table import watched
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.alerting.alert import Incident
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evidence import OVER_RESTARTS
-from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.listener.probe import JobCounts
 
 FORTY_MINUTES = -2400.0
@@ -194,45 +190,3 @@ def test_last_commit_has_an_age_before_this_run_commits():
     (finding,) = fails(resumed()).evaluate(31).findings
 
     assert finding.evidence["last_commit"] == "batch 40, 40 min ago, as its checkpoint says"
-
-
-# -- lifecycle of the alerts ----------------------------------------------------------------------
-
-
-class ProcessLifecycle:
-    """The lifecycle of one process."""
-
-    def __init__(self) -> None:
-        self.lifecycle = Lifecycle(
-            "etl", Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
-        )
-
-    def update(self, story, now, silences=()) -> list[Incident]:
-        evaluation, snapshot = story.evaluate(now, **SOON), story.state.snapshot(now)
-        return list(self.lifecycle.update(evaluation, snapshot, now, 1e9 + now, silences))
-
-
-@pytest.mark.parametrize("planned", [FORTY_MINUTES, 2.0], ids=["over restarts", "this process"])
-def test_failure_joins_the_incident_of_the_stall_and_is_its_headline(planned):
-    """The suspicion stays open beside it: nobody is notified of its end while the query is dead."""
-    harness, story = ProcessLifecycle(), hangs(resumed(planned=planned), until=170)
-    harness.update(story, 169)
-    (stalled,) = harness.update(story, 170)
-    story.ended(at=171, exception=CONFLICT)
-    (failed,) = harness.update(story, 171)
-
-    assert [alert.name for alert in failed.firing] == [
-        "StreamingQueryFailed",
-        "StreamingQueryStalled",
-    ]
-    assert (failed.key, failed.revision) == (stalled.key, stalled.revision + 1)
-
-
-def test_batch_age_that_is_read_after_the_failure_is_shown_and_notifies_nobody_again():
-    harness = ProcessLifecycle()
-    story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
-    (before,) = harness.update(story, 3)
-    (after,) = harness.update(resumed(story=story), 4)
-
-    assert (after.key, after.revision) == (before.key, before.revision)
-    assert PLANNED_40_MIN in after.alerts[0].annotations["summary"]

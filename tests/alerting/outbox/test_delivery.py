@@ -25,12 +25,6 @@ from querypulse.core.guard import Guard
 from querypulse.core.states import OUTCOMES
 
 
-def booked(delivery: Delivery) -> None:
-    """Wait until the attempt in progress is recorded."""
-    with delivery._changed:
-        assert delivery._changed.wait_for(lambda: not delivery._outbox.is_sending, PATIENCE_SECONDS)
-
-
 def outcomes(**counts):
     return {**dict.fromkeys(OUTCOMES, 0), **counts}
 

@@ -205,13 +205,6 @@ def test_fallback_loop_ends(start, loop):
     assert all(recorder.sent == [("a", "firing")] for recorder in harness.recorders.values())
 
 
-def test_unknown_fallback_is_an_error():
-    delivery = Delivery(Recorder("pager"), Guard(), route=Route(fallback="phnoe"))
-
-    with pytest.raises(ValueError, match=r"'pager'.*'phnoe' \(receivers: pager\)"):
-        Notifier((delivery,))
-
-
 # -- successors -------------------------------------------------------------------------------
 
 

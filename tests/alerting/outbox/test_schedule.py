@@ -1,14 +1,10 @@
-"""When a receiver is sent what: within a post, pauses, an outage, and the rate limit."""
+"""When a receiver is sent what: pauses, an outage, and the rate limit."""
 
 from __future__ import annotations
 
-import threading
-
 import pytest
-from support.deliveries import gone, lost_answer, outage, poison, wrong_token
+from support.deliveries import gone, lost_answer, outage, wrong_token
 
-from querypulse.alerting.receivers.http import attempts
-from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.retries import Schedule
 
 
@@ -92,55 +88,3 @@ def test_no_minute_exceeds_the_limit(per_minute):
         schedule.spend(now)
     for began in times:
         assert sum(began <= at < began + 60.0 for at in times) <= per_minute
-
-
-# -- within a post ----------------------------------------------------------------------------
-
-
-class Post:
-    """Fails with ``error``; records the waits instead of sleeping."""
-
-    def __init__(self, error: DeliveryError, total_seconds: float = 10.0) -> None:
-        self.error, self.count, self.waits = error, 0, []
-        policy = attempts(total_seconds, threading.Event()).copy(sleep=self.waits.append)
-        with pytest.raises(DeliveryError):
-            policy(self.attempt)
-
-    def attempt(self):
-        self.count += 1
-        raise self.error
-
-
-def test_post_is_attempted_three_times_after_transient_errors():
-    for _ in range(50):
-        post = Post(outage())
-        assert post.count == 3
-        assert 0 <= post.waits[0] <= 0.25
-        assert 0 <= post.waits[1] <= 0.5
-
-
-def test_post_waits_as_long_as_the_receiver_asks_for_if_that_is_short():
-    assert Post(outage(retry_after=2.0)).waits == [2.0, 2.0]
-
-
-@pytest.mark.parametrize("error", [outage(retry_after=2.1), wrong_token(), poison(), gone()])
-def test_post_is_attempted_once_after_other_errors(error):
-    assert Post(error).count == 1
-
-
-def test_post_does_not_begin_a_wait_that_its_time_does_not_allow():
-    assert Post(outage(retry_after=2.0), total_seconds=1.0).count == 1
-
-
-def test_closing_ends_the_attempts():
-    closing = threading.Event()
-    closing.set()
-    counted = []
-
-    def attempt():
-        counted.append(1)
-        raise outage()
-
-    with pytest.raises(DeliveryError):
-        attempts(10.0, closing)(attempt)
-    assert len(counted) == 1

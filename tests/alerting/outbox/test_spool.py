@@ -89,14 +89,6 @@ def test_next_process_loads_the_offered_entries(spool):
     assert spool().load(PATIENCE_SECONDS).rows == {}
 
 
-def test_rows_no_longer_offered_are_deleted_and_those_of_silent_receivers_stay(spool):
-    one = written(spool(), pager=(entry(1), entry(2)))
-    written(one, pager=(entry(2),), chat=(entry(3),)).close(PATIENCE_SECONDS)
-    written(spool(), chat=()).close(PATIENCE_SECONDS)
-
-    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(2),)}
-
-
 def test_changed_annotations_alone_cause_no_write(spool, folder):
     """Annotations change four times per second; writing each change would only load the disk."""
     kept = written(spool(), pager=(entry(1, size=10),))

@@ -22,7 +22,7 @@ from support.receiver_incidents import (
 from support.receivers import receiver
 
 from querypulse.alerting.receivers import alertmanager
-from querypulse.alerting.receivers.alertmanager import Alertmanager, api_alerts
+from querypulse.alerting.receivers.alertmanager import api_alerts
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.states import DeliveryOutcome
 from querypulse.core.text import rfc3339
@@ -134,14 +134,6 @@ def test_alert_never_ends_before_it_starts():
     (posted,) = api_alerts([alert(starts_at=NOW, ends_at=NOW - 1)], NOW)
 
     assert posted["endsAt"] == posted["startsAt"]
-
-
-def test_firing_alerts_are_repeated_and_resolved_ones_for_a_while():
-    """Alertmanager forgets alerts that are not repeated."""
-    capabilities = Alertmanager.capabilities
-
-    assert (capabilities.resend_seconds, capabilities.resend_resolved_seconds) == (60, 300)
-    assert (capabilities.stale_after_seconds, capabilities.groups_itself) == (90, True)
 
 
 def test_base_url_may_have_a_path():

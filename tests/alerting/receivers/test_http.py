@@ -169,6 +169,13 @@ def test_short_retry_after_is_waited_for(double, pauses):
     assert pauses == [1.0]
 
 
+def test_no_wait_begins_that_the_time_does_not_allow(double, pauses):
+    double.otherwise = reply(429, {"Retry-After": "2"})
+    refusal(double, total_seconds=1.0)
+
+    assert pauses == []
+
+
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("is_date", [False, True])
 def test_long_retry_after_is_passed_on(double, status, is_date):

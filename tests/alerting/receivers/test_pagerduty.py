@@ -11,16 +11,13 @@ from support.pagerduty_double import PagerDutyDouble, rate_limited
 from support.receiver_incidents import (
     ENDED,
     ENDED_ONE,
-    FIVE,
     ONE,
-    SEVERAL,
     alert,
     holding,
     incident,
 )
 from support.receivers import ROUTING_KEY, pagerduty
 
-from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.states import DeliveryOutcome
 from querypulse.sidecar import Settings
@@ -95,20 +92,6 @@ def test_too_large_event_loses_its_details_not_the_page(double):
     assert len(double.requests) == 1
 
 
-def test_several_queries_are_one_event(double):
-    """The summary names the queries, the details describe each."""
-    pagerduty(double).send(SEVERAL, time.time())
-    (event,) = double.events
-    payload = event["payload"]
-
-    assert payload["summary"] == (
-        "[etl] 5 queries failed: ConcurrentAppendException (bronze, silver, gold, alerts, audit)"
-    )
-    assert payload["component"] == "bronze, silver, gold, alerts, audit"
-    assert list(payload["custom_details"]) == list(FIVE)
-    assert payload["custom_details"]["gold"] == {"status": "firing"}
-
-
 def test_alerts_of_one_query_are_described_by_name(double):
     """The ended one is left out, the labels of the settings are shown."""
     slow = alert(name="StreamingBatchSlow", severity="warning", reason="batch 3 in flight")
@@ -158,13 +141,6 @@ def test_very_long_query_name_still_has_a_key(double):
     assert not double.open
 
 
-def test_status_page_link_is_added_if_known(double):
-    """client_url links to the status page."""
-    pagerduty(double, external_url="https://driver:9719").send(ONE, time.time())
-
-    assert double.events[0]["client_url"] == "https://driver:9719"
-
-
 @pytest.mark.parametrize(
     ("table", "url"),
     [
@@ -178,12 +154,6 @@ def test_events_go_to_the_service_region(table, url):
     (given,) = Settings(receivers=[table]).receivers
 
     assert given.targets() == (url,)
-
-
-def test_rate_stays_below_pagerdutys_limit():
-    """Stale incidents are resolved at once, because an unknown resolve is harmless."""
-    assert PagerDuty.capabilities.per_minute == 100
-    assert PagerDuty.capabilities.stale_after_seconds == 0
 
 
 # -- refusals -------------------------------------------------------------------------------------

@@ -102,13 +102,6 @@ def test_resolve_joins_the_thread_of_its_incident(server):
     assert "https://" not in end.get_content()
 
 
-def test_queries_that_fail_for_reasons_of_their_own_are_listed(server):
-    send(server, holding(alert("a", reason="A: no"), alert("b", reason="B: no")))
-
-    lines = server.messages[0].get_content().splitlines()
-    assert lines[2:4] == ["a: A: no", "b: B: no"]
-
-
 @pytest.mark.parametrize(
     "text",
     [
