@@ -162,34 +162,50 @@ def _follow_shortfall(known: Shortfall | None, poll: SourcePoll, partition: str)
     return Shortfall(known.since, polls, committed, end, poll.at)
 
 
-class Undecided(msgspec.Struct, frozen=True):
-    """A partition whose last stable offset has been the same since ``since``, before its end.
+class Transaction(msgspec.Struct, frozen=True):
+    """The transaction that is open at a partition's last stable offset since ``since``.
 
-    A transaction that began there is still open: no record after it can be read.
+    It keeps ``records`` from being read; without any, none is open. ``took`` are the seconds that
+    the last ones before it were open.
     """
 
     since: float
     stable: int
     records: int
     polled_at: float
+    took: tuple[float, ...] = ()
 
 
-Transactions = dict[int, dict[str, Undecided]]
+MAX_TOOK = 3
+Transactions = dict[int, dict[str, Transaction]]
 """By source index and partition."""
 
 
 def follow_transactions(known: Transactions, polls: Mapping[int, SourcePoll]) -> Transactions:
     """Apply the newest poll of each source."""
-    found: Transactions = {}
-    for index, poll in polls.items():
-        for partition, end in poll.log_end.items():
-            stable = poll.latest.get(partition, end)
-            if stable < end:
-                before = known.get(index, {}).get(partition)
-                since = before.since if before and before.stable == stable else poll.at
-                held = Undecided(since, stable, end - stable, poll.at)
-                found.setdefault(index, {})[partition] = held
-    return found
+    return {
+        index: {
+            partition: _follow_transaction(known.get(index, {}).get(partition), poll, partition)
+            for partition in poll.log_end
+        }
+        for index, poll in polls.items()
+        if poll.log_end
+    }
+
+
+def _follow_transaction(
+    before: Transaction | None, poll: SourcePoll, partition: str
+) -> Transaction:
+    end = poll.log_end[partition]
+    stable = poll.latest.get(partition, end)
+    now = Transaction(poll.at, stable, max(0, end - stable), poll.at)
+    if before is None:
+        return now
+    if not before.records:
+        return replace(now, took=before.took)
+    if now.records and stable == before.stable:
+        return replace(now, since=before.since, took=before.took)
+    return replace(now, took=(*before.took, poll.at - before.since)[-MAX_TOOK:])
 
 
 # -- unread -----------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ NOTABLE_RISE = 1.05
 NOTABLE_FALL = 0.05
 """A query catches up if its wait falls by at least 5%, and by more than the error of two polls."""
 OFFSETS_PER_FILE = 10.0
+MUCH_LONGER = 3.0
+"""Transactions are often open for minutes (Flink); a longer one than this times the last hangs."""
 CRITICAL_FACTOR = 3.0
 """Lag is critical above this multiple of ``lag_allowed_seconds``."""
 
@@ -114,17 +116,17 @@ def _allowed(unit: str, context: RuleContext) -> float:
 
 
 def _behind_transactions(context: RuleContext) -> str:
-    """The open transactions that have held the query back for the trend window."""
+    """The transactions that were open for the trend window, and far longer than those before."""
     held = [
-        (partition, records.records, context.watched_since(records.since))
+        (transaction.records, partition, seconds)
         for partitions in context.query.transactions.values()
-        for partition, records in sorted(partitions.items())
-        if context.watched_since(records.since) - context.watched_since(records.polled_at)
-        > context.trend_seconds
+        for partition, transaction in partitions.items()
+        if (seconds := transaction.polled_at - transaction.since)
+        > max(context.trend_seconds, MUCH_LONGER * max(transaction.took, default=0.0))
     ]
     if not held:
         return ""
-    partition, records, seconds = max(held, key=lambda one: one[1])
+    records, partition, seconds = max(held)
     others = f"; {len(held)} partitions in total" if len(held) > 1 else ""
     wait = f"{records} records wait behind an open transaction"
     return f"{partition}: {wait}, for {seconds:.0f} s{others}"
