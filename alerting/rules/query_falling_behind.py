@@ -32,7 +32,7 @@ def check(context: RuleContext) -> Finding | None:
         return None
     has_interval = query.trigger is not None and query.trigger.interval_seconds
     rises = query.trends.rises.values()
-    if not has_interval and not any(rising(context, points, 0.0) for points in rises):
+    if not has_interval and not any(rising(context, points, allowed=0.0) for points in rises):
         return None
     first, newest = median(long.first), median(long.newest)
     if newest >= NOTABLE_GROWTH * first:

@@ -57,8 +57,7 @@ def _risen(context: RuleContext) -> str:
     """The first lag above its limit that rises."""
     for unit, points in context.query.trends.rises.items():
         allowed = _allowed(unit, context)
-        # No earlier point is higher than a later one.
-        if points[-1].lag > allowed and (rise := rising(context, points, allowed)):
+        if rise := rising(context, points, allowed):
             lags = f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit}"
             seconds = context.watched_since(rise[0].at)
             return f"{lags} in {seconds:.0f} s and never fell ({allowed:.0f} allowed)"
@@ -92,11 +91,15 @@ def rising(
     context: RuleContext, points: tuple[LagPoint, ...], allowed: float
 ) -> tuple[LagPoint, ...]:
     """The lag above the limit, if it has risen notably for the trend window, and still does."""
+    # No earlier point is higher than a later one.
+    if len(points) < MIN_POINTS or points[-1].lag <= allowed:
+        return ()
     # Only the end of a run of a loop shows what it leaves unread.
     until = context.query.loop_began if context.is_running else None
-    points = tuple(point for point in points if until is None or point.at < until)
-    rise = tuple(point for point in points if point.lag > allowed)
-    if len(points) < MIN_POINTS or not rise:
+    rise = tuple(
+        point for point in points if point.lag > allowed and (until is None or point.at < until)
+    )
+    if not rise:
         return ()
     first, newest = rise[0], rise[-1]
     middle = [point for point in rise if point.at <= (first.at + newest.at) / 2][-1]
