@@ -52,22 +52,21 @@ TOGETHER_SECONDS = 1.0
 
 
 def learn(
-    known: tuple[tuple[int, float], ...], seconds: float | None, at: float
+    longest: tuple[tuple[int, float], ...], seconds: float | None, at: float
 ) -> tuple[tuple[int, float], ...]:
     """Add a batch's duration: the two longest of each hour are kept, for ``USUAL_HOURS``.
 
     However rare batches are, the last two hours with one are kept.
     """
     if seconds is None:
-        return known
+        return longest
     hour = int(at // 3600)
-    longer = [taken for when, taken in known[-2:] if when == hour and taken >= seconds]
-    if len(longer) > 1:
-        return known
-    of_hour = sorted([*(taken for when, taken in known if when == hour), seconds])[-2:]
-    before = [batch for batch in known if batch[0] != hour]
+    if sum(when == hour and was >= seconds for when, was in longest[-2:]) > 1:
+        return longest
+    of_hour = sorted([*(batch for batch in longest if batch[0] == hour), (hour, seconds)])
+    before = [batch for batch in longest if batch[0] != hour]
     recent = [batch for batch in before if batch[0] >= hour - USUAL_HOURS] or before[-1:]
-    return (*recent, *((hour, taken) for taken in of_hour))
+    return (*recent, *of_hour[-2:])
 
 
 def observed_seconds(query: Query, progress: Progress, at: float) -> tuple[float | None, float]:
@@ -106,18 +105,12 @@ def count_batch(totals: Totals, progress: Progress) -> Totals:
     )
 
 
-def add_totals(one: Totals, other: Totals) -> Totals:
+def add_totals(older: Totals, newer: Totals) -> Totals:
     """The totals of two records of one query."""
-    buckets = zip(one.batch_buckets, other.batch_buckets, strict=True)
-    return replace(
-        one,
-        **{
-            field: getattr(one, field) + getattr(other, field)
-            for field in Totals.__struct_fields__
-            if field != "batch_buckets"
-        },
-        batch_buckets=tuple(map(sum, buckets)),
-    )
+    fields = Totals.__struct_fields__
+    sums = {field: getattr(older, field) + getattr(newer, field) for field in fields}
+    buckets = map(sum, zip(older.batch_buckets, newer.batch_buckets, strict=True))
+    return Totals(**sums | {"batch_buckets": tuple(buckets)})
 
 
 # -- ending -----------------------------------------------------------------------------------
@@ -161,15 +154,6 @@ def with_batch_of_death(query: Query) -> Query:
     return replace(query, deaths=(*before, replace(last, batch_id=batch_id)))
 
 
-def lasting_commit(query: Query) -> int | None:
-    """The last commit, if the next run goes on after it.
-
-    None under async progress tracking: commits that are not in the log yet run again.
-    """
-    is_async = query.facts is not None and query.facts.async_progress
-    return None if is_async else query.last_commit_batch
-
-
 def expect_stop(query: Query) -> Query:
     """Record that the current run will be stopped on purpose, or just was."""
     query = replace(query, stop_expected=True)
@@ -198,12 +182,10 @@ def end_past_run(
     )
     if failure is None:
         return query
+    counted = _count_death(query, failure, at)
     if query.activity_seen or is_done_with(query):
-        counted = _count_death(query, failure, at)
         return replace(counted, unrecovered_deaths=query.unrecovered_deaths)
-    return replace(
-        _count_death(query, failure, at), unrecovered=Ended(at, outcome, signal, failure)
-    )
+    return replace(counted, unrecovered=Ended(at, outcome, signal, failure))
 
 
 def is_done_with(query: Query) -> bool:
@@ -252,11 +234,7 @@ def _outcome(
 
 
 def _count_end(totals: Totals, outcome: Outcome) -> Totals:
-    if outcome is Outcome.FAILED:
-        return replace(totals, failed=totals.failed + 1)
-    if outcome is Outcome.STOPPED:
-        return replace(totals, stopped=totals.stopped + 1)
-    return replace(totals, completed=totals.completed + 1)
+    return replace(totals, **{outcome.value: getattr(totals, outcome.value) + 1})
 
 
 # -- fold sources -----------------------------------------------------------------------------
@@ -389,22 +367,12 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     if query.facts is None or not query.facts.async_progress:
         return query
     grown = before is None or log.committed != before.committed
-    # An empty log can be stuck too.
-    written = -1 if log.committed is None else log.committed
-    if grown or query.last_commit_batch is None or written >= query.last_commit_batch:
+    if grown or not query.batches_not_durable or query.last_commit_batch is None:
         return replace(query, log_behind=None)
-    stuck_since = at if read_at is None else read_at
-    return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stuck_since))
-
-
-def _log_behind(query: Query, batch_id: int, stuck_since: float) -> LogBehind:
-    """Count the readings in which new batches had committed but the log had not advanced."""
-    known = query.log_behind
-    if known is None:
-        return LogBehind(stuck_since, 1, batch_id)
-    if batch_id == known.batch_id:
-        return known
-    return LogBehind(known.since, known.polls + 1, batch_id)
+    behind = query.log_behind or LogBehind(at if read_at is None else read_at, 0, UNKNOWN_BATCH)
+    if behind.batch_id != query.last_commit_batch:
+        behind = LogBehind(behind.since, behind.polls + 1, query.last_commit_batch)
+    return replace(query, log_behind=behind)
 
 
 def _idle(query: Query, at: float) -> Query:
@@ -422,19 +390,17 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     seconds, spare = observed_seconds(query, progress, at)
     if seconds != progress.batch_seconds:
         progress = replace(progress, batch_seconds=seconds)
-    newest = query.run_commit_batch is None or progress.batch_id >= query.run_commit_batch
-    first_of_run = query.last_commit_at is None
-    if newest:
-        fresh = first_of_run or progress.batch_id != query.run_commit_batch
-        commit_at = _committed_at(query, progress.batch_id, at)
-        query = _commit(query, progress.batch_id, commit_at if fresh else query.last_commit_at)
+    if query.run_commit_batch is None or progress.batch_id >= query.run_commit_batch:
+        fresh = query.last_commit_at is None or progress.batch_id != query.run_commit_batch
+        commit_at = _committed_at(query, progress.batch_id, at) if fresh else query.last_commit_at
+        query = _commit(query, progress.batch_id, commit_at)
     last, last_at = query.progress, query.progress_at
     trends, unread = query.trends, query.unread
     if last is None or progress.batch_id >= last.batch_id:
-        last, last_at, known = progress, at, with_latest(progress, query)
+        last, last_at = progress, at
         trends = follow(
             trends,
-            known,
+            with_latest(progress, query),
             at,
             query.polls,
             interval=query.trigger.interval_seconds if query.trigger is not None else 0.0,
@@ -472,22 +438,19 @@ def _committed_by_probe(
         return query
     # A run keeps the id of its committed batch until the next trigger. If no poll has seen the
     # batch run, it may have been committed, and reported, before the listener was added.
-    known, ran = before.run_commit_batch, previous.processing and previous.batch_id == batch_id
-    alone = before.last_commit_at is None and (known is None or batch_id <= known + 1)
+    done, ran = before.run_commit_batch, previous.processing and previous.batch_id == batch_id
+    alone = before.last_commit_at is None and (done is None or batch_id <= done + 1)
     return query if alone and not ran else replace(query, unreported=UnreportedCommit(at, batch_id))
 
 
 def _committed_by_log(query: Query, batch_id: int, at: float, *, first_reading: bool) -> Query:
     before, query = query, _commit_seen(query, batch_id, at, first_poll=first_reading)
-    if query is before or query.unreported is not None or not _has_progress_events(query):
-        return query
+    has_events = query.facts is not None and not query.facts.trigger.is_continuous
     # It may have been committed, and reported, before the listener was added.
     is_old = first_reading and before.last_commit_at is None
-    return query if is_old else replace(query, unreported=UnreportedCommit(at, batch_id))
-
-
-def _has_progress_events(query: Query) -> bool:
-    return query.facts is not None and not query.facts.trigger.is_continuous
+    if query is before or query.unreported is not None or not has_events or is_old:
+        return query
+    return replace(query, unreported=UnreportedCommit(at, batch_id))
 
 
 def _commit_seen(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:
@@ -505,10 +468,10 @@ def _reported(query: Query, batch_id: int) -> Query:
 
 
 def _commit(query: Query, batch_id: int, at: float | None) -> Query:
-    known = query.last_commit_batch
+    last = query.last_commit_batch
     if at is not None and _was_idle(query, at):
         query = replace(query, log_behind=None)
-    new_commits = 0 if at is None else 1 if known is None else max(0, batch_id - known)
+    new_commits = 0 if at is None else 1 if last is None else max(0, batch_id - last)
     return replace(
         _recovered(query) if at is not None else query,
         last_commit_batch=batch_id,

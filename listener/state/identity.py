@@ -8,8 +8,9 @@ and how long a query keeps its label.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
+from itertools import chain, count
 from operator import attrgetter
 
 import msgspec
@@ -19,7 +20,7 @@ from ..commit_log import USUAL_HOURS
 from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
-from .fold import PAST_DEATHS, add_totals, is_done_with, lasting_commit
+from .fold import PAST_DEATHS, add_totals, is_done_with
 from .query import (
     RECENT_BATCHES,
     Ended,
@@ -37,14 +38,12 @@ from .trends import Trends, carry_over
 UNENDED_RUNS = 16
 
 
-def begin(query_id: str, run_id: str, name: str | None, at: float, *, label: str) -> Query:
-    """Create the record of a new query."""
-    return Query(query_id=query_id, run_id=run_id, name=name, label=label, started_at=at)
-
-
 def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
     """Begin the next run: keep the totals and the usual durations, reset the signs of activity."""
     same_query = old.query_id == query_id
+    # Commits that are not in the log yet run again.
+    loses_commits = old.facts is not None and old.facts.async_progress
+    batches = (old.earlier_batch, old.last_commit_batch)
     return Query(
         query_id=query_id,
         run_id=run_id,
@@ -52,11 +51,8 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         label=old.label,
         started_at=at,
         unended_runs=tuple(run for run in _unended(old) if run != run_id),
-        last_commit_batch=lasting_commit(old) if same_query else None,
-        earlier_batch=max(
-            (batch for batch in (old.earlier_batch, old.last_commit_batch) if batch is not None),
-            default=None,
-        ),
+        last_commit_batch=old.last_commit_batch if same_query and not loses_commits else None,
+        earlier_batch=max((batch for batch in batches if batch is not None), default=None),
         newest_commit=old.newest_commit if same_query else None,
         unrecovered=old.failure,
         deaths=old.deaths,
@@ -80,14 +76,14 @@ def _unended(old: Query) -> tuple[str, ...]:
     return (*old.unended_runs, old.run_id)[-UNENDED_RUNS:]
 
 
-def same_query(one: Query, other: Query) -> tuple[Query, Query] | None:
+def same_query(query: Query, other: Query) -> tuple[Query, Query] | None:
     """Two records of one query, the older one first; None if they are two queries.
 
     A session has one active query of a name, so one ended, or vanished, before the other began.
     """
-    if not one.session or (one.name, one.session) != (other.name, other.session):
+    if not query.session or (query.name, query.session) != (other.name, other.session):
         return None
-    for older, newer in ((one, other), (other, one)):
+    for older, newer in ((query, other), (other, query)):
         if older.gone_at is not None and older.gone_at <= newer.started_at:
             return older, newer
     return None
@@ -145,19 +141,6 @@ def base_label(name: str | None, query_id: str = "") -> str:
     # Long names often differ only at the end.
     digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
     return f"{text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]}-{digest}"
-
-
-def free_label(name: str | None, query_id: str, taken: Collection[str]) -> str:
-    """The base label, with a suffix if it is taken."""
-    base = base_label(name, query_id)
-    if base not in taken:
-        return base
-    label = f"{base}-{query_id[:ID_CHARACTERS]}"
-    number = 2
-    while label in taken:
-        label = f"{base}-{query_id[:ID_CHARACTERS]}-{number}"
-        number += 1
-    return label
 
 
 def is_of_namesake(label: str, name: str | None) -> bool:
@@ -280,7 +263,13 @@ class Identity:
         self._past.pop(new.run_id, None)
         if old is None:
             label = self._free_label(new, queries)
-            query = begin(new.query_id, new.run_id, new.name, new.at, label=label)
+            query = Query(
+                query_id=new.query_id,
+                run_id=new.run_id,
+                name=new.name,
+                label=label,
+                started_at=new.at,
+            )
         else:
             query = succeed(old, new.query_id, new.run_id, new.at)
             self._replace(old, query)
@@ -363,7 +352,11 @@ class Identity:
         )
 
     def _free_label(self, new: Newcomer, queries: Mapping[str, Query]) -> str:
-        return free_label(new.name, new.query_id, {*RESERVED, *queries, *self._forgotten})
+        """The base label, with a suffix if it is taken."""
+        base, taken = base_label(new.name, new.query_id), {*RESERVED, *queries, *self._forgotten}
+        longer = f"{base}-{new.query_id[:ID_CHARACTERS]}"
+        labels = chain((base, longer), (f"{longer}-{number}" for number in count(2)))
+        return next(label for label in labels if label not in taken)
 
 
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:

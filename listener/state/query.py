@@ -1,4 +1,7 @@
-"""All state of one query, as frozen records, and what follows from it alone."""
+"""All state of one query, as frozen records, and what follows from it alone.
+
+Times are monotonic seconds.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,6 @@ from ..source_polls import Shortfalls, SourcePoll, Transactions, Unread
 from .flow import Places
 from .retention import SourceEdges
 from .trends import Trends
-
-# -- query ------------------------------------------------------------------------------------
-# All state of one query, as frozen records. Times are monotonic seconds.
-
 
 DAY_HOURS = 24
 RECENT_BATCHES = 30
@@ -213,11 +212,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def last_activity_at(self) -> float:
         """The last commit or idle trigger of this run, else its start."""
         at = self.started_at
-        if self.last_commit_at is not None and self.last_commit_at > at:
-            at = self.last_commit_at
-        if self.last_idle_at is not None and self.last_idle_at > at:
-            at = self.last_idle_at
-        return at
+        return max(at, self.last_commit_at or at, self.last_idle_at or at)
 
     @property
     def activity_seen(self) -> bool:
