@@ -365,15 +365,15 @@ class Sidecar:
         if not hasattr(query, "id") or not hasattr(query, "name"):
             kind = type(query).__name__
             raise ValueError(f"{method}: give a query's name or a StreamingQuery, not {kind}")
-        evaluated = self._evaluated()
-        labels = evaluated.snapshot.labels().items() if evaluated is not None else ()
-        same_id = (label for label, shown in labels if shown.query_id == str(query.id))
+        same_id = (shown.label for shown in self._queries if shown.query_id == str(query.id))
         return next(same_id, str(query.name or query.id))
 
+    @property
+    def _queries(self) -> tuple[Query, ...]:
+        return self._runtime.evaluated.snapshot.queries if self._runtime is not None else ()
+
     def _called(self, name: str) -> list[Query]:
-        evaluated = self._evaluated()
-        queries = evaluated.snapshot.queries if evaluated is not None else ()
-        return [query for query in queries if has_name(query, name)]
+        return [query for query in self._queries if has_name(query, name)]
 
     def _can_be_forgotten(self, name: str) -> bool:
         called = self._called(name)
@@ -384,9 +384,7 @@ class Sidecar:
         return self._runtime.published.expected if self._runtime is not None else ()
 
     def _names(self) -> list[str]:
-        evaluated = self._evaluated()
-        labels = evaluated.snapshot.labels() if evaluated is not None else ()
-        return list(dict.fromkeys((*labels, *self._expected)))
+        return list(dict.fromkeys([*(query.label for query in self._queries), *self._expected]))
 
     def _require_runtime(self) -> Runtime:
         if self._runtime is None:

@@ -44,7 +44,7 @@ BUDGET = {
     "exporter": (2591, 9),
     "alerting": (8759, 44),
     "settings": (1902, 9),
-    "sidecar": (2379, 8),
+    "sidecar": (2377, 8),
     "watch": (1718, 7),
     "replay": (1131, 7),
     "launch": (502, 7),

@@ -25,8 +25,8 @@ AUTHORIZED = b"Authorization: Bearer t0ken\r\n"
 
 def events() -> list[bytes]:
     """Some recorded events of each kind, shape and version of Spark."""
-    found = [LETTERS[kind] + text.encode() for kind, text in recorded()]
-    return found[:: max(1, len(found) // MOST_RECORDED)]
+    inputs = [LETTERS[kind] + text.encode() for kind, text in recorded()]
+    return inputs[:: max(1, len(inputs) // MOST_RECORDED)]
 
 
 def state() -> list[bytes]:

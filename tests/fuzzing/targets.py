@@ -160,8 +160,8 @@ def _decoded(text: bytes, record: type):
 
 def _require_of_the_jvm(value: object) -> None:
     if isinstance(value, (dict, list)):
-        for one in value.values() if isinstance(value, dict) else value:
-            _require_of_the_jvm(one)
+        for entry in value.values() if isinstance(value, dict) else value:
+            _require_of_the_jvm(entry)
     elif isinstance(value, (int, float)) and not abs(value) < LARGEST:
         raise ValueError
 
@@ -229,10 +229,10 @@ def settings(data: bytes) -> None:
 
 def _arguments(text: bytes) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        arguments = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _names_source(message: str) -> bool:
@@ -246,8 +246,8 @@ def _silence_file(data: bytes) -> None:
     path.write_bytes(data)
     with suppress(ValueError):
         labels = {"alertname": "a", "app": "b", "query": "c", "severity": "critical"}
-        for one in read_silences(path):
-            one.covers(Alert(labels, {}, 0.0), 0.0)
+        for silence in read_silences(path):
+            silence.covers(Alert(labels, {}, 0.0), 0.0)
 
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="querypulse-fuzzing-")

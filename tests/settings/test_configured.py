@@ -11,7 +11,7 @@ URL = "https://hooks.example.com/hidden"
 KEY = "hidden0123456789abcdefghijklmnop"
 
 
-def found(**settings):
+def short_or_full(**settings):
     return [(entry.given.name, entry.is_short) for entry in configured(Settings(**settings))]
 
 
@@ -41,7 +41,7 @@ def test_short_form_makes_a_receiver_of_that_name():
     ]
 
     for settings, name in forms:
-        assert found(**settings) == [(name, True)]
+        assert short_or_full(**settings) == [(name, True)]
 
 
 BOTH = [
@@ -116,7 +116,7 @@ def test_name_of_a_used_short_form_is_taken():
 def test_fallbacks_can_be_chained():
     receivers = [hook("a", fallback="b"), hook("b", fallback="slack")]
 
-    assert len(found(receivers=receivers, slack_webhook_url=URL)) == 3
+    assert len(short_or_full(receivers=receivers, slack_webhook_url=URL)) == 3
 
 
 def test_unknown_fallback_is_rejected():

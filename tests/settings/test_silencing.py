@@ -99,25 +99,22 @@ def test_sidecar_can_be_silenced_before_it_runs():
     ("queries", "alertname", "names", "hint"),
     [
         *((text, "*", True, "") for text in ("billing", "bronze*", "*", "b?lling", "*-us")),
+        ("*", "*", (), ""),
+        ("a", "*", (), "query 'a' matches nothing now"),
         ("billing", ALERT_NAMES[0], True, ""),
         ("billing", "Query*", True, ""),
         ("bilingg", "*", True, "query 'bilingg' matches nothing now; did you mean 'billing'?"),
-        ("bilingg", "*", False, ""),
+        ("bilingg", "*", None, ""),
         ("*", "StreamingQueryFaild", True,
          "alert 'StreamingQueryFaild' matches nothing now; did you mean 'StreamingQueryFailed'?"),
         ("nowhere", "Nothing", True,
          "alert 'Nothing' matches nothing now; query 'nowhere' matches nothing now"),
-        ("nowhere", "Nothing", False, "alert 'Nothing' matches nothing now"),
+        ("nowhere", "Nothing", None, "alert 'Nothing' matches nothing now"),
     ],
 )  # fmt: skip
 def test_pattern_that_matches_nothing_gives_a_hint(queries, alertname, names, hint):
-    existing = ("billing", "bronze-eu", "bronze-us") if names else None
+    existing = ("billing", "bronze-eu", "bronze-us") if names is True else names
     assert unmatched(silence(queries, alertname=alertname), existing) == hint
-
-
-def test_star_matches_a_driver_without_queries():
-    assert unmatched(silence("*"), ()) == ""
-    assert unmatched(silence("a"), ()) == "query 'a' matches nothing now"
 
 
 # -- the silence file ---------------------------------------------------------------------------
@@ -174,7 +171,6 @@ def test_error_for_a_silence_without_an_app_shows_the_fix(path):
         ('{"queries": "a", "app": "*"}', "until"),
         ('{"queries": "a", "minutes": 5, "app": "*"}', "until"),
         ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": ""}', "names no app"),
-        ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": null}', "names no app"),
         ('{"queries": "a", "until": "tomorrow"}', "until"),
         ('{"queries": "a", "until": "2026-11-21T20:00:00"}', "timezone"),
         ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "query": "b"}', "query"),

@@ -16,7 +16,7 @@ from support.published_states import full_published
 from querypulse.commands import cli
 from querypulse.core.guard import Guard
 from querypulse.exporter.server import BODY_BYTES
-from querypulse.settings.silencing import Silencing, make_silence, written
+from querypulse.settings.silencing import Silencing, written
 from querypulse.sidecar.runtime import post_silence
 
 NAMES = ("billing", "bronze")
@@ -104,15 +104,6 @@ def test_invalid_body_is_answered_with_400_and_a_reason(driver, silencing):
     assert [body for body, answer in answers if answer.status_code != 400] == []
     assert [body for body, answer in answers if not answer.json()["error"]] == []
     assert quiet(silencing) == []
-
-
-def test_more_than_a_thousand_silences_are_refused(driver, silencing):
-    for number in range(1000):
-        silencing.add(make_silence(f"q{number}", 60))
-
-    assert "1000 are in force" in post(driver, HOUR).json()["error"]
-    assert post(driver, {"queries": "q7", "minutes": 120}).status_code == 201
-    assert len(silencing()) == 1000
 
 
 def test_body_of_the_largest_size_is_read(driver, silencing):
