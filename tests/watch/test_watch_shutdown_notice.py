@@ -47,13 +47,16 @@ def waiting(server, count=1):
     return len(server._shutdown_notice._waiting) == count
 
 
-@pytest.mark.parametrize("notice", [Notice.STOPPED, Notice.TERMINATED])
-def test_a_waiting_watcher_is_notified_of_a_planned_end(notice):
-    with serving() as server, ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(get, server, "/watch")
-        until(lambda: waiting(server), "a watcher waits")
-        server.close()
-        assert answer.result().json() == {"status": "stopped"}
+@pytest.mark.parametrize("seconds", [PATIENCE_SECONDS, 0.0])
+def test_all_waiting_watchers_are_notified_before_the_server_closes(seconds):
+    """Also without time to close."""
+    with serving() as server, ThreadPoolExecutor(4) as pool:
+        answers = [pool.submit(get, server, path) for path in ("/watch", "/watch/page") * 2]
+        until(lambda: waiting(server, 4), "all wait")
+        server.close(seconds)
+        assert [answer.result().json() for answer in answers] == [{"status": "stopped"}] * 4
+        with pytest.raises(requests.ConnectionError):
+            get(server, "/watch")
 
 
 def test_a_watcher_is_notified_which_reported_failure_ends_the_driver():
@@ -76,24 +79,6 @@ def test_a_crash_leaves_a_waiting_watcher_without_an_answer():
         until(lambda: waiting(server), "a watcher waits")
         server.close(notice=None)
         assert answer.exception() is not None or answer.result().status_code != 200
-
-
-def test_all_waiting_watchers_are_notified_before_the_server_closes():
-    with serving() as server, ThreadPoolExecutor(4) as pool:
-        answers = [pool.submit(get, server, path) for path in ("/watch", "/watch/page") * 2]
-        until(lambda: waiting(server, 4), "all wait")
-        server.close()
-        assert {answer.result().json()["status"] for answer in answers} == {"stopped"}
-        with pytest.raises(requests.ConnectionError):
-            get(server, "/watch")
-
-
-def test_the_shutdown_notice_is_sent_even_without_time_to_close():
-    with serving() as server, ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(get, server, "/watch")
-        until(lambda: waiting(server), "a watcher waits")
-        server.close(0.0)
-        assert answer.result().json() == {"status": "stopped"}
 
 
 def test_a_watcher_of_a_running_driver_is_answered_after_the_wait(short_wait):
