@@ -42,6 +42,13 @@ def parse_offsets(value: Any) -> Offsets | None:
     )
 
 
+def committed_in(execution: Any, stream: Any) -> dict[str, Position]:
+    """A run's last committed offsets in one source; empty without any, or for an unknown shape."""
+    offset = execution.committedOffsets().get(stream)
+    positions = parse_offsets(offset.get().json()) if offset.isDefined() else None
+    return positions if isinstance(positions, dict) else {}
+
+
 def lag_between(end: Offsets | None, latest: Offsets | None) -> float | None:
     """Sum of ``latest - end`` over all partitions, each at least 0; None where unknown.
 

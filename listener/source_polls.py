@@ -18,6 +18,14 @@ from .events import Progress
 # has the current offset. Partitions are named as in ``offsets.py`` (``topic/0``).
 
 
+class SourceError(Exception):
+    """A source did not answer; the message is short and holds no secret."""
+
+
+class SourceSilentError(SourceError):
+    """The system did not answer in time: it is slow or unreachable."""
+
+
 class SourcePoll(msgspec.Struct, frozen=True):
     """One source of one run: the query's position, and where its data begins and ends.
 

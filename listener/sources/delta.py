@@ -11,11 +11,10 @@ import re
 import time
 from typing import Any
 
-from ..offsets import WHOLE, Position
-from ..source_polls import SourcePoll
+from ..offsets import WHOLE, Position, committed_in
+from ..source_polls import SourceError, SourcePoll
 from ..spark.jvm import java_errors
 from ..spark.storage import HadoopFolder
-from .source import SourceError, committed_in
 
 END_INDEX = 2**62
 """A file's index beyond any real one: the version is read (``DeltaSourceOffset.END_INDEX``)."""

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from py4j.protocol import Py4JError
 
 from ..commit_log import short_reason
-from ..source_polls import SourcePoll, topic_of
+from ..offsets import committed_in
+from ..source_polls import SourceError, SourcePoll, SourceSilentError, topic_of
 from ..spark.jvm import THROWN, private_field, reason_of
-from .source import SourceError, SourceSilentError, committed_in
 
 API_SECONDS = 4
 _SILENCE = ("TimeoutException", "No resolvable bootstrap", "DisconnectException")
@@ -87,13 +87,6 @@ _CONFIG = re.compile(r"ConfigResource\(type=TOPIC, name='([\w.-]+)'\)=")
 _ENTRY = re.compile(r"ConfigEntry\(name=([\w.]+), value=(.*?), source=")
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """How long a topic's records are kept (None: forever), and whether size is limited too."""
-
-    seconds: float | None
-    bounded_by_size: bool
-
-
 def offsets_in(text: str) -> dict[str, int]:
     """Offset by partition from ``ListOffsetsResult.all()``, without -1, which means none."""
     return {
@@ -113,18 +106,24 @@ def led_partitions(text: str) -> set[str]:
     }
 
 
-def kept_in(text: str) -> dict[str, Kept]:
-    """By topic, from ``DescribeConfigsResult.all()``; none of its settings is a secret."""
-    return {topic: _kept(dict(_ENTRY.findall(config))) for topic, config in _by_name(_CONFIG, text)}
+def retention_in(text: str) -> tuple[dict[str, float], frozenset[str]]:
+    """The seconds that topics keep records, and the topics of limited size.
 
-
-def _kept(config: dict[str, str]) -> Kept:
-    """Without the policy ``delete`` no age or size limit applies, only compaction."""
-    if "delete" not in config.get("cleanup.policy", "delete").split(","):
-        return Kept(None, bounded_by_size=False)
-    millis = int(config.get("retention.ms", "-1"))
-    size = int(config.get("retention.bytes", "-1"))
-    return Kept(None if millis < 0 else millis / 1000, bounded_by_size=size >= 0)
+    From ``DescribeConfigsResult.all()``; none of its settings is a secret. A topic without a limit
+    is left out.
+    """
+    seconds, bounded = {}, set()
+    for topic, config in _by_name(_CONFIG, text):
+        entries = dict(_ENTRY.findall(config))
+        # Without the policy ``delete`` no age or size limit applies, only compaction.
+        if "delete" not in entries.get("cleanup.policy", "delete").split(","):
+            continue
+        millis = int(entries.get("retention.ms", "-1"))
+        if millis >= 0:
+            seconds[topic] = millis / 1000
+        if int(entries.get("retention.bytes", "-1")) >= 0:
+            bounded.add(topic)
+    return seconds, frozenset(bounded)
 
 
 def _by_name(name: re.Pattern[str], text: str) -> list[tuple[str, str]]:
@@ -149,20 +148,14 @@ def admin_config(java: KafkaJava, params: Any) -> Any:
     return config
 
 
-def close_client(java: KafkaJava, client: Any) -> None:
-    """Drop the connections of an admin client at once; the cluster may be unreachable."""
-    with suppress(Py4JError, OSError):
-        client.close(java.millis(0))
-
-
 class SharedClient:
-    """A client that all sources with equal options use; opened when first needed."""
+    """An admin client that all sources with equal options use; opened when first needed."""
 
-    def __init__(self, config: Any, name: str, close: Callable[[Any], object]) -> None:
+    def __init__(self, java: KafkaJava, config: Any, name: str) -> None:
         self.config = config
         self.users = 0
+        self._java = java
         self._name = name
-        self._close = close
         self._client: Any = None
 
     def get(self, open_client: Callable[[str], Any]) -> Any:
@@ -172,10 +165,12 @@ class SharedClient:
         return self._client
 
     def close(self) -> None:
-        """Close the client for all its users; the next use opens a new one."""
+        """Close the client for all its users, at once; the next use opens a new one."""
         client, self._client = self._client, None
         if client is not None:
-            self._close(client)
+            # The cluster may be unreachable.
+            with suppress(Py4JError, OSError):
+                client.close(self._java.millis(0))
 
 
 class SharedClients:
@@ -185,8 +180,8 @@ class SharedClients:
     security and behaviour. The maps, and the secrets in them, stay in Java.
     """
 
-    def __init__(self, close: Callable[[Any], object]) -> None:
-        self._close = close
+    def __init__(self, java: KafkaJava) -> None:
+        self._java = java
         self._name = f"querypulse-admin-{uuid.uuid4().hex[:8]}"
         self._made = 0
         self._clients: list[SharedClient] = []
@@ -196,7 +191,7 @@ class SharedClients:
         client = next((client for client in self._clients if client.config.equals(config)), None)
         if client is None:
             self._made += 1
-            client = SharedClient(config, f"{self._name}-{self._made}", self._close)
+            client = SharedClient(self._java, config, f"{self._name}-{self._made}")
             self._clients.append(client)
         client.users += 1
         return client
@@ -210,11 +205,13 @@ class SharedClients:
 
 
 class KafkaAdmin:
-    """One source's calls to its cluster; ``client`` returns the admin client, perhaps a new one."""
+    """One source's calls to its cluster, with the query's options and Spark's own security."""
 
-    def __init__(self, java: KafkaJava, client: Callable[[], Any], isolation: str) -> None:
+    def __init__(self, java: KafkaJava, clients: SharedClients, params: Any, strategy: Any) -> None:
         self._java = java
-        self._client = client
+        self._params = params
+        self._strategy = strategy
+        isolation = str(params.get("isolation.level") or UNCOMMITTED)
         levels = java.kafka("common.IsolationLevel")
         options = java.kafka("clients.admin.ListOffsetsOptions")
         self._options = options(levels.valueOf(isolation.upper()))
@@ -223,8 +220,9 @@ class KafkaAdmin:
         self._asked: tuple[Any, Any] = (None, None)
         self._topics: tuple[str, ...] = ()
         self._reported_at = 0.0
-        self._kept: dict[str, Kept] = {}
+        self._retention: tuple[dict[str, float], frozenset[str]] = ({}, frozenset())
         self._refusal = ""
+        self.shared = clients.lease(admin_config(java, params))
 
     def led(self, topics: Sequence[str]) -> set[str]:
         """The partitions of the topics that have a leader; a deleted topic has none.
@@ -270,20 +268,26 @@ class KafkaAdmin:
         """Add how long topics are kept, read every few minutes; the user may lack permission."""
         if topics != self._topics or poll.at - self._reported_at >= CONFIG_EVERY_SECONDS:
             self._topics, self._reported_at = topics, poll.at
-            self._kept, self._refusal = {}, ""
+            self._retention, self._refusal = ({}, frozenset()), ""
             try:
-                self._kept = kept_in(self._configs(topics))
+                self._retention = retention_in(self._configs(topics))
             except Py4JError as error:
                 self._refusal = short_reason(str(error))
-        kept = self._kept.items()
+        seconds, bounded = self._retention
         return replace(
             poll,
-            retention_seconds={
-                topic: limit.seconds for topic, limit in kept if limit.seconds is not None
-            },
-            bounded_by_size=frozenset(topic for topic, limit in kept if limit.bounded_by_size),
+            retention_seconds=seconds,
+            bounded_by_size=bounded,
             missing_reason=self._refusal,
         )
+
+    def _client(self) -> Any:
+        return self.shared.get(self._open)
+
+    def _open(self, name: str) -> Any:
+        params = self._java.java("java.util.HashMap")(self._params)
+        params.put("client.id", name)
+        return self._strategy.createAdmin(params)
 
     def _described(self, future: Any) -> str:
         try:
@@ -450,7 +454,6 @@ class KafkaSource:
         for option, value in ADMIN_OPTIONS.items():
             self._params.put(option, value)
         self.address = str(self._params.get("bootstrap.servers"))
-        self._shared: SharedClient | None = None
         self._admin: KafkaAdmin | None = None
         self._records: KafkaRecords | None = None
         self._results: dict[str, FirstUnread] = {}
@@ -471,8 +474,8 @@ class KafkaSource:
                 return self._ask(poll) if committed else poll
         except SourceSilentError:
             # Open clients would keep trying to connect and log every attempt.
-            if self._shared is not None:
-                self._shared.close()
+            if self._admin is not None:
+                self._admin.shared.close()
             self.close()
             raise
 
@@ -481,9 +484,9 @@ class KafkaSource:
         with suppress(Py4JError, OSError):
             if self._records is not None:
                 self._records.close()
-        if self._shared is not None:
-            self._admins.release(self._shared)
-        self._shared = self._admin = self._records = None
+        if self._admin is not None:
+            self._admins.release(self._admin.shared)
+        self._admin = self._records = None
 
     def _committed(self) -> dict[str, int]:
         positions = committed_in(self._execution, self._stream)
@@ -491,7 +494,9 @@ class KafkaSource:
 
     def _ask(self, poll: SourcePoll) -> SourcePoll:
         """Complete a poll that has only the committed offsets."""
-        admin = self._connect()
+        if self._admin is None:
+            self._admin = KafkaAdmin(self._java, self._admins, self._params, self._strategy)
+        admin = self._admin
         led = admin.led(sorted({topic_of(partition) for partition in poll.committed}))
         partitions = tuple(sorted(led.intersection(poll.committed)))
         if not partitions:
@@ -505,19 +510,6 @@ class KafkaSource:
         poll = replace(poll, committed=committed, earliest=earliest, latest=latest, log_end=log_end)
         topics = tuple(sorted({topic_of(partition) for partition in partitions}))
         return self._with_records(admin.with_retention(poll, topics))
-
-    def _connect(self) -> KafkaAdmin:
-        if self._admin is None:
-            isolation = str(self._params.get("isolation.level") or UNCOMMITTED)
-            config = admin_config(self._java, self._params)
-            shared = self._shared = self._shared or self._admins.lease(config)
-            self._admin = KafkaAdmin(self._java, lambda: shared.get(self._open_admin), isolation)
-        return self._admin
-
-    def _open_admin(self, name: str) -> Any:
-        params = self._java.java("java.util.HashMap")(self._params)
-        params.put("client.id", name)
-        return self._strategy.createAdmin(params)
 
     def _with_records(self, poll: SourcePoll) -> SourcePoll:
         """Add since when data is unread; an error here does not affect the rest of the poll."""

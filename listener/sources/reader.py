@@ -10,16 +10,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from ..probe import Context
-from ..source_polls import SourcePoll, SourceReport
+from ..source_polls import SourceError, SourcePoll, SourceReport, SourceSilentError
 from ..state.query import Outcome, Query
 from ..state.snapshot import Snapshot
 from .delta import DeltaSource
-from .kafka import KafkaJava, KafkaSource, SharedClients, close_client, java_errors
-from .source import SourceError, SourceSilentError
+from .kafka import KafkaJava, KafkaSource, SharedClients, java_errors
 
 log = logging.getLogger("querypulse")
 
@@ -230,7 +228,7 @@ class SparkSources:
     def __init__(self, spark: Any) -> None:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
         self._kafka = KafkaJava(self._jvm)
-        self._admins = SharedClients(partial(close_client, self._kafka))
+        self._admins = SharedClients(self._kafka)
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from querypulse.listener.sources.kafka import SharedClients
@@ -21,7 +23,7 @@ class Cluster:
         self.open = []
         self.opened = []
         self.refusal = None
-        self.clients = SharedClients(self.open.remove)
+        self.clients = SharedClients(SimpleNamespace(millis=float))
 
     def lease(self, **config):
         return self.clients.lease(Config(config))
@@ -32,7 +34,7 @@ class Cluster:
     def _connect(self, name):
         if self.refusal is not None:
             raise self.refusal
-        client = f"{name}, {len(self.opened)}"
+        client = SimpleNamespace(name=name, close=lambda millis: self.open.remove(client))
         self.opened.append(client)
         self.open.append(client)
         return client
@@ -94,7 +96,7 @@ def test_failed_open_is_retried():
 def test_client_names_are_unique_and_prefixed():
     first, second = Cluster(), Cluster()
     names = {
-        cluster.use(cluster.lease(servers=servers))
+        cluster.use(cluster.lease(servers=servers)).name
         for cluster, servers in ((first, "a"), (first, "b"), (second, "a"))
     }
 

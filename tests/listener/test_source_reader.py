@@ -9,9 +9,8 @@ from support.clock import Clock
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.listener.probe import Context
-from querypulse.listener.source_polls import SourcePoll
+from querypulse.listener.source_polls import SourceError, SourcePoll, SourceSilentError
 from querypulse.listener.sources.reader import MAX_DEAD_RUNS, SourceReader
-from querypulse.listener.sources.source import SourceError, SourceSilentError
 
 INTERVAL = 15.0
 

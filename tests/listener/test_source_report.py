@@ -10,11 +10,10 @@ from querypulse.listener.source_polls import SourcePoll, inflow
 from querypulse.listener.sources.kafka import (
     MAX_PARTITIONS,
     FirstUnread,
-    Kept,
     Search,
-    kept_in,
     led_partitions,
     offsets_in,
+    retention_in,
     searches,
     still_true,
 )
@@ -170,13 +169,13 @@ def config(name, **entries):
 
 def test_retention_comes_from_topics_that_delete_records():
     topics = [
-        ({"retention_ms": "60000", "retention_bytes": "-1"}, Kept(60.0, False)),
-        ({"retention_ms": "-1", "retention_bytes": "-1"}, Kept(None, False)),
-        ({"retention_ms": "-1", "retention_bytes": "100"}, Kept(None, True)),
-        ({"cleanup_policy": "compact", "retention_ms": "60000"}, Kept(None, False)),
-        ({"cleanup_policy": "compact,delete", "retention_ms": "60000"}, Kept(60.0, False)),
+        ({"retention_ms": "60000", "retention_bytes": "-1"}, {"t": 60.0}, set()),
+        ({"retention_ms": "-1", "retention_bytes": "-1"}, {}, set()),
+        ({"retention_ms": "-1", "retention_bytes": "100"}, {}, {"t"}),
+        ({"cleanup_policy": "compact", "retention_ms": "60000"}, {}, set()),
+        ({"cleanup_policy": "compact,delete", "retention_ms": "60000"}, {"t": 60.0}, set()),
     ]
 
-    for entries, kept in topics:
+    for entries, seconds, bounded in topics:
         text = "{" + ", ".join([config("t", **entries), config("u", retention_ms="1000")]) + "}"
-        assert kept_in(text) == {"t": kept, "u": Kept(1.0, False)}
+        assert retention_in(text) == ({"u": 1.0, **seconds}, bounded)
