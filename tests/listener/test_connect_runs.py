@@ -82,7 +82,7 @@ def world():
 
 def polled(world, now=0.0):
     world.runs.poll()
-    return {one.facts.run_id: one for one in world.runs.report(now)}
+    return {seen.facts.run_id: seen for seen in world.runs.report(now)}
 
 
 def test_active_run_is_reported_with_its_status_and_next_batch(world):
@@ -194,7 +194,10 @@ def test_query_started_again_ends_its_old_run(world):
 
     runs = polled(world)
 
-    assert {run: one.active for run, one in runs.items()} == {"one": False, "two": True}
+    assert {run: seen.active for run, seen in runs.items()} == {
+        "one": False,
+        "two": True,
+    }
 
 
 def test_run_that_cannot_be_polled_does_not_affect_the_others(world):

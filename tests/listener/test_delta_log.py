@@ -32,11 +32,11 @@ class Log:
         return list(self.present)
 
 
-@given(oldest=st.integers(0, 50), count=st.integers(1, 3000), known=st.integers(0, 3100))
-def test_end_is_found_from_any_earlier_position(oldest, count, known):
+@given(oldest=st.integers(0, 50), count=st.integers(1, 3000), start=st.integers(0, 3100))
+def test_end_is_found_from_any_earlier_position(oldest, count, start):
     log = Log(range(oldest, oldest + count))
 
-    assert end_of(log, known) == oldest + count
+    assert end_of(log, start) == oldest + count
 
 
 @pytest.mark.parametrize(("new", "most"), [(0, 2), (1, 3), (7, 8), (1000, 25), (100_000, 40)])

@@ -66,10 +66,10 @@ def test_lag_is_absent_where_the_end_is_unknown():
 
 @pytest.mark.parametrize("description", [KAFKA, "RateStreamV2[rowsPerSecond=1]", "", "EventHubs"])
 def test_lag_of_every_other_source_is_known(description):
-    known = batch(0, {"orders": {"0": 5}}, {"orders": {"0": 9}}, description).sources
+    behind = batch(0, {"orders": {"0": 5}}, {"orders": {"0": 9}}, description).sources
     none = batch(0, {"orders": {"0": 5}}, description=description).sources
 
-    assert [source.lag_offsets for source in (*known, *none)] == [4, 0]
+    assert [source.lag_offsets for source in (*behind, *none)] == [4, 0]
 
 
 def test_numbers_that_go_back_are_reported():

@@ -264,8 +264,8 @@ def test_text_without_a_traceback_has_no_line(text):
 
 def test_secret_in_a_code_line_is_redacted():
     call = 'connect("jdbc:postgresql://db/x?user=etl&password=hunter2")'
-    known = frame("/jobs/a.py", 3, "f", call) + frame("/jobs/a.py", 9, "g", 'send("s3cr3t")')
-    story = Story().started(at=0).ended(at=1, exception=HEAD + known + "ValueError: no")
+    frames = frame("/jobs/a.py", 3, "f", call) + frame("/jobs/a.py", 9, "g", 'send("s3cr3t")')
+    story = Story().started(at=0).ended(at=1, exception=HEAD + frames + "ValueError: no")
     evaluated = redacted(Evaluation(story.evaluate(2).findings), Redactor(secrets=["s3cr3t"]).text)
     evidence = evaluated.findings[0].evidence
 

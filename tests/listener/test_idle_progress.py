@@ -17,9 +17,9 @@ TEXT = json.dumps(NOTHING_FOUND)
 
 @pytest.mark.parametrize("message", ["Waiting for data to arrive", "Waiting for next trigger"])
 def test_last_trigger_of_a_waiting_run_is_reported(message):
-    found = IdleProgress().poll(run(batch=3, message=message), TEXT)
+    progress = IdleProgress().poll(run(batch=3, message=message), TEXT)
 
-    assert (found.batch_id, found.committed) == (NOTHING_FOUND["batchId"], False)
+    assert (progress.batch_id, progress.committed) == (NOTHING_FOUND["batchId"], False)
 
 
 def test_run_that_does_not_wait_reports_no_trigger():

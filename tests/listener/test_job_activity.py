@@ -81,7 +81,7 @@ OTHERS = tuple(map(query_id, SIBLINGS))
         ({}, [(UNOWNED, {"jobs": 1, "tasks": 4, "active": [70]})], True),
         ({UNOWNED: 70}, [(UNOWNED, {"tasks": 4, "active": [70]})], True),
         ({}, [], False),
-        ({}, [(one, {"jobs": 3, "tasks": 40, "active": [101]}) for one in OTHERS], False),
+        ({}, [(sibling, {"jobs": 3, "tasks": 40, "active": [101]}) for sibling in OTHERS], False),
         ({OWN: 1}, [(UNOWNED, {"jobs": 9, "tasks": 90, "active": [70]})], False),
     ],
     ids=[

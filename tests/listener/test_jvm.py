@@ -74,8 +74,8 @@ def gateway(port, **process):
 )
 def test_jvm_is_gone_when_its_process_ended_or_its_port_refuses(listening, process, gone):
     with port(listening=listening) as number, child(alive=process == "alive") as started:
-        known = {"unknown": {}, "none": {"proc": None}}.get(process, {"proc": started})
-        assert is_gone(gateway(number, **known)) is gone
+        process_of = {"unknown": {}, "none": {"proc": None}}.get(process, {"proc": started})
+        assert is_gone(gateway(number, **process_of)) is gone
 
 
 def test_jvm_that_accepts_no_connection_is_slow_and_not_gone(monkeypatch):

@@ -26,31 +26,24 @@ def parsed(*lines):
     return parse_living_runs(answer(*lines))[0]
 
 
-def test_each_run_is_keyed_by_its_query_id():
-    one = line(
+def test_answer_describes_each_run_and_whether_the_context_is_stopped():
+    first = line(
         query="a", run="1", offsets="{x: 5}", session="88", cpu="1500000000", stopping="true"
     )
     other = line(query="b", active="false", idle="{}")
+    continuous = line(query="c", batch="")
+    threw = FIELD.join(("d", "run", "java.lang.IllegalStateException")) + RECORD
 
-    assert parsed(one, other) == {
+    assert parsed(first, other, continuous, threw) == {
         "a": LivingRun("1", True, *STATUS, 7, 88, "{x: 5}", "", 1.5, True),
         "b": LivingRun("run", False, *STATUS, 7, None, "", "{}"),
+        "c": LivingRun("run", True, *STATUS, None),
+        "d": UnreadRun("run", "java.lang.IllegalStateException"),
     }
-
-
-def test_answer_without_queries_is_empty():
-    assert parse_living_runs(answer()) == ({}, False)
-
-
-def test_continuous_run_has_no_batch():
-    assert parsed(line(batch=""))["id"].batch_id is None
-
-
-@pytest.mark.parametrize("stopped", [True, False])
-def test_answer_says_whether_the_context_is_stopped(stopped):
-    text = answer(line(), stopped=str(stopped).lower())
-
-    assert parse_living_runs(text)[1] is stopped
+    assert [parse_living_runs(answer(stopped=text)) for text in ("true", "false")] == [
+        ({}, True),
+        ({}, False),
+    ]
 
 
 @given(st.text(st.characters(exclude_characters=FIELD + RECORD)))
@@ -75,12 +68,6 @@ def test_malformed_line_does_not_affect_the_others():
         runs = parsed(line(query="a"), odd, line(query="b"))
         assert isinstance(runs["id"], UnreadRun)
         assert (runs["id"].run_id, runs["a"], runs["b"]) == ("run", runs["b"], runs["a"])
-
-
-def test_run_that_threw_names_its_exception():
-    text = FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RECORD
-
-    assert parsed(text)["id"] == UnreadRun("run", "java.lang.IllegalStateException")
 
 
 def test_malformed_answer_is_rejected():

@@ -53,7 +53,7 @@ class Process(Story):
         self.state.restore(self.past)
         snapshot = self.state.snapshot(at)
         kept = kept_failures(snapshot.queries, self.past.unmet, at)
-        text = msgspec.json.encode([shifted(one, self.wall) for one in kept])
+        text = msgspec.json.encode([shifted(entry, self.wall) for entry in kept])
         return msgspec.json.decode(text, type=tuple[FailedQuery, ...])
 
     def next(self, *, after=EVERY_SECONDS, ahead=0.0):
@@ -80,7 +80,9 @@ def failing(count, *, every=EVERY_SECONDS, limits=None, **how):
 
 
 def flapping(process, now, **settings):
-    return [one for one in process.evaluate(now, **settings).findings if one.alertname == NAME]
+    return [
+        entry for entry in process.evaluate(now, **settings).findings if entry.alertname == NAME
+    ]
 
 
 def of_session(process, run, query_id, *, session, at):
@@ -244,7 +246,7 @@ def test_harmless_history_of_earlier_processes_does_not_count_as_flapping():
 
 
 def test_further_failure_of_a_flapping_query_raises_no_other_alert():
-    assert [one.alertname for one in failing(4).evaluate(61).findings] == [NAME]
+    assert [entry.alertname for entry in failing(4).evaluate(61).findings] == [NAME]
 
 
 def test_failure_of_an_earlier_process_is_no_failure_of_this_one():
@@ -265,7 +267,7 @@ def test_failures_belong_to_the_query_with_their_id_in_any_start_order():
     process.evaluate(6)
     of_session(process, 1, "id-a", session="s9", at=7)
 
-    assert [(one.query, one.alertname) for one in flapping(process, 8)] == [("a-id-a", NAME)]
+    assert [(entry.query, entry.alertname) for entry in flapping(process, 8)] == [("a-id-a", NAME)]
 
 
 def test_failures_pass_to_one_successor_only():
@@ -274,7 +276,7 @@ def test_failures_pass_to_one_successor_only():
     assert len(flapping(process, 6)) == 1
 
     of_session(process, 1, "id-c", session="s9", at=7)
-    assert [one.query for one in flapping(process, 8)] == ["a"]
+    assert [entry.query for entry in flapping(process, 8)] == ["a"]
 
 
 def test_restarted_query_does_not_get_the_failures_twice():
@@ -323,7 +325,7 @@ def test_nonsensical_counts_and_times_do_no_harm():
     process.evaluate(6)
 
     query = process.query()
-    assert [one.at for one in query.deaths] == [-40.0, -1.0]
+    assert [entry.at for entry in query.deaths] == [-40.0, -1.0]
     assert query.unrecovered_deaths == 2
 
 
@@ -338,16 +340,16 @@ def test_only_failures_that_the_rules_use_are_kept():
     process.fails("b", at=200, batch=3)
     process.fails("c", at=300).started("c", run=2, at=305).commit("c", run=2, batch=4, at=310)
     process.started("d", at=400).commit("d", batch=1, at=401)
-    kept = {one.query_id: one for one in process.kept(2000)}
+    kept = {entry.query_id: entry for entry in process.kept(2000)}
 
-    assert {name: len(one.deaths) for name, one in kept.items()} == {"id-b": 1, "id-a": 1}
-    assert {one.query_id: len(one.deaths) for one in process.kept(500)}["id-a"] == 16
+    assert {name: len(entry.deaths) for name, entry in kept.items()} == {"id-b": 1, "id-a": 1}
+    assert {entry.query_id: len(entry.deaths) for entry in process.kept(500)}["id-a"] == 16
 
 
 def test_failures_of_a_query_not_seen_in_this_process_are_kept_for_the_next():
     process = failing(3, batch=7).next().next().next()
 
-    assert [len(one.deaths) for one in process.kept(1)] == [3]
+    assert [len(entry.deaths) for entry in process.kept(1)] == [3]
     assert process.past.restored({}) == []
 
 
@@ -359,7 +361,7 @@ def test_at_most_a_thousand_queries_are_kept_with_the_newest_failures_first():
     process = Process()
     for number in range(MAX_KEPT + 5):
         process.fails(f"q{number}", at=10 + number / 10)
-    kept = {one.query_id for one in process.kept(200)}
+    kept = {entry.query_id for entry in process.kept(200)}
 
     assert len(kept) == MAX_KEPT
     assert {"id-q5", f"id-q{MAX_KEPT + 4}"} <= kept
@@ -368,10 +370,10 @@ def test_at_most_a_thousand_queries_are_kept_with_the_newest_failures_first():
 
 def test_no_name_is_written_to_the_spool():
     """A name may be long, or contain private data."""
-    (one,) = Process().fails("secret" * 100).kept(61)
+    (entry,) = Process().fails("secret" * 100).kept(61)
 
-    assert "secret" not in one.mark
-    assert len(one.mark) == 16
+    assert "secret" not in entry.mark
+    assert len(entry.mark) == 16
     assert mark_of("lone \ud800 surrogate") != mark_of("")
     assert mark_of(None) == ""
 

@@ -137,19 +137,19 @@ def test_other_descriptions_name_no_place():
 
 def test_places_are_kept_while_descriptions_stay_the_same():
     event = progress(batch=1, sources=(source(None, description="DeltaSource[file:/a]"),))
-    known = places_of(Places(), "DeltaSink[/b]", event, NO_PLAN)
+    places = places_of(Places(), "DeltaSink[/b]", event, NO_PLAN)
     later = progress(batch=2, sources=(source(None, description="DeltaSource[file:/a]"),))
 
-    assert places_of(known, "DeltaSink[/b]", later, NO_PLAN) is known
+    assert places_of(places, "DeltaSink[/b]", later, NO_PLAN) is places
 
 
 def test_new_topic_of_a_pattern_is_noticed():
     text = "KafkaV2[SubscribePattern[ord.*]]"
     one, two = {"orders": {"0": 1}}, {"orders": {"0": 1}, "ordinals": {"0": 1}}
     first, second = (progress(batch=1, sources=(source(end, description=text),)) for end in (one, two))  # fmt: skip
-    known = places_of(Places(), "", first, NO_PLAN)
+    places = places_of(Places(), "", first, NO_PLAN)
 
-    assert len(places_of(known, "", second, NO_PLAN).reads) == 2
+    assert len(places_of(places, "", second, NO_PLAN).reads) == 2
 
 
 def test_number_of_places_is_bounded():
@@ -173,8 +173,8 @@ def relation(spark, source_name, table="", **options):
 def execution(*leaves):
     spark = FakeSpark()
     made = [leaf(spark) for leaf in leaves]
-    found = spark.java(size=len(made), apply=lambda index: made[index])
-    return spark.java(analyzedPlan=spark.java(collectLeaves=found))
+    answer = spark.java(size=len(made), apply=lambda index: made[index])
+    return spark.java(analyzedPlan=spark.java(collectLeaves=answer))
 
 
 def test_plan_shows_tables_and_brokers_and_no_other_option():
@@ -193,8 +193,8 @@ def sink_of(**options):
     spark = FakeSpark()
     given = {name: spark.java(isDefined=True, get=value) for name, value in options.items()}
     absent = spark.java(isDefined=False)
-    found = spark.java(get=lambda name: given.get(name, absent))
-    field = spark.java(setAccessible=None, get=found)
+    answer = spark.java(get=lambda name: given.get(name, absent))
+    field = spark.java(setAccessible=None, get=answer)
     missing = Py4JJavaError("NoSuchFieldException", JavaObject("o1", MagicMock()))
     own = spark.java(getDeclaredField=missing, getSuperclass=spark.java(getDeclaredField=field))
     return kafka_sink(spark.java(getClass=own))

@@ -97,12 +97,12 @@ def test_failed_poll_keeps_the_last_report():
     announced = []
     poller = prober(probe, 0, lambda: announced.append(1))
     poller.step()
-    known = poller.latest
+    before = poller.latest
     probe.failures = 1
     with pytest.raises(ConnectionError):
         poller.step()
 
-    assert poller.latest is known
+    assert poller.latest is before
     assert (len(poller.probe_durations), announced) == (1, [1])
 
 

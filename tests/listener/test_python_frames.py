@@ -105,9 +105,9 @@ def test_no_running_batch_finds_no_call():
 
 def test_running_batch_is_found_with_its_line(running):
     batch = running(stop_at)
-    ((found, line, _),) = foreach_batch_calls()
+    ((jdf, line, _),) = foreach_batch_calls()
 
-    assert found is batch
+    assert jdf is batch
     file, _, where = line.rpartition(":")
     assert file == __file__
     assert where.endswith("in wait")
@@ -115,9 +115,9 @@ def test_running_batch_is_found_with_its_line(running):
 
 def test_concurrent_batches_are_reported_separately(running):
     batches = [running(stop_at), running(stop_at)]
-    found = [batch for batch, *_ in foreach_batch_calls()]
+    results = [batch for batch, *_ in foreach_batch_calls()]
 
-    assert sorted(map(id, found)) == sorted(map(id, batches))
+    assert sorted(map(id, results)) == sorted(map(id, batches))
 
 
 def test_finished_batch_is_not_found(running):
@@ -168,10 +168,10 @@ def found_while_running(function, held):
     other = threading.Thread(target=function, args=(JavaDataFrame(),))
     other.start()
     assert held.there.acquire(timeout=PATIENCE_SECONDS)
-    found = list(foreach_batch_calls())
+    results = list(foreach_batch_calls())
     held.free.set()
     other.join(PATIENCE_SECONDS)
-    return found
+    return results
 
 
 def test_user_function_named_call_is_not_a_batch_whatever_its_argument(running):
@@ -292,19 +292,19 @@ class CallInJob:
 
 
 def from_another_thread(function):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(function()))
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
     thread.join(PATIENCE_SECONDS)
-    return found[0]
+    return results[0]
 
 
 def test_finding_the_main_thread_keeps_no_deleted_object_alive():
     assert threading.current_thread() is threading.main_thread()
-    found = []
+    results = []
 
-    assert not CallInJob().run(lambda: found.append(from_another_thread(main_thread)))
-    assert found[0]
+    assert not CallInJob().run(lambda: results.append(from_another_thread(main_thread)))
+    assert results[0]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 does not know a function's class")

@@ -28,7 +28,7 @@ def reported(kind):
     ]
     texts = [line["text"] for line in lines if line["source"] == kind]
     assert len(texts) > 5
-    return [one for text in texts for one in _decoded(text).sources]
+    return [entry for text in texts for entry in _decoded(text).sources]
 
 
 def _decoded(text):
@@ -38,18 +38,18 @@ def _decoded(text):
 @pytest.mark.parametrize("kind", KINDS)
 def test_open_source_reports_no_latest_offset_and_no_backlog(kind):
     """If a later version reports more, this test fails first."""
-    for one in reported(kind):
-        assert (one.latest, one.lag_offsets) == (None, None)
-        assert (one.backlog_files, one.backlog_bytes) == (None, None)
+    for entry in reported(kind):
+        assert (entry.latest, entry.lag_offsets) == (None, None)
+        assert (entry.backlog_files, entry.backlog_bytes) == (None, None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_end_of_each_batch_is_known(kind):
-    assert all(isinstance(one.end, dict) and len(one.end) == 1 for one in reported(kind))
+    assert all(isinstance(entry.end, dict) and len(entry.end) == 1 for entry in reported(kind))
 
 
 def test_delta_positions_grow_by_file_and_version():
-    ends = [next(iter(one.end.values())) for one in reported("delta")]
+    ends = [next(iter(entry.end.values())) for entry in reported("delta")]
 
     assert ends == sorted(ends)
     assert {index for _, index in ends} > {BASE_INDEX, 0}
@@ -57,7 +57,7 @@ def test_delta_positions_grow_by_file_and_version():
 
 def test_iceberg_source_has_the_same_name_in_all_runs():
     """Java's default name differs in each run and could not be followed over a restart."""
-    names = {one.description for one in reported("iceberg")}
+    names = {entry.description for entry in reported("iceberg")}
 
     assert names == {"org.apache.iceberg.spark.source.SparkMicroBatchStream"}
 
@@ -78,14 +78,14 @@ def behind():
 
 def test_backlog_metric_is_labelled_by_source_index():
     shown = [
-        (one.labels["source"], one.value)
-        for one in samples(published(behind()))
-        if one.name == "spark_streaming_source_backlog_files"
+        (entry.labels["source"], entry.value)
+        for entry in samples(published(behind()))
+        if entry.name == "spark_streaming_source_backlog_files"
     ]
 
     assert shown == [("1", 8)]
     assert "spark_streaming_source_backlog_files" not in {
-        one.name for one in samples(published(Story().commit(batch=0, at=1)))
+        entry.name for entry in samples(published(Story().commit(batch=0, at=1)))
     }
 
 

@@ -49,29 +49,29 @@ def test_lag_counts_only_read_and_existing_partitions():
     ]
 
     for seen, lags in polls:
-        one = poll(at=0, **seen)
-        assert one.lag_by_partition == lags
-        assert one.lag_offsets == (sum(lags.values()) if lags else None)
+        entry = poll(at=0, **seen)
+        assert entry.lag_by_partition == lags
+        assert entry.lag_offsets == (sum(lags.values()) if lags else None)
 
 
 def test_topic_lag_is_the_sum_and_its_age_that_of_the_oldest_record():
-    one = poll(
+    entry = poll(
         at=0,
         committed={"a/0": 0, "a/1": 0, "b/0": 7, "b/1": 0},
         latest={"a/0": 2, "a/1": 3, "b/0": 7, "b/1": 5},
         since={"a/0": 70.0, "a/1": 60.0, "b/0": 10.0},
     )
 
-    assert one.lag_by_topic == {"a": 5, "b": 5}
+    assert entry.lag_by_topic == {"a": 5, "b": 5}
     # b/0 has no backlog, and b/1 has no known record time.
-    assert one.waiting_since_by_topic == {"a": 60.0}
+    assert entry.waiting_since_by_topic == {"a": 60.0}
 
 
 @given(POLLS)
-def test_lag_is_never_negative_and_topics_add_up(one):
-    assert all(lag >= 0 for lag in one.lag_by_partition.values())
-    assert sum(one.lag_by_topic.values()) == sum(one.lag_by_partition.values())
-    assert set(one.lag_by_partition) <= set(one.committed) & set(one.latest)
+def test_lag_is_never_negative_and_topics_add_up(entry):
+    assert all(lag >= 0 for lag in entry.lag_by_partition.values())
+    assert sum(entry.lag_by_topic.values()) == sum(entry.lag_by_partition.values())
+    assert set(entry.lag_by_partition) <= set(entry.committed) & set(entry.latest)
 
 
 def test_inflow_is_the_growth_since_the_last_poll_and_never_negative():
@@ -88,37 +88,37 @@ def test_inflow_is_the_growth_since_the_last_poll_and_never_negative():
 
 
 def test_first_unread_record_is_searched_in_partitions_with_lag():
-    one = poll(
+    entry = poll(
         at=0,
         committed={"t/0": 5, "t/1": 5, "t/2": 5, "t/3": 5, "gone/0": 5},
         earliest={"t/0": 0, "t/1": 0, "t/2": 6, "t/3": 0},
         latest={"t/0": 5, "t/1": 8, "t/2": 20, "t/3": 30},
     )
-    known = {"t/3": FirstUnread(5, 7, 100.0)}
+    earlier = {"t/3": FirstUnread(5, 7, 100.0)}
 
-    assert searches(known, one) == [Search("t/2", 5, 6, 20), Search("t/1", 5, 5, 8)]
+    assert searches(earlier, entry) == [Search("t/2", 5, 6, 20), Search("t/1", 5, 5, 8)]
 
 
 def test_search_without_a_result_continues_where_it_ended():
-    one = poll(at=0, committed=5, latest=30)
+    entry = poll(at=0, committed=5, latest=30)
 
-    assert searches({"t/0": FirstUnread(5, 20)}, one) == [Search("t/0", 5, 20, 30)]
-    assert searches({"t/0": FirstUnread(5, 30)}, one) == []
+    assert searches({"t/0": FirstUnread(5, 20)}, entry) == [Search("t/0", 5, 20, 30)]
+    assert searches({"t/0": FirstUnread(5, 30)}, entry) == []
 
 
 def test_poll_searches_the_partitions_with_the_largest_lag():
     committed = {f"t/{number}": 0 for number in range(100)}
     latest = {f"t/{number}": number for number in range(100)}
-    found = searches({}, poll(at=0, committed=committed, latest=latest))
+    results = searches({}, poll(at=0, committed=committed, latest=latest))
 
-    assert [search.end for search in found] == list(range(99, 99 - MAX_PARTITIONS, -1))
+    assert [search.end for search in results] == list(range(99, 99 - MAX_PARTITIONS, -1))
 
 
 def test_found_record_is_valid_until_it_is_read_or_gone():
-    found = {"t/0": FirstUnread(5, 7, 100.0)}
+    results = {"t/0": FirstUnread(5, 7, 100.0)}
     kept = {
-        "unchanged": ({"committed": 5, "latest": 30}, found),
-        "read up to it": ({"committed": 7, "latest": 30}, found),
+        "unchanged": ({"committed": 5, "latest": 30}, results),
+        "read up to it": ({"committed": 7, "latest": 30}, results),
         "read": ({"committed": 8, "latest": 30}, {}),
         "rewound": ({"committed": 4, "latest": 30}, {}),
         "deleted": ({"committed": 5, "earliest": 8, "latest": 30}, {}),
@@ -127,7 +127,7 @@ def test_found_record_is_valid_until_it_is_read_or_gone():
     }
 
     assert {
-        what: (seen, still_true(found, poll(at=0, **seen))) for what, (seen, _) in kept.items()
+        what: (seen, still_true(results, poll(at=0, **seen))) for what, (seen, _) in kept.items()
     } == kept
 
 

@@ -61,27 +61,27 @@ def over_time(observed, expression):
 
 def complaints(observed, expression, legend=""):
     """The problem with the result of a query, or an empty string."""
-    found = over_time(observed, expression)
-    if not found:
+    answers = over_time(observed, expression)
+    if not answers:
         return "no series"
-    values = [float(text) for series in found for _, text in series["values"]]
+    values = [float(text) for series in answers for _, text in series["values"]]
     if not any(map(math.isfinite, values)):
         return "no number"
     # A quantile without batches is NaN and draws no line.
     if "histogram_quantile" not in expression and not all(map(math.isfinite, values)):
         return "values that are no numbers"
     used = set(re.findall(r"\{\{(\w+)\}\}", legend))
-    bare = [series["metric"] for series in found if not used <= set(series["metric"])]
+    bare = [series["metric"] for series in answers if not used <= set(series["metric"])]
     return f"series without the labels of {legend}: {bare}" if bare else ""
 
 
 def test_every_target_returns_data(observed):
-    found = {
+    answers = {
         name: complaints(observed, target["expr"], target["legendFormat"])
         for name, target in every_target().items()
     }
 
-    assert {name: why for name, why in found.items() if why} == EXPECTED_EMPTY
+    assert {name: why for name, why in answers.items() if why} == EXPECTED_EMPTY
 
 
 def test_every_annotation_returns_data(observed):

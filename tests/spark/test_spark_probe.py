@@ -26,10 +26,10 @@ CANNOT_BE_DESCRIBED = "java.lang.IllegalStateException"
 
 @pytest.fixture
 def spark():
-    one = FakeSpark()
+    driver = FakeSpark()
     for number in (1, 2, 3):
-        one.start(number)
-    return one
+        driver.start(number)
+    return driver
 
 
 def undescribed(spark, number, *, run=1):

@@ -34,8 +34,8 @@ def logs(tmp_path_factory):
 def test_log_is_read_completely_however_it_is_written(logs):
     unread = {}
     for name in ("zstd", "default", "rolled"):
-        ((found, replay),) = replayed(logs / name)
-        is_whole = (replay.error, replay.unread, found, replay.app) == (None, 0, [], name)
+        ((alerts, replay),) = replayed(logs / name)
+        is_whole = (replay.error, replay.unread, alerts, replay.app) == (None, 0, [], name)
         if not is_whole or replay.events < 5 or replay.ended_at <= replay.began_at:
             unread[name] = replay
 
@@ -50,9 +50,9 @@ def test_logs_are_written_in_different_ways(logs):
 
 
 def test_log_of_a_killed_driver_is_read_to_its_end(logs):
-    ((found, replay),) = replayed(logs / "killed")
+    ((alerts, replay),) = replayed(logs / "killed")
 
-    assert (replay.error, replay.unread, found) == (None, 0, [])
+    assert (replay.error, replay.unread, alerts) == (None, 0, [])
 
 
 def test_codec_that_only_spark_reads_is_refused_until_spark_has_unpacked_the_log(logs, tmp_path):

@@ -125,7 +125,7 @@ class DriverOutput:
     def published(self, secrets):
         """Where each of these secrets, by its kind, is published."""
         places = {kind: self.where(secret) for kind, secret in secrets.items()}
-        return {kind: found for kind, found in places.items() if found}
+        return {kind: leaks for kind, leaks in places.items() if leaks}
 
 
 @pytest.fixture(scope="module")

@@ -145,10 +145,10 @@ def fed(queries):
 
 def simulated(plan):
     logging.disable(logging.CRITICAL)
-    with recording() as found:
+    with recording() as recorder:
         run(plan)
     logging.disable(logging.NOTSET)
-    return found.by_name()
+    return recorder.by_name()
 
 
 def unlike(observed, expected):
@@ -178,12 +178,12 @@ def real(spark, watch, tmp_path):
         queries = {spec.key: RealQuery(spark, tmp_path / spec.key, spec) for spec in plan.queries}
         for query in queries.values():
             query.feed()
-        with recording() as found, fed(queries.values()):
+        with recording() as recorder, fed(queries.values()):
             sidecar = watch()
             began = time.monotonic()
 
             def working():
-                observed = found.by_name()
+                observed = recorder.by_name()
                 return all(query.seen_working(observed) for query in queries.values())
 
             for at, steps in groupby(sorted(plan.steps, key=lambda step: step.at), BY_TIME):
@@ -193,8 +193,10 @@ def real(spark, watch, tmp_path):
                     getattr(queries[step.who], step.do)(step, sidecar)
             time.sleep(max(0.0, began + plan.horizon - time.monotonic()))
             with contextlib.suppress(AssertionError):
-                patience.until(lambda: not unlike(found.by_name(), expected), "all is as expected")
-            return found.by_name()
+                patience.until(
+                    lambda: not unlike(recorder.by_name(), expected), "all is as expected"
+                )
+            return recorder.by_name()
 
     return carry_out
 
