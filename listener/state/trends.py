@@ -34,37 +34,32 @@ POLLED = "offsets at the source"
 """The unit of the lag that the polls show."""
 
 
-class StuckPartition(msgspec.Struct, frozen=True, gc=False):
-    """A partition whose last ``batches`` batches ended at one offset while data was unread."""
+class Streak(msgspec.Struct, frozen=True, gc=False):
+    """What held for the last ``batches`` batches, since the first of them."""
 
     since: float
     batches: int
 
 
-class Rewind(msgspec.Struct, frozen=True, gc=False):
-    """A partition whose last ``batches`` batches ended before its earlier offset ``was``."""
+class Rewind(Streak, frozen=True, gc=False):
+    """A partition ended before its earlier offset ``was``."""
 
-    since: float
-    batches: int
     was: Position
     now: Position
 
 
-class Empty(msgspec.Struct, frozen=True, gc=False):
-    """The last ``batches`` batches moved a source's offsets and read no row from it."""
-
-    since: float
-    batches: int
-
-
 class SourceTrend(msgspec.Struct, frozen=True, gc=False):
-    """One source: its last end offsets, its stuck and rewound partitions, its empty batches."""
+    """One source and its last end offsets.
+
+    Partitions are ``stuck`` that ended at one offset while data was unread. Batches are ``empty``
+    that moved the offsets and read no row.
+    """
 
     description: str = ""
     end: Offsets | None = None
-    stuck: dict[str, StuckPartition] = {}
+    stuck: dict[str, Streak] = {}
     rewound: dict[str, Rewind] = {}
-    empty: Empty | None = None
+    empty: Streak | None = None
 
 
 class LagPoint(msgspec.Struct, frozen=True, gc=False):
@@ -116,24 +111,20 @@ class Watermark(msgspec.Struct, frozen=True, gc=False):
         return newest > self.first + UNKNOWN_CLOCKS_SECONDS
 
 
-class LateRows(msgspec.Struct, frozen=True, gc=False):
-    """All of the last ``batches`` batches with rows dropped a notable part of them as late."""
+class LateRows(Streak, frozen=True, gc=False):
+    """Each batch with rows dropped a notable part of them as late."""
 
-    since: float
-    batches: int = 0
     rows: int = 0
     """As Spark counts them: after partial aggregation, so far fewer than were read."""
 
 
-class LongBatches(msgspec.Struct, frozen=True, gc=False):
-    """The last ``batches`` batches each took longer than ``limit``, the trigger interval.
+class LongBatches(Streak, frozen=True, gc=False):
+    """Each batch took longer than ``limit``, the trigger interval.
 
     ``first`` and ``newest`` are the seconds that up to three of them took.
     """
 
-    since: float
     limit: float
-    batches: int = 0
     first: tuple[float, ...] = ()
     newest: tuple[float, ...] = ()
 
@@ -159,7 +150,7 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
             stuck
             or any(rise[-1].lag > rise[0].lag for rise in self.rises.values())
             or self.late is not None
-            or any(one.stuck or one.rewound or one.empty for one in self.sources)
+            or any(trend.stuck or trend.rewound or trend.empty for trend in self.sources)
         )
 
 
@@ -200,18 +191,16 @@ def follow_polls(
     Later polls only show data that arrived since, which the next batch may read.
     """
     lags = [lag for poll in polls.values() if (lag := poll.lag_offsets) is not None]
-    if not lags:
-        return trends
-    rise = trends.rises.get(POLLED, ())
     committed = sum(sum(poll.committed.values()) for poll in polls.values())
+    rise = trends.rises.get(POLLED, ())
+    if not lags or (rise and committed <= rise[-1].committed):
+        return trends
     point = LagPoint(
         at=max(poll.at for poll in polls.values()),
         lag=float(sum(lags)),
         noise=float(inflow(before, polls)),
         committed=committed,
     )
-    if rise and committed <= rise[-1].committed:
-        return trends
     return replace(trends, rises={**trends.rises, POLLED: _grown(rise, point, loop_began)})
 
 
@@ -227,9 +216,9 @@ def carry_over(trends: Trends, *, loops: bool) -> Trends:
 
 
 def _follow_source(
-    known: tuple[SourceTrend, ...], index: int, source: SourceProgress, at: float
+    trends: tuple[SourceTrend, ...], index: int, source: SourceProgress, at: float
 ) -> SourceTrend:
-    before = known[index] if index < len(known) else SourceTrend()
+    before = trends[index] if index < len(trends) else SourceTrend()
     if before.description not in ("", source.description):
         before = SourceTrend()
     return SourceTrend(
@@ -241,33 +230,28 @@ def _follow_source(
     )
 
 
-def _stuck(before: SourceTrend, source: SourceProgress, at: float) -> dict[str, StuckPartition]:
-    stuck = {}
-    for partition in behind(source.end, source.latest):
-        same = _at(before.end, partition) == _at(source.end, partition)
-        earlier = before.stuck.get(partition) if same else None
-        if earlier is None:
-            stuck[partition] = StuckPartition(at, 1)
-        else:
-            stuck[partition] = replace(earlier, batches=earlier.batches + 1)
-    return stuck
+def _stuck(before: SourceTrend, source: SourceProgress, at: float) -> dict[str, Streak]:
+    was, now = _positions(before.end), _positions(source.end)
+    return {
+        partition: _longer(
+            before.stuck.get(partition) if was.get(partition) == now[partition] else None, at
+        )
+        for partition in behind(source.end, source.latest)
+    }
 
 
 def _rewound(before: SourceTrend, source: SourceProgress, at: float) -> dict[str, Rewind]:
-    if not isinstance(before.end, dict) or not isinstance(source.end, dict):
-        return {}
-    rewound = {}
-    for partition, now in source.end.items():
+    ends, rewound = _positions(before.end), {}
+    for partition, now in _positions(source.end).items():
         earlier = before.rewound.get(partition)
-        was = earlier.was if earlier is not None else before.end.get(partition)
-        if was is None or not is_before(now, was):
-            continue
-        since, batches = (earlier.since, earlier.batches) if earlier is not None else (at, 0)
-        rewound[partition] = Rewind(since, batches + 1, was, now)
+        was = earlier.was if earlier is not None else ends.get(partition)
+        if was is not None and is_before(now, was):
+            streak = _longer(earlier, at)
+            rewound[partition] = Rewind(streak.since, streak.batches, was, now)
     return rewound
 
 
-def _empty(before: SourceTrend, source: SourceProgress, at: float) -> Empty | None:
+def _empty(before: SourceTrend, source: SourceProgress, at: float) -> Streak | None:
     """Follow the batches without rows of a source whose offsets show that data has come.
 
     A single number may be a time, and text anything: they may advance in an idle source.
@@ -276,13 +260,15 @@ def _empty(before: SourceTrend, source: SourceProgress, at: float) -> Empty | No
         return None
     if before.end is None or source.end == before.end:
         return before.empty
-    if before.empty is None:
-        return Empty(at, 1)
-    return replace(before.empty, batches=before.empty.batches + 1)
+    return _longer(before.empty, at)
 
 
-def _at(offsets: Offsets | None, partition: str) -> Position | None:
-    return offsets.get(partition) if isinstance(offsets, dict) else None
+def _longer(streak: Streak | None, at: float) -> Streak:
+    return Streak(at, 1) if streak is None else Streak(streak.since, streak.batches + 1)
+
+
+def _positions(offsets: Offsets | None) -> dict[str, Position]:
+    return offsets if isinstance(offsets, dict) else {}
 
 
 def _rises(
@@ -301,8 +287,7 @@ def _rises(
             "files": source.backlog_files,
             "s": source.behind_seconds,
         }
-        ends = source.end.values() if isinstance(source.end, dict) else ()
-        read = sum(end for end in ends if isinstance(end, int))
+        read = sum(end for end in _positions(source.end).values() if isinstance(end, int))
         # A source may report its lag in several units, the most exact one first.
         for unit, lag in [(unit, lag) for unit, lag in lags.items() if lag is not None][:1]:
             reported.setdefault(unit, []).append((lag, read))
@@ -332,29 +317,29 @@ def _grown(
     return spread((*lower, point), MAX_POINTS)
 
 
-def _watermark(known: Watermark | None, progress: Progress, at: float) -> Watermark | None:
+def _watermark(before: Watermark | None, progress: Progress, at: float) -> Watermark | None:
     timestamp, newest = progress.watermark_timestamp, progress.event_time_max
     if timestamp is None:
         return None
-    if known is None:
-        known = Watermark(timestamp, at)
-    elif known.timestamp != timestamp:
-        delay = known.delay if known.highest is None else known.highest - timestamp
-        stood = (known.stood[1], at - known.began)
-        known = Watermark(timestamp, at, stood, known.first, known.highest, delay)
+    if before is None:
+        before = Watermark(timestamp, at)
+    elif before.timestamp != timestamp:
+        delay = before.delay if before.highest is None else before.highest - timestamp
+        stood = (before.stood[1], at - before.began)
+        before = Watermark(timestamp, at, stood, before.first, before.highest, delay)
     fed = {index: at for index, source in enumerate(progress.sources) if source.input_rows}
     if not fed:
-        return known
-    if known.since is None and (known.should_advance(newest) or _is_ahead(progress)):
-        known = replace(known, since=at)
-    seen = [moment for moment in (known.highest, newest) if moment is not None]
+        return before
+    if before.since is None and (before.should_advance(newest) or _is_ahead(progress)):
+        before = replace(before, since=at)
+    seen = [moment for moment in (before.highest, newest) if moment is not None]
     return replace(
-        known,
-        first=newest if known.first is None else known.first,
+        before,
+        first=newest if before.first is None else before.first,
         highest=max(seen, default=None),
-        batches=known.batches + (known.since is not None),
-        fed={**known.fed, **fed},
-        late_rows=known.late_rows + progress.late_rows,
+        batches=before.batches + (before.since is not None),
+        fed={**before.fed, **fed},
+        late_rows=before.late_rows + progress.late_rows,
     )
 
 
@@ -366,15 +351,15 @@ def _is_ahead(progress: Progress) -> bool:
     return newest < watermark > progress.timestamp
 
 
-def _late(known: LateRows | None, progress: Progress, at: float) -> LateRows | None:
+def _late(late: LateRows | None, progress: Progress, at: float) -> LateRows | None:
     """Follow the batches with rows; the first one that drops few or none ends the trend."""
     if not progress.input_rows:
-        return known
+        return late
     drops = progress.late_rows >= LATE_SHARE * progress.input_rows
     if not (drops or _is_far_behind(progress)):
         return None
-    known = LateRows(at) if known is None else known
-    return replace(known, batches=known.batches + 1, rows=known.rows + progress.late_rows)
+    late = late or LateRows(at, 0)
+    return LateRows(late.since, late.batches + 1, late.rows + progress.late_rows)
 
 
 def _is_far_behind(progress: Progress) -> bool:
@@ -386,15 +371,11 @@ def _is_far_behind(progress: Progress) -> bool:
 
 
 def _long(
-    known: LongBatches | None, seconds: float | None, limit: float, at: float
+    long: LongBatches | None, seconds: float | None, limit: float, at: float
 ) -> LongBatches | None:
     """Follow the batches that outlast the trigger interval; the first shorter one ends them."""
     if seconds is None or seconds <= limit:
         return None
-    known = LongBatches(at, limit) if known is None else known
-    return replace(
-        known,
-        batches=known.batches + 1,
-        first=(*known.first, seconds)[:SAMPLES],
-        newest=(*known.newest, seconds)[-SAMPLES:],
-    )
+    long = long or LongBatches(at, 0, limit)
+    first, newest = (*long.first, seconds)[:SAMPLES], (*long.newest, seconds)[-SAMPLES:]
+    return LongBatches(long.since, long.batches + 1, long.limit, first, newest)
