@@ -29,7 +29,7 @@ from .results import Change, Replayed, iso
 
 TICK_SECONDS = 1.0
 """The precision of an alert's time."""
-MAX_STRETCH_SECONDS = 15.0
+MAX_STRETCH_SECONDS = 60.0
 """A stretch of up to this length is evaluated at its last tick only, unless that shows a change."""
 FORGET_EVERY_SECONDS = 60.0
 
@@ -56,7 +56,8 @@ class ReplayEngine:
         self._seen = self._evaluated = self._received = 0
         self._pending: list[Snapshot] = []
         # In a stretch shorter than every limit, no alert can both fire and resolve.
-        self._stretch = max(TICK_SECONDS, min(MAX_STRETCH_SECONDS, *_seconds(policy)))
+        shortest = min(_seconds(policy)) - TICK_SECONDS
+        self._stretch = max(TICK_SECONDS, min(MAX_STRETCH_SECONDS, shortest))
 
     def apply(self, event: Event, at: float) -> list[Change]:
         """Apply an event, after evaluating the silence before it."""
