@@ -8,7 +8,7 @@ and how long a query keeps its label.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from itertools import chain, count
 from operator import attrgetter
@@ -183,7 +183,9 @@ class UndecidedError(Exception):
 class Identity:
     """The queries of one driver by id, name and run; the number of past ones is bounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, queries: Mapping[str, Query]) -> None:
+        self._queries = queries
+        """By label: the queries that are shown; their owner changes them."""
         self._labels: dict[str, str] = {}
         """By query id: the label of the query that has this id now."""
         self._past: dict[str, str] = {}
@@ -199,13 +201,11 @@ class Identity:
         """Whether a query has this id now: it was neither replaced nor forgotten."""
         return query_id in self._labels
 
-    def present(self, query_id: str, queries: Mapping[str, Query]) -> Query | None:
+    def present(self, some_id: str) -> Query | None:
         """The query that an id belongs to, or belonged to; None if unknown or forgotten."""
-        return queries.get(self.label(query_id) or "")
+        return self._queries.get(self.label(some_id) or "")
 
-    def met_by_event(
-        self, event: Event, at: float, queries: Mapping[str, Query], *, wait: bool
-    ) -> Newcomer | None:
+    def met_by_event(self, event: Event, at: float, *, wait: bool) -> Newcomer | None:
         """The run that an event outside any current run introduces; None if it introduces none.
 
         Raises:
@@ -216,29 +216,24 @@ class Identity:
             return None
         new = Newcomer(event.query_id, event.run_id, at)
         if isinstance(event, Started):
-            known = self.present(event.query_id, queries) or self._active_namesake(event, queries)
-            if known is not None and _is_older(event, at, known, wait=wait):
-                self.add_past(known.label, event.query_id)
+            present = self.present(event.query_id) or self._active_namesake(event)
+            if present is not None and _is_older(event, at, present, wait=wait):
+                self.add_past(present.label, event.query_id)
                 return None
             return replace(new, name=event.name, session=event.session)
         if isinstance(event, Terminated):
             return new if event.exception is not None else None
         if isinstance(event, Idle) or self.label(event.query_id) is not None:
             return None
-        namesakes = self._namesakes(event.name, queries) if event.name else ()
-        return None if any(namesakes) else replace(new, name=event.name)
+        return None if self._namesakes(event.name) else replace(new, name=event.name)
 
-    def met_by_probe(
-        self, run: ProbedRun, report: ProbeReport, queries: Mapping[str, Query]
-    ) -> Newcomer | None:
+    def met_by_probe(self, run: ProbedRun, report: ProbeReport) -> Newcomer | None:
         """The run that a poll introduces; None if it introduces none."""
         facts = run.facts
-        known = self.present(facts.query_id, queries)
         if run.active:
+            query = self.present(facts.query_id)
             # A poll that began before the current run shows the run before it.
-            if known is not None and (
-                known.run_id == facts.run_id or known.started_at >= report.began_at
-            ):
+            if query and (query.run_id == facts.run_id or query.started_at >= report.began_at):
                 return None
         elif run.exception is None or self.label(facts.query_id) is not None:
             return None
@@ -252,17 +247,17 @@ class Identity:
         while len(self._past) > MAX_PAST:
             del self._past[next(iter(self._past))]
 
-    def introduce(self, new: Newcomer, queries: Mapping[str, Query], *, wait: bool) -> Query:
+    def introduce(self, new: Newcomer, *, wait: bool) -> Query:
         """The query that a new run belongs to, at the start of that run.
 
         Raises:
             UndecidedError: the query is not known yet, and ``wait`` is set.
 
         """
-        old = self._predecessor(new, queries, wait=wait)
+        old = self._predecessor(new, wait=wait)
         self._past.pop(new.run_id, None)
         if old is None:
-            label = self._free_label(new, queries)
+            label = self._free_label(new.name, new.query_id)
             query = Query(
                 query_id=new.query_id,
                 run_id=new.run_id,
@@ -276,16 +271,15 @@ class Identity:
         self._labels[query.query_id] = query.label
         return query
 
-    def named(self, query: Query, queries: Mapping[str, Query]) -> Query:
+    def named(self, query: Query) -> Query:
         """A query whose name was unknown, with the label of its name, or as one with another."""
-        new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
-        named = None
-        for other in queries.values():
+        for other in self._queries.values():
             if (pair := same_query(query, other)) is not None:
                 named = replace(join(*pair), label=other.label)
                 self._replace(pair[0], named)
                 break
-        named = named or replace(query, label=self._free_label(new, queries))
+        else:
+            named = replace(query, label=self._free_label(query.name, query.query_id))
         self._past = {
             past: named.label if label == query.label else label
             for past, label in self._past.items()
@@ -313,18 +307,16 @@ class Identity:
             del self._forgotten[next(unnamed, next(iter(self._forgotten)))]
         self._forgotten[query.label] = _remains(query)
 
-    def _predecessor(
-        self, new: Newcomer, queries: Mapping[str, Query], *, wait: bool
-    ) -> Query | None:
+    def _predecessor(self, new: Newcomer, *, wait: bool) -> Query | None:
         label = self.label(new.query_id) or ""
-        known = queries.get(label) or self._forgotten.get(label)
-        is_active = known is not None and (known.alive or known.run_id in new.beside)
-        if known is not None and (known.query_id == new.query_id or not is_active):
-            return known
+        old = self._queries.get(label) or self._forgotten.get(label)
+        is_active = old is not None and (old.alive or old.run_id in new.beside)
+        if old is not None and (old.query_id == new.query_id or not is_active):
+            return old
         if not new.name:
             given_up = self._forgotten.get(base_label(None, new.query_id))
             return given_up if given_up and given_up.query_id == new.query_id else None
-        namesakes = list(self._namesakes(new.name, queries))
+        namesakes = self._namesakes(new.name)
         living = [query for query in namesakes if _may_live_beside(query, new)]
         dead = [query for query in namesakes if query not in living]
         for query in (*living, *dead):
@@ -339,31 +331,29 @@ class Identity:
         unknown = [query for query in dead if not query.session and not new.session]
         return max(unknown, key=_LAST, default=None)
 
-    def _namesakes(self, name: str, queries: Mapping[str, Query]) -> Iterator[Query]:
-        for query in (*queries.values(), *self._forgotten.values()):
-            if query.name == name:
-                yield query
+    def _namesakes(self, name: str | None) -> list[Query]:
+        queries = (*self._queries.values(), *self._forgotten.values()) if name else ()
+        return [query for query in queries if query.name == name]
 
-    def _active_namesake(self, event: Started, queries: Mapping[str, Query]) -> Query | None:
+    def _active_namesake(self, event: Started) -> Query | None:
         """The active query with the name and in the session of a start event."""
-        same = self._namesakes(event.name, queries) if event.name and event.session else ()
-        return next(
-            (query for query in same if query.alive and query.session == event.session), None
-        )
+        same = self._namesakes(event.name) if event.session else ()
+        active = (query for query in same if query.alive and query.session == event.session)
+        return next(active, None)
 
-    def _free_label(self, new: Newcomer, queries: Mapping[str, Query]) -> str:
+    def _free_label(self, name: str | None, query_id: str) -> str:
         """The base label, with a suffix if it is taken."""
-        base, taken = base_label(new.name, new.query_id), {*RESERVED, *queries, *self._forgotten}
-        longer = f"{base}-{new.query_id[:ID_CHARACTERS]}"
+        base, taken = base_label(name, query_id), {*RESERVED, *self._queries, *self._forgotten}
+        longer = f"{base}-{query_id[:ID_CHARACTERS]}"
         labels = chain((base, longer), (f"{longer}-{number}" for number in count(2)))
         return next(label for label in labels if label not in taken)
 
 
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
     """Whether a start event that arrived at ``at`` is from a run before the current one."""
-    known = present.start.timestamp if present.start is not None else None
-    if known is not None and event.timestamp is not None:
-        return event.timestamp < known
+    began = present.start.timestamp if present.start is not None else None
+    if began is not None and event.timestamp is not None:
+        return event.timestamp < began
     if not present.alive or present.probed_at is None:
         # No poll will decide.
         return False

@@ -51,13 +51,14 @@ def to_forget(
     ]
     gone.sort(key=lambda query: (_worth(query), query.gone_at))
     unnamed = [query for query in gone if query.is_unnamed]
-    surplus = {query.label for query in unnamed[: max(0, len(unnamed) - MAX_GONE_UNNAMED)]}
+    surplus = {query.label for query in unnamed[:-MAX_GONE_UNNAMED]}
     named = [query for query in gone if query.label not in surplus]
-    surplus |= {query.label for query in named[: max(0, len(named) - MAX_GONE_QUERIES)]}
+    surplus |= {query.label for query in named[:-MAX_GONE_QUERIES]}
+    old = now - KEEP_COMPLETED_SECONDS
     return [
         query
         for query in gone
-        if query.label in surplus or (_completed(query) and _is_old(query, now))
+        if query.label in surplus or (_completed(query) and query.gone_or_started_at < old)
     ]
 
 
@@ -79,10 +80,6 @@ def _completed(query: Query) -> bool:
     return query.ended is not None and query.ended.outcome is Outcome.COMPLETED
 
 
-def _is_old(query: Query, now: float) -> bool:
-    return query.gone_at is not None and now - query.gone_at > KEEP_COMPLETED_SECONDS
-
-
 # -- state ------------------------------------------------------------------------------------
 
 
@@ -102,11 +99,11 @@ class State:
         self.events: Counter[str] = Counter()
         self.expected = frozenset(expected)
         self.supervised: Mapping[str, SupervisedQuery] = {}
-        self._identity = Identity()
         self._undecided: dict[str, list[Arrived]] = {}
         """By query id: the events of a run whose query is not decided yet, oldest first."""
         self._has_ended = False
         self._queries: dict[str, Query] = {}
+        self._identity = Identity(self._queries)
         self._driver = Snapshot(at=began_at, began_at=began_at)
         """What is known of the driver as a whole; ``snapshot`` adds the queries."""
 
@@ -154,9 +151,9 @@ class State:
             trouble = report.unreadable.get(query.run_id, "")
             self._put(fold_sources(query, polls, trouble))
 
-    def query(self, query_id: str) -> Query | None:
-        """The query that an id belongs to, or belonged to."""
-        return self._identity.present(query_id, self._queries)
+    def query(self, some_id: str) -> Query | None:
+        """The query that an id of it or of its run belongs to, or belonged to."""
+        return self._identity.present(some_id)
 
     def restore(self, past: PastFailures) -> None:
         """Add the failures of earlier processes to newly found queries."""
@@ -223,7 +220,7 @@ class State:
             self._put(fold_probe(query, run, report.at, context=report.context))
 
     def _apply_new(self, run: ProbedRun, report: ProbeReport, active: frozenset[str]) -> None:
-        new = self._identity.met_by_probe(run, report, self._queries)
+        new = self._identity.met_by_probe(run, report)
         if new is None:
             return
         # The end of one of them may have arrived meanwhile; it was active beside the new run.
@@ -243,15 +240,15 @@ class State:
 
     def _apply(self, seen: Arrived, *, wait: bool) -> None:
         event = seen.event
-        known = self.query(event.query_id)
-        is_present = known is not None and known.run_id == event.run_id
+        present = self.query(event.query_id)
+        is_present = present is not None and present.run_id == event.run_id
         if event.query_id in self._undecided and not is_present:
             self._hold(seen)
             return
         if isinstance(event, Terminated):
             self._end_past_run(event, seen.at, "event", seen.context)
         try:
-            query = self._route(seen, wait=wait)
+            query = self.query(event.query_id) if is_present else self._new_run(seen, wait=wait)
         except UndecidedError:
             self._hold(seen)
             return
@@ -279,29 +276,27 @@ class State:
             for seen in self._undecided.pop(query_id, ()):
                 self._apply(seen, wait=wait)
 
-    def _route(self, seen: Arrived, *, wait: bool) -> Query | None:
-        """The query of an event; None for an event of an old run or one that introduces none."""
+    def _new_run(self, seen: Arrived, *, wait: bool) -> Query | None:
+        """The query whose next run an event introduces; None if it introduces none."""
         event = seen.event
-        known = self.query(event.query_id)
-        if known is not None and known.run_id == event.run_id:
-            return known
-        new = self._identity.met_by_event(event, seen.at, self._queries, wait=wait)
+        new = self._identity.met_by_event(event, seen.at, wait=wait)
         if new is None:
             return None
-        if isinstance(event, Terminated) and known is not None and known.alive:
+        query = self.query(event.query_id)
+        if isinstance(event, Terminated) and query is not None and query.alive:
             # An earlier run failed, not the active one.
-            self._identity.add_past(known.label, event.run_id, event.query_id)
-            self._put(end_past_run(known, event, seen.at, signal="event", context=seen.context))
+            self._identity.add_past(query.label, event.run_id, event.query_id)
+            self._put(end_past_run(query, event, seen.at, signal="event", context=seen.context))
             return None
         return self._introduce(new, wait=wait)
 
     def _end_past_run(self, event: Terminated, at: float, signal: str, context: Context) -> None:
-        known = self._identity.present(event.run_id, self._queries)
-        if known is not None and event.run_id in known.unended_runs:
-            self._put(end_past_run(known, event, at, signal=signal, context=context))
+        query = self.query(event.run_id)
+        if query is not None and event.run_id in query.unended_runs:
+            self._put(end_past_run(query, event, at, signal=signal, context=context))
 
     def _introduce(self, new: Newcomer, *, wait: bool) -> Query:
-        query = self._identity.introduce(new, self._queries, wait=wait)
+        query = self._identity.introduce(new, wait=wait)
         is_new = query.label not in self._queries
         self._put(query)
         count = len(self._queries)
@@ -314,7 +309,7 @@ class State:
         before = self._queries.get(query.label)
         if before is not None and before.is_unnamed and not query.is_unnamed:
             del self._queries[query.label]
-            query = self._identity.named(query, self._queries)
+            query = self._identity.named(query)
         self._queries[query.label] = query
 
     def _drop(self, query: Query) -> None:

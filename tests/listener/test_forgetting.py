@@ -142,7 +142,7 @@ def test_sidecar_that_watches_nothing_knows_no_query():
 
 
 def test_number_of_remembered_past_runs_is_limited():
-    identity = Identity()
+    identity = Identity({})
     for number in range(MAX_PAST // 2 + 5):
         identity.add_past("q", f"r-{number}", f"id-{number}")
 

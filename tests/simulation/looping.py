@@ -243,12 +243,18 @@ class Looping(Property):
             )  # fmt: skip
 
     def _in_its_batch(self, query: SimQuery) -> list[float]:
-        """When its last runs failed, as far as that is known and was in the batch that it is in now.
+        """When its last runs failed, as far as that is known, in the batch that it is in now.
+
+        All of them failed for the cause of the last one.
 
         Under async progress tracking the next run goes back to a batch whose commit was not written.
         """
         checkpoint, probed = query.checkpoint, self._probed[query.key]
-        same = takewhile(lambda one: one.batch == checkpoint.batch, reversed(query.failures))
+        cause = query.failures[-1].cause if query.failures else ""
+        same = takewhile(
+            lambda failed: (failed.batch, failed.cause) == (checkpoint.batch, cause),
+            reversed(query.failures),
+        )
         known = [one.at for one in same if one.known and one.at in probed]
         return [at for at in known if at > checkpoint.planned_at][::-1]
 

@@ -265,25 +265,25 @@ def _no_namesakes(*_: Any) -> Iterator[Any]:
     return iter(())
 
 
-def _newest_bearer(self: identity.Identity, new: Any, queries: Any, *, wait: bool) -> Any:
-    known = queries.get(self.label(new.query_id) or "")
-    namesakes = list(self._namesakes(new.name, queries)) if new.name else []
+def _newest_bearer(self: identity.Identity, new: Any, *, wait: bool) -> Any:
+    known = self.present(new.query_id)
+    namesakes = self._namesakes(new.name)
     return known or (namesakes[-1] if namesakes else None)
 
 
-def _beside_none(self: identity.Identity, new: Any, queries: Any, *, wait: bool) -> Any:
-    return _introduce(self, replace(new, beside=frozenset()), queries, wait=wait)
+def _beside_none(self: identity.Identity, new: Any, *, wait: bool) -> Any:
+    return _introduce(self, replace(new, beside=frozenset()), wait=wait)
 
 
-def _base_label(_: Any, new: Any, __: Any) -> str:
-    return identity.base_label(new.name, new.query_id)
+def _base_label(_: Any, name: str | None, query_id: str) -> str:
+    return identity.base_label(name, query_id)
 
 
-def _memory_introduces(self: Any, run: Any, report: Any, queries: Any) -> Any:
+def _memory_introduces(self: Any, run: Any, report: Any) -> Any:
     facts = run.facts
-    known = self.present(facts.query_id, queries)
+    known = self.present(facts.query_id)
     if run.active or (known is not None and known.query_id == facts.query_id):
-        return _met_by_probe(self, run, report, queries)
+        return _met_by_probe(self, run, report)
     return identity.Newcomer(facts.query_id, facts.run_id, report.at)
 
 
