@@ -1,4 +1,9 @@
-"""Follows the retention edge of every partition of a run's sources."""
+"""Follows the retention edge of every partition of a run's sources: the first offset still kept.
+
+Kafka deletes whole segments from a partition's start, by age or by size, whether they were read or
+not. The run's committed offset stays ahead of the edge or is overtaken by it. Times are monotonic
+seconds, except timestamps of records (Unix).
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,6 @@ from collections.abc import Mapping
 import msgspec
 
 from ..source_polls import SourcePoll, thinned, topic_of
-
-# -- edge -------------------------------------------------------------------------------------
-# Follows one partition's retention edge, the first offset that is still kept.
-#
-# Kafka deletes whole segments from a partition's start, by age or by size, whether they were read
-# or not. The run's committed offset stays ahead of the edge or is overtaken by it. Times are
-# monotonic seconds, except timestamps of records (Unix).
-
 
 MAX_POINTS = 16
 MAX_MOVES = 8
@@ -63,28 +60,21 @@ class Edge(msgspec.Struct, frozen=True):
 
 def follow_edge(before: Edge | None, point: EdgePoint, earliest: int, *, waits: bool) -> Edge:
     """Apply the newest edge and position, and whether data is unread."""
-    new = (point,) if waits else ()
     if before is None or earliest < before.earliest:
-        return Edge(earliest, new)
+        before = Edge(earliest)
     went_back = before.points and point.committed < before.points[-1].committed
-    known = before.points if waits and not went_back else ()
+    points = (*(() if went_back else before.points), point) if waits else ()
     leap = earliest - before.earliest
     moved = (Move(point.at, earliest, leap),) if leap else ()
-    return Edge(earliest, thinned((*known, *new), MAX_POINTS), (*before.moves, *moved)[-MAX_MOVES:])
-
-
-# -- exposure ---------------------------------------------------------------------------------
-# How much of the retention a partition's backlog has used, and how long it is safe.
-#
-# By time if only time limits retention: the age of the first unread record against
-# ``retention.ms``. By offsets if size may limit it, or if the limit is unknown: the unread offsets
-# against all retained offsets, once the edge has moved. Times are monotonic seconds.
+    return Edge(earliest, thinned(points, MAX_POINTS), (*before.moves, *moved)[-MAX_MOVES:])
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition and its source's retention edge, as of one poll.
+    """How much of the retention a partition's backlog has used, and how long it is safe.
 
-    Records continue to age after the poll.
+    By time if only time limits retention: the age of the first unread record, which grows after the
+    poll, against ``retention.ms``. By offsets if size may limit it, or if the limit is unknown: the
+    unread offsets against all retained ones, once the edge has moved.
     """
 
     partition: str
@@ -132,7 +122,10 @@ def exposure_of(poll: SourcePoll, partition: str, edge: Edge, waiting: int) -> E
         return Exposure(partition=partition, lost=edge.earliest - committed)
     topic, since = topic_of(partition), poll.waiting_since.get(partition)
     keeps = poll.retention_seconds.get(topic) if since is not None or not waiting else None
-    by_offsets = _offsets_suffice(edge, kept) and (keeps is None or topic in poll.bounded_by_size)
+    # Offsets suffice if the edge moves, and more is retained than one leap deletes.
+    by_offsets = bool(edge.moves) and kept > edge.moves[-1].leap
+    by_offsets = by_offsets and (keeps is None or topic in poll.bounded_by_size)
+    speed = edge.speed(poll.at) if by_offsets and waiting else None
     if keeps is None and not by_offsets:
         return None
     return Exposure(
@@ -140,21 +133,8 @@ def exposure_of(poll: SourcePoll, partition: str, edge: Edge, waiting: int) -> E
         keeps_seconds=keeps,
         written_at=since - poll.wall + poll.at if since is not None and waiting else None,
         used_by_offsets=waiting / kept if by_offsets else None,
-        passed_at=_passed_at(edge, committed, poll.at) if by_offsets and waiting else None,
+        passed_at=edge.moves[-1].at + (committed - edge.earliest) / speed if speed else None,
     )
-
-
-def _offsets_suffice(edge: Edge, kept: int) -> bool:
-    """Whether the edge moves, and more is retained than one leap deletes."""
-    return bool(edge.moves) and kept > edge.moves[-1].leap
-
-
-def _passed_at(edge: Edge, committed: int, now: float) -> float | None:
-    speed = edge.speed(now)
-    return edge.moves[-1].at + (committed - edge.earliest) / speed if speed else None
-
-
-# -- retention --------------------------------------------------------------------------------
 
 
 class SourceEdges(msgspec.Struct, frozen=True):
@@ -170,23 +150,23 @@ class SourceEdges(msgspec.Struct, frozen=True):
 
 
 def follow_edges(
-    known: Mapping[int, SourceEdges], polls: Mapping[int, SourcePoll]
+    sources: Mapping[int, SourceEdges], polls: Mapping[int, SourcePoll]
 ) -> dict[int, SourceEdges]:
     """Apply one poll of each of a run's sources, by index; a repeated poll changes nothing."""
-    followed = {index: _follow_poll(known.get(index), poll) for index, poll in polls.items()}
-    return {**known, **followed}
+    followed = {index: _follow_poll(sources.get(index), poll) for index, poll in polls.items()}
+    return {**sources, **followed}
 
 
-def _follow_poll(known: SourceEdges | None, poll: SourcePoll) -> SourceEdges:
-    if known is None or known.description != poll.description:
-        known = SourceEdges(poll.description, -math.inf)
-    if poll.at <= known.at:
-        return known
+def _follow_poll(source: SourceEdges | None, poll: SourcePoll) -> SourceEdges:
+    if source is None or source.description != poll.description:
+        source = SourceEdges(poll.description, -math.inf)
+    if poll.at <= source.at:
+        return source
     lags = poll.lag_by_partition
     edges: dict[str, Edge] = {}
     exposures: dict[str, Exposure] = {}
     for partition, committed in poll.committed.items():
-        before, earliest = known.edges.get(partition), poll.earliest.get(partition)
+        before, earliest = source.edges.get(partition), poll.earliest.get(partition)
         if earliest is None or partition not in lags:
             # Unknown in this poll: keep the last known edge.
             edges |= {} if before is None else {partition: before}
