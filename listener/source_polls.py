@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from .events import Progress
 
 # -- report -----------------------------------------------------------------------------------
-# Frozen records of what the fourth signal, the polled source systems, shows.
-#
 # Spark reports a source's latest offset as of when it planned a batch. So its lag is always zero if
 # batches have no size limit, and it freezes while the query hangs or after it failed. The broker
 # has the current offset. Partitions are named as in ``offsets.py`` (``topic/0``).
@@ -64,11 +62,12 @@ class SourcePoll(msgspec.Struct, frozen=True):
         Offsets that retention deleted do not count. A deleted and recreated topic ends before the
         committed offset, so this query will read nothing from it and its lag is 0.
         """
-        return {
-            partition: max(0, self.latest[partition] - self._begin(partition, offset))
-            for partition, offset in self.committed.items()
-            if partition in self.latest
-        }
+        lags = {}
+        for partition, committed in self.committed.items():
+            if partition in self.latest:
+                first = self.first_waiting.get(partition, 0), self.earliest.get(partition, 0)
+                lags[partition] = max(0, self.latest[partition] - max(committed, *first))
+        return lags
 
     @property
     def lag_by_topic(self) -> dict[str, int]:
@@ -94,10 +93,6 @@ class SourcePoll(msgspec.Struct, frozen=True):
                 topic = topic_of(partition)
                 oldest[topic] = min(since, oldest.get(topic, since))
         return oldest
-
-    def _begin(self, partition: str, committed: int) -> int:
-        known = self.first_waiting.get(partition, 0), self.earliest.get(partition, 0)
-        return max(committed, *known)
 
 
 class SourceReport(msgspec.Struct, frozen=True):
@@ -149,25 +144,24 @@ Shortfalls = dict[int, dict[str, Shortfall]]
 """By source index and partition."""
 
 
-def follow_shortfalls(known: Shortfalls, polls: Mapping[int, SourcePoll]) -> Shortfalls:
+def follow_shortfalls(shortfalls: Shortfalls, polls: Mapping[int, SourcePoll]) -> Shortfalls:
     """Apply the newest poll of each source; a repeated poll counts once."""
-    found = {
-        index: {
-            partition: _follow_shortfall(known.get(index, {}).get(partition), poll, partition)
-            for partition, committed in poll.committed.items()
-            if poll.latest.get(partition, committed) < committed
-        }
-        for index, poll in polls.items()
-    }
-    return {index: partitions for index, partitions in found.items() if partitions}
+    followed: Shortfalls = {}
+    for index, poll in polls.items():
+        for partition, committed in poll.committed.items():
+            end = poll.latest.get(partition, committed)
+            if end < committed:
+                before = shortfalls.get(index, {}).get(partition)
+                shortfall = _follow_shortfall(before, poll.at, committed, end)
+                followed.setdefault(index, {})[partition] = shortfall
+    return followed
 
 
-def _follow_shortfall(known: Shortfall | None, poll: SourcePoll, partition: str) -> Shortfall:
-    committed, end = poll.committed[partition], poll.latest[partition]
-    if known is None:
-        return Shortfall(poll.at, 1, committed, end, poll.at)
-    polls = known.polls + (poll.at > known.polled_at)
-    return Shortfall(known.since, polls, committed, end, poll.at)
+def _follow_shortfall(before: Shortfall | None, at: float, committed: int, end: int) -> Shortfall:
+    if before is None:
+        return Shortfall(at, 1, committed, end, at)
+    polls = before.polls + (at > before.polled_at)
+    return Shortfall(before.since, polls, committed, end, at)
 
 
 class Transaction(msgspec.Struct, frozen=True):
@@ -189,11 +183,15 @@ Transactions = dict[int, dict[str, Transaction]]
 """By source index and partition."""
 
 
-def follow_transactions(known: Transactions, polls: Mapping[int, SourcePoll]) -> Transactions:
+def follow_transactions(
+    transactions: Transactions, polls: Mapping[int, SourcePoll]
+) -> Transactions:
     """Apply the newest poll of each source."""
     return {
         index: {
-            partition: _follow_transaction(known.get(index, {}).get(partition), poll, partition)
+            partition: _follow_transaction(
+                transactions.get(index, {}).get(partition), poll, partition
+            )
             for partition in poll.log_end
         }
         for index, poll in polls.items()
@@ -252,8 +250,8 @@ class Backlog(msgspec.Struct, frozen=True):
     def unread_since(self, written_at: float) -> float:
         """Since when, at the latest, its first record is unread; by its timestamp if plausible."""
         after = next(mark.at for mark in self.marks if mark.end > self.first)
-        is_known = self.has_beginning and self.marks[0].at <= written_at <= after
-        return written_at if is_known else after
+        is_plausible = self.has_beginning and self.marks[0].at <= written_at <= after
+        return written_at if is_plausible else after
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
@@ -287,43 +285,43 @@ class Unread(msgspec.Struct, frozen=True):
     polled_at: float | None = None
 
 
-def follow_unread(known: Unread, polls: Mapping[int, SourcePoll]) -> Unread:
+def follow_unread(unread: Unread, polls: Mapping[int, SourcePoll]) -> Unread:
     """Apply new polls of the sources of one run."""
     if not polls:
-        return known
+        return unread
     backlogs = {
-        index: _follow_backlogs(known.backlogs.get(index, {}), poll)
+        index: _follow_backlogs(unread.backlogs.get(index, {}), poll)
         for index, poll in polls.items()
     }
     at = max(poll.at for poll in polls.values())
     committed = sum(sum(poll.committed.values()) for poll in polls.values())
-    waits = known.waits
+    waits = unread.waits
     if not waits or committed > waits[-1].committed:
-        longest = max(_longest(backlogs[index], poll) for index, poll in polls.items())
-        lag = sum(poll.lag_offsets or 0 for poll in polls.values())
-        noise = 0.0 if known.polled_at is None else at - known.polled_at
-        seconds, partition, is_least = longest
-        waits = thinned(
-            (*waits, Wait(at, seconds, partition, committed, lag, is_least, noise)), MAX_POINTS
+        seconds, partition, is_least = max(
+            _longest(backlogs[index], poll) for index, poll in polls.items()
         )
+        lag = sum(poll.lag_offsets or 0 for poll in polls.values())
+        noise = 0.0 if unread.polled_at is None else at - unread.polled_at
+        wait = Wait(at, seconds, partition, committed, lag, is_least, noise)
+        waits = thinned((*waits, wait), MAX_POINTS)
     elif committed < waits[-1].committed:
         waits = ()
-    return replace(known, backlogs=backlogs, waits=waits, polled_at=at)
+    return replace(unread, backlogs=backlogs, waits=waits, polled_at=at)
 
 
-def follow_reported(known: Unread, progress: Progress, at: float) -> Unread:
+def follow_reported(unread: Unread, progress: Progress, at: float) -> Unread:
     """Apply a batch with rows whose sources report by themselves how late they are (Kinesis)."""
     late = [s.behind_seconds for s in progress.sources if s.behind_seconds is not None]
     if not late or not progress.input_rows:
-        return known
+        return unread
     wait = Wait(at, max(late), "", progress.batch_id, lag=0, is_least=False)
-    return replace(known, reported=thinned((*known.reported, wait), MAX_POINTS))
+    return replace(unread, reported=thinned((*unread.reported, wait), MAX_POINTS))
 
 
-def _follow_backlogs(known: Mapping[str, Backlog], poll: SourcePoll) -> dict[str, Backlog]:
+def _follow_backlogs(backlogs: Mapping[str, Backlog], poll: SourcePoll) -> dict[str, Backlog]:
     return {
         partition: _follow_partition(
-            known.get(partition),
+            backlogs.get(partition),
             Mark(poll.at, poll.latest[partition]),
             poll.latest[partition] - lag,
         )
