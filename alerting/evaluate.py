@@ -265,10 +265,13 @@ def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding]
 
 
 def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> QueryHealth:
-    limits = context.limits
+    limits, query = context.limits, context.query
+    failure = query.ended.failure if query.ended is not None else None
+    # Why it failed, while it has time to recover; or a note about its checkpoint.
+    reason = failure.reason if failure is not None else query.went_back
     return QueryHealth(
         state=worst.state if worst is not None else _healthy_state(context),
-        reason=worst.reason if worst is not None else _reason_without_finding(context.query),
+        reason=worst.reason if worst is not None else reason,
         window_seconds=context.window.seconds,
         ignored=limits.ignore or elsewhere,
         reported_elsewhere=elsewhere and not limits.ignore,
@@ -314,12 +317,6 @@ def _reported(context: RuleContext, worst: Finding, stages: Stages) -> list[Find
     if is_covered and stages.run(was_flapping_already, context.query, context.limits):
         return independent
     return [worst, *independent]
-
-
-def _reason_without_finding(query: Query) -> str:
-    """Why it failed, while it has time to recover; or a note about its checkpoint."""
-    failure = query.ended.failure if query.ended is not None else None
-    return failure.reason if failure is not None else query.went_back
 
 
 def _healthy_state(context: RuleContext) -> QueryState:
@@ -379,7 +376,9 @@ def gather(
     merged = _of_unnamed(merged, unnamed)
     if len(labels) == 1:
         return tuple(merged)
-    siblings = {"siblings": _siblings(unhealthy, labels)}
+    text = f"{len(labels) - len(unhealthy)} of {len(labels)} queries healthy"
+    text += f"; unhealthy: {listed(unhealthy, MAX_SIBLINGS)}" if unhealthy else ""
+    siblings = {"siblings": text}
     return tuple(
         finding
         if finding.alertname == driver_down.NAME
@@ -435,12 +434,6 @@ def _one_for_unnamed(members: list[Finding]) -> Finding:
         summary=f"{count} queries without a name, the newest {newest.summary}",
         evidence={"queries": "\n".join(lines), **newest.evidence},
     )
-
-
-def _siblings(unhealthy: Sequence[str], labels: Sequence[str]) -> str:
-    """How many of the driver's queries are healthy: "7 of 8 queries healthy; unhealthy: bronze"."""
-    text = f"{len(labels) - len(unhealthy)} of {len(labels)} queries healthy"
-    return f"{text}; unhealthy: {listed(unhealthy, MAX_SIBLINGS)}" if unhealthy else text
 
 
 # -- starving ---------------------------------------------------------------------------------

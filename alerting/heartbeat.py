@@ -19,7 +19,6 @@ from ..core.secret import Secret
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ..core.text import shorten
 from ..core.threads import Deadline, Loop
-from ..listener.state.query import Query
 from .alert import Incident
 from .alert_text import headline_of
 from .finding import NOT_WORKING
@@ -244,7 +243,8 @@ class QueryHeartbeats:
         for label, query in evaluated.snapshot.labels().items():
             if label not in health or health[label].reported_elsewhere:
                 continue
-            pattern = self._pattern(query)
+            patterns = [name for name in self._heartbeats if fnmatchcase(query.base_name, name)]
+            pattern = patterns[-1] if patterns else ""
             if health[label].state in NOT_WORKING:
                 unhealthy.add(pattern)
             self._done[label] = query.totals.commits + query.totals.completed
@@ -264,7 +264,3 @@ class QueryHeartbeats:
             heartbeat.stop(None if owed is heartbeat.last else owed)
         for heartbeat in self._heartbeats.values():
             heartbeat.close(deadline.left)
-
-    def _pattern(self, query: Query) -> str:
-        name = query.base_name
-        return next((glob for glob in reversed(self._heartbeats) if fnmatchcase(name, glob)), "")

@@ -123,11 +123,6 @@ class Tracked(msgspec.Struct, frozen=True):
         """Whether its query is unhealthy, or has not been seen yet."""
         return self.is_open and (self.is_found or self.unseen_since is not None)
 
-    def is_like(self, other: Tracked, now: float) -> bool:
-        """Whether it opened lately, for the same cause."""
-        lately = self.opened_at is not None and now - self.opened_at <= GROUP_SECONDS
-        return lately and (self.alert.name, self.cause) == (other.alert.name, other.cause)
-
     def find(self, alert: Alert, health: DriverHealth) -> Tracked:
         """The alert with the newest texts and its old start."""
         return replace(
@@ -480,7 +475,13 @@ class Lifecycle:
         is_critical = incident is None or incident.is_critical
         if home and (is_critical or not tracked.alert.is_critical):
             return home
-        alike = [other for other in self._tracked.values() if other.is_like(tracked, now)]
+        alike = [
+            other
+            for other in self._tracked.values()
+            if other.opened_at is not None
+            and now - other.opened_at <= GROUP_SECONDS
+            and (other.alert.name, other.cause) == (tracked.alert.name, tracked.cause)
+        ]
         if not self._is_free_for(alike):
             return query
         if len(alike) >= GROUP_SIZE:

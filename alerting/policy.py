@@ -164,7 +164,11 @@ def _window(query: Query, limits: Limits, interval: float) -> Window:
     The first batch of a run is often the longest: until a run commits or is idle, the start grace
     is the floor.
     """
-    unit, cause = _usual(query, limits)
+    unit, cause = query.usual_seconds, "the usual longest batch"
+    if unit is None:
+        # Until two batches are known, the only one is limited by the start grace.
+        only = max((seconds for _, seconds in query.longest_batches), default=0.0)
+        unit, cause = min(only, limits.start_grace_seconds / WINDOW_FACTOR), "its only batch so far"
     if interval > unit:
         unit, cause = interval, "the trigger interval"
     floor, least = limits.stall_floor_seconds, "the least (stall_floor_seconds)"
@@ -173,12 +177,3 @@ def _window(query: Query, limits: Limits, interval: float) -> Window:
     if WINDOW_FACTOR * unit > floor:
         return Window(WINDOW_FACTOR * unit, cause)
     return Window(floor, least, is_least=True)
-
-
-def _usual(query: Query, limits: Limits) -> tuple[float, str]:
-    """The usual longest batch; until two are known, the only one is limited by the start grace."""
-    usual = query.usual_seconds
-    if usual is not None:
-        return usual, "the usual longest batch"
-    only = max((seconds for _, seconds in query.longest_batches), default=0.0)
-    return min(only, limits.start_grace_seconds / WINDOW_FACTOR), "its only batch so far"

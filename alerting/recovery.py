@@ -179,7 +179,12 @@ class DriverHealth:
             return False
         if health.is_unknown or health.ignored:
             return health.is_unknown
-        states = UNHEALTHY if severity == WARNING else _critical_states(health)
+        states = UNHEALTHY
+        if severity == CRITICAL:
+            # A stalled or slow query may be a warning or critical.
+            is_slow = health.severity is Severity.CRITICAL and health.state is QueryState.SLOW
+            states = frozenset() if health.severity is Severity.WARNING else NOT_WORKING
+            states |= {QueryState.SLOW} if is_slow else set()
         if health.state in states or query is None:
             # Without a query: it is expected, but has not been seen yet.
             return True
@@ -216,13 +221,6 @@ def _continues(before: RecoveryWindow, query: Query | None) -> bool:
         # Fewer commits than before: another query has this name now.
         return totals.commits > before.commits
     return before.active or (totals.restarts == before.restarts and not query.alive)
-
-
-def _critical_states(health: QueryHealth) -> frozenset[QueryState]:
-    """The states that are critical; a stalled or slow query may be a warning or critical."""
-    if health.severity is Severity.WARNING:
-        return frozenset()
-    return NOT_WORKING | {QueryState.SLOW} if health.severity is Severity.CRITICAL else NOT_WORKING
 
 
 def _on_purpose(query: Query, context: Context) -> bool:

@@ -51,15 +51,6 @@ OF_AN_ALERT = frozenset({"alertname", "severity"})
 """The labels that an alert has beyond those of its incident."""
 
 
-def open_alerts_url(url: str, labels: Mapping[str, str]) -> str:
-    """The URL where an Alertmanager that takes alerts at ``url`` lists those with these labels."""
-    filters = [
-        ("filter", f"{name}={json.dumps(value, ensure_ascii=False)}")
-        for name, value in labels.items()
-    ]
-    return f"{url}?{urlencode(filters)}"
-
-
 class Shown(msgspec.Struct, frozen=True):
     """An alert that is open at an Alertmanager, and when it was last posted; times have a zone."""
 
@@ -205,7 +196,13 @@ class Alertmanager:
 
 def _get(member: HttpPoster, labels: Mapping[str, str]) -> tuple[Shown, ...]:
     """The open alerts with these labels at one member."""
-    answer = member.post(None, method="GET", address=lambda url: open_alerts_url(url, labels))
+    filters = urlencode(
+        [
+            ("filter", f"{name}={json.dumps(value, ensure_ascii=False)}")
+            for name, value in labels.items()
+        ]
+    )
+    answer = member.post(None, method="GET", address=lambda url: f"{url}?{filters}")
     try:
         return msgspec.json.decode(answer, type=tuple[Shown, ...])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -85,11 +85,6 @@ def trigger_event(
     return event
 
 
-def minimal_trigger_event(incident: Incident, routing_key: str, source: str) -> dict[str, Any]:
-    """The event that still pages when PagerDuty refuses the full one."""
-    return _bare_trigger(incident, routing_key, source, MINIMAL_SUMMARY_CHARACTERS)
-
-
 def _details(incident: Incident) -> dict[str, Any]:
     """A single alert's details; of several, those of each by its name or by its query."""
     members = _members(incident)
@@ -208,6 +203,6 @@ class PagerDuty(HttpReceiver):
             resolve = to_json(resolve_event(incident, key))
             return resolve, resolve
         full = trigger_event(incident, key, self._source, self.external_url)
-        less = minimal_trigger_event(incident, key, self._source)
+        less = _bare_trigger(incident, key, self._source, MINIMAL_SUMMARY_CHARACTERS)
         body, smallest = to_json(full), to_json(less)
         return body if len(body) <= MAX_EVENT_BYTES else smallest, smallest

@@ -280,8 +280,10 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether the route matches the incident or one of its alerts."""
         if incident.severity not in self.severities or not self.fits(incident.labels):
             return False
-        queries = [alert.query for alert in incident.alerts] or [incident.query]
-        return any(map(self._matches, queries))
+        queries = {alert.query for alert in incident.alerts} or {incident.query}
+        return WHOLE_DRIVER in queries or any(
+            fnmatchcase(query, pattern) for query in queries for pattern in self.queries
+        )
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Whether an incident with these labels matches all of ``match``."""
@@ -289,9 +291,6 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             name in labels and fnmatchcase(labels[name], pattern)
             for name, pattern in self.match.items()
         )
-
-    def _matches(self, query: str) -> bool:
-        return query == WHOLE_DRIVER or any(fnmatchcase(query, pattern) for pattern in self.queries)
 
 
 class ReceiverContext(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ MAX_LINES = 40
 MAX_MESSAGE_BYTES = 27 * 1024
 """Teams takes 28 KB. The workflow has answered 202 by then, so nobody would see the refusal."""
 MAX_URL_CHARACTERS = 2000
+"""Of a link that Teams can open."""
 COLORS = {"critical": "Attention", "warning": "Warning"}
 CARD_VERSION = "1.4"
 """Teams on every platform shows this version; a newer one is shown as an error."""
@@ -60,8 +61,13 @@ def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
     own = [f"{name}={value}" for name, value in more_labels(incident).items()]
     since = f"since {utc(incident.starts_at)}"
     body.append(_text(" · ".join([first.name, *own, since]), isSubtle=True))
-    ways = links(first, external_url) if incident.ends_at is None else {}
-    return _message(incident, body, _buttons(ways))
+    urls = links(first, external_url) if incident.ends_at is None else {}
+    buttons: list[dict[str, Any]] = [
+        {"type": "Action.OpenUrl", "title": title, "url": url}
+        for title, url in urls.items()
+        if len(url) <= MAX_URL_CHARACTERS
+    ]
+    return _message(incident, body, buttons)
 
 
 def minimal_message(incident: Incident) -> dict[str, Any]:
@@ -103,12 +109,3 @@ def _facts(details: Mapping[str, str]) -> list[dict[str, Any]]:
 def _text(text: str, **style: str | bool) -> dict[str, Any]:
     run = {"type": "TextRun", "text": text, **style}
     return {"type": "RichTextBlock", "inlines": [run]}
-
-
-def _buttons(ways: Mapping[str, str]) -> list[dict[str, Any]]:
-    """One for each link that Teams can open."""
-    return [
-        {"type": "Action.OpenUrl", "title": title, "url": url}
-        for title, url in ways.items()
-        if len(url) <= MAX_URL_CHARACTERS
-    ]

@@ -49,11 +49,22 @@ def message(
     annotations = [
         _plain(alert) if plain else shown_annotations(alert) for alert in incident.alerts
     ]
-    sent = zip(incident.alerts, annotations, strict=True)
+    alerts = [
+        {
+            "status": status(alert),
+            "labels": alert.labels,
+            "annotations": shown,
+            "startsAt": rfc3339(alert.starts_at),
+            "endsAt": NOT_ENDED if alert.ends_at is None else rfc3339(alert.ends_at),
+            "generatorURL": external_url,
+            "fingerprint": fingerprint(alert.labels),
+        }
+        for alert, shown in zip(incident.alerts, annotations, strict=True)
+    ]
     return {
         "receiver": receiver,
         "status": status(incident),
-        "alerts": [_alertmanager_alert(alert, words, external_url) for alert, words in sent],
+        "alerts": alerts,
         "groupLabels": incident.labels,
         "commonLabels": _common([alert.labels for alert in incident.alerts]),
         "commonAnnotations": _common(annotations),
@@ -71,20 +82,6 @@ def fingerprint(labels: dict[str, str]) -> str:
         for byte in b"%b\xff%b\xff" % (_utf8(name), _utf8(value)):
             digest = ((digest ^ byte) * FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
     return f"{digest:016x}"
-
-
-def _alertmanager_alert(
-    alert: Alert, annotations: dict[str, str], external_url: str
-) -> dict[str, Any]:
-    return {
-        "status": status(alert),
-        "labels": alert.labels,
-        "annotations": annotations,
-        "startsAt": rfc3339(alert.starts_at),
-        "endsAt": NOT_ENDED if alert.ends_at is None else rfc3339(alert.ends_at),
-        "generatorURL": external_url,
-        "fingerprint": fingerprint(alert.labels),
-    }
 
 
 def _plain(alert: Alert) -> dict[str, str]:

@@ -37,7 +37,9 @@ class _Risk(msgspec.Struct, frozen=True):
 
 def check(context: RuleContext) -> Finding | None:
     """Fire when the edge catches up with the query and the allowed share of retention is used."""
-    if not context.query.retention:
+    ended = context.query.ended
+    is_over = ended is not None and ended.outcome is not Outcome.FAILED
+    if not context.query.retention or is_over or context.snapshot.context.is_on_purpose:
         return None
     risks = sorted(_risks(context), key=lambda risk: (-risk.exposure.lost, -risk.used))
     if not risks:
@@ -56,8 +58,6 @@ def check(context: RuleContext) -> Finding | None:
 
 def _risks(context: RuleContext) -> Iterator[_Risk]:
     query, allowed = context.query, context.limits.data_loss_warning_ratio
-    if not _should_read(context):
-        return
     for index, poll in query.polls.items():
         retention = query.retention.get(index)
         if retention is None or _committed_since(context, poll):
@@ -70,14 +70,6 @@ def _risks(context: RuleContext) -> Iterator[_Risk]:
             used = danger.used(context.now) if danger is not None else 0.0
             if danger is not None and used >= allowed:
                 yield _Risk(danger, used, poll, edge)
-
-
-def _should_read(context: RuleContext) -> bool:
-    """Whether the query runs, or has failed; False for a query that was stopped on purpose."""
-    if context.snapshot.context.is_on_purpose:
-        return False
-    ended = context.query.ended
-    return ended is None or ended.outcome is Outcome.FAILED
 
 
 def _committed_since(context: RuleContext, poll: SourcePoll) -> bool:

@@ -25,7 +25,8 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
     if not reason:
         return None
     summary = f"querypulse does not receive Spark's events: {reason}"
-    facts = {"listener_registered": _registered(snapshot)}
+    is_there = snapshot.probe is not None and snapshot.probe.listener.registered
+    facts = {"listener_registered": "yes" if is_there else "no: it was removed from Spark"}
     warning, state = Severity.WARNING, QueryState.RUNNING
     return Finding(NAME, WHOLE_DRIVER, warning, state, reason, summary, facts)
 
@@ -48,8 +49,3 @@ def _dropped(snapshot: Snapshot, now: float, window: float) -> str:
     if at is None or probe is None or snapshot.watched(at, now) > window:
         return ""
     return f"Spark's listener queue has dropped {probe.listener.dropped_events} events"
-
-
-def _registered(snapshot: Snapshot) -> str:
-    registered = snapshot.probe is not None and snapshot.probe.listener.registered
-    return "yes" if registered else "no: it was removed from Spark"

@@ -55,10 +55,14 @@ def _probe(snapshot: Snapshot, now: float, policy: Policy) -> str:
 def _log(snapshot: Snapshot, now: float, policy: Policy) -> str:
     if snapshot.probe is not None and not snapshot.probe.listener.checkpoints_visible:
         return ""
+    why = snapshot.log.unreadable if snapshot.log is not None else {}
     unread = [
-        f"{label}: {_why_unread(snapshot, query)}"
+        f"{label}: {why.get(query.run_id, 'no answer')}"
         for label, query in snapshot.labels().items()
-        if query.alive and _needs_log(query) and _is_unread(snapshot, query, now, policy)
+        if query.alive
+        and (facts := query.facts) is not None
+        and (facts.trigger.is_continuous or facts.async_progress)
+        and _is_unread(snapshot, query, now, policy)
     ]
     return f"checkpoints cannot be read: {'; '.join(unread)}" if unread else ""
 
@@ -69,13 +73,3 @@ def _is_unread(snapshot: Snapshot, query: Query, now: float, policy: Policy) -> 
         grace = max(limits.stall_floor_seconds, limits.start_grace_seconds)
         return snapshot.watched(query.started_at, now) > grace
     return snapshot.watched(query.logged_at, now) > limits.stall_floor_seconds
-
-
-def _why_unread(snapshot: Snapshot, query: Query) -> str:
-    unreadable = snapshot.log.unreadable if snapshot.log is not None else {}
-    return unreadable.get(query.run_id, "no answer")
-
-
-def _needs_log(query: Query) -> bool:
-    facts = query.facts
-    return facts is not None and (facts.trigger.is_continuous or facts.async_progress)

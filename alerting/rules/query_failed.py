@@ -72,6 +72,7 @@ def check(context: RuleContext) -> Finding | None:
     if has_time:
         why = "this error is expected" if is_expected else "the process ends"
         headline += f"; {why}, and a restart is expected within {grace:.0f} s"
+    text = f"{failure.error_class} {failure.exception} {failure.message}"
     facts = {
         **evidence(context),
         **on_restart(context.query),
@@ -79,7 +80,9 @@ def check(context: RuleContext) -> Finding | None:
         "exception": "" if failure.exception == failure.error_class else failure.exception,
         "error_message": "" if failure.reason.endswith(failure.message) else failure.message,
         "seen_by": ended.signal,
-        NEXT_STEPS: _next_steps(failure),
+        NEXT_STEPS: next(
+            (steps for error, steps in STEPS_BY_ERROR.items() if error.search(text)), ""
+        ),
     }
     return report(
         context,
@@ -96,11 +99,6 @@ def check(context: RuleContext) -> Finding | None:
 def _is_expected(failure: Failure, patterns: tuple[str, ...]) -> bool:
     names = (failure.error_class, failure.exception)
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
-
-
-def _next_steps(failure: Failure) -> str:
-    text = f"{failure.error_class} {failure.exception} {failure.message}"
-    return next((steps for error, steps in STEPS_BY_ERROR.items() if error.search(text)), "")
 
 
 def _failing_seconds(context: RuleContext, ended: Ended) -> float:
