@@ -46,6 +46,7 @@ GONE = {
     "push_interval_seconds": "metrics are pushed every 15 s",
     "restart_window_seconds": "the failures of 'restart_budget' count for ten minutes",
     "silences": "use `querypulse silence`, sidecar.silence() or 'silence_file'",
+    "slack_webhook_url": "set 'slack_webhook_url_file', or give 'url' in a table of 'receivers'",
     "slow_critical_factor": "set 'slow_critical_seconds'",
     "stall_critical_factor": "set 'stall_critical_seconds'",
     "stall_tolerance": "set 'stall_floor_seconds'",

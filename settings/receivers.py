@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -50,11 +50,13 @@ class Configured(msgspec.Struct, frozen=True):
         return self.given.short_form.get(field, field) if self.is_short else field
 
     def reworded(self, message: str) -> str:
-        """A message about top-level settings, with the setting names of this receiver."""
+        """A message that begins with a top-level setting, with the name that this receiver has."""
+        setting, space, rest = message.partition(" ")
         if not self.is_short:
-            for field, name in _longest_first(self.given.short_form):
-                message = message.replace(name, field)
-        return f"{self.place}{message}"
+            names = self.given.short_form.items()
+            fields = {name: field.removesuffix("_file") for field, name in names}
+            setting = fields.get(setting, setting)
+        return f"{self.place}{setting}{space}{rest}"
 
 
 def configured(settings: Settings) -> tuple[Configured, ...]:
@@ -134,10 +136,6 @@ def _require_fallbacks(entries: Sequence[Configured]) -> None:
                 f"{entry.place}'severities' is empty and it is no receiver's fallback: "
                 "it would never receive an alert"
             )
-
-
-def _longest_first(names: Mapping[str, str]) -> list[tuple[str, str]]:
-    return sorted(names.items(), key=lambda pair: -len(pair[1]))
 
 
 # -- receivers from settings ------------------------------------------------------------------

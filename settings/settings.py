@@ -111,9 +111,6 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     Example: `"https://events.eu.pagerduty.com/v2/enqueue"`"""
     alertmanager_urls: tuple[Address, ...] = ()
     """All members of one Alertmanager cluster. Example: `["http://alertmanager-0:9093"]`"""
-    slack_webhook_url: SecretUrl | None = None
-    """The URL itself, such as from the environment. Refused in the Spark conf.
-    Example: `"https://hooks.slack.com/services/..."`"""
     slack_webhook_url_file: SecretFile | None = None
     """The file of an incoming webhook of a Slack channel. Example: `"/run/secrets/slack"`"""
     heartbeat_url: SecretUrl | None = None

@@ -43,7 +43,7 @@ BUDGET = {
     "listener": (9472, 40),
     "exporter": (2591, 9),
     "alerting": (8516, 44),
-    "settings": (1902, 9),
+    "settings": (1898, 9),
     "sidecar": (2377, 8),
     "watch": (1718, 7),
     "replay": (1131, 7),

@@ -112,10 +112,7 @@ ACCEPTED = b"ok"
 class SlackSettings(UrlReceiverSettings, tag_field="type", tag="slack", frozen=True, kw_only=True):
     """An incoming webhook."""
 
-    short_form: ClassVar[Mapping[str, str]] = {
-        "url": "slack_webhook_url",
-        "url_file": "slack_webhook_url_file",
-    }
+    short_form: ClassVar[Mapping[str, str]] = {"url_file": "slack_webhook_url_file"}
 
     def make(self, context: ReceiverContext) -> Slack:
         """Make the receiver; see ``ReceiverSettings.make``."""
@@ -128,7 +125,7 @@ class Slack(HttpReceiver):
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
     """
 
-    setting = "slack_webhook_url"
+    setting = "slack_webhook_url_file"
 
     def send(self, incident: Incident, _wall: float) -> None:
         """Send one incident; see ``Receiver.send``."""

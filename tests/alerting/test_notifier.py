@@ -90,9 +90,8 @@ def silent_dns(monkeypatch):
 def test_receiver_that_dns_never_answers_for_waits_alone(
     start_notifier, server, silent_dns, measured
 ):
-    notifier = start_notifier(
-        webhook_url=server.url, slack_webhook_url="https://hangs.test/services/T0/B0/secret"
-    )
+    slack = {"type": "slack", "name": "slack", "url": "https://hangs.test/services/T0/B0/secret"}
+    notifier = start_notifier(webhook_url=server.url, receivers=[slack])
     notifier.offer((FIRING,))
     until(lambda: server.requests, "the webhook is notified")
     for _ in range(20):

@@ -148,7 +148,6 @@ REJECTED = [
     ({"pagerduty_routing_key": "hidden"}, "pagerduty_routing_key"),
     ({"pagerduty_routing_key_file": "/nowhere"}, "pagerduty_routing_key_file"),
     ({"webhook_url": "https://h/hidden", "webhook_url_file": "/u"}, "not both"),
-    ({"slack_webhook_url": "http://alerts.example.com/hidden"}, "allow_http"),
     ({"slack_webhook_url_file": "/nowhere"}, "slack_webhook_url_file"),
     ({"alertmanager_urls": "https://am,am2"}, "alertmanager_urls"),
     ({"heartbeat_url": "hidden"}, "heartbeat_url"),

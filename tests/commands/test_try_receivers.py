@@ -165,8 +165,8 @@ def test_missing_receiver_is_an_error(run_test_alert):
 
 
 def test_invalid_settings_are_refused_before_sending(run_test_alert, server):
-    code, _, errors = run_test_alert(webhook_url=server.url, slack_webhook_url="nowhere")
+    code, _, errors = run_test_alert(webhook_url=server.url, pagerduty_routing_key="short")
 
     assert code == COULD_NOT_BEGIN
-    assert "slack_webhook_url" in errors
+    assert "pagerduty_routing_key" in errors
     assert server.requests == []

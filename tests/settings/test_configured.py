@@ -36,7 +36,6 @@ def test_short_form_makes_a_receiver_of_that_name():
         ({"pagerduty_routing_key": ""}, "pagerduty"),
         ({"pagerduty_routing_key_file": "/k"}, "pagerduty"),
         ({"alertmanager_urls": ["https://am"]}, "alertmanager"),
-        ({"slack_webhook_url": URL}, "slack"),
         ({"slack_webhook_url_file": "/u"}, "slack"),
     ]
 
@@ -49,10 +48,6 @@ BOTH = [
     (
         {"pagerduty_routing_key": KEY, "pagerduty_routing_key_file": "/k"},
         "'pagerduty_routing_key' or 'pagerduty_routing_key_file'",
-    ),
-    (
-        {"slack_webhook_url": URL, "slack_webhook_url_file": "/u"},
-        "'slack_webhook_url' or 'slack_webhook_url_file'",
     ),
     ({"receivers": [hook(url_file="/u")]}, "receiver 'a': give 'url' or 'url_file'"),
     (
@@ -116,7 +111,7 @@ def test_name_of_a_used_short_form_is_taken():
 def test_fallbacks_can_be_chained():
     receivers = [hook("a", fallback="b"), hook("b", fallback="slack")]
 
-    assert len(short_or_full(receivers=receivers, slack_webhook_url=URL)) == 3
+    assert len(short_or_full(receivers=receivers, slack_webhook_url_file="/u")) == 3
 
 
 def test_unknown_fallback_is_rejected():

@@ -44,7 +44,7 @@ OWN = [
     {"pagerduty_routing_key": KEY},
     {"receivers": [{"type": "pagerduty", "name": "a", "routing_key": KEY}]},
     {"webhook_url": f"https://hooks.example.com/{KEY}"},
-    {"slack_webhook_url": f"https://hooks.example.com/x?a={KEY}"},
+    {"webhook_url": f"https://hooks.example.com/x?a={KEY}"},
     {"heartbeat_url": f"https://hc.example.com/{KEY}"},
     {"alertmanager_urls": [f"https://user:{KEY}@am"]},
     {"receivers": [{"type": "alertmanager", "name": "a", "urls": [f"https://u:{KEY}@am"]}]},

@@ -362,11 +362,6 @@ def test_error_in_a_nested_setting_names_its_path_and_choices():
 
 SECRET_CONF = [
     ("pagerduty_routing_key", "k" * 32, "'pagerduty_routing_key_file'"),
-    (
-        "slack_webhook_url",
-        "https://hooks.slack.com/services/T/B/hidden",
-        "'slack_webhook_url_file'",
-    ),
     ("heartbeat_url", "https://hc-ping.com/0b1c2d3e-hidden", "'heartbeat_url_file'"),
     ("webhook_url", "https://user:hidden@h/x", "'webhook_url_file'"),
     ("webhook_url", "https://h/x?token=hidden", "'webhook_url_file'"),

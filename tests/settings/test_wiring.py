@@ -95,7 +95,8 @@ def test_each_receiver_has_a_delivery_and_needs_no_spark():
         "from querypulse.sidecar import Settings\n"
         "from querypulse.settings import receivers, wiring\n"
         "from querypulse.core.guard import Guard\n"
-        "given = Settings(webhook_url='https://h', slack_webhook_url='https://h')\n"
+        "slack = {'type': 'slack', 'name': 'slack', 'url': 'https://h'}\n"
+        "given = Settings(webhook_url='https://h', receivers=[slack])\n"
         "made = wiring.deliveries(given, receivers.receivers(given), Guard())\n"
         "print(*[(one.name, one.pending) for one in made])"
     )

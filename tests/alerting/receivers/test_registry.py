@@ -58,7 +58,6 @@ OF_SETTINGS = {
     "otlp_endpoint": Holds.ADDRESS,
     "otlp_headers_file": Holds.SECRET_FILE,
     "alertmanager_urls": Holds.ADDRESS,
-    "slack_webhook_url": Holds.URL,
     "slack_webhook_url_file": Holds.SECRET_FILE,
 }
 SECRETS = [
