@@ -86,13 +86,6 @@ def test_refused_heartbeat_is_a_failure(run_test_alert):
     assert "hidden" not in output
 
 
-def test_unusable_spool_is_reported_before_sending(run_test_alert, server):
-    code, _, errors = run_test_alert(webhook_url=server.url, spool_dir="/proc/spool")
-
-    assert (code, server.requests) == (COULD_NOT_BEGIN, [])
-    assert "'spool_dir': /proc/spool: No such file or directory" in errors
-
-
 def test_every_receiver_gets_the_test_alert_despite_its_route(run_test_alert, server):
     tables = [
         {"type": "webhook", "name": "oncall", "url": server.url, "severities": ["critical"]},
@@ -157,16 +150,20 @@ def test_failing_receiver_does_not_stop_the_others(run_test_alert, server):
     assert good == "good  accepted the test alert and its end"
 
 
-def test_missing_receiver_is_an_error(run_test_alert):
-    code, output, errors = run_test_alert()
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "no receiver is configured"),
+        ({"webhook_url": "HERE", "pagerduty_routing_key": "short"}, "pagerduty_routing_key"),
+        (
+            {"webhook_url": "HERE", "spool_dir": "/proc/spool"},
+            "'spool_dir': /proc/spool: No such file or directory",
+        ),
+    ],
+)
+def test_unusable_settings_are_refused_before_sending(run_test_alert, server, settings, message):
+    settings = {key: server.url if text == "HERE" else text for key, text in settings.items()}
+    code, output, errors = run_test_alert(**settings)
 
-    assert (code, output) == (COULD_NOT_BEGIN, "")
-    assert "no receiver is configured" in errors
-
-
-def test_invalid_settings_are_refused_before_sending(run_test_alert, server):
-    code, _, errors = run_test_alert(webhook_url=server.url, pagerduty_routing_key="short")
-
-    assert code == COULD_NOT_BEGIN
-    assert "pagerduty_routing_key" in errors
-    assert server.requests == []
+    assert (code, output, server.requests) == (COULD_NOT_BEGIN, "", [])
+    assert message in errors
