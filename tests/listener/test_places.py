@@ -34,37 +34,21 @@ def written(sink, plan=NO_PLAN):
     return places_of(Places(), sink, None, plan).writes
 
 
-def may_be_one(path, other):
-    return path_place(path).may_be(path_place(other))
+def test_one_folder_has_one_name_and_different_ones_differ():
+    pairs = {
+        ("file:/data/in", "/data/in"): True,
+        ("file:/data/in", "file:///data/in/"): True,
+        ("s3a://lake/bronze", "s3://lake/bronze/"): True,
+        ("hdfs://nn:8020/lake", "/lake"): True,
+        ("dbfs:/lake/a b", "/lake/./a b"): True,
+        ("s3://lake/bronze", "s3://pond/bronze"): False,
+        ("hdfs://nn:8020/lake", "file:/lake"): False,
+        ("/lake/bronze", "/lake/bronze2"): False,
+        ("/lake/bronze", "/lake"): False,
+        ("/lake/Bronze", "/lake/bronze"): False,
+    }
 
-
-def test_one_folder_has_one_name():
-    pairs = [
-        ("file:/data/in", "/data/in"),
-        ("file:/data/in", "file:///data/in/"),
-        ("s3a://lake/bronze", "s3://lake/bronze/"),
-        ("hdfs://nn:8020/lake", "/lake"),
-        ("dbfs:/lake/a b", "/lake/./a b"),
-    ]
-
-    assert [pair for pair in pairs if not may_be_one(*pair)] == []
-
-
-def test_different_folders_have_different_names():
-    pairs = [
-        ("s3://lake/bronze", "s3://pond/bronze"),
-        ("hdfs://nn:8020/lake", "file:/lake"),
-        ("/lake/bronze", "/lake/bronze2"),
-        ("/lake/bronze", "/lake"),
-        ("/lake/Bronze", "/lake/bronze"),
-    ]
-
-    assert [pair for pair in pairs if may_be_one(*pair)] == []
-
-
-def test_relative_path_has_no_name():
-    assert path_place("out") is None
-    assert written("FileSink[out]") == ()
+    assert {pair: path_place(pair[0]).may_be(path_place(pair[1])) for pair in pairs} == pairs
 
 
 @pytest.mark.parametrize("kind", ["File", "Delta"])
@@ -73,20 +57,6 @@ def test_sink_and_source_of_one_folder_match(kind):
     (place,) = read(f"{source_kind}[file:/lake/bronze]")
 
     assert place.may_be(written(f"{kind}Sink[/lake/bronze]")[0])
-
-
-def test_topics_of_a_kafka_source():
-    sources = [
-        ("KafkaV2[Subscribe[orders]]", None, ["orders"]),
-        ("KafkaV2[Subscribe[orders, doors]]", {"orders": {"0": 1}}, ["orders", "doors"]),
-        ("KafkaV2[Assign[my-topic-0, my-topic-1]]", None, ["my-topic"]),
-        ("KafkaV2[SubscribePattern[ord.*]]", {"orders": {"0": 1, "1": 2}}, ["orders"]),
-        ("KafkaV2[SubscribePattern[ord.*]]", None, []),
-        ("KafkaV2[Subscribe[]]", None, []),
-    ]
-
-    for text, end, topics in sources:
-        assert read(text, end=end) == tuple(Place(TOPIC, name) for name in topics)
 
 
 def test_topics_of_two_clusters_differ():
@@ -99,28 +69,35 @@ def test_topics_of_two_clusters_differ():
     assert not here.may_be(Place(TOPIC, "orders", ("c1:9092",)))
 
 
-def test_brokers_stay_unknown_if_a_query_reads_two_clusters():
-    plan = PlanPlaces(brokers=(("a:1",), ("b:1",)))
-
-    assert read("KafkaV2[Subscribe[x]]", "KafkaV2[Subscribe[y]]", plan=plan) == (
-        Place(TOPIC, "x"),
-        Place(TOPIC, "y"),
-    )
-
-
-def test_topic_of_a_kafka_sink_and_table_of_an_iceberg_source_come_from_the_plan():
+def test_descriptions_and_the_plan_name_what_a_query_reads_and_writes():
     table, topic = Place(TABLE, "local.db.orders"), Place(TOPIC, "orders", ("b:9092",))
+    two_clusters = PlanPlaces(brokers=(("a:1",), ("b:1",)))
+    orders, doors = Place(TOPIC, "orders"), Place(TOPIC, "doors")
+    reads = [
+        ("KafkaV2[Subscribe[orders]]", None, NO_PLAN, (orders,)),
+        ("KafkaV2[Subscribe[orders, doors]]", {"orders": {"0": 1}}, NO_PLAN, (orders, doors)),
+        ("KafkaV2[Assign[my-topic-0, my-topic-1]]", None, NO_PLAN, (Place(TOPIC, "my-topic"),)),
+        ("KafkaV2[SubscribePattern[ord.*]]", {"orders": {"0": 1, "1": 2}}, NO_PLAN, (orders,)),
+        ("KafkaV2[SubscribePattern[ord.*]]", None, NO_PLAN, ()),
+        ("KafkaV2[Subscribe[]]", None, NO_PLAN, ()),
+        ("KafkaV2[Subscribe[orders]]", None, two_clusters, (orders,)),
+        ("org.apache.iceberg.spark.source.SparkMicroBatchStream", None, PlanPlaces((table,)), (table,)),
+    ]  # fmt: skip
+    writes = [
+        ("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable", PlanPlaces((), (topic,)), (topic,)),
+        ("local.db.orders", NO_PLAN, (table,)),
+        ("FileSink[out]", NO_PLAN, ()),
+    ]  # fmt: skip
 
-    assert read("org.apache.iceberg.spark.source.SparkMicroBatchStream", plan=PlanPlaces((table,))) == (table,)  # fmt: skip
-    assert written("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable", PlanPlaces((), (topic,))) == (topic,)  # fmt: skip
+    for text, end, plan, places in reads:
+        assert read(text, end=end, plan=plan) == places, text
+    for sink, plan, places in writes:
+        assert written(sink, plan) == places, sink
 
 
-def test_iceberg_sink_names_its_table():
-    assert written("local.db.orders") == (Place(TABLE, "local.db.orders"),)
-
-
-def test_other_descriptions_name_no_place():
-    texts = [
+@pytest.mark.parametrize(
+    "text",
+    [
         "",
         "ForeachBatchSink",
         "MemorySink",
@@ -130,9 +107,10 @@ def test_other_descriptions_name_no_place():
         "org.apache.spark.sql.execution.datasources.noop.NoopTable$",
         "KafkaV2[",
         "[redacted]",
-    ]
-
-    assert [text for text in texts if read(text) or written(text)] == []
+    ],
+)
+def test_other_descriptions_name_no_place(text):
+    assert (read(text), written(text)) == ((), ())
 
 
 def test_places_are_kept_while_descriptions_stay_the_same():

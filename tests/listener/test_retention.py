@@ -13,12 +13,16 @@ from querypulse.listener.state.retention import MAX_MOVES, MAX_POINTS, follow_ed
 DAY = 86_400.0
 
 
+def source_after(polls):
+    sources = {}
+    for answer in polls:
+        sources = follow_edges(sources, {0: answer})
+    return sources[0]
+
+
 def followed(*polls):
     """The only partition of the only source, after the polls."""
-    known = {}
-    for one in polls:
-        known = follow_edges(known, {0: one})
-    return known[0].edges.get("t/0")
+    return source_after(polls).edges.get("t/0")
 
 
 def moving(*edges, every=10, committed=10_000, latest=20_000):
@@ -28,37 +32,14 @@ def moving(*edges, every=10, committed=10_000, latest=20_000):
     ]
 
 
-class Exposed:
-    """The exposure of the only partition after the polls, at ``now``."""
-
-    def __init__(self, *polls, now=None):
-        known = {}
-        for one in polls:
-            known = follow_edges(known, {0: one})
-        self.now = polls[-1].at if now is None else now
-        self.known = known[0].exposures.get("t/0")
-
-    @property
-    def used(self):
-        return self.known.used(self.now)
-
-    @property
-    def left(self):
-        return self.known.left_seconds(self.now)
-
-
 # -- the edge ---------------------------------------------------------------------------------
 
 
-def test_constant_edge_has_no_moves():
-    assert followed(*moving(5, 5, 5)).moves == ()
-
-
 def test_each_move_is_kept_with_its_distance():
-    assert [(m.at, m.earliest, m.leap) for m in followed(*moving(0, 100, 100, 250)).moves] == [
-        (10, 100, 100),
-        (30, 250, 150),
-    ]
+    assert followed(*moving(5, 5, 5)).moves == ()
+    moves = followed(*moving(0, 100, 100, 250)).moves
+    assert [(m.at, m.earliest, m.leap) for m in moves] == [(10, 100, 100), (30, 250, 150)]
+    assert [m.earliest for m in followed(*moving(*range(50))).moves] == list(range(42, 50))
 
 
 def test_edge_speed_follows_its_moves_and_drops_when_one_is_overdue():
@@ -90,27 +71,29 @@ def test_repeated_poll_changes_nothing():
 
 
 def test_points_are_kept_while_there_is_a_backlog():
-    assert len(followed(*moving(0, 0, 0)).points) == 3
     caught_up = poll(at=30, committed=20_000, latest=20_000)
-    assert followed(*moving(0, 0, 0), caught_up).points == ()
-    assert [
-        p.at for p in followed(caught_up, poll(at=40, committed=20_000, latest=20_001)).points
-    ] == [40]
+    again = poll(at=40, committed=20_000, latest=20_001)
+    kept = {
+        "a backlog": (moving(0, 0, 0), [0, 10, 20]),
+        "caught up": ([*moving(0, 0, 0), caught_up], []),
+        "a new backlog": ([*moving(0, 0, 0), caught_up, again], [40]),
+    }
+    seen = {
+        what: [point.at for point in followed(*polls).points] for what, (polls, _) in kept.items()
+    }
+
+    assert seen == {what: times for what, (_, times) in kept.items()}
+    long = followed(*moving(*[0] * 500)).points
+    assert (long[0].at, long[-1].at) == (0, 4990)
 
 
-def test_only_the_newest_moves_are_kept():
-    assert [move.earliest for move in followed(*moving(*range(50))).moves] == list(range(42, 50))
-
-
-def test_unknown_edge_keeps_the_last_known_one():
+def test_unknown_edge_keeps_the_last_known_one_while_the_partition_is_read():
     unknown = poll(at=30, committed=10_000, earliest=None)
+    other = poll(at=30, committed={"t/1": 5}, earliest={"t/1": 0})
 
     assert followed(*moving(0, 100), unknown) == followed(*moving(0, 100))
     assert followed(poll(at=1, committed=5, earliest=None)) is None
-
-
-def test_partition_no_longer_read_is_forgotten():
-    assert followed(*moving(0, 100), poll(at=30, committed={"t/1": 5}, earliest={"t/1": 0})) is None
+    assert followed(*moving(0, 100), other) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50)), max_size=80))
@@ -119,109 +102,50 @@ def test_history_of_a_partition_is_bounded_and_ordered(steps):
     for number, (committed, earliest, latest) in enumerate(steps):
         at += 1
         polls.append(poll(at=number, committed=committed, earliest=earliest, latest=latest))
-    known = followed(*polls) if polls else None
+    edge = followed(*polls) if polls else None
 
-    if known is not None:
-        assert len(known.points) <= MAX_POINTS
-        assert len(known.moves) <= MAX_MOVES
-        assert [p.at for p in known.points] == sorted({p.at for p in known.points})
-        assert all(move.leap > 0 for move in known.moves)
-        assert (known.speed(at) or 0) >= 0
-
-
-def test_thinning_keeps_the_first_poll_of_a_backlog():
-    points = followed(*moving(*[0] * 500)).points
-
-    assert points[0].at == 0
-    assert points[-1].at == 4990
+    if edge is not None:
+        assert len(edge.points) <= MAX_POINTS
+        assert len(edge.moves) <= MAX_MOVES
+        assert [point.at for point in edge.points] == sorted({point.at for point in edge.points})
+        assert all(move.leap > 0 for move in edge.moves)
+        assert (edge.speed(at) or 0) >= 0
 
 
 # -- the backlog ------------------------------------------------------------------------------
 
 
-def test_record_age_grows_between_polls():
-    polls = [poll(at=at, committed=500, since=0, keeps=7 * DAY) for at in (DAY, 2 * DAY)]
+def test_exposure_is_measured_by_time_or_by_offsets():
+    """The used share and the seconds left, at ``now`` after the polls; None where unknown."""
+    old = [poll(at=at, committed=500, since=0, keeps=7 * DAY) for at in (DAY, 2 * DAY)]
+    moved, half = moving(0, 100), moving(0, 100, 200, committed=1200, latest=2200)
+    seen = {"at": 20, "committed": 200, "earliest": 200, "latest": 1000, "since": 19, "keeps": DAY}
+    unix = poll(at=5, committed=100, since=1_700_000_000.0, keeps=DAY)
+    rows = [
+        ("the record's age at the poll", old, 2 * DAY, (2 / 7, 5 * DAY)),
+        ("its age since", old, 6 * DAY, (6 / 7, DAY)),
+        ("older than is kept", old, 9 * DAY, (1.0, 0.0)),
+        ("no backlog leaves the whole retention", [poll(at=5, committed=1000, keeps=DAY)], 5, (0.0, DAY)),
+        ("the size is unlimited", [*moved, poll(**seen)], 20, (1 / DAY, DAY - 1)),
+        ("time and size are limited", [*moved, poll(**seen, sized=True)], 20, (1.0, 0.0)),
+        ("the backlog's share of what is retained", half, 20, (0.5, 100)),
+        ("between two moves of the edge", half, 25, (0.5, 95)),
+        ("the edge has not moved", moving(0, 0, 0), 20, None),
+        ("one move covers all", moving(0, 100, 200, committed=250, latest=300), 20, None),
+        ("no answer", [*half, poll(at=30, committed=1200, earliest=None, latest=None)], 30, None),
+        ("a recreated topic", [poll(at=5, committed=900, earliest=0, latest=10)], 5, None),
+        ("records are lost", [poll(at=5, committed=100, earliest=130)], 5, (1.0, 0.0)),
+        ("the record's time is unknown", [*moving(0, 100, 200), poll(at=30, committed=600, earliest=200, keeps=DAY)], 30, (0.5, 30)),
+        ("no backlog, and the time is not limited", [*moving(0, 100, 200), poll(at=30, committed=900, earliest=300, latest=900)], 30, (0.0, None)),
+        ("record times are Unix times", [replace(unix, wall=1_700_000_600.0)], 5, (600 / DAY, DAY - 600)),
+        ("the record is from the future", [poll(at=5, committed=100, since=500, keeps=DAY)], 5, (0.0, DAY)),
+    ]  # fmt: skip
 
-    assert Exposed(*polls).used == pytest.approx(2 / 7)
-    assert Exposed(*polls).left == 5 * DAY
-    assert Exposed(*polls, now=6 * DAY).left == DAY
-    assert Exposed(*polls, now=9 * DAY).used == 1.0
-    assert Exposed(*polls, now=9 * DAY).left == 0.0
-
-
-def test_no_backlog_leaves_the_whole_retention():
-    one = Exposed(poll(at=5, committed=1000, keeps=DAY))
-
-    assert (one.used, one.left, one.known.lost) == (0.0, DAY, 0)
-
-
-def test_unlimited_size_leaves_only_the_time_limit():
-    sized = {"since": 19, "keeps": DAY}
-    polls = moving(0, 100, 200)
-    by_time = poll(at=20, committed=200, earliest=200, latest=1000, **sized)
-    by_both = poll(at=20, committed=200, earliest=200, latest=1000, sized=True, **sized)
-
-    assert Exposed(*polls[:2], by_time).known.used_by_offsets is None
-    assert Exposed(*polls[:2], by_both).known.used_by_offsets == 1.0
-    assert Exposed(*polls[:2], by_both).known.used_by_time(20) == pytest.approx(1 / DAY)
-    assert Exposed(*polls[:2], by_both).left == 0.0
-
-
-def test_used_by_offsets_is_the_backlog_share_of_retained_offsets():
-    one = Exposed(*moving(0, 100, 200, committed=1200, latest=2200))
-
-    assert one.known.used_by_offsets == 0.5
-    assert one.left == pytest.approx(100)
-
-
-def test_time_left_decreases_between_moves_of_the_edge():
-    polls = moving(0, 100, 200, committed=1200, latest=2200)
-
-    assert Exposed(*polls, now=25).left == pytest.approx(95)
-
-
-@pytest.mark.parametrize(
-    "polls",
-    [
-        moving(0, 0, 0),
-        moving(0, 100, 200, committed=250, latest=300),
-        [*moving(0, 100, 200, committed=1200, latest=2200),
-         poll(at=30, committed=1200, earliest=None, latest=None)],
-        [poll(at=5, committed=900, earliest=0, latest=10)],
-    ],
-    ids=["the edge has not moved", "one move covers all", "no answer", "a recreated topic"],
-)  # fmt: skip
-def test_exposure_is_unknown(polls):
-    assert Exposed(*polls).known is None
+    for what, polls, now, expected in rows:
+        exposure = source_after(polls).exposures.get("t/0")
+        measured = exposure and (exposure.used(now), exposure.left_seconds(now))
+        assert measured == (expected and pytest.approx(expected)), what
 
 
 def test_lost_records_are_counted():
-    one = Exposed(poll(at=5, committed=100, earliest=130))
-
-    assert (one.known.lost, one.used, one.left) == (30, 1.0, 0.0)
-
-
-def test_unknown_record_time_falls_back_to_offsets():
-    one = Exposed(*moving(0, 100, 200), poll(at=30, committed=600, earliest=200, keeps=DAY))
-
-    assert (one.used, one.known.keeps_seconds) == (0.5, None)
-
-
-def test_no_backlog_has_no_time_left():
-    one = Exposed(*moving(0, 100, 200), poll(at=30, committed=900, earliest=300, latest=900))
-
-    assert (one.used, one.left) == (0.0, None)
-
-
-def test_record_times_are_unix_times():
-    seen = replace(
-        poll(at=5, committed=100, since=1_700_000_000.0, keeps=DAY), wall=1_700_000_600.0
-    )
-
-    assert Exposed(seen).left == DAY - 600
-
-
-def test_record_in_the_future_has_no_age():
-    one = Exposed(poll(at=5, committed=100, since=500, keeps=DAY))
-
-    assert (one.used, one.left) == (0.0, DAY)
+    assert source_after([poll(at=5, committed=100, earliest=130)]).exposures["t/0"].lost == 30
