@@ -196,6 +196,16 @@ def watch(spark, pages):
             execution.stop()
 
 
+@pytest.fixture
+def harness(spark, watch, tmp_path):
+    """Starts workloads; depends on ``watch``, so that the sidecar closes before its queries stop."""
+    from support.spark_harness import SparkHarness
+
+    harness = SparkHarness(spark, tmp_path)
+    yield harness
+    harness.close()
+
+
 @pytest.fixture(scope="session")
 def browser():
     """One headless Chromium for all tests that need one."""

@@ -6,11 +6,15 @@ early.
 from __future__ import annotations
 
 import json
+import os
+import signal
+from inspect import signature
+from typing import Any
 
 import pytest
-from support.failing_workloads import Storage
+from pyspark.sql.streaming import DataStreamWriter
+from support.connectors import Kafka
 from support.kafka_harness import KafkaHarness
-from support.kafka_modes import HAS_REAL_TIME, HOUR, POISON, FarBroker, Modes
 from support.queries import shown, until
 from support.spark_harness import Diary
 
@@ -21,6 +25,10 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
+POISON = "poison"
+VALUE = f"CASE WHEN CAST(value AS STRING) = '{POISON}' THEN raise_error('boom') ELSE value END"
+HAS_REAL_TIME = "realTime" in signature(DataStreamWriter.trigger).parameters
+"""From Spark 4.2 on."""
 FLOOR = 10
 SETTINGS = {"stall_floor_seconds": FLOOR, "start_grace_seconds": 40}
 WATCH_SECONDS = 2.5 * FLOOR
@@ -40,6 +48,52 @@ each_mode = pytest.mark.parametrize(
     "mode",
     ["continuous", "asynchronous", pytest.param("real_time", marks=NEEDS_REAL_TIME)],
 )
+
+
+class FarBroker(Kafka):
+    """A broker that can be made to hang, with all its connections open."""
+
+    def freeze(self) -> None:
+        os.kill(self.broker.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.broker.pid, signal.SIGCONT)
+
+
+class Modes:
+    """Starts a query that writes each value of ``topic`` to a topic of the broker ``to``."""
+
+    def __init__(self, harness: Any, to: Kafka) -> None:
+        self._harness = harness
+        self._to = to
+        self._session = harness.spark.newSession()
+        # The default minimum is 5 s.
+        self._session.conf.set("spark.sql.streaming.realTimeMode.minBatchDuration", "1000")
+
+    def continuous(self, name: str, topic: str) -> Any:
+        """Each of its tasks occupies a core as long as the query runs."""
+        return self._start(name, topic, trigger={"continuous": "1 second"})
+
+    def real_time(self, name: str, topic: str) -> Any:
+        """Its tasks occupy cores too; a batch lasts as long as its trigger interval."""
+        return self._start(name, topic, trigger={"realTime": "2 seconds"}, mode="update")
+
+    def asynchronous(self, name: str, topic: str) -> Any:
+        """Its log is written at most every second."""
+        return self._start(
+            name,
+            topic,
+            trigger={"processingTime": "1 second"},
+            asyncProgressTrackingEnabled=True,
+            asyncProgressTrackingCheckpointIntervalMs=1000,
+        )
+
+    def _start(self, name: str, topic: str, **options: Any) -> Any:
+        stream = self._harness.kafka.stream(self._session, topic).selectExpr(f"{VALUE} AS value")
+        servers = {"kafka.bootstrap.servers": self._to.bootstrap_servers}
+        return self._harness.start(
+            stream, name, "kafka", topic=self._to.topic(), **servers, **options
+        )
 
 
 @pytest.fixture
@@ -93,35 +147,6 @@ def test_each_trigger_mode_is_quiet_while_healthy_and_reported_when_its_work_han
     # On a busy machine, a batch that hangs may be slow first.
     slow, stalled = ("StreamingBatchSlow", "hung"), ("StreamingQueryStalled", "hung")
     assert {page.what for page in pages.pages} - {slow} == {stalled}
-
-
-def test_async_log_is_believed_while_it_lags_and_reported_when_it_hangs(harness, watch, pages):
-    """Its events are ahead of its log, which is written late, or never while no data comes."""
-    fed, silent = harness.kafka.topic(), harness.kafka.topic()
-    harness.feed(fed, every=0.5)
-    modes = Modes(harness, harness.kafka)
-    log_hung = modes.asynchronous("log_hung", fed)
-    modes.asynchronous("silent", silent, milliseconds=HOUR)
-    names = ("log_hung", "silent")
-    until(lambda: all(harness.committed(name) >= 0 for name in names), "all commit")
-    sidecar = watch(**SETTINGS)
-    diary = Diary(harness, sidecar)
-    for batch in (1, 2):
-        harness.put(silent)
-        until(lambda: batch in diary["silent"].commits, "its batch is reported")  # noqa: B023
-    until(lambda: diary["silent"].longest_silence > FLOOR, "it is silent for long")
-    assert harness.committed("silent") == 0, "its log never contains batch 2"
-    assert diary["silent"].state == "idle"
-    assert pages.pages == []
-
-    storage = Storage(harness.spark, log_hung)
-    harness.at_close(storage.free.set)
-    storage.hang()
-    stalled = pages.wait_for("StreamingQueryStalled", "log_hung")
-    storage.free.set()
-    pages.wait_for("StreamingQueryStalled", "log_hung", status="resolved")
-    assert stalled.annotations["reason"].startswith("commit_log_behind: ")
-    assert {page.what for page in pages.pages} == {("StreamingQueryStalled", "log_hung")}
 
 
 def test_partition_that_a_continuous_query_gains_raises_no_alert(harness, watch, pages):

@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 import requests
 import yaml
-from support.alertmanager import RealAlertmanager
-from support.observed import ALERTMANAGER, AlertReceivers, shown_to
+from support.alertmanager import Notifications, RealAlertmanager
+from support.observed import ALERTMANAGER, shown_to
 from support.patience import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.alertmanager
@@ -55,8 +55,8 @@ def test_shipped_configuration_contains_no_secret():
 def real(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alertmanager")
     with (
-        AlertReceivers() as harness,
-        RealAlertmanager(folder, harness, shown_to(harness.url)) as real,
+        Notifications() as receivers,
+        RealAlertmanager(folder, receivers, shown_to(receivers.url)) as real,
     ):
         yield real
 
@@ -74,7 +74,7 @@ def send(real, *alerts):
 
 def arrived(real, app):
     """Name, query, severity and environment of each alert of an app that arrived."""
-    labels = [reported["labels"] for reported in real.reported.reported]
+    labels = [reported["labels"] for reported in real.reported.alerts]
     names = ("alertname", "query", "severity", "env")
     return [
         tuple(alert.get(name) for name in names) for alert in labels if alert.get("app", "") == app
@@ -163,7 +163,7 @@ def test_alerts_of_one_query_share_a_group(real, app, first, second, groups):
 
     sent = {
         (reported["receiver"], *sorted(reported["group"].items()))
-        for reported in real.reported.reported
+        for reported in real.reported.alerts
         if reported["labels"].get("app") == app
     }
     assert len(sent) == groups

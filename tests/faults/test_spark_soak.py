@@ -14,7 +14,6 @@ from typing import NamedTuple
 import pytest
 from support.healthy_workloads import AFTER, BEFORE, SETTINGS
 from support.queries import until
-from support.spark_harness import SparkHarness
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "0"))
 SECONDS = MINUTES * 60.0
@@ -53,14 +52,6 @@ class Resources(NamedTuple):
 def most(samples):
     """The most of each resource."""
     return Resources(*map(max, zip(*samples, strict=True)))
-
-
-@pytest.fixture
-def harness(spark, watch, tmp_path):
-    """Depends on ``watch``, so that the sidecar closes before its queries stop."""
-    harness = SparkHarness(spark, tmp_path)
-    yield harness
-    harness.close()
 
 
 @pytest.mark.fault(

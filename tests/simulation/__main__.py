@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from functools import partial
 from itertools import count
 from random import SystemRandom
 
@@ -16,8 +17,6 @@ from .generate import generate
 from .history import report, shrink
 from .world import PlanOutcome, run
 
-YEAR_SECONDS = 365.25 * 86_400
-PROGRESS_SECONDS = 10.0
 AT_ONCE = 20
 MOST_SHOWN = 3
 
@@ -56,63 +55,27 @@ def _one(seed: int) -> int:
 
 def _many(first: int, seconds: float, processes: int) -> list[PlanOutcome]:
     """Run batches in a pool; at most two batches per process are queued, so it ends in time."""
-    tally = _Tally()
+    began, histories, failed = time.monotonic(), 0, []
     seeds = count(first, AT_ONCE)
-    with ProcessPoolExecutor(processes, initializer=_quiet) as pool:
+    quiet = partial(logging.disable, logging.CRITICAL)
+    with ProcessPoolExecutor(processes, initializer=quiet) as pool:
         waiting = {pool.submit(_histories, next(seeds)) for _ in range(2 * processes)}
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for batch in done:
-                tally.add(batch.result())
-                if time.monotonic() - tally.began < seconds:
-                    waiting.add(pool.submit(_histories, next(seeds)))
-    tally.show()
-    if tally.failed:
-        numbers = ", ".join(str(one.plan.seed) for one in tally.failed)
-        sys.stdout.write(f"failed seeds: {numbers}\n")
-    return tally.failed
-
-
-class _Tally:
-    """The results of all histories so far."""
-
-    def __init__(self) -> None:
-        self.began = self._shown_at = time.monotonic()
-        self.failed: list[PlanOutcome] = []
-        self._histories, self._query_seconds, self._notified = 0, 0.0, 0
-
-    def add(self, outcomes: list[PlanOutcome]) -> None:
-        """Count a batch, and print the progress from time to time."""
-        for outcome in outcomes:
-            self._histories += 1
-            self._query_seconds += outcome.query_seconds
-            self._notified += outcome.notified
-            if outcome.violation:
-                self.failed.append(outcome)
-                sys.stdout.write(f"seed {outcome.plan.seed}: {outcome.violation}\n")
-        if time.monotonic() - self._shown_at >= PROGRESS_SECONDS:
-            self._shown_at = time.monotonic()
-            self.show()
-
-    def show(self) -> None:
-        """Print one line of progress."""
-        minutes = (time.monotonic() - self.began) / 60.0
-        broken = Counter(one.violation for one in self.failed)
-        sys.stdout.write(
-            f"{minutes:5.1f} min  {self._histories} histories, "
-            f"{self._histories / minutes:.0f} per minute, "
-            f"{self._query_seconds / YEAR_SECONDS:.4f} query-years, "
-            f"{self._notified} notifications, failures: {dict(broken) or 'none'}\n"
-        )
-        sys.stdout.flush()
+            for outcome in (outcome for batch in done for outcome in batch.result()):
+                histories += 1
+                if outcome.violation:
+                    failed.append(outcome)
+                    sys.stdout.write(f"seed {outcome.plan.seed}: {outcome.violation}\n")
+            sys.stdout.flush()
+            if time.monotonic() - began < seconds:
+                waiting |= {pool.submit(_histories, next(seeds)) for _ in done}
+    sys.stdout.write(f"{histories} histories, {len(failed)} failed\n")
+    return failed
 
 
 def _histories(first: int) -> list[PlanOutcome]:
     return [run(generate(seed)) for seed in range(first, first + AT_ONCE)]
-
-
-def _quiet() -> None:
-    logging.disable(logging.CRITICAL)
 
 
 if __name__ == "__main__":

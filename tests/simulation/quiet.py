@@ -139,9 +139,6 @@ class Quiet(Property):
             or self._stage.time.now <= self._blind_at
         ):
             return
-        if receiver.kind == "alertmanager" and '"severity": "critical"' not in one.key:
-            # Other alerts of its group are critical.
-            return
         ((key, name),) = one.named
         query = self._stage.queries.get(key)
         if query is None or name not in OF_BATCHES:
@@ -172,7 +169,7 @@ class Quiet(Property):
 
     def _check_silence(self, receiver: SimReceiver, one: Notification) -> None:
         """Check that a silenced alert notifies nobody; a group only if all of it is silenced."""
-        if one.driver == "watch" or not one.named:
+        if one.driver == "watch":
             return
         if receiver.gone_until > one.at - GONE_WAIT_SECONDS:
             # A message that has waited for its receiver is about a problem before the silence.

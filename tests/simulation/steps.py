@@ -95,7 +95,10 @@ def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
         run.stop(Health.STOPPED)
 
 
-def _until(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
+def _until(condition: str) -> Callable[[SimDriver, SimQuery, Step], None]:
+    """Begin a condition of the query, or extend it."""
+    name = f"{condition}_until"
+
     def happen(driver: SimDriver, query: SimQuery, step: Step) -> None:
         setattr(query, name, max(getattr(query, name), driver.time.now + step.seconds))
         run = driver.spark.living.get(query.key)
@@ -105,9 +108,9 @@ def _until(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
     return happen
 
 
-def _of_source(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
+def _of_source(condition: str) -> Callable[[SimDriver, SimQuery, Step], None]:
     def happen(driver: SimDriver, query: SimQuery, step: Step) -> None:
-        setattr(query.source, name, driver.time.now + step.seconds)
+        setattr(query.source, f"{condition}_until", driver.time.now + step.seconds)
 
     return happen
 
@@ -199,7 +202,7 @@ def _app_stops(driver: SimDriver, step: Step) -> None:
 def _no_executors(driver: SimDriver, step: Step) -> None:
     driver.spark.bare_until = driver.time.now + step.seconds
     for query in driver.queries:
-        _until("starve_until")(driver, query, step)
+        _until("starve")(driver, query, step)
 
 
 def _kill_within(driver: SimDriver, step: Step) -> None:
@@ -227,21 +230,13 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "fail_first": _fail_first,
     "stop": _stop,
     "plan_stop": _plan_stop,
-    "hang": _until("hang_until"),
-    "crawl": _until("crawl_until"),
-    "fan_out": _until("fan_until"),
-    "compute": _until("compute_until"),
-    "skew": _until("skew_until"),
-    "starve": _until("starve_until"),
-    "ask": _until("ask_until"),
-    "dry": _until("dry_until"),
-    "log_stuck": _until("log_until"),
-    "lag": _of_source("lag_until"),
-    "stall": _of_source("stall_until"),
-    "rewind": _of_source("rewind_until"),
+    **{name: _until(name) for name in ("hang", "crawl", "compute", "skew", "starve", "ask", "dry")},
+    **{name: _of_source(name) for name in ("lag", "stall", "rewind")},
+    "fan_out": _until("fan"),
+    "log_stuck": _until("log"),
+    "bad_batch": _until("bad"),
     "decay": _decay,
     "crash_loop": _crash_loop,
-    "bad_batch": _until("bad_until"),
     "bad_runs": _bad_runs,
     "late": _late,
 }
@@ -259,13 +254,10 @@ _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
     "app_stops": _once_the_jvm_resumes(_app_stops),
 }
 _OF_WORLD: dict[str, Callable[[World, Step], None]] = {
-    "delay": _fault,
-    "drop": _fault,
-    "repeat": _fault,
-    "probe_refused": _fault,
-    "probe_partial": _fault,
-    "probe_misses": _fault,
-    "unreadable": _fault,
+    **dict.fromkeys(
+        ("delay", "drop", "repeat", "probe_refused", "probe_partial", "probe_misses", "unreadable"),
+        _fault,
+    ),
     "receiver": _receiver,
     "poison": _poison,
     "acknowledge": _acknowledge,

@@ -40,8 +40,6 @@ class PlanOutcome(msgspec.Struct, frozen=True):
     violation: str = ""
     text: str = ""
     at: float = 0.0
-    seconds: float = 0.0
-    query_seconds: float = 0.0
     notified: int = 0
 
 
@@ -145,11 +143,8 @@ class World:
         return Random(f"{self.plan.seed} {what}")
 
     def _outcome(self, violation: str = "", text: str = "") -> PlanOutcome:
-        seconds = self.time.passed
-        return PlanOutcome(
-            self.plan, violation, text, seconds, seconds, seconds * len(self.queries),
-            sum(len(one.notifications) for one in self.receivers),
-        )  # fmt: skip
+        notified = sum(len(receiver.notifications) for receiver in self.receivers)
+        return PlanOutcome(self.plan, violation, text, self.time.passed, notified)
 
 
 @contextmanager

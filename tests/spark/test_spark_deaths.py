@@ -7,7 +7,6 @@ import threading
 
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
-from support.pagerduty_double import PagerDutyDouble
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, shown, start, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
@@ -108,18 +107,6 @@ def test_failure_pages_while_another_listener_raises_or_blocks_the_bus(spark, wa
         spark.streams.removeListener(neighbour)
 
 
-def test_failure_in_the_first_batch_pages(spark, watch, pages):
-    sidecar = watch()
-    trap = Trap()
-    trap.die.set()
-    start(rate(spark), "first_batch", trap)
-
-    page = pages.wait_for(FAILED, "first_batch")
-
-    assert page.annotations["last_commit"] == "none seen"
-    assert shown(sidecar, "first_batch").error_class == "Boom"
-
-
 def test_stopped_and_missing_queries_page_and_announced_stops_do_not(spark, watch, pages):
     names = ("here", "announced by name", "announced by query", "unplanned")
     queries = {name: start(rate(spark), name) for name in names}
@@ -148,26 +135,3 @@ def test_stopped_and_missing_queries_page_and_announced_stops_do_not(spark, watc
         "unplanned": "stopped_unexpectedly",
         "nowhere": "missing",
     }
-
-
-@pytest.mark.thorough
-def test_pagerduty_gets_failure_and_recovery_under_one_key(spark, watch, tmp_path):
-    with PagerDutyDouble() as pagerduty:
-        sidecar = watch(pagerduty_routing_key="k" * 32, pagerduty_url=pagerduty.enqueue_url)
-        trap = Trap()
-        start(rate(spark), "phoenix", trap, checkpoint=tmp_path)
-        commits(sidecar, "phoenix")
-        trap.die.set()
-        until(lambda: pagerduty.open, "the incident is open")
-        trap.die.clear()
-        start(rate(spark), "phoenix", trap, checkpoint=tmp_path)
-        until(lambda: not pagerduty.open, "the incident is resolved")
-        sidecar.close()
-
-    assert pagerduty.invalid == []
-    key = "querypulse/tests/phoenix"
-    actions = [event["event_action"] for event in pagerduty.events if event["dedup_key"] == key]
-    assert pagerduty.incidents == {key: 1}
-    assert actions[-2:] == ["trigger", "resolve"]
-    # The first healthy period resolves, once, what an earlier driver may have left open.
-    assert len(pagerduty.dropped_resolves) == len(set(pagerduty.dropped_resolves))

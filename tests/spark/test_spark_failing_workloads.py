@@ -18,7 +18,7 @@ from support.failing_workloads import (
 )
 from support.queries import until
 from support.sources import REPORTS_OFFSETS
-from support.spark_harness import Diary, SparkHarness
+from support.spark_harness import Diary
 
 # A busy machine takes minutes to start all workloads.
 pytestmark = [
@@ -33,14 +33,6 @@ FLOOR = 12
 BATCHES_LATER = 8
 """Of two seconds each: what is reported late is reported by then."""
 MISSING = ExpectedPage("StreamingQueryMissing", "never_started")
-
-
-@pytest.fixture
-def harness(spark, watch, tmp_path):
-    """Depends on ``watch``, so that the sidecar closes before its queries stop."""
-    harness = SparkHarness(spark, tmp_path)
-    yield harness
-    harness.close()
 
 
 def strike_all(harness, watch, pages, at_first, later=()):

@@ -6,8 +6,7 @@ import json
 import shutil
 
 import pytest
-from support.pages import error_of
-from support.queries import SPARK_PATIENCE_SECONDS, Trap, idles, shown, start, until
+from support.queries import idles, shown, start, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -33,23 +32,6 @@ def put(folder, number):
 def stream(spark, folder):
     reader = spark.readStream.schema("a long").option("maxFilesPerTrigger", 1)
     return reader.option("pathGlobFilter", "*.json").json(str(folder))
-
-
-def test_file_deleted_before_it_is_read_is_reported(spark, folder, watch, pages):
-    watch()
-    trap = Trap()
-    trap.hold.set()
-    start(stream(spark, folder), "files", trap)
-    assert trap.held.wait(SPARK_PATIENCE_SECONDS)
-    trap.work = lambda batch: batch.collect()
-    for path in folder.iterdir():
-        path.unlink()
-    trap.hold.clear()
-    trap.free.set()
-    reported = pages.wait_for("StreamingQueryFailed", "files").annotations
-
-    assert reported["error_class"] == "FAILED_READ_FILE.FILE_NOT_EXIST"
-    assert "File does not exist" in error_of(reported)
 
 
 def test_catching_up_and_idling_raises_no_alert(spark, folder, watch, pages):

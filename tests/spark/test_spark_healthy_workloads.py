@@ -5,21 +5,13 @@ from __future__ import annotations
 import pytest
 from support.healthy_workloads import AFTER, BEFORE, GRACE, SETTINGS, TREND
 from support.queries import until
-from support.spark_harness import Diary, SparkHarness
+from support.spark_harness import Diary
 
 # A busy machine takes minutes to start all workloads.
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.timeout(900)]
 
 WATCH_SECONDS = 36
 assert 2 * max(GRACE, TREND) < WATCH_SECONDS
-
-
-@pytest.fixture
-def harness(spark, watch, tmp_path):
-    """Depends on ``watch``, so that the sidecar closes before its queries stop."""
-    harness = SparkHarness(spark, tmp_path)
-    yield harness
-    harness.close()
 
 
 @pytest.mark.parametrize(

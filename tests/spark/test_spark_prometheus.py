@@ -33,8 +33,8 @@ MAY_FIRE = {("StreamingQueryFailed", "crash_loop"), ("QuerypulseWatchdog", "*")}
 
 
 def test_expected_alerts_arrive_with_our_labels(observed):
-    assert observed.harness.received("firing") >= must_fire()
-    for reported in observed.harness.reported:
+    assert observed.received("firing") >= must_fire()
+    for reported in observed.receivers.alerts:
         labels = reported["labels"].keys() - {"job"}
         assert labels == {"alertname", "app", "query", "severity"}
         assert reported["annotations"]["runbook_url"].endswith(
@@ -43,17 +43,17 @@ def test_expected_alerts_arrive_with_our_labels(observed):
 
 
 def test_no_other_alert_fires(observed):
-    assert observed.harness.received("firing") - must_fire() <= MAY_FIRE
+    assert observed.received("firing") - must_fire() <= MAY_FIRE
 
 
 def test_each_severity_reaches_its_receiver(observed):
     receivers = {"critical": "pager", "warning": "chat", "none": "watchdog"}
-    for reported in observed.harness.reported:
+    for reported in observed.receivers.alerts:
         assert reported["receiver"] == receivers[reported["labels"]["severity"]]
 
 
 def test_recovered_queries_are_reported_as_resolved(observed):
-    assert observed.harness.received("resolved") >= BACK
+    assert observed.received("resolved") >= BACK
     held = {(alert["labels"]["alertname"], alert["labels"]["query"]) for alert in firing(observed)}
     assert not held & BACK
 
@@ -68,11 +68,11 @@ def test_unrecovered_queries_are_not_reported_as_resolved(observed):
         ("StreamingQueryFailed", "crash_loop"),
         ("StreamingOffsetsRewound", "offsets_rewound"),
     }
-    assert observed.harness.received("resolved") - BACK <= recovers_by_itself
+    assert observed.received("resolved") - BACK <= recovers_by_itself
 
 
 def test_killed_driver_is_reported_and_resolved_alerts_stay_resolved(observed):
-    reported = [alert for alert in observed.harness.reported if alert["labels"]["app"] == DOOMED]
+    reported = [alert for alert in observed.receivers.alerts if alert["labels"]["app"] == DOOMED]
 
     changes = [(alert["labels"]["alertname"], alert["status"]) for alert in reported]
     assert changes[:4] == [
@@ -87,7 +87,7 @@ def test_killed_driver_is_reported_and_resolved_alerts_stay_resolved(observed):
 
 def test_failed_query_is_reported_with_its_error(observed):
     reported = next(
-        alert for alert in observed.harness.reported if alert["labels"]["query"] == DEAD
+        alert for alert in observed.receivers.alerts if alert["labels"]["query"] == DEAD
     )
 
     assert reported["annotations"]["reason"] == "Boom"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import socket
-import subprocess
 
 import pytest
 import requests
@@ -74,29 +72,6 @@ def test_metrics_status_and_readiness_follow_a_query_until_it_fails(spark, watch
     assert {r["query"] for r in get(sidecar, "/readyz").json()["reasons"]} == {"served"}
     assert get(sidecar, "/readyz").status_code == 503
     assert get(sidecar, "/nonsense").status_code == 404
-
-
-@pytest.mark.prometheus
-def test_promtool_accepts_the_metrics_of_a_driver(spark, watch, pages):
-    sidecar = watch()
-    trap = Trap()
-    start(rate(spark), "checked", trap)
-    start(
-        rate(spark).withWatermark("timestamp", "1 second").groupBy("timestamp").count(), "stateful"
-    )
-    commits(sidecar, "checked")
-    trap.die.set()
-    pages.wait_for("StreamingQueryFailed", "checked")
-
-    metrics = get(sidecar, "/metrics").text
-    result = subprocess.run(
-        [shutil.which("promtool"), "check", "metrics"],
-        input=metrics,
-        text=True,
-        capture_output=True,
-    )
-
-    assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
 @pytest.mark.fault(

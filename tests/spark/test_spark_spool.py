@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import signal
 
 import pytest
 from support.driver import START_SECONDS, Driver
-from support.http_double import HttpDouble, reply
+from support.http_double import reply
 from support.patience import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -42,45 +41,15 @@ time.sleep(3600)
 EVENT = ("firing", "StreamingQueryFailed", "bronze")
 
 
-class RefusingReceiver(HttpDouble):
-    """``reported`` holds what it accepted, ``requests`` everything that was sent to it."""
-
-    def __init__(self):
-        super().__init__()
-        self.reported = []
-
-    def handle(self, request, handler):
-        if self.takes:
-            (alert,) = json.loads(request.body)["alerts"]
-            self.reported.append(
-                (alert["status"], alert["labels"]["alertname"], alert["labels"]["query"])
-            )
-        super().handle(request, handler)
-
-    takes = True
-
-    def refuse(self):
-        self.takes, self.otherwise = False, reply(503)
-
-    def take(self):
-        self.takes, self.otherwise = True, reply(200)
-
-
 @pytest.fixture
-def receiver():
-    with RefusingReceiver() as double:
-        yield double
-
-
-@pytest.fixture
-def drive(tmp_path, receiver):
+def drive(tmp_path, pages):
     """Start a driver; all drivers share one spool."""
     count = iter(range(9))
 
     def driver(script):
         folder = tmp_path / str(next(count))
         folder.mkdir()
-        return Driver(script, folder, PAGES=receiver.url, SPOOL=str(tmp_path / "spool"))
+        return Driver(script, folder, PAGES=pages.url, SPOOL=str(tmp_path / "spool"))
 
     return driver
 
@@ -95,30 +64,28 @@ def kept_in(folder):
     "The next driver delivers it from the spool",
 )
 def test_next_driver_sends_and_resolves_the_alert_a_killed_driver_could_not_send(
-    drive, receiver, tmp_path
+    drive, pages, tmp_path
 ):
-    receiver.refuse()
+    pages.takes, pages.otherwise = False, reply(503)
     with drive(FAILING) as driver:
-        until(lambda: len(receiver.requests) > 1, "it tries to send the alert", START_SECONDS)
+        until(lambda: len(pages.requests) > 1, "it tries to send the alert", START_SECONDS)
         # A message waits only shortly for a slow disk.
         until(lambda: EVENT[1] in kept_in(tmp_path), "the alert is on the disk", START_SECONDS)
         driver.signal_all(signal.SIGKILL)
-    assert receiver.reported == []
-    receiver.take()
+    assert pages.reported == []
+    pages.takes, pages.otherwise = True, reply(200)
 
     with drive(HEALTHY):
-        until(
-            lambda: len(receiver.reported) == 2, "the alert and its resolve arrive", START_SECONDS
-        )
+        until(lambda: len(pages.reported) == 2, "the alert and its resolve arrive", START_SECONDS)
     kept = b"".join(path.read_bytes() for path in (tmp_path / "spool").iterdir())
 
-    assert receiver.reported == [EVENT, ("resolved", *EVENT[1:])]
+    assert pages.reported == [EVENT, ("resolved", *EVENT[1:])]
     assert b"hunter2" not in kept
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "spool").iterdir()} == {0o600}
 
 
 @pytest.mark.nightly
-def test_next_driver_resolves_an_alert_that_was_sent_and_does_not_send_it_again(drive, receiver):
+def test_next_driver_resolves_an_alert_that_was_sent_and_does_not_send_it_again(drive, pages):
     with drive(FAILING) as driver:
         # A driver that is killed between a message and its answer would have to send it again.
         driver.wait_for_line("reported")
@@ -126,8 +93,8 @@ def test_next_driver_resolves_an_alert_that_was_sent_and_does_not_send_it_again(
     with drive(FAILING) as driver:
         driver.wait_for_line("reported")
         driver.signal_all(signal.SIGKILL)
-    assert receiver.reported == [EVENT]
+    assert pages.reported == [EVENT]
     with drive(HEALTHY):
-        until(lambda: len(receiver.reported) > 1, "the resolve arrives", START_SECONDS)
+        until(lambda: len(pages.reported) > 1, "the resolve arrives", START_SECONDS)
 
-    assert receiver.reported == [EVENT, ("resolved", *EVENT[1:])]
+    assert pages.reported == [EVENT, ("resolved", *EVENT[1:])]

@@ -6,11 +6,9 @@ import re
 import threading
 import time
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from support.driver import Driver
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, shown, start, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
@@ -171,63 +169,3 @@ def test_first_listing_that_works_is_slow(spark, watch, pages, tmp_path):
     assert page.annotations["reason"].startswith("planning the next batch for ")
     assert "its thread in the driver works at " in page.annotations["reason"]
     assert {page.what for page in pages.pages} == {(SLOW, "lists")}
-
-
-@pytest.mark.thorough
-def test_thread_pool_jobs_count_for_their_query_and_not_for_a_hung_one(spark, watch, pages):
-    """Pool threads name no query; the jobs of healthy siblings name theirs."""
-    sidecar = watch(stall_floor_seconds=FLOOR)
-    free, pooled, hung = threading.Event(), Trap(), Trap()
-
-    def in_a_pool(_):
-        spark.sparkContext.setJobGroup("a group of its own", "what the user calls it")
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(small_jobs(free), [spark.range(100)] * 2))
-
-    def in_a_task(batch):
-        batch.selectExpr("java_method('java.lang.Thread', 'sleep', 600000L)").collect()
-
-    start(rate(spark), "pooled", pooled)
-    start(rate(spark), "hung", hung)
-    start(rate(spark), "sibling", lambda batch, _: batch.count())
-    for name in ("pooled", "hung", "sibling"):
-        commits(sidecar, name, batches=2)
-    pooled.work, hung.work = in_a_pool, in_a_task
-    try:
-        page = pages.wait_for(STALLED, "hung")
-        pages.wait_for(SLOW, "pooled")
-    finally:
-        free.set()
-
-    # The reason depends on whether the probe has already seen the running task.
-    assert page.annotations["reason"].startswith(("task_running: ", "batch_hung: "))
-    assert " finished for " in page.annotations["reason"]
-    assert [page.what for page in pages.pages if page.what[0] == STALLED] == [(STALLED, "hung")]
-
-
-@pytest.mark.nightly
-def test_hung_batch_is_reported_when_spark_drops_old_jobs(pages, tmp_path):
-    """Jobs of siblings replace its jobs in Spark's store, which is not progress."""
-    script = """
-    def hang_in_batch_four(batch, number):
-        batch.count()
-        while number >= 4:
-            time.sleep(0.1)
-    def committed(name):
-        return next(q.last_commit_batch for q in sidecar.snapshot().queries if q.name == name)
-    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=6, start_grace_seconds=20)
-    start("hung", hang_in_batch_four); start("busy"); start("busier")
-    while not sidecar.alerts():
-        time.sleep(0.1)
-    before = committed("busy")
-    while committed("busy") < before + 40:
-        time.sleep(0.1)
-    say("the siblings went on")
-    time.sleep(600)
-    """
-    forgetful = "--conf spark.ui.retainedJobs=20 --conf spark.ui.retainedStages=20 pyspark-shell"
-    with Driver(script, tmp_path, PAGES=pages.url, PYSPARK_SUBMIT_ARGS=forgetful) as driver:
-        pages.wait_for(STALLED, "hung")
-        driver.wait_for_line("the siblings went on")
-
-    assert pages.reported == [("firing", STALLED, "hung")]

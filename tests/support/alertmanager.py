@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import requests
 
 from .http_double import DoubleHandler, HttpDouble, RecordedRequest
-from .patience import PATIENCE_SECONDS
+from .patience import PATIENCE_SECONDS, until
 from .server_process import ServerProcess, free_port
 
 CONFIG = """
@@ -28,7 +27,7 @@ receivers:
 
 
 class Notifications(HttpDouble):
-    """The receiver of Alertmanager: ``bodies`` has all notifications."""
+    """All receivers of Alertmanager: ``bodies`` has all notifications."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,24 +37,27 @@ class Notifications(HttpDouble):
         self.bodies.append(json.loads(request.body))
         super().handle(request, handler)
 
+    @property
+    def alerts(self) -> list[dict]:
+        """Each alert that arrived, with its receiver and its group."""
+        return [
+            {**alert, "receiver": body["receiver"], "group": body["groupLabels"]}
+            for body in self.bodies
+            for alert in body["alerts"]
+        ]
+
     def said(self) -> list[tuple[str, str]]:
-        """Query and status of each alert of each notification."""
-        alerts = [one for body in self.bodies for one in body["alerts"]]
-        return [(one["labels"]["query"], one["status"]) for one in alerts]
+        """Query and status of each alert that arrived."""
+        return [(alert["labels"]["query"], alert["status"]) for alert in self.alerts]
 
     def wait_until_said(self, query: str, status: str) -> dict:
         """The notification with that query in that status."""
-        ends = time.monotonic() + PATIENCE_SECONDS
-        while (query, status) not in self.said():
-            assert time.monotonic() < ends, (
-                f"not notified: {query} {status}; notified: {self.said()}"
-            )
-            time.sleep(0.05)
+        until(lambda: (query, status) in self.said(), f"{query} {status} is notified")
         return next(
             body
             for body in self.bodies
-            for one in body["alerts"]
-            if (one["labels"]["query"], one["status"]) == (query, status)
+            for alert in body["alerts"]
+            if (alert["labels"]["query"], alert["status"]) == (query, status)
         )
 
 
@@ -79,4 +81,4 @@ class RealAlertmanager(ServerProcess):
     def alerts(self) -> dict[str, dict]:
         """Its firing alerts, by query."""
         answer = requests.get(f"{self.url}/api/v2/alerts", timeout=PATIENCE_SECONDS)
-        return {one["labels"]["query"]: one for one in answer.json()}
+        return {alert["labels"]["query"]: alert for alert in answer.json()}

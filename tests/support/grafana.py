@@ -111,7 +111,7 @@ def _installed(home: str, folder: Path, port: int) -> Iterator[Callable[[], str]
     try:
         yield log.read_text
     finally:
-        process.stop()
+        process.__exit__()
 
 
 @contextmanager

@@ -10,7 +10,6 @@ driver is killed. The shipped files are changed in two ways:
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import time
@@ -18,12 +17,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
-from support.alertmanager import RealAlertmanager
+from support.alertmanager import Notifications, RealAlertmanager
 from support.driver import SHARES_THE_QUEUE, Driver
-from support.http_double import DoubleHandler, HttpDouble, RecordedRequest
 from support.prometheus import RealPrometheus
 from support.queries import until
 
@@ -89,24 +86,6 @@ time.sleep(3600)
 )
 
 
-class AlertReceivers(HttpDouble):
-    """All receivers of Alertmanager; ``reported`` has each alert that arrived."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reported: list[dict[str, Any]] = []
-
-    def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
-        body = json.loads(request.body)
-        reported = {"receiver": body["receiver"], "group": body["groupLabels"]}
-        self.reported += [{**alert, **reported} for alert in body["alerts"]]
-        super().handle(request, handler)
-
-    def received(self, status: str) -> set[tuple[str, str]]:
-        """Name and query of each alert that arrived with that status."""
-        return {what(alert["labels"]) for alert in self.reported if alert["status"] == status}
-
-
 class ObservedPlay:
     """Runs the play: all queries fail, three recover, and one driver is killed.
 
@@ -115,7 +94,7 @@ class ObservedPlay:
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.began_at = time.time()
-        self.harness = stack.enter_context(AlertReceivers())
+        self.receivers = stack.enter_context(Notifications())
         self._folder = folder
         self._stack = stack
         # One after the other: two Sparks that start at once slow each other down.
@@ -123,7 +102,7 @@ class ObservedPlay:
         self.driver, self.url = self._driver(APP, PLAY)
         # Alertmanager must run before Prometheus sends its first notification.
         self.alertmanager = stack.enter_context(
-            RealAlertmanager(folder, self.harness, shown_to(self.harness.url))
+            RealAlertmanager(folder, self.receivers, shown_to(self.receivers.url))
         )
         self.prometheus = stack.enter_context(
             RealPrometheus(
@@ -138,21 +117,25 @@ class ObservedPlay:
     def _play(self, doomed: Driver) -> None:
         self.driver.wait_for_line("healthy")
         until(
-            lambda: EVENTS_MISSING in self.harness.received("firing"),
+            lambda: EVENTS_MISSING in self.received("firing"),
             f"reported: {EVENTS_MISSING}",
         )
         (self._folder / DOOMED / "fail").touch()
-        until(lambda: HEALED in self.harness.received("firing"), f"reported: {HEALED}")
+        until(lambda: HEALED in self.received("firing"), f"reported: {HEALED}")
         (self._folder / DOOMED / "heal").touch()
-        until(lambda: HEALED in self.harness.received("resolved"), f"resolved: {HEALED}")
+        until(lambda: HEALED in self.received("resolved"), f"resolved: {HEALED}")
         doomed.signal_all(signal.SIGKILL)
         self.driver.wait_for_line("failing")
-        until(
-            lambda: self.harness.received("firing") >= must_fire(), f"all reported: {must_fire()}"
-        )
+        until(lambda: self.received("firing") >= must_fire(), f"all reported: {must_fire()}")
         (self._folder / APP / "come_back").touch()
         self.driver.wait_for_line("back")
-        until(lambda: self.harness.received("resolved") >= BACK, f"resolved: {BACK}")
+        until(lambda: self.received("resolved") >= BACK, f"resolved: {BACK}")
+
+    def received(self, status: str) -> set[tuple[str, str]]:
+        """Name and query of each alert that arrived with that status."""
+        return {
+            what(alert["labels"]) for alert in self.receivers.alerts if alert["status"] == status
+        }
 
     def _driver(self, app: str, script: str) -> tuple[Driver, str]:
         """A driver and its address, the first line that it prints."""
@@ -207,25 +190,13 @@ def quick_rules(folder: Path) -> list[Path]:
 
 def shown_to(url: str) -> str:
     """The shipped configuration of Alertmanager, with short waits and all receivers at ``url``."""
-    config = yaml.safe_load(with_shipped_times(url))
-    wait, interval = map(_milliseconds, (GROUP_WAIT_SECONDS, GROUP_INTERVAL_SECONDS))
+    config = yaml.safe_load(ALERTMANAGER.read_text())
+    names = [receiver["name"] for receiver in config["receivers"]]
+    config["receivers"] = [
+        {"name": name, "webhook_configs": [{"url": url, "send_resolved": name != "watchdog"}]}
+        for name in names
+    ]
+    wait, interval = (f"{round(s * 1000)}ms" for s in (GROUP_WAIT_SECONDS, GROUP_INTERVAL_SECONDS))
     for route in (config["route"], *config["route"]["routes"]):
         route.update(group_wait=wait, group_interval=interval, repeat_interval="1h")
     return yaml.safe_dump(config)
-
-
-def with_shipped_times(url: str) -> str:
-    """The shipped configuration of Alertmanager, with all receivers at ``url``."""
-    config = yaml.safe_load(ALERTMANAGER.read_text())
-    config["receivers"] = [
-        {
-            "name": receiver["name"],
-            "webhook_configs": [{"url": url, "send_resolved": receiver["name"] != "watchdog"}],
-        }
-        for receiver in config["receivers"]
-    ]
-    return yaml.safe_dump(config)
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{round(seconds * 1000)}ms"

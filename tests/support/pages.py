@@ -29,7 +29,9 @@ class ReceivedPage:
 
 
 class PageRecorder(HttpDouble):
-    """Decodes the alerts that arrive, and can wait for one."""
+    """Decodes the alerts that arrive while it ``takes`` them, and can wait for one."""
+
+    takes = True
 
     def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         super().__init__(address=address)
@@ -39,7 +41,7 @@ class PageRecorder(HttpDouble):
     def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
         now = time.monotonic()
         with self._reported:
-            for alert in json.loads(request.body)["alerts"]:
+            for alert in json.loads(request.body)["alerts"] if self.takes else ():
                 page = ReceivedPage(now, alert["status"], alert["labels"], alert["annotations"])
                 self.pages.append(page)
             self._reported.notify_all()

@@ -67,23 +67,26 @@ def hung_batch(*, until, tasks=None, batch=10):
     return watched(steady(), (101, until, processing(batch=batch, tasks=tasks)))
 
 
-def forgotten_jobs(*, until):
-    """A hung batch, while Spark evicts its old jobs in favour of other queries' jobs."""
-    story = steady()
-    for number, at in enumerate(range(101, until + 1, 5)):
-        forgetful = processing(batch=10, tasks=max(0, 40 - 3 * number))
-        story.probe(forgetful, at=at)
+def polled(seen, *, until, since=101, story=None):
+    """Polls of query a: ``seen`` gives its run, by the number and the time of the poll."""
+    story = story or steady()
+    for number, at in enumerate(range(since, until + 1, 5)):
+        story.probe(seen(number, at), at=at)
     return story
 
 
 def counted(story=None, *, until, own=False, active=0, unowned=False):
     """Batch 10 from 101 s on; its own tasks, or those of jobs that name no query, may finish."""
-    story = story or steady()
-    for number, at in enumerate(range(101, until + 1, 5)):
+
+    def seen(number, _):
         jobs = JobCounts(4, active, number if own else 0, active)
         others = JobCounts(9, 1, number if unowned else 0, 1)
-        story.probe(processing(batch=10, own=jobs, unowned=others), at=at)
-    return story
+        return processing(batch=10, own=jobs, unowned=others)
+
+    return polled(seen, until=until, story=story)
+
+
+IN_FLIGHT = {"message": "Processing new data", "busy": True, "data": True, "batch": 10}
 
 
 def working(
@@ -91,34 +94,18 @@ def working(
     until,
     python=0.0,
     driver=0.0,
+    line="/jobs/sync.py:12 in call_api",
     story=None,
     since=101,
-    line="/jobs/sync.py:12 in call_api",
-    **seen,
+    **fields,
 ):
     """Batch 10 has no job; its threads use this many seconds of CPU time from poll to poll."""
-    story = story or steady()
-    for number, at in enumerate(range(since, until + 1, 5)):
-        used = {
-            "python_cpu": number * python,
-            "jvm_cpu": number * driver,
-            "line": line,
-            "own": JobCounts(4),
-        }
-        story.probe(
-            run(
-                **{
-                    "message": "Processing new data",
-                    "busy": True,
-                    "data": True,
-                    "batch": 10,
-                    **used,
-                    **seen,
-                }
-            ),
-            at=at,
-        )
-    return story
+
+    def seen(number, _):
+        used = {"python_cpu": number * python, "jvm_cpu": number * driver, "line": line}
+        return run(**{**IN_FLIGHT, "own": JobCounts(4), **used, **fields})
+
+    return polled(seen, until=until, since=since, story=story)
 
 
 def listing(*, until, driver=0.01, since=0, **seen):
@@ -146,23 +133,20 @@ def then_hangs(*seconds, after, **fields):
 def then_works(*seconds, after):
     """After batches of these lengths, tasks of the next one finish all the time."""
     story, at = batches(*seconds)
-    for number, polled in enumerate(range(at + 1, at + after + 1, 5)):
-        seen = processing(batch=len(seconds), own=JobCounts(4, 1, number, 1))
-        story.probe(seen, at=polled)
-    return story, at + after
+    seen = lambda number, _: processing(batch=len(seconds), own=JobCounts(4, 1, number, 1))
+    return polled(seen, since=at + 1, until=at + after, story=story), at + after
 
 
-def after_long_batches(seconds, *, python=0.0, driver=0.0, line="", **seen):
+def after_long_batches(seconds, *, python=0.0, driver=0.0, line="", own=None):
     """Catches up in two batches of twenty minutes; then a batch is in flight for ``seconds``."""
     story, at = batches(1200, 1200, *[10] * 10)
-    for number, polled in enumerate(range(at, at + seconds + 1, 5)):
-        used = {
-            "python_cpu": None if python is None else number * python,
-            "jvm_cpu": number * driver,
-        }
-        seen = {"own": JobCounts(4), **seen}
-        story.probe(processing(batch=12, line=line, **used, **seen), at=polled)
-    return story, at + seconds
+
+    def seen(number, _):
+        used = None if python is None else number * python
+        jobs = own or JobCounts(4)
+        return processing(batch=12, line=line, own=jobs, python_cpu=used, jvm_cpu=number * driver)
+
+    return polled(seen, since=at, until=at + seconds, story=story), at + seconds
 
 
 def behind_b(*, until, every=10_000):
@@ -237,19 +221,17 @@ def triggered(*, begins, until, story=None, **fields):
 
 def live_locked(*, until, first=False, usual=2, jobs=5):
     """Batch 10 starts ``jobs`` jobs per poll and never commits; others take ``usual`` jobs."""
-    story = Story().started(at=0) if first else steady()
-    for number, at in enumerate(range(101, until + 1, 5)):
+
+    def seen(number, _):
         own = JobCounts(usual * 10 + number * jobs, 1, 40 + number * jobs, 1)
-        story.probe(processing(batch=10, own=own), at=at)
-    return story
+        return processing(batch=10, own=own)
+
+    return polled(seen, until=until, story=Story().started(at=0) if first else None)
 
 
 def busy_batch(*, until):
     """A batch of which five tasks finish per poll."""
-    story = steady()
-    for number, at in enumerate(range(101, until + 1, 5)):
-        story.probe(processing(batch=10, tasks=number * 5), at=at)
-    return story
+    return polled(lambda number, _: processing(batch=10, tasks=number * 5), until=until)
 
 
 def kafka(*ends, latest, every=10, first=10, batch=0, story=None, rows=10, **fields):
@@ -276,14 +258,11 @@ def three_queries():
     return story.probe(run(batch=10), run("b"), run("c"), at=100)
 
 
-def lagging(*lags, every=60, rows=10, first=10, story=None):
+def lagging(*lags, every=60, rows=10, **fields):
     """Query a commits every minute, with these lags."""
-    story = story or Story().started(at=0)
-    for number, lag in enumerate(lags):
-        end = number * 1000
-        behind = source(topic(end), topic(end + lag))
-        story.commit(batch=number, at=first + number * every, sources=(behind,), input_rows=rows)
-    return story
+    ends = range(0, 1000 * len(lags), 1000)
+    latest = [topic(end + lag) for end, lag in zip(ends, lags, strict=True)]
+    return kafka(*map(topic, ends), latest=latest, every=every, input_rows=rows, **fields)
 
 
 def reporting(unit, *figures, every=60, kafka="", unread=0, story=None):
@@ -506,10 +485,10 @@ def asynchronous_and_slow(*, until):
     return story
 
 
-def idle_with(end, latest, **polls):
+def idle_with(end, latest):
     """The probe sees a waiting query and the offsets of its source."""
     waiting = progress(batch=10, committed=False, sources=(source(end, latest),))
-    return watched(steady(), (101, 300, run(batch=10, idle_progress=waiting)), **polls)
+    return watched(steady(), (101, 300, run(batch=10, idle_progress=waiting)))
 
 
 def asked(story, begin, until, *, every=15, **says):
@@ -620,13 +599,6 @@ def unread(
                 story.ask(
                     at=asked_at, committed=int(ends(began)), latest=ends(asked_at), since=said
                 )
-    return story
-
-
-def empty_batches(story, *, until, every=10):
-    """A stateful query commits batches without rows, for its timers."""
-    for number, at in enumerate(range(110, until + 1, every)):
-        story.commit(batch=10 + number, at=at, input_rows=0)
     return story
 
 
@@ -798,7 +770,7 @@ def cases() -> tuple[Case, ...]:
         # -- StreamingQueryStalled ------------------------------------------------------------------------
         ("a batch hangs", hung_batch(until=170), 170, {}, "StreamingQueryStalled", "stalled"),
         ("a batch hangs in Spark tasks that never finish", hung_batch(until=170, tasks=3), 170, {}, "StreamingQueryStalled", "stalled"),
-        ("a batch hangs while Spark forgets its old jobs and stages", forgotten_jobs(until=170), 170, {}, "StreamingQueryStalled", "stalled"),
+        ("a batch hangs while Spark forgets its old jobs and stages", polled(lambda number, _: processing(batch=10, tasks=max(0, 40 - 3 * number)), until=170), 170, {}, "StreamingQueryStalled", "stalled"),
         ("the first batch ever hangs", watched(Story(), (0, 305, processing(batch=0))), 306, {}, "StreamingQueryStalled", "stalled"),
         ("a source does not answer Spark", watched(steady(), (101, 170, run(message="Getting offsets from Kafka", busy=True, batch=10))), 170, {}, "StreamingQueryStalled", "stalled"),
         ("initialises for ever", watched(Story(), (0, 305, run(message="Initializing sources"))), 306, {}, "StreamingQueryStalled", "stalled"),
@@ -1396,7 +1368,7 @@ def cases() -> tuple[Case, ...]:
         # -- StreamingInputMissing ----------------------------------------------------------------
         ("no rows for longer than expected", steady().idle(at=690), 710, INPUT, "StreamingInputMissing", "idle"),
         ("no rows for longer than expected, seen by the probe only", watched(steady(), (101, 705, run(batch=10))), 710, INPUT, "StreamingInputMissing", "idle"),
-        ("batches without rows, again and again", empty_batches(steady(), until=710), 715, INPUT, "StreamingInputMissing", "idle"),
+        ("batches without rows, again and again", kafka(*[topic(5)] * 61, latest=topic(5), rows=0, input_rows=0, first=110, batch=10, story=steady()), 715, INPUT, "StreamingInputMissing", "idle"),
         ("no rows since its run began", Story().started(at=0).idle(at=600), 610, INPUT, "StreamingInputMissing", "idle"),
         ("no rows for an hour, the limit is set by pattern", steady().idle(at=3690), 3710, {"overrides": [("a", {"expected_input_seconds": 3600.0})]}, "StreamingInputMissing", "idle"),
         ("no rows since its restart",
