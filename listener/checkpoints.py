@@ -37,7 +37,6 @@ OpenCheckpoint = Callable[[str, str], "SparkCheckpoint"]
 # -- log reader -------------------------------------------------------------------------------
 # Storage may hang for minutes, so nothing waits for this thread; ``latest`` shows its own age.
 
-
 READ_EVERY_SECONDS = 2.0
 RETRY_SECONDS = 10.0
 MAX_REST_SECONDS = 15.0
@@ -52,21 +51,15 @@ class LogReader:
     """Every ``interval_seconds``, reads the logs that decide something and are due.
 
     Events and the growing batch id show every commit of an ordinary run. Its log is needed only
-    when a stall alert is near: it shows whether the batch was committed, and it is the only
-    signal for a run whose batch id Spark does not report. So the log is read once the probe polls
-    the run's jobs and the batch takes longer than about half of ``stall_floor_seconds``, the
-    shortest stall window of any query, and than the last batch. A continuous query sends no
-    events, and async progress tracking reports a commit before it is written, so for these only
-    the log shows commits, and it is always read.
+    when a stall alert is near: once the probe polls the run's jobs and the batch takes longer than
+    about half of ``stall_floor_seconds``, the shortest stall window of any query, and than the last
+    batch. A continuous query sends no events, and async progress tracking reports a commit before
+    it is written, so for these only the log shows commits, and it is always read.
 
-    A log that grows is due each time. A log that has not grown for some time is due again after
-    a twentieth of that time, so a query that hangs for hours costs little and a commit is seen
-    at most that late. The pause is at most ``MAX_REST_SECONDS`` and a quarter of
-    ``stall_floor_seconds``, so the log never counts as unread. It ends early when the run starts
-    its next batch.
-
-    A storage that fails is listed in every report and read again after ``RETRY_SECONDS``, so
-    that its timeouts do not delay the other logs.
+    A log that has not grown for some time is due again after a twentieth of that time, at most
+    ``MAX_REST_SECONDS`` and a quarter of ``stall_floor_seconds``, or when the run starts its next
+    batch. A storage that fails is read again after ``RETRY_SECONDS``, so that its timeouts do not
+    delay the other logs.
 
     The starting point of each run is read once, also of a run that has ended, which may have failed
     before the first reading.
@@ -112,8 +105,8 @@ class LogReader:
 
     def poke_for(self, probe: ProbeReport) -> None:
         """Take the next step as soon as possible if a run is new, because it may fail soon."""
-        facts = [run.facts for run in probe.runs if _has_starting_point(run.facts)]
-        if any(run.run_id not in self._runs for run in facts):
+        facts = (run.facts for run in probe.runs)
+        if any(_has_starting_point(run) and run.run_id not in self._runs for run in facts):
             self.poke()
 
     def _read(self) -> LogReport:
@@ -135,7 +128,7 @@ class LogReader:
         return report
 
     def _follow(self, runs: Iterable[ProbedRun], at: float) -> dict[str, _Run]:
-        """The runs of this report, with what is known of them; all others are dropped."""
+        """The runs of this report; all others are dropped."""
         followed = {}
         for probed in runs:
             facts = probed.facts
@@ -154,7 +147,7 @@ class LogReader:
 
 
 class _Run:
-    """What is known of one run's checkpoint; times are monotonic seconds."""
+    """What one run's checkpoint has shown; times are monotonic seconds."""
 
     def __init__(self, facts: RunFacts, open_checkpoint: OpenCheckpoint, at: float) -> None:
         self.decides = False
@@ -264,10 +257,10 @@ def checkpoint_problem(checkpoint: str) -> str:
     """Why a checkpoint (``resolvedCheckpointRoot``) may be lost; empty when nothing is wrong."""
     if _TEMPORARY.search(checkpoint):
         return TEMPORARY
-    found = _OF_THE_MACHINE.match(checkpoint)
-    if found is None:
+    folder = _OF_THE_MACHINE.match(checkpoint)
+    if folder is None:
         return ""
-    return f"under /{found.group(1)} on the driver's machine: another machine cannot read it"
+    return f"under /{folder.group(1)} on the driver's machine: another machine cannot read it"
 
 
 class CheckpointWarnings:

@@ -261,8 +261,8 @@ def _moves_by_tasks_only(self: probe.JobActivity, before: probe.JobActivity) -> 
     return moves if moves is probe.Moves.TASKS else None
 
 
-def _no_namesakes(*_: Any) -> Iterator[Any]:
-    return iter(())
+def _no_namesakes(*_: Any) -> list[Any]:
+    return []
 
 
 def _newest_bearer(self: identity.Identity, new: Any, *, wait: bool) -> Any:
@@ -491,7 +491,7 @@ IDENTITY = (
              identity.Identity, "introduce", _beside_none,
              plan=plan_of("a namesake that a slow poll shows first, after the other one failed")),
     Mutation("a query keeps the label of its id although its name is known", "P2",
-             identity.Identity, "named", lambda _, query, __: query, plan=plan_of("the name of a query is known only from its second run: a silence of the name")),
+             identity.Identity, "named", lambda _, query: query, plan=plan_of("the name of a query is known only from its second run: a silence of the name")),
     Mutation("a query whose name is shown only after a new checkpoint is another query", "P6",
              identity, "same_query", lambda _, __: None, plan=plan_of("the first poll takes 3 s: the query fails and has a new checkpoint when it shows the name")),
     Mutation("a label is as long as the name", "P7",
