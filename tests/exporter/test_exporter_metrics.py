@@ -1,15 +1,30 @@
-"""The exposition, parsed by Prometheus' own parsers."""
+"""What /metrics has, parsed by Prometheus' own parsers."""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from support.exporter_exposition import of_query, samples, text, values
-from support.published_states import published
-from support.story import CONFLICT, Story, progress
+from msgspec.structs import replace
+from support.exporter_exposition import FORMATS, of_query, samples, text, values
+from support.flowing import Lake
+from support.published_states import WALL, full_published, published
+from support.receiver_incidents import alert
+from support.story import CONFLICT, Story, processing, progress, run
 
-from querypulse.exporter.published_state import Monitor
+from querypulse.exporter.metrics import MAX_EDGES, all_families
+from querypulse.exporter.published_state import (
+    ALERT_LABELS,
+    PROBE_BUCKETS,
+    Buckets,
+    Monitor,
+    Timing,
+    alerts_last_open,
+)
+from querypulse.exporter.status import status
+from querypulse.listener.probe import Context
+from querypulse.listener.state.flow import Flow
+from querypulse.listener.state.identity import base_label
 from querypulse.listener.state.query import BUCKETS
 
 
@@ -79,3 +94,276 @@ def test_values_that_are_not_numbers_are_omitted():
     assert "NaN" not in text(shown)
     for name in ("state_rows", "input_rows_per_second", "processed_rows_per_second"):
         assert of_query(shown, "a", name) == {}
+
+
+# -- the monitor's own metrics ----------------------------------------------------------------
+
+
+def test_monitor_counts_known_kinds_from_0():
+    shown = full_published(monitor=Monitor(receivers=("webhook",)))
+    assert values(shown, "querypulse_events_total") == {
+        ("started",): 0, ("progress",): 0, ("idle",): 0, ("terminated",): 0,
+    }  # fmt: skip
+    assert values(shown, "querypulse_events_dropped_total") == {
+        ("progress_queue_full",): 0, ("lifecycle_queue_full",): 0,
+        ("progress_mailbox_full",): 0, ("lifecycle_mailbox_full",): 0,
+        ("failed_in_jvm",): 0, ("connection_lost",): 0, ("undecodable",): 0, ("undecodable_part",): 0, ("forged",): 0,
+    }  # fmt: skip
+    assert values(shown, "querypulse_deliveries_total", receiver="webhook") == {
+        ("delivered",): 0, ("transient",): 0, ("misconfigured",): 0,
+        ("rejected",): 0, ("failed",): 0,
+    }  # fmt: skip
+    assert values(shown, "querypulse_alerts_lost_total", receiver="webhook") == {
+        ("evicted",): 0, ("expired",): 0, ("obsolete",): 0, ("rejected",): 0,
+    }  # fmt: skip
+    assert values(shown, "querypulse_receiver_circuit_open") == {("webhook",): 0}
+    assert values(shown, "querypulse_outbox_pending") == {("webhook",): 0}
+    empty = published(monitor=Monitor())
+    assert values(
+        replace(empty, probe_durations=PROBE_BUCKETS), "querypulse_probe_duration_seconds_count"
+    ) == {(): 0}
+
+
+def test_heartbeat_pings_are_counted_as_deliveries():
+    monitor = Monitor(receivers=("webhook",), deliveries={"heartbeat": {"delivered": 3}})
+    shown = full_published(monitor=monitor)
+
+    assert values(shown, "querypulse_deliveries_total", receiver="heartbeat") == {("delivered",): 3}
+    assert values(shown, "querypulse_alerts_lost_total", receiver="heartbeat") == {}
+
+
+def test_alerts_with_one_name_are_counted_together():
+    story = Story().started("a", at=0).started("b", at=0)
+    story.ended("a", at=10, exception=CONFLICT).ended("b", at=10, exception=CONFLICT)
+    firing = values(published(story), "querypulse_alerts_firing")
+    assert firing == {("StreamingQueryFailed", "critical"): 2}
+
+
+ORDERS = ("etl", "orders", "StreamingQueryFailed", "critical")
+
+
+@pytest.mark.parametrize(
+    ("what", "open_at", "now", "series"),
+    [
+        ("open", [0, 5], 5, {ORDERS: 1}),
+        ("open for an hour", [0, 3600], 3600, {ORDERS: 1}),
+        ("just ended", [0], 1, {ORDERS: 0}),
+        ("ended almost ten minutes ago", [0], 599, {ORDERS: 0}),
+        ("ended ten minutes ago", [0], 600, {}),
+        ("ended ten minutes after it had begun", [0, 300, 599], 900, {ORDERS: 0}),
+        ("open again while it is 0", [0, 300], 300, {ORDERS: 1}),
+        ("open again after it had gone", [0, 700], 700, {ORDERS: 1}),
+        ("never open", [], 100, {}),
+    ],
+)
+def test_series_of_an_alert_is_1_while_it_is_open_and_0_for_ten_minutes_afterwards(
+    what, open_at, now, series
+):
+    failed, last_open = alert("orders", name="StreamingQueryFailed"), {}
+    for at in [*open_at, now]:
+        alerts = (failed,) if at in open_at else ()
+        last_open = alerts_last_open(last_open, alerts, at)
+    shown = replace(published(), alerts=alerts, alerts_last_open=last_open)
+
+    result = [sample for sample in samples(shown) if sample.name == "spark_streaming_query_alert"]
+    assert {
+        tuple(entry.labels[name] for name in ALERT_LABELS): entry.value for entry in result
+    } == series
+
+
+def test_warning_that_becomes_critical_ends_and_another_series_begins():
+    warning, critical = (
+        alert("orders", name="StreamingBatchSlow", severity=severity)
+        for severity in ("warning", "critical")
+    )
+    last_open = alerts_last_open(alerts_last_open({}, [warning], 0), [critical], 1)
+    shown = replace(published(), alerts=(critical,), alerts_last_open=last_open)
+
+    assert values(
+        shown, "spark_streaming_query_alert", app="etl", query="orders", alertname=critical.name
+    ) == {("warning",): 0, ("critical",): 1}
+
+
+def test_alert_of_the_whole_driver_has_a_star_as_query():
+    events_missing = alert("*", name="QuerypulseEventsMissing", severity="warning")
+    shown = replace(published(), alerts=(events_missing,))
+
+    assert values(shown, "spark_streaming_query_alert") == {
+        ("QuerypulseEventsMissing", "etl", "*", "warning"): 1
+    }
+
+
+# -- the heartbeat of a driver, and whether outside monitors should expect it to be alive -----
+
+
+BEAT = {("shop",): WALL - 0.5}
+
+
+def expected(story=None, **changes):
+    return values(published(story, **changes), "querypulse_driver_expected_timestamp_seconds")
+
+
+def committing() -> Story:
+    return Story().started(at=0).commit(batch=1, at=90)
+
+
+def test_driver_is_expected_while_a_query_should_run():
+    stories = {
+        "runs": committing(),
+        "idles": committing().idle(at=95),
+        "failed": committing().ended(at=95, exception=CONFLICT),
+        "vanished": committing().probe(run(), at=94).probe(at=95).probe(at=96),
+        "another ended": committing().started("b", at=90).ended("b", at=95).expect_stop("b"),
+    }
+    shown = {name: expected(story, now=200.0) for name, story in stories.items()}
+    assert shown == dict.fromkeys(stories, BEAT)
+
+
+def test_driver_is_expected_for_an_expected_query_that_was_never_seen():
+    assert expected(expected=("bronze",)) == BEAT
+
+
+def test_driver_is_not_expected_if_no_query_should_run():
+    available_now = run(trigger="AvailableNowTrigger")
+    once = run(trigger="OneTimeTrigger")
+    stopped_by_application = {"at": 94, "context": Context.STOPPED_BY_APPLICATION}
+    stories = {
+        "no query": Story(),
+        "available now": Story().started(at=0).probe(available_now, at=1),
+        "once": Story().started(at=0).probe(once, at=1).ended(at=9),
+        "to be stopped": committing().expect_stop(),
+        "stopped": committing().expect_stop().ended(at=95),
+        "Spark stopped": committing().probe(run(), **stopped_by_application),
+    }
+    assert {name: shown for name, story in stories.items() if (shown := expected(story))} == {}
+
+
+def test_idleness_is_activity_without_a_commit():
+    shown = published(committing().idle(at=95))
+
+    assert of_query(shown, "a", "last_activity_timestamp_seconds") == {(): WALL - 5}
+    assert of_query(shown, "a", "last_commit_timestamp_seconds") == {(): WALL - 10}
+
+
+def test_batch_whose_tasks_finish_makes_progress():
+    story = committing().probe(processing(batch=2, tasks=1), at=92)
+    story.probe(processing(batch=2, tasks=2), at=97)
+    shown = published(story)
+
+    assert of_query(shown, "a", "no_progress_seconds") == {(): 3}
+    assert of_query(shown, "a", "batch_in_flight_seconds") == {(): 8}
+
+
+def test_waiting_or_ended_query_has_no_stuck_time():
+    story = committing().probe(processing(batch=2), at=92)
+
+    assert of_query(published(story.ended(at=95)), "a", "no_progress_seconds") == {}
+    assert of_query(published(committing()), "a", "no_progress_seconds") == {}
+
+
+# -- readers see the graph of queries, and how old the data at its end is ---------------------
+
+
+def of_lake(lake, **changes):
+    shown = published(lake)
+    return replace(shown, flow=lake.evaluate(100).flow, **changes)
+
+
+def chain():
+    return Lake(bronze="landing", silver="bronze", gold="silver").batches(1, at=90)
+
+
+def test_status_names_the_neighbours_and_the_age():
+    shown = status(of_lake(chain(), passed={"silver": 88.0}))
+    queries = {query.name: query for query in shown.queries}
+
+    assert queries["silver"].upstream == ("bronze",)
+    assert queries["silver"].downstream == ("gold",)
+    assert queries["silver"].end_to_end_age_seconds == 12
+    assert queries["bronze"].upstream == ()
+    assert queries["bronze"].end_to_end_age_seconds is None
+
+
+def family(shown, name):
+    """By label values: the figures of a query's family."""
+    (family,) = (f for f in all_families(shown) if f.name == f"spark_streaming_query_{name}")
+    return {labels: figure for _, _, labels, figure in family.samples}
+
+
+def test_metrics_have_the_edges_and_only_known_ages():
+    shown = of_lake(chain(), passed={"silver": 88.0})
+
+    assert family(shown, "end_to_end_age_seconds") == {("shop", "silver"): 12}
+    assert family(shown, "upstream") == {
+        ("shop", "gold", "silver"): 1,
+        ("shop", "silver", "bronze"): 1,
+    }
+
+
+def test_number_of_series_and_of_listed_neighbours_is_bounded():
+    names = [f"q{number}" for number in range(100)]
+    lake = Lake(**dict.fromkeys(names, ""))
+    every = dict.fromkeys(names, tuple(names))
+    shown = replace(published(lake), flow=Flow(upstream=every, downstream=every))
+
+    assert {len(query.upstream) for query in status(shown).queries} == {50}
+    assert len(family(shown, "upstream")) == MAX_EDGES
+
+
+# -- label values of every kind, and promtool's checks ----------------------------------------
+
+
+HOSTILE = [
+    "quotes \" and ' and `",
+    "back\\slash \\n \\\\",
+    "new\nline\r\nand\ttab",
+    "umlaut ä, 漢字, 🙂, \u202e right to left",
+    '"} 1\nfake_metric{x="',
+    "",
+    " ",
+    "half a surrogate \ud800",
+    "x" * 5000,
+]
+
+
+@pytest.mark.fault(
+    "Names and texts",
+    "Names with quotes, newlines, emoji, bidi marks, 5,000 characters",
+    "The exposition is valid, and the label bounded",
+)
+@pytest.mark.parametrize(("parse", "render"), FORMATS, ids=["text", "openmetrics"])
+def test_hostile_name_is_a_valid_label(parse, render):
+    failures = {}
+    for name in HOSTILE:
+        shown = published(Story().started("q", at=0), expected=(name,), app=name)
+        label, app = (text.encode("utf-8", "replace").decode() for text in (base_label(name), name))
+        states = {
+            (sample.labels["query"], sample.labels["app"])
+            for sample in samples(shown, parse, render)
+            if sample.name == "spark_streaming_query_state"
+        }
+        if states != {("q", app), (label, app)}:
+            failures[name] = states
+    assert failures == {}
+
+
+def test_two_queries_with_one_name_do_not_share_series():
+    story = Story().started("a", at=0).started_again("a", at=1)
+    names = {s.labels["query"] for s in samples(published(story)) if "query" in s.labels}
+    assert len(names) == 2
+
+
+# -- the value type behind histograms ---------------------------------------------------------
+
+
+def test_p99_is_an_upper_limit_for_that_share_of_samples():
+    cases = [
+        ([], None),
+        ([0.5], 1.0),
+        ([0.5] * 99 + [5.0], 1.0),
+        ([0.5] * 98 + [5.0] * 2, 10.0),
+        ([0.5, 50.0], None),
+    ]
+    empty = Buckets.of(1.0, 10.0)
+    for durations, p99 in cases:
+        assert empty.add(durations).timing() == Timing(len(durations), sum(durations), p99)

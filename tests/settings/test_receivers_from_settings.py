@@ -10,7 +10,7 @@ from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.core.guard import Guard
-from querypulse.settings.receivers import heartbeat, receivers
+from querypulse.settings.receivers import heartbeat, receivers, watching
 from querypulse.sidecar import Settings, SettingsError
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
@@ -210,3 +210,19 @@ def test_invalid_heartbeat_is_refused(settings, word):
         heartbeat(Settings(**settings), Guard())
 
     assert "hidden-path" not in str(error.value)
+
+
+# -- the first log line of a job names the app, its receivers and its status page -------------
+
+
+@pytest.mark.parametrize(
+    ("receivers", "page", "text"),
+    [
+        (("oncall", "team"), "http://d:9719",
+         'watching "orders": 2 receivers (oncall, team), status page at http://d:9719'),
+        (("oncall",), None, 'watching "orders": 1 receiver (oncall), no status page'),
+        ((), "http://d:9719", 'watching "orders": no receiver, status page at http://d:9719'),
+    ],
+)  # fmt: skip
+def test_start_line_names_app_receivers_and_status_page(receivers, page, text):
+    assert watching("orders", receivers, page) == text

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import threading
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.planted import HUNTER, PLANTED
 
+from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import Finding, QueryHealth, Severity
+from querypulse.core.redaction import REDACTED, WITHHELD, Redactor
 from querypulse.core.states import QueryState
-from querypulse.settings.secrets import Redacting, secret_parts
+from querypulse.settings.secrets import ERROR_CLASS, Redacting, redacted, secret_parts
 from querypulse.sidecar import Settings, SettingsError
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
@@ -18,7 +24,7 @@ TOKEN = "T0KEN567890abcdefgh"
 HOOK = f"https://hooks.example.com/services/{TOKEN}"
 
 
-def evaluated(text):
+def evaluation_of(text):
     """An evaluation with ``text`` in every field that can hold it."""
     finding = Finding(
         "StreamingQueryFailed",
@@ -37,7 +43,7 @@ def left(text, settings=None, conf=None):
     """The evaluation of ``text`` after redaction."""
     redacting = Redacting(settings or Settings())
     redacting.honour((conf or {}).get)
-    return repr(redacting(evaluated(text)))
+    return repr(redacting(evaluation_of(text)))
 
 
 OWN = [
@@ -85,11 +91,11 @@ def test_rotated_key_is_hidden_after_a_refresh(tmp_path):
     path = tmp_path / "key"
     path.write_text(KEY)
     redacting = Redacting(Settings(pagerduty_routing_key_file=str(path)))
-    assert TOKEN in repr(redacting(evaluated(f"the new one is {TOKEN}")))
+    assert TOKEN in repr(redacting(evaluation_of(f"the new one is {TOKEN}")))
     path.write_text(TOKEN)
     redacting.refresh()
 
-    assert TOKEN not in repr(redacting(evaluated(f"the new one is {TOKEN}")))
+    assert TOKEN not in repr(redacting(evaluation_of(f"the new one is {TOKEN}")))
     assert redacting.text(f"the new one is {TOKEN}") == "the new one is [redacted]"
 
 
@@ -103,7 +109,7 @@ def test_hanging_key_file_does_not_block_evaluation(tmp_path):
     reading = threading.Thread(target=redacting.refresh, daemon=True)
     reading.start()
 
-    assert KEY not in repr(redacting(evaluated(f"the key is {KEY}")))
+    assert KEY not in repr(redacting(evaluation_of(f"the key is {KEY}")))
     assert reading.is_alive()
     os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
 
@@ -152,3 +158,88 @@ def test_userinfo_and_tokens_of_a_url_are_secret():
     }
 
     assert {value: set(secret_parts(value)) for value in parts} == parts
+
+
+# -- redaction covers a whole evaluation ------------------------------------------------------
+
+
+planted = st.sampled_from(PLANTED)
+
+
+def finding(text, **changes):
+    entry = Finding(
+        alertname="StreamingQueryFailed",
+        query="bronze",
+        severity=Severity.CRITICAL,
+        state=QueryState.FAILED,
+        reason=f"ValueError: {text}",
+        summary=f"bronze failed: {text}",
+        evidence={"error_message": text, "checkpoint": f"/tables/{text}", "siblings": "7 of 8"},
+        cause=text,
+    )
+    return msgspec.structs.replace(entry, **changes)
+
+
+def evaluated(*findings):
+    health = {entry.query: QueryHealth(entry.state, entry.reason, 60.0) for entry in findings}
+    return Evaluation(findings, {**health, "silver": QueryHealth(QueryState.RUNNING, "", 60.0)})
+
+
+def rendered(evaluation):
+    """Everything that can be sent or shown of an evaluation."""
+    alerts = [
+        alert_of(entry, "app", Guidance("https://runbooks/{alertname}.md"), 0.0)
+        for entry in evaluation.findings
+    ]
+    return msgspec.json.encode([evaluation, alerts]).decode()
+
+
+@given(st.lists(planted, min_size=1, max_size=4), st.text(max_size=20), st.text(max_size=20))
+def test_many_secrets_in_any_text_are_redacted_from_the_evaluation(secrets, begin, end):
+    findings = [finding(f"{begin}\n{entry.text}\n{end}", query=entry.kind) for entry in secrets]
+    text = rendered(redacted(evaluated(*findings), Redactor().text))
+
+    assert [item.kind for item in secrets if item.secret in text] == []
+
+
+def test_labels_of_an_alert_are_not_redacted():
+    """Labels are the identity: an alert under another key would never be resolved."""
+    before = finding("x", query=f"token={HUNTER}")
+    (after,) = redacted(evaluated(before), Redactor().text).findings
+
+    assert (after.alertname, after.query, after.severity, after.state) == (
+        before.alertname, before.query, before.severity, before.state
+    )  # fmt: skip
+
+
+def test_redaction_changes_only_the_reason_of_a_health():
+    evaluation = Evaluation(
+        (), {"a": QueryHealth(QueryState.STALLED, f"token={HUNTER}", 7.0, ignored=True)}
+    )
+
+    assert redacted(evaluation, Redactor().text).health == {
+        "a": QueryHealth(QueryState.STALLED, f"token={REDACTED}", 7.0, ignored=True)
+    }
+
+
+def test_withheld_finding_keeps_its_error_class():
+    evidence = {ERROR_CLASS: "ConcurrentAppendException", "error_message": HUNTER}
+    evaluation = evaluated(finding(HUNTER, evidence=evidence))
+    (reported,) = redacted(evaluation, Redactor(patterns=["("]).text).findings
+
+    assert reported.reason == f"ConcurrentAppendException: {WITHHELD}"
+    assert reported.evidence == {
+        ERROR_CLASS: "ConcurrentAppendException",
+        "error_message": WITHHELD,
+    }
+    assert reported.summary == WITHHELD
+
+
+def test_withheld_finding_without_an_error_is_still_reported():
+    (reported,) = redacted(evaluated(finding(HUNTER)), Redactor(patterns=["("]).text).findings
+
+    assert (reported.alertname, reported.query, reported.reason) == (
+        "StreamingQueryFailed",
+        "bronze",
+        WITHHELD,
+    )
