@@ -353,18 +353,16 @@ class Notifier:
         self.remembering.left = left
         for name, delivery in self._by_name.items():
             delivery.restore(left.rows.get(name, ()))
-        newest: dict[str, Incident] = {}
-        for name, rows in left.rows.items():
-            is_ours = name in self._by_name
-            if not is_ours:
-                self._spool.offer_rows(name, ())
-            for row in rows:
-                incident = row.incident
-                if not row.is_over and (is_ours or row.is_unsent):
-                    other = newest.get(incident.key)
-                    if other is None or incident.revision > other.revision:
-                        newest[incident.key] = incident
-        return tuple(newest.values())
+        for name in left.rows.keys() - self._by_name.keys():
+            self._spool.offer_rows(name, ())
+        incidents = [
+            row.incident
+            for name, rows in left.rows.items()
+            for row in rows
+            if not row.is_over and (name in self._by_name or row.is_unsent)
+        ]
+        incidents.sort(key=lambda incident: incident.revision)
+        return tuple({incident.key: incident for incident in incidents}.values())
 
     def _escalate(self, now_wall: float) -> None:
         for delivery in self.deliveries:

@@ -114,11 +114,6 @@ class Tracked(msgspec.Struct, frozen=True):
         return self.opened_at is not None
 
     @property
-    def is_ripe(self) -> bool:
-        """Whether it was found often enough to open."""
-        return not self.is_open and (self.polls >= POLLS or self.alert.name in FACTS)
-
-    @property
     def is_firing(self) -> bool:
         """Whether its query is unhealthy, or has not been seen yet."""
         return self.is_open and (self.is_found or self.unseen_since is not None)
@@ -148,18 +143,16 @@ class Tracked(msgspec.Struct, frozen=True):
 
     def shown(self, now: Round) -> Alert:
         """The alert with notes: its incident, why it is held open, why nobody is notified of it."""
-        notes = {}
-        if self.subject not in ("", self.alert.query):
-            notes[INCIDENT] = self.subject
-        if self.calm_seconds:
-            notes["flapping"] = (
-                f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
-                f"held open until {duration(self.calm_seconds)} of calm"
-            )
-        if muted := why_muted(self.alert, now.silences, now.wall):
-            notes["muted"] = muted
-        if not notes:
-            return self.alert
+        flapping = (
+            f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
+            f"held open until {duration(self.calm_seconds)} of calm"
+        )
+        notes = {
+            INCIDENT: "" if self.subject == self.alert.query else self.subject,
+            "flapping": flapping if self.calm_seconds else "",
+            "muted": why_muted(self.alert, now.silences, now.wall),
+        }
+        notes = {name: text for name, text in notes.items() if text}
         return replace(self.alert, annotations={**self.alert.annotations, **notes})
 
 
@@ -289,13 +282,12 @@ class Lifecycle:
             own = self._incidents.get(incident.query)
             if incident.is_over or (own is not None and own.is_critical >= incident.is_critical):
                 continue
-            alerts = [
-                alert for alert in incident.firing if (alert.name, alert.query) not in self._tracked
-            ]
-            if not alerts:
-                continue
-            for alert in alerts:
-                identity = (alert.name, alert.query)
+            alerts = {
+                (alert.name, alert.query): alert
+                for alert in incident.firing
+                if (alert.name, alert.query) not in self._tracked
+            }
+            for identity, alert in alerts.items():
                 self._tracked[identity] = Tracked(
                     alert,
                     polls=0,
@@ -305,7 +297,7 @@ class Lifecycle:
                     calm_seconds=self._opened.calm_seconds(identity),
                     unseen_since=now,
                 )
-            if own is not None:
+            if own is not None or not alerts:
                 continue
             self._incidents[incident.query] = OpenIncident(
                 incident.severity,
@@ -314,7 +306,7 @@ class Lifecycle:
                 # One that is silenced may never have been sent.
                 notified_at=None if incident.muted else now,
                 muted=incident.muted,
-                known=_news(alerts),
+                known=_news(alerts.values()),
             )
 
     def update(
@@ -405,7 +397,11 @@ class Lifecycle:
 
     def _open(self, update: Round) -> None:
         """Open the alerts that are ripe, those of the driver first, unless it suppresses them."""
-        ripe = [tracked for tracked in self._tracked.values() if tracked.is_ripe]
+        ripe = [
+            tracked
+            for tracked in self._tracked.values()
+            if not tracked.is_open and (tracked.polls >= POLLS or tracked.alert.name in FACTS)
+        ]
         suppressed = []
         for tracked in sorted(ripe, key=lambda tracked: tracked.alert.query != WHOLE_DRIVER):
             alert = tracked.alert
@@ -463,21 +459,16 @@ class Lifecycle:
         query = tracked.alert.query
         if query in RESERVED:
             return query
-        home = next(
-            (
-                other.subject
-                for other in self._tracked.values()
-                if other.alert.query == query and other.subject
-            ),
-            "",
-        )
+        others = self._tracked.values()
+        homes = (other.subject for other in others if other.alert.query == query)
+        home = next(filter(None, homes), "")
         incident = self._incidents.get(home)
         is_critical = incident is None or incident.is_critical
         if home and (is_critical or not tracked.alert.is_critical):
             return home
         alike = [
             other
-            for other in self._tracked.values()
+            for other in others
             if other.opened_at is not None
             and now - other.opened_at <= GROUP_SECONDS
             and (other.alert.name, other.cause) == (tracked.alert.name, tracked.cause)

@@ -167,9 +167,8 @@ def _is_past(since: float | None, seconds: float | None, wall: float) -> bool:
 
 def _reopened(incident: Incident) -> Incident:
     """The incident as it was while its critical alerts fired."""
-    alerts = [replace(alert, ends_at=None) for alert in incident.alerts if alert.is_critical] or [
-        replace(alert, ends_at=None) for alert in incident.alerts
-    ]
+    critical = [alert for alert in incident.alerts if alert.is_critical]
+    alerts = (replace(alert, ends_at=None) for alert in critical or incident.alerts)
     return replace(incident, alerts=tuple(alerts))
 
 
@@ -299,15 +298,14 @@ class Outbox:
         What is open is known then, so that no incident is stale.
         """
         self._takes_stale = False
-        for row in self.rows:
-            if row.incident.is_stale:
-                del self._entries[row.incident.key]
+        mine = {row.incident.key: row for row in self.rows if not row.incident.is_stale}
+        self._entries = {key: self._entries[key] for key in mine}
         for row in rows:
-            mine = self._row(row.incident.key)
-            if mine is None:
+            newer = mine.get(row.incident.key)
+            if newer is None:
                 self._put(row)
-            elif mine.known is Known.NOTHING:
-                self._put(_offered(row, mine.incident, mine.version, wall))
+            elif newer.known is Known.NOTHING:
+                self._put(_offered(row, newer.incident, newer.version, wall))
         self._tidy(wall)
 
     def offer(self, incidents: Iterable[Incident], wall: float) -> None:
@@ -425,10 +423,8 @@ class Outbox:
 
     def knows_error(self, text: str) -> bool:
         """Whether a waiting message has already failed with this same error."""
-        return any(
-            entry.failures is not None and entry.failures.error == text
-            for entry in self._entries.values()
-        )
+        failures = [entry.failures for entry in self._entries.values()]
+        return any(failed is not None and failed.error == text for failed in failures)
 
     def _row(self, key: str) -> OutboxRow | None:
         entry = self._entries.get(key)
@@ -441,22 +437,21 @@ class Outbox:
             return message
         shown = [row.incident for row in self.rows if not row.incident.muted]
         firing = [alert.labels for incident in shown for alert in incident.firing]
-        return replace(
-            message,
-            alerts=tuple(
-                alert
-                if alert.ends_at is None or alert.labels not in firing
-                else replace(alert, annotations={**alert.annotations, "superseded_by": OF_ANOTHER})
-                for alert in message.alerts
-            ),
+        alerts = (
+            replace(alert, annotations={**alert.annotations, "superseded_by": OF_ANOTHER})
+            if alert.ends_at is not None and alert.labels in firing
+            else alert
+            for alert in message.alerts
         )
+        return replace(message, alerts=tuple(alerts))
 
     def _waiting(self, wall: float) -> list[tuple[Entry, Reason]]:
         """What is to be sent, now or later; nothing stale while a difference waits."""
-        reasons = (
-            (entry, entry.row.reason(self._capabilities, wall)) for entry in self._entries.values()
-        )
-        waiting = [(entry, reason) for entry, reason in reasons if reason is not None]
+        waiting = [
+            (entry, reason)
+            for entry in self._entries.values()
+            if (reason := entry.row.reason(self._capabilities, wall)) is not None
+        ]
         if any(reason.is_difference and not entry.is_refused for entry, reason in waiting):
             return [(entry, reason) for entry, reason in waiting if reason is not Reason.STALE]
         return waiting

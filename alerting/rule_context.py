@@ -7,10 +7,7 @@ import msgspec
 from ..listener.probe import Context
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot
-from .policy import Limits, Window, batch_window, most_without_cpu
-
-# -- rule context -----------------------------------------------------------------------------
-# The input of a rule: one query, its limits, and the time.
+from .policy import Limits, Policy, Window, batch_window, most_without_cpu
 
 LOOP = 2
 """So many completed runs are a loop."""
@@ -29,13 +26,9 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     """Whether the query and its SparkContext are active."""
     batches_come: bool
     """Whether the last commit is no older than the window."""
-    expected: bool
-    expected_errors: tuple[str, ...]
-    probe_stale_seconds: float
+    policy: Policy
     snapshot: Snapshot
     now: float
-    process_ends: bool = False
-    """Whether there is no later evaluation."""
     received_at: float | None = None
     """When the last signal of any query of the driver was received."""
 
@@ -77,17 +70,13 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     def probe_is_stale(self) -> bool:
         """Whether there is a probe report, but it is too old."""
         probe = self.snapshot.probe
-        return probe is not None and self.watched_since(probe.at) > self.probe_stale_seconds
+        return probe is not None and self.watched_since(probe.at) > self.policy.probe_stale_seconds
 
     @property
     def driver_is_silent(self) -> bool:
         """Whether neither the probe nor any event has arrived for a whole window."""
         at = self.received_at
         return at is not None and self.watched_since(at) > self.window.seconds
-
-
-# -- supervision ------------------------------------------------------------------------------
-# Whether ``supervise`` takes care of a query that is down.
 
 
 def is_handled(context: RuleContext) -> bool:

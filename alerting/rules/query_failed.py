@@ -62,11 +62,11 @@ def check(context: RuleContext) -> Finding | None:
     if ended is None or ended.failure is None:
         return None
     failure, grace = ended.failure, context.limits.failed_grace_seconds
-    is_expected = _is_expected(failure, context.expected_errors)
+    is_expected = _is_expected(failure, context.policy.expected_errors)
     if is_expected:
         grace = grace or EXPECTED_GRACE_SECONDS
     has_time = grace > 0 and _failing_seconds(context, ended) <= grace
-    if has_time and not context.process_ends and not is_expected:
+    if has_time and not context.policy.ends and not is_expected:
         return None
     headline = failure.headline
     if has_time:

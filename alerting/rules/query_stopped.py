@@ -72,7 +72,7 @@ def _should_run(context: RuleContext, *, with_context: bool) -> bool:
     """Whether the query should run; one that ends by itself should unless it has completed."""
     trigger, ended = context.query.trigger, context.query.ended
     if trigger is None:
-        return context.expected
+        return context.query.name in context.policy.expected
     if not trigger.ends_by_itself:
         return True
     return with_context and (ended is None or ended.outcome is not Outcome.COMPLETED)

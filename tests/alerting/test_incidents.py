@@ -80,123 +80,77 @@ def test_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incident
     assert names == {("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")}
 
 
-def test_unresponsive_driver_with_one_query_names_the_query():
-    story = steady().probe(run(batch=10), at=100)
-
-    (finding,) = story.evaluate(170, **WATCHED).findings
-
-    assert (finding.alertname, finding.query) == ("StreamingQueryStalled", "a")
-
-
-def test_queries_that_fail_independently_are_reported_separately():
+def test_queries_that_stall_or_fail_alone_have_their_own_incidents():
+    alone = steady().probe(run(batch=10), at=100).evaluate(170, **WATCHED)
     story = two_queries().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT)
 
-    findings = story.evaluate(102).findings
-
-    assert [finding.query for finding in findings] == ["a", "b"]
-
-
-def test_stall_evidence_includes_the_checkpoint():
-    story = hung_batch(until=170).log(at=170, planned=10, committed=9)
-
-    (finding,) = story.evaluate(171).findings
-
-    assert finding.evidence["commit_log"] == "batch 10 planned, never committed; last committed: 9"
-    assert finding.evidence["signals"] == (
-        "event 71.0 s ago, probe 5.0 s ago, commit log 1.0 s ago"
-    )
+    assert [finding.query for finding in alone.findings] == ["a"]
+    assert [finding.query for finding in story.evaluate(102).findings] == ["a", "b"]
 
 
-def test_commit_log_that_lags_is_reported_with_both_batches():
-    (finding,) = asynchronous(until=180, log_until=100).evaluate(180).findings
-
-    assert finding.reason == (
-        "commit_log_behind: the commit log has been at batch 49 for 78 s, while batches have reached 90"
-    )
+# -- evidence ---------------------------------------------------------------------------------
 
 
-def test_lag_is_reported_with_its_rise():
-    (finding,) = lagging(*(2000 + 100 * n for n in range(7))).evaluate(372).findings
-
-    assert finding.reason == (
-        "lag rose from 2000 to 2600 offsets in 362 s and never fell (1000 allowed)"
-    )
-    assert finding.evidence["lag"] == "Kafka: 2600 offsets, as Spark reported 2 s ago"
-
-
-def last_commit(story, now):
-    (*_, finding) = story.evaluate(now).findings
-    return finding.evidence["last_commit"]
-
-
-def test_commit_of_an_earlier_run_has_its_age():
-    story = Story().started(at=0).commit(batch=12, at=90).ended(at=100, exception=CONFLICT)
-    story.started(run=2, at=110).probe(processing(number=2, batch=13), at=111)
-    story.ended(run=2, at=120, exception=CONFLICT)
-
-    assert last_commit(story, 130) == "batch 12, 40 s ago by an earlier run"
-
-
-def test_commit_of_a_run_seen_starting_is_not_from_before_watching():
-    story = Story().started(at=0).probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT)
-
-    assert last_commit(story, 10) == "batch 12, before this run's first poll"
-
-
-def test_commit_from_before_watching_is_marked():
-    story = Story().probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT)
-
-    assert last_commit(story, 10) == "batch 12, before watching began"
-
-
-def test_tasks_of_a_finished_batch_are_no_evidence():
-    story = Story().started(at=0).probe(processing(batch=1, tasks=3), at=5)
-    (finding,) = story.ended(at=9, exception=CONFLICT).evaluate(10).findings
-
-    assert "tasks" not in finding.evidence
-
-
-def test_broker_lag_is_reported_with_the_age_of_the_poll():
-    story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
-    story.ask(at=20, committed=5, latest=45).ended(at=25, exception=CONFLICT)
-    (finding,) = story.evaluate(27).findings
-
-    assert finding.evidence["lag"] == "Kafka: 40 offsets, 7 s ago"
-    assert "sources_unread" not in finding.evidence
-
-
-def test_unresponsive_broker_is_reported_with_its_reason():
-    story = Story().started(at=0).commit(batch=0, at=10)
-    story.state.apply_sources(SourceReport(20.0, unreadable={"a-1": "no answer"}))
-    (finding,) = story.ended(at=25, exception=CONFLICT).evaluate(27).findings
-
-    assert finding.evidence["sources_unread"] == "no answer"
-
-
-def test_poison_batch_is_named_with_its_error():
+def poisoned():
+    """Three runs have failed in batch 7."""
     story = Story()
     for number, at in enumerate((100, 500, 1000), 1):
         story.started(run=number, at=at - 8).probe(processing(number=number, batch=7), at=at - 5)
         story.ended(run=number, at=at, exception=CONFLICT)
+    return story
 
-    failed, flapping = story.evaluate(1001).findings
 
-    assert failed.alertname == "StreamingQueryFailed"
-    assert flapping.reason == (
-        "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"
-    )
-    assert flapping.evidence["deaths"].splitlines()[0] == (
-        "1 s ago: batch 7, ConcurrentAppendException"
+def failed_again():
+    story = Story().started(at=0).commit(batch=12, at=90).ended(at=100, exception=CONFLICT)
+    story.started(run=2, at=110).probe(processing(number=2, batch=13), at=111)
+    return story.ended(run=2, at=120, exception=CONFLICT)
+
+
+def unread():
+    story = Story().started(at=0).commit(batch=0, at=10)
+    story.state.apply_sources(SourceReport(20.0, unreadable={"a-1": "no answer"}))
+    return story
+
+
+def read():
+    story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
+    return story.ask(at=20, committed=5, latest=45)
+
+
+def evidence_of(story, now):
+    (*_, finding) = story.evaluate(now).findings
+    return {"reason": finding.reason, **finding.evidence}
+
+
+def test_evidence_says_what_is_known():
+    hung = hung_batch(until=170).log(at=170, planned=10, committed=9)
+    begun = Story().started(at=0).probe(processing(batch=13), at=5)
+    rows = [
+        (hung, 171, "commit_log", "batch 10 planned, never committed; last committed: 9"),
+        (hung, 171, "signals", "event 71.0 s ago, probe 5.0 s ago, commit log 1.0 s ago"),
+        (asynchronous(until=180, log_until=100), 180, "reason", "commit_log_behind: the commit log has been at batch 49 for 78 s, while batches have reached 90"),
+        (lagging(*(2000 + 100 * n for n in range(7))), 372, "reason", "lag rose from 2000 to 2600 offsets in 362 s and never fell (1000 allowed)"),
+        (lagging(*(2000 + 100 * n for n in range(7))), 372, "lag", "Kafka: 2600 offsets, as Spark reported 2 s ago"),
+        (failed_again(), 130, "last_commit", "batch 12, 40 s ago by an earlier run"),
+        (begun.ended(at=9, exception=CONFLICT), 10, "last_commit", "batch 12, before this run's first poll"),
+        (begun, 10, "tasks", None),
+        (Story().probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT), 10, "last_commit", "batch 12, before watching began"),
+        (read().ended(at=25, exception=CONFLICT), 27, "lag", "Kafka: 40 offsets, 7 s ago"),
+        (read().ended(at=25, exception=CONFLICT), 27, "sources_unread", None),
+        (unread().ended(at=25, exception=CONFLICT), 27, "sources_unread", "no answer"),
+        (poisoned(), 1001, "reason", "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"),
+    ]  # fmt: skip
+
+    assert [evidence_of(story, now).get(name) for story, now, name, _ in rows] == [
+        text for *_, text in rows
+    ]
+    assert evidence_of(poisoned(), 1001)["deaths"].startswith(
+        "1 s ago: batch 7, ConcurrentAppendException\n"
     )
 
 
 def test_batch_that_finally_succeeds_is_no_poison():
-    story = Story()
-    for number, at in enumerate((100, 1000, 2000), 1):
-        story.started(run=number, at=at - 8).probe(processing(number=number, batch=7), at=at - 5)
-        story.ended(run=number, at=at, exception=CONFLICT)
-    story.started(run=4, at=2001).commit(run=4, batch=7, at=2005)
+    query = poisoned().started(run=4, at=2001).commit(run=4, batch=7, at=2005).query()
 
-    query = story.query()
     assert poison_batch(query, Limits()) is None
     assert not is_flapping(query, Limits(), 2006)

@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,14 +42,39 @@ def refusal(url, **options):
     return caught.value
 
 
-def test_unknown_ca_is_a_misconfiguration(authority):
-    """No body was sent, and quick retries do not help."""
-    with HttpDouble(tls=authority.server()) as double:
-        error = refusal(double.url)
+def server_of(authority, newest=ssl.TLSVersion.TLSv1_3, **options):
+    context = authority.server(**options)
+    context.maximum_version = newest
+    return context
 
-        assert error.answer is DeliveryOutcome.MISCONFIGURED
-        assert not error.may_have_arrived
-        assert "is not trusted: SSLCertVerificationError (unable to get local" in str(error)
+
+@pytest.mark.parametrize(
+    ("server", "trusts", "says"),
+    [
+        (server_of, False, "is not trusted: SSLCertVerificationError .unable to get local"),
+        (lambda authority: authority.server("hook.test"), True, "is not trusted: .*(not valid for|for another name)"),
+        (partial(server_of, client_needed=True, newest=ssl.TLSVersion.TLSv1_2), True, ""),
+        (lambda _: None, True, ""),
+    ],
+    ids=["unknown authority", "another name", "no client certificate", "no TLS"],
+)  # fmt: skip
+def test_server_that_tls_does_not_accept_is_a_misconfiguration(authority, server, trusts, says):
+    """Nothing was sent, and quick retries do not help."""
+    with HttpDouble(tls=server(authority)) as double:
+        options = {"ca_file": authority.ca_file} if trusts else {}
+        error = refusal(double.url.replace("http:", "https:"), **options)
+
+        assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.MISCONFIGURED, False)
+        assert re.search(says, str(error))
+        assert double.requests == []
+
+
+def test_missing_client_certificate_never_counts_as_delivered(authority):
+    """TLS 1.3 reports it after the handshake, where a reset may overtake the message."""
+    with HttpDouble(tls=authority.server(client_needed=True)) as double:
+        error = refusal(double.url, ca_file=authority.ca_file)
+
+        assert error.answer in {DeliveryOutcome.MISCONFIGURED, DeliveryOutcome.TRANSIENT}
         assert double.requests == []
 
 
@@ -67,14 +93,6 @@ def test_expired_certificate_is_a_misconfiguration(authority):
         assert double.requests == []
 
 
-def test_certificate_for_another_name_is_not_trusted(authority):
-    with HttpDouble(tls=authority.server("hook.test")) as double:
-        error = refusal(double.url, ca_file=authority.ca_file)
-
-    assert error.answer is DeliveryOutcome.MISCONFIGURED
-    assert re.search("is not trusted: .*(is not valid for|is for another name)", str(error))
-
-
 def test_client_certificate_is_sent_on_request(authority):
     with HttpDouble(tls=authority.server(client_needed=True)) as double:
         post(
@@ -85,33 +103,6 @@ def test_client_certificate_is_sent_on_request(authority):
         )
 
         assert len(double.requests) == 1
-
-
-def test_missing_client_certificate_is_a_misconfiguration(authority):
-    """TLS 1.2 reports it during the handshake."""
-    context = authority.server(client_needed=True)
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with HttpDouble(tls=context) as double:
-        error = refusal(double.url, ca_file=authority.ca_file)
-
-        assert error.answer is DeliveryOutcome.MISCONFIGURED
-        assert double.requests == []
-
-
-def test_missing_client_certificate_never_counts_as_delivered(authority):
-    """TLS 1.3 reports it after the handshake, where a reset may overtake the message."""
-    with HttpDouble(tls=authority.server(client_needed=True)) as double:
-        error = refusal(double.url, ca_file=authority.ca_file)
-
-        assert error.answer in {DeliveryOutcome.MISCONFIGURED, DeliveryOutcome.TRANSIENT}
-        assert double.requests == []
-
-
-def test_server_without_tls_is_a_misconfiguration():
-    with HttpDouble() as double:
-        error = refusal(double.url.replace("http:", "https:"))
-
-    assert error.answer is DeliveryOutcome.MISCONFIGURED
 
 
 def test_interrupted_handshake_is_transient(authority):
