@@ -15,7 +15,7 @@ from querypulse.listener.state.flow import (
 
 
 def node(label, reads="", writes=""):
-    reads, writes = (tuple(path_place(f"/{one}") for one in side.split()) for side in (reads, writes))  # fmt: skip
+    reads, writes = (tuple(path_place(f"/{name}") for name in side.split()) for side in (reads, writes))  # fmt: skip
     return Node(label, label, Places(reads, writes))
 
 

@@ -123,8 +123,8 @@ def test_places_are_kept_while_descriptions_stay_the_same():
 
 def test_new_topic_of_a_pattern_is_noticed():
     text = "KafkaV2[SubscribePattern[ord.*]]"
-    one, two = {"orders": {"0": 1}}, {"orders": {"0": 1}, "ordinals": {"0": 1}}
-    first, second = (progress(batch=1, sources=(source(end, description=text),)) for end in (one, two))  # fmt: skip
+    few, more = {"orders": {"0": 1}}, {"orders": {"0": 1}, "ordinals": {"0": 1}}
+    first, second = (progress(batch=1, sources=(source(end, description=text),)) for end in (few, more))  # fmt: skip
     places = places_of(Places(), "", first, NO_PLAN)
 
     assert len(places_of(places, "", second, NO_PLAN).reads) == 2

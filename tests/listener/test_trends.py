@@ -72,10 +72,10 @@ JSON = st.recursive(
 
 
 @given(JSON, JSON)
-def test_offsets_of_any_shape_can_be_compared(one, other):
-    first, second = parse_offsets(one), parse_offsets(other)
+def test_offsets_of_any_shape_can_be_compared(value, other):
+    first, second = parse_offsets(value), parse_offsets(other)
 
-    assert parse_offsets(json.dumps(one)) == first or isinstance(one, str)
+    assert parse_offsets(json.dumps(value)) == first or isinstance(value, str)
     assert behind(first, first) == ()
     assert not set(behind(first, second)) & set(behind(second, first))
     lag = lag_between(first, second)

@@ -15,10 +15,10 @@ POLLS_PER_MARK = 60 / MAX_MARKS * 2
 
 
 def follow(*polls):
-    known = Unread()
-    for one in polls:
-        known = follow_unread(known, {0: one})
-    return known
+    unread = Unread()
+    for answer in polls:
+        unread = follow_unread(unread, {0: answer})
+    return unread
 
 
 @settings(max_examples=50)
@@ -29,14 +29,14 @@ def follow(*polls):
 )
 def test_wait_is_overstated_by_less_than_the_distance_of_marks(appended, reads, written):
     """Each poll finds new records, the query reads some of them, and record times are random."""
-    known, end, committed, came = Unread(), 0, 0, []
+    unread, end, committed, came = Unread(), 0, 0, []
     for number, (new, read, record_time) in enumerate(zip(appended, reads, written, strict=False)):
         at = number * STEP
         came += [at - STEP + 1] * new
         end += new
         committed = min(end, committed + read)
-        known = follow_unread(
-            known,
+        unread = follow_unread(
+            unread,
             {
                 0: poll(
                     at=at,
@@ -46,7 +46,7 @@ def test_wait_is_overstated_by_less_than_the_distance_of_marks(appended, reads, 
                 )
             },
         )
-        wait = known.waits[-1]
+        wait = unread.waits[-1]
         if wait.at == at:
             true = at - came[committed] if committed < end else 0.0
             assert 0.0 <= wait.seconds <= true + POLLS_PER_MARK * STEP
@@ -75,31 +75,31 @@ def test_wait_counts_from_the_earliest_moment_that_is_proven():
 
 
 def test_only_the_first_poll_after_a_commit_counts():
-    known = follow(*(poll(at=at, committed=5, latest=10 + at, since=0) for at in range(0, 60, 15)))
+    unread = follow(*(poll(at=at, committed=5, latest=10 + at, since=0) for at in range(0, 60, 15)))
 
-    assert [wait.at for wait in known.waits] == [0]
+    assert [wait.at for wait in unread.waits] == [0]
 
 
 def test_fully_read_source_has_no_wait():
-    known = follow(*polls((0, 5, 10, 0), (15, 10, 10, None)))
+    unread = follow(*polls((0, 5, 10, 0), (15, 10, 10, None)))
 
-    assert (known.waits[-1].seconds, known.backlogs) == (0, {0: {}})
+    assert (unread.waits[-1].seconds, unread.backlogs) == (0, {0: {}})
 
 
 def test_rewound_query_and_a_recreated_topic_start_over():
     for second in ((15, 3, 10, 0), (15, 5, 7, 0)):
-        known = follow(*polls((0, 5, 10, 0), second))
+        unread = follow(*polls((0, 5, 10, 0), second))
 
-        assert known.waits == () or known.waits[-1].at == 0
-        assert [mark.at for mark in known.backlogs[0]["t/0"].marks] == [15]
+        assert unread.waits == () or unread.waits[-1].at == 0
+        assert [mark.at for mark in unread.backlogs[0]["t/0"].marks] == [15]
 
 
 def test_long_backlog_is_stored_in_few_marks():
-    known = follow(*(poll(at=at, committed=at, latest=2 * at + 10, since=0) for at in range(2000)))
+    unread = follow(*(poll(at=at, committed=at, latest=2 * at + 10, since=0) for at in range(2000)))
 
-    marks = known.backlogs[0]["t/0"].marks
+    marks = unread.backlogs[0]["t/0"].marks
     assert len(marks) <= MAX_MARKS
-    assert len(known.waits) <= MAX_POINTS
+    assert len(unread.waits) <= MAX_POINTS
     # Half of the records are unread, and the marks cover them evenly.
     gaps = [after.at - before.at for before, after in itertools.pairwise(marks)]
     assert max(gaps) < 250

@@ -16,7 +16,7 @@ class Lake(Story):
 
     def __init__(self, **reads) -> None:
         super().__init__()
-        self.reads = {name: one.split() for name, one in reads.items()}
+        self.reads = {name: folders.split() for name, folders in reads.items()}
         for name in self.reads:
             self.started(name, at=0)
 
