@@ -40,7 +40,7 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1190, 10),
-    "listener": (9472, 40),
+    "listener": (8970, 38),
     "exporter": (2591, 9),
     "alerting": (8483, 44),
     "settings": (1898, 9),
