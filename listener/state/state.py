@@ -51,9 +51,9 @@ def to_forget(
     ]
     gone.sort(key=lambda query: (_worth(query), query.gone_at))
     unnamed = [query for query in gone if query.is_unnamed]
-    surplus = {query.label for query in unnamed[:-MAX_GONE_UNNAMED]}
+    surplus = {query.label for query in unnamed[: max(0, len(unnamed) - MAX_GONE_UNNAMED)]}
     named = [query for query in gone if query.label not in surplus]
-    surplus |= {query.label for query in named[:-MAX_GONE_QUERIES]}
+    surplus |= {query.label for query in named[: max(0, len(named) - MAX_GONE_QUERIES)]}
     old = now - KEEP_COMPLETED_SECONDS
     return [
         query
