@@ -214,7 +214,7 @@ class OpenIncident(msgspec.Struct, frozen=True):
     """What people know of an open incident; its open alerts are tracked apart.
 
     ``ended`` are alerts that have ended since it opened. ``notified_at`` (monotonic seconds) is
-    None until people are notified, ``muted`` why they are not now; ``known`` is what they were
+    None until people are notified, ``muted`` why they are not now; ``news`` is what they were
     notified of, see ``_news``.
     """
 
@@ -223,7 +223,7 @@ class OpenIncident(msgspec.Struct, frozen=True):
     revision: int = 0
     notified_at: float | None = None
     muted: str = ""
-    known: frozenset[Identity] = frozenset()
+    news: frozenset[Identity] = frozenset()
 
     @property
     def is_critical(self) -> bool:
@@ -306,7 +306,7 @@ class Lifecycle:
                 # One that is silenced may never have been sent.
                 notified_at=None if incident.muted else now,
                 muted=incident.muted,
-                known=_news(alerts.values()),
+                news=_news(alerts.values()),
             )
 
     def update(
@@ -534,7 +534,7 @@ class Lifecycle:
             muted = incident.muted
         news, revision = _news(alerts), incident.revision
         if not muted:
-            joined = not news <= incident.known
+            joined = not news <= incident.news
             repeat = self._terms.repeat_interval_seconds
             if notified_at is None:
                 notified_at = update.now
@@ -547,7 +547,7 @@ class Lifecycle:
             revision=revision,
             notified_at=notified_at,
             muted=muted,
-            known=incident.known if muted else news,
+            news=incident.news if muted else news,
         )
         return self._incident(subject, incident, (*alerts, *incident.ended))
 

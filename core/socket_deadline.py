@@ -8,7 +8,6 @@ import ssl
 import time
 from typing import Any
 
-from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import LocationParseError, NewConnectionError
 from urllib3.util import create_urllib3_context
@@ -120,7 +119,9 @@ class SocketDeadline:
                 try:
                     return exchange.connect(self._dns_host, self.port)
                 except OSError as error:
-                    raise _unconnected(self, error) from error
+                    if isinstance(error.__cause__, UnicodeError):
+                        raise LocationParseError(self.host) from error
+                    raise NewConnectionError(self, "not connected") from error
 
             def connect(self) -> None:
                 if base is HTTPSConnectionPool:
@@ -178,9 +179,3 @@ def causes(error: BaseException) -> list[BaseException]:
         chain.append(context)
     # urllib3 wraps some errors without raising the wrapper, which is then a cause only.
     return [*(link.__cause__ for link in chain if link.__cause__ is not None), *chain]
-
-
-def _unconnected(connection: HTTPConnection, error: OSError) -> Exception:
-    if isinstance(error.__cause__, UnicodeError):
-        return LocationParseError(connection.host)
-    return NewConnectionError(connection, "not connected")

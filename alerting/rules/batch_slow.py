@@ -68,7 +68,7 @@ def _is_slow(context: RuleContext, flight: InFlight) -> bool:
 
 
 def of_holder(
-    holder: str, victims: list[Finding], found: Mapping[tuple[str, str], Finding]
+    holder: str, victims: list[Finding], findings: Mapping[tuple[str, str], Finding]
 ) -> Finding:
     """The critical finding about a query whose tasks hold the slots that ``victims`` wait for.
 
@@ -76,7 +76,7 @@ def of_holder(
     """
     names = ", ".join(sorted(victim.query for victim in victims))
     reason = f"slots_held: its tasks hold the slots that {names} wait for"
-    own = found.get((holder, NAME)) or found.get((holder, STALLED))
+    own = findings.get((holder, NAME)) or findings.get((holder, STALLED))
     if own is None:
         summary = f"{holder} keeps others from running: {code_last(reason)}"
         facts = {WAITING: names, "slots": victims[0].evidence["slots"]}

@@ -92,8 +92,9 @@ def poison_batch(query: Query, limits: Limits) -> Died | None:
     last = query.deaths[-limits.restart_budget :]
     if query.unrecovered_deaths == 0 or repeated(last) < limits.restart_budget:
         return None
-    known = [died for died in last if died.batch_id != UNKNOWN_BATCH]
-    return known[-1] if known and not is_committed(query, known[-1]) else None
+    with_batch = [died for died in last if died.batch_id != UNKNOWN_BATCH]
+    newest = with_batch[-1] if with_batch else None
+    return None if newest is None or is_committed(query, newest) else newest
 
 
 def repeated(deaths: Sequence[Died]) -> int:

@@ -39,9 +39,9 @@ def check_absent(label: str, limits: Limits, snapshot: Snapshot, now: float) -> 
     waited = snapshot.watched(since, now)
     if limits.ignore or snapshot.context.explains_ends or waited <= limits.start_grace_seconds:
         return None
-    known = ", ".join(sorted(snapshot.labels())) or "none"
+    names = ", ".join(sorted(snapshot.labels())) or "none"
     reason = f"expected, but not seen in {waited:.0f} s of monitoring"
-    return _finding(label, reason, {"known_queries": known})
+    return _finding(label, reason, {"known_queries": names})
 
 
 def check_not_started(
