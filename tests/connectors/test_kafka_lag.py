@@ -16,10 +16,21 @@ from support.queries import Trap, commits, offsets_of, shown, start, until
 from querypulse.listener.source_polls import topic_of
 from querypulse.listener.sources.kafka import KafkaAdmin
 from querypulse.listener.sources.reader import SparkSources
-from querypulse.listener.state.identity import begin
+from querypulse.listener.state.query import Query
 
 OURS = {"app", "query"}
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
+
+
+def query_state(query):
+    """The state of a query of Spark's that no signal has shown yet."""
+    return Query(
+        query_id=query.id,
+        run_id=query.runId,
+        name=query.name,
+        label=query.name,
+        started_at=0.0,
+    )
 
 
 class HeldQuery:
@@ -32,9 +43,7 @@ class HeldQuery:
         stream = kafka.stream(spark, ",".join(topics), **options)
         self.query = start(stream, f"held-{topics[0]}", self.trap)
         self.query.processAllAvailable()
-        self.sources = (finds or SparkSources(spark)).open(
-            begin(self.query.id, self.query.runId, self.query.name, 0.0, label=self.query.name)
-        )
+        self.sources = (finds or SparkSources(spark)).open(query_state(self.query))
 
     def hang(self, topic=None):
         """Hang in a batch with one more record."""
@@ -352,8 +361,8 @@ def test_continuous_query_is_polled(spark, kafka):
     kafka.produce(topic, ["a"] * 3)
     writer = kafka.stream(spark, topic).writeStream.format("noop").queryName("continuous")
     query = writer.trigger(continuous="300 milliseconds").start()
-    known = begin(query.id, query.runId, query.name, 0.0, label=query.name)
-    sources = until(lambda: SparkSources(spark).open(known), "the query has planned")
+    state = query_state(query)
+    sources = until(lambda: SparkSources(spark).open(state), "the query has planned")
     try:
         until(lambda: sources[0].poll().committed == {f"{topic}/0": 3}, "an epoch")
         assert sources[0].poll().lag_offsets == 0
