@@ -59,8 +59,41 @@ def test_event_of_an_unknown_run_does_not_replace_a_known_query(late):
     assert story.state.query("id") == before
 
 
-def test_progress_introduces_a_query_that_started_before_watching():
-    assert IdStory().commits("id", "run", at=1, batch=7).state.query("id").last_commit_batch == 7
+FAILED = polled("id", "a", active=False, exception=CONFLICT)
+
+
+@pytest.mark.parametrize(
+    ("story", "expected"),
+    [
+        (IdStory().commits("id", "a", at=1, batch=7), ("a", 1, False, 0, 0)),
+        (IdStory().start("id", "a", at=0).start("id", "b", at=1).probe(polled("id", "a"), at=2), ("a", 2, False, 0, 2)),
+        (IdStory().start("id", "b", at=5).probe(polled("id", "a"), at=4), ("b", 5, False, 0, 0)),
+        (IdStory().probe(polled("id", "a"), at=1).start("id", "b", at=2).start("id", "a", at=2.1).probe(polled("id", "a"), at=3), ("a", 1, False, 0, 0)),
+        (IdStory().probe(polled("id", "a"), at=1).start("id", "b", at=2, timestamp=50.0).start("id", "c", at=2.1, timestamp=60.0).probe(polled("id", "c"), at=3),
+         ("c", 3, False, 0, 1)),
+        (IdStory().probe(polled("id", "a"), at=1).start("id", "b", at=2).ends("id", "a", at=2.1), ("b", 2, False, 0, 1)),
+        (IdStory().probe(polled("id", "a"), at=1).commits("id", "a", at=1.5, batch=3).start("id", "b", at=2).fails("id", "b", at=2.1).probe(polled("id", "a"), at=3),
+         ("a", 1, False, 1, 0)),
+        (IdStory().fails("id", "a", at=1), ("a", 1, True, 1, 0)),
+        (IdStory().start("id", "a", at=0).ends("id", "a", at=1).fails("id", "b", at=2), ("b", 2, True, 1, 1)),
+        (IdStory().start("id", "b", at=0).commits("id", "b", at=1, batch=0).fails("id", "a", at=2).fails("id", "a", at=3), ("b", 0, False, 1, 0)),
+        (IdStory().probe(FAILED, at=0).probe(FAILED, at=1).probe(FAILED, at=2), ("a", 0, True, 1, 0)),
+        (IdStory().start("id", "a", at=0).start("id", "b", at=1).probe(polled("id", "a"), at=2).fails("id", "a", at=3).probe(FAILED, at=4), ("a", 2, True, 1, 2)),
+        (IdStory().start("id", "a", at=0).start("id", "b", at=1).probe(polled("id", "a"), at=2).fails("id", "a", at=3).probe(FAILED, at=4)
+         .start("id", "c", at=5).probe(FAILED, polled("id", "c"), at=6), ("c", 5, False, 1, 3)),
+    ],
+    ids=["a commit of a run that began before watching", "a run that was considered past is seen alive", "a poll from before the current run",
+         "the start of the live run comes after that of an older one", "a poll shows the newer of two starts", "a start before the end of the run before",
+         "a late failure of a run before the live one", "a failure of an unknown query", "a failure of an unknown run of an ended query",
+         "a failure of an unknown run beside a live one, twice", "a failure that the probe remembers", "a run that became current again fails",
+         "a run that became current again has failed"],
+)  # fmt: skip
+def test_each_observation_belongs_to_one_run_and_each_failure_counts_once(story, expected):
+    """The current run, since when, whether it or an earlier one has failed, failures, restarts."""
+    query = story.state.query("id")
+    counted = (query.totals.failed, query.totals.restarts)
+
+    assert (query.run_id, query.started_at, query.failure is not None, *counted) == expected
 
 
 def test_other_events_introduce_no_query():
@@ -86,20 +119,6 @@ def test_start_time_decides_which_of_two_runs_is_newer(timestamp, present, other
     story.start(other_id, "other", at=2, timestamp=timestamp, session="s1")
 
     assert story.shown()["q"].run_id == present
-
-
-def test_run_seen_alive_is_current_even_if_it_was_considered_past():
-    story = IdStory().start("id", "a", at=0).start("id", "b", at=1)
-    story.probe(polled("id", "a"), at=2)
-
-    assert story.state.query("id").run_id == "a"
-
-
-def test_poll_from_before_the_current_run_brings_no_other_run_back():
-    story = IdStory().start("id", "b", at=5)
-    story.probe(polled("id", "a"), at=4)
-
-    assert story.state.query("id").run_id == "b"
 
 
 @pytest.mark.parametrize("ids", [("id", "id"), ("id-a", "id-b")], ids=["one id", "one name"])
@@ -128,85 +147,6 @@ def test_late_failure_of_an_older_checkpoint_counts_for_the_query_of_its_name():
 
     (query,) = story.shown().values()
     assert (query.run_id, query.failure, query.totals.failed) == ("new", None, 1)
-
-
-def test_poll_decides_although_the_start_event_of_the_live_run_came_after_an_older_one():
-    story = IdStory().probe(polled("id", "living"), at=1).start("id", "other", at=2)
-    story.start("id", "living", at=2.1).probe(polled("id", "living"), at=3)
-
-    query = story.state.query("id")
-    assert (query.run_id, query.started_at) == ("living", 1)
-
-
-def test_poll_that_shows_the_newer_of_two_held_starts_leaves_the_older_one_out():
-    story = IdStory().probe(polled("id", "before", session="s1"), at=1)
-    story.start("id", "older", at=2, timestamp=50.0, session="s1")
-    story.start("id", "newer", at=2.1, timestamp=60.0, session="s1")
-    story.probe(polled("id", "newer", session="s1"), at=3)
-
-    query = story.state.query("id")
-    assert (query.run_id, query.totals.restarts) == ("newer", 1)
-
-
-def test_late_failure_of_a_run_before_the_live_one_is_only_counted():
-    story = IdStory().probe(polled("id", "living"), at=1).commits("id", "living", at=1.5, batch=3)
-    story.start("id", "other", at=2).fails("id", "other", at=2.1)
-    story.probe(polled("id", "living"), at=3)
-
-    query = story.state.query("id")
-    assert (query.run_id, query.failure, query.totals.failed) == ("living", None, 1)
-
-
-def test_start_received_before_the_end_of_an_unstarted_run_begins_the_next_run():
-    story = IdStory().probe(polled("id", "a"), at=1).start("id", "b", at=2)
-    story.ends("id", "a", at=2.1)
-
-    assert story.state.query("id").run_id == "b"
-
-
-# -- failures are never lost -----------------------------------------------------------------------
-
-
-def test_failure_introduces_an_unknown_query():
-    story = IdStory().fails("id", "run", at=1)
-
-    assert story.state.query("id").failure is not None
-
-
-def test_failure_of_an_unknown_run_is_the_current_failure_of_an_ended_query():
-    story = IdStory().start("id", "a", at=0).ends("id", "a", at=1).fails("id", "b", at=2)
-
-    query = story.state.query("id")
-    assert (query.run_id, query.failure is None, query.totals.failed) == ("b", False, 1)
-
-
-def test_failure_of_an_unknown_run_is_counted_once_while_another_run_is_live():
-    story = IdStory().start("id", "b", at=0).commits("id", "b", at=1, batch=0)
-    story.fails("id", "a", at=2).fails("id", "a", at=3)
-
-    query = story.state.query("id")
-    assert (query.alive, query.failure, query.totals.failed) == (True, None, 1)
-
-
-def test_failure_remembered_by_the_probe_introduces_an_unknown_query_once():
-    story, ended = IdStory(), polled("id", "run", active=False, exception=CONFLICT)
-    for at in range(3):
-        story.probe(ended, at=at)
-
-    query = story.state.query("id")
-    assert (query.label, query.failure is None, query.totals.failed) == ("q", False, 1)
-
-
-def test_run_that_became_current_again_ends_only_once():
-    story = IdStory().start("id", "a", at=0).start("id", "b", at=1)
-    story.probe(polled("id", "a"), at=2).fails("id", "a", at=3)
-    story.probe(polled("id", "a", active=False, exception=CONFLICT), at=4)
-
-    assert story.state.query("id").totals.failed == 1
-    story.start("id", "c", at=5).probe(
-        polled("id", "a", active=False, exception=CONFLICT), polled("id", "c"), at=6
-    )
-    assert story.state.query("id").totals.failed == 1
 
 
 # -- succession -----------------------------------------------------------------------------------
@@ -328,54 +268,12 @@ def test_label_moves_only_once_and_only_to_a_name():
     assert list(story.shown()) == ["bronze"]
 
 
-def test_late_end_of_a_run_before_the_name_was_known_counts_for_its_query():
-    story = nameless()
-    story.start("aaaaaaaa-1", "run-1", None, at=4).start("aaaaaaaa-1", "run-2", "bronze", at=5)
-    story.fails("aaaaaaaa-1", "run-1", at=6)
-
-    assert story.shown()["bronze"].totals.failed == 2
-    assert story.shown()["bronze"].run_id == "run-2"
-
-
-def test_query_whose_name_another_one_has_gets_the_label_with_its_id():
-    story = IdStory().start("id", "run", "bronze", at=0, session="s1")
-    story.fails("aaaaaaaa-1", "run-0", at=1)
-    story.start("aaaaaaaa-1", "run-1", "bronze", at=5, session="s2")
-
-    assert sorted(story.shown()) == ["bronze", "bronze-aaaaaaaa"]
-
-
-def restarted(session="s1"):
+def restarted(session="s1", commits_at=None):
     """A query of unknown name failed, and a poll from before the restart shows its name."""
     story = nameless().start("bbbbbbbb-2", "run-1", "bronze", at=5, session=session)
+    if commits_at:
+        story.commits("bbbbbbbb-2", "run-1", "bronze", at=commits_at, batch=0)
     return story.probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=4)
-
-
-def test_new_checkpoint_continues_a_query_whose_name_was_shown_only_after_its_start():
-    story = restarted()
-
-    assert list(story.shown()) == ["bronze"]
-    bronze = story.shown()["bronze"]
-    assert (bronze.run_id, bronze.totals.failed, bronze.totals.restarts) == ("run-1", 1, 1)
-    assert story.found(7) == [("StreamingQueryFailed", "bronze")]
-    assert story.state.query("aaaaaaaa-1").label == "bronze"
-
-
-def test_failure_known_only_after_the_next_run_committed_is_only_counted():
-    story = nameless().start("bbbbbbbb-2", "run-1", "bronze", at=5, session="s1")
-    story.commits("bbbbbbbb-2", "run-1", "bronze", at=6, batch=0)
-    story.probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=4)
-
-    bronze = story.shown()["bronze"]
-    assert (bronze.failure, bronze.totals.failed, len(bronze.deaths)) == (None, 1, 1)
-    assert bronze.totals.commits == 1
-
-
-def test_query_whose_name_is_shown_late_stays_apart_from_a_live_one_of_another_session():
-    story = restarted(session="s2")
-
-    assert sorted(story.shown()) == ["bronze", "bronze-aaaaaaaa"]
-    assert story.found(7) == [("StreamingQueryFailed", "bronze-aaaaaaaa")]
 
 
 def named_late(story):
@@ -384,39 +282,58 @@ def named_late(story):
     return story.probe(run, at=12)
 
 
-def named_query():
-    """A query of the name with commits, in the session that a poll shows for the nameless one."""
-    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session="s1")
+def named_query(session="s1"):
+    """A query of the name with commits, by default in the session of the nameless one."""
+    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session=session)
     return story.commits("bbbbbbbb-2", "run-1", "bronze", at=0.2, batch=0)
 
 
 @pytest.mark.parametrize(
-    ("session", "ends"),
-    [("s2", False), ("s2", True), ("", False)],
-    ids=["alive elsewhere", "failed elsewhere", "unknown session"],
-)
-def test_failure_shown_with_its_name_late_is_resolved_by_no_other_query(session, ends):
-    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session=session)
-    story.commits("bbbbbbbb-2", "run-1", "bronze", at=0.2, batch=0)
-    if ends:
-        story.fails("bbbbbbbb-2", "run-1", at=0.4)
-    story.fails("aaaaaaaa-1", "run-0", at=1)
-    story.commits("bbbbbbbb-2", "run-1", "bronze", at=11, batch=1)
-
-    assert ("StreamingQueryFailed", "bronze-aaaaaaaa") in named_late(story).found(13)
-
-
-def test_failure_shown_with_its_name_late_continues_the_query_that_ended_before_in_its_session():
-    story = named_query().fails("bbbbbbbb-2", "run-1", at=0.4).fails("aaaaaaaa-1", "run-0", at=1)
-    named_late(story)
-
-    assert list(story.shown()) == ["bronze"]
-    bronze = story.shown()["bronze"]
-    assert (bronze.query_id, bronze.run_id) == ("aaaaaaaa-1", "run-0")
-    assert (bronze.totals.failed, bronze.totals.commits, bronze.totals.restarts) == (2, 1, 1)
-    assert len(bronze.deaths) == 2
-    assert story.found(13) == [("StreamingQueryFailed", "bronze")]
-    assert story.state.query("bbbbbbbb-2").label == "bronze"
+    ("story", "expected"),
+    [
+        (nameless().start("aaaaaaaa-1", "run-1", None, at=4).start("aaaaaaaa-1", "run-2", "bronze", at=5).fails("aaaaaaaa-1", "run-1", at=6),
+         {"bronze": ("run-2", True, 2, 0, 2)}),
+        (named_query().fails("aaaaaaaa-1", "run-0", at=1).start("aaaaaaaa-1", "run-2", "bronze", at=5, session="s2"),
+         {"bronze": ("run-1", False, 0, 1, 0), "bronze-aaaaaaaa": ("run-2", True, 1, 0, 1)}),
+        (restarted(), {"bronze": ("run-1", True, 1, 0, 1)}),
+        (restarted(session="s2"), {"bronze": ("run-1", False, 0, 0, 0), "bronze-aaaaaaaa": ("run-0", True, 1, 0, 0)}),
+        (restarted(commits_at=6), {"bronze": ("run-1", False, 1, 1, 1)}),
+        (named_late(named_query("s2").fails("aaaaaaaa-1", "run-0", at=1).commits("bbbbbbbb-2", "run-1", "bronze", at=11, batch=1)),
+         {"bronze": ("run-1", False, 0, 2, 0), "bronze-aaaaaaaa": ("run-0", True, 1, 0, 0)}),
+        (named_late(named_query("").fails("aaaaaaaa-1", "run-0", at=1).commits("bbbbbbbb-2", "run-1", "bronze", at=11, batch=1)),
+         {"bronze": ("run-1", False, 0, 2, 0), "bronze-aaaaaaaa": ("run-0", True, 1, 0, 0)}),
+        (named_late(named_query("s2").fails("bbbbbbbb-2", "run-1", at=0.4).fails("aaaaaaaa-1", "run-0", at=1)),
+         {"bronze": ("run-1", True, 1, 1, 0), "bronze-aaaaaaaa": ("run-0", True, 1, 0, 0)}),
+        (named_late(named_query().fails("bbbbbbbb-2", "run-1", at=0.4).fails("aaaaaaaa-1", "run-0", at=1)), {"bronze": ("run-0", True, 2, 1, 1)}),
+        (named_late(named_query().fails("aaaaaaaa-1", "run-0", at=1).fails("bbbbbbbb-2", "run-1", at=5)),
+         {"bronze": ("run-1", True, 1, 1, 0), "bronze-aaaaaaaa": ("run-0", True, 1, 0, 0)}),
+        (named_query().fails("aaaaaaaa-1", "run-0", at=1).fails("bbbbbbbb-2", "run-1", at=3).start("aaaaaaaa-1", "run-2", "bronze", at=5, session="s2")
+         .commits("aaaaaaaa-1", "run-2", "bronze", at=6, batch=0), {"bronze": ("run-1", True, 1, 1, 0), "bronze-aaaaaaaa": ("run-2", False, 1, 1, 1)}),
+        (nameless().start("aaaaaaaa-1", "run-1", "bronze", at=5, session="s1").fails("aaaaaaaa-1", "run-1", at=6).start("bbbbbbbb-2", "run-2", "bronze", at=7, session="s1")
+         .start("aaaaaaaa-1", "run-3", None, at=8, session="s2"), {"bronze": ("run-2", True, 2, 0, 2), "aaaaaaaa": ("run-3", False, 1, 0, 2)}),
+        (nameless().start("bbbbbbbb-2", "run-1", "bronze", at=2, session="s1").commits("bbbbbbbb-2", "run-1", "bronze", at=3, batch=0)
+         .start("bbbbbbbb-2", "run-2", "bronze", at=5, session="s1").probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=0.9),
+         {"bronze": ("run-2", False, 1, 1, 2)}),
+    ],
+    ids=["an end is late", "another query has the name", "restarted with a new checkpoint", "a live query of another session has the name",
+         "restarted, and has committed", "a live query elsewhere has the name and commits", "one of an unknown session has the name and commits",
+         "one that failed elsewhere has the name", "one that ended before in its session has the name", "one that ended afterwards has the name",
+         "it restarts elsewhere, and one of the name has failed", "its label is given again", "a later run has recovered"],
+)  # fmt: skip
+def test_query_first_known_by_a_failure_is_one_with_the_query_of_its_name_or_stays_apart(
+    story, expected
+):
+    """By label: the current run, whether a failure is unrecovered, failures, commits, restarts."""
+    assert {
+        label: (
+            query.run_id,
+            query.failure is not None,
+            query.totals.failed,
+            query.totals.commits,
+            query.totals.restarts,
+        )
+        for label, query in story.shown().items()
+    } == expected
 
 
 def test_query_that_was_first_known_by_a_failure_keeps_what_is_usual_for_its_name():
@@ -428,21 +345,6 @@ def test_query_that_was_first_known_by_a_failure_keeps_what_is_usual_for_its_nam
     assert usual.longest_batches != ()
     assert bronze.longest_batches == usual.longest_batches
     assert bronze.recent_batches == usual.recent_batches
-
-
-def test_failure_shown_with_its_name_late_stays_apart_from_a_query_that_ended_afterwards():
-    story = named_query().fails("aaaaaaaa-1", "run-0", at=1).fails("bbbbbbbb-2", "run-1", at=5)
-
-    assert sorted(named_late(story).shown()) == ["bronze", "bronze-aaaaaaaa"]
-
-
-def test_failure_of_a_query_that_restarts_with_its_name_hides_no_failure_elsewhere():
-    story = named_query().fails("aaaaaaaa-1", "run-0", at=1).fails("bbbbbbbb-2", "run-1", at=3)
-    story.start("aaaaaaaa-1", "run-2", "bronze", at=5, session="s2")
-    story.commits("aaaaaaaa-1", "run-2", "bronze", at=6, batch=0)
-
-    assert story.found(7) == [("StreamingQueryFailed", "bronze")]
-    assert story.state.query("bbbbbbbb-2").label == "bronze"
 
 
 def test_joined_failures_are_in_order_of_time():
@@ -458,32 +360,12 @@ def test_joined_failures_are_in_order_of_time():
     assert story.found(5002) == [("StreamingQueryFailed", "bronze")]
 
 
-def test_failure_that_a_later_run_has_recovered_from_stays_recovered():
-    story = nameless().start("bbbbbbbb-2", "run-1", "bronze", at=2, session="s1")
-    story.commits("bbbbbbbb-2", "run-1", "bronze", at=3, batch=0)
-    story.start("bbbbbbbb-2", "run-2", "bronze", at=5, session="s1")
-    story.probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=0.9)
-
-    assert story.shown()["bronze"].failure is None
-
-
 def test_late_end_of_a_joined_run_changes_nothing():
     story = restarted()
     before = story.state.query("bbbbbbbb-2")
     story.fails("aaaaaaaa-1", "run-0", at=8).ends("aaaaaaaa-1", "run-0", at=8)
 
     assert story.state.query("bbbbbbbb-2") == before
-
-
-def test_label_that_a_query_gave_up_for_its_name_keeps_its_counters():
-    story = nameless().start("aaaaaaaa-1", "run-1", "bronze", at=5, session="s1")
-    story.fails("aaaaaaaa-1", "run-1", at=6).start(
-        "bbbbbbbb-2", "run-2", "bronze", at=7, session="s1"
-    )
-    story.start("aaaaaaaa-1", "run-3", None, at=8, session="s2")
-
-    failed = {label: query.totals.failed for label, query in story.shown().items()}
-    assert failed == {"bronze": 2, "aaaaaaaa": 1}
 
 
 def test_label_does_not_move_when_its_first_query_is_forgotten():
