@@ -139,20 +139,12 @@ class ConnectRun:
 class ConnectRuns:
     """Polls all active runs; a run that cannot be polled does not affect the others.
 
-    ``new_starts`` returns the facts of runs that the job has started since the last call,
-    ``on_progress`` takes each new progress of a batch.
+    ``path`` has the starts of runs by the job, and takes each new progress of a batch.
     """
 
-    def __init__(
-        self,
-        client: ConnectClient,
-        new_starts: Callable[[], list[RunFacts]],
-        on_progress: Callable[[str], object],
-        details: OptionalCalls,
-    ) -> None:
-        self._client = client
-        self._new_starts = new_starts
-        self._on_progress = on_progress
+    def __init__(self, path: ConnectPath, details: OptionalCalls) -> None:
+        self._path = path
+        self._client = path.client
         self._details = details
         self._living: dict[str, ConnectRun] = {}
         self._ended = EndedRuns()
@@ -165,7 +157,7 @@ class ConnectRuns:
 
         """
         # Before the active queries: a run that starts now must not seem to have ended.
-        for facts in self._new_starts():
+        for facts in self._path.take_starts():
             self._add(facts, is_new=True)
         active = {query.id.run_id: query for query in self._active()}
         for run_id, query in active.items():
@@ -190,7 +182,7 @@ class ConnectRuns:
             raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error
 
     def _add(self, facts: RunFacts, *, is_new: bool) -> None:
-        run = ConnectRun(self._client, facts, self._on_progress, is_new=is_new)
+        run = ConnectRun(self._client, facts, self._path.pass_on_polled, is_new=is_new)
         self._living[facts.run_id] = run
 
     def _end(self, run_id: str, run: ConnectRun) -> None:
@@ -283,7 +275,7 @@ class ConnectProbe:
         self._client = spark.client
         self._stop_code = inspect.unwrap(type(spark).stop).__code__
         self._path = path
-        self._runs = ConnectRuns(path.client, path.take_starts, path.pass_on_polled, self.details)
+        self._runs = ConnectRuns(path, self.details)
         self._stopping = threading.Event()
         self._last: ProbeReport | None = None
 

@@ -67,6 +67,8 @@ class EventPath:
     """Which queries this process alerts for."""
     java_listener: Any = None
     """The object for PySpark's ``addListener``."""
+    _checked_at = float("-inf")
+    _health = ListenerHealth(registered=True)
 
     def listen(self, *, by_hand: bool) -> None:
         """Start; ``by_hand`` where PySpark adds ``java_listener`` itself.
@@ -78,7 +80,16 @@ class EventPath:
         raise NotImplementedError
 
     def check(self, now: float) -> ListenerHealth:
-        """Whether our listener is still registered; ``now`` is monotonic seconds."""
+        """Every few seconds: whether our listener is registered; again if Spark dropped it.
+
+        ``now`` is monotonic seconds.
+        """
+        if now - self._checked_at >= CHECK_EVERY_SECONDS:
+            self._checked_at = now
+            self._health = self._check()
+        return self._health
+
+    def _check(self) -> ListenerHealth:
         raise NotImplementedError
 
     def cover(self, execution: Any) -> None:
@@ -129,8 +140,6 @@ class EventQueue(EventPath):
         self._taken = 0
         self._watchers = ""
         self._bus: Any = None
-        self._checked_at: float | None = None
-        self._health = ListenerHealth(registered=True)
 
     def listen(self, *, by_hand: bool) -> None:
         """Start; a ``java_listener`` that the user adds only claims that session."""
@@ -180,18 +189,14 @@ class EventQueue(EventPath):
         if java is not None:
             java.wake()
 
-    def check(self, now: float) -> ListenerHealth:
-        """Every few seconds: ask the bus, and register again if it dropped our listener."""
-        if self._checked_at is None or now - self._checked_at >= CHECK_EVERY_SECONDS:
-            self._checked_at = now
-            registered, dropped = str(self.java.busHealth()).split(FIELD)
-            again = self._health.reregistrations
-            if registered != "true":
-                log.warning("querypulse: the listener is not on Spark's bus; it is added again")
-                registered = str(self.java.listenOnBus(self._bus)).lower()
-                again += 1
-            self._health = ListenerHealth(registered == "true", again, int(dropped))
-        return self._health
+    def _check(self) -> ListenerHealth:
+        registered, dropped = str(self.java.busHealth()).split(FIELD)
+        again = self._health.reregistrations
+        if registered != "true":
+            log.warning("querypulse: the listener is not on Spark's bus; it is added again")
+            registered = str(self.java.listenOnBus(self._bus)).lower()
+            again += 1
+        return ListenerHealth(registered == "true", again, int(dropped))
 
     def job_counts(self) -> CountedJobs:
         """Jobs and tasks by query id, since counting began.
@@ -256,8 +261,7 @@ class ProxyPath(EventPath):
         self._removed: set[int] = set()
         """Sessions from which the user removed the listener."""
         self._wirings_seen = listener.wirings
-        self._checked_at: float | None = None
-        self._health = ListenerHealth(registered=True)
+        self._is_checked = False
 
     def listen(self, *, by_hand: bool) -> None:
         """Start; also starts Py4J's callback server, as PySpark's ``addListener`` does."""
@@ -281,20 +285,13 @@ class ProxyPath(EventPath):
         if not self._is_registered(manager):
             manager.addListener(self.java_listener)
 
-    def check(self, now: float) -> ListenerHealth:
-        """Every few seconds: register the listener again where Spark dropped it.
-
-        Not at first: PySpark may be about to add the listener, which would then be there twice.
-        """
-        if self._checked_at is not None and now - self._checked_at < CHECK_EVERY_SECONDS:
-            return self._health
-        is_first, self._checked_at = self._checked_at is None, now
+    def _check(self) -> ListenerHealth:
+        # Not at first: PySpark may be about to add the listener, which would then be there twice.
+        is_first, self._is_checked = not self._is_checked, True
         registered, put_back = (True, 0) if is_first else self._put_back()
         self._wirings_seen = self._listener.wirings
-        self._health = ListenerHealth(
-            registered, self._health.reregistrations + put_back, self._dropped_events()
-        )
-        return self._health
+        again = self._health.reregistrations + put_back
+        return ListenerHealth(registered, again, self._dropped_events())
 
     def release(self) -> None:
         """Leave every session and release it."""

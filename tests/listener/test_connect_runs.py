@@ -76,7 +76,10 @@ def world():
         starts, state.starts = state.starts, []
         return starts
 
-    state.runs = ConnectRuns(state.server, new_starts, state.events.append, state.details)
+    path = SimpleNamespace(
+        client=state.server, take_starts=new_starts, pass_on_polled=state.events.append
+    )
+    state.runs = ConnectRuns(path, state.details)
     return state
 
 
