@@ -114,6 +114,11 @@ class Tracked(msgspec.Struct, frozen=True):
         return self.opened_at is not None
 
     @property
+    def is_ripe(self) -> bool:
+        """Whether it was found often enough to open."""
+        return not self.is_open and (self.polls >= POLLS or self.alert.name in FACTS)
+
+    @property
     def is_firing(self) -> bool:
         """Whether its query is unhealthy, or has not been seen yet."""
         return self.is_open and (self.is_found or self.unseen_since is not None)
@@ -397,11 +402,7 @@ class Lifecycle:
 
     def _open(self, update: Round) -> None:
         """Open the alerts that are ripe, those of the driver first, unless it suppresses them."""
-        ripe = [
-            tracked
-            for tracked in self._tracked.values()
-            if not tracked.is_open and (tracked.polls >= POLLS or tracked.alert.name in FACTS)
-        ]
+        ripe = [tracked for tracked in self._tracked.values() if tracked.is_ripe]
         suppressed = []
         for tracked in sorted(ripe, key=lambda tracked: tracked.alert.query != WHOLE_DRIVER):
             alert = tracked.alert

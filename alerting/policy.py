@@ -87,22 +87,10 @@ class Policy(msgspec.Struct, frozen=True):
     declared: tuple[Declared, ...] = ()
     """What the settings say that queries read and write."""
     ends: bool = False
-    """Whether the process ends: there is no later evaluation."""
-
-    def at_end(self, *, crashed: bool) -> Policy:
-        """The policy for a process that ends: what still has time is reported now.
-
-        ``gone_grace_seconds`` is dropped only if the process crashed: otherwise it stops its
-        queries itself.
-        """
-        over = {"gone_grace_seconds": 0.0} if crashed else {}
-        overrides = tuple(
-            (pattern, {name: limit for name, limit in changes.items() if name not in over})
-            for pattern, changes in self.overrides
-        )
-        return replace(
-            self, defaults=replace(self.defaults, **over), overrides=overrides, ends=True
-        )
+    """Whether the process ends, so that there is no later evaluation: what still has time is
+    reported now."""
+    crashed: bool = False
+    """Whether it ends by itself. Otherwise it stops its queries, which have their time."""
 
     def limits(self, name: str) -> Limits:
         """The defaults, overridden by each matching pattern in the given order."""

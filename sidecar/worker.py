@@ -136,7 +136,7 @@ class Worker:
         elif isinstance(item, Forget):
             self._forget(item.name)
         elif isinstance(item, Ending):
-            self.policy = self.policy.at_end(crashed=item.crashed)
+            self.policy = replace(self.policy, ends=True, crashed=item.crashed)
             self._ends = True
         else:
             self._waiting.append(item)

@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1190, 10),
     "listener": (8970, 38),
     "exporter": (2591, 9),
-    "alerting": (8484, 44),
+    "alerting": (8472, 44),
     "settings": (1898, 9),
     "sidecar": (2377, 8),
     "watch": (1718, 7),

@@ -215,8 +215,8 @@ class Email:
         """Check addresses, ``tls`` and the login; see ``ReceiverSettings.make``."""
         self.name = given.name
         self._given = given
-        self._sender = _address("sender", given.sender)
-        self._to = [_address("to", address) for address in given.to]
+        for setting, address in [("sender", given.sender), *(("to", to) for to in given.to)]:
+            _check_address(setting, address)
         if given.tls == "none" and not is_loopback(given.host):
             raise ValueError("tls = 'none' is allowed only if host is this machine")
         self._password = _password(given, context)
@@ -280,7 +280,7 @@ class Email:
         server.open(given.host, given.port or PORTS[given.tls], given.tls, context)
         if given.user is not None and self._password is not None:
             server.login(given.user, self._password.reveal())
-        refused = server.send_message(message, self._sender, self._to)
+        refused = server.send_message(message)
         for address, (code, _) in refused.items():
             log.warning("querypulse: %s refused the recipient %s: %d", self._place, address, code)
         # The message has been accepted, so nothing that happens now matters.
@@ -302,12 +302,11 @@ def _password(given: EmailSettings, context: ReceiverContext) -> Secret | None:
     return password
 
 
-def _address(setting: str, text: str) -> str:
-    """The bare address in ``Name <address>``; exactly one, in ASCII."""
+def _check_address(setting: str, text: str) -> None:
+    """Exactly one address in ASCII, bare or as ``Name <address>``."""
     addresses = [address for _, address in getaddresses([text])]
     bare = addresses[0] if len(addresses) == 1 else ""
     name, domain = bare.rpartition("@")[::2]
     is_odd = bare not in text or not bare.isascii() or not text.isprintable()
     if not name or not domain or is_odd or not set(" ,;<>").isdisjoint(bare) or ";" in text:
         raise ValueError(f"{setting} must be one e-mail address in ASCII (given: {text!r})")
-    return bare

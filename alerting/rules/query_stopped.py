@@ -35,7 +35,7 @@ def check(context: RuleContext) -> Finding | None:
         return None
     if is_restarted(context) and not with_context:
         return None
-    grace = context.limits.gone_grace_seconds
+    grace = 0.0 if context.policy.crashed else context.limits.gone_grace_seconds
     if grace and (context.watched_since(gone_at) <= grace or _is_unconfirmed(context)):
         return None
     how, seconds = _how_it_ended(context, with_context=with_context), context.watched_since(gone_at)
