@@ -37,7 +37,8 @@ class SparkWork:
 
     ``SparkStatusTracker`` knows the jobs that Spark still retains (``spark.ui.retainedJobs``). It
     may count a task that begins right after its stage only at the next heartbeat of an executor
-    (``spark.executor.heartbeatInterval``, 10 s).
+    (``spark.executor.heartbeatInterval``); ``TaskSchedulerImpl``, which is asked if no task seems
+    to run, knows it at once.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class SparkWork:
     def counts(self, jobs: Collection[int], active: Collection[int]) -> JobCounts:
         """Count the tasks of active jobs; the highest id of a job counts the started ones."""
         stages = list(self._stages(active))
-        completed = sum(stage.numCompletedTasks() for stage in stages)
-        running = sum(stage.numActiveTasks() for stage in stages)
+        completed = sum(stage.numCompletedTasks() for _, stage in stages)
+        running = sum(stage.numActiveTasks() for _, stage in stages)
+        if stages and not running:
+            running = self.ask("running_tasks", lambda: self._scheduled(stages), 0)
         return JobCounts(max(jobs, default=-1) + 1, len(active), completed, running)
 
     def slots(self) -> int:
@@ -96,14 +99,22 @@ class SparkWork:
         shown = [frame.removeprefix("app//") for frame in frames if not _PLUMBING.match(frame)]
         return tuple(shown or frames)
 
-    def _stages(self, jobs: Collection[int]) -> Iterator[Any]:
-        """The stages of these jobs that Spark still retains."""
+    def _stages(self, jobs: Collection[int]) -> Iterator[tuple[int, Any]]:
+        """The stages of these jobs that Spark still retains, by their ids."""
         for job in jobs:
             info = self._tracker.getJobInfo(job)
             for stage_id in self._integers(info.stageIds()) if info is not None else ():
                 stage = self._tracker.getStageInfo(stage_id)
                 if stage is not None:
-                    yield stage
+                    yield stage_id, stage
+
+    def _scheduled(self, stages: Collection[tuple[int, Any]]) -> int:
+        """The running tasks of these stages, as far as the task scheduler knows them."""
+        scheduler, running = self._context.taskScheduler(), 0
+        for stage_id, stage in stages:
+            tasks = scheduler.taskSetManagerForAttempt(stage_id, stage.currentAttemptId())
+            running += tasks.get().runningTasks() if tasks.isDefined() else 0
+        return running
 
     # One command for a whole array, not one for each element.
     def _integers(self, array: Any) -> set[int]:

@@ -256,6 +256,24 @@ def test_counted_jobs_take_precedence_over_older_ones():
     assert batch.poll().own == JobCounts(3, 1, 9, 1)
 
 
+@pytest.mark.parametrize(
+    ("tracked", "scheduled", "tasks", "missing"),
+    [
+        (0, {1: 2}, 2, set()),
+        (0, {1: 0}, 0, set()),
+        (0, {}, 0, set()),
+        (3, {}, 3, set()),
+        (0, {1: Py4JError("refused")}, 0, {"running_tasks"}),
+    ],
+    ids=["only the scheduler", "neither", "no longer scheduled", "the tracker", "refused"],
+)
+def test_task_that_the_status_tracker_does_not_know_yet_counts(tracked, scheduled, tasks, missing):
+    batch = attached_late(run_1_1=4)
+    batch.spark.tracked_tasks, batch.spark.scheduled_tasks = tracked, scheduled
+
+    assert (batch.poll().own.tasks_active, batch.probe.details.missing) == (tasks, missing)
+
+
 # -- causes of a delay ------------------------------------------------------------------------
 
 

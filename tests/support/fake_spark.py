@@ -91,6 +91,8 @@ class FakeSpark:
         """Active job -> number of its completed tasks."""
         self.tracked_tasks = 1
         """How many active tasks of a stage the status tracker counts."""
+        self.scheduled_tasks = {}
+        """Stage -> number of its running tasks, as the task scheduler counts them."""
         self.slots = 4
         """The number of tasks that its executors can run at once."""
         self.hooks = self.java(inShutdown=lambda: self.shutting_down)
@@ -177,14 +179,20 @@ class FakeSpark:
             getStageInfo=lambda stage: self.java(
                 numCompletedTasks=self.active_jobs[stage],
                 numActiveTasks=self.tracked_tasks,
+                currentAttemptId=0,
             ),
         )
         context = self.java(
             isStopped=lambda: self.stopped,
             resourceProfileManager=self.java(defaultResourceProfile="the default"),
             maxNumConcurrentTasks=lambda _: self.slots,
+            taskScheduler=self.java(taskSetManagerForAttempt=self._task_set),
         )
         return self.java(statusTracker=tracker, sc=context)
+
+    def _task_set(self, stage, _attempt):
+        running = self.scheduled_tasks.get(stage)
+        return self.java(isDefined=running is not None, get=self.java(runningTasks=running))
 
     def _gateway(self):
         process = SimpleNamespace(poll=lambda: 1 if self.ended else None)
