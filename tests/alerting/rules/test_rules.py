@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.rules_table import (
     LONG_B,
     USUALLY,
@@ -28,6 +32,7 @@ from querypulse.alerting import rules
 from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.policy import Limits, stall_window
 from querypulse.alerting.rules import driver_down, events_missing, monitoring_degraded
+from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe import JobCounts, LongTask
 
 SKEWED = LongTask(4, 17, "host-3", 75.0, 2.1)
@@ -105,6 +110,34 @@ def reported_of_a(story, reported):
     if "a" not in story.state.snapshot(0.0).labels():
         return set()
     return {alert for alert, query in as_pairs(reported) if query in ("a", "*")}
+
+
+FIGURES = st.lists(
+    st.sampled_from([None, "NaN", "x", -1, 0, 5, 1e18, 1e308, -1e308, 10**400]),
+    min_size=8,
+    max_size=8,
+)
+TIMES = st.sampled_from(["1970-01-01T00:00:00.000Z", "2099-01-01T00:00:00.000Z", "+292278994-08-17T07:12:55.807Z", "soon", None])  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(FIGURES, TIMES, TIMES, st.sampled_from([{}, {"lag_allowed_seconds": 1.0}]))
+def test_no_rule_raises_whatever_the_figures_of_batches_are(figures, watermark, newest, allowed):
+    rows, late, seconds, offset, files, behind, records, end = figures
+    metrics = {"numFilesOutstanding": files, "maxMsBehindLatest": behind, "numRecordsReadyToProcess": records}  # fmt: skip
+    story = Story().started(at=0)
+    for batch in range(12):
+        fed = {"endOffset": {"t": {"0": end}}, "latestOffset": {"t": {"0": offset}}, "numInputRows": rows, "metrics": metrics}  # fmt: skip
+        event = {
+            "id": "id-a", "runId": "a-1", "name": "a", "batchId": batch, "timestamp": newest,
+            "numInputRows": rows, "durationMs": {"addBatch": 1, "triggerExecution": seconds},
+            "eventTime": {"watermark": watermark, "max": newest}, "sources": [fed, {"metrics": metrics}],
+            "stateOperators": [{"numRowsTotal": 1, "numRowsDroppedByWatermark": late}],
+        }  # fmt: skip
+        event = decode(EventKind.PROGRESS, json.dumps({"progress": event}))
+        story.state.apply_event(event, at := 90 * (batch + 1))
+
+    assert "QuerypulseMonitoringDegraded" not in holding(story, at + 1, allowed)
 
 
 def test_table_has_more_silent_rows_than_firing_ones():
