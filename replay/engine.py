@@ -27,10 +27,8 @@ from .results import Change, Replayed, iso
 # Evaluates one application as if live, by the clock of its log.
 
 
-TICK_SECONDS = 1.0
-"""The precision of an alert's time."""
-MAX_STRETCH_SECONDS = 60.0
-"""A stretch of up to this length is evaluated at its last tick only, unless that shows a change."""
+LONGEST_STRETCH = 60
+"""A stretch of up to so many seconds is evaluated at its end only, unless that shows a change."""
 FORGET_EVERY_SECONDS = 60.0
 
 
@@ -52,12 +50,12 @@ class ReplayEngine:
         self._firing: dict[tuple[str, str], Finding] = {}
         self._last_received: dict[str, float] = {}
         self._began_at = self._forgot_at = began_at
-        # Ticks since the beginning: the last one seen, evaluated, and before an event.
+        # Whole seconds since the beginning, the precision of an alert's time: the last one seen,
+        # the last one evaluated, and the last one before an event.
         self._seen = self._evaluated = self._received = 0
         self._pending: list[Snapshot] = []
         # In a stretch shorter than every limit, no alert can both fire and resolve.
-        shortest = min(_seconds(policy)) - TICK_SECONDS
-        self._stretch = max(TICK_SECONDS, min(MAX_STRETCH_SECONDS, shortest))
+        self._stretch = max(1, min(LONGEST_STRETCH, int(min(_seconds(policy))) - 1))
 
     def apply(self, event: Event, at: float) -> list[Change]:
         """Apply an event, after evaluating the silence before it."""
@@ -82,11 +80,13 @@ class ReplayEngine:
         """Advance the time without an event."""
         self.now = max(self.now, until)
         changes: list[Change] = []
-        ticks = int(self._ticks())
-        while ticks > self._seen:
-            due = self._next_due()
-            self._seen = min(due, ticks)
-            self._pending.append(self._state.snapshot(self._time(self._seen)))
+        last = int(self.now - self._began_at)
+        while last > self._seen:
+            # The longer a silence, the rarer the evaluations.
+            stretch = max(self._stretch, self._evaluated - self._received)
+            due = max(self._seen + 1, self._evaluated + stretch)
+            self._seen = min(due, last)
+            self._pending.append(self._state.snapshot(self._began_at + self._seen))
             if self._seen == due:
                 changes += self._evaluate(due)
                 self._evaluated = due
@@ -95,20 +95,10 @@ class ReplayEngine:
     def evaluate(self) -> list[Change]:
         """Evaluate now, however little time has passed."""
         self._pending.append(self._state.snapshot(self.now))
-        changes = self._evaluate(math.ceil(self._ticks()))
-        self._evaluated = int(self._ticks())
+        passed = self.now - self._began_at
+        changes = self._evaluate(math.ceil(passed))
+        self._evaluated = int(passed)
         return changes
-
-    def _next_due(self) -> int:
-        """The next tick to evaluate: the longer a silence, the rarer the evaluations."""
-        stretch = max(int(self._stretch / TICK_SECONDS), self._evaluated - self._received)
-        return max(self._seen + 1, self._evaluated + stretch)
-
-    def _ticks(self) -> float:
-        return (self.now - self._began_at) / TICK_SECONDS
-
-    def _time(self, tick: int) -> float:
-        return self._began_at + tick * TICK_SECONDS
 
     def _has_news(self, query_id: str) -> bool:
         """Whether the findings of one query, evaluated alone, have changed.
@@ -133,7 +123,7 @@ class ReplayEngine:
         return before != {finding.alertname for finding in evaluation.findings}
 
     def _evaluate(self, end: int) -> list[Change]:
-        """Evaluate the last pending tick and, if it shows a change, search the others."""
+        """Evaluate the last pending second and, if it shows a change, search the others."""
         changes = self._search(min(self._evaluated, end), end, self._evaluation(end))
         self._pending.clear()
         if self.now - self._forgot_at >= FORGET_EVERY_SECONDS:
@@ -141,20 +131,20 @@ class ReplayEngine:
         return changes
 
     def _search(self, begin: int, end: int, evaluation: Evaluation) -> list[Change]:
-        """The changes between two ticks; a binary search finds the tick of each change."""
+        """The changes between two seconds; a binary search finds that of each change."""
         if end - begin > 1 and _found(evaluation) != self._firing.keys():
             middle = (begin + end) // 2
             changes = self._search(begin, middle, self._evaluation(middle))
             return changes + self._search(middle, end, evaluation)
         return list(self._report(evaluation, self._pending_at(end)[0]))
 
-    def _evaluation(self, tick: int) -> Evaluation:
-        at, snapshot = self._pending_at(tick)
+    def _evaluation(self, second: int) -> Evaluation:
+        at, snapshot = self._pending_at(second)
         return evaluate(snapshot, at, self._policy)
 
-    def _pending_at(self, tick: int) -> tuple[float, Snapshot]:
-        """The time and snapshot of a pending tick; the last tick may be incomplete."""
-        at, last = self._time(tick), self._pending[-1]
+    def _pending_at(self, second: int) -> tuple[float, Snapshot]:
+        """The time and snapshot of a pending second; the last one may be incomplete."""
+        at, last = self._began_at + second, self._pending[-1]
         if at >= last.at:
             return last.at, last
         return at, self._pending[bisect_left(self._pending, at, key=lambda snapshot: snapshot.at)]
@@ -214,13 +204,15 @@ def _found(evaluation: Evaluation) -> set[tuple[str, str]]:
 
 
 def _seconds(policy: Policy) -> list[float]:
-    """Every time limit that is set; at an end, to which a grace of 0 applies, all is evaluated."""
+    """Every time limit that is set. At an end, to which a grace of 0 applies, all is evaluated; not
+    so at a start.
+    """
     limits = [msgspec.structs.asdict(policy.defaults), *(own for _, own in policy.overrides)]
     return [
         value
         for own in limits
         for name, value in own.items()
-        if name.endswith("_seconds") and value
+        if name.endswith("_seconds") and (value or name == "start_grace_seconds")
     ]
 
 

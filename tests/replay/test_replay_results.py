@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.event_log import BEGAN, CONFLICT, EventLog
 from support.replays import after, changes, replayed, reported
@@ -302,6 +302,7 @@ def the_same(one, other):
     grace=st.sampled_from([0, 2, 30, 60]),
     floor=st.sampled_from([3, 20, 60]),
 )
+@example(story=[("c", "started", 9.0), ("a", "idle", 9.0), ("c", "commit", 9.0)], grace=0, floor=20)
 def test_skipping_a_silent_stretch_equals_evaluating_every_tick(story, grace, floor):
     wanted = policy(
         Settings(
