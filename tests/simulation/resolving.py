@@ -405,6 +405,9 @@ class Resolving(Property):
         query = self._stage.queries.get(key)
         if query is None or query.truth.health in (Health.STARTING, Health.MOVING):
             return False
+        if self._stage.time.now < query.starve_until:
+            # A batch that waits for executors shows no health, even while that is no problem.
+            return False
         driver = self.driver_of(query)
         unseen = query.truth.health is Health.STOPPED and query.started_at < driver.born_at
         if unseen or (expected and query.started_at < driver.attached_at):
