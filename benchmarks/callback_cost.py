@@ -227,7 +227,7 @@ def _own_listener(spark: SparkSession) -> Iterator[Any]:
     yield listener
     ended.set()
     reader.join()
-    queue.close()
+    queue.release()
     if any(queue.drops.values()):
         raise RuntimeError(f"events were lost: {queue.drops}")
 

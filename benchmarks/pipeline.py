@@ -19,6 +19,7 @@ from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import Arrived, Mailbox
 from querypulse.listener.probe import Context
 from querypulse.listener.spark.event_paths import EventQueue
+from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.state.state import State
 from querypulse.sidecar.runtime import MAILBOX_CAPACITY
 
@@ -41,8 +42,10 @@ class EventPipeline:
         self.now = 1000.0
         self.state = State(self.now)
         self._guard = Guard()
-        self._queue = EventQueue(MagicMock(), MagicMock(), clock=lambda: self.now)
+        listener = HealthListener(capacity=1, start=object, start_on=list)
+        self._queue = EventQueue(MagicMock(), listener, clock=lambda: self.now)
         # A mock has an attribute of every name: memory is measured by what is reached from here.
+        self._queue.release()
         self._queue.java = _Answers(())
         self._arrived: Mailbox[Any] = Mailbox(MAILBOX_CAPACITY)
         self._reader = EventReader(

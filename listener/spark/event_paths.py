@@ -221,7 +221,8 @@ class EventQueue(EventPath):
         """
         if not self._listener.wirings:
             self.java_listener = None
-        java, self.java, self._bus = self.java, None, None
+        self._context = self._session = self._bus = None
+        java, self.java = self.java, None
         if java is not None:
             java.close()
 
