@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 
 import pytest
@@ -20,7 +19,6 @@ from querypulse.core.threads import Deadline
 from querypulse.listener.events import Started
 from querypulse.listener.state.snapshot import parse_watchers
 from querypulse.settings import receivers
-from querypulse.settings.loading import load_settings
 from querypulse.settings.secrets import own_secrets
 from querypulse.settings.settings import check_value
 from querypulse.sidecar import Settings, SettingsError
@@ -276,13 +274,3 @@ def test_heartbeat_is_set_per_pattern_as_url_or_file(tmp_path):
 def test_invalid_heartbeat_is_refused_with_its_pattern(own, message):
     with pytest.raises(SettingsError, match=message.replace("*'", r"\*'")):
         receivers.query_heartbeats(settings(**own), Guard())
-
-
-def test_heartbeat_url_is_refused_in_the_spark_conf():
-    conf = {"spark.querypulse.queries": json.dumps({"nightly*": {"heartbeat_url": URL}})}
-    with pytest.raises(SettingsError, match="give 'heartbeat_url_file' instead") as refused:
-        load_settings({}, {}, conf)
-
-    assert "0a1b2c3d" not in str(refused.value)
-    allowed = {"spark.querypulse.queries": '{"nightly*": {"heartbeat_url_file": "/run/url"}}'}
-    assert load_settings({}, {}, allowed).settings.queries["nightly*"].heartbeat_url is None
