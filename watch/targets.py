@@ -137,14 +137,12 @@ def _host(url: str) -> Host | None:
 
 def answers(hosts: Iterable[Host]) -> bool:
     """Whether one of these hosts accepts or refuses a connection: either proves the network."""
-    return any(_answers(host) for host in hosts)
-
-
-def _answers(host: Host) -> bool:
-    try:
-        with socket.create_connection(host, timeout=CONNECT_SECONDS):
+    for host in hosts:
+        try:
+            socket.create_connection(host, timeout=CONNECT_SECONDS).close()
+        except ConnectionRefusedError:
             return True
-    except ConnectionRefusedError:
+        except OSError:
+            continue
         return True
-    except OSError:
-        return False
+    return False
