@@ -34,8 +34,6 @@ HOW = {
     Said.UNREACHABLE: "is unreachable, although the network works",
     Said.REPLACED: "was replaced: another driver is at its address",
 }
-TERMINATED = "was terminated by a signal and has not come back"
-NEVER = "has never answered since the watcher started"
 ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
@@ -72,11 +70,11 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
 
 def _how(driver: WatchedDriver) -> str:
     if driver.notice is Notice.TERMINATED:
-        return TERMINATED
+        return "was terminated by a signal and has not come back"
     if driver.may_restart:
         return f"has ended after it reported {_named(driver.reported)}, and has not come back"
     if not driver.seen or driver.last is None:
-        return NEVER
+        return "has never answered since the watcher started"
     return HOW.get(driver.last.said, "")
 
 
@@ -113,11 +111,6 @@ FORGET_SECONDS = 24 * 3600.0
 """An incident expires after this time if nothing is down at its address: only DNS named its
 driver, or another driver took its place.
 """
-UNWATCHED = "driver is no longer watched"
-EXPIRED = "driver was not seen for 24 hours"
-BACK = "driver answers again"
-STOPPED = "driver was shut down gracefully"
-READABLE = "every driver that answers accepts the watcher"
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -276,18 +269,20 @@ class DriverAlerts:
         if entry.incident.labels["app"] == APP:
             # An earlier watcher's stays open until this one may have been refused for long enough.
             is_new = now - entry.since < 2 * REFUSED_SECONDS
-            return "" if is_new or self._refusals(now) else READABLE
+            if is_new or self._refusals(now):
+                return ""
+            return "every driver that answers accepts the watcher"
         drivers = self._drivers_of(entry)
         if any(driver.is_stopped for driver in drivers):
-            return STOPPED
+            return "driver was shut down gracefully"
         if any(self._is_healthy(driver) for driver in drivers):
-            return BACK
+            return "driver answers again"
         if not self.tracker.is_watched(entry.address.partition(" ")[0]):
-            return UNWATCHED
+            return "driver is no longer watched"
         if now - entry.since > FORGET_SECONDS and not self.tracker.is_down(entry.address):
             for driver in drivers:
                 self.tracker.forget(driver)
-            return EXPIRED
+            return "driver was not seen for 24 hours"
         return ""
 
     def _renew(self) -> None:
