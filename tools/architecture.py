@@ -45,7 +45,7 @@ BUDGET = {
     "alerting": (8472, 44),
     "settings": (1898, 9),
     "sidecar": (2377, 8),
-    "watch": (1682, 7),
+    "watch": (1680, 7),
     "replay": (1108, 7),
     "launch": (487, 7),
     "commands": (1753, 11),

@@ -268,10 +268,8 @@ class DriverAlerts:
         """How an incident has ended; empty while it is open."""
         if entry.incident.labels["app"] == APP:
             # An earlier watcher's stays open until this one may have been refused for long enough.
-            is_new = now - entry.since < 2 * REFUSED_SECONDS
-            if is_new or self._refusals(now):
-                return ""
-            return "every driver that answers accepts the watcher"
+            is_open = now - entry.since < 2 * REFUSED_SECONDS or self._refusals(now)
+            return "" if is_open else "every driver that answers accepts the watcher"
         drivers = self._drivers_of(entry)
         if any(driver.is_stopped for driver in drivers):
             return "driver was shut down gracefully"
