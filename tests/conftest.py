@@ -133,17 +133,14 @@ def spark(request, tmp_path_factory):
     session.stop()
 
 
-@pytest.fixture(
-    scope="session", params=["process", pytest.param("container", marks=pytest.mark.docker)]
-)
-def kafka(request, tmp_path_factory):
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
     """One broker for all tests that need one; each test has topics of its own."""
     from support import connectors
 
     # The default is to compact every 15 s.
     settings = {"log.cleaner.backoff.ms": "200"}
-    contained = request.param == "container"
-    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"), settings, contained=contained)
+    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"), settings)
     yield broker
     broker.close()
 

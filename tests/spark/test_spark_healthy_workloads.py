@@ -14,36 +14,23 @@ WATCH_SECONDS = 36
 assert 2 * max(GRACE, TREND) < WATCH_SECONDS
 
 
-@pytest.mark.parametrize(
-    "variations",
-    [
-        pytest.param(False, id="main"),
-        pytest.param(True, id="variations", marks=pytest.mark.thorough),
-    ],
-)
-def test_healthy_queries_raise_no_alert(harness, watch, pages, variations):
-    before = [workload for workload in BEFORE if workload.variation == variations]
-    after = [workload for workload in AFTER if workload.variation == variations]
-    workloads = [*before, *after]
-    queries = {workload.name: workload.start(harness) for workload in before}
+def test_healthy_queries_raise_no_alert(harness, watch, pages):
+    queries = {workload.name: workload.start(harness) for workload in BEFORE}
     until(lambda: all(harness.committed(name) > 1 for name in queries), "all commit")
     sidecar = watch(**SETTINGS)
     diary = Diary(harness, sidecar)
-    queries |= {workload.name: workload.start(harness) for workload in after}
-    lives = {name: diary[query.name or query.id[:8]] for name, query in queries.items()}
+    queries |= {workload.name: workload.start(harness) for workload in AFTER}
 
-    if "planned_stop" in queries:
-        until(lambda: len(lives["planned_stop"].commits) > 6, "the planned query commits")
-        sidecar.expect_stop("planned_stop")
-        queries["planned_stop"].stop()
+    until(lambda: len(diary["planned_stop"].commits) > 6, "the planned query commits")
+    sidecar.expect_stop("planned_stop")
+    queries["planned_stop"].stop()
     until(lambda: diary.seconds > WATCH_SECONDS, "the watch time has passed")
-    for workload in workloads:
-        life, query = lives[workload.name], queries[workload.name]
+    for workload in (*BEFORE, *AFTER):
+        life, query = diary[workload.name], queries[workload.name]
         until(lambda: workload.lived(life, query), f"{workload.name} does as its name says")  # noqa: B023
         until(lambda: life.state == workload.state, f"{workload.name} is {workload.state}")  # noqa: B023
 
     assert pages.reported == []
     assert sidecar.alerts() == ()
-    if "async_tracking_idle" in queries:
-        # Its events report batch 2; its commit log never contains it.
-        assert harness.committed("async_tracking_idle") == 0
+    # Its events report batch 2; its commit log never contains it.
+    assert harness.committed("async_tracking_idle") == 0

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ import pyspark
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from support.patience import PATIENCE_SECONDS
-from support.queries import until
 
-from querypulse.examples.delta import broker, delta_pipeline
+from querypulse.examples.delta import delta_pipeline
 from querypulse.examples.delta.artifacts import ArtifactsError, cache_folder, fetch
 from querypulse.examples.delta.broker import Broker
 
@@ -66,25 +64,11 @@ def spark_conf(warehouse: Path, wanted: Collection[str]) -> dict[str, str]:
     return conf | (DELTA_CONF if "delta" in here else {})
 
 
-def broker_jars() -> list[Path]:
-    """The jars of Apache Kafka's own broker."""
-    return fetch([delta_pipeline.BROKER], cache_folder())
-
-
 class Kafka:
-    """A broker and helpers for tests. By default, topics have one partition.
+    """A broker and helpers for tests. By default, topics have one partition."""
 
-    ``contained`` runs it in a container; otherwise it is a process with its data in ``folder``.
-    """
-
-    def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, *, contained: bool = False
-    ) -> None:
-        self.broker: Any = (
-            ContainerBroker(settings or {})
-            if contained
-            else Broker(broker_jars(), folder, settings)
-        )
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.broker = Broker(fetch([delta_pipeline.BROKER], cache_folder()), folder, settings)
         self.broker.start()
         self.bootstrap_servers = self.broker.bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
@@ -164,48 +148,3 @@ class Kafka:
 @cache
 def _jars(name: str) -> tuple[Path, ...]:
     return tuple(fetch(KNOWN[name](pyspark.__version__), cache_folder()))
-
-
-IMAGE = "apache/kafka:4.1.0"
-
-
-class ContainerBroker:
-    """May be started and killed repeatedly; its data lasts for the test session."""
-
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        port, controller = broker.free_ports(2)
-        self.bootstrap_servers = f"127.0.0.1:{port}"
-        self._address = "127.0.0.1", port
-        self._environment = environment(port, controller, settings)
-        self._container: Any = None
-
-    def start(self) -> None:
-        if self._container is None:
-            from testcontainers.core.container import DockerContainer
-
-            container = DockerContainer(IMAGE, network_mode="host").with_envs(**self._environment)
-            self._container = container.start().get_wrapped_container()
-        else:
-            self._container.start()
-        until(self._listens, "the broker in the container listens")
-
-    def kill(self) -> None:
-        self._container.kill()
-
-    def _listens(self) -> bool:
-        with suppress(OSError), socket.create_connection(self._address, timeout=PATIENCE_SECONDS):
-            return True
-        return False
-
-
-def environment(port: int, controller: int, settings: Mapping[str, str]) -> dict[str, str]:
-    """Properties of a broker in the form of the image: ``KAFKA_NODE_ID`` for ``node.id``."""
-    listener = f"PLAINTEXT://127.0.0.1:{port}"
-    properties = {
-        **broker._SETTINGS,
-        "listeners": f"{listener},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": listener,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        **settings,
-    }
-    return {f"KAFKA_{key.upper().replace('.', '_')}": text for key, text in properties.items()}

@@ -21,15 +21,11 @@ SETTINGS = {
 
 
 class HealthyWorkload(NamedTuple):
-    """``start`` starts the query; ``lived`` checks whether it did what its name says.
-
-    A ``variation`` of another workload runs in ``make test-all`` only.
-    """
+    """``start`` starts the query; ``lived`` checks whether it did what its name says."""
 
     start: Callable[[SparkHarness], Any]
     lived: Callable[[Life, Any], bool]
     state: str = "running"
-    variation: bool = False
 
     @property
     def name(self) -> str:
@@ -59,15 +55,6 @@ def slow_batches(harness):
         harness.rate(),
         "slow_batches",
         lambda batch, number: work(harness, batch, 1.2 * FLOOR if number else 5),
-    )
-
-
-def huge_first_batch(harness):
-    """The first batch takes longer than floor and start grace, while tasks keep finishing."""
-    return harness.start(
-        harness.rate(),
-        "huge_first_batch",
-        lambda batch, number: None if number else work(harness, batch, 1.5 * GRACE),
     )
 
 
@@ -121,23 +108,9 @@ def restarted(harness):
     return query
 
 
-def unnamed(harness):
-    return harness.start(harness.rate(), None)
-
-
 def continuous(harness):
     """It sends no events."""
     return harness.start(harness.rate(), "continuous", trigger={"continuous": "1 second"})
-
-
-def async_tracking(harness):
-    """Its events are 4 s ahead of its log."""
-    return harness.start(harness.rate(), "async_tracking", **asynchronous(4000))
-
-
-def async_tracking_rare(harness):
-    """Its log is written less often than the stall floor."""
-    return harness.start(harness.rate(), "async_tracking_rare", **asynchronous(1500 * FLOOR))
 
 
 def async_tracking_idle(harness):
@@ -145,14 +118,12 @@ def async_tracking_idle(harness):
     stream = harness.files("async_tracking_idle")
     for number in range(3):
         harness.drop("async_tracking_idle", number, number)
-    return harness.start(stream, "async_tracking_idle", **asynchronous(3_600_000))
-
-
-def asynchronous(milliseconds):
-    return {
-        "asyncProgressTrackingEnabled": True,
-        "asyncProgressTrackingCheckpointIntervalMs": milliseconds,
-    }
+    return harness.start(
+        stream,
+        "async_tracking_idle",
+        asyncProgressTrackingEnabled=True,
+        asyncProgressTrackingCheckpointIntervalMs=3_600_000,
+    )
 
 
 def planned_stop(harness):
@@ -183,10 +154,6 @@ def works_for_longer_than_the_floor(life, query):
     return life.longest_flight > FLOOR and len(life.commits) > 2
 
 
-def starts_for_longer_than_the_grace(life, query):
-    return life.states[0] == "starting" and life.longest_flight > GRACE and len(life.commits) > 1
-
-
 def has_batches_without_rows(life, query):
     return any(
         p["numInputRows"] == 0 and "addBatch" in p["durationMs"] for p in query.recentProgress
@@ -209,22 +176,18 @@ def runs_again_and_again(life, query):
 
 BEFORE = (
     HealthyWorkload(join_of_one_side, keeps_its_watermark),
-    HealthyWorkload(no_data_batches, has_batches_without_rows, variation=True),
+    HealthyWorkload(no_data_batches, has_batches_without_rows),
     HealthyWorkload(event_time_of_the_day, has_one_watermark),
 )
 """Started before the sidecar."""
 
 AFTER = (
-    HealthyWorkload(huge_first_batch, starts_for_longer_than_the_grace, variation=True),
     HealthyWorkload(slow_batches, works_for_longer_than_the_floor),
     HealthyWorkload(restarted, runs_again_and_again),
     HealthyWorkload(idle_files, never_commits, "idle"),
     HealthyWorkload(hourly, commits_once),
     HealthyWorkload(available_now, finishes_both_batches, "completed"),
-    HealthyWorkload(unnamed, commits_on, variation=True),
     HealthyWorkload(continuous, commits_on),
-    HealthyWorkload(async_tracking, commits_on, variation=True),
-    HealthyWorkload(async_tracking_rare, commits_on, variation=True),
     HealthyWorkload(async_tracking_idle, lambda life, query: 2 in life.commits, "idle"),
     HealthyWorkload(planned_stop, commits_on, "stopped"),
 )
