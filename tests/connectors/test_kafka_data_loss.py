@@ -93,8 +93,8 @@ class TrappedQueries:
     def used_ratio(self, name) -> float | None:
         """The used share of the retention, according to the metrics."""
         served = requests.get(f"{self.sidecar.url}/metrics", timeout=PATIENCE_SECONDS).text
-        found = re.search(rf'retention_used_ratio{{.*query="{name}".*}} (\S+)', served)
-        return float(found[1]) if found else None
+        ratio = re.search(rf'retention_used_ratio{{.*query="{name}".*}} (\S+)', served)
+        return float(ratio[1]) if ratio else None
 
     def release(self, name) -> None:
         self.traps[name].hold.clear()

@@ -126,9 +126,9 @@ def commands():
     for name, block in blocks("", "sh", "console", "ini", "dockerfile").items():
         joined = re.sub(r"\\\n\s*", "", block)
         for line in joined.splitlines():
-            found = COMMAND.search(re.sub(r"git\+\S+|pip\S* .*", "", line))
-            if found and not line.lstrip().startswith(("[", "|", "#")):
-                yield name, found.group(1)
+            command = COMMAND.search(re.sub(r"git\+\S+|pip\S* .*", "", line))
+            if command and not line.lstrip().startswith(("[", "|", "#")):
+                yield name, command.group(1)
 
 
 def mistake(command):
@@ -316,13 +316,13 @@ def fields(*records):
 def test_named_settings_exist():
     """Also fields of ``/status`` and arguments, which have names of the same kind."""
     words = r"seconds|urls?|files?|dir|factor|ratio|tolerance|offsets|patterns|headers|queries"
-    known = {*fields(Settings, Status), *inspect.signature(querypulse.Sidecar.supervise).parameters}
-    known |= {name for alert in runbooks() for name in evidence_of(alert)} | ANNOTATIONS
+    names = {*fields(Settings, Status), *inspect.signature(querypulse.Sidecar.supervise).parameters}
+    names |= {name for alert in runbooks() for name in evidence_of(alert)} | ANNOTATIONS
     unknown = {
         (page, span)
         for page, span in inline()
         if re.fullmatch(rf"(?!test_)[a-z]+(_[a-z]+)*_({words})", span)
-        and span not in {*known, *families()}
+        and span not in {*names, *families()}
     }
     assert unknown == set()
 

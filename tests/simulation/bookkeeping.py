@@ -42,7 +42,7 @@ class Bookkeeping(Property):
         """Check that the counts of a driver match its input, and that it contained no error."""
         for driver in self._stage.drivers.values():
             broken = f"rule {self._stage.plan.setup.broken_rule}"
-            contained = [one for one in driver.guard.contained if one[0] != broken]
+            contained = [error for error in driver.guard.contained if error[0] != broken]
             if contained:
                 where, error = contained[0]
                 raise Violation("P8", f"an error was contained in {where}: {error!r}")
@@ -59,7 +59,7 @@ class Bookkeeping(Property):
             self._check_counters(driver, label, query)
         self._check_twice(driver, labels)
         # Expected queries are never forgotten.
-        expected = {one.name for one in self._stage.plan.queries if one.expected}
+        expected = {query.name for query in self._stage.plan.queries if query.expected}
         gone = sum(
             not query.alive and query.name not in expected for query in evaluated.snapshot.queries
         )
@@ -67,14 +67,14 @@ class Bookkeeping(Property):
             self._within_at = driver.time.now
         elif driver.time.now - self._within_at > FORGET_SECONDS:
             raise Violation("P7", f"{gone} queries that have ended are remembered")
-        lost = any(one.is_lost for one in self._stage.queries.values())
+        lost = any(query.is_lost for query in self._stage.queries.values())
         most = len(self._stage.queries) + MOST_SHOWN_BESIDES + (MAX_GONE_UNNAMED if lost else 0)
         if len(labels) > most:
             raise Violation("P7", f"{len(labels)} queries are shown: {', '.join(labels)}")
 
     def _check_twice(self, driver: SimDriver, labels: Mapping[str, Query]) -> None:
         """Check that no query with a name of its own is shown under two labels."""
-        names = Counter(one.spec.name for one in self._stage.queries.values())
+        names = Counter(query.spec.name for query in self._stage.queries.values())
         # Nothing shows the name of a run whose start was lost and that failed before a poll.
         named = [label for label, one in labels.items() if not one.is_unnamed]
         shown = Counter(driver.owners.get(label, label) for label in named)
@@ -137,15 +137,16 @@ class Bookkeeping(Property):
         wall = self._stage.time.wall()
         silences = self._stage.silences.given
         return all(
-            any(one.covers(alert, wall) for one in silences) for alert in row.incident.alerts
+            any(silence.covers(alert, wall) for silence in silences)
+            for alert in row.incident.alerts
         )
 
     @staticmethod
     def _was_received(courier: Courier, key: str) -> bool:
         receiver = courier.receiver
-        known = receiver.open.keys() | {one.incident.key for one in receiver.closed}
+        received = receiver.open.keys() | {end.incident.key for end in receiver.closed}
         # Alertmanager identifies alerts by their labels, so it knows every alert that it received.
-        return key in known or receiver.kind == "alertmanager"
+        return key in received or receiver.kind == "alertmanager"
 
 
 def _must_be_reported(row: OutboxRow) -> bool:
@@ -157,10 +158,10 @@ def _check_events(driver: SimDriver) -> None:
     folded = sum(driver.worker.state.events.values())
     lost = sum(driver.reader.drops.values())
     waiting = driver.inbox.depth
-    known = driver.bus.repeated
-    if folded + lost + waiting + known != driver.bus.given:
+    repeated = driver.bus.repeated
+    if folded + lost + waiting + repeated != driver.bus.given:
         raise Violation(
             "P8",
             f"{driver.bus.given} events were given, {folded} folded, {lost} lost, "
-            f"{known} came twice, {waiting} are queued",
+            f"{repeated} came twice, {waiting} are queued",
         )

@@ -162,20 +162,20 @@ class _Flight:
 @contextmanager
 def recording() -> Iterator[Observations]:
     """Record everything that each ``State`` receives within the block."""
-    found = Observations()
+    observed = Observations()
     real_event, real_probe = State.apply_event, State.apply_probe
 
     def apply_event(self: Any, event: Event, at: float, context: Context = Context.RUNNING) -> None:
-        found.event(event, at)
+        observed.event(event, at)
         real_event(self, event, at, context)
 
     def apply_probe(self: Any, report: ProbeReport) -> None:
-        found.report(report)
+        observed.report(report)
         real_probe(self, report)
 
     State.apply_event, State.apply_probe = apply_event, apply_probe  # type: ignore[method-assign] # for the block only
     try:
-        yield found
+        yield observed
     finally:
         State.apply_event, State.apply_probe = real_event, real_probe  # type: ignore[method-assign]
 

@@ -318,9 +318,9 @@ class SimDriver:
             self.app, Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
         )
         self.couriers = [
-            Courier(one, self.guard, time=time, driver=name, about=self.about,
+            Courier(receiver, self.guard, time=time, driver=name, about=self.about,
                     is_alive=lambda: self.alive, between=self.between, kill=self.kill, spool=spool)
-            for one in receivers
+            for receiver in receivers
         ]  # fmt: skip
         self.notifier = Notifier(
             self.couriers, spool, wall=time.wall,
@@ -335,12 +335,12 @@ class SimDriver:
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
             on_started=self.probe.poll, pause=lambda _: None,
         )  # fmt: skip
-        named = [one for one in queries if one.spec.name]
-        self._called = {str(one.spec.name): one.key for one in reversed(named)}
+        named = [query for query in queries if query.spec.name]
+        self._called = {str(query.spec.name): query.key for query in reversed(named)}
         if before is not None:
             # Until it has seen its queries, it repeats what the process before has reported.
             self._called |= before._called | before.owners
-        expected = tuple(str(one.spec.name) for one in named if one.spec.expected)
+        expected = tuple(str(query.spec.name) for query in named if query.spec.expected)
         self.worker = Worker(
             Inputs(
                 inbox=self.inbox,
@@ -355,9 +355,9 @@ class SimDriver:
                     failed_grace_seconds=setup.failed_grace,
                 ),
                 overrides=tuple(
-                    (str(one.spec.name), {"expected_input_seconds": one.spec.expected_input})
-                    for one in named
-                    if one.spec.expected_input
+                    (str(query.spec.name), {"expected_input_seconds": query.spec.expected_input})
+                    for query in named
+                    if query.spec.expected_input
                 ),
                 probe_stale_seconds=STALE_SECONDS,
                 probe_expected=True,
@@ -414,7 +414,7 @@ class SimDriver:
         if label != WHOLE_DRIVER:
             return frozenset({(self.owners.get(label) or self._called.get(label, label), name)})
         if name == driver_down.NAME:
-            named = [one.key for one in self.queries]
+            named = [query.key for query in self.queries]
         else:
             lines = alert.annotations.get("queries", "").splitlines()
             named = [self.owners.get(line.partition(": ")[0], "") for line in lines]
@@ -422,8 +422,8 @@ class SimDriver:
 
     def _owner_of_unnamed(self, label: str) -> str:
         """The query with this label, which begins its id, even before this process has seen it."""
-        known = names_of(self.queries)
-        of_id = (key for query_id, key in known.items() if label and query_id.startswith(label))
+        names = names_of(self.queries)
+        of_id = (key for query_id, key in names.items() if label and query_id.startswith(label))
         return self.owners.get(label) or next(of_id, "")
 
     def pause(self, seconds: float) -> None:

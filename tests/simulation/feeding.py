@@ -76,17 +76,17 @@ class Feeding(Property):
             if spec.expected_input and not spec.is_finite and not spec.is_continuous:
                 self._check(query, self._stage.drivers[spec.driver])
         for receiver in self._stage.receivers:
-            for one in receiver.notifications[self._checked.get(receiver.name, 0) :]:
-                self._check_cause(receiver, one)
+            for note in receiver.notifications[self._checked.get(receiver.name, 0) :]:
+                self._check_cause(receiver, note)
             self._checked[receiver.name] = len(receiver.notifications)
 
-    def _check_cause(self, receiver: SimReceiver, one: Notification) -> None:
+    def _check_cause(self, receiver: SimReceiver, note: Notification) -> None:
         """Check that no receiver is notified of a query that reads rows or may read none."""
         late = NOTIFIED_SECONDS + self._stage.longest_delay
-        if receiver.trouble_ended_at > one.at - 400.0:
+        if receiver.trouble_ended_at > note.at - 400.0:
             late += receiver.trouble_seconds + 400.0
-        for key, name in one.named:
-            if name == NAME and one.at - self._found_at.get(key, -inf) > late:
+        for key, name in note.named:
+            if name == NAME and note.at - self._found_at.get(key, -inf) > late:
                 raise Violation("P2", f"{receiver.name} notified of {NAME} of {key}, which is fed")
 
     def _check_known(self, query: SimQuery, open_ones: set[str]) -> None:
@@ -97,7 +97,7 @@ class Feeding(Property):
             self._open_since.pop(query.key, None)
         for receiver in self._stage.receivers:
             place = (query.key, receiver.name)
-            spoken = {one for rejected in receiver.rejected for one in rejected.named}
+            spoken = {message for rejected in receiver.rejected for message in rejected.named}
             is_known = bool(self.holds(receiver, query, frozenset({NAME})))
             # One that is left of a critical incident and recovers already notifies nobody.
             is_known |= any(incident.muted for incident in self.driver_of(query).handing.open)

@@ -104,7 +104,9 @@ class _Maker:
         setup = self._setup()
         queries = tuple(self._query(index, setup) for index in range(self._chosen("queries")))
         queries = _with_common_names(queries) if setup.apart else queries
-        steps = [Step(round(self._rng.uniform(0.0, 20.0), 1), "start", one.key) for one in queries]
+        steps = [
+            Step(round(self._rng.uniform(0.0, 20.0), 1), "start", query.key) for query in queries
+        ]
         has_twin = self._rng.random() < self._terms.twins and not setup.attach_at
         if has_twin and _can_have_a_twin(queries[0]):
             queries = (*queries, replace(queries[0], key="twin", session="s2"))
@@ -116,9 +118,9 @@ class _Maker:
                 steps += self._around(setup, queries)
             else:
                 steps += self._to_query(self._rng.choice(queries))
-        if any(one.key == "twin" for one in queries):
+        if any(query.key == "twin" for query in queries):
             steps = self._of_namesakes(steps)
-        steps.sort(key=lambda one: one.at)
+        steps.sort(key=lambda step: step.at)
         return Plan(seed, self._horizon, queries, tuple(steps), setup)
 
     def _of_namesakes(self, steps: list[Step]) -> list[Step]:
@@ -126,10 +128,10 @@ class _Maker:
 
         A new process gives the name to the first query that it sees: both must run in each one.
         """
-        ends = [one for one in steps if one.do in (*_ENDS, "boot")]
+        ends = [step for step in steps if step.do in (*_ENDS, "boot")]
         if not self._terms.twins_end:
-            return [one for one in steps if one not in ends]
-        return [one for one in steps if not ends or one.do not in ("stop", "plan_stop")]
+            return [step for step in steps if step not in ends]
+        return [step for step in steps if not ends or step.do not in ("stop", "plan_stop")]
 
     def _chosen(self, what: str) -> int:
         return int(self._rng.choice(getattr(self._terms, what)))

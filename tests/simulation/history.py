@@ -101,12 +101,12 @@ def _lines(world: World) -> list[tuple[float, str]]:
         ]
     for receiver in world.receivers:
         lines += [
-            (one.at - BEGIN, f"        {receiver.name} notifies: {one.key}")
-            for one in receiver.notifications
+            (note.at - BEGIN, f"        {receiver.name} notifies: {note.key}")
+            for note in receiver.notifications
         ]
         lines += [
-            (one.at - BEGIN, f"        {receiver.name} closes: {one.incident.key}")
-            for one in receiver.closed
+            (end.at - BEGIN, f"        {receiver.name} closes: {end.incident.key}")
+            for end in receiver.closed
         ]
     end = world.time.passed
     return [line for line in lines if line[0] <= end]

@@ -52,7 +52,7 @@ class Grouping(Property):
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Remember incidents of the whole driver."""
-        if any(one.query == WHOLE_DRIVER and one.is_critical for one in driver.handing.open):
+        if any(held.query == WHOLE_DRIVER and held.is_critical for held in driver.handing.open):
             self._whole_since.setdefault(driver, driver.time.now)
         else:
             self._whole_since.pop(driver, None)
@@ -123,8 +123,10 @@ class Looping(Property):
             self._probed[query.key].add(probe.batches.get(query.key, inf))
             said = self._summaries(query, query_flapping.NAME)
             self._said[query.key] = {*self._said[query.key], *said} if said else set()
-            began_at = min((one.at for one in query.failures), default=now)
-            receivers = [one for one in self._stage.receivers if is_up(one, began_at)]
+            began_at = min((failure.at for failure in query.failures), default=now)
+            receivers = [
+                receiver for receiver in self._stage.receivers if is_up(receiver, began_at)
+            ]
             if now < query.bad_until:
                 self._check_words(query)
                 self._check_poison(query)
@@ -143,10 +145,10 @@ class Looping(Property):
             return
         since = max(query.checkpoint.planned_at, query.truth.alive_at)
         received = Counter(
-            (one.key, name)
-            for one in receiver.notifications
-            for key, name in one.named
-            if key == query.key and one.at >= since
+            (note.key, name)
+            for note in receiver.notifications
+            for key, name in note.named
+            if key == query.key and note.at >= since
         )
         # The ends of drivers are counted by P5.
         for (key, name), times in received.items():
@@ -215,7 +217,7 @@ class Looping(Property):
         if query.checkpoint.planned_at == -inf:
             # A continuous query plans no batch, and each failure may be in another one.
             return
-        if any(one.at not in self._probed[query.key] for one in query.failures[-1:]):
+        if any(failure.at not in self._probed[query.key] for failure in query.failures[-1:]):
             # The batch of the last failure is not known, and the alert names another one.
             return
         if self._is_spent(self._in_its_batch(query), query):
@@ -225,13 +227,13 @@ class Looping(Property):
         """Check that a query that has spent it within the restart window notifies nobody again."""
         window = RESTART_WINDOW_SECONDS
         # A failure whose event was lost or is late may be unknown.
-        known = [one.at for one in query.failures if one.known]
-        lately = [at for at in known if known[-1] - at <= window]
+        failed_at = [failure.at for failure in query.failures if failure.known]
+        lately = [at for at in failed_at if failed_at[-1] - at <= window]
         if not self._is_spent(lately, query):
             return
         self._check_says(query, "failures within ", EARLIER)
         notified = [
-            one for one in receiver.notifications if any(k == query.key for k, _ in one.named)
+            note for note in receiver.notifications if any(k == query.key for k, _ in note.named)
         ]
         mine = (query.key, query_flapping.NAME)
         flapping = [n for n, one in enumerate(notified) if mine in one.named]
@@ -255,8 +257,8 @@ class Looping(Property):
             lambda failed: (failed.batch, failed.cause) == (checkpoint.batch, cause),
             reversed(query.failures),
         )
-        known = [one.at for one in same if one.known and one.at in probed]
-        return [at for at in known if at > checkpoint.planned_at][::-1]
+        failed_at = [failure.at for failure in same if failure.known and failure.at in probed]
+        return [at for at in failed_at if at > checkpoint.planned_at][::-1]
 
     def _is_silenced(self, query: SimQuery, name: str) -> bool:
         """Whether a silence covers it, or did until a moment ago."""
@@ -281,7 +283,7 @@ class Looping(Property):
     @staticmethod
     def _is_rejected(receiver: SimReceiver, query: SimQuery, name: str) -> bool:
         """Whether the receiver rejected a message about it."""
-        return any((query.key, name) in one.named for one in receiver.rejected)
+        return any((query.key, name) in message.named for message in receiver.rejected)
 
     def _can_be_known(self, failed_at: float, driver: SimDriver) -> bool:
         """Whether the driver has had enough time since, without a pause of itself or its JVM."""

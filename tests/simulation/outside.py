@@ -50,9 +50,9 @@ class SimWatch:
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         )
         self.couriers = [
-            Courier(one, guard, time=time, driver="watch", about=self._about,
+            Courier(receiver, guard, time=time, driver="watch", about=self._about,
                     is_alive=lambda: True)
-            for one in receivers
+            for receiver in receivers
         ]  # fmt: skip
         self._notifier = Notifier(self.couriers, wall=time.wall)
 

@@ -108,8 +108,8 @@ class Plan(msgspec.Struct, frozen=True):
     def lacking(self, *, step: int | None = None, query: str | None = None) -> Plan:
         """The plan without one of its steps, or without one of its queries."""
         if query is not None:
-            kept = tuple(one for one in self.steps if one.who != query)
-            queries = tuple(one for one in self.queries if one.key != query)
+            kept = tuple(step for step in self.steps if step.who != query)
+            queries = tuple(spec for spec in self.queries if spec.key != query)
             return replace(self, queries=queries, steps=kept)
         return replace(self, steps=tuple(s for i, s in enumerate(self.steps) if i != step))
 

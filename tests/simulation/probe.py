@@ -207,7 +207,7 @@ class SimProbe:
         self.latest = ProbeReport(sample.at, self._time.now, sample.runs, sample.context, listener)
         for shown, key, at in sample.shown:
             shown[key] = at
-        self._in_time |= {one.facts.run_id for one in sample.runs if self._is_newest(one.facts)}
+        self._in_time |= {run.facts.run_id for run in sample.runs if self._is_newest(run.facts)}
         for run in sample.failed:
             if run.run_id in self._in_time:
                 self.batches[run.spec.key] = run.ended_at
@@ -284,9 +284,9 @@ class SimProbe:
         )
 
     def _facts_of(self, run: Run) -> RunFacts:
-        known = self._facts.get(run.run_id)
-        if known is None:
-            known = self._facts[run.run_id] = RunFacts(
+        facts = self._facts.get(run.run_id)
+        if facts is None:
+            facts = self._facts[run.run_id] = RunFacts(
                 query_id=run.query_id,
                 run_id=run.run_id,
                 name=run.spec.name,
@@ -297,7 +297,7 @@ class SimProbe:
                 async_progress=run.spec.log_every > 0.0,
                 log_interval_seconds=run.spec.log_every,
             )
-        return known
+        return facts
 
     def _read_logs(self) -> None:
         """Read the logs; a query that needs its log counts as seen when both show it."""

@@ -74,10 +74,10 @@ def _taught(driver: SimDriver, query: SimQuery) -> float:
     """
     pace = query.spec.every + query.spec.takes + TICK_SECONDS
     teaching = [
-        one.ended_at - one.began_at
-        for one in query.truth.episodes
-        if one.health in OF_BATCH and one.ended_at is not None
-        and (not one.answered or one.began_at <= driver.attached_at + pace)
+        episode.ended_at - episode.began_at
+        for episode in query.truth.episodes
+        if episode.health in OF_BATCH and episode.ended_at is not None
+        and (not episode.answered or episode.began_at <= driver.attached_at + pace)
     ]  # fmt: skip
     return WINDOW_FACTOR * max(teaching, default=0.0)
 
@@ -137,6 +137,6 @@ def batch_window_seconds(driver: SimDriver, query: SimQuery, episode: Episode) -
         for label, one in driver.worker.evaluated.snapshot.labels().items()
         if driver.owners.get(label) == query.key
     ]
-    known = max(windows, default=START_GRACE_SECONDS)
-    episode.batch_window = max(episode.batch_window, known)
+    longest = max(windows, default=START_GRACE_SECONDS)
+    episode.batch_window = max(episode.batch_window, longest)
     return episode.batch_window

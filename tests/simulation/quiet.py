@@ -82,7 +82,8 @@ class Quiet(Property):
         self._checked: dict[str, int] = {}
         self._received: dict[tuple[str, str, str, Problem, str], Notification] = {}
         self._woken = {
-            one.name: dict[tuple[str, Problem | str], Notification]() for one in stage.receivers
+            receiver.name: dict[tuple[str, Problem | str], Notification]()
+            for receiver in stage.receivers
         }
         """By receiver: the last page about each problem of a query, and in each incident."""
         self._resolved: dict[str, int] = {}
@@ -99,17 +100,17 @@ class Quiet(Property):
         self._watch_signals()
         for receiver in self._stage.receivers:
             done = self._checked.get(receiver.name, 0)
-            for one in receiver.notifications[done:]:
-                self._check_cause(receiver, one)
-                self._check_severity(receiver, one)
-                self._check_silence(receiver, one)
-                self._check_wakes(receiver, one)
-                self._check_news(receiver, one)
+            for note in receiver.notifications[done:]:
+                self._check_cause(receiver, note)
+                self._check_severity(receiver, note)
+                self._check_silence(receiver, note)
+                self._check_wakes(receiver, note)
+                self._check_news(receiver, note)
             self._checked[receiver.name] = len(receiver.notifications)
             self._check_resolves(receiver)
 
-    def _check_cause(self, receiver: SimReceiver, one: Notification) -> None:
-        for key, name in one.named:
+    def _check_cause(self, receiver: SimReceiver, note: Notification) -> None:
+        for key, name in note.named:
             if name == streaming_input_missing.NAME:
                 # ``feeding`` checks whether rows arrived.
                 continue
@@ -117,11 +118,11 @@ class Quiet(Property):
             # A rejected alert is sent once more when it has ended.
             rejected = any((key, name) in other.named for other in receiver.rejected)
             # What has not recovered for long enough is shown beside what has just begun.
-            beside = {other for named, other in one.named if named == key}
-            known = rejected or query is None or any(
-                self._has_cause(receiver, query, other, one.at) for other in beside
+            beside = {other for named, other in note.named if named == key}
+            has_cause = rejected or query is None or any(
+                self._has_cause(receiver, query, other, note.at) for other in beside
             )  # fmt: skip
-            if query is not None and not known:
+            if query is not None and not has_cause:
                 raise Violation(
                     "P2",
                     f"{receiver.name} notified of {name} of {key}, which was healthy "
@@ -131,31 +132,31 @@ class Quiet(Property):
             if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > faulty_at:
                 raise Violation("P2", f"{receiver.name} notified of {name}; all signals worked")
 
-    def _check_severity(self, receiver: SimReceiver, one: Notification) -> None:
+    def _check_severity(self, receiver: SimReceiver, note: Notification) -> None:
         """Check that an ordinarily slow batch is not critical too early."""
         if (
-            len(one.named) != 1
-            or one.severity != "critical"
+            len(note.named) != 1
+            or note.severity != "critical"
             or self._stage.time.now <= self._blind_at
         ):
             return
-        ((key, name),) = one.named
+        ((key, name),) = note.named
         query = self._stage.queries.get(key)
         if query is None or name not in OF_BATCHES:
             return
         late = BEFORE_SECONDS + self._stage.longest_delay
-        found = query.truth.healths_between(one.at - late, one.at) - CALM
+        problems = query.truth.healths_between(note.at - late, note.at) - CALM
         slow = self._stage.plan.setup.slow_critical
         least = {
             frozenset({Health.DELAYED}): min(3 * STALL_FLOOR_SECONDS, slow),
             frozenset({Health.SLOW}): min(10 * STALL_FLOOR_SECONDS, slow),
-        }.get(frozenset(found), 0.0)
+        }.get(frozenset(problems), 0.0)
         # The query may have restarted while the message was under way.
-        began_at = min(query.truth.batch_troubled_since(one.at - back) for back in (0.0, 1.0))
+        began_at = min(query.truth.batch_troubled_since(note.at - back) for back in (0.0, 1.0))
         # A batch that takes long in any case has been in flight before it was in trouble.
         usual = query.spec.takes if query.spec.trigger == "RealTime" else 0.0
-        lasted = one.at - min(began_at - usual, self._planned_before(query))
-        if found == {query.truth.health} and lasted < least - SLACK_SECONDS:
+        lasted = note.at - min(began_at - usual, self._planned_before(query))
+        if problems == {query.truth.health} and lasted < least - SLACK_SECONDS:
             raise Violation(
                 "P2", f"{receiver.name} was notified that {name} of {key} is critical, "
                 f"which has been {query.truth.health.value} for {lasted:.0f} s only"
@@ -167,14 +168,14 @@ class Quiet(Property):
         born_at = self.driver_of(query).born_at
         return planned_at if float("-inf") < planned_at < born_at else now
 
-    def _check_silence(self, receiver: SimReceiver, one: Notification) -> None:
+    def _check_silence(self, receiver: SimReceiver, note: Notification) -> None:
         """Check that a silenced alert notifies nobody; a group only if all of it is silenced."""
-        if one.driver == "watch":
+        if note.driver == "watch":
             return
-        if receiver.gone_until > one.at - GONE_WAIT_SECONDS:
+        if receiver.gone_until > note.at - GONE_WAIT_SECONDS:
             # A message that has waited for its receiver is about a problem before the silence.
             return
-        named = [(self._stage.queries.get(key), name) for key, name in one.named]
+        named = [(self._stage.queries.get(key), name) for key, name in note.named]
         silences = self._stage.silences
         if all(
             silences.covers(
@@ -184,12 +185,12 @@ class Quiet(Property):
             else silences.covers(None, name, since=UNDER_WAY_SECONDS)
             for query, name in named
         ):
-            raise Violation("P2", f"{receiver.name} notified of {one.key}, which was silenced")
+            raise Violation("P2", f"{receiver.name} notified of {note.key}, which was silenced")
 
     def _has_cause(self, receiver: SimReceiver, query: SimQuery, name: str, at: float) -> bool:
         held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
         late = self._late_seconds(receiver, query, name, at, held_up=held_up)
-        found = query.truth.healths_between(at - late, at) - CALM
+        problems = query.truth.healths_between(at - late, at) - CALM
         if query.is_lost and (name == query_stopped.NAME or held_up):
             # Its run with another id has ended, and nothing shows that this is the same query.
             return True
@@ -202,13 +203,13 @@ class Quiet(Property):
             # Offsets that do not move at all stay where they went back to.
             back = name == offsets_rewound.NAME and query.source.is_back
             return back or OF_OFFSETS[name] in query.truth.healths_between(since, at)
-        if found == {Health.DEAD} and name == query_stopped.NAME:
+        if problems == {Health.DEAD} and name == query_stopped.NAME:
             # Another end than the real one: correct only if the real end could not be reported.
             return self._is_unreported(query) or self._was_unseen(query, name, at, late)
-        if found == {Health.SLOW} and name == query_stalled.NAME:
+        if problems == {Health.SLOW} and name == query_stalled.NAME:
             # Its tasks finish: only a monitor that cannot see that may report a stall.
             return at <= self._blind_at
-        return bool(found) or self._was_unseen(query, name, at, late)
+        return bool(problems) or self._was_unseen(query, name, at, late)
 
     def _late_seconds(
         self, receiver: SimReceiver, query: SimQuery, name: str, at: float, *, held_up: bool
@@ -250,7 +251,7 @@ class Quiet(Property):
 
         The announcement then means the namesake alone.
         """
-        names = [one.spec.name for one in self._stage.queries.values()]
+        names = [query.spec.name for query in self._stage.queries.values()]
         missed_at = self.driver_of(query).probe.missed.get(query.key, -inf)
         recent = 2 * self._stage.plan.setup.polls + 2 * TICK_SECONDS
         lacked = query.truth.since - missed_at <= recent
@@ -265,35 +266,35 @@ class Quiet(Property):
         driver = self.driver_of(query)
         unreported = query.key in driver.bus.lost_until or self._stage.longest_delay > 0
         # A failure that could not be reported to one process may be reported by its successor.
-        unreported |= any(one.began_at < driver.born_at for one in query.truth.episodes)
+        unreported |= any(episode.began_at < driver.born_at for episode in query.truth.episodes)
         return unreported or driver.spark.context is not Context.RUNNING
 
-    def _check_wakes(self, receiver: SimReceiver, one: Notification) -> None:
+    def _check_wakes(self, receiver: SimReceiver, note: Notification) -> None:
         """Check that a person who acknowledged a page, and sleeps, is woken only by news.
 
         News is another incident of another problem, a failure, or what has become critical; another
         alert is none. Alertmanager decides by itself what belongs together.
         """
-        if one.severity != "critical" or receiver.kind == "alertmanager":
+        if note.severity != "critical" or receiver.kind == "alertmanager":
             return
-        asleep_since = max(receiver.acknowledged_at, one.at - ACKNOWLEDGED_SECONDS)
+        asleep_since = max(receiver.acknowledged_at, note.at - ACKNOWLEDGED_SECONDS)
         woken, pages = False, self._woken[receiver.name]
         read: dict[tuple[str, Problem | str], Notification] = {}
-        for query, name in self._queries_of(one):
-            problem, incident = (query.key, self._which(query, name, one)), (query.key, one.key)
+        for query, name in self._queries_of(note):
+            problem, incident = (query.key, self._which(query, name, note)), (query.key, note.key)
             before = pages.get(problem)
             if before is None and name != driver_down.NAME:
                 before = self._in_open_incident(receiver, query, pages.get(incident))
-            read |= {problem: one, incident: one}
+            read |= {problem: note, incident: note}
             woken |= (
                 before is None
                 or before.at > asleep_since
-                or self._may_repeat(receiver, query, name, before, one)
+                or self._may_repeat(receiver, query, name, before, note)
             )
         pages |= read
-        if not woken and self._queries_of(one):
+        if not woken and self._queries_of(note):
             raise Violation(
-                "P10", f"{receiver.name} woke somebody who knew of it: {sorted(one.named)}"
+                "P10", f"{receiver.name} woke somebody who knew of it: {sorted(note.named)}"
             )
 
     @staticmethod
@@ -306,16 +307,16 @@ class Quiet(Property):
         held = receiver.open.get(before.key)
         return before if held is not None and held.opened_at <= before.at else None
 
-    def _check_news(self, receiver: SimReceiver, one: Notification) -> None:
+    def _check_news(self, receiver: SimReceiver, note: Notification) -> None:
         """Check that a lasting problem notifies once, unless there is a reason to notify again."""
         fresh, again = False, []
-        for query, name in self._queries_of(one):
-            which = self._which(query, name, one)
+        for query, name in self._queries_of(note):
+            which = self._which(query, name, note)
             # A warning that becomes critical is news.
-            mark = (receiver.name, query.key, name, which, one.severity)
+            mark = (receiver.name, query.key, name, which, note.severity)
             before = self._received.get(mark)
-            self._received[mark] = one
-            if before is None or self._may_repeat(receiver, query, name, before, one):
+            self._received[mark] = note
+            if before is None or self._may_repeat(receiver, query, name, before, note):
                 fresh = True
             else:
                 again.append((query.key, name))
@@ -323,16 +324,16 @@ class Quiet(Property):
             raise Violation(
                 "P5", f"{receiver.name} notified again of the same problem: {sorted(again)}"
             )
-        self._check_slow_flapping(receiver, one)
+        self._check_slow_flapping(receiver, note)
 
-    def _queries_of(self, one: Notification) -> list[tuple[SimQuery, str]]:
+    def _queries_of(self, note: Notification) -> list[tuple[SimQuery, str]]:
         """The queries that it names, each with the name of its alert."""
         queries = self._stage.queries
-        return [(queries[key], name) for key, name in one.named if key in queries]
+        return [(queries[key], name) for key, name in note.named if key in queries]
 
-    def _which(self, query: SimQuery, name: str, one: Notification) -> Problem:
+    def _which(self, query: SimQuery, name: str, note: Notification) -> Problem:
         """Which of the problems of the query a notification is about."""
-        began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
+        began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= note.at]
         if name == driver_down.NAME:
             return "away", self._aways[query.spec.driver]
         if name == streaming_input_missing.NAME:
@@ -342,24 +343,24 @@ class Quiet(Property):
         if name == query_stopped.NAME and query.spec.name is None:
             # Nothing shows which run follows a run without a name: each stop is a new problem. An
             # idle run does not notice that its SparkContext has stopped.
-            return "stop", len(began) + sum(run.ended_at <= one.at for run in query.runs)
+            return "stop", len(began) + sum(run.ended_at <= note.at for run in query.runs)
         return "episode", began[-1] if began else -1
 
     def _may_repeat(
         self, receiver: SimReceiver, query: SimQuery, name: str, before: Notification,
-        one: Notification,
+        note: Notification,
     ) -> bool:  # fmt: skip
         """Whether there is a reason to notify of the same problem again."""
         # A message that an outage delayed is about the problem before this one.
-        late = self._which(query, name, one)[1] > 0 and before.at < receiver.is_up_from
-        begins = [other.began_at for other in query.truth.episodes if other.began_at <= one.at]
+        late = self._which(query, name, note)[1] > 0 and before.at < receiver.is_up_from
+        begins = [other.began_at for other in query.truth.episodes if other.began_at <= note.at]
         late |= any(not is_up(receiver, began_at) for began_at in begins[-2:-1])
         # A run whose start was lost, or came before the attach, has no name until a poll shows it.
         nameless = query.spec.name is not None and (
-            (is_of_unnamed(one.key) and self._was_nameless(query)) or is_of_unnamed(before.key)
+            (is_of_unnamed(note.key) and self._was_nameless(query)) or is_of_unnamed(before.key)
         )
         # A rejected alert is sent again when it has ended, and by then another problem lasts.
-        rejected = before.starts_at < one.starts_at and any(
+        rejected = before.starts_at < note.starts_at and any(
             other.at < before.at and (query.key, name) in other.named for other in receiver.rejected
         )
         return (
@@ -369,29 +370,29 @@ class Quiet(Property):
             or any(
                 # What is silenced meanwhile is no part of the incident that people know.
                 key == query.key
-                and self._stage.silences.covered(query.spec, said, before.at, one.at)
+                and self._stage.silences.covered(query.spec, said, before.at, note.at)
                 for key, said in (*before.named, (query.key, name))
             )
-            or self._has_moved(receiver, before, one)
-            or self._outlasts_driver(receiver, query, name, before, one)
-            or self._failed_again(receiver, query, before, one)
-            or (name in OF_BATCHES and self._was_replaced(receiver, query.key, before, one))
-            or self._is_excused(receiver, before, one)
+            or self._has_moved(receiver, before, note)
+            or self._outlasts_driver(receiver, query, name, before, note)
+            or self._failed_again(receiver, query, before, note)
+            or (name in OF_BATCHES and self._was_replaced(receiver, query.key, before, note))
+            or self._is_excused(receiver, before, note)
         )
 
     @staticmethod
-    def _has_moved(receiver: SimReceiver, before: Notification, one: Notification) -> bool:
+    def _has_moved(receiver: SimReceiver, before: Notification, note: Notification) -> bool:
         """Whether a failure has joined what was only suspected, or the severity has changed."""
-        joined = _facts(one) and not _facts(before)
+        joined = _facts(note) and not _facts(before)
         return joined or any(
-            before.at <= closed.at + UNDER_WAY_SECONDS and closed.incident.severity != one.severity
+            before.at <= closed.at + UNDER_WAY_SECONDS and closed.incident.severity != note.severity
             for closed in receiver.closed
-            if {key for key, _ in closed.incident.shown} & {key for key, _ in one.named}
+            if {key for key, _ in closed.incident.shown} & {key for key, _ in note.named}
         )
 
     def _outlasts_driver(
         self, receiver: SimReceiver, query: SimQuery, name: str, before: Notification,
-        one: Notification,
+        note: Notification,
     ) -> bool:  # fmt: skip
         """Whether the whole driver was stuck and has resumed, but this query has not.
 
@@ -399,97 +400,99 @@ class Quiet(Property):
         """
         whole = (WHOLE_DRIVER, name)
         driver = self.driver_of(query)
-        if whole in one.named and whole not in before.named:
+        if whole in note.named and whole not in before.named:
             # That the whole driver is stuck is news, if it is.
-            living = [each for each in driver.queries if each.key in driver.spark.living]
-            return all(each.truth.healths_between(before.at, one.at) & OF_BATCH for each in living)
+            living = [query for query in driver.queries if query.key in driver.spark.living]
+            return all(
+                query.truth.healths_between(before.at, note.at) & OF_BATCH for query in living
+            )
         awake_since = driver.spark.paused_until
         # An outage may have delayed both messages.
         down_at = receiver.trouble_ended_at - receiver.trouble_seconds
         waited = down_at <= before.at < receiver.is_up_from
         since = min(down_at if waited else before.at, awake_since)
-        goes_on = one.at - since >= NOTABLE_SECONDS / 2
-        troubled = query.truth.health in OF_BATCH or one.at <= self._blind_at
-        return whole in before.named and whole not in one.named and goes_on and troubled
+        goes_on = note.at - since >= NOTABLE_SECONDS / 2
+        troubled = query.truth.health in OF_BATCH or note.at <= self._blind_at
+        return whole in before.named and whole not in note.named and goes_on and troubled
 
     def _failed_again(
-        self, receiver: SimReceiver, query: SimQuery, before: Notification, one: Notification
+        self, receiver: SimReceiver, query: SimQuery, before: Notification, note: Notification
     ) -> bool:
         """Whether a run failed after the incident was resolved.
 
         For the truth it is the same problem if no batch of the run was committed.
         """
-        ends = [end.at for end in receiver.closed if end.incident.key == one.key]
-        ended = [at for at in ends if before.at <= at <= one.at]
+        ends = [end.at for end in receiver.closed if end.incident.key == note.key]
+        ended = [at for at in ends if before.at <= at <= note.at]
         # Once the last run has ended, nothing shows that a late event is of a run before it.
         lives = query.key in self.driver_of(query).spark.living
         late = self._stage.longest_delay if ended and not lives else 0.0
-        since = max(ended, default=one.at)
+        since = max(ended, default=note.at)
         return any(failed.at + (0.0 if failed.known else late) > since for failed in query.failures)
 
     def _was_replaced(
-        self, receiver: SimReceiver, key: str, before: Notification, one: Notification
+        self, receiver: SimReceiver, key: str, before: Notification, note: Notification
     ) -> bool:
         """Whether a monitor that could not see the batch reported or resolved it in between.
 
         Or whether it was a warning in a page that other queries made critical.
         """
         grouped = len(before.named) > 1 and WHOLE_DRIVER not in dict(before.named)
-        if grouped and not is_of_all(one.key) and one.severity == "critical":
+        if grouped and not is_of_all(note.key) and note.severity == "critical":
             return True
-        between = (n for n in receiver.notifications if before.at < n.at < one.at)
+        between = (n for n in receiver.notifications if before.at < n.at < note.at)
         said = {name for n in between for named, name in n.named if named == key}
-        ended = any(before.at < end.at < one.at for end in receiver.closed
-                    if end.incident.key == one.key)  # fmt: skip
-        return one.at <= self._blind_at and (ended or bool(said & OF_BATCHES))
+        ended = any(before.at < end.at < note.at for end in receiver.closed
+                    if end.incident.key == note.key)  # fmt: skip
+        return note.at <= self._blind_at and (ended or bool(said & OF_BATCHES))
 
-    def _is_excused(self, receiver: SimReceiver, before: Notification, one: Notification) -> bool:
-        if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:
+    def _is_excused(self, receiver: SimReceiver, before: Notification, note: Notification) -> bool:
+        if before.doubted or note.doubted or note.at - before.at >= REMINDER_SECONDS:
             return True
-        if before.driver != one.driver and "watch" in (before.driver, one.driver):
+        if before.driver != note.driver and "watch" in (before.driver, note.driver):
             # Two processes that do not know each other report the same under the same key.
             return True
-        if _is_ended_by_others(receiver, before, one) or _has_lapsed(receiver, before, one):
+        if _is_ended_by_others(receiver, before, note) or _has_lapsed(receiver, before, note):
             return True
-        boots = [at for at, name in self._stage.boots if before.at - 5.0 < at <= one.at]
-        if boots and one.key != before.key and self._are_namesakes(one):
+        boots = [at for at, name in self._stage.boots if before.at - 5.0 < at <= note.at]
+        if boots and note.key != before.key and self._are_namesakes(note):
             # A new process may give the label to the other query of the name.
             return True
         return any(at - before.at < 10.0 for at in boots) or (
             bool(boots) and not self._stage.plan.setup.spool
         )
 
-    def _are_namesakes(self, one: Notification) -> bool:
+    def _are_namesakes(self, note: Notification) -> bool:
         """Whether it is about a query whose name another query has, too."""
         names = [query.spec.name for query in self._stage.queries.values()]
-        mine = (self._stage.queries[key].spec.name for key, _ in one.named if key != WHOLE_DRIVER)
+        mine = (self._stage.queries[key].spec.name for key, _ in note.named if key != WHOLE_DRIVER)
         return any(name is not None and names.count(name) > 1 for name in mine)
 
-    def _check_slow_flapping(self, receiver: SimReceiver, one: Notification) -> None:
+    def _check_slow_flapping(self, receiver: SimReceiver, note: Notification) -> None:
         """Check that a problem that comes and goes is one incident from the third time on."""
-        if is_of_all(one.key) and len(self._stage.drivers) > 1:
+        if is_of_all(note.key) and len(self._stage.drivers) > 1:
             # Drivers of one app name share it, and each resolves and notifies for itself.
             return
-        if any(name == driver_down.NAME for _, name in one.named):
+        if any(name == driver_down.NAME for _, name in note.named):
             # Each end of a driver is another incident.
             return
-        since = one.at - FLAP_WINDOW_SECONDS
+        since = note.at - FLAP_WINDOW_SECONDS
         if not self._stage.plan.setup.spool:
             # Without a spool, each process counts for itself.
-            boots = [at for at, name in self._stage.boots if name == one.driver and at <= one.at]
+            boots = [at for at, name in self._stage.boots if name == note.driver and at <= note.at]
             since = max([since, *boots[-1:]])
         same = [
             other.at for other in receiver.notifications
             # The watcher and a driver do not know how often the other has notified.
-            if (other.key, other.driver, other.named) == (one.key, one.driver, one.named)
-            and since <= other.at <= one.at
+            if (other.key, other.driver, other.named) == (note.key, note.driver, note.named)
+            and since <= other.at <= note.at
         ]  # fmt: skip
         if len(same) <= SLOW_FLAPS:
             return
         first, *_, last, now = same[-SLOW_FLAPS - 1 :]
         calm = max(SHORTEST_CALM_SECONDS, last - first - UNDER_WAY_SECONDS)
         if now - last < min(LONGEST_CALM_SECONDS, calm):
-            raise Violation("P5", f"{one.key} was notified {len(same)} times within a day")
+            raise Violation("P5", f"{note.key} was notified {len(same)} times within a day")
 
     def _check_resolves(self, receiver: SimReceiver) -> None:
         """Check resolves of incidents that were never open.
@@ -517,14 +520,14 @@ class Quiet(Property):
                 # The process before was killed while this was under way.
                 continue
             mark = (receiver.name, driver, boots[-1] if boots else 0.0)
-            known = self._vain.setdefault(mark, {})
+            resolved = self._vain.setdefault(mark, {})
             is_late = not boots or at - boots[-1] >= LATE_SECONDS
             is_restored = driver in self._stage.drivers and self._stage.drivers[driver].restored
-            if receiver.kind != "pagerduty" or key in known or not is_late or is_restored:
+            if receiver.kind != "pagerduty" or key in resolved or not is_late or is_restored:
                 raise Violation(
                     "P5", f"{receiver.name} got a resolve of {key}, which was never open"
                 )
-            known[key] = at
+            resolved[key] = at
         self._resolved[receiver.name] = len(receiver.vain_resolves)
 
     def _watch_signals(self) -> None:
@@ -546,8 +549,8 @@ class Quiet(Property):
                 self._blind_at = self._stage.time.now + lasts
 
 
-def _facts(one: Notification) -> set[str]:
-    return {name for _, name in one.named} & FACTS
+def _facts(note: Notification) -> set[str]:
+    return {name for _, name in note.named} & FACTS
 
 
 def _is_in_last_poll(driver: SimDriver, query: SimQuery) -> bool:
@@ -568,25 +571,25 @@ def _waited_seconds(receiver: SimReceiver, at: float) -> float:
 
 def _ended_at(query: SimQuery, name: str) -> float | None:
     """When the problem that an alert reports has ended; None while it lasts."""
-    reported = [one for one in query.truth.episodes if name in SAYS[one.health]]
+    reported = [episode for episode in query.truth.episodes if name in SAYS[episode.health]]
     ended_at = reported[-1].ended_at if reported else None
     return query.truth.healthy_since if ended_at is None else ended_at
 
 
-def _has_lapsed(receiver: SimReceiver, before: Notification, one: Notification) -> bool:
+def _has_lapsed(receiver: SimReceiver, before: Notification, note: Notification) -> bool:
     """Whether an Alertmanager that could not be reached ended the alert by itself in between."""
-    ended = any(before.at < at <= one.at for at, key in receiver.lapsed if key == one.key)
+    ended = any(before.at < at <= note.at for at, key in receiver.lapsed if key == note.key)
     return ended and receiver.is_up_from > before.at
 
 
-def _is_ended_by_others(receiver: SimReceiver, before: Notification, one: Notification) -> bool:
+def _is_ended_by_others(receiver: SimReceiver, before: Notification, note: Notification) -> bool:
     """Whether another process resolved it in between.
 
     A process posts resolves to Alertmanager for 5 minutes; the watcher and a driver share a key.
     """
     return any(
-        closed.incident.key == one.key
-        and before.at <= closed.at <= one.at
-        and closed.by not in ("", one.driver)
+        closed.incident.key == note.key
+        and before.at <= closed.at <= note.at
+        and closed.by not in ("", note.driver)
         for closed in receiver.closed
     )

@@ -184,9 +184,9 @@ class Reaching(Property):
             return not lost and is_seen(driver, query.key)
         if episode.health is not Health.DEAD:
             # An event shows the end of a run as well as a poll does.
-            known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
-            known |= driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-            shown = is_seen(driver, query.key) or (episode.health is Health.GONE and known)
+            ended = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
+            ended |= driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+            shown = is_seen(driver, query.key) or (episode.health is Health.GONE and ended)
             return shown and self._was_introduced(driver, query)
         if is_reported(driver, query, episode):
             return True
@@ -198,10 +198,10 @@ class Reaching(Property):
     def _is_forgotten(self, driver: SimDriver, episode: Episode) -> bool:
         """Whether so many queries have failed or stopped since that this one is not remembered."""
         later = [
-            one for one in driver.queries
+            query for query in driver.queries
             if any(
-                each.health in (Health.DEAD, Health.GONE) and each.began_at > episode.began_at
-                for each in one.truth.episodes
+                other.health in (Health.DEAD, Health.GONE) and other.began_at > episode.began_at
+                for other in query.truth.episodes
             )
         ]  # fmt: skip
         return len(later) >= self._stage.plan.setup.memory
@@ -218,9 +218,9 @@ class Reaching(Property):
         report = driver.probe.latest
         fresh = report is not None and driver.time.now - report.at <= SEEN_SECONDS
         shown = driver.worker.evaluated.snapshot.queries
-        mine = [one for one in shown if driver.owners.get(one.label) == query.key]
-        known = any(one.started_at >= query.started_at - TICK_SECONDS for one in mine)
-        return fresh and known and driver.probe.answers and query.key not in driver.spark.living
+        mine = [other for other in shown if driver.owners.get(other.label) == query.key]
+        began = any(other.started_at >= query.started_at - TICK_SECONDS for other in mine)
+        return fresh and began and driver.probe.answers and query.key not in driver.spark.living
 
     def _is_known(
         self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool = False
@@ -237,31 +237,31 @@ class Reaching(Property):
         self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool
     ) -> bool:
         says = SAYS[episode.health]
-        for one in reversed(receiver.notifications):
-            if one.at < episode.began_at - 1.0:
+        for note in reversed(receiver.notifications):
+            if note.at < episode.began_at - 1.0:
                 return False
-            if episode.health is Health.GONE and self._is_about_context(one, query):
+            if episode.health is Health.GONE and self._is_about_context(note, query):
                 return True
-            loud = one.severity == "critical" or not critical
-            if loud and any(key == query.key and name in says for key, name in one.named):
+            loud = note.severity == "critical" or not critical
+            if loud and any(key == query.key and name in says for key, name in note.named):
                 return True
         return False
 
-    def _is_about_context(self, one: Notification, query: SimQuery) -> bool:
+    def _is_about_context(self, note: Notification, query: SimQuery) -> bool:
         """Whether it reports that the SparkContext of the query has stopped by itself.
 
         A person who reads that knows that every query is gone, also those that it does not list yet.
         """
         driver = self.driver_of(query)
-        stopped = driver.spark.context is Context.STOPPED and one.driver == driver.name
-        return stopped and (WHOLE_DRIVER, query_stopped.NAME) in one.named
+        stopped = driver.spark.context is Context.STOPPED and note.driver == driver.name
+        return stopped and (WHOLE_DRIVER, query_stopped.NAME) in note.named
 
     def _incident_began_at(self, query: SimQuery, episode: Episode) -> float:
         """When the incident began: a failure within the resolve time opens no other incident."""
         if query.spec.name is None:
             # Unnamed queries share one, and one that never returns keeps it open.
-            unnamed = (one for one in self._stage.queries.values() if one.spec.name is None)
-            return min(one.began_at for each in unnamed for one in each.truth.episodes)
+            unnamed = (query for query in self._stage.queries.values() if query.spec.name is None)
+            return min(episode.began_at for query in unnamed for episode in query.truth.episodes)
         first = episode
         episodes = query.truth.episodes
         for before in reversed(episodes[: episodes.index(episode)]):
@@ -273,15 +273,20 @@ class Reaching(Property):
             first = before
         # So does one of a query that flaps.
         window, budget = RESTART_WINDOW_SECONDS, Limits().restart_budget
-        lately = [one.at for one in query.failures if 0.0 <= episode.began_at - one.at <= window]
+        lately = [
+            failure.at
+            for failure in query.failures
+            if 0.0 <= episode.began_at - failure.at <= window
+        ]
         return min([first.began_at, *lately]) if len(lately) >= budget else first.began_at
 
     @staticmethod
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
         """Whether the receiver rejected the message about it."""
         return any(
-            one.at >= episode.began_at - 1.0 and any(key == query.key for key, _ in one.named)
-            for one in receiver.rejected
+            message.at >= episode.began_at - 1.0
+            and any(key == query.key for key, _ in message.named)
+            for message in receiver.rejected
         )
 
     @staticmethod
@@ -291,7 +296,7 @@ class Reaching(Property):
         Another alert that joins it does not make a new message: the rejected incident is not sent
         again, is counted, and goes to a fallback.
         """
-        courier = next(one for one in driver.couriers if one.receiver is receiver)
+        courier = next(courier for courier in driver.couriers if courier.receiver is receiver)
         return any(
             key == query.key
             for row in courier.rows
@@ -303,7 +308,9 @@ class Reaching(Property):
     def _which(self, driver: SimDriver, query: SimQuery) -> str:
         """P4 if an alert of the whole driver is open or a namesake exists, otherwise P1."""
         whole = self._is_whole(driver)
-        same = [one for one in self._stage.queries.values() if one.spec.name == query.spec.name]
+        same = [
+            other for other in self._stage.queries.values() if other.spec.name == query.spec.name
+        ]
         return "P4" if whole or (query.spec.name and len(same) > 1) else "P1"
 
     @staticmethod
@@ -316,7 +323,7 @@ class Reaching(Property):
 
     def _check_counted(self, driver: SimDriver, receiver: SimReceiver, query: SimQuery) -> None:
         """Check that an outage of a receiver is counted; only then it excuses a missing page."""
-        courier = next(one for one in driver.couriers if one.receiver is receiver)
+        courier = next(courier for courier in driver.couriers if courier.receiver is receiver)
         failed = sum(courier.outcomes.values()) - courier.outcomes["delivered"]
         # An alert that an earlier process counted as rejected is shown as not delivered.
         refused = any(row.dead for row in courier.rows)
@@ -329,18 +336,19 @@ class Reaching(Property):
         """Check that a killed driver, or one whose JVM has ended, is reported."""
         now, watched = self._stage.time.now, self._stage.plan.setup.watched
         for name, driver in self._stage.drivers.items():
-            down = [one for one in driver.queries if one.truth.health is Health.DOWN]
+            down = [query for query in driver.queries if query.truth.health is Health.DOWN]
             inside = driver.attached and driver.awake and not driver.spark.alive
             # Long enough for a poll of the watcher.
             seen = bool(down) and driver.attached_at + POLL_SECONDS <= down[0].truth.since
             visible = inside or (watched and seen and not driver.attached)
             silent = self._stage.silences.covers(None, driver_down.NAME)
             received = down and all(
-                is_up(one, _reported_since(driver, down[0])) for one in self._stage.receivers
+                is_up(receiver, _reported_since(driver, down[0]))
+                for receiver in self._stage.receivers
             )
             # Drivers of one app name share the key of this alert; the watcher keeps them apart.
-            others = (one for one in self._stage.drivers.values() if one is not driver)
-            apart = watched or all(one.alive and one.spark.alive for one in others)
+            others = (other for other in self._stage.drivers.values() if other is not driver)
+            apart = watched or all(driver.alive and driver.spark.alive for driver in others)
             received = received and apart
             if not received or not visible or silent:
                 self._down.pop(name, None)
@@ -380,10 +388,10 @@ class Reaching(Property):
     def _check_exit(self, query: SimQuery, episode: Episode, closed_at: float) -> None:
         # With a spool, undelivered messages wait for the next process.
         up = [
-            one for one in self._stage.receivers
-            if is_up(one, episode.began_at) and one.is_up_from < closed_at
+            receiver for receiver in self._stage.receivers
+            if is_up(receiver, episode.began_at) and receiver.is_up_from < closed_at
         ]  # fmt: skip
-        if up and not any(self._is_known(query, episode, one) for one in up):
+        if up and not any(self._is_known(query, episode, receiver) for receiver in up):
             raise Violation("P1", f"{query.key} was gone when its driver closed")
 
     @staticmethod
@@ -402,10 +410,10 @@ class Reaching(Property):
         # A message may have been rejected before the receiver counts as working again.
         refused_from = down_at - 1.0
         return all(
-            any(one.at >= refused_from and (query.key, name) in one.named
-                for one in receiver.notifications for name in SAYS[Health.DEAD])
-            or any((lasts or one.at >= refused_from) and (query.key, name) in one.named
-                   for one in receiver.rejected for name in SAYS[Health.DEAD])
+            any(note.at >= refused_from and (query.key, name) in note.named
+                for note in receiver.notifications for name in SAYS[Health.DEAD])
+            or any((lasts or message.at >= refused_from) and (query.key, name) in message.named
+                   for message in receiver.rejected for name in SAYS[Health.DEAD])
             or bool(self.holds(receiver, query, SAYS[Health.DEAD]))
             for receiver in self._stage.receivers
         )  # fmt: skip

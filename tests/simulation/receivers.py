@@ -166,7 +166,7 @@ class SimReceiver:
 
     def refusal(self) -> DeliveryError | None:
         """The error that answers a request sent now, or None for acceptance."""
-        known = {
+        answers = {
             "down": DeliveryError("down", DeliveryOutcome.TRANSIENT),
             "busy": DeliveryError("answered 429", DeliveryOutcome.TRANSIENT, retry_after=5.0),
             "cut": DeliveryError("cut", DeliveryOutcome.TRANSIENT, may_have_arrived=True),
@@ -180,9 +180,9 @@ class SimReceiver:
         if self.present_mode == "up" and self.kind == "pagerduty":
             self._recent = [at for at in self._recent if self._time.now - at < 60.0]
             if len(self._recent) >= PER_MINUTE:
-                return known["busy"]
+                return answers["busy"]
             self._recent.append(self._time.now)
-        return known.get(self.present_mode)
+        return answers.get(self.present_mode)
 
     def reject(self, incident: Incident, driver: str, about: About) -> DeliveryError | None:
         """The rejection of this message; None for nearly all messages."""
@@ -257,10 +257,10 @@ class SimReceiver:
         elif identity not in self._posted:
             if key not in self.open:
                 self._open(key, incident, driver, named)
-            one = self.open[key]
-            one.shown = one.received = named
-            one.severity = one.received_severity = incident.severity
-            one.words = headline_of(incident)
+            held = self.open[key]
+            held.shown = held.received = named
+            held.severity = held.received_severity = incident.severity
+            held.words = headline_of(incident)
             self._notify(key, incident, driver, named, doubted=doubted)
         self._posted.add(identity)
 
@@ -314,9 +314,9 @@ class SimReceiver:
         )  # fmt: skip
 
     def _close(self, key: str, driver: str = "") -> None:
-        one = self.open.pop(key, None)
-        if one is not None:
-            self.closed.append(Closed(self._time.now, one, driver))
+        held = self.open.pop(key, None)
+        if held is not None:
+            self.closed.append(Closed(self._time.now, held, driver))
         elif key not in self._known and self.kind != "alertmanager":
             # An Alertmanager ignores the end of an alert that it does not know.
             self.vain_resolves.append((self._time.now, key, driver))

@@ -67,7 +67,7 @@ class Resolving(Property):
     def tick(self) -> None:
         """Check open and closed incidents."""
         self._forgetful |= {
-            one for one in self._stage.drivers.values() if forgets(self._stage, one)
+            driver for driver in self._stage.drivers.values() if forgets(self._stage, driver)
         }
         for receiver in self._stage.receivers:
             done = self._checked.get(receiver.name, 0)
@@ -76,17 +76,17 @@ class Resolving(Property):
                 self._check_end(receiver, closed)
                 self._check_end_by_watch(receiver, closed)
             self._checked[receiver.name] = len(receiver.closed)
-            for one in receiver.open.values():
-                self._check_open(receiver, one)
+            for held in receiver.open.values():
+                self._check_open(receiver, held)
 
-    def _check_open(self, receiver: SimReceiver, one: Open) -> None:
-        shown = self._content(one)
-        keys = [key for key, _ in shown if key != WHOLE_DRIVER] + self._of_group(one)
+    def _check_open(self, receiver: SimReceiver, held: Open) -> None:
+        shown = self._content(held)
+        keys = [key for key, _ in shown if key != WHOLE_DRIVER] + self._of_group(held)
         # Each process counts the recovery from its own start.
         born_at = max(driver.born_at for driver in self._stage.drivers.values())
         # A problem may be shorter than a tick.
         failed_at = max(map(self._unhealthy_at, keys), default=-inf)
-        place = (receiver.name, one.key, max(born_at, one.opened_at, failed_at))
+        place = (receiver.name, held.key, max(born_at, held.opened_at, failed_at))
         names = {name for _, name in shown}
         if streaming_input_missing.NAME in names:
             # A query that reads nothing is healthy; ``feeding`` checks when the incident ends.
@@ -98,42 +98,42 @@ class Resolving(Property):
         if any(self._cannot_be_known(key) for key in keys):
             return
         down |= events_missing.NAME in names and self._drops_events()
-        down |= self._is_of_others(one)
+        down |= self._is_of_others(held)
         healthy = all(self._is_healthy(key, expected=absent) for key in keys)
         if down or not keys or not healthy or any(map(self._was_missed, keys)):
             self._calm.pop(place, None)
             return
-        active = self._must_be_active(one, keys)
-        if not is_up(receiver, one.opened_at) or not all(self._is_seen(q.key) for q in active):
+        active = self._must_be_active(held, keys)
+        if not is_up(receiver, held.opened_at) or not all(self._is_seen(q.key) for q in active):
             return
-        if self._is_forgiven(receiver, one):
+        if self._is_forgiven(receiver, held):
             return
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(map(recovery_seconds, active))
-        bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
+        bound += self._stage.longest_delay + self._closing_seconds(receiver, held)
         # Polls show the begin of the recovery late, and its end.
         bound += 4 * self._stage.plan.setup.polls
-        bound += _rejected_seconds(receiver, one)
+        bound += _rejected_seconds(receiver, held)
         bound += max(self._unreported_seconds(query) for query in active)
         bound += max(self._restarted_seconds(query, calm) for query in active)
-        if one.held or self._flaps(receiver, keys):
+        if held.held or self._flaps(receiver, keys):
             bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))
         if calm > bound:
             raise Violation(
-                "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
+                "P3", f"{held.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
 
-    def _content(self, one: Open) -> Named:
+    def _content(self, held: Open) -> Named:
         """What it shows, and what has joined it since: that is no reason to send it again."""
         joined = (
             driver.about(alert)
             for driver in self._stage.drivers.values()
             for incident in driver.handing.open
-            if incident.key == one.key
+            if incident.key == held.key
             for alert in incident.firing
         )
-        return one.shown.union(*joined)
+        return held.shown.union(*joined)
 
     def _unhealthy_at(self, key: str) -> float:
         """When the query last became unhealthy."""
@@ -153,9 +153,9 @@ class Resolving(Property):
         began_at = self._stage.time.now - calm
         return query.spec.every * sum(run.started_at > began_at for run in query.runs)
 
-    def _must_be_active(self, one: Open, keys: list[str]) -> list[SimQuery]:
+    def _must_be_active(self, held: Open, keys: list[str]) -> list[SimQuery]:
         """The queries that must show life: of the unnamed ones, which share an alert, all."""
-        shared = is_of_unnamed(one.key)
+        shared = is_of_unnamed(held.key)
         return [
             query
             for query in self._stage.queries.values()
@@ -169,14 +169,14 @@ class Resolving(Property):
 
     def _cycles_seconds(self, key: str) -> float:
         """The duration of the query's newest cycles of failures: recovery takes as long."""
-        begins = [one.began_at for one in self._stage.queries[key].truth.episodes]
+        begins = [episode.began_at for episode in self._stage.queries[key].truth.episodes]
         return begins[-1] - begins[-FLAPS:][0] if begins else 0.0
 
-    def _is_of_others(self, one: Open) -> bool:
+    def _is_of_others(self, held: Open) -> bool:
         """Whether it is the shared alert of unnamed queries, and one of them needs it."""
         unnamed = [query for query in self._stage.queries.values() if query.spec.name is None]
         needed = any(query.truth.health.is_bad or query.is_lost for query in unnamed)
-        return is_of_unnamed(one.key) and needed
+        return is_of_unnamed(held.key) and needed
 
     def _cannot_be_known(self, key: str) -> bool:
         """Whether no signal can show that it is healthy: its last event was lost."""
@@ -195,7 +195,7 @@ class Resolving(Property):
 
     def _flaps(self, receiver: SimReceiver, keys: list[str]) -> bool:
         """Whether a query flaps: it is not healthy before its restart window has passed."""
-        open_ones = [self._content(one) for one in receiver.open.values()]
+        open_ones = [self._content(held) for held in receiver.open.values()]
         open_ones += [
             driver.about(alert)
             for driver in self._stage.drivers.values()
@@ -205,7 +205,7 @@ class Resolving(Property):
         return any(
             name == query_flapping.NAME and key in keys
             # Also if this receiver rejected the message about it.
-            for named in (*open_ones, *(one.named for one in receiver.rejected))
+            for named in (*open_ones, *(message.named for message in receiver.rejected))
             for key, name in named
         )
 
@@ -222,8 +222,8 @@ class Resolving(Property):
             self._early.append((receiver, closed, Violation("P3", text)))
 
     def _check_end(self, receiver: SimReceiver, closed: Closed) -> None:
-        one = closed.incident
-        for key, name in one.shown:
+        ended = closed.incident
+        for key, name in ended.shown:
             query = self._stage.queries.get(key)
             if query is None:
                 continue
@@ -237,7 +237,7 @@ class Resolving(Property):
             # Drivers of one app name share the key of this alert.
             by_other = closed.by not in {"watch", driver.name}
             if name == driver_down.NAME and is_down and not later and not by_other:
-                text = f"{one.key} ended, and driver {driver.name} is down"
+                text = f"{ended.key} ended, and driver {driver.name} is down"
                 self._early.append((receiver, closed, Violation("P3", text)))
             # The process before has ended what it could as it ended itself.
             is_before = not driver.attached or closed.at < driver.born_at
@@ -247,20 +247,20 @@ class Resolving(Property):
                 # A silenced alert is not repeated, and expires at Alertmanager.
                 continue
             if any(
-                other.over and other.at >= one.opened_at and (key, name) in other.named
+                other.over and other.at >= ended.opened_at and (key, name) in other.named
                 for other in receiver.rejected
             ):
                 # Its earlier resolve was rejected: the present problem is another one.
                 continue
             why = self._too_early(receiver, query, closed)
-            if why and not self._is_named_elsewhere(receiver, key, one, name):
-                text = f"{one.key} ended at {receiver.name}, and {key} {why} ({name})"
+            if why and not self._is_named_elsewhere(receiver, key, ended, name):
+                text = f"{ended.key} ended at {receiver.name}, and {key} {why} ({name})"
                 self._early.append((receiver, closed, Violation(self._which(key), text)))
 
     def _check_reopened(self, receiver: SimReceiver) -> None:
         """Check early resolves: an alert that fires again is sent right after the old resolve."""
-        early = [one for one in self._early if one[0] is receiver]
-        self._early = [one for one in self._early if one[0] is not receiver]
+        early = [early for early in self._early if early[0] is receiver]
+        self._early = [early for early in self._early if early[0] is not receiver]
         for _, closed, violation in early:
             again = receiver.open.get(closed.incident.key)
             if again is not None and again.opened_at >= closed.at:
@@ -282,18 +282,18 @@ class Resolving(Property):
             late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
             late += WINDOW_SECONDS if truth.health in SLOWLY_KNOWN else 0.0
             late += GONE_GRACE_SECONDS if truth.health is Health.GONE else 0.0
-            known = truth.since < at - late and not self._is_hidden(query, closed)
-            return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
+            shown = truth.since < at - late and not self._is_hidden(query, closed)
+            return f"is {truth.health.value} since {at - truth.since:.0f} s" if shown else ""
         known_ends = [
-            one.ended_at
-            for one in truth.episodes
-            if one.ended_at is not None
-            and (self._could_be_known(query, one) or self._is_answered(query, one))
+            episode.ended_at
+            for episode in truth.episodes
+            if episode.ended_at is not None
+            and (self._could_be_known(query, episode) or self._is_answered(query, episode))
             # A warning does not keep a critical alert open.
-            and (one.health not in WARNINGS or closed.incident.severity != "critical")
-            and not self._was_short(truth, one)
+            and (episode.health not in WARNINGS or closed.incident.severity != "critical")
+            and not self._was_short(truth, episode)
             # A resolve that an outage delayed is about the problem before this one.
-            and one.began_at < at - self._lateness(receiver)
+            and episode.began_at < at - self._lateness(receiver)
         ]
         if not known_ends:
             return ""
@@ -398,7 +398,7 @@ class Resolving(Property):
     def _which(self, key: str) -> str:
         """P4 if a namesake exists, which hid this query's problem; otherwise P3."""
         name = self._stage.queries[key].spec.name
-        same = [one for one in self._stage.queries.values() if name and one.spec.name == name]
+        same = [query for query in self._stage.queries.values() if name and query.spec.name == name]
         return "P4" if len(same) > 1 else "P3"
 
     def _is_healthy(self, key: str, *, expected: bool) -> bool:
@@ -422,29 +422,29 @@ class Resolving(Property):
             return driver.attached and driver.awake
         return is_seen(driver, key)
 
-    def _is_forgiven(self, receiver: SimReceiver, one: Open) -> bool:
+    def _is_forgiven(self, receiver: SimReceiver, held: Open) -> bool:
         """Whether an earlier process without a spool has left it open, and it cannot be resolved."""
-        driver = self._stage.drivers.get(one.driver)
-        if driver is None or one.opened_at >= driver.born_at or driver.inherits:
+        driver = self._stage.drivers.get(held.driver)
+        if driver is None or held.opened_at >= driver.born_at or driver.inherits:
             return False
-        if one.starts_at > self._stage.time.wall():
+        if held.starts_at > self._stage.time.wall():
             # The clock was set back: it seems to have begun after this process.
             return True
         # One that keeps no state takes no ends of what an earlier process left; under a generic
         # name, the incident may belong to another driver.
         return receiver.capabilities.stale_after_seconds is None or is_generic(driver.app)
 
-    def _of_group(self, one: Open) -> list[str]:
+    def _of_group(self, held: Open) -> list[str]:
         """All queries, for a group that an earlier process has left open: all must be healthy."""
-        driver = self._stage.drivers.get(one.driver)
-        if driver is None or one.opened_at >= driver.born_at or not is_of_all(one.key):
+        driver = self._stage.drivers.get(held.driver)
+        if driver is None or held.opened_at >= driver.born_at or not is_of_all(held.key):
             return []
         return [query.key for query in driver.queries]
 
-    def _closing_seconds(self, receiver: SimReceiver, one: Open) -> float:
+    def _closing_seconds(self, receiver: SimReceiver, held: Open) -> float:
         """How much later an incident of an earlier process without a spool resolves."""
-        driver = self._stage.drivers.get(one.driver)
-        if driver is None or one.opened_at >= driver.born_at or driver.inherits:
+        driver = self._stage.drivers.get(held.driver)
+        if driver is None or held.opened_at >= driver.born_at or driver.inherits:
             return 0.0
         return 0.0 if receiver.kind == "pagerduty" else ABANDONED_SECONDS + 10.0
 
@@ -453,13 +453,13 @@ class Resolving(Property):
         return 0.0 if is_up(receiver) else 330.0 + receiver.trouble_seconds
 
 
-def _rejected_seconds(receiver: SimReceiver, one: Open) -> float:
+def _rejected_seconds(receiver: SimReceiver, held: Open) -> float:
     """How much later it resolves if the receiver rejected its resolve, which is sent again."""
     rejected = any(
         # A receiver that cuts connections may show the incident only after that.
         rejected.over
-        and rejected.at >= one.opened_at - SLOW_SECONDS
-        and (rejected.key == one.key or rejected.named & one.shown)
+        and rejected.at >= held.opened_at - SLOW_SECONDS
+        and (rejected.key == held.key or rejected.named & held.shown)
         for rejected in receiver.rejected
     )
     return MISCONFIGURED_WAIT_SECONDS + 10.0 if rejected else 0.0

@@ -104,9 +104,9 @@ class SimBus:
         while self._under_way and self._under_way[0][0] <= self._time.now:
             taken.append(heappop(self._under_way)[-1])
         self.given += len(taken)
-        for one in taken:
-            self.repeated += one.payload in self._texts
-            self._texts.add(one.payload)
+        for received in taken:
+            self.repeated += received.payload in self._texts
+            self._texts.add(received.payload)
         return taken
 
     def _note_unknown(self, who: str, kind: EventKind, until: float) -> None:

@@ -179,10 +179,10 @@ class SimSpark:
 
     def post_late(self, query: SimQuery, runs_ago: int, kind: str = "idle") -> None:
         """Post an event of an earlier run now, which has not arrived before."""
-        known = [one for one in query.runs if one.started_at >= self._bus.listens_since]
-        if len(known) <= runs_ago:
+        runs = [run for run in query.runs if run.started_at >= self._bus.listens_since]
+        if len(runs) <= runs_ago:
             return
-        run, stamp = known[-1 - runs_ago], f"late {self.time.now:.3f}"
+        run, stamp = runs[-1 - runs_ago], f"late {self.time.now:.3f}"
         text: dict[str, object] = {"id": run.query_id, "runId": run.run_id}
         if kind == "started":
             self._bus.post(

@@ -77,12 +77,12 @@ class Silences:
 
     def tick(self) -> None:
         """Remember which silences are in force."""
-        for one in self._all:
-            if self._time.wall() < one.silence.until:
-                if self._time.now - one.seen_at > GAP_SECONDS:
+        for silence in self._all:
+            if self._time.wall() < silence.silence.until:
+                if self._time.now - silence.seen_at > GAP_SECONDS:
                     # The wall clock was set back: it is in force again.
-                    one.began_at = self._time.now
-                one.seen_at = self._time.now
+                    silence.began_at = self._time.now
+                silence.seen_at = self._time.now
 
     def covers(
         self, query: QuerySpec | None, name: str, *, since: float = 0.0, before: float | None = None
@@ -92,18 +92,18 @@ class Silences:
         ``before`` is when the alert ended: a silence that began later does not cover it.
         """
         return any(
-            one.covers(query, name)
-            and (before is None or one.began_at < before)
-            and self._time.wall() < one.silence.until
-            and self._time.now - one.began_at >= since
-            for one in self._all
+            silence.covers(query, name)
+            and (before is None or silence.began_at < before)
+            and self._time.wall() < silence.silence.until
+            and self._time.now - silence.began_at >= since
+            for silence in self._all
         )
 
     def covered(self, query: QuerySpec | None, name: str, begin: float, end: float) -> bool:
         """Whether a silence covered this alert at some time between the two."""
         return any(
-            one.covers(query, name) and one.began_at <= end and one.seen_at >= begin
-            for one in self._all
+            silence.covers(query, name) and silence.began_at <= end and silence.seen_at >= begin
+            for silence in self._all
         )
 
 
@@ -213,9 +213,9 @@ def is_seen(driver: SimDriver, key: str) -> bool:
 
 def forgets(stage: WorldView, driver: SimDriver) -> bool:
     """Whether more queries have ended than are remembered: then the oldest alerts resolve."""
-    gone = sum(one.key not in driver.spark.living for one in driver.queries)
+    gone = sum(query.key not in driver.spark.living for query in driver.queries)
     # An unnamed query under a new id leaves its old id behind.
-    gone += sum(len(one.query_ids) - 1 for one in driver.queries if one.spec.name is None)
+    gone += sum(len(query.query_ids) - 1 for query in driver.queries if query.spec.name is None)
     return gone >= stage.plan.setup.memory
 
 

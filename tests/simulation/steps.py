@@ -83,8 +83,8 @@ def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
     if run is None or run.spec.name is None:
         return
     # ``expect_stop`` accepts only a name that the driver has seen.
-    known = any(has_name(one, run.spec.name) for one in driver.worker.evaluated.snapshot.queries)
-    if known and driver.awake and not dead:
+    seen = any(has_name(query, run.spec.name) for query in driver.worker.evaluated.snapshot.queries)
+    if seen and driver.awake and not dead:
         query.wanted = False
         driver.inbox.put(ExpectStop(run.spec.name), lifecycle=True)
         # The application may call both within a millisecond; the worker takes them in order.

@@ -47,6 +47,6 @@ def test_simulation_detects_each_other_mutation(part):
 
 @pytest.mark.thorough
 def test_every_property_has_an_essential_mutation():
-    broken = {name for one in mutations(essential=True) for name in one.breaks.split("|")}
+    broken = {name for mutation in mutations(essential=True) for name in mutation.breaks.split("|")}
 
     assert broken == {f"P{number}" for number in range(1, 12)}

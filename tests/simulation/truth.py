@@ -110,7 +110,7 @@ class Truth:
             self.healthy_since = at
 
     def _begin(self, health: Health, at: float, *, first_batch: bool) -> None:
-        ended = [one.ended_at for one in self.episodes if one.ended_at is not None]
+        ended = [episode.ended_at for episode in self.episodes if episode.ended_at is not None]
         previous = self.seen_between(max(ended, default=0.0), at)
         self.episodes.append(Episode(self.query, health, at, previous, first_batch=first_batch))
 

@@ -78,7 +78,7 @@ class World:
             self.boot(name)
         if self.plan.setup.watched:
             self._watch.begin()
-        for step in sorted(self.plan.steps, key=lambda one: one.at):
+        for step in sorted(self.plan.steps, key=lambda step: step.at):
             self.time.at(BEGIN + step.at, lambda step=step: take(self, step))  # type: ignore[misc]
         self.time.after(TICK_SECONDS + 0.5, self._tick)
         try:
@@ -105,7 +105,7 @@ class World:
 
     def boot(self, name: str) -> None:
         """Start a process; restart the queries that ran in the last one."""
-        mine = [one for one in self.queries.values() if one.spec.driver == name]
+        mine = [query for query in self.queries.values() if query.spec.driver == name]
         first = name not in self.drivers
         self.boots.append((self.time.now, name))
         driver = self.drivers[name] = SimDriver(
@@ -130,13 +130,13 @@ class World:
         self.silences.tick()
         for receiver in self.receivers:
             receiver.lapse()
-        for one in self._properties:
-            one.tick()
+        for check in self._properties:
+            check.tick()
         self.time.after(TICK_SECONDS, self._tick)
 
     def _evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        for one in self._properties:
-            one.evaluated(driver, evaluated)
+        for check in self._properties:
+            check.evaluated(driver, evaluated)
 
     def _rng(self, what: str) -> Random:
         """A random generator per part: a part that the shrinker drops changes no other part."""

@@ -119,7 +119,7 @@ def test_query_variable_limits_the_series_to_one_query(observed):
     for expression in by_query:
         chosen = filled(expression, query="hung")
         labels = [series["metric"] for series in over_time(observed, chosen)]
-        assert {each.get("query", "hung") for each in labels} <= {"hung", "*"}
+        assert {series.get("query", "hung") for series in labels} <= {"hung", "*"}
 
 
 def test_state_panel_agrees_with_the_status_of_the_driver(observed):

@@ -42,12 +42,12 @@ def events(sidecar, kind):
 
 def our_session_listeners(spark, sidecar):
     ours = sidecar._runtime.path.java_listener
-    return sum(each.equals(ours) for each in spark.streams._jsqm.listListeners())
+    return sum(listener.equals(ours) for listener in spark.streams._jsqm.listListeners())
 
 
 def bus_listeners(spark):
     bus = spark._jsc.sc().listenerBus().listeners()
-    return [each for each in bus if each.getClass().getName() == "QuerypulseListener"]
+    return [listener for listener in bus if listener.getClass().getName() == "QuerypulseListener"]
 
 
 # -- each path --------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_every_path_delivers_each_event_once(path, spark, watch, pages, tmp_path
     ours = sidecar._runtime.path.java_listener
     sidecar.close()
     assert [t.name for t in threading.enumerate() if t.name.startswith("querypulse")] == []
-    assert not any(each.equals(ours) for each in spark.streams._jsqm.listListeners())
+    assert not any(listener.equals(ours) for listener in spark.streams._jsqm.listListeners())
     assert bus_listeners(spark) == []
 
 

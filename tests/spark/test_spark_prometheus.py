@@ -110,7 +110,7 @@ def test_each_open_alert_is_a_series_in_prometheus(observed):
 def test_alert_that_ended_is_a_series_of_0(observed):
     series = observed.prometheus.query(f'spark_streaming_query_alert{{app="{APP}"}} == 0')
 
-    assert {(one["metric"]["alertname"], one["metric"]["query"]) for one in series} >= BACK
+    assert {(sample["metric"]["alertname"], sample["metric"]["query"]) for sample in series} >= BACK
 
 
 def test_every_metric_of_the_rules_exists(observed):

@@ -154,6 +154,6 @@ def test_failing_driver_publishes_no_secret(died):
 
 
 def test_secrets_that_only_settings_and_session_know_are_published_nowhere(died):
-    known = [OWN_PATH, *ENCODED_KEYS, *OF_THE_SESSION]
+    secrets = [OWN_PATH, *ENCODED_KEYS, *OF_THE_SESSION]
 
-    assert died.published({secret: secret for secret in known}) == {}
+    assert died.published({secret: secret for secret in secrets}) == {}

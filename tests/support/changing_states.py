@@ -57,7 +57,9 @@ class ChangingState:
             shown,
             wall=wall,
             health=health,
-            alerts=tuple(msgspec.structs.replace(one, starts_at=wall - 3) for one in shown.alerts),
+            alerts=tuple(
+                msgspec.structs.replace(alert, starts_at=wall - 3) for alert in shown.alerts
+            ),
             monitor=msgspec.structs.replace(self.monitor, heartbeat_timestamp=wall),
         )
 

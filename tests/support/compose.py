@@ -24,12 +24,12 @@ def read(path: Path) -> Any:
 
 def mounts(service: str) -> dict[str, Path]:
     """Path in the container -> the file or folder of ours that is mounted there."""
-    found = {}
+    places = {}
     for volume in compose()["services"][service].get("volumes", []):
         source, target, mode = volume.split(":")
         assert mode == "ro", volume
-        found[target] = (FOLDER / source).resolve()
-    return found
+        places[target] = (FOLDER / source).resolve()
+    return places
 
 
 def on_host(service: str, path: str) -> Path:

@@ -113,9 +113,9 @@ class CuttingProxy:
     def cut(self) -> None:
         """Close all connections, and each new one at once."""
         self._is_cut = True
-        for one in self._open:
+        for connection in self._open:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
     def refuse(self) -> None:
@@ -156,6 +156,6 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             sink.sendall(data)
-    for one in (source, sink):
+    for connection in (source, sink):
         with contextlib.suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            connection.shutdown(socket.SHUT_RDWR)

@@ -40,9 +40,11 @@ def stale(query="a", *, severity="critical") -> Incident:
     return Incident(incident_key(labels, severity), labels, severity, ())
 
 
-def over(one: Incident, ends_at: float) -> Incident:
+def over(incident: Incident, ends_at: float) -> Incident:
     """The incident with all its alerts ended."""
-    return replace(one, alerts=tuple(replace(alert, ends_at=ends_at) for alert in one.alerts))
+    return replace(
+        incident, alerts=tuple(replace(alert, ends_at=ends_at) for alert in incident.alerts)
+    )
 
 
 def outage(retry_after=None) -> DeliveryError:
@@ -67,10 +69,10 @@ def gone() -> DeliveryError:
     )
 
 
-def said(one: Incident) -> tuple[str, str]:
+def said(incident: Incident) -> tuple[str, str]:
     """The content of a notification: the queries, and whether they fire."""
-    queries = "+".join(alert.query for alert in one.alerts) or one.query
-    return queries, "firing" if one.ends_at is None else "resolved"
+    queries = "+".join(alert.query for alert in incident.alerts) or incident.query
+    return queries, "firing" if incident.ends_at is None else "resolved"
 
 
 class Recorder:
@@ -89,14 +91,14 @@ class Recorder:
 
     @property
     def sent(self) -> list[tuple[str, str]]:
-        return [said(one) for one in self.incidents]
+        return [said(incident) for incident in self.incidents]
 
-    def send(self, one: Incident, wall: float) -> None:
+    def send(self, incident: Incident, wall: float) -> None:
         with self._changed:
-            self.incidents.append(one)
+            self.incidents.append(incident)
             self._changed.notify_all()
         assert self.free.wait(PATIENCE_SECONDS), "nobody lets the receiver answer"
-        query = said(one)[0].split("+")[0]
+        query = said(incident)[0].split("+")[0]
         if self.always is not None:
             raise self.always
         if self.failures.get(query):

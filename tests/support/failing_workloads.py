@@ -283,11 +283,11 @@ def watermark_stuck(harness):
     clock = "java_method('java.lang.System', 'getProperty', 'workload.clock')"
     set_property(harness, "workload.clock", str(time.time() + 1000))
     stopping = f"least(timestamp, timestamp_seconds(CAST({clock} AS DOUBLE))) AS at"
-    one, other = (
+    living, other = (
         harness.rate().selectExpr(at).withWatermark("at", "1 second")
         for at in ("timestamp AS at", stopping)
     )
-    query = harness.start(one.union(other), "watermark_stuck", trigger=BRISK)
+    query = harness.start(living.union(other), "watermark_stuck", trigger=BRISK)
     strike = lambda: set_property(harness, "workload.clock", str(time.time()))
     return Failing(query, strike, (ExpectedPage("StreamingWatermarkStuck", "watermark_stuck"),))
 

@@ -52,7 +52,7 @@ class Grafana:
 
     def dashboards(self) -> set[str]:
         """The uids of the dashboards that it lists."""
-        return {found["uid"] for found in self.get("search?type=dash-db")}
+        return {dashboard["uid"] for dashboard in self.get("search?type=dash-db")}
 
     def faults(self) -> list[str]:
         """The errors of provisioning in its log."""

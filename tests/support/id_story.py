@@ -48,7 +48,10 @@ class IdStory(Story):
 
     def found(self, now, **settings):
         """The findings, as (alert name, query)."""
-        return [(one.alertname, one.query) for one in self.evaluate(now, **settings).findings]
+        return [
+            (finding.alertname, finding.query)
+            for finding in self.evaluate(now, **settings).findings
+        ]
 
 
 def polled(query_id, run_id, name="q", *, session="", active=True, exception=None, **fields):

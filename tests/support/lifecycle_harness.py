@@ -133,8 +133,10 @@ class LifecycleHarness:
         self.updated = self.lifecycle.update(
             evaluation, snapshot, self.now, wall, self.silences, is_last=self.is_last
         )
-        self.closed += [f"{self.now:g} {subject(one)}" for one in self.updated if one.is_stale]
-        self.incidents = tuple(one for one in self.updated if not one.is_stale)
+        self.closed += [
+            f"{self.now:g} {subject(incident)}" for incident in self.updated if incident.is_stale
+        ]
+        self.incidents = tuple(incident for incident in self.updated if not incident.is_stale)
         self._report()
         return self.incidents
 
@@ -178,7 +180,10 @@ class LifecycleHarness:
         lifecycle = self.lifecycle
         return (
             *map(len, (self.reported, self.ended, self.closed)),
-            [(one.key, one.revision, one.ends_at, one.muted) for one in self.incidents],
+            [
+                (incident.key, incident.revision, incident.ends_at, incident.muted)
+                for incident in self.incidents
+            ],
             [alert.labels for alert in lifecycle.alerts],
             [pair.alert.labels for pair in lifecycle.suppressed],
         )
@@ -232,18 +237,18 @@ class LifecycleHarness:
         """Record what a receiver gets at once: new incidents and reminders, then resolves."""
         before = self._known
         self._known = {}
-        for incident in sorted(self.incidents, key=lambda one: one.ends_at is not None):
-            known = before.pop(incident.key, None)
+        for incident in sorted(self.incidents, key=lambda incident: incident.ends_at is not None):
+            told = before.pop(incident.key, None)
             if incident.ends_at is not None:
                 self.ended.append(incident)
-                if known is not None:
+                if told is not None:
                     self._record("-", incident)
                 continue
-            if not incident.muted and (known is None or incident.revision > known):
-                self._record("+" if known is None else "^", incident)
-                known = incident.revision
-            if known is not None:
-                self._known[incident.key] = known
+            if not incident.muted and (told is None or incident.revision > told):
+                self._record("+" if told is None else "^", incident)
+                told = incident.revision
+            if told is not None:
+                self._known[incident.key] = told
         assert before == {}, "every reported incident must resolve explicitly"
 
     def _record(self, what: str, incident: Incident) -> None:

@@ -209,14 +209,14 @@ def findings(story: Story, now: float) -> list[Finding]:
 
 def incident(story: Story, now: float) -> Incident:
     """One incident with all findings."""
-    found = findings(story, now)
-    assert len({one.alertname for one in found}) == 1
-    return holding(*(alert_of(one, APP, GUIDANCE, BEGAN) for one in found))
+    every = findings(story, now)
+    assert len({finding.alertname for finding in every}) == 1
+    return holding(*(alert_of(finding, APP, GUIDANCE, BEGAN) for finding in every))
 
 
-def resolved(one: Incident) -> Incident:
+def resolved(incident: Incident) -> Incident:
     """The incident four minutes later, when its queries have recovered."""
-    return replace(one, alerts=tuple(map(_resolved, one.alerts)))
+    return replace(incident, alerts=tuple(map(_resolved, incident.alerts)))
 
 
 def _resolved(alert):
@@ -230,22 +230,22 @@ def page() -> str:
     return "\n".join(line for title, make in CASES.items() for line in _case(title, make()))
 
 
-def _case(title: str, one: Incident) -> Iterator[str]:
-    event = trigger_event(one, "0" * 32, "driver-1", HOME)
+def _case(title: str, incident: Incident) -> Iterator[str]:
+    event = trigger_event(incident, "0" * 32, "driver-1", HOME)
     yield f"=== {title} ==="
     yield f"--- PagerDuty: {event['payload']['summary']}"
     yield from _flat(event["payload"]["custom_details"])
     yield from (f"{link['text']}: {link['href']}" for link in event["links"])
     yield f"client_url: {event['client_url']}"
     yield "--- Slack"
-    yield from _slack(one)
-    yield from _teams(one)
-    yield from _email(one)
+    yield from _slack(incident)
+    yield from _teams(incident)
+    yield from _email(incident)
     yield "--- Alertmanager"
-    for alert in api_alerts(one.alerts, BEGAN, HOME)[:1]:
+    for alert in api_alerts(incident.alerts, BEGAN, HOME)[:1]:
         yield from _flat(alert["annotations"])
         yield f"generatorURL: {alert['generatorURL']}"
-    over = resolved(one)
+    over = resolved(incident)
     yield "--- Slack, resolved"
     yield from _slack(over)
     yield "--- Alertmanager, resolved"
@@ -254,21 +254,21 @@ def _case(title: str, one: Incident) -> Iterator[str]:
     yield ""
 
 
-def _teams(one: Incident) -> Iterator[str]:
-    card = teams_message(one, HOME)["attachments"][0]["content"]
+def _teams(incident: Incident) -> Iterator[str]:
+    card = teams_message(incident, HOME)["attachments"][0]["content"]
     yield "--- Teams"
     yield from (run["text"] for block in card["body"] for run in block["inlines"])
     yield from (f"[{action['title']}] {action['url']}" for action in card["actions"])
 
 
-def _email(one: Incident) -> Iterator[str]:
-    message = email_message(one, "querypulse@example.com", ["oncall@example.com"], BEGAN)
+def _email(incident: Incident) -> Iterator[str]:
+    message = email_message(incident, "querypulse@example.com", ["oncall@example.com"], BEGAN)
     yield f"--- E-mail: {message['Subject']}"
     yield from message.get_content().splitlines()
 
 
-def _slack(one: Incident) -> Iterator[str]:
-    for block in slack_message(one, HOME)["blocks"]:
+def _slack(incident: Incident) -> Iterator[str]:
+    for block in slack_message(incident, HOME)["blocks"]:
         text = block["text"] if "text" in block else block["elements"][0]
         yield from text["text"].splitlines()
 

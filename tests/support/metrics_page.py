@@ -47,7 +47,9 @@ def labels_of(family: Metric) -> list[str]:
     """Labels in the order of the samples, without ``le``, which every histogram has."""
     assert family.samples, f"{family.name}: the full published of the tests has no sample of it"
     return list(
-        dict.fromkeys(label for one in family.samples for label in one.labels if label != "le")
+        dict.fromkeys(
+            label for sample in family.samples for label in sample.labels if label != "le"
+        )
     )
 
 

@@ -72,28 +72,30 @@ def rate_limited() -> Answer:
 
 def problems(event: dict[str, Any]) -> list[str]:
     """The errors that PagerDuty would report."""
-    found = []
+    errors = []
     if len(event.get("routing_key", "")) != 32:
-        found.append("Length of 'routing_key' is incorrect (should be 32 characters)")
+        errors.append("Length of 'routing_key' is incorrect (should be 32 characters)")
     if event.get("event_action") not in {"trigger", "acknowledge", "resolve"}:
-        found.append("'event_action' is missing or unknown")
+        errors.append("'event_action' is missing or unknown")
     if not 0 < len(event.get("dedup_key", "")) <= 255:
-        found.append("'dedup_key' is missing or longer than 255 characters")
+        errors.append("'dedup_key' is missing or longer than 255 characters")
     if event.get("event_action") == "trigger":
-        found += _payload_problems(event.get("payload", {}))
-        found += [f"link without href: {one}" for one in event.get("links", []) if not one["href"]]
-    return found
+        errors += _payload_problems(event.get("payload", {}))
+        errors += [
+            f"link without href: {link}" for link in event.get("links", []) if not link["href"]
+        ]
+    return errors
 
 
 def _payload_problems(payload: dict[str, Any]) -> list[str]:
-    found = [f"'{name}' is missing" for name in ("summary", "source") if not payload.get(name)]
+    errors = [f"'{name}' is missing" for name in ("summary", "source") if not payload.get(name)]
     if len(payload.get("summary", "")) > 1024:
-        found.append("'summary' is too long (maiximum is 1024 characters)")
+        errors.append("'summary' is too long (maiximum is 1024 characters)")
     if payload.get("severity") not in SEVERITIES:
-        found.append("'severity' is missing or unknown")
+        errors.append("'severity' is missing or unknown")
     if not isinstance(payload.get("custom_details", {}), dict):
-        found.append("'custom_details' is not an object")
-    return found
+        errors.append("'custom_details' is not an object")
+    return errors
 
 
 def _accepted(key: str) -> bytes:

@@ -21,7 +21,7 @@ def panels(dashboard):
 
 def variables(dashboard, kind="query"):
     """The variables of one kind."""
-    return [each for each in dashboard["templating"]["list"] if each["type"] == kind]
+    return [variable for variable in dashboard["templating"]["list"] if variable["type"] == kind]
 
 
 def every_panel():
@@ -44,17 +44,17 @@ def every_target():
 
 def every_expression():
     """All PromQL: of targets and of annotations."""
-    found = {name: target["expr"] for name, target in every_target().items()}
+    expressions = {name: target["expr"] for name, target in every_target().items()}
     for name, dashboard in DASHBOARDS.items():
         for annotation in dashboard["annotations"]["list"]:
-            found[f"{name}: annotation {annotation['name']}"] = annotation["expr"]
-    return found
+            expressions[f"{name}: annotation {annotation['name']}"] = annotation["expr"]
+    return expressions
 
 
 def filled(text, **values):
     """A query with Grafana's variables filled in; an unknown variable is an error."""
-    known = {**TIMES, **EVERYTHING, **values}
-    return re.sub(r"\$(\w+)", lambda found: known[found[1]], text)
+    filling = {**TIMES, **EVERYTHING, **values}
+    return re.sub(r"\$(\w+)", lambda match: filling[match[1]], text)
 
 
 def series_of(variable):

@@ -182,8 +182,8 @@ REDACTS_THE_REST = ("cookie", "pem, cut short")
 def in_lines() -> list[list[Planted]]:
     """All secrets, several in a line, where none is redacted because of another."""
     most = SECRETS_IN_A_LINE - 1
-    last = [one for one in PLANTED if one.kind in REDACTS_THE_REST]
-    others = [one for one in PLANTED if one not in last]
+    last = [secret for secret in PLANTED if secret.kind in REDACTS_THE_REST]
+    others = [secret for secret in PLANTED if secret not in last]
     lines = [others[at : at + most] for at in range(0, len(others), most)]
     return [line + last[index : index + 1] for index, line in enumerate(lines)]
 

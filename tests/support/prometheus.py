@@ -39,7 +39,7 @@ class RealPrometheus(ServerProcess):
         target_labels: Mapping[str, str] | None = None,
     ) -> None:
         config = folder / "prometheus.yml"
-        scraped = [one | {"labels": dict(target_labels or {})} for one in _targets(drivers)]
+        scraped = [target | {"labels": dict(target_labels or {})} for target in _targets(drivers)]
         config.write_text(yaml.safe_dump(_config(scraped, job, rules, alertmanagers)))
         port = free_port()
         command = [
@@ -56,13 +56,13 @@ class RealPrometheus(ServerProcess):
 
     def query(self, promql: str) -> list[dict[str, Any]]:
         """An instant vector: ``metric`` (labels) and ``value`` (time, text) of each series."""
-        found: list[dict[str, Any]] = self.get("query", {"query": promql})["result"]
-        return found
+        series: list[dict[str, Any]] = self.get("query", {"query": promql})["result"]
+        return series
 
     def alerts(self) -> list[dict[str, Any]]:
         """Its pending and firing alerts: ``labels``, ``annotations``, ``state``."""
-        found: list[dict[str, Any]] = self.get("alerts", {})["alerts"]
-        return found
+        alerts: list[dict[str, Any]] = self.get("alerts", {})["alerts"]
+        return alerts
 
     def get(self, what: str, parameters: Mapping[str, str]) -> Any:
         """The ``data`` of an answer of its HTTP API; a rejected query fails the test."""

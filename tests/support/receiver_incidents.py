@@ -41,8 +41,8 @@ def holding(*alerts: Alert, revision: int = 0, **labels: str) -> Incident:
     """The incident that holds these alerts: of their query, or of the driver for several."""
     queries = {alert.query for alert in alerts}
     query = queries.pop() if len(queries) == 1 else "*"
-    found = {alert.labels["severity"] for alert in alerts}
-    severity = "critical" if "critical" in found else min(found)
+    severities = {alert.labels["severity"] for alert in alerts}
+    severity = "critical" if "critical" in severities else min(severities)
     app = alerts[0].labels["app"]
     own = incident_labels(app, query, labels)
     return Incident(incident_key(own, severity), own, severity, tuple(alerts), revision)

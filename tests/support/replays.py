@@ -27,15 +27,17 @@ def replayed(*paths: Path, **settings):
 
 def changes(*paths: Path, **settings) -> list[Change]:
     """The changes in the one application at ``paths``."""
-    ((found, replay),) = replayed(*paths, **settings)
+    ((changed, replay),) = replayed(*paths, **settings)
     assert replay.error is None
-    return found
+    return changed
 
 
 def reported(log, folder: Path, **settings):
     """The alerts of a log: (status, alertname, query, seconds after its beginning)."""
-    found = changes(log.write(folder / "log"), **settings)
-    return [(one.status, one.alertname, one.query, after(one.at)) for one in found]
+    changed = changes(log.write(folder / "log"), **settings)
+    return [
+        (finding.status, finding.alertname, finding.query, after(finding.at)) for finding in changed
+    ]
 
 
 def after(at: str) -> float:

@@ -81,8 +81,8 @@ def own_alerts() -> set[str]:
 def evidence_of(alertname: str) -> set[str]:
     """The names of the evidence of an alert."""
     findings = [finding for finding in own_findings() if finding.alertname == alertname]
-    found = {name for finding in findings for name in finding.evidence}
-    return found | evidence_of_a_query() if "query_id" in found else found
+    shown = {name for finding in findings for name in finding.evidence}
+    return shown | evidence_of_a_query() if "query_id" in shown else shown
 
 
 @lru_cache

@@ -33,14 +33,14 @@ class SlackDouble(HttpDouble):
 def problems(message: dict[str, Any]) -> list[str]:
     """The problems for which Slack would reject a message."""
     blocks = message.get("blocks", [])
-    found = [] if 0 < len(message["text"]) <= MAX_TEXT else ["no_text"]
-    found += ["too many blocks"] if len(blocks) > MAX_BLOCKS else []
+    errors = [] if 0 < len(message["text"]) <= MAX_TEXT else ["no_text"]
+    errors += ["too many blocks"] if len(blocks) > MAX_BLOCKS else []
     for block in blocks:
         texts = [block["text"]] if block["type"] == "section" else block["elements"]
-        found += [
-            f"bad text of {len(one['text'])} characters"
-            for one in texts
-            if one["type"] != "mrkdwn" or not 0 < len(one["text"]) <= MAX_SECTION
+        errors += [
+            f"bad text of {len(text['text'])} characters"
+            for text in texts
+            if text["type"] != "mrkdwn" or not 0 < len(text["text"]) <= MAX_SECTION
         ]
-        found += ["a code block is open" for one in texts if one["text"].count("```") % 2]
-    return found
+        errors += ["a code block is open" for text in texts if text["text"].count("```") % 2]
+    return errors

@@ -74,8 +74,8 @@ def write_for_ever(spool: spool_module.Spool) -> None:
     while True:
         number += 1
         reported = Known.FIRING if number % 2 else Known.NOTHING
-        spool.offer_rows("pager", tuple(entry(one, reported, size=3000) for one in range(20)))
-        spool.offer_rows("chat", tuple(entry(one, reported, size=3000) for one in range(20)))
+        spool.offer_rows("pager", tuple(entry(number, reported, size=3000) for number in range(20)))
+        spool.offer_rows("chat", tuple(entry(number, reported, size=3000) for number in range(20)))
         if number == 1:
             spool.flush(PATIENCE_SECONDS)
             ready()

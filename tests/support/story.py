@@ -91,7 +91,7 @@ def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=No
     ``since``: when the first unread record was written, on the story's clock; ``keeps``: the
     retention time in seconds.
     """
-    known = {
+    offsets = {
         "committed": committed,
         "earliest": earliest,
         "latest": latest,
@@ -101,7 +101,7 @@ def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=No
     }
     by_partition = {
         name: value if isinstance(value, dict) else {} if value is None else {"t/0": value}
-        for name, value in known.items()
+        for name, value in offsets.items()
     }
     return SourcePoll(
         "Kafka",
@@ -197,8 +197,8 @@ class Story:
 
     def supervised(self, query="a", **fields):
         """What ``supervise`` says of a query."""
-        one = SupervisedQuery(**fields)
-        self.state.supervised = {**self.state.supervised, query: one}
+        said = SupervisedQuery(**fields)
+        self.state.supervised = {**self.state.supervised, query: said}
         return self
 
     def snapshot(self, now):

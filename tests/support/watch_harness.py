@@ -154,11 +154,13 @@ class WatchHarness:
     def ended(self) -> list[str]:
         """The apps whose alerts ended with the newest evaluation."""
         newest = self.all[-1]
-        return [_app(one) for one in newest if one.is_over and not one.is_stale]
+        return [_app(incident) for incident in newest if incident.is_over and not incident.is_stale]
 
     @property
     def ever_reported(self) -> set[str]:
-        every = (one for incidents in self.all for one in incidents if not one.is_stale)
+        every = (
+            incident for incidents in self.all for incident in incidents if not incident.is_stale
+        )
         return {_app(incident) for incident in every} - {APP}
 
     @property
@@ -170,7 +172,9 @@ class WatchHarness:
     @property
     def stale(self) -> list[str]:
         """The apps of all stale incidents."""
-        return [_app(one) for incidents in self.all for one in incidents if one.is_stale]
+        return [
+            _app(incident) for incidents in self.all for incident in incidents if incident.is_stale
+        ]
 
 
 def _app(incident: Incident) -> str:

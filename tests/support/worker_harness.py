@@ -73,8 +73,8 @@ class WorkerHarness:
         return evaluation if self.redactor is None else self.redactor(evaluation)
 
     def offer(self, incidents: tuple[Incident, ...]) -> None:
-        self.offers.append(tuple(one for one in incidents if not one.is_stale))
-        self.stale += [one.key for one in incidents if one.is_stale]
+        self.offers.append(tuple(incident for incident in incidents if not incident.is_stale))
+        self.stale += [incident.key for incident in incidents if incident.is_stale]
 
     def receive(self, event: Event) -> WorkerHarness:
         lifecycle = isinstance(event, (Started, Terminated))
