@@ -39,9 +39,9 @@ DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1190, 10),
+    "core": (1185, 10),
     "listener": (8970, 38),
-    "exporter": (2591, 9),
+    "exporter": (2583, 9),
     "alerting": (8472, 44),
     "settings": (1898, 9),
     "sidecar": (2377, 8),
