@@ -244,7 +244,6 @@ def _has_starting_point(facts: RunFacts) -> bool:
 
 
 # -- checkpoint place -------------------------------------------------------------------------
-# Whether the next start of a query can find its checkpoint again, and a warning if not.
 
 
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")

@@ -120,8 +120,6 @@ def _longest_seconds(
 
 
 # -- commit log -------------------------------------------------------------------------------
-# Frozen records of what the third signal, the checkpoint's logs, shows.
-#
 # Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when the batch is done. The
 # files are durable and overrule events and probe (``OffsetSeqLog``, ``CommitLog``).
 

@@ -44,7 +44,6 @@ from .retention import follow_edges
 from .trends import follow, follow_polls
 
 # -- counting ---------------------------------------------------------------------------------
-# Adds a batch to its query's totals and to its usual durations.
 
 
 TOGETHER_SECONDS = 1.0
@@ -114,7 +113,6 @@ def add_totals(older: Totals, newer: Totals) -> Totals:
 
 
 # -- ending -----------------------------------------------------------------------------------
-# How a run ends: completed, stopped or failed, and why.
 
 
 PAST_DEATHS = 16
@@ -238,7 +236,6 @@ def _count_end(totals: Totals, outcome: Outcome) -> Totals:
 
 
 # -- fold sources -----------------------------------------------------------------------------
-# Applies the polls of a query's sources to the query and to its batches.
 
 
 def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) -> Query:
@@ -407,7 +404,8 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
             loop_began=query.loop_began,
         )
         unread = follow_reported(unread, progress, at)
-        query = _reported(query, progress.batch_id)
+        if query.unreported is not None and progress.batch_id >= query.unreported.batch_id:
+            query = replace(query, unreported=None)
     recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
     return replace(
         query,
@@ -432,9 +430,10 @@ def _committed_at(query: Query, batch_id: int, at: float) -> float:
 def _committed_by_probe(
     query: Query, previous: ProbedRun | None, batch_id: int, at: float
 ) -> Query:
-    first_poll = previous is None or not previous.has_batch_id
-    before, query = query, _commit_seen(query, batch_id, at, first_poll=first_poll)
-    if previous is None or first_poll or query is before or query.unreported is not None:
+    if previous is None or not previous.has_batch_id:
+        return _commit_seen(query, batch_id, at, first_poll=True)
+    before, query = query, _commit_seen(query, batch_id, at, first_poll=False)
+    if query is before or query.unreported is not None:
         return query
     # A run keeps the id of its committed batch until the next trigger. If no poll has seen the
     # batch run, it may have been committed, and reported, before the listener was added.
@@ -461,12 +460,6 @@ def _commit_seen(query: Query, batch_id: int, at: float, *, first_poll: bool) ->
     return _commit(query, batch_id, query.last_commit_at if first_poll else at)
 
 
-def _reported(query: Query, batch_id: int) -> Query:
-    if query.unreported is None or batch_id < query.unreported.batch_id:
-        return query
-    return replace(query, unreported=None)
-
-
 def _commit(query: Query, batch_id: int, at: float | None) -> Query:
     last = query.last_commit_batch
     if at is not None and _was_idle(query, at):
@@ -486,16 +479,15 @@ def _commit(query: Query, batch_id: int, at: float | None) -> Query:
 def _was_idle(query: Query, at: float) -> bool:
     """Whether a commit ends a proven idle time, before which the log cannot be behind."""
     idle_at, commit_at = query.last_idle_at, query.last_commit_at
-    if idle_at is None or commit_at is None or idle_at <= commit_at:
+    if idle_at is None or commit_at is None:
         return False
-    return at - commit_at > NAP_SECONDS
+    return idle_at > commit_at and at - commit_at > NAP_SECONDS
 
 
 def _moved_on(previous: ProbedRun | None, run: ProbedRun) -> bool:
     """Whether Spark recorded a progress, idle ones included, between two polls."""
-    if previous is None or not previous.last_progress_mark:
-        return False
-    return run.last_progress_mark > previous.last_progress_mark
+    mark = previous.last_progress_mark if previous is not None else ""
+    return bool(mark) and run.last_progress_mark > mark
 
 
 def _with_places(query: Query) -> Query:

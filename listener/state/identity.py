@@ -32,7 +32,6 @@ from .query import (
 from .trends import Trends, carry_over
 
 # -- succession -------------------------------------------------------------------------------
-# How a query goes on from run to run.
 
 
 UNENDED_RUNS = 16
@@ -119,7 +118,6 @@ def join(older: Query, newer: Query) -> Query:
 
 
 # -- labels -----------------------------------------------------------------------------------
-# The text that identifies a query to people.
 
 
 UNNAMED = "unnamed"

@@ -314,7 +314,6 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 # -- in flight --------------------------------------------------------------------------------
-# What a busy run does, from one probe poll to the next, and what delays its batch.
 
 
 UNSEEN_SECONDS = 5.0
@@ -401,7 +400,6 @@ def jobs_per_batch(query: Query) -> float | None:
 
 
 # -- input rows -------------------------------------------------------------------------------
-# For how long a query has read no rows.
 
 
 def has_uncounted_rows(query: Query) -> bool:
@@ -413,10 +411,9 @@ def has_uncounted_rows(query: Query) -> bool:
     is_continuous = query.facts is not None and query.facts.trigger.is_continuous
     if query.unreported is not None or is_continuous:
         return True
-    flight, done = query.in_flight, query.last_commit_batch
-    if flight is None or flight.batch_id is None:
-        return False
-    return done is None or flight.batch_id > done
+    batch_id = query.in_flight.batch_id if query.in_flight is not None else None
+    done = query.last_commit_batch
+    return batch_id is not None and (done is None or batch_id > done)
 
 
 def without_input(old: Query, at: float) -> float:

@@ -19,7 +19,6 @@ from .query import Outcome, Query
 from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
 
 # -- forgetting -------------------------------------------------------------------------------
-# Which queries are forgotten, so that memory stays bounded.
 
 
 KEEP_COMPLETED_SECONDS = 15 * 60.0
