@@ -169,23 +169,18 @@ def test_run_without_readable_details_is_still_reported(spark, odd):
 
 
 @of_odd_answers
-def test_failure_with_an_unreadable_exception_is_a_failure(spark, odd):
+@pytest.mark.parametrize(
+    ("unreadable", "error"), [("exception", "UnknownError"), ("isActive", "Boom")]
+)
+def test_run_that_spark_no_longer_lists_has_ended_whatever_is_unreadable(
+    spark, odd, unreadable, error
+):
     probe = fake_probe(spark)
     poll(probe)
-    spark.end(2).answers["exception"] = odd
+    spark.end(2, exception="Boom").answers[unreadable] = odd
     run = poll(probe, at=1)["query 2"]
 
-    assert (run.active, run.exception) == (False, "UnknownError")
-
-
-@of_odd_answers
-def test_run_that_spark_no_longer_lists_has_ended(spark, odd):
-    probe = fake_probe(spark)
-    poll(probe)
-    spark.end(2, exception="Boom").answers["isActive"] = odd
-    run = poll(probe, at=1)["query 2"]
-
-    assert (run.active, run.exception) == (False, "Boom")
+    assert (run.active, run.exception) == (False, error)
 
 
 def test_replaced_unreadable_run_has_ended(spark):

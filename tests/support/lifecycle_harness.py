@@ -238,17 +238,17 @@ class LifecycleHarness:
         before = self._known
         self._known = {}
         for incident in sorted(self.incidents, key=lambda incident: incident.ends_at is not None):
-            told = before.pop(incident.key, None)
+            revision = before.pop(incident.key, None)
             if incident.ends_at is not None:
                 self.ended.append(incident)
-                if told is not None:
+                if revision is not None:
                     self._record("-", incident)
                 continue
-            if not incident.muted and (told is None or incident.revision > told):
-                self._record("+" if told is None else "^", incident)
-                told = incident.revision
-            if told is not None:
-                self._known[incident.key] = told
+            if not incident.muted and (revision is None or incident.revision > revision):
+                self._record("+" if revision is None else "^", incident)
+                revision = incident.revision
+            if revision is not None:
+                self._known[incident.key] = revision
         assert before == {}, "every reported incident must resolve explicitly"
 
     def _record(self, what: str, incident: Incident) -> None:
