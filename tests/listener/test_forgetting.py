@@ -58,10 +58,10 @@ def test_forgotten_query_is_no_longer_expected():
     harness.worker.state.expected = frozenset("ab")
     for _ in range(4):
         harness.step()
-    assert {one.query for one in harness.worker.evaluated.evaluation.findings} == {"a", "b"}
+    assert {finding.query for finding in harness.worker.evaluated.evaluation.findings} == {"a", "b"}
 
     forget(harness, "a")
-    assert {one.query for one in harness.worker.evaluated.evaluation.findings} == {"b"}
+    assert {finding.query for finding in harness.worker.evaluated.evaluation.findings} == {"b"}
 
 
 def test_live_query_is_not_forgotten():

@@ -213,7 +213,7 @@ def namesakes():
 
 def test_live_queries_with_one_name_in_two_sessions_never_merge_and_keep_their_labels():
     story = namesakes()
-    assert {label: one.query_id for label, one in story.shown().items()} == {
+    assert {label: query.query_id for label, query in story.shown().items()} == {
         "q": "11111111-a", "q-22222222": "22222222-b",
     }  # fmt: skip
 
@@ -225,7 +225,7 @@ def test_restart_of_one_query_does_not_affect_its_namesake():
     story = namesakes().fails("11111111-a", "r1", at=2).fails("22222222-b", "r2", at=2)
     story.start("33333333-c", "r3", at=3, session="s2").commits("33333333-c", "r3", at=4, batch=0)
 
-    labels = {label: one.query_id for label, one in story.shown().items()}
+    labels = {label: query.query_id for label, query in story.shown().items()}
     assert labels == {"q": "11111111-a", "q-22222222": "33333333-c"}
     assert story.found(5) == [("StreamingQueryFailed", "q")]
 
@@ -413,7 +413,7 @@ def test_restart_in_the_same_session_continues_a_query_whose_last_poll_is_shown_
     story = IdStory().start("old", "r1", at=0, session="s1").fails("old", "r1", at=1)
     story.probe(polled("old", "r1", session="s1"), polled("new", "r2", session="s1"), at=2)
 
-    assert {label: one.query_id for label, one in story.shown(3).items()} == {"q": "new"}
+    assert {label: query.query_id for label, query in story.shown(3).items()} == {"q": "new"}
 
 
 def test_start_received_before_the_end_of_its_predecessor_waits_for_it():
@@ -431,7 +431,7 @@ def test_poll_without_the_predecessor_decides_for_the_successor():
     story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
     story.probe(polled("new", "r2"), at=2)
 
-    assert {label: one.query_id for label, one in story.shown(2).items()} == {"q": "new"}
+    assert {label: query.query_id for label, query in story.shown(2).items()} == {"q": "new"}
 
 
 def held_starts():
