@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import needs
 from support.class_archive import driver_options
-from support.scheduling import OBSERVED, ByFileAndObserved
+from xdist.scheduler import LoadFileScheduling
 
 from querypulse.core.guard import Guard
 
@@ -259,6 +259,8 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item in of_observed)
 
 
+OBSERVED = ("tests/spark/test_spark_grafana.py", "tests/spark/test_spark_prometheus.py")
+"""The files whose tests use the fixture ``observed``, which takes a minute to set up."""
 LEFT_OUT = pytest.StashKey()
 """How many tests were left out, by reason."""
 MUST_RUN = "every test must run here"
@@ -279,6 +281,19 @@ def is_misplaced(item):
 def needed(item):
     """The markers of a test. Its keywords would also hold the names of its parameters."""
     return {marker.name for marker in item.iter_markers()}
+
+
+class ByFileAndObserved(LoadFileScheduling):
+    """Gives each file to one process, and the files of ``observed`` to the same one.
+
+    pytest-xdist's own ``loadgroup`` writes the group into a private attribute of the test, which
+    pytest 9.2 no longer reads: every fixture of a module would be made in each process.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        """The name of the group of a test (overrides a method of LoadScopeScheduling)."""
+        file = super()._split_scope(nodeid)
+        return "observed" if file in OBSERVED else file
 
 
 @pytest.hookimpl(optionalhook=True)
