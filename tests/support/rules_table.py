@@ -346,8 +346,8 @@ def at_broker(
 ):
     """Query a commits every minute; its broker is polled more often.
 
-    ``latest`` and ``committed`` give the end and the committed offset at a time. Spark itself
-    always reports the same lag.
+    ``latest`` and ``committed`` give the end and the committed offset at a time. The lag that Spark
+    itself reports grows by ``spark_says`` each second.
     """
     story = Story().started(at=0)
     commits = [(float(at), "commit") for at in range(10, seconds, every)]
@@ -363,7 +363,7 @@ def at_broker(
                 story.ask(at=at, committed=done, latest=int(latest(at)))
             continue
         done = int(committed(at))
-        behind = source(topic(done), topic(done + spark_says))
+        behind = source(topic(done), topic(done + int(spark_says * at)))
         story.commit(batch=number, at=at, sources=(behind,))
     return story
 
@@ -1111,6 +1111,8 @@ def cases() -> tuple[Case, ...]:
         ("transactions of ten minutes, then one has been open for 35", transacted(stable=lambda at: min(at // 600, 6) * 6000, log_end=lambda at: 10 * at, until=5700), 5700, {}, "StreamingQueryLagging", "lagging"),
         ("transactions of seconds, then one has been open for six minutes", transacted(stable=lambda at: min(at, 240) * 4 - 40, log_end=lambda at: 4 * at, until=600), 600, {}, "StreamingQueryLagging", "lagging"),
         ("a transaction was open for an hour; the one since is for half an hour", transacted(stable=lambda at: at // 3600, log_end=9000, until=5400), 5400, {}, None, "idle"),
+        ("a transaction was open for an hour once, others since for seconds; now one is for six minutes",
+         transacted(stable=lambda at: min(at, 3900) if at > 3600 else 0, log_end=9000, until=4280), 4280, {}, "StreamingQueryLagging", "lagging"),
         ("a transaction of four minutes", transacted(stable=lambda at: 200 if at < 250 else 1200, log_end=1200), 400, {}, None, "idle"),
         ("nothing is open", transacted(stable=200, log_end=200), 400, {}, None, "idle"),
         ("uncommitted records are read, too", asked(steady().idle(at=400), 15, 400, committed=200, latest=200), 400, {}, None, "idle"),
