@@ -54,8 +54,10 @@ class ReplayEngine:
         # the last one evaluated, and the last one before an event.
         self._seen = self._evaluated = self._received = 0
         self._pending: list[Snapshot] = []
+        seconds = _seconds(policy)
+        self._expects_rows = any(name == "expected_input_seconds" for name, _ in seconds)
         # In a stretch shorter than every limit, no alert can both fire and resolve.
-        self._stretch = max(1, min(LONGEST_STRETCH, int(min(_seconds(policy))) - 1))
+        self._stretch = max(1, min(LONGEST_STRETCH, int(min(limit for _, limit in seconds)) - 1))
 
     def apply(self, event: Event, at: float) -> list[Change]:
         """Apply an event, after evaluating the silence before it."""
@@ -110,8 +112,8 @@ class ReplayEngine:
         if query is None:
             return False
         silence = self.now - self._last_received.get(query_id, -math.inf)
-        expects_rows = self._policy.limits(query.base_name).expected_input_seconds is not None
-        if silence <= self._stretch and not query.trends.under_way and not expects_rows:
+        is_brief = silence <= self._stretch
+        if is_brief and not self._expects_rows and not query.trends.under_way:
             return False
         snapshot = self._state.snapshot(self.now)
         expected = tuple(name for name in self._policy.expected if name == query.name)
@@ -203,13 +205,13 @@ def _found(evaluation: Evaluation) -> set[tuple[str, str]]:
     return {(finding.alertname, finding.query) for finding in evaluation.findings}
 
 
-def _seconds(policy: Policy) -> list[float]:
+def _seconds(policy: Policy) -> list[tuple[str, float]]:
     """Every time limit that is set. At an end, to which a grace of 0 applies, all is evaluated; not
     so at a start.
     """
     limits = [msgspec.structs.asdict(policy.defaults), *(own for _, own in policy.overrides)]
     return [
-        value
+        (name, value)
         for own in limits
         for name, value in own.items()
         if name.endswith("_seconds") and (value or name == "start_grace_seconds")

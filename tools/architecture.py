@@ -46,7 +46,7 @@ BUDGET = {
     "settings": (1898, 9),
     "sidecar": (2377, 8),
     "watch": (1680, 7),
-    "replay": (1108, 7),
+    "replay": (1110, 7),
     "launch": (487, 7),
     "commands": (1753, 11),
     "examples": (778, 5),
