@@ -29,11 +29,11 @@ def wired_by_hand(spark: SparkSession) -> Sidecar:
 
 def unhealthy(sidecar: Sidecar) -> list[str]:
     """What the views contain."""
-    found = [alert.labels["alertname"] for alert in sidecar.alerts()]
+    shown = [alert.labels["alertname"] for alert in sidecar.alerts()]
     for query in sidecar.snapshot().queries:
         age: float | None = query.last_commit_age_seconds
-        found.append(f"{query.name} {query.state} {query.reason} {age}")
-    return found
+        shown.append(f"{query.name} {query.state} {query.reason} {age}")
+    return shown
 
 
 def until_failure(sidecar: Sidecar) -> tuple[str, str] | None:

@@ -76,7 +76,7 @@ class Bookkeeping(Property):
         """Check that no query with a name of its own is shown under two labels."""
         names = Counter(query.spec.name for query in self._stage.queries.values())
         # Nothing shows the name of a run whose start was lost and that failed before a poll.
-        named = [label for label, one in labels.items() if not one.is_unnamed]
+        named = [label for label, query in labels.items() if not query.is_unnamed]
         shown = Counter(driver.owners.get(label, label) for label in named)
         for key, count in shown.items():
             query = self._stage.queries.get(key)

@@ -148,8 +148,8 @@ class Feeding(Property):
 
     def _promised(self, query: SimQuery, driver: SimDriver) -> float:
         windows = [
-            one.window_seconds or 0.0
-            for label, one in driver.worker.evaluated.evaluation.health.items()
+            health.window_seconds or 0.0
+            for label, health in driver.worker.evaluated.evaluation.health.items()
             if driver.owners.get(label) == query.key
         ]
         least = max([query.spec.expected_input, *windows])

@@ -236,7 +236,7 @@ class Looping(Property):
             note for note in receiver.notifications if any(k == query.key for k, _ in note.named)
         ]
         mine = (query.key, query_flapping.NAME)
-        flapping = [n for n, one in enumerate(notified) if mine in one.named]
+        flapping = [n for n, note in enumerate(notified) if mine in note.named]
         again = notified[flapping[0] + 1 :] if flapping else []
         if again:
             raise Violation(

@@ -526,7 +526,7 @@ IDENTITY = (
              state, "to_forget", _forget_expected,
              only("restart", finite=1.0, expected=1.0, queries=(6,), small_memory=1.0, minutes=(8.0,))),
     Mutation("each unnamed query has an alert of its own", "P5|P7",
-             EVALUATION, "_of_unnamed", lambda found, _: list(found),
+             EVALUATION, "_of_unnamed", lambda findings, _: list(findings),
              only("crash_loop", named=0.0, kept=0.0)),
     Mutation("the time in which a query starts counts as health", "P3",
              DriverHealth, "recovery", _starting_is_calm,

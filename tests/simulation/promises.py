@@ -59,8 +59,8 @@ def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) 
         floor, MOST_BATCHES * max(query.spec.every, query.spec.takes), _taught(driver, query)
     )
     shown = [
-        one.window_seconds or most
-        for label, one in driver.worker.evaluated.evaluation.health.items()
+        health.window_seconds or most
+        for label, health in driver.worker.evaluated.evaluation.health.items()
         if driver.owners.get(label) == query.key
     ]
     episode.window = max(episode.window, max(shown, default=most))
@@ -133,8 +133,8 @@ def _bare_seconds(driver: SimDriver, episode: Episode, most: float) -> float:
 def batch_window_seconds(driver: SimDriver, query: SimQuery, episode: Episode) -> float:
     """The longest window of its batch in flight that the monitor has known in this episode."""
     windows = [
-        batch_window(one, Limits()).seconds
-        for label, one in driver.worker.evaluated.snapshot.labels().items()
+        batch_window(shown, Limits()).seconds
+        for label, shown in driver.worker.evaluated.snapshot.labels().items()
         if driver.owners.get(label) == query.key
     ]
     longest = max(windows, default=START_GRACE_SECONDS)

@@ -217,8 +217,10 @@ class SimReceiver:
         """The ends of what an Alertmanager shows as open of a stale incident."""
         now, wall = self._time.now, self._time.wall()
         alerts = [
-            Shown(json.loads(key), {}, _utc(one.starts_at), _utc(wall - now + self._posted_at[key]))
-            for key, one in self.open.items()
+            Shown(
+                json.loads(key), {}, _utc(held.starts_at), _utc(wall - now + self._posted_at[key])
+            )
+            for key, held in self.open.items()
         ]
         return left_open(alerts, incident.labels, wall)
 

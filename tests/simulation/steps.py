@@ -89,9 +89,9 @@ def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
         driver.inbox.put(ExpectStop(run.spec.name), lifecycle=True)
         # The application may call both within a millisecond; the worker takes them in order.
         driver.step()
-        for one in driver.spark.living.values():
+        for namesake in driver.spark.living.values():
             # With two running queries of one name, it is unknown which of them is meant.
-            one.announced |= one.spec.name == run.spec.name
+            namesake.announced |= namesake.spec.name == run.spec.name
         run.stop(Health.STOPPED)
 
 

@@ -162,9 +162,9 @@ class Truth:
 
     def healths_between(self, begin: float, end: float) -> set[Health]:
         """All its healths between the two times."""
-        held = [(at, one) for at, one in self.timeline if at <= end]
+        held = [(at, health) for at, health in self.timeline if at <= end]
         ends = [*(at for at, _ in held[1:]), end]
-        return {one for (_, one), until in zip(held, ends, strict=True) if until >= begin}
+        return {health for (_, health), until in zip(held, ends, strict=True) if until >= begin}
 
     def shows_life_after(self, at: float, *, ends_by_itself: bool) -> float:
         """When it first showed progress or idleness after ``at``; a start shows neither.

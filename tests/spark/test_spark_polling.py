@@ -64,14 +64,14 @@ def test_two_hung_batches_report_their_own_python_lines(spark, probe):
     try:
         assert all(event.wait(SPARK_PATIENCE_SECONDS) for event in held.values())
         until(lambda: all(run.work is not None for run in runs(probe).values()), "closer polls")
-        known = runs(probe)
+        polled = runs(probe)
     finally:
         free.set()
         elsewhere.stop()
 
-    lines = {name: run.work.python_line.rpartition(" ")[2] for name, run in known.items()}
+    lines = {name: run.work.python_line.rpartition(" ")[2] for name, run in polled.items()}
     assert lines == {"one": "hang_one", "two": "hang_two"}
-    assert {name: run.facts.session for name, run in known.items()} == {
+    assert {name: run.facts.session for name, run in polled.items()} == {
         "one": spark._jsparkSession.sessionUUID(),
         "two": other._jsparkSession.sessionUUID(),
     }

@@ -52,7 +52,7 @@ class ChangingState:
     def _published(self) -> PublishedState:
         wall = time.time()
         shown = published(self.story, now=self.now, expected=self.expected, app="telemetry")
-        health = {label: self._health(label, one) for label, one in shown.health.items()}
+        health = {label: self._health(label, query) for label, query in shown.health.items()}
         return msgspec.structs.replace(
             shown,
             wall=wall,

@@ -42,13 +42,13 @@ FORMATS = [(parse_text, text), (parse_openmetrics, om_text)]
 
 def values(shown, name, **labels):
     """Values of one metric, by the labels that are not in ``labels``."""
-    found = {}
+    result = {}
     for sample in samples(shown):
         if sample.name == name and labels.items() <= sample.labels.items():
             rest = tuple(v for k, v in sorted(sample.labels.items()) if k not in labels)
-            assert rest not in found
-            found[rest] = sample.value
-    return found
+            assert rest not in result
+            result[rest] = sample.value
+    return result
 
 
 def of_query(shown, query, name):

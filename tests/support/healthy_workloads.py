@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,8 +34,15 @@ class HealthyWorkload(NamedTuple):
 
 
 def idle_files(harness):
-    """No data ever arrives."""
-    return harness.start(harness.files("idle_files"), "idle_files")
+    """No data ever arrives, and its folder is deleted: Spark does not report that."""
+    query = harness.start(harness.files("idle_files"), "idle_files")
+
+    def delete():
+        if not harness.closing.wait(10):
+            shutil.rmtree(harness.folder("idle_files") / "in")
+
+    harness.help(delete)
+    return query
 
 
 def hourly(harness):

@@ -97,10 +97,10 @@ class KafkaHarness(SparkHarness):
         """The number of records in partition 0, without transaction markers."""
         with closing(self._reader()) as consumer:
             consumer.assign([TopicPartition(topic, 0, 0)])
-            found = 0
+            rows = 0
             while (message := consumer.poll(PATIENCE_SECONDS)) and message.error() is None:
-                found += 1
-            return found
+                rows += 1
+            return rows
 
     def _reader(self) -> Consumer:
         settings = {

@@ -394,8 +394,8 @@ def watermarks(
             input_rows=sum(counts),
             state_rows=state,
             **{
-                name: each[number] if isinstance(each, list) else each
-                for name, each in said.items()
+                name: value[number] if isinstance(value, list) else value
+                for name, value in said.items()
             },
         )
         if loops:
