@@ -2,8 +2,8 @@
 
 The window of a query follows its batches, so a slow decay never stalls it; and a query that reads
 all there is in each batch has no lag in offsets. Batches that outlast the interval without growing
-are late by that much and no more. Without an interval, batches grow with the
-input of the hour: then lag must rise, too.
+are late by that much and no more. Batches grow with the input of the hour: what they took a day ago
+counts, and without an interval lag must rise, too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from .query_lagging import rising
 NAME = "StreamingQueryFallingBehind"
 MIN_BATCHES = 5
 NOTABLE_GROWTH = 1.5
-GROWTH_IN_A_DAY = 3.0
+"""Growth beyond that of the same hours a day ago, so the time of day does not explain it."""
+MUCH_LONGER = 3.0
+"""Growth within a day by the time of day alone is smaller, as a rule."""
 
 
 def check(context: RuleContext) -> Finding | None:
@@ -30,17 +32,21 @@ def check(context: RuleContext) -> Finding | None:
     seconds = context.watched_since(long.since)
     if long.batches < MIN_BATCHES or seconds <= context.trend_seconds:
         return None
-    has_interval = query.trigger is not None and query.trigger.interval_seconds
-    rises = query.trends.rises.values()
-    if not has_interval and not any(rising(context, points, allowed=0.0) for points in rises):
-        return None
-    first, newest = median(long.first), median(long.newest)
-    if newest >= NOTABLE_GROWTH * first:
-        before = f"{first:.0f} s at first"
-    elif newest > GROWTH_IN_A_DAY * (query.day_ago_seconds or newest):
-        before = f"at most {query.day_ago_seconds:.0f} s a day ago"
+    first, newest, day_ago = median(long.first), median(long.newest), query.day_ago_seconds
+    much_longer = newest > MUCH_LONGER * (day_ago or newest)
+    if day_ago is None:
+        grows = newest >= MUCH_LONGER * first
     else:
+        grows = much_longer or newest >= NOTABLE_GROWTH * max(first, day_ago)
+    has_interval = query.trigger is not None and query.trigger.interval_seconds
+    if not grows or not (has_interval or much_longer or _lag_rises(context)):
         return None
+    before = f"{first:.0f} s at first" if day_ago is None else f"at most {day_ago:.0f} s a day ago"
     took = f"each of the last {long.batches} batches took longer than {long.limit:g} s"
     reason = f"{took}, for {seconds:.0f} s: {before}, {newest:.0f} s now"
     return report(context, NAME, Severity.WARNING, QueryState.SLOW, reason, does="falls behind")
+
+
+def _lag_rises(context: RuleContext) -> bool:
+    rises = context.query.trends.rises.values()
+    return any(rising(context, points, allowed=0.0) for points in rises)

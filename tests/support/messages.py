@@ -114,7 +114,7 @@ def late() -> Incident:
 
 def growing() -> Incident:
     story, at = Story().started("billing", at=0), 0
-    for number, seconds in enumerate(range(30, 170, 10)):
+    for number, seconds in enumerate(range(30, 280, 10)):
         minutely = run("billing", trigger="ProcessingTimeTrigger(60000)", batch=number)
         story.probe(minutely, at=at).commit(
             "billing", batch=number, at=at + seconds, seconds=seconds

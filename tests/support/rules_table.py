@@ -42,7 +42,10 @@ AVAILABLE_NOW = "AvailableNowTrigger"
 HOURLY = "ProcessingTimeTrigger(3600000)"
 MINUTELY = "ProcessingTimeTrigger(60000)"
 AT_ONCE = "ProcessingTimeTrigger(0)"
-GROWING = range(45, 195, 10)
+GROWING = range(45, 265, 10)
+"""Twenty-two batches, the first two of which are no longer than a minute."""
+NIGHT_AND_NOON = (*[70] * 600, *[280] * 158)
+"""Batches of a day that always outlast a trigger of a minute."""
 TEN_MINUTES = "ProcessingTimeTrigger(600000)"
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
@@ -1273,24 +1276,32 @@ def cases() -> tuple[Case, ...]:
         ("restarted after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
         ("restarted after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
         # -- StreamingQueryFallingBehind -------------------------------------------------------------------
-        ("batches grow from 30 s to 170 s, at a trigger of a minute", batches_of(*range(30, 180, 10)), 1600, {}, "StreamingQueryFallingBehind", "slow"),
+        ("batches grow from 30 s to 270 s, at a trigger of a minute", batches_of(*range(30, 280, 10)), 3810, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches grow, each begins when the last has ended, and the lag rises",
-         batches_of(*GROWING, trigger=AT_ONCE, lags=range(100, 400, 20)), 1726, {}, "StreamingQueryFallingBehind", "slow"),
+         batches_of(*GROWING, trigger=AT_ONCE, lags=range(100, 540, 20)), 3305, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches of 70 s take three times as long as a day ago", batches_of(*[20] * 1440, *[70] * 10), 87_110, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches of 70 s take three times as long as a day ago, and as long as two days ago",
          batches_of(*[60] * 240, *[20] * 2640, *[70] * 10), 173_510, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches of 70 s take three times as long as two days ago, and as long as a day ago",
          batches_of(*[20] * 1380, *[60] * 180, *[20] * 1320, *[70] * 10), 173_510, {}, None, "running"),
+        ("batches take more than three times as long as a day ago, and each begins when the last has ended",
+         batches_of(*[20] * 4300, *[70] * 10, trigger=AT_ONCE), 86_705, {}, "StreamingQueryFallingBehind", "slow"),
+        ("batches outlast their trigger all day, and at noon they take half as long again as at noon a day ago",
+         batches_of(*NIGHT_AND_NOON, *[70] * 600, *[430] * 5), 130_395, {}, "StreamingQueryFallingBehind", "slow"),
+        ("batches outlast their trigger all day, and take longer at noon, as a day ago", batches_of(*NIGHT_AND_NOON, *[70] * 600, *[280] * 10), 131_045, {}, None, "running"),
+        ("batches outlast their trigger all day, and on the first day they take twice as long at noon", batches_of(*range(70, 140)), 7250, {}, None, "running"),
+        ("batches grow by the time of day, a little more than a day ago", batches_of(*NIGHT_AND_NOON, *[70] * 600, *[400] * 10), 132_245, {}, None, "running"),
+        ("batches take twice as long as a day ago, and each begins when the last has ended", batches_of(*[35] * 2460, *[70] * 10, trigger=AT_ONCE), 86_805, {}, None, "running"),
+        ("batches grow from 30 s to 170 s, at a trigger of a minute, on the first day", batches_of(*range(30, 180, 10)), 1600, {}, None, "running"),
         ("batches always outlast their trigger, and do not grow", batches_of(*[90] * 15), 1360, {}, None, "running"),
         ("batches outlast their trigger, as a day ago", batches_of(*[90] * 970), 87_310, {}, None, "running"),
         ("batches take twice as long as a day ago", batches_of(*[35] * 1440, *[70] * 10), 87_110, {}, None, "running"),
         ("batches grow, and fit into their trigger interval", batches_of(*range(5, 58, 2)), 1625, {}, None, "running"),
-        ("batches grow by the time of day, and each begins when the last has ended: the lag is not known", batches_of(*GROWING, trigger=AT_ONCE), 1726, {}, None, "running"),
-        ("batches grow by the time of day, and each reads all there is", batches_of(*GROWING, trigger=AT_ONCE, lags=[0] * 15), 1726, {}, None, "running"),
-        ("batches grow, each begins when the last has ended, and the lag is steady", batches_of(*GROWING, trigger=AT_ONCE, lags=[900] * 15), 1726, {}, None, "running"),
-        ("batches grow, each begins when the last has ended, and the lag falls", batches_of(*GROWING, trigger=AT_ONCE, lags=range(900, 600, -20)), 1726, {}, None, "running"),
-        ("batches grow, each begins when the last has ended, and the lag rose once", batches_of(*GROWING, trigger=AT_ONCE, lags=[100] * 4 + [900] * 11), 1726, {}, None, "running"),
-        ("batches take three times as long as a day ago, and each begins when the last has ended", batches_of(*[20] * 4300, *[70] * 10, trigger=AT_ONCE), 86_705, {}, None, "running"),
+        ("batches grow by the time of day, and each begins when the last has ended: the lag is not known", batches_of(*GROWING, trigger=AT_ONCE), 3305, {}, None, "running"),
+        ("batches grow by the time of day, and each reads all there is", batches_of(*GROWING, trigger=AT_ONCE, lags=[0] * 22), 3305, {}, None, "running"),
+        ("batches grow, each begins when the last has ended, and the lag is steady", batches_of(*GROWING, trigger=AT_ONCE, lags=[900] * 22), 3305, {}, None, "running"),
+        ("batches grow, each begins when the last has ended, and the lag falls", batches_of(*GROWING, trigger=AT_ONCE, lags=range(900, 460, -20)), 3305, {}, None, "running"),
+        ("batches grow, each begins when the last has ended, and the lag rose once", batches_of(*GROWING, trigger=AT_ONCE, lags=[100] * 4 + [900] * 18), 3305, {}, None, "running"),
         ("batches grow, and take less than a minute, without a trigger interval", batches_of(*range(1, 58), trigger=AT_ONCE), 1655, {}, None, "running"),
         ("batches grow a little", batches_of(*range(90, 105)), 1460, {}, None, "running"),
         ("batches grew for a while, and the last one fits again", batches_of(*range(30, 180, 10), 50), 1650, {}, None, "running"),
