@@ -56,10 +56,10 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_between_runs(self) -> bool:
         """Whether a query that completes and is started again has just completed."""
-        query = self.query
-        if query.ended is None or not query.loops or query.totals.completed < LOOP:
+        completed = self.query.completed_run
+        if completed is None or self.query.totals.completed < LOOP:
             return False
-        is_recent = self.watched_since(query.ended.at) <= self.trend_seconds
+        is_recent = self.watched_since(completed[1]) <= self.trend_seconds
         return is_recent and self.snapshot.context is Context.RUNNING
 
     def watched_since(self, at: float) -> float:

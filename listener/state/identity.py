@@ -57,7 +57,9 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         deaths=old.deaths,
         unrecovered_deaths=old.unrecovered_deaths,
         retention=old.retention if same_query else {},
-        trends=carry_over(old.trends, loops=old.loops) if same_query else Trends(),
+        trends=carry_over(old.trends, at=at, completed=old.completed_run)
+        if same_query
+        else Trends(),
         longest_batches=old.longest_batches,
         recent_batches=old.recent_batches,
         totals=replace(old.totals, restarts=old.totals.restarts + 1),

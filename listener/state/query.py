@@ -285,10 +285,11 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )
 
     @property
-    def loops(self) -> bool:
-        """Whether the current run has completed, as the runs of a job in a loop do."""
-        completed = self.ended is not None and self.ended.outcome is Outcome.COMPLETED
-        return completed and self.loop_began is not None
+    def completed_run(self) -> tuple[float, float] | None:
+        """When the current run began and ended, if it completed, as the runs of a loop do."""
+        if self.ended is None or self.ended.outcome is not Outcome.COMPLETED:
+            return None
+        return None if self.loop_began is None else (self.loop_began, self.ended.at)
 
     @property
     def loop_began(self) -> float | None:
@@ -423,7 +424,7 @@ def without_input(old: Query, at: float) -> float:
     """
     if has_uncounted_rows(old):
         return 0.0
-    until = at if old.ended is None or old.loops else old.ended.at
+    until = at if old.ended is None or old.completed_run else old.ended.at
     if old.last_input_at is not None:
         return max(0.0, until - old.last_input_at)
     return max(0.0, until - old.started_at) + old.without_input_before

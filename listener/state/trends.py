@@ -119,7 +119,7 @@ class LateRows(Streak, frozen=True, gc=False):
 
 
 class LongBatches(Streak, frozen=True, gc=False):
-    """Each batch took longer than ``limit``, the trigger interval.
+    """Each batch took longer than ``limit``, the trigger interval; or each run of a loop.
 
     ``first`` and ``newest`` are the seconds that up to three of them took.
     """
@@ -133,7 +133,7 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
     """All trends of one query.
 
     ``rises`` are its lags since each last fell, by unit: "offsets", "files", "s" for seconds, and
-    ``POLLED``.
+    ``POLLED``. Of a query that is started again and again, ``runs`` are long, not batches.
     """
 
     sources: tuple[SourceTrend, ...] = ()
@@ -141,6 +141,7 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
     watermark: Watermark | None = None
     late: LateRows | None = None
     long: LongBatches | None = None
+    runs: LongBatches | None = None
 
     @property
     def under_way(self) -> bool:
@@ -176,6 +177,7 @@ def follow(
         watermark=_watermark(trends.watermark, progress, at),
         late=_late(trends.late, progress, at),
         long=_long(trends.long, progress.batch_seconds, interval or LONG_BATCH_SECONDS, at),
+        runs=trends.runs,
     )
 
 
@@ -204,14 +206,21 @@ def follow_polls(
     return replace(trends, rises={**trends.rises, POLLED: _grown(rise, point, loop_began)})
 
 
-def carry_over(trends: Trends, *, loops: bool) -> Trends:
-    """The trends for the next run of the same checkpoint: the last offsets.
+def carry_over(trends: Trends, *, at: float, completed: tuple[float, float] | None) -> Trends:
+    """The trends for the run of the same checkpoint that begins ``at``: the last offsets.
 
-    If the query ``loops``, completes and is started again, also all that shows in its batches.
+    Where the run before ``completed``, as in a loop (when it began and ended), also all that shows
+    in its batches, and its length: a loop that rests longer than it runs keeps up.
     """
-    if loops:
-        sources = tuple(replace(s, stuck={}, rewound={}) for s in trends.sources)
-        return replace(trends, sources=sources, long=None)
+    if completed is not None:
+        began, ended = completed
+        took = None if at - ended > ended - began else ended - began
+        return replace(
+            trends,
+            sources=tuple(replace(s, stuck={}, rewound={}) for s in trends.sources),
+            long=None,
+            runs=_long(trends.runs, took, LONG_BATCH_SECONDS, at),
+        )
     return Trends(tuple(SourceTrend(s.description, s.end) for s in trends.sources))
 
 
@@ -373,7 +382,7 @@ def _is_far_behind(progress: Progress) -> bool:
 def _long(
     long: LongBatches | None, seconds: float | None, limit: float, at: float
 ) -> LongBatches | None:
-    """Follow the batches that outlast the trigger interval; the first shorter one ends them."""
+    """Follow the batches or runs that outlast the limit; the first shorter one ends them."""
     if seconds is None or seconds <= limit:
         return None
     long = long or LongBatches(at, 0, limit)

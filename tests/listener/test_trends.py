@@ -119,7 +119,7 @@ def test_rewind_ends_when_the_partition_reaches_its_old_offset():
 
 
 def test_next_run_inherits_only_the_offsets():
-    trends = carry_over(followed(9, 3, latest=50, watermark_timestamp=5.0), loops=False)
+    trends = carry_over(followed(9, 3, latest=50, watermark_timestamp=5.0), at=2.0, completed=None)
 
     assert trends.sources[0].end == {WHOLE: 3}
     assert (trends.sources[0].stuck, trends.sources[0].rewound) == ({}, {})

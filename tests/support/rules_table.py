@@ -46,6 +46,7 @@ GROWING = range(45, 265, 10)
 """Twenty-two batches, the first two of which are no longer than a minute."""
 NIGHT_AND_NOON = (*[70] * 600, *[280] * 158)
 """Batches of a day that always outlast a trigger of a minute."""
+LONGER_RUNS = (75, 100, 131, 170, 219, 280, 356, 452, 571, 600, 620)
 TEN_MINUTES = "ProcessingTimeTrigger(600000)"
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
@@ -305,6 +306,29 @@ def looping(*lags, every=60, lasts=5, rows=10, batches=1, reads=1000, files=Fals
             story.commit(run=count, batch=number, at=at, sources=(seen,), input_rows=rows)
             number += 1
         story.ended(run=count, at=began + lasts)
+    return story
+
+
+def runs_of(*lengths, rest=5, every=0, batches=1, fails=(), goes_on=False):
+    """Query a runs for these seconds (availableNow), again and again, with a rest between.
+
+    With ``every`` its runs begin so many seconds apart. The runs ``fails`` end with an exception.
+    If it ``goes_on``, another run has begun.
+    """
+    story, at, number = Story(), 0, 0
+    for count, seconds in enumerate(lengths, 1):
+        began = at if not every else (count - 1) * every
+        story.started(run=count, at=began)
+        story.probe(run(number=count, trigger=AVAILABLE_NOW, batch=number), at=began + 1)
+        for part in range(1, batches + 1):
+            at = began + part * seconds / batches
+            story.commit(run=count, batch=number, at=at, seconds=seconds / batches)
+            number += 1
+        story.ended(run=count, at=at, exception=CONFLICT if count in fails else None)
+        at += rest
+    if goes_on:
+        story.started(run=count + 1, at=at)
+        story.probe(run(number=count + 1, trigger=AVAILABLE_NOW, batch=number), at=at + 1)
     return story
 
 
@@ -1309,6 +1333,20 @@ def cases() -> tuple[Case, ...]:
         ("each tenth batch runs OPTIMIZE, for ever longer", batches_of(*(80 + 20 * n if n % 10 == 9 else 30 for n in range(41))), 3300, {}, None, "running"),
         ("a backlog is read in ever shorter batches", batches_of(*range(180, 60, -10)), 1445, {}, None, "running"),
         ("availableNow has much to read, and its batches grow", batches_of(*range(40, 190, 10), trigger=AVAILABLE_NOW), 1640, {}, None, "running"),
+        ("availableNow in a loop: its runs take longer and longer, and the next one runs", runs_of(*LONGER_RUNS, goes_on=True), 3650, {}, "StreamingQueryFallingBehind", "slow"),
+        ("availableNow in a loop: its runs take longer and longer, between two of them", runs_of(*LONGER_RUNS), 3630, {}, "StreamingQueryFallingBehind", "slow"),
+        ("availableNow in a loop: its runs of many short batches take longer and longer",
+         runs_of(*LONGER_RUNS, batches=30, goes_on=True), 3650, {}, "StreamingQueryFallingBehind", "slow"),
+        ("availableNow in a loop: its runs take twice as long as at first", runs_of(*range(75, 165, 10), 150), 1120, {}, None, "completed"),
+        ("availableNow in a loop: its runs are always long", runs_of(*[400] * 12), 4862, {}, None, "completed"),
+        ("availableNow in a loop: its runs take longer and longer, and the last one was short", runs_of(*LONGER_RUNS, 50, goes_on=True), 3690, {}, None, "idle"),
+        ("availableNow in a loop: its runs take longer and longer, and less than a minute", runs_of(*range(5, 58, 2)), 970, {}, None, "completed"),
+        ("availableNow in a loop: its runs took longer and longer, and one failed", runs_of(*LONGER_RUNS, fails=(10,)), 3630, {}, None, "completed"),
+        ("availableNow in a loop: a run is five times as long as the others", runs_of(*[100] * 8, 500, 100), 1450, {}, None, "completed"),
+        ("availableNow each hour: its runs take longer and longer in the morning, and it rests between them",
+         runs_of(*range(200, 1800, 200), every=3600), 26_900, {}, None, "completed"),
+        ("availableNow has caught up in ever longer runs, and runs as a stream since", runs_of(*LONGER_RUNS).started(run=12, at=3700).probe(run(number=12, batch=11), at=3701).commit(run=12, batch=11, at=3702),
+         3703, {}, None, "running"),
         ("it grew, restarted, and has had one batch since", batches_of(*range(30, 180, 10)).ended(at=1600, exception=CONFLICT).started(run=2, at=1610).commit(run=2, batch=15, at=1790, seconds=175),
          1800, {}, None, "running"),
         # -- StreamingWatermarkStuck -----------------------------------------------------------------------
