@@ -81,26 +81,30 @@ def foreach_batch_calls() -> Iterator[ForeachBatchCall]:
     PySpark's ``ForeachBatchFunction.call`` (``pyspark/sql/utils.py``) holds the frame's
     DataFrame as ``jdf``; the frames below it are the user's.
     """
-    stacks = {ident: list(_outwards(frame)) for ident, frame in current_frames().items()}
-    for ident, stack in stacks.items():
-        for index, frame in enumerate(stack):
+    for ident, innermost in current_frames().items():
+        inside: list[FrameType] = []
+        for frame in _outwards(innermost):
             if _calls_foreach_batch(frame.f_code):
-                inside = stack[:index]
-                seconds = _cpu_seconds([ident, *_helpers(inside, stacks)])
+                seconds = _cpu_seconds([ident, *_helpers(inside)])
                 yield ForeachBatchCall(frame.f_locals.get("jdf"), _user_line(inside), seconds)
+            inside.append(frame)
 
 
-def _helpers(inside: list[FrameType], stacks: dict[int, list[FrameType]]) -> set[int]:
+def _helpers(inside: list[FrameType]) -> set[int]:
     """The threads that a call waits for: it joins one, or waits for results of their pool.
 
     An executor names its threads alike; so its other threads work for the call as well.
     """
     awaited = _awaited(inside)
-    working = [
-        thread
-        for thread in threading.enumerate()
-        if thread in awaited or _future(stacks.get(thread.ident or 0, [])) in awaited
-    ]
+    working = [thread for thread in threading.enumerate() if thread in awaited]
+    if any(isinstance(awaits, Future) for awaits in awaited):
+        # Only then: to hold frames of a thread that ends is a risk (python/cpython#111363).
+        frames = current_frames()
+        working += [
+            thread
+            for thread in threading.enumerate()
+            if _future(frames.get(thread.ident or 0)) in awaited
+        ]
     pools = {thread.name.rpartition("_")[0] for thread in working} - {""}
     return {
         thread.ident or 0
@@ -121,9 +125,9 @@ def _awaited(inside: list[FrameType]) -> set[object]:
     return awaited - {None}
 
 
-def _future(stack: list[FrameType]) -> Future[object] | None:
+def _future(innermost: FrameType | None) -> Future[object] | None:
     """The future that a thread of an executor works on."""
-    for frame in stack[-6:]:
+    for frame in _outwards(innermost):
         code = frame.f_code
         if code.co_name == "run" and code.co_filename.endswith(_EXECUTOR):
             return getattr(frame.f_locals.get("self"), "future", None)

@@ -1,4 +1,4 @@
-"""StreamingQueryLagging: lag was above its limit for a whole window and never fell.
+"""StreamingQueryLagging: lag was above its limit for a whole window and rose.
 
 Lag in offsets must also rise: a steady lag may be transaction markers or a few records. Lag in
 seconds (``lag_allowed_seconds``) is the age of the first unread record, so a steady lag counts.
@@ -24,6 +24,7 @@ NOTABLE_RISE = 1.05
 NOTABLE_FALL = 0.05
 """A query catches up if its wait falls by at least 5%, and by more than the error of two polls."""
 OFFSETS_PER_FILE = 10.0
+BURST_SECONDS = 3600.0
 MUCH_LONGER = 3.0
 """Transactions are often open for minutes (Flink); a longer one than this times the last hangs."""
 CRITICAL_FACTOR = 3.0
@@ -60,7 +61,7 @@ def _risen(context: RuleContext) -> str:
         if rise := rising(context, points, allowed):
             lags = f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit}"
             seconds = context.watched_since(rise[0].at)
-            return f"{lags} in {seconds:.0f} s and never fell ({allowed:.0f} allowed)"
+            return f"{lags} in {seconds:.0f} s ({allowed:.0f} allowed)"
     return ""
 
 
@@ -90,20 +91,28 @@ def _catches_up(waits: tuple[Wait, ...]) -> bool:
 def rising(
     context: RuleContext, points: tuple[LagPoint, ...], allowed: float
 ) -> tuple[LagPoint, ...]:
-    """The lag above the limit, if it has risen notably for the trend window, and still does."""
-    # No earlier point is higher than a later one.
-    if len(points) < MIN_POINTS or points[-1].lag <= allowed:
-        return ()
+    """The lag above the limit, if it rises: without a fall for the trend window, or for an hour.
+
+    Data that comes in bursts lets the lag fall between them, however far behind a query is.
+    """
     # Only the end of a run of a loop shows what it leaves unread.
     until = context.query.loop_began if context.is_running else None
-    rise = tuple(
-        point for point in points if point.lag > allowed and (until is None or point.at < until)
+    points = tuple(point for point in points if until is None or point.at < until)
+    steady = tuple(point for point in points if point.at >= points[-1].fell_at)
+    return _rises(context, steady, allowed, context.trend_seconds) or _rises(
+        context, points, allowed, max(context.trend_seconds, BURST_SECONDS)
     )
-    if not rise:
+
+
+def _rises(
+    context: RuleContext, points: tuple[LagPoint, ...], allowed: float, lasting: float
+) -> tuple[LagPoint, ...]:
+    rise = tuple(point for point in points if point.lag > allowed)
+    if len(points) < MIN_POINTS or not rise:
         return ()
     first, newest = rise[0], rise[-1]
     middle = [point for point in rise if point.at <= (first.at + newest.at) / 2][-1]
-    lasts = context.watched_since(first.at) >= context.trend_seconds
+    lasts = context.watched_since(first.at) >= lasting
     is_recent = context.watched_since(newest.at) <= context.trend_seconds / 2
     continues = newest.lag - middle.lag > max(middle.noise, newest.noise)
     notable = newest.lag >= first.lag * NOTABLE_RISE

@@ -384,6 +384,9 @@ def _remains(query: Query) -> Query:
         ended=Ended(gone_at, Outcome.COMPLETED, "forgotten"),
         last_commit_batch=query.last_commit_batch,
         totals=query.totals,
+        facts=query.facts,
+        trends=query.trends,
+        longest_batches=query.longest_batches,
         last_input_at=gone_at if has_uncounted_rows(query) else query.last_input_at,
         without_input_before=query.without_input_before,
     )

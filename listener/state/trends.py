@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
+from math import inf
 from operator import attrgetter
 
 import msgspec
@@ -20,6 +21,8 @@ from ..source_polls import SourcePoll, inflow, spread
 MAX_POINTS = 32
 SAMPLES = 3
 FAR_BEHIND_SECONDS = 300.0
+POLL_IS_OLD_SECONDS = 300.0
+"""Twenty polls at the default interval: the source does not answer, and Spark's figure counts."""
 LATE_SHARE = 0.001
 """Spark counts late rows after partial aggregation: 990 of 1,000 rows may count as 52."""
 LONGEST_DELAY_SECONDS = 365 * 86_400.0
@@ -74,6 +77,8 @@ class LagPoint(msgspec.Struct, frozen=True, gc=False):
     noise: float = 0.0
     committed: int = 0
     """The sum of the committed offsets; 0 where they are no numbers."""
+    fell_at: float = -inf
+    """When the lag last fell."""
 
 
 class Watermark(msgspec.Struct, frozen=True, gc=False):
@@ -195,7 +200,10 @@ def follow_polls(
     lags = [lag for poll in polls.values() if (lag := poll.lag_offsets) is not None]
     committed = sum(sum(poll.committed.values()) for poll in polls.values())
     rise = trends.rises.get(POLLED, ())
-    if not lags or (rise and committed <= rise[-1].committed):
+    if rise and committed < rise[-1].committed:
+        # A topic was deleted.
+        rise = ()
+    if not lags or (rise and committed == rise[-1].committed):
         return trends
     point = LagPoint(
         at=max(poll.at for poll in polls.values()),
@@ -290,7 +298,9 @@ def _rises(
     """The lags that the sources report, by unit; batches without rows do not count."""
     reported: dict[str, list[tuple[float, int]]] = {}
     for index, source in enumerate(progress.sources if progress.input_rows else ()):
-        is_polled = index in polls and polls[index].lag_offsets is not None
+        polled = polls.get(index)
+        is_polled = polled is not None and polled.lag_offsets is not None
+        is_polled = is_polled and at - polled.at <= POLL_IS_OLD_SECONDS
         lags = {
             "offsets": None if is_polled else source.lag_offsets,
             "files": source.backlog_files,
@@ -311,19 +321,26 @@ def _rises(
 def _grown(
     rise: tuple[LagPoint, ...], point: LagPoint, loop_began: float | None
 ) -> tuple[LagPoint, ...]:
-    """Add a point; a fall within the noise removes only higher points.
+    """Add a point, and remove higher ones; it knows when the lag last fell by more than the noise.
 
-    Of each run in a loop the last point counts, unless the run has read, or may have, all that the
-    run before it left unread: then it keeps up, however much has arrived meanwhile.
+    A batch that has read all that the one before left unread keeps up, however much has arrived
+    meanwhile. Of each run in a loop the last point counts, and one that may have keeps up.
     """
     if loop_began is not None:
         rise = tuple(earlier for earlier in rise if earlier.at < loop_began)
-        if rise and (not point.committed or point.committed - rise[-1].committed >= rise[-1].lag):
-            rise = ()
-    fell = bool(rise) and point.lag < rise[-1].lag - point.noise
+    if not rise or _keeps_up(rise[-1], point, loops=loop_began is not None):
+        return (point,)
     # No earlier point is higher than a later one.
-    lower = () if fell else rise[: bisect_right(rise, point.lag, key=_LAG)]
+    lower = rise[: bisect_right(rise, point.lag, key=_LAG)]
+    fell = point.lag < rise[-1].lag - point.noise
+    point = replace(point, fell_at=point.at if fell else rise[-1].fell_at)
     return spread((*lower, point), MAX_POINTS)
+
+
+def _keeps_up(before: LagPoint, point: LagPoint, *, loops: bool) -> bool:
+    if not point.committed:
+        return loops
+    return point.committed - before.committed >= before.lag - max(before.noise, point.noise)
 
 
 def _watermark(before: Watermark | None, progress: Progress, at: float) -> Watermark | None:

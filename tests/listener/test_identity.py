@@ -634,6 +634,18 @@ def test_forgotten_query_continues_its_counters_when_it_returns(query_id):
     assert (query.totals.commits, query.totals.completed, query.totals.restarts) == (2, 2, 1)
 
 
+def test_forgotten_loop_continues_its_trends_and_its_usual_batch_when_it_returns():
+    """An hourly loop is forgotten after each run."""
+    story = IdStory().start("id", "run-1", at=0, trigger=AVAILABLE_NOW)
+    story.commits("id", "run-1", at=900, batch=0, seconds=890.0, late_rows=5, input_rows=10)
+    story.ends("id", "run-1", at=901).state.forget(KEEP_COMPLETED_SECONDS + 902)
+    story.start("id", "run-2", at=3600, trigger=AVAILABLE_NOW)
+
+    (query,) = story.shown(3601).values()
+    assert query.trends.late.batches == 1
+    assert [seconds for _, seconds in query.longest_batches] == [890.0]
+
+
 def test_forgotten_query_continues_the_time_without_input_when_it_returns():
     """The time in which it was down does not count, nor does the time before its last rows."""
     story = IdStory().start("id", "run-1", at=0).commits("id", "run-1", at=100, batch=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,16 +90,17 @@ def test_positions_of_different_kinds_are_not_compared():
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=400))
-def test_rise_keeps_few_points_since_the_lag_last_fell(lags):
+def test_rise_keeps_few_points_and_knows_when_the_lag_last_fell(lags):
     trends = Trends()
     for at, lag in enumerate(lags):
         behind_by = progress(batch=at, sources=(source(0, lag),))
         trends = follow(trends, behind_by, at, {})
 
-    began = max(i for i in range(len(lags)) if i == 0 or lags[i] < lags[i - 1])
+    falls = [at for at in range(1, len(lags)) if lags[at] < lags[at - 1]]
     rise = trends.rises["offsets"]
     assert len(rise) <= MAX_POINTS
-    assert rise[0].at == began
+    assert rise[-1].fell_at == max(falls, default=-inf)
+    assert rise == tuple(sorted(rise, key=lambda point: point.lag))
     assert (rise[-1].at, rise[-1].lag) == (len(lags) - 1, lags[-1])
     assert [point.lag for point in rise] == [lags[int(point.at)] for point in rise]
 

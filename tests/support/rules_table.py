@@ -368,6 +368,24 @@ def transacted(*, stable, log_end, until=400, **polls):
     return asked(idle, 15, until, committed=stable, latest=stable, log_end=log_end, **polls)
 
 
+def bursts(rows):
+    """The end offset where so many rows arrive in the first minute of each ten."""
+    return lambda t: rows * (t // 600) + rows * min(t % 600, 60) / 60
+
+
+def topic_deleted(*, until):
+    """Query a reads two topics; one is deleted, then the other one grows faster than it is read."""
+    story = Story().started(at=0)
+    for number, at in enumerate(range(20, until, 20), 1):
+        committed, latest = {"new/0": 1000 * number}, {"new/0": 1000 * number}
+        if number < 30:
+            committed["old/0"] = latest["old/0"] = 10**9
+        else:
+            latest["new/0"] += 3000 * (number - 30)
+        story.commit(batch=number, at=at).ask(at=at + 1, committed=committed, latest=latest)
+    return story
+
+
 def at_broker(
     latest, committed, *, seconds=420, every=60, poll_every=15, asked_until=9999, spark_says=0
 ):
@@ -1088,7 +1106,12 @@ def cases() -> tuple[Case, ...]:
         ("lag rose, fell once, rises again", lagging(2000, 2100, 2200, 2150, 2250, 2350, 2450), 372, {}, None, "running"),
         ("lag rises for four minutes (a burst)", lagging(2000, 3000, 4000, 5000, 6000), 252, {}, None, "running"),
         ("lag rises without input: not falling behind", lagging(*(2000 + 100 * n for n in range(7)), rows=0), 372, {}, None, "running"),
-        ("more arrives than is processed, seen at the broker between commits", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t), 422, {}, "StreamingQueryLagging", "lagging"),
+        ("more arrives than is processed, seen at the broker between commits", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, seconds=720), 722, {}, "StreamingQueryLagging", "lagging"),
+        ("more arrives than is processed, in bursts of a minute each ten minutes", at_broker(bursts(660_000), lambda t: min(bursts(660_000)(t - 20), 1000 * t), seconds=7200), 7202, {}, "StreamingQueryLagging", "lagging"),
+        ("bursts of a minute each ten minutes are read before the next one", at_broker(bursts(540_000), lambda t: min(bursts(540_000)(t - 20), 1000 * t), seconds=7200), 7202, {}, None, "running"),
+        ("every batch reads all there is; the rate rises all morning", at_broker(lambda t: t * t / 10, lambda t: (t - 30) ** 2 / 10, seconds=7200), 7202, {}, None, "running"),
+        ("one of its topics was deleted, then more arrives than is processed", topic_deleted(until=1600), 1602, {}, "StreamingQueryLagging", "lagging"),
+        ("more arrives than is processed, says Spark; the broker has stopped answering", at_broker(lambda t: 1000 * t, lambda t: 1000 * t, seconds=1500, asked_until=120, spark_says=200), 1502, {}, "StreamingQueryLagging", "lagging"),
         ("more arrives than is processed while Spark reports no lag, the window is shorter by pattern", at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240), 242, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "StreamingQueryLagging", "lagging"),
         ("every batch reads all there is; as much arrives between commits", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30)), 422, {}, None, "running"),
         ("polls drift against the batches: the lag only seems to rise", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=15.2), 422, {}, None, "running"),
