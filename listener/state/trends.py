@@ -298,9 +298,8 @@ def _rises(
     """The lags that the sources report, by unit; batches without rows do not count."""
     reported: dict[str, list[tuple[float, int]]] = {}
     for index, source in enumerate(progress.sources if progress.input_rows else ()):
-        polled = polls.get(index)
-        is_polled = polled is not None and polled.lag_offsets is not None
-        is_polled = is_polled and at - polled.at <= POLL_IS_OLD_SECONDS
+        poll = polls.get(index)
+        is_polled = poll is not None and _answers(poll, at)
         lags = {
             "offsets": None if is_polled else source.lag_offsets,
             "files": source.backlog_files,
@@ -316,6 +315,10 @@ def _rises(
         point = LagPoint(at, lag, committed=sum(read for _, read in figures))
         grown[unit] = _grown(rises.get(unit, ()), point, loop_began)
     return grown
+
+
+def _answers(poll: SourcePoll, at: float) -> bool:
+    return poll.lag_offsets is not None and at - poll.at <= POLL_IS_OLD_SECONDS
 
 
 def _grown(
