@@ -46,7 +46,8 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
         work = probed.work if probed is not None else None
         if flight is None or work is None or work.jobs.jobs_active or not work.has_cpu_times:
             return 0.0
-        return self.watched_since(max(flight.moved_at, flight.delayed_at or flight.moved_at))
+        times = (flight.moved_at, flight.delayed_at, flight.tried_at)
+        return self.watched_since(max(at for at in times if at is not None))
 
     @property
     def commits(self) -> bool:

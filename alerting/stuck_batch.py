@@ -11,7 +11,7 @@ from .finding import Severity
 from .rule_context import RuleContext
 
 BLOCKED_SECONDS = 180.0
-"""The job's own Python may wait this long for something outside, such as a lock or a request."""
+"""A batch may wait this long for something outside, such as a lock, a request or a remote job."""
 AUTOSCALE_SECONDS = 360.0
 """A cluster that scales by itself brings executors within three to six minutes."""
 SAMPLE_SECONDS = 10.0
@@ -86,8 +86,8 @@ def not_committed(context: RuleContext, flight: InFlight) -> str:
 def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
     """How urgent a batch without progress is, by what holds it.
 
-    Critical after a window in which nothing moved, and later if the job's own Python is blocked, if
-    nothing shows what moves, or if there was a delay. What waits for another query's slots is a
+    Critical after a window in which nothing moved, and later if it may wait for something outside,
+    if nothing shows what moves, or if there was a delay. What waits for another query's slots is a
     matter of that one.
     """
     window, limits = context.batch_window.seconds, context.limits
@@ -109,7 +109,7 @@ def _blocked_limit(context: RuleContext, flight: InFlight) -> float:
 
     Where nothing counts its jobs and CPU time (Spark Connect), its tasks may run all the time.
     """
-    least = BLOCKED_SECONDS if python_line(context) else 0.0
+    least = BLOCKED_SECONDS if may_wait_outside(context, flight) else 0.0
     if flight.batch_id is not None and counts_nothing(context):
         least = context.limits.stall_critical_seconds
     return max(context.batch_window.seconds, least)
@@ -152,6 +152,20 @@ def python_line(context: RuleContext) -> str:
     """The line of the job's own code that the batch is in, while no job of it is active."""
     work = work_of(context)
     return "" if work is None or work.own.jobs_active else work.python_line
+
+
+def tries_again(context: RuleContext, flight: InFlight) -> bool:
+    """Whether the thread of a batch that does not move has used CPU time within the window.
+
+    It may try for ever to get a lock, or poll a remote job that works: both look the same.
+    """
+    tried_at = flight.tried_at
+    return tried_at is not None and context.watched_since(tried_at) <= context.batch_window.seconds
+
+
+def may_wait_outside(context: RuleContext, flight: InFlight) -> bool:
+    """Whether a batch that does not move may wait for something outside of Spark."""
+    return bool(python_line(context)) or tries_again(context, flight)
 
 
 def place_text(context: RuleContext) -> str:
@@ -256,8 +270,8 @@ def _critical_after(context: RuleContext, flight: InFlight) -> str:
     window, slow = context.batch_window.seconds, slow_limit(context)
     if moved_lately(context, flight) or holder_of(context):
         return f"{slow:.0f} s in flight"
-    if delay_of(work_of(context)) is None and python_line(context):
-        return f"{max(window, BLOCKED_SECONDS):.0f} s without CPU time"
+    if delay_of(work_of(context)) is None and may_wait_outside(context, flight):
+        return f"{max(window, BLOCKED_SECONDS):.0f} s without progress"
     stall = max(window, context.limits.stall_critical_seconds)
     if counts_nothing(context):
         return f"{stall:.0f} s in flight"

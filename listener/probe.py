@@ -147,10 +147,10 @@ WORKS_SECONDS = 0.0002
 Of a blocked call it is none; one request over HTTP takes half a millisecond.
 """
 JVM_WORKS_SHARE = 0.0005
-"""A thread of Spark that uses less than this share of a CPU does not work, but tries again.
+"""A thread of Spark that uses less than this share of a CPU may only try again.
 
-Waiting for the lock of an Iceberg table takes 0.2 ms each five seconds, a tenth of this; listing
-files over HTTP takes ten times as much.
+Waiting for the lock of an Iceberg table takes 0.2 ms each five seconds, a tenth of this, and to
+poll a remote job takes about as much; listing files over HTTP takes ten times as much.
 """
 
 
@@ -215,7 +215,10 @@ class JobActivity(msgspec.Struct, frozen=True):
         return Moves.PYTHON if worked else None
 
     def works_in_jvm(self, cpu_seconds: float | None, seconds: float) -> bool:
-        """Whether the run's thread worked in the last ``seconds``, since it had used that time."""
+        """Whether the run's thread worked in the last ``seconds``, since it had used that time.
+
+        Over 0 seconds any CPU time counts, so that a thread that only tries again is shown too.
+        """
         enough = max(WORKS_SECONDS, JVM_WORKS_SHARE * seconds)
         return not self.own.jobs_active and _has_used(self.jvm_cpu_seconds, cpu_seconds, enough)
 

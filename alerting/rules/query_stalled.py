@@ -2,8 +2,8 @@
 
 The reason begins with a code:
 
-* ``batch_hung``: a batch is in flight, none of its tasks has finished and its thread has used no
-  CPU time for W; a warning at first if the job's own Python is blocked;
+* ``batch_hung``: a batch is in flight, none of its tasks has finished and its thread has not worked
+  for W; a warning at first if the job's own Python is blocked, or Spark's thread tries again;
 * ``task_running``, ``no_executors``, ``waiting_for_slots``: the same, but a task of the batch runs,
   Spark has no executor, or other jobs hold all slots; these are warnings at first;
 * ``source_hung``: the query has been waiting for the offsets of a source for W;
@@ -43,7 +43,7 @@ def check(context: RuleContext) -> Finding | None:
         return None
     flight = context.query.in_flight
     reason = stuck_batch.with_stop(with_age(reason, context), context)
-    if flight is None or _is_blind(context) or _waits_for_log(context):
+    if flight is None or _is_blind(context, flight) or _waits_for_log(context):
         return _finding(context, reason)
     severity = stuck_batch.stall_severity(context, flight)
     facts = stuck_batch.batch_evidence(context, flight, severity)
@@ -51,15 +51,15 @@ def check(context: RuleContext) -> Finding | None:
     return replace(finding, holder=stuck_batch.to_page(context, flight))
 
 
-def _is_blind(context: RuleContext) -> bool:
+def _is_blind(context: RuleContext, flight: InFlight) -> bool:
     """Whether nothing shows what the batch in flight waits for.
 
-    A late poll does not change that the last one showed a delay, or a line of the job: a pause of
-    the JVM alone makes no such batch critical.
+    A late poll does not change that the last one showed a delay, or what may wait outside: a pause
+    of the JVM alone makes no such batch critical.
     """
     if not context.probe_is_stale:
         return False
-    shown = stuck_batch.delay_text(context) or stuck_batch.python_line(context)
+    shown = stuck_batch.delay_text(context) or stuck_batch.may_wait_outside(context, flight)
     return context.driver_is_silent or not shown
 
 
@@ -182,6 +182,8 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
         return f"{code}: {what} for {since:.0f} s, {facts}, none finished for {still:.0f} s"
     place = stuck_batch.place_text(context)
     at = f", blocked at {place}" if place else ""
+    if stuck_batch.tries_again(context, flight):
+        at = f", its thread in Spark tries again now and then{f' at {place}' if place else ''}"
     if flight.batch_id is None:
         probed = context.query.probed
         step = (probed.message if probed is not None else "") or "waiting for offsets"

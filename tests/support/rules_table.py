@@ -71,10 +71,10 @@ def hung_batch(*, until, tasks=None, batch=10):
     return watched(steady(), (101, until, processing(batch=batch, tasks=tasks)))
 
 
-def polled(seen, *, until, since=101, story=None):
+def polled(seen, *, until, since=101, story=None, every=5):
     """Polls of query a: ``seen`` gives its run, by the number and the time of the poll."""
     story = story or steady()
-    for number, at in enumerate(range(since, until + 1, 5)):
+    for number, at in enumerate(range(since, until + 1, every)):
         story.probe(seen(number, at), at=at)
     return story
 
@@ -101,6 +101,7 @@ def working(
     line="/jobs/sync.py:12 in call_api",
     story=None,
     since=101,
+    every=5,
     **fields,
 ):
     """Batch 10 has no job; its threads use this many seconds of CPU time from poll to poll."""
@@ -109,7 +110,12 @@ def working(
         used = {"python_cpu": number * python, "jvm_cpu": number * driver, "line": line}
         return run(**{**IN_FLIGHT, "own": JobCounts(4), **used, **fields})
 
-    return polled(seen, until=until, since=since, story=story)
+    return polled(seen, until=until, since=since, story=story, every=every)
+
+
+def trying(*, until, driver=0.0003, **how):
+    """Spark's own thread uses a little CPU time from poll to poll: by default as for a lock."""
+    return working(until=until, driver=driver, line="", **how)
 
 
 def listing(*, until, driver=0.01, since=0, **seen):
@@ -839,6 +845,8 @@ def cases() -> tuple[Case, ...]:
         ("hangs after long batches, and its thread uses no CPU time for ten minutes", *after_long_batches(595), {}, None, "running"),
         ("hangs after long batches where fifteen minutes are allowed", *after_long_batches(895), {"stall_critical_seconds": 900.0}, None, "running"),
         ("works in the driver after long batches", *after_long_batches(3500, driver=0.01), {}, None, "running"),
+        ("tries again in the driver after long batches", *after_long_batches(3500, driver=0.0003), {}, None, "running"),
+        ("tries again in the driver after long batches, for longer than the window", *after_long_batches(3605, driver=0.0003), {}, "StreamingQueryStalled", "stalled"),
         ("works in Python after long batches", *after_long_batches(3500, python=0.01, line="/jobs/sync.py:12 in f"), {}, None, "running"),
         ("is blocked in Python after long batches", *after_long_batches(605, line="/jobs/sync.py:12 in f"), {}, "StreamingQueryStalled", "stalled"),
         ("is in Python after long batches, and its CPU time is not known", *after_long_batches(3500, python=None, line="/jobs/sync.py:12 in f"), {}, None, "running"),
@@ -876,7 +884,22 @@ def cases() -> tuple[Case, ...]:
         ("a later listing works for long", working(until=170, driver=0.01, message="Getting offsets from FileStreamSource", line=""), 170, {}, "StreamingBatchSlow", "slow"),
         ("each poll of an idle query finds it asking for offsets", working(until=885, driver=0.01, message="Getting offsets from Kafka", line="", last_progress_mark="1")
          .probe(run(message="Getting offsets from Kafka", busy=True, batch=10, own=JobCounts(4), last_progress_mark="2"), at=890), 900, {}, None, "idle"),
-        ("Spark's thread tries each five seconds to get a lock", working(until=170, driver=0.0003, line=""), 170, {}, "StreamingQueryStalled", "stalled"),
+        # a thread of Spark that tries again: it waits for a lock for ever, or for a remote job
+        ("Spark's thread tries each five seconds to get a lock, within the window", trying(until=155), 160, {}, None, "running"),
+        ("Spark's thread tries each five seconds to get a lock", trying(until=170), 170, {}, STALLED_MILDLY, "stalled"),
+        ("Spark's thread tries each five seconds to get a lock, for less than three minutes", trying(until=275), 280, {}, STALLED_MILDLY, "stalled"),
+        ("Spark's thread tries each five seconds to get a lock, for more than three minutes", trying(until=286), 286, {}, "StreamingQueryStalled", "stalled"),
+        ("Spark's thread tries again for less than a window of five minutes", trying(until=396), 400, {"stall_floor_seconds": 300.0}, None, "running"),
+        ("Spark's thread tries again for more than a window of five minutes", trying(until=406), 406, {"stall_floor_seconds": 300.0}, "StreamingQueryStalled", "stalled"),
+        ("Spark's thread tries again until three minutes are over, and gets its lock", trying(until=280).commit(batch=10, at=281, seconds=180.0), 300, {}, None, "running"),
+        ("Spark's thread tries again, and the poll is late by a pause of the JVM", trying(until=166), 175, {}, STALLED_MILDLY, "stalled"),
+        ("Spark's thread tries again, and has waited since for less than the window", trying(until=256, since=206, driver=0.0, story=trying(until=201)), 260, {}, STALLED_MILDLY, "stalled"),
+        ("Spark's thread tries again, and has waited since for longer than the window", trying(until=266, since=206, driver=0.0, story=trying(until=201)), 266, {}, "StreamingQueryStalled", "stalled"),
+        ("Spark's thread wakes up each five seconds and waits on: no try", trying(until=170, driver=0.0001), 170, {}, "StreamingQueryStalled", "stalled"),
+        ("Spark's thread tries again to ask a source for its offsets", trying(until=170, message="Getting offsets from Kafka"), 170, {}, STALLED_MILDLY, "stalled"),
+        ("a thread tries again while its job waits although slots are free", trying(until=170, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 2, "id-b", 2)), 170, {}, "StreamingQueryStalled", "stalled"),
+        ("Spark's thread asks each second for a remote job, in little CPU time", trying(until=280, driver=0.0004, every=1), 280, {}, STALLED_MILDLY, "stalled"),
+        ("Spark's thread asks each second for a remote job, in much CPU time", trying(until=286, driver=0.0006, every=1), 286, {}, "StreamingBatchSlow", "slow"),
         ("Spark's thread sends a slow request each five seconds", working(until=170, driver=0.003, line=""), 170, {}, "StreamingBatchSlow", "slow"),
         ("commit work in the driver: a log is written, files are renamed", working(until=1895, driver=0.01, line=""), 1895, {}, "StreamingBatchSlow", "slow"),
         ("Spark's own code does not move", working(until=170, line=""), 170, {}, "StreamingQueryStalled", "stalled"),

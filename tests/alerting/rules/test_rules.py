@@ -23,6 +23,7 @@ from support.rules_table import (
     on_connect,
     one_task,
     steady,
+    trying,
     watched,
     working,
 )
@@ -155,6 +156,8 @@ def test_stall_reports_its_kind():
         (watched(steady(), (101, 170, run(message="Getting offsets from K", busy=True))), 170, "source_hung: 'Getting offsets from K' for 69 s"),
         (watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True))), 170, "no_trigger: no batch in flight and no trigger for 70 s"),
         (on_connect(until=170), 170, "batch_hung: batch 10 in flight for 69 s, Spark Connect does not show its tasks"),
+        (trying(until=170), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s, its thread in Spark tries again now and then"),
+        (trying(until=170, stack=("x.Job.waitFor",)), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s, its thread in Spark tries again now and then at x.Job.waitFor"),
         (one_task(until=180), 180, "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s"),
         (one_task(until=180, running=3), 180, "task_running: batch 10 in flight for 79 s, 3 tasks running, none finished for 79 s"),
         (in_a_pool(until=180, running=1), 180, "task_running: batch 10 in flight for 79 s, 1 task running in jobs that name no query, none finished for 79 s"),
@@ -378,7 +381,7 @@ def test_stopped_run_that_goes_on_says_so():
         "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s, "
         "blocked at /jobs/sync.py:12 in call_api; it was stopped 69 s ago and still runs"
     )
-    assert finding.evidence["critical_after"] == "180 s without CPU time"
+    assert finding.evidence["critical_after"] == "180 s without progress"
 
 
 def test_slow_batch_says_what_moves():
