@@ -40,9 +40,9 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1185, 10),
-    "listener": (8940, 38),
+    "listener": (8922, 38),
     "exporter": (2583, 9),
-    "alerting": (8530, 44),
+    "alerting": (8521, 44),
     "settings": (1898, 9),
     "sidecar": (2377, 8),
     "watch": (1680, 7),

@@ -10,6 +10,8 @@ too, although Spark says that it has read everything.
 
 from __future__ import annotations
 
+from math import inf
+
 from ...core.states import QueryState
 from ...listener.source_polls import Wait
 from ...listener.state.trends import LagPoint
@@ -32,26 +34,30 @@ CRITICAL_FACTOR = 3.0
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when the lag was above its limit for the trend window and did not fall in it."""
-    does, severity = "falls behind", Severity.WARNING
-    reason = _behind_transactions(context) if context.is_running else ""
-    if reason:
-        does = "waits for a commit"
-    elif context.commits:
-        unread, allowed = context.query.unread, context.limits.lag_allowed_seconds or 0.0
-        waits = [_too_long(context, unread.waits), _too_long(context, unread.reported)]
-        longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
-        if longest is not None:
-            where = f" of {longest.partition}" if longest.partition else ""
-            waited = f"the first unread record{where} has waited for {longest.seconds:.0f} s"
-            reason = f"{waited} ({allowed:.0f} s allowed)"
-            if longest.seconds > CRITICAL_FACTOR * allowed:
-                severity = Severity.CRITICAL
-        else:
-            reason = _risen(context)
+    """Fire for the more severe of what waits behind a transaction, and what is just not read."""
+    lags = [lag for lag in (_behind_transactions(context), _unread(context)) if lag is not None]
+    return max(lags, key=lambda lag: lag.severity is Severity.CRITICAL, default=None)
+
+
+def _unread(context: RuleContext) -> Finding | None:
+    """The lag that was above its limit for the trend window and did not fall in it."""
+    if not context.commits:
+        return None
+    unread, allowed = context.query.unread, context.limits.lag_allowed_seconds or 0.0
+    waits = [_too_long(context, unread.waits), _too_long(context, unread.reported)]
+    longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
+    severity = Severity.WARNING
+    if longest is not None:
+        where = f" of {longest.partition}" if longest.partition else ""
+        waited = f"the first unread record{where} has waited for {longest.seconds:.0f} s"
+        reason = f"{waited} ({allowed:.0f} s allowed)"
+        if longest.seconds > CRITICAL_FACTOR * allowed:
+            severity = Severity.CRITICAL
+    else:
+        reason = _risen(context)
     if not reason:
         return None
-    return report(context, NAME, severity, QueryState.LAGGING, reason, does=does)
+    return report(context, NAME, severity, QueryState.LAGGING, reason, does="falls behind")
 
 
 def _risen(context: RuleContext) -> str:
@@ -127,18 +133,24 @@ def _allowed(unit: str, context: RuleContext) -> float:
     return allowed / OFFSETS_PER_FILE if unit == "files" else allowed
 
 
-def _behind_transactions(context: RuleContext) -> str:
-    """The transactions that were open for the trend window, and far longer than those before."""
+def _behind_transactions(context: RuleContext) -> Finding | None:
+    """What waits behind transactions that are open for far longer than usual, or than allowed."""
+    if not context.is_running:
+        return None
+    allowed, window = context.limits.lag_allowed_seconds, context.trend_seconds
+    most = inf if allowed is None else max(window, CRITICAL_FACTOR * allowed)
     held = [
-        (transaction.records, partition, seconds)
+        (seconds > most, transaction.records, partition, seconds)
         for partitions in context.query.transactions.values()
         for partition, transaction in partitions.items()
         if (seconds := transaction.polled_at - transaction.since)
-        > max(context.trend_seconds, MUCH_LONGER * max(transaction.took, default=0.0))
+        > min(most, max(window, MUCH_LONGER * max(transaction.took, default=0.0)))
     ]
     if not held:
-        return ""
-    records, partition, seconds = max(held)
+        return None
+    is_critical, records, partition, seconds = max(held)
     others = f"; {len(held)} partitions in total" if len(held) > 1 else ""
-    wait = f"{records} records wait behind an open transaction"
-    return f"{partition}: {wait}, for {seconds:.0f} s{others}"
+    reason = f"{partition}: {records} records wait behind an open transaction, for {seconds:.0f} s"
+    severity = Severity.CRITICAL if is_critical else Severity.WARNING
+    does = "waits for a commit"
+    return report(context, NAME, severity, QueryState.LAGGING, reason + others, does=does)

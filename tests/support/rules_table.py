@@ -23,6 +23,7 @@ USUALLY = {
     "StreamingQueryFlapping": "critical",
     "StreamingQueryStalled": "critical",
     "StreamingBatchSlow": "warning",
+    "StreamingQueryLagging": "warning",
 }
 FAILED_MILDLY = [("StreamingQueryFailed", "a", "warning")]
 STALLED_MILDLY = [("StreamingQueryStalled", "a", "warning")]
@@ -653,6 +654,21 @@ def unread(
     return story
 
 
+def beside_transaction(until=790):
+    """The first unread record of t/1 waits ever longer; one transaction of t/0 is open since 390 s."""
+    story = Story().started(at=0)
+    for batch in range(1, until // 15 + 1):
+        at, stable = 15 * batch, 10 * min(batch, 26)
+        story.commit(batch=batch, at=at).ask(
+            at=at + 1,
+            committed={"t/0": stable, "t/1": batch},
+            latest={"t/0": stable, "t/1": 50 * batch},
+            log_end={"t/0": 10 * batch + 5, "t/1": 50 * batch},
+            since={"t/1": at / 50},
+        )
+    return story
+
+
 def gone_back(batch):
     """The only source of a batch; batches after the first end below its end offset."""
     return (source(topic(900 if batch == 0 else batch), None),)
@@ -663,6 +679,9 @@ SLOWLY = {"stall_floor_seconds": 400.0}
 STEADY = [500.0 + 60 * number for number in range(8)]
 INPUT = {"expected_input_seconds": 600.0}
 ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
+ALLOWED_200 = ALLOWED | {"lag_allowed_seconds": 200.0}
+"""Ten minutes of lag are three times as much, and critical."""
+LAGS_CRITICALLY = [("StreamingQueryLagging", "a", "critical")]
 CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
 
 
@@ -1186,6 +1205,15 @@ def cases() -> tuple[Case, ...]:
         ("a transaction was open for an hour; the one since is for half an hour", transacted(stable=lambda at: at // 3600, log_end=9000, until=5400), 5400, {}, None, "idle"),
         ("a transaction was open for an hour once, others since for seconds; now one is for six minutes",
          transacted(stable=lambda at: min(at, 3900) if at > 3600 else 0, log_end=9000, until=4280), 4280, {}, "StreamingQueryLagging", "lagging"),
+        ("a transaction hangs for an hour, 60 s are allowed", transacted(stable=200, log_end=203, until=3600), 3600, ALLOWED, LAGS_CRITICALLY, "lagging"),
+        ("a record has waited for thirteen minutes, and in another partition a transaction has been open for seven", beside_transaction(), 790, ALLOWED_200, LAGS_CRITICALLY, "lagging"),
+        ("transactions of seconds, then one has been open for nine minutes, 200 s are allowed",
+         transacted(stable=lambda at: min(at, 240) * 4 - 40, log_end=lambda at: 4 * at, until=780), 780, ALLOWED_200, "StreamingQueryLagging", "lagging"),
+        ("transactions of ten minutes, one after another, 200 s are allowed",
+         transacted(stable=lambda at: at // 600 * 6000, log_end=lambda at: 10 * at, until=7190), 7190, ALLOWED_200, None, "idle"),
+        ("a transaction of four minutes, 60 s are allowed", transacted(stable=200, log_end=900, until=255), 255, ALLOWED, None, "idle"),
+        ("transactions of seconds, one after another, 60 s are allowed", transacted(stable=lambda at: 4 * at - 40, log_end=lambda at: 4 * at), 400, ALLOWED, None, "idle"),
+        ("a transaction hangs for an hour, 60 s are allowed, and the query was stopped", transacted(stable=200, log_end=203, until=3600).expect_stop().ended(at=3601), 3602, ALLOWED, None, "stopped"),
         ("a transaction of four minutes", transacted(stable=lambda at: 200 if at < 250 else 1200, log_end=1200), 400, {}, None, "idle"),
         ("nothing is open", transacted(stable=200, log_end=200), 400, {}, None, "idle"),
         ("uncommitted records are read, too", asked(steady().idle(at=400), 15, 400, committed=200, latest=200), 400, {}, None, "idle"),
