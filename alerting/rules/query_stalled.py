@@ -182,7 +182,7 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
         return f"{code}: {what} for {since:.0f} s, {facts}, none finished for {still:.0f} s"
     place = stuck_batch.place_text(context)
     at = f", blocked at {place}" if place else ""
-    if stuck_batch.tries_again(context, flight):
+    if stuck_batch.tries_again(context, flight) and not stuck_batch.python_line(context):
         at = f", its thread in Spark tries again now and then{f' at {place}' if place else ''}"
     if flight.batch_id is None:
         probed = context.query.probed

@@ -158,6 +158,7 @@ def test_stall_reports_its_kind():
         (on_connect(until=170), 170, "batch_hung: batch 10 in flight for 69 s, Spark Connect does not show its tasks"),
         (trying(until=170), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s, its thread in Spark tries again now and then"),
         (trying(until=170, stack=("x.Job.waitFor",)), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s, its thread in Spark tries again now and then at x.Job.waitFor"),
+        (working(until=170, driver=0.0003), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s, blocked at /jobs/sync.py:12 in call_api"),
         (one_task(until=180), 180, "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s"),
         (one_task(until=180, running=3), 180, "task_running: batch 10 in flight for 79 s, 3 tasks running, none finished for 79 s"),
         (in_a_pool(until=180, running=1), 180, "task_running: batch 10 in flight for 79 s, 1 task running in jobs that name no query, none finished for 79 s"),
