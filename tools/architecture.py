@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1185, 10),
     "listener": (8922, 38),
     "exporter": (2583, 9),
-    "alerting": (8521, 44),
+    "alerting": (8529, 44),
     "settings": (1898, 9),
     "sidecar": (2377, 8),
     "watch": (1680, 7),

@@ -29,6 +29,8 @@ OFFSETS_PER_FILE = 10.0
 BURST_SECONDS = 3600.0
 MUCH_LONGER = 3.0
 """Transactions are often open for minutes (Flink); a longer one than this times the last hangs."""
+LONGEST_TRANSACTION_SECONDS = 900.0
+"""Kafka's default of ``transaction.max.timeout.ms``: brokers allow no producer a longer one."""
 CRITICAL_FACTOR = 3.0
 """Lag is critical above this multiple of ``lag_allowed_seconds``."""
 
@@ -144,7 +146,7 @@ def _behind_transactions(context: RuleContext) -> Finding | None:
         for partitions in context.query.transactions.values()
         for partition, transaction in partitions.items()
         if (seconds := transaction.polled_at - transaction.since)
-        > min(most, max(window, MUCH_LONGER * max(transaction.took, default=0.0)))
+        > min(most, max(window, _longest_usual(transaction.took)))
     ]
     if not held:
         return None
@@ -154,3 +156,9 @@ def _behind_transactions(context: RuleContext) -> Finding | None:
     severity = Severity.CRITICAL if is_critical else Severity.WARNING
     does = "waits for a commit"
     return report(context, NAME, severity, QueryState.LAGGING, reason + others, does=does)
+
+
+def _longest_usual(took: tuple[float, ...]) -> float:
+    """How long a transaction may be open; the first one seen may have begun long before."""
+    usual = MUCH_LONGER * max(took, default=0.0)
+    return usual if len(took) > 1 else max(usual, LONGEST_TRANSACTION_SECONDS)
