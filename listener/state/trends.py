@@ -91,7 +91,8 @@ class Watermark(msgspec.Struct, frozen=True, gc=False):
 
     The watermark of several sources is that of the one that is furthest behind, and it waits for
     that one: ``fed`` is when each source had its last rows, ``stood`` for how many seconds the two
-    watermarks before were the same, and ``began`` when this one was first seen.
+    watermarks before were the same, and ``began`` when this one was first seen. ``batch`` is the
+    last one that had it.
     """
 
     timestamp: float
@@ -104,6 +105,7 @@ class Watermark(msgspec.Struct, frozen=True, gc=False):
     batches: int = 0
     fed: dict[int, float] = {}
     late_rows: int = 0
+    batch: int = -1
 
     def should_advance(self, newest: float | None) -> bool:
         """Whether a row of this event time moves a watermark like this one."""
@@ -353,9 +355,13 @@ def _watermark(before: Watermark | None, progress: Progress, at: float) -> Water
     if before is None:
         before = Watermark(timestamp, at)
     elif before.timestamp != timestamp:
-        delay = before.delay if before.highest is None else before.highest - timestamp
-        stood = (before.stood[1], at - before.began)
-        before = Watermark(timestamp, at, stood, before.first, before.highest, delay)
+        delay, was = before.delay, before
+        # The rows of a batch whose event was lost may have been newer.
+        if was.highest is not None and progress.batch_id == was.batch + 1:
+            delay = was.highest - timestamp
+        stood = (was.stood[1], at - was.began)
+        before = Watermark(timestamp, at, stood, was.first, was.highest, delay)
+    before = replace(before, batch=progress.batch_id)
     fed = {index: at for index, source in enumerate(progress.sources) if source.input_rows}
     if not fed:
         return before

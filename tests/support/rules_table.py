@@ -421,15 +421,27 @@ def at_broker(
 
 
 def watermarks(
-    *marks, newest=None, clock=None, late=0, state=None, every=60, rows=(10,), first=10, loops=False
+    *marks,
+    newest=None,
+    clock=None,
+    late=0,
+    state=None,
+    every=60,
+    rows=(10,),
+    first=10,
+    loops=False,
+    lost=None,
 ):
     """Query a commits every minute: one watermark per batch, a number of rows per source.
 
     ``newest`` is the newest event time, ``clock`` Spark's clock and ``late`` the rows dropped, of all
     batches or by batch, as ``rows`` is. If it ``loops``, each batch has a run of its own (availableNow).
+    The event of the batch ``lost`` does not arrive.
     """
     story = Story() if loops else Story().started(at=0)
     for number, mark in enumerate(marks):
+        if number == lost:
+            continue
         run_number, began = 1 + number * loops, first + number * every - 3
         if loops:
             finite = run(number=run_number, trigger=AVAILABLE_NOW, batch=number)
@@ -1439,6 +1451,16 @@ def cases() -> tuple[Case, ...]:
          watermarks(*[4e9] * 9, newest=NEWER, clock=700.0), 492, {}, "StreamingWatermarkStuck", "watermark_stuck"),
         ("one row from the year 292278994, and the rows are dropped",
          watermarks(*[9e15] * 8, newest=600.0, clock=700.0, late=9), 432, {}, "StreamingWatermarkStuck", "watermark_stuck", ["StreamingRowsDropped"]),
+        ("an event was lost when the watermark advanced; newer rows arrive since, and it does not advance",
+         watermarks(0.0, *[3000.0] * 3, *[6600.0] * 8, newest=[3600.0] * 3 + [7200.0] + [11_000.0] * 8, lost=3), 672, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+        ("event times of the hour, and the event was lost in which it changed",
+         watermarks(0.0, *[3000.0] * 3, *[6600.0] * 8, newest=[3600.0] * 3 + [7200.0] * 9, lost=3), 672, {}, None, "running"),
+        ("event times of the hour, which wait for two hours, and the event was lost in which it changed",
+         watermarks(0.0, *[28_800.0] * 3, *[32_400.0] * 8, newest=[36_000.0] * 3 + [39_600.0] * 9, lost=3), 672, {}, None, "running"),
+        ("event times of the hour, and the event was lost in which it changed for the first time",
+         watermarks(*[3000.0] * 2, *[6600.0] * 8, newest=[3600.0] + [7200.0] * 9, lost=1), 552, {}, None, "running"),
+        ("event times of the hour, and the event was lost in which the watermark advanced",
+         watermarks(0.0, *[3000.0] * 3, *[6600.0] * 9, newest=[3600.0] * 3 + [7200.0] * 10, lost=4), 732, {}, None, "running"),
         ("availableNow in a loop: newer rows arrive, the watermark does not advance",
          watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True), 492, {}, "StreamingWatermarkStuck", "watermark_stuck"),
         ("availableNow in a loop: the watermark advances", watermarks(*(500.0 + n for n in range(9)), newest=NEWER, loops=True), 492, {}, None, "completed"),
