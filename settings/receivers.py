@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ..alerting.alert import incident_labels
+from ..alerting.alert import CRITICAL, Incident, incident_labels
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.heartbeat import Heartbeat
 from ..alerting.receivers import RECEIVER_TYPES
@@ -269,16 +269,32 @@ NOBODY = (
 )
 
 
+OTHER_QUERY = "?"
+"""Stands for the queries whose names the settings do not say."""
+
+
 def unheard(settings: Settings, app: str) -> str:
-    """Why nobody would be notified of the alerts of this job; empty if somebody is."""
-    entries = configured(settings)
-    if not entries:
+    """Of which critical incidents of this job nobody would be notified; empty if there are none."""
+    if not configured(settings):
         return NOBODY
-    labels = incident_labels(app, WHOLE_DRIVER, settings.labels)
-    if any(entry.given.fits(labels) for entry in entries):
+    queries = (WHOLE_DRIVER, *(settings.expected_queries or (OTHER_QUERY,)))
+    job = incident_labels(app, WHOLE_DRIVER, settings.labels)
+    lost = [query for query in queries if not is_taken(settings, {**job, "query": query})]
+    if not lost:
         return ""
-    shown = ", ".join(f"{name}={value}" for name, value in labels.items() if name != "query")
-    return f"the `match` of no receiver fits this job ({shown}), so nobody is notified of alerts"
+    which = f"the queries {', '.join(lost)}: see `queries`"
+    if OTHER_QUERY in lost:
+        which = "queries that no `queries` names"
+    if WHOLE_DRIVER in lost:
+        shown = ", ".join(f"{name}={value}" for name, value in job.items() if name != "query")
+        which = f"this job ({shown}): see `match` and `severities`"
+    return f"no receiver takes critical incidents of {which}; nobody is notified of them"
+
+
+def is_taken(settings: Settings, labels: dict[str, str]) -> bool:
+    """Whether a receiver takes a critical incident with these labels."""
+    incident = Incident("", labels, CRITICAL, ())
+    return any(route.takes(incident) for route in routes(settings).values())
 
 
 def log_start(settings: Settings, app: str, status_page: str | None) -> None:

@@ -278,18 +278,15 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def takes(self, incident: Incident) -> bool:
         """Whether the route matches the incident or one of its alerts."""
-        if incident.severity not in self.severities or not self.fits(incident.labels):
-            return False
-        queries = {alert.query for alert in incident.alerts} or {incident.query}
-        return WHOLE_DRIVER in queries or any(
-            fnmatchcase(query, pattern) for query in queries for pattern in self.queries
-        )
-
-    def fits(self, labels: Mapping[str, str]) -> bool:
-        """Whether an incident with these labels matches all of ``match``."""
-        return all(
+        labels = incident.labels
+        fits = incident.severity in self.severities and all(
             name in labels and fnmatchcase(labels[name], pattern)
             for name, pattern in self.match.items()
+        )
+        queries = {alert.query for alert in incident.alerts} or {incident.query}
+        return fits and (
+            WHOLE_DRIVER in queries
+            or any(fnmatchcase(query, pattern) for query in queries for pattern in self.queries)
         )
 
 

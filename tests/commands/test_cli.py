@@ -72,8 +72,8 @@ def test_check_shows_every_setting_once_with_its_default(check):
         ),
         (
             {"receivers": TEAM, "app_name": "etl", "labels": "{env = 'prod', team = 'risk'}"},
-            "These settings can be used, but the `match` of no receiver fits this job "
-            "(app=etl, env=prod, team=risk), so nobody is notified of alerts.",
+            "These settings can be used, but no receiver takes critical incidents of this job "
+            "(app=etl, env=prod, team=risk): see `match` and `severities`; nobody is notified",
         ),
         (
             {"receivers": TEAM, "labels": "{env = 'prod', team = 'payments-eu'}"},

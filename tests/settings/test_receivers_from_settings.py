@@ -10,7 +10,7 @@ from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.core.guard import Guard
-from querypulse.settings.receivers import heartbeat, receivers, watching
+from querypulse.settings.receivers import heartbeat, receivers, unheard, watching
 from querypulse.sidecar import Settings, SettingsError
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
@@ -226,3 +226,51 @@ def test_invalid_heartbeat_is_refused(settings, word):
 )  # fmt: skip
 def test_start_line_names_app_receivers_and_status_page(receivers, page, text):
     assert watching("orders", receivers, page) == text
+
+
+# -- incidents that no receiver takes -----------------------------------------------------------
+
+JOB, NAMED, OTHER = "this job (app=etl, env=prod)", "the queries", "queries that no `queries` names"
+WARNINGS, PROD = {"severities": ["warning"]}, {"match": {"env": "prod"}}
+UNHEARD = [
+    ([WARNINGS], (), JOB),
+    ([WARNINGS], ("gold",), JOB),
+    ([{"match": {"env": "dev"}}], (), JOB),
+    ([{"match": {"env": "dev"}}, WARNINGS], (), JOB),
+    ([{"match": {"app": "shop"}}, {"severities": []}], (), JOB),
+    ([{"queries": ["bronze*"]}], (), OTHER),
+    ([{"queries": []}], (), OTHER),
+    ([{"queries": ["bronze*"]}], ("bronze_a", "gold", "silver"), f"{NAMED} gold, silver: "),
+    ([{"queries": ["bronze*"]}, {"queries": ["gold"], **WARNINGS}], ("gold",), f"{NAMED} gold: "),
+]
+HEARD = [
+    ([{}], ()),
+    ([{"severities": ["critical"]}], ("gold",)),
+    ([WARNINGS, {}], ()),
+    ([PROD], ()),
+    ([{"match": {"app": "e*", "env": "prod"}}], ()),
+    ([{"match": {"env": "dev"}}, PROD], ("gold",)),
+    ([{"queries": ["bronze*"]}, {}], ()),
+    ([{"queries": ["bronze*"]}, {"queries": ["*"]}], ()),
+    ([{"queries": ["bronze*"]}], ("bronze_a", "bronze_b")),
+    ([{"queries": ["bronze*"]}, {"queries": ["gold"]}], ("bronze_a", "gold")),
+]
+
+
+def missed(tables, expected):
+    """What ``unheard`` says about receivers with these routes; each is the other's fallback."""
+    tables = [*tables, {"severities": []}][:2]
+    own = [{"name": "a", "fallback": "b"}, {"name": "b", "fallback": "a"}]
+    hooks = [{"type": "webhook", "url": HOOK, **own.pop(0), **table} for table in tables]
+    settings = Settings(receivers=hooks, labels={"env": "prod"}, expected_queries=expected)
+    return unheard(settings, "etl")
+
+
+@pytest.mark.parametrize(("tables", "expected", "which"), UNHEARD)
+def test_critical_incidents_that_no_receiver_takes_are_named(tables, expected, which):
+    assert missed(tables, expected).startswith(f"no receiver takes critical incidents of {which}")
+
+
+@pytest.mark.parametrize(("tables", "expected"), HEARD)
+def test_nothing_is_said_where_a_receiver_takes_each_critical_incident(tables, expected):
+    assert missed(tables, expected) == ""
