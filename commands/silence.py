@@ -25,6 +25,7 @@ from ..settings.loading import load_strictly
 from ..settings.receivers import as_settings_error
 from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import (
+    Ending,
     add_silence,
     end_silences,
     in_force,
@@ -58,9 +59,9 @@ HELP = {
     "queries": "which queries, such as 'bronze*'; without it and --end, silences are listed",
     "--for": "how long, such as 90s, 30m, 2h, 1d12h",
     "--alertname": "only alerts of this name",
-    "--app": "which app (default: the setting app_name); '*' is all apps",
+    "--app": "which app (default: the setting app_name, and all apps with --url alone); '*' is all",
     "--reason": "shown with the silence",
-    "--end": "end the silences of exactly this pattern; --app limits it to an app",
+    "--end": "end the silences of exactly this pattern and exactly --app",
     "--file": "use this file, not the setting silence_file",
     "--url": "a driver to silence until it ends, such as https://HOST:9719; may be repeated",
     "--token-file": "the token of the drivers",
@@ -117,13 +118,13 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
             "silence: name a place: --url, --alertmanager, --file or the setting 'silence_file'"
         )
     path = None if file is None else Path(file)
-    if request.end is not None:
-        return _end(request, request.end, path, now)
-    if request.queries is None:
+    if request.end is None and request.queries is None:
         return _list(request, path, now)
     needs_app = path is not None or request.alertmanager is not None
     # A driver that gets a silence over HTTP knows its own app.
     app = _app(request, settings) if needs_app else request.app or "*"
+    if request.queries is None:
+        return _end(request, Ending(request.end or "", app), path, now)
     until = int(now) + (request.lasting or timedelta()).total_seconds()
     silence = Silence(request.queries, until, request.alertname, request.reason, app)
     # The query names are not known here.
@@ -170,25 +171,25 @@ def _file_errors() -> Iterator[None]:
         raise SettingsError(f"silence: {error}") from None
 
 
-def _end(request: SilenceRequest, queries: str, path: Path | None, now: float) -> int:
-    app, ended = request.app, 0
+def _end(request: SilenceRequest, ending: Ending, path: Path | None, now: float) -> int:
+    ended = 0
     if path is not None:
         with _file_errors():
-            ended += len(end_silences(path, queries, now, app))
+            ended += len(end_silences(path, ending, now))
     for silence in _alertmanager_silences(request):
-        is_meant = matcher("query", queries) in silence.matchers
-        if is_meant and (app is None or matcher("app", app) in silence.matchers):
+        is_meant = matcher("query", ending.end) in silence.matchers
+        if is_meant and (ending.app == "*" or matcher("app", ending.app) in silence.matchers):
             _ask_alertmanager(request, "DELETE", f"silence/{silence.id}")
             ended += 1
-    answers = _ask_drivers(request, {"end": queries})
+    answers = _ask_drivers(request, msgspec.structs.asdict(ending))
     ended += sum(answer["ended"] for answer in answers if answer is not None)
     if not ended:
-        whose = f" of app {app!r}" if app is not None else ""
+        whose = f" of app {ending.app!r}" if ending.app != "*" else ""
         others = _outside_drivers(request, path, now)
         names = sorted({f"{silence.app}/{silence.queries}" for silence in others})
-        sys.stderr.write(f"querypulse: no silence of {queries!r}{whose}; there are: {names}\n")
+        sys.stderr.write(f"querypulse: no silence of {ending.end!r}{whose}; there are: {names}\n")
         return 1
-    sys.stdout.write(f"ended: {ended} of {queries}\n")
+    sys.stdout.write(f"ended: {ended} of {ending.end}\n")
     return 0
 
 

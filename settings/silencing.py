@@ -91,14 +91,21 @@ def _end(minutes: float | None, until: datetime | None, now: datetime) -> dateti
         ) from None
 
 
-class _Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ends the silences of exactly the pattern ``end`` and exactly ``app``; ``*`` is all apps."""
+
     end: str
+    app: str = "*"
+
+    def ends(self, silence: Silence) -> bool:
+        """Whether it ends ``silence``."""
+        return silence.queries == self.end and self.app in ("*", silence.app)
 
 
-def read_ending(body: bytes) -> str | None:
-    """The pattern whose silences the body of a request ends; None if it ends none."""
+def read_ending(body: bytes) -> Ending | None:
+    """What the body of a request ends; None if it ends nothing."""
     try:
-        return msgspec.json.decode(body, type=_Ending).end
+        return msgspec.json.decode(body, type=Ending)
     except ValueError:
         return None
 
@@ -173,8 +180,8 @@ def add_silence(path: Path, silence: Silence, now: float) -> None:
     _change(path, lambda silences: (*in_force(silences, now), silence))
 
 
-def end_silences(path: Path, queries: str, now: float, app: str | None = None) -> Silences:
-    """End the silences of exactly this pattern, and of ``app`` if given; return them.
+def end_silences(path: Path, ending: Ending, now: float) -> Silences:
+    """End what ``ending`` says; return it.
 
     Raises:
         OSError: the file cannot be written.
@@ -185,12 +192,8 @@ def end_silences(path: Path, queries: str, now: float, app: str | None = None) -
 
     def end(silences: Silences) -> Silences:
         active = in_force(silences, now)
-        ended.extend(
-            silence
-            for silence in active
-            if silence.queries == queries and app in (None, silence.app)
-        )
-        return tuple(silence for silence in active if silence not in ended)
+        ended.extend(silence for silence in active if ending.ends(silence))
+        return tuple(silence for silence in active if not ending.ends(silence))
 
     _change(path, end)
     return tuple(ended)
@@ -279,11 +282,11 @@ class Silencing:
                 )
             self._added = (*kept, silence)
 
-    def end(self, queries: str) -> int:
-        """End what was added for exactly this pattern, from any thread; returns how many."""
+    def end(self, ending: Ending) -> int:
+        """End what was added and ``ending`` says, from any thread; returns how many."""
         with self._adding:
             active = in_force(self._added, self._wall())
-            self._added = tuple(silence for silence in active if silence.queries != queries)
+            self._added = tuple(silence for silence in active if not ending.ends(silence))
             return len(active) - len(self._added)
 
     def start(self) -> None:

@@ -136,9 +136,9 @@ def post_silence(
     Returns an HTTP status and the JSON answer. ``queries`` are the known names; ``note`` in the
     answer says which pattern matches none.
     """
-    if (pattern := read_ending(body)) is not None:
-        ended = silencing.end(pattern)
-        log.info("querypulse: %d silences of %r ended over HTTP", ended, pattern)
+    if (ending := read_ending(body)) is not None:
+        ended = silencing.end(ending)
+        log.info("querypulse: %d silences of %r ended over HTTP", ended, ending.end)
         return OK, {"ended": ended}
     try:
         silence = read_posted(body)

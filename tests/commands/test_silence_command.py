@@ -104,13 +104,33 @@ def test_app_name_of_the_settings_is_not_a_pattern(path, silence, monkeypatch):
     assert not written.covers(alert("shop p x"), 0.0)
 
 
-def test_end_option_ends_silences_of_a_pattern_and_of_an_app(path, silence):
-    for queries, app in (("a*", "shop"), ("a*", "etl"), ("b", "etl"), ("b", "shop")):
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        (("--end", "*"), ["shop/*", "*/*", "etl/b", "shop/b"]),
+        (("--end", "b", "--app", "shop"), ["shop/*", "etl/*", "*/*", "etl/b"]),
+        (("--end", "*", "--app", "*"), ["etl/b", "shop/b"]),
+    ],
+    ids=["the app of the settings", "the app given", "all apps"],
+)
+def test_end_option_ends_silences_of_a_pattern_and_of_an_app(path, silence, arguments, kept):
+    for name in ("shop/*", "etl/*", "*/*", "etl/b", "shop/b"):
+        app, _, queries = name.partition("/")
         silence(queries, "--for", "1h", "--app", app)
+    code, _, errors = silence(*arguments)
 
-    assert silence("--end", "a*") == (0, "ended: 2 of a*\n", "")
-    assert silence("--end", "b", "--app", "shop") == (0, "ended: 1 of b\n", "")
-    assert [(written.app, written.queries) for written in read_silences(path)] == [("etl", "b")]
+    assert (code, errors) == (0, "")
+    assert [f"{written.app}/{written.queries}" for written in read_silences(path)] == kept
+
+
+def test_end_without_an_app_is_refused(path, silence, monkeypatch):
+    silence("a", "--for", "1h")
+    monkeypatch.delenv("QUERYPULSE_APP_NAME")
+    code, output, errors = silence("--end", "a")
+
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert "--app" in errors
+    assert len(read_silences(path)) == 1
 
 
 def test_silence_without_an_app_is_refused(path, silence, monkeypatch):

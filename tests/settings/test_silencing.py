@@ -16,6 +16,7 @@ from querypulse.alerting.rules import ALERT_NAMES
 from querypulse.core.guard import Guard
 from querypulse.settings import silencing
 from querypulse.settings.silencing import (
+    Ending,
     Silencing,
     add_silence,
     end_silences,
@@ -146,9 +147,9 @@ def test_ending_removes_only_silences_of_the_same_pattern_and_app(path):
     for queries, app in (("a*", "etl"), ("a", "etl"), ("*", "etl"), ("a*", "etl"), ("a", "shop")):
         add_silence(path, silence(queries, app=app), NOW)
 
-    assert end_silences(path, "b", NOW) == ()
-    assert end_silences(path, "a*", NOW) == (silence("a*"), silence("a*"))
-    assert end_silences(path, "a", NOW, "shop") == (silence("a", app="shop"),)
+    assert end_silences(path, Ending("b"), NOW) == ()
+    assert end_silences(path, Ending("a*"), NOW) == (silence("a*"), silence("a*"))
+    assert end_silences(path, Ending("a", "shop"), NOW) == (silence("a", app="shop"),)
     assert read_silences(path) == (silence("a"), silence("*"))
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 

@@ -190,6 +190,16 @@ def test_command_lists_and_ends_the_silences_of_a_driver(silence, driver, silenc
         )  # fmt: skip
 
 
+def test_only_silences_of_the_app_are_ended_in_a_driver(silence, driver, silencing):
+    place = ("--url", driver.url, "--token-file", "TOKEN")
+    for app in ("shop", "bank", "*"):
+        silence("*", "--for", "1h", "--app", app, *place)
+
+    assert silence("--end", "*", "--app", "shop", *place)[0] == 0
+    assert [entry.app for entry in silencing()] == ["bank", "*"]
+    assert post(driver, {"end": "*"}).json() == {"ended": 2}
+
+
 def test_refusal_by_one_driver_does_not_stop_the_others(silence, driver, silencing):
     with HttpDouble(otherwise=reply(401, body=b"a bearer token is needed")) as other:
         code, output, errors = silence(
