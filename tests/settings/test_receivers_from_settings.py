@@ -243,7 +243,7 @@ UNHEARD = [
     ([{"queries": ["bronze*"]}], ("bronze_a", "gold", "silver"), f"{NAMED} gold, silver: "),
     ([{"queries": ["bronze*"]}, {"queries": ["gold"], **WARNINGS}], ("gold",), f"{NAMED} gold: "),
 ]
-HEARD = [
+TAKEN = [
     ([{}], ()),
     ([{"severities": ["critical"]}], ("gold",)),
     ([WARNINGS, {}], ()),
@@ -271,6 +271,6 @@ def test_critical_incidents_that_no_receiver_takes_are_named(tables, expected, w
     assert missed(tables, expected).startswith(f"no receiver takes critical incidents of {which}")
 
 
-@pytest.mark.parametrize(("tables", "expected"), HEARD)
+@pytest.mark.parametrize(("tables", "expected"), TAKEN)
 def test_nothing_is_said_where_a_receiver_takes_each_critical_incident(tables, expected):
     assert missed(tables, expected) == ""
