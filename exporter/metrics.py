@@ -578,3 +578,10 @@ MONITOR_FIGURES: tuple[Figure[Scrape], ...] = (
         kind="histogram",
     ),
 )
+
+LABEL_NAMES = frozenset(
+    {*ALERT_LABELS, "le", "upstream", "version"}.union(
+        *(figure.labels for figure in (*QUERY_FIGURES, *DRIVER_FIGURES, *MONITOR_FIGURES))
+    )
+)
+"""The names of all labels of all families."""

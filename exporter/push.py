@@ -64,7 +64,6 @@ class Pushgateway:
 
     def _send(self, method: str, body: bytes, published: PublishedState) -> None:
         group = {**published.labels, "instance": published.app}
-        group.pop("job", None)
         self.poster.post(
             body,
             {"Content-Type": TEXT},

@@ -16,6 +16,11 @@ from ..alerting.receivers.receiver import Holds, holds
 HIDDEN = "********"
 TAGS = {kind.type_name(): kind for kind in RECEIVER_TYPES}
 """Receiver types by the value of ``type``."""
+TABLES = {
+    "labels": '{env = "prod"}',
+    "queries": '{"nightly*" = {stall_floor_seconds = 3600}}',
+}
+"""How the settings that are tables are written."""
 _PLAIN = re.compile(
     r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,12}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."
 )
@@ -88,13 +93,19 @@ def _mistaken_name(name: str) -> str:
 
 def explain(name: str, kind: Any, value: object, error: msgspec.ValidationError) -> str:
     """What is wrong with the ``value`` of setting ``name``, where in it, and what is allowed."""
+    if get_origin(kind) is dict and not isinstance(value, Mapping):
+        return f"write a table: {TABLES[name]}"
     if get_origin(kind) is dict and isinstance(value, Mapping):
         # msgspec does not name the key of the wrong entry.
+        of_key, of_entry = get_args(kind)
         for key, entry in value.items():
-            wrong = _mistake(get_args(kind)[1], entry)
+            shown = HIDDEN if "://" in str(key) else str(key)
+            if _mistake(of_key, key) is not None:
+                allowed = of_key.__metadata__[0].description or "a text"
+                return f"at {name}: the name {shown!r} is not allowed; allowed: {allowed}"
+            wrong = _mistake(of_entry, entry)
             if wrong is not None:
-                shown = HIDDEN if "://" in str(key) else str(key)
-                name, kind, value, error = f"{name}[{shown!r}]", get_args(kind)[1], entry, wrong
+                name, kind, value, error = f"{name}[{shown!r}]", of_entry, entry, wrong
                 break
     text = str(error)
     at = _PLACE.search(text)

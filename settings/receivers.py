@@ -270,7 +270,7 @@ NOBODY = (
 
 
 OTHER_QUERY = "?"
-"""Stands for the queries whose names the settings do not say."""
+"""The query that nobody names: any whose name the settings do not say."""
 
 
 def unheard(settings: Settings, app: str) -> str:

@@ -26,6 +26,7 @@ from ..alerting.receivers.receiver import (
     holds,
 )
 from ..core.text import is_encodable
+from ..exporter.metrics import LABEL_NAMES
 from .mistakes import explain, mask_mistake, mask_value
 
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
@@ -61,10 +62,18 @@ else:
     )
 
 
+RESERVED = ", ".join(sorted({*LABEL_NAMES, "instance", "job"}))
 LabelName = Annotated[
-    str, Meta(pattern="^(?!(alertname|app|query|severity)$)[A-Za-z_][A-Za-z0-9_]*$")
+    str,
+    Meta(
+        pattern=f"^(?!__|({RESERVED.replace(', ', '|')})$)[A-Za-z_][A-Za-z0-9_]*\\Z",
+        description=(
+            "ASCII letters, digits and _; no digit and no __ at the start; and none of the names "
+            f"that our metrics use: {RESERVED}"
+        ),
+    ),
 ]
-"""As Prometheus has it, without the labels that each alert has."""
+"""As Prometheus has it; another label of the same name would break each push."""
 
 
 class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,6 +91,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     Example: `"orders"`"""
     labels: dict[LabelName, Text] = msgspec.field(default_factory=dict)
     """Labels of each alert at each receiver; they are in `/status` and part of every dedup key.
+    No names of [labels of our metrics](metrics.md), `job` or `instance`.
     Example: `{env = "prod"}`"""
     expected_queries: tuple[Text, ...] = ()
     """Queries that must run. Example: `["bronze", "silver"]`"""

@@ -41,9 +41,9 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1185, 10),
     "listener": (8928, 38),
-    "exporter": (2583, 9),
+    "exporter": (2589, 9),
     "alerting": (8526, 44),
-    "settings": (1917, 9),
+    "settings": (1938, 9),
     "sidecar": (2377, 8),
     "watch": (1680, 7),
     "replay": (1110, 7),

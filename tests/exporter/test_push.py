@@ -260,9 +260,7 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
         publisher = publishing(pushgateway_url=gateway.url)
         other = publishing(
             pushgateway_url=gateway.url,
-            published=lambda: replace(
-                full_published(app="bank"), labels={"env": "prod", "job": "x"}
-            ),
+            published=lambda: replace(full_published(app="bank"), labels={"env": "prod"}),
         )
         until(lambda: mine in shown(), "the figures are shown")
         theirs = 'app="bank",env="prod",instance="bank",job="querypulse",query="busy"} 1'

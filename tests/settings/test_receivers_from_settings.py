@@ -232,7 +232,7 @@ def test_start_line_names_app_receivers_and_status_page(receivers, page, text):
 
 JOB, NAMED, OTHER = "this job (app=etl, env=prod)", "the queries", "queries that no `queries` names"
 WARNINGS, PROD = {"severities": ["warning"]}, {"match": {"env": "prod"}}
-UNHEARD = [
+LOST = [
     ([WARNINGS], (), JOB),
     ([WARNINGS], ("gold",), JOB),
     ([{"match": {"env": "dev"}}], (), JOB),
@@ -258,7 +258,7 @@ TAKEN = [
 
 
 def missed(tables, expected):
-    """What ``unheard`` says about receivers with these routes; each is the other's fallback."""
+    """What is said about receivers with these routes; each is the other's fallback."""
     tables = [*tables, {"severities": []}][:2]
     own = [{"name": "a", "fallback": "b"}, {"name": "b", "fallback": "a"}]
     hooks = [{"type": "webhook", "url": HOOK, **own.pop(0), **table} for table in tables]
@@ -266,7 +266,7 @@ def missed(tables, expected):
     return unheard(settings, "etl")
 
 
-@pytest.mark.parametrize(("tables", "expected", "which"), UNHEARD)
+@pytest.mark.parametrize(("tables", "expected", "which"), LOST)
 def test_critical_incidents_that_no_receiver_takes_are_named(tables, expected, which):
     assert missed(tables, expected).startswith(f"no receiver takes critical incidents of {which}")
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.planted import PLANTED, Planted
+from support.published_states import full_published
 
+from querypulse.exporter.metrics import all_families
 from querypulse.settings.loading import CONFIG_VARIABLE, GONE, load_settings, load_strictly
 from querypulse.settings.settings import TYPES, check_value
 from querypulse.sidecar import SettingsError
@@ -340,8 +342,17 @@ NESTED = [
         {"queries": {"nightly*": {"stall_floor_seconds": 0}}},
         "at queries['nightly*'].stall_floor_seconds: Expected `float` > 0.0",
     ),
+    ({"queries": {5: {}}}, "at queries: the name '5' is not allowed; allowed: a text"),
     ({"queries": {"nightly*": 5}}, "at queries['nightly*']: Expected `object`, got `int`"),
     ({"queries": {"nightly*": {"colour": 5}}}, "allowed: stall_floor_seconds, "),
+    ({"queries": "nightly"}, """write a table: {"nightly*" = {stall_floor_seconds = 3600}}"""),
+    ({"labels": "env=prod,team=payments"}, """write a table: {env = "prod"}"""),
+    ({"labels": {"env": 1}}, "at labels['env']: Expected `str`, got `int`"),
+    (
+        {"labels": {"env": "prod", "cost-center": "7"}},
+        "at labels: the name 'cost-center' is not allowed; allowed: ASCII letters, digits and _; ",
+    ),
+    ({"labels": {"source": "a"}}, "names that our metrics use: alertname, app, component, "),
     ({"expected_queries": ["a", 1]}, "at expected_queries[1]: Expected `str`, got `int`"),
     ({"http_port": -2}, "setting 'http_port' from argument http_port: Expected `int` >= -1"),
 ]
@@ -356,6 +367,27 @@ def test_error_in_a_nested_setting_names_its_path_and_choices():
     refusals = [(message, refused(settings)) for settings, message in NESTED]
 
     assert [(message, shown) for message, shown in refusals if message not in shown] == []
+
+
+PUSHED = {
+    name
+    for family in all_families(full_published())
+    for _, labels, *_ in family.samples
+    for name in labels
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*sorted(PUSHED), "instance", "job", "__env", "1a", "cost-center", "é", "a\n", ""]
+)
+def test_label_that_would_break_a_push_or_an_alert_is_refused(name):
+    assert f"at labels: the name {name!r} is not allowed; " in refused({"labels": {name: "a"}})
+
+
+def test_label_of_another_name_is_accepted():
+    labels = dict.fromkeys(("env", "team", "_a", "a__b", "States", "job_name", "sources"), "x")
+
+    assert load_settings({"labels": labels}, {}, {}).settings.labels == labels
 
 
 # -- secrets in the Spark conf --------------------------------------------------------------------
