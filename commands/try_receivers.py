@@ -127,7 +127,7 @@ def _explain(error: DeliveryError) -> str:
 
 def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
     app = request.app or settings.app_name or "querypulse"
-    labels = incident_labels(app, WHOLE_DRIVER, {})
+    labels = incident_labels(app, WHOLE_DRIVER, settings.labels)
     alert = Alert(
         labels={**labels, "alertname": TEST_NAME, "severity": request.severity},
         annotations={

@@ -67,6 +67,17 @@ def test_test_alert_has_the_app_name_of_the_job(run_test_alert, server, argument
     assert json.loads(server.requests[0].body)["alerts"][0]["labels"]["app"] == app
 
 
+def test_test_alert_has_the_labels_of_the_job(run_test_alert, server):
+    run_test_alert(webhook_url=server.url, app_name="etl", labels={"env": "prod"})
+
+    own = {"app": "etl", "query": "*", "env": "prod"}
+    for request in server.requests:
+        sent = json.loads(request.body)
+        assert sent["groupLabels"] == own
+        assert own.items() <= sent["alerts"][0]["labels"].items()
+        assert sent["groupKey"] == "querypulse/etl;alertname=QuerypulseTest;env=prod/*/warning"
+
+
 def test_heartbeat_is_pinged_once_without_changing_its_state(run_test_alert, server):
     code, output, _ = run_test_alert(heartbeat_url=f"{server.url}/check", webhook_url=server.url)
     (ping,) = [request for request in server.requests if request.path.startswith("/check")]
