@@ -79,4 +79,5 @@ def test_each_real_problem_of_the_week_is_found_in_its_time():
 
     assert notified(dies, "critical", ("alerts", "StreamingQueryFailed")) < GRACE + 15.0
     assert notified(hangs, "critical", ("silver", "StreamingQueryStalled")) < 3 * MINUTE
-    assert notified(decays, "warning", ("bronze", "StreamingQueryFallingBehind")) < 2 * HOUR
+    # The driver is new each day and knows no day ago: batches must take three times the first.
+    assert notified(decays, "warning", ("bronze", "StreamingQueryFallingBehind")) < 4 * HOUR
