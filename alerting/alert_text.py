@@ -222,7 +222,7 @@ FIRST = (
     "spark_says",
     "lag",
     "backlog",
-    "siblings",
+    "all_queries",
     "flapping",
     "muted",
 )

@@ -345,7 +345,7 @@ def _is_idle(context: RuleContext) -> bool:
 
 MAX_LISTED = 10
 """The most unnamed queries that one alert lists, the newest first."""
-MAX_SIBLINGS = 20
+MAX_UNHEALTHY = 20
 """The most unhealthy queries that each alert lists: all would be 25 KB for each of a thousand."""
 
 
@@ -373,13 +373,13 @@ def gather(
     merged = _of_unnamed(merged, unnamed)
     if len(labels) == 1:
         return tuple(merged)
-    text = f"{len(labels) - len(unhealthy)} of {len(labels)} queries healthy"
-    text += f"; unhealthy: {listed(unhealthy, MAX_SIBLINGS)}" if unhealthy else ""
-    siblings = {"siblings": text}
+    text = f"{len(labels) - len(unhealthy)} of {len(labels)} healthy"
+    text += f"; unhealthy: {listed(unhealthy, MAX_UNHEALTHY)}" if unhealthy else ""
+    all_queries = {"all_queries": text}
     return tuple(
         finding
         if finding.alertname == driver_down.NAME
-        else replace(finding, evidence={**siblings, **finding.evidence})
+        else replace(finding, evidence={**all_queries, **finding.evidence})
         for finding in merged
     )
 

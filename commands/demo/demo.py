@@ -73,7 +73,7 @@ class PageReceiver:
 _HEALTHY = frozenset({"running", "idle", "waiting", "slow", "lagging"})
 _FEW = 2
 _SHOWN = (
-    *("summary", "reason", "python_line", "siblings", "downstream"),
+    *("summary", "reason", "python_line", "all_queries", "downstream"),
     *("last_commit", "window", "tasks"),
 )
 

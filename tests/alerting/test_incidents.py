@@ -29,7 +29,7 @@ def test_context_that_stopped_by_itself_is_one_incident_naming_its_queries():
 
     assert finding.query == "*"
     assert finding.reason == "the SparkContext stopped by itself: a, b"
-    assert finding.evidence["siblings"] == "0 of 2 queries healthy; unhealthy: a, b"
+    assert finding.evidence["all_queries"] == "0 of 2 healthy; unhealthy: a, b"
     assert finding.evidence["queries"].splitlines()[0].startswith("a: ended with its SparkContext")
 
 
@@ -42,8 +42,8 @@ def test_an_alert_names_a_bounded_number_of_unhealthy_queries():
 
     gathered = gather(found, names)
 
-    assert {finding.evidence["siblings"] for finding in gathered} == {
-        f"0 of 100 queries healthy; unhealthy: {', '.join(names[:20])} and 80 more"
+    assert {finding.evidence["all_queries"] for finding in gathered} == {
+        f"0 of 100 healthy; unhealthy: {', '.join(names[:20])} and 80 more"
     }
 
 

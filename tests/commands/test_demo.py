@@ -36,7 +36,7 @@ PRINTED = {
         "query        alert_resolution",
         "ConcurrentAppendException: Files were added",
         "7 of 8 queries healthy (alert_resolution failed)",
-        "siblings     7 of 8 queries healthy",
+        "all_queries  7 of 8 healthy",
         "death to webhook",
         "result             as expected",
     ],

@@ -42,7 +42,7 @@ def test_supervised_failure_ends_the_process_for_its_scheduler_to_restart(pages)
     assert result.returncode == ENDED_BY_FAILURE, result.stdout + result.stderr
     assert pages.reported == [FAILURE]
     names_the_table(pages.pages[0])
-    assert pages.pages[0].annotations["siblings"].startswith("1 of 2 queries healthy")
+    assert pages.pages[0].annotations["all_queries"].startswith("1 of 2 healthy")
     assert "await_any_failure() raises QueryFailure: ConcurrentAppendException" in result.stdout
     assert facts(result)["job"] == "ended by its own await_any_failure()"
     assert "Traceback" not in result.stdout + result.stderr
@@ -57,7 +57,7 @@ def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(
     assert result.returncode == 0, result.stdout + result.stderr
     assert pages.reported == [FAILURE]
     names_the_table(pages.pages[0])
-    assert pages.pages[0].annotations["siblings"].startswith("7 of 8 queries healthy")
+    assert pages.pages[0].annotations["all_queries"].startswith("7 of 8 healthy")
     printed = facts(result)
     assert printed["job"] == (
         "RUNNING all the time, 7 of 8 queries active; Python waits in awaitTermination()"

@@ -174,7 +174,7 @@ def finding(text, **changes):
         state=QueryState.FAILED,
         reason=f"ValueError: {text}",
         summary=f"bronze failed: {text}",
-        evidence={"error_message": text, "checkpoint": f"/tables/{text}", "siblings": "7 of 8"},
+        evidence={"error_message": text, "checkpoint": f"/tables/{text}", "all_queries": "7 of 8"},
         cause=text,
     )
     return msgspec.structs.replace(entry, **changes)

@@ -59,7 +59,7 @@ def test_failure_pages_with_its_reason_and_without_secrets(spark, watch, pages):
     page = pages.wait_for(FAILED, "doomed")
 
     assert page.annotations["reason"].startswith("Boom: files were added by a concurrent update")
-    assert page.annotations["siblings"].startswith("1 of 4 queries healthy; unhealthy: ")
+    assert page.annotations["all_queries"].startswith("1 of 4 healthy; unhealthy: ")
     assert "hunter2" not in str(pages.requests)
     assert shown(sidecar, "doomed").state == "failed"
     assert shown(sidecar, "healthy").state == "running"

@@ -278,7 +278,7 @@ def test_failure_has_evidence():
     assert (
         finding.evidence.items()
         >= {
-            "siblings": "1 of 2 queries healthy; unhealthy: a",
+            "all_queries": "1 of 2 healthy; unhealthy: a",
             "last_commit": "batch 9, 3 s ago",
             "error_class": "ConcurrentAppendException",
             "seen_by": "event",
