@@ -13,7 +13,7 @@ import msgspec
 
 from ..core import AUTO_ATTACH_VARIABLE
 from ..core.text import encodable
-from .mistakes import suggest
+from .mistakes import GONE, suggest
 from .secrets import refuse_secret
 from .settings import TYPES, Settings, SettingsError, check_value
 
@@ -34,24 +34,6 @@ _SERVICE_LINK = re.compile(
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 LISTS_OF_WORDS = frozenset({"expected_queries", "expected_errors", "alertmanager_urls"})
 STRUCTURED = LISTS_OF_WORDS | {"labels", "queries", "receivers", "redact_patterns"}
-GONE = {
-    "client_cert_file": "give it in a table of 'receivers'",
-    "client_key_file": "give it in a table of 'receivers'",
-    "data_loss_critical_ratio": "it follows from 'data_loss_warning_ratio': 0.9 from 0.7",
-    "group_min_queries": "three queries that fail together for one cause are one incident",
-    "group_window_seconds": "queries that fail within ten seconds for one cause are one incident",
-    "heartbeat_interval_seconds": "'heartbeat_url' is requested every minute",
-    "proxy_from_environment": "HTTPS_PROXY, HTTP_PROXY and NO_PROXY hold",
-    "proxy_url": "set HTTPS_PROXY and NO_PROXY, or give it in a table of 'receivers'",
-    "push_interval_seconds": "metrics are pushed every 15 s",
-    "restart_window_seconds": "the failures of 'restart_budget' count for ten minutes",
-    "silences": "use `querypulse silence`, sidecar.silence() or 'silence_file'",
-    "slack_webhook_url": "set 'slack_webhook_url_file', or give 'url' in a table of 'receivers'",
-    "slow_critical_factor": "set 'slow_critical_seconds'",
-    "stall_critical_factor": "set 'stall_critical_seconds'",
-    "stall_tolerance": "set 'stall_floor_seconds'",
-}
-"""What settings that are gone say."""
 _Row = tuple[str, Any, str]
 """The name of a setting, what was given for it, and where."""
 

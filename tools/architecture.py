@@ -43,7 +43,7 @@ BUDGET = {
     "listener": (8928, 38),
     "exporter": (2589, 9),
     "alerting": (8526, 44),
-    "settings": (1938, 9),
+    "settings": (1940, 9),
     "sidecar": (2377, 8),
     "watch": (1680, 7),
     "replay": (1110, 7),

@@ -12,7 +12,8 @@ from support.planted import PLANTED, Planted
 from support.published_states import full_published
 
 from querypulse.exporter.metrics import all_families
-from querypulse.settings.loading import CONFIG_VARIABLE, GONE, load_settings, load_strictly
+from querypulse.settings.loading import CONFIG_VARIABLE, load_settings, load_strictly
+from querypulse.settings.mistakes import GONE
 from querypulse.settings.settings import TYPES, check_value
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.session import settings_of
@@ -48,6 +49,18 @@ def test_setting_that_is_gone_names_its_replacement():
     assert messages["silences"] == (
         "setting 'silences' from argument silences is gone: "
         "use `querypulse silence`, sidecar.silence() or 'silence_file'"
+    )
+
+
+def test_limit_of_some_queries_that_is_gone_names_its_replacement():
+    messages = {
+        name: refused({"queries": {"a*": {name: 1}}}) for name in GONE.keys() - TYPES.keys()
+    }
+
+    assert [name for name, text in messages.items() if GONE[name] not in text] == []
+    assert messages["stall_tolerance"].startswith(
+        "setting 'queries' from argument queries: at queries['a*']: Object contains unknown field "
+        "`stall_tolerance`, which is gone: set 'stall_floor_seconds'"
     )
 
 
@@ -333,6 +346,10 @@ NESTED = [
     (
         {"receivers": [{"type": "webhook", "name": "a", "fallback_after_seconds": -1}]},
         "at receivers[0].fallback_after_seconds: Expected `float` >= 0.0",
+    ),
+    (
+        {"receivers": [{"type": "email", "name": "a", "client_key_file": "/k"}]},
+        "unknown field `client_key_file`; allowed: ",
     ),
     (
         {"queries": {"a*": {"ignore": True}, "nightly*": {"stall_flor_seconds": 1}}},
