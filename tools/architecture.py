@@ -45,7 +45,7 @@ BUDGET = {
     "alerting": (8526, 44),
     "settings": (1940, 9),
     "sidecar": (2377, 8),
-    "watch": (1680, 7),
+    "watch": (1687, 7),
     "replay": (1110, 7),
     "launch": (487, 7),
     "commands": (1754, 11),

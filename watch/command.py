@@ -14,8 +14,9 @@ from functools import partial
 
 import msgspec
 
-from ..alerting.alert import Incident, why_muted
+from ..alerting.alert import Incident, incident_labels, why_muted
 from ..alerting.delivery import Notifier
+from ..alerting.finding import WHOLE_DRIVER
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
@@ -118,6 +119,10 @@ def seconds_from(least: float) -> Callable[[str], float]:
 
 FILES_SECONDS = 1.0
 CLOSING_SECONDS = 6.0
+UNLABELLED = (
+    "querypulse: no receiver takes critical incidents without labels (see `match` and "
+    "`severities`): nobody is notified of a driver that has never answered"
+)
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -153,6 +158,8 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     log.addFilter(RedactedLog(redacting.text))
+    if not receivers_from_settings.is_taken(settings, incident_labels(APP, WHOLE_DRIVER, {})):
+        log.warning(UNLABELLED)
     ended = threading.Event()
     for number in ENDING_SIGNALS:
         signal.signal(number, lambda *_: ended.set())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -123,6 +124,33 @@ def test_ctrl_c_ends_the_watcher_as_sigterm_does(run, pages):
         watcher.wait_for("etl is up")
         assert watcher.end(signal.SIGINT) == 0
         assert "Traceback" not in watcher.log
+
+
+UNLABELLED = "no receiver takes critical incidents without labels"
+PAYMENTS, ALL = {"match": {"team": "payments"}}, {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("routes", "warned"),
+    [
+        ([PAYMENTS], True),
+        ([PAYMENTS, {"severities": ["warning"]}], True),
+        ([ALL], False),
+        ([PAYMENTS, ALL], False),
+        ([PAYMENTS, {"queries": ["bronze*"], "match": {"app": "*"}}], False),
+    ],
+)
+def test_the_watcher_warns_if_nobody_is_notified_of_drivers_that_never_answered(
+    run, pages, routes, warned
+):
+    hooks = [
+        {"type": "webhook", "name": f"hook{number}", "url": pages.url, **route}
+        for number, route in enumerate(routes)
+    ]
+    with serving("etl") as driver, run(driver.url, receivers=json.dumps(hooks)) as watcher:
+        watcher.wait_for("etl is up")
+        assert (UNLABELLED in watcher.log) == warned
 
 
 @pytest.mark.slow
