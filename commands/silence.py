@@ -6,13 +6,13 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from fnmatch import translate
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import requests
@@ -36,6 +36,9 @@ from ..settings.silencing import (
 
 LONGEST = timedelta(days=366)
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
+
+
+Answer = TypeVar("Answer")
 
 
 class SilenceRequest(msgspec.Struct, frozen=True):
@@ -65,7 +68,7 @@ HELP = {
     "--file": "use this file, not the setting silence_file",
     "--url": "a driver to silence until it ends, such as https://HOST:9719; may be repeated",
     "--token-file": "the token of the drivers",
-    "--alertmanager": "an Alertmanager to silence, for alerts from Prometheus, too",
+    "--alertmanager": "an Alertmanager to silence, for all senders, by the setting labels, too",
     "--ca-file": "the CA certificates that verify the servers",
     "--allow-http": "send the token to another machine over http://: the network can read it",
 }
@@ -103,41 +106,33 @@ def _duration(text: str) -> timedelta:
 
 
 def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
-    """Add, end or list silences, in each place that is named; 1 when a driver refused, or there
-    was none to end.
+    """Add, end or list silences in each place that is named; 1 when a place refused or did not
+    answer, or there was none to end.
 
     Raises:
-        SettingsError: the arguments contradict each other, or a place cannot be used.
+        SettingsError: the arguments contradict each other, or a setting or a file with a token or
+            certificates cannot be used.
 
     """
     _require_consistent(request)
     now, settings = time.time(), load_strictly({}, environment).settings
-    file = request.file or settings.silence_file
-    if file is None and not request.urls and request.alertmanager is None:
-        raise SettingsError(
-            "silence: name a place: --url, --alertmanager, --file or the setting 'silence_file'"
-        )
-    path = None if file is None else Path(file)
+    places = _places(request, settings)
     if request.end is None and request.queries is None:
-        return _list(request, path, now)
-    needs_app = path is not None or request.alertmanager is not None
-    # A driver that gets a silence over HTTP knows its own app.
-    app = _app(request, settings) if needs_app else request.app or "*"
+        return _list(places, now)
+    app = _app(request, settings, places)
     if request.queries is None:
-        return _end(request, Ending(request.end or "", app), path, now)
+        return _end(places, Ending(request.end or "", app))
     until = int(now) + (request.lasting or timedelta()).total_seconds()
     silence = Silence(request.queries, until, request.alertname, request.reason, app)
     # The query names are not known here.
     if note := unmatched(silence, None):
         sys.stderr.write(f"querypulse: {note}\n")
-    if path is not None:
-        with _file_errors():
-            add_silence(path, silence, now)
-    if request.alertmanager is not None:
-        _silence_alertmanager(request, silence)
-    if needs_app:
-        _print((silence,), now)
-    return _silence_drivers(request, silence)
+    answers = _ask_each(places, lambda place: place.add(silence))
+    if answers:
+        _print([(silence, "")], now)
+    for place, note in answers:
+        sys.stdout.write(f"{place.name}: silenced{note and f': {note}'}\n")
+    return 1 if len(answers) < len(places) else 0
 
 
 def _require_consistent(request: SilenceRequest) -> None:
@@ -153,14 +148,131 @@ def _require_consistent(request: SilenceRequest) -> None:
         )
 
 
-def _app(request: SilenceRequest, settings: Settings) -> str:
+def _app(request: SilenceRequest, settings: Settings, places: Sequence[Place]) -> str:
     """The pattern of --app, else exactly the app of the settings."""
-    if app := request.app or escape(settings.app_name or ""):
-        return app
+    if request.app:
+        return request.app
+    # A driver that gets a silence over HTTP knows its own app.
+    if all(isinstance(place, Driver) for place in places):
+        return "*"
+    if settings.app_name is not None:
+        return escape(settings.app_name)
     raise SettingsError(
         "silence: name the app with --app or the setting 'app_name': several drivers may "
         "read the file; --app '*' is all apps"
     )
+
+
+def _places(request: SilenceRequest, settings: Settings) -> list[Place]:
+    file, ca_file = request.file or settings.silence_file, request.ca_file
+    if ca_file is not None and not Path(ca_file).is_file():
+        raise SettingsError(f"silence: --ca-file {ca_file}: no such file")
+    places: list[Place] = [] if file is None else [File(Path(file))]
+    with as_settings_error("silence: "):
+        if (url := request.alertmanager) is not None:
+            name = public_part(url, setting="--alertmanager", allow_http=True)
+            places.append(Alertmanager(name, url, ca_file, labels=settings.labels))
+        if request.urls and request.token_file is None:
+            raise SettingsError("silence: --url needs --token-file, the drivers' http_token_file")
+        if request.urls and request.token_file is not None:
+            token = Secret.from_file(request.token_file, setting="--token-file")
+            places += [Driver(url.rstrip("/"), url, ca_file, token) for url in request.urls]
+    if not places:
+        raise SettingsError(
+            "silence: name a place: --url, --alertmanager, --file or the setting 'silence_file'"
+        )
+    return places
+
+
+def _ask_each(
+    places: Sequence[Place], ask: Callable[[Place], Answer]
+) -> list[tuple[Place, Answer]]:
+    """The places that answered, and what; the others are named on stderr."""
+    answers = []
+    for place in places:
+        with _shown_errors():
+            answers.append((place, ask(place)))
+    return answers
+
+
+@contextmanager
+def _shown_errors() -> Iterator[None]:
+    try:
+        yield
+    except PlaceError as error:
+        sys.stderr.write(f"querypulse: {error}\n")
+
+
+def _end(places: Sequence[Place], ending: Ending) -> int:
+    answers = _ask_each(places, lambda place: place.end(ending))
+    if not any(ended for _, ended in answers):
+        others = _ask_each([place for place, _ in answers], lambda place: place.silences())
+        names = sorted(
+            f"{silence.app}/{silence.queries}{labels}"
+            for _, entries in others
+            for silence, labels in entries
+        )
+        whose = f" of app {ending.app!r}" if ending.app != "*" else ""
+        sys.stderr.write(f"querypulse: no silence of {ending.end!r}{whose}; there are: {names}\n")
+        return 1
+    for place, ended in answers:
+        sys.stdout.write(f"{place.name}: ended: {ended} of {ending.end}\n")
+    return 1 if len(answers) < len(places) else 0
+
+
+def _list(places: Sequence[Place], now: float) -> int:
+    answers = _ask_each(places, lambda place: place.silences())
+    entries = [entry for _, entries in answers for entry in entries]
+    if not entries and len(answers) == len(places):
+        sys.stdout.write("nothing is silenced\n")
+    _print(entries, now)
+    return 1 if len(answers) < len(places) else 0
+
+
+def _print(entries: Iterable[Entry], now: float) -> None:
+    for silence, labels in entries:
+        left = timedelta(seconds=round(silence.until - now))
+        why = f": {silence.reason}" if silence.reason else ""
+        patterns = f"{silence.app}{labels}  {silence.queries}  {silence.alertname}"
+        sys.stdout.write(f"{patterns}  until {end_text(silence.until)} ({left} left){why}\n")
+
+
+# -- places -----------------------------------------------------------------------------------
+
+SECONDS = 10.0
+Entry = tuple[Silence, str]
+"""A silence in force, and the labels that it is limited to."""
+
+
+class PlaceError(Exception):
+    """A place refused or did not answer; the message names it."""
+
+
+class File(msgspec.Struct, frozen=True):
+    """The silence file, which drivers and watchers read."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    def add(self, silence: Silence) -> str:
+        """Add the silence."""
+        with _file_errors():
+            add_silence(self.path, silence, time.time())
+        return ""
+
+    def end(self, ending: Ending) -> int:
+        """End silences; returns how many."""
+        with _file_errors():
+            return len(end_silences(self.path, ending, time.time()))
+
+    def silences(self) -> list[Entry]:
+        """Those in force."""
+        with _file_errors():
+            return [(silence, "") for silence in in_force(read_silences(self.path), time.time())]
 
 
 @contextmanager
@@ -168,114 +280,90 @@ def _file_errors() -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        raise SettingsError(f"silence: {error}") from None
+        raise PlaceError(str(error)) from None
 
 
-def _end(request: SilenceRequest, ending: Ending, path: Path | None, now: float) -> int:
-    ended = 0
-    if path is not None:
-        with _file_errors():
-            ended += len(end_silences(path, ending, now))
-    for silence in _alertmanager_silences(request):
-        is_meant = matcher("query", ending.end) in silence.matchers
-        if is_meant and (ending.app == "*" or matcher("app", ending.app) in silence.matchers):
-            _ask_alertmanager(request, "DELETE", f"silence/{silence.id}")
-            ended += 1
-    answers = _ask_drivers(request, msgspec.structs.asdict(ending))
-    ended += sum(answer["ended"] for answer in answers if answer is not None)
-    if not ended:
-        whose = f" of app {ending.app!r}" if ending.app != "*" else ""
-        others = _outside_drivers(request, path, now)
-        names = sorted({f"{silence.app}/{silence.queries}" for silence in others})
-        sys.stderr.write(f"querypulse: no silence of {ending.end!r}{whose}; there are: {names}\n")
-        return 1
-    sys.stdout.write(f"ended: {ended} of {ending.end}\n")
-    return 0
+class _Server(msgspec.Struct, frozen=True):
+    """What drivers and Alertmanager have in common; ``name`` is what of the URL may be shown."""
+
+    name: str
+    url: str
+    ca_file: str | None
+    token: Secret | None = None
+
+    def _ask(self, method: str, path: str, body: object = None) -> bytes:
+        with requests.Session() as session:
+            if self.token is not None:
+                # No proxy or netrc of the environment: only the driver may receive the token.
+                session.trust_env = False
+                session.headers["Authorization"] = f"Bearer {self.token.known}"
+            session.verify = self.ca_file or True
+            try:
+                response = session.request(
+                    method,
+                    f"{self.url.rstrip('/')}/{path}",
+                    data=None if body is None else msgspec.json.encode(body),
+                    headers={"Content-Type": "application/json"},
+                    timeout=SECONDS,
+                    allow_redirects=False,
+                )
+            except (OSError, ValueError) as error:
+                raise PlaceError(f"{self.name}: {type(error).__name__}: no answer") from None
+        if response.ok and not response.is_redirect:
+            return response.content
+        raise PlaceError(f"{self.name} answered {response.status_code}: {_reason(response)}")
+
+    def _read(self, content: bytes, kind: type[Answer]) -> Answer:
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.DecodeError as error:
+            raise PlaceError(f"{self.name} is no {type(self).__name__}: {error}") from None
 
 
-def _list(request: SilenceRequest, path: Path | None, now: float) -> int:
-    silences = _outside_drivers(request, path, now)
-    answers = _ask_drivers(request)
-    for silence in (silence for answer in answers for silence in answer or ()):
-        until = msgspec.convert(silence["until"], datetime).timestamp()
-        silences.append(msgspec.convert(silence | {"until": until}, Silence))
-    if not silences and None not in answers:
-        sys.stdout.write("nothing is silenced\n")
-    _print(silences, now)
-    return 1 if None in answers else 0
+class _Refusal(msgspec.Struct):
+    error: str
 
 
-def _outside_drivers(request: SilenceRequest, path: Path | None, now: float) -> list[Silence]:
-    """The silences in force of the file and of Alertmanager."""
-    with _file_errors():
-        of_file = () if path is None else in_force(read_silences(path), now)
-    return [*of_file, *(silence.as_ours() for silence in _alertmanager_silences(request))]
-
-
-def _print(silences: Iterable[Silence], now: float) -> None:
-    for silence in silences:
-        left = timedelta(seconds=round(silence.until - now))
-        why = f": {silence.reason}" if silence.reason else ""
-        patterns = f"{silence.app}  {silence.queries}  {silence.alertname}"
-        sys.stdout.write(f"{patterns}  until {end_text(silence.until)} ({left} left){why}\n")
-
-
-# -- drivers ----------------------------------------------------------------------------------
-
-
-SECONDS = 10.0
-
-
-def _silence_drivers(request: SilenceRequest, silence: Silence) -> int:
-    """Send the silence to each driver and print its answer; 1 when one did not accept it."""
-    answers = _ask_drivers(request, written(silence))
-    for url, answer in zip(request.urls, answers, strict=True):
-        if answer is not None:
-            note = f": {answer['note']}" if answer.get("note") else ""
-            sys.stdout.write(f"{url.rstrip('/')}: silenced{note}\n")
-    return 1 if None in answers else 0
-
-
-def _ask_drivers(request: SilenceRequest, body: dict[str, str] | None = None) -> list[Any]:
-    """The JSON answer of each driver to a POST of ``body``, or to a GET; None where it refuses.
-
-    Raises:
-        SettingsError: there is no token, or a file cannot be read.
-
-    """
-    if not request.urls:
-        return []
-    if request.token_file is None:
-        raise SettingsError("silence: --url needs --token-file, the drivers' http_token_file")
-    if request.ca_file is not None and not Path(request.ca_file).is_file():
-        raise SettingsError(f"silence: --ca-file {request.ca_file}: no such file")
-    with as_settings_error("silence: "):
-        token = Secret.from_file(request.token_file, setting="--token-file")
-    with requests.Session() as session:
-        # No proxy or netrc of the environment: only the driver may receive the token.
-        session.trust_env = False
-        session.headers["Authorization"] = f"Bearer {token.known}"
-        session.verify = request.ca_file or True
-        return [_ask_driver(session, url, body) for url in request.urls]
-
-
-def _ask_driver(session: requests.Session, url: str, body: dict[str, str] | None) -> Any:
-    method = "GET" if body is None else "POST"
-    data = None if body is None else msgspec.json.encode(body)
-    address = f"{url.rstrip('/')}/silences"
+def _reason(response: requests.Response) -> str:
     try:
-        answer = session.request(method, address, data=data, timeout=SECONDS, allow_redirects=False)
-        content = msgspec.json.decode(answer.content or b"null")
+        return msgspec.json.decode(response.content, type=_Refusal).error
     except msgspec.DecodeError:
-        content = None
-    except (requests.RequestException, ValueError) as error:
-        sys.stderr.write(f"querypulse: {url}: {type(error).__name__}: no answer\n")
-        return None
-    if answer.ok and content is not None:
-        return content
-    reason = content.get("error") if isinstance(content, dict) else answer.text.strip()[:200]
-    sys.stderr.write(f"querypulse: {url} answered {answer.status_code}: {reason}\n")
-    return None
+        return " ".join(response.text.split())[:200]
+
+
+class _Ended(msgspec.Struct):
+    ended: int
+
+
+class _DriverSilence(msgspec.Struct):
+    queries: str
+    until: datetime
+    alertname: str
+    reason: str
+    app: str
+
+    def as_ours(self) -> Silence:
+        until = self.until.timestamp()
+        return Silence(self.queries, until, self.alertname, self.reason, self.app)
+
+
+class Driver(_Server, frozen=True):
+    """A running driver, which keeps silences until it ends."""
+
+    def add(self, silence: Silence) -> str:
+        """Add the silence; returns what the driver remarks."""
+        content = self._ask("POST", "silences", written(silence))
+        return self._read(content, dict[str, str]).get("note", "")
+
+    def end(self, ending: Ending) -> int:
+        """End silences; returns how many."""
+        content = self._ask("POST", "silences", ending)
+        return self._read(content, _Ended).ended
+
+    def silences(self) -> list[Entry]:
+        """Those in force."""
+        silences = self._read(self._ask("GET", "silences"), list[_DriverSilence])
+        return [(silence.as_ours(), "") for silence in silences]
 
 
 # -- Alertmanager -----------------------------------------------------------------------------
@@ -284,6 +372,7 @@ def _ask_driver(session: requests.Session, url: str, body: dict[str, str] | None
 
 CREATOR = "querypulse"
 _PARTS = re.compile(r"\[!?.[^]]*\]|\*|[^*[]+|\[", re.DOTALL)
+_REGEX_PARTS = re.compile(r"\\.|\.[*+]?|\[\^?\]?(?:\\.|[^]\\])*\]", re.DOTALL)
 
 
 class Matcher(msgspec.Struct, frozen=True, rename="camel"):
@@ -293,22 +382,6 @@ class Matcher(msgspec.Struct, frozen=True, rename="camel"):
     value: str
     is_regex: bool
     is_equal: bool = True
-
-
-class _AlertmanagerSilence(msgspec.Struct, frozen=True, rename="camel"):
-    id: str
-    matchers: tuple[Matcher, ...]
-    ends_at: datetime
-    comment: str
-    created_by: str
-    status: dict[str, str]
-
-    def as_ours(self) -> Silence:
-        patterns = {matcher.name: matcher.value for matcher in self.matchers if matcher.is_equal}
-        queries, alertname, app = (
-            patterns.get(name, "*") for name in ("query", "alertname", "app")
-        )
-        return Silence(queries, self.ends_at.timestamp(), alertname, self.comment, app)
 
 
 def matcher(label: str, pattern: str) -> Matcher:
@@ -326,63 +399,102 @@ def matcher(label: str, pattern: str) -> Matcher:
     return Matcher(label, ".+" if pattern == "*" else "".join(parts), is_regex=True)
 
 
-def _silence_alertmanager(request: SilenceRequest, silence: Silence) -> None:
-    """Silence the alerts of ``silence``, from all senders, until it ends."""
-    patterns = {"app": silence.app, "query": silence.queries, "alertname": silence.alertname}
-    body = {
-        "matchers": [
-            *(matcher(label, pattern) for label, pattern in patterns.items()),
-            # Its receiver raises the alarm when it stays away.
-            Matcher("alertname", "QuerypulseWatchdog", is_regex=False, is_equal=False),
-        ],
-        "startsAt": rfc3339(time.time()),
-        "endsAt": rfc3339(silence.until),
-        "createdBy": CREATOR,
-        "comment": silence.reason or "querypulse silence",
-    }
-    _ask_alertmanager(request, "POST", "silences", body)
+def pattern_of(label: Matcher) -> str:
+    """The name pattern that ``label`` was made of; another regular expression is its own."""
+    if not label.is_regex:
+        return escape(label.value)
+    pattern = _REGEX_PARTS.sub(_pattern_part, label.value)
+    return pattern if matcher(label.name, pattern) == label else label.value
 
 
-def _alertmanager_silences(request: SilenceRequest) -> list[_AlertmanagerSilence]:
-    """Those of this command that have not ended; none without an Alertmanager."""
-    if request.alertmanager is None:
-        return []
-    answer = _ask_alertmanager(request, "GET", "silences")
-    try:
-        silences = msgspec.json.decode(answer, type=list[_AlertmanagerSilence])
-    except msgspec.DecodeError as error:
-        shown = _without_secrets(request.alertmanager)
-        raise SettingsError(f"silence: {shown} is no Alertmanager (API v2): {error}") from None
-    return [
-        silence
-        for silence in silences
-        if silence.created_by == CREATOR and silence.status.get("state") != "expired"
-    ]
+def _pattern_part(part: re.Match[str]) -> str:
+    text = part[0]
+    if text.startswith("."):
+        return "?" if text == "." else "*"
+    is_negated = text.startswith("[^")
+    literal = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+    return f"[!{literal[2:]}" if is_negated else literal
 
 
-def _ask_alertmanager(
-    request: SilenceRequest, method: str, path: str, body: object = None
-) -> bytes:
-    url = request.alertmanager or ""
-    shown = _without_secrets(url)
-    try:
-        answer = requests.request(
-            method,
-            f"{url.rstrip('/')}/api/v2/{path}",
-            data=None if body is None else msgspec.json.encode(body),
-            headers={"Content-Type": "application/json"},
-            timeout=SECONDS,
-            verify=request.ca_file or True,
+class _AlertmanagerSilence(msgspec.Struct, frozen=True, rename="camel"):
+    id: str
+    matchers: tuple[Matcher, ...]
+    ends_at: datetime
+    comment: str
+    created_by: str
+    status: dict[str, str]
+
+    def as_ours(self) -> Silence:
+        patterns = {label.name: pattern_of(label) for label in self.matchers if label.is_equal}
+        queries, alertname, app = (
+            patterns.get(name, "*") for name in ("query", "alertname", "app")
         )
-    except (requests.RequestException, ValueError) as error:
-        raise SettingsError(f"silence: {shown}: {type(error).__name__}: no answer") from None
-    if not answer.ok:
-        raise SettingsError(
-            f"silence: {shown} answered {answer.status_code}: {answer.text.strip()[:200]}"
-        )
-    return answer.content
+        return Silence(queries, self.ends_at.timestamp(), alertname, self.comment, app)
+
+    def labels(self) -> dict[str, str]:
+        return {
+            label.name: label.value
+            for label in self.matchers
+            if label.name not in {"query", "alertname", "app"}
+            and label == Matcher(label.name, label.value, is_regex=False)
+        }
 
 
-def _without_secrets(url: str) -> str:
-    with as_settings_error("silence: "):
-        return public_part(url, setting="--alertmanager", allow_http=True)
+class _Created(msgspec.Struct, rename={"id": "silenceID"}):
+    id: str
+
+
+class Alertmanager(_Server, frozen=True, kw_only=True):
+    """An Alertmanager, where silences hold for all senders, and for the alerts with ``labels``."""
+
+    labels: dict[str, str]
+
+    def add(self, silence: Silence) -> str:
+        """Add the silence; returns the labels that it is limited to."""
+        patterns = {"app": silence.app, "query": silence.queries, "alertname": silence.alertname}
+        body = {
+            "matchers": [
+                *(matcher(name, pattern) for name, pattern in patterns.items()),
+                *(Matcher(name, value, is_regex=False) for name, value in self.labels.items()),
+                # Its receiver raises the alarm when it stays away.
+                Matcher("alertname", "QuerypulseWatchdog", is_regex=False, is_equal=False),
+            ],
+            "startsAt": rfc3339(time.time()),
+            "endsAt": rfc3339(silence.until),
+            "createdBy": CREATOR,
+            "comment": silence.reason or "querypulse silence",
+        }
+        self._read(self._ask("POST", "api/v2/silences", body), _Created)
+        return f"only alerts with the labels {_labels_text(self.labels)}" if self.labels else ""
+
+    def end(self, ending: Ending) -> int:
+        """End silences that have ``labels``; returns how many."""
+        ids = [
+            silence.id
+            for silence in self._silences()
+            if ending.ends(silence.as_ours()) and self.labels.items() <= silence.labels().items()
+        ]
+        for silence_id in ids:
+            self._ask("DELETE", f"api/v2/silence/{silence_id}")
+        return len(ids)
+
+    def silences(self) -> list[Entry]:
+        """Those in force, with any labels."""
+        return [(silence.as_ours(), _labels_text(silence.labels())) for silence in self._silences()]
+
+    def _silences(self) -> list[_AlertmanagerSilence]:
+        """Those of this command that have not ended."""
+        content = self._ask("GET", "api/v2/silences")
+        return [
+            silence
+            for silence in self._read(content, list[_AlertmanagerSilence])
+            if silence.created_by == CREATOR and silence.status.get("state") != "expired"
+        ]
+
+
+def _labels_text(labels: Mapping[str, str]) -> str:
+    text = ", ".join(f'{name}="{value}"' for name, value in labels.items())
+    return f"{{{text}}}" if text else ""
+
+
+Place = File | Driver | Alertmanager

@@ -13,9 +13,10 @@ from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.alerting.alert import Alert, end_text
 from querypulse.commands import cli
+from querypulse.commands.silence import Matcher, matcher, pattern_of
 from querypulse.settings.silencing import read_silences
 
-COULD_NOT_BEGIN, USAGE = 2, 2
+REFUSED_BY_A_PLACE, COULD_NOT_BEGIN, USAGE = 1, 2, 2
 
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -54,8 +55,10 @@ def test_command_silences_a_pattern_for_a_duration(path, silence):
         "backfill",
     )
     assert before <= written.until - 7200 <= after
-    assert output.startswith(f"etl  bronze*  *  until {end_text(written.until)} (")
-    assert output.endswith("left): backfill\n")
+    first, second = output.splitlines()
+    assert first.startswith(f"etl  bronze*  *  until {end_text(written.until)} (")
+    assert first.endswith("left): backfill")
+    assert second == f"{path}: silenced"
 
 
 def test_duration_has_days_hours_minutes_and_seconds(path, silence):
@@ -154,8 +157,6 @@ REFUSED = [
     (("--for", "1h"), "PATTERN and --for go together"),
     (("a", "--end", "a"), "--end"),
     (("--end", "a", "--for", "1h"), "--end"),
-    ((*HOUR, "--app", "etl", "--file", "/nowhere/silences"), "/nowhere"),
-    ((*HOUR, "--app", "etl", "--file", "/"), "silence: "),
     (("--alertmanager", "nonsense"), "silence: --alertmanager must be an https:// URL with a host"),
 ]
 
@@ -174,8 +175,39 @@ def test_malformed_file_is_reported_with_its_line(path, silence):
     path.write_text("be quiet\n")
     code, _, errors = silence()
 
-    assert code == COULD_NOT_BEGIN
-    assert f"{path}, line 1" in errors
+    assert code == REFUSED_BY_A_PLACE
+    assert errors.startswith(f"querypulse: {path}, line 1")
+
+
+@pytest.mark.parametrize("action", [(*HOUR, "--app", "etl"), ("--end", "a"), ()])
+def test_each_place_is_tried_and_named_when_another_refuses(path, silence, tmp_path, action):
+    if action[:1] == ("--end",):
+        silence(*HOUR)
+    (tmp_path / "token").write_text("t0ken\n")
+    with HttpDouble(otherwise=reply(200, body=b"<html>")) as page, HttpDouble() as moved:
+        moved.otherwise = reply(302, headers={"Location": page.url})
+        urls = [
+            *("--alertmanager", page.url),
+            *(
+                word
+                for url in (page.url, moved.url, "http://127.0.0.1:1")
+                for word in ("--url", url)
+            ),
+        ]
+        code, output, errors = silence(*action, *urls, "--token-file", str(tmp_path / "token"))
+        refused, *_ = silence(
+            *action, *urls, "--token-file", str(tmp_path / "token"), "--file", "/"
+        )
+
+    assert (code, refused) == (1, 1)
+    assert [line.split(": ")[1][:50] for line in errors.splitlines()] == [
+        f"{page.url} is no Alertmanager",
+        f"{page.url} is no Driver",
+        f"{moved.url} answered 302",
+        "http://127.0.0.1:1",
+    ]
+    assert (str(path) in output) == bool(action)
+    assert len(read_silences(path)) == (action[:1] == ("a",))
 
 
 @pytest.fixture(scope="module")
@@ -242,9 +274,57 @@ def test_alertmanager_silences_what_the_patterns_select(
         ),
         f"{silenced} are silenced, and {others} are not",
     )
-    assert f"{app}  " in silence("--alertmanager", url)[1]
+    assert f"\n{app}  {arguments[0]}  " in f"\n{silence('--alertmanager', url)[1]}"
     assert silence("--end", arguments[0], "--app", app, "--alertmanager", url)[0] == 0
     assert f"{app}  " not in silence("--alertmanager", url)[1]
+
+
+@pytest.mark.alertmanager
+def test_alertmanager_silences_the_labels_of_the_settings_only(silence, alertmanager, monkeypatch):
+    place = ("--app", "two", "--alertmanager", alertmanager.url)
+    for env in ("prod", "test"):
+        monkeypatch.setenv("QUERYPULSE_LABELS", f'{{env = "{env}"}}')
+        _, output, _ = silence("*", "--for", "1h", *place)
+        note = f'only alerts with the labels {{env="{env}"}}'
+        assert output.splitlines()[1] == f"{alertmanager.url}: silenced: {note}"
+    post = [
+        {"labels": {"alertname": "Failed", "app": "two", "query": "a", "env": env}}
+        for env in ("prod", "other")
+    ]
+    url = f"{alertmanager.url}/api/v2/alerts"
+    requests.post(url, json=post, timeout=PATIENCE_SECONDS).raise_for_status()
+
+    def states():
+        alerts = requests.get(url, timeout=PATIENCE_SECONDS).json()
+        return {
+            alert["labels"]["env"]: alert["status"]["state"]
+            for alert in alerts
+            if alert["labels"]["app"] == "two"
+        }
+
+    until(lambda: states() == {"prod": "suppressed", "other": "active"}, "only prod is silenced")
+    assert silence("--end", "*", *place) == (0, f"{alertmanager.url}: ended: 1 of *\n", "")
+    assert [
+        line.split()[0]
+        for line in silence("--alertmanager", alertmanager.url)[1].splitlines()
+        if line.startswith("two")
+    ] == ['two{env="prod"}']
+    monkeypatch.delenv("QUERYPULSE_LABELS")
+    assert silence("--end", "*", *place)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["*", "**", "a*", "?", "?*", "a.b+(c", "a.*", "[*]", "[!0-4]x", "[^a]", "[]a]", "[!]a]", "[[]",
+     "[a-", "a[b*", "[a\\]*", "a\\*", "[&~|-]", "a b*", "ä?\n*", "."],
+)  # fmt: skip
+def test_pattern_is_listed_as_it_was_written(pattern):
+    assert pattern_of(matcher("query", pattern)) == pattern
+
+
+@pytest.mark.parametrize("regex", ["a|b", "a.+", "(?i)a", "[[:alpha:]]", "a{2}"])
+def test_regular_expression_of_another_origin_is_listed_as_it_is(regex):
+    assert pattern_of(Matcher("query", regex, is_regex=True)) == regex
 
 
 def test_an_alertmanager_that_refuses_or_does_not_answer_is_named_without_its_password(silence):
@@ -256,8 +336,8 @@ def test_an_alertmanager_that_refuses_or_does_not_answer_is_named_without_its_pa
         other = silence("--alertmanager", url)
     nobody = silence(*HOUR, "--app", "a", "--alertmanager", url)
 
-    assert [code for code, *_ in (refused, other, nobody)] == [COULD_NOT_BEGIN] * 3
+    assert [code for code, *_ in (refused, other, nobody)] == [REFUSED_BY_A_PLACE] * 3
     assert f"{double.url} answered 400: bad matcher" in refused[2]
-    assert f"silence: {double.url} is no Alertmanager" in other[2]
+    assert f"{double.url} is no Alertmanager" in other[2]
     assert f"{double.url}: ConnectionError: no answer" in nobody[2]
     assert "hunter2" not in refused[2] + other[2] + nobody[2]
