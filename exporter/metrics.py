@@ -581,7 +581,8 @@ MONITOR_FIGURES: tuple[Figure[Scrape], ...] = (
 
 LABEL_NAMES = frozenset(
     {*ALERT_LABELS, "le", "upstream", "version"}.union(
-        *(figure.labels for figure in (*QUERY_FIGURES, *DRIVER_FIGURES, *MONITOR_FIGURES))
+        *(figure.labels for figure in QUERY_FIGURES),
+        *(figure.labels for figure in (*DRIVER_FIGURES, *MONITOR_FIGURES)),
     )
 )
 """The names of all labels of all families."""

@@ -41,7 +41,7 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1185, 10),
     "listener": (8928, 38),
-    "exporter": (2589, 9),
+    "exporter": (2590, 9),
     "alerting": (8526, 44),
     "settings": (1940, 9),
     "sidecar": (2377, 8),
