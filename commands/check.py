@@ -13,7 +13,7 @@ from ..alerting.spool import try_folder
 from ..core.guard import Guard
 from ..settings import wiring
 from ..settings.loading import load_strictly
-from ..settings.receivers import configured, receivers_text, unheard
+from ..settings.receivers import configured, receivers_text, find_gap
 from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..settings.silencing import read_silences
 from ..settings.wiring import make_components
@@ -49,7 +49,7 @@ def check(environment: Mapping[str, str]) -> int:
 
 def _summary(settings: Settings) -> str:
     """One last line: the settings can be used, and who is notified."""
-    problem = unheard(settings, settings.app_name or "")
+    problem = find_gap(settings, settings.app_name or "")
     if problem:
         return f"These settings can be used, but {problem}."
     names = [entry.given.name for entry in configured(settings)]

@@ -273,7 +273,7 @@ OTHER_QUERY = "?"
 """The query that nobody names: any whose name the settings do not say."""
 
 
-def unheard(settings: Settings, app: str) -> str:
+def find_gap(settings: Settings, app: str) -> str:
     """Of which critical incidents of this job nobody would be notified; empty if there are none."""
     if not configured(settings):
         return NOBODY
@@ -301,7 +301,7 @@ def log_start(settings: Settings, app: str, status_page: str | None) -> None:
     """Log one line, and a warning when nobody would be notified."""
     names = [entry.given.name for entry in configured(settings)]
     log.info("querypulse: %s", watching(app, names, status_page))
-    problem = unheard(settings, app)
+    problem = find_gap(settings, app)
     if problem:
         log.warning("querypulse: %s", problem)
 

@@ -10,7 +10,7 @@ from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.core.guard import Guard
-from querypulse.settings.receivers import heartbeat, receivers, unheard, watching
+from querypulse.settings.receivers import heartbeat, receivers, find_gap, watching
 from querypulse.sidecar import Settings, SettingsError
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
@@ -263,7 +263,7 @@ def missed(tables, expected):
     own = [{"name": "a", "fallback": "b"}, {"name": "b", "fallback": "a"}]
     hooks = [{"type": "webhook", "url": HOOK, **own.pop(0), **table} for table in tables]
     settings = Settings(receivers=hooks, labels={"env": "prod"}, expected_queries=expected)
-    return unheard(settings, "etl")
+    return find_gap(settings, "etl")
 
 
 @pytest.mark.parametrize(("tables", "expected", "which"), LOST)
