@@ -13,7 +13,7 @@ from ..alerting.spool import try_folder
 from ..core.guard import Guard
 from ..settings import wiring
 from ..settings.loading import load_strictly
-from ..settings.receivers import configured, receivers_text, find_gap
+from ..settings.receivers import configured, find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..settings.silencing import read_silences
 from ..settings.wiring import make_components

@@ -10,7 +10,7 @@ from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.core.guard import Guard
-from querypulse.settings.receivers import heartbeat, receivers, find_gap, watching
+from querypulse.settings.receivers import find_gap, heartbeat, receivers, watching
 from querypulse.sidecar import Settings, SettingsError
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
