@@ -11,6 +11,8 @@ import msgspec
 from ..core.text import duration
 
 WEEK_SECONDS = 7 * 24 * 3600.0
+LEAST_SECONDS = 3600.0
+"""A shorter log says nothing about a week."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -87,9 +89,11 @@ def summary(replays: Sequence[Replayed]) -> str:
     if began and ended:
         text += f" over {duration(seconds)} ({iso(min(began))[:10]} to {iso(max(ended))[:10]})"
     text += f": {_count(opened, 'alert')}"
-    if seconds and notifications:
-        week = _count(math.ceil(notifications * WEEK_SECONDS / seconds), "notification")
-        text += f" in {_count(notifications, 'notification')}, at this rate {week} a week"
+    if notifications:
+        text += f" in {_count(notifications, 'notification')}"
+    if notifications and seconds >= LEAST_SECONDS:
+        week = math.ceil(notifications * WEEK_SECONDS / seconds)
+        text += f", at this rate {_count(week, 'notification')} a week"
     return text
 
 

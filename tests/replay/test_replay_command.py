@@ -13,6 +13,7 @@ from support.patience import PATIENCE_SECONDS
 from querypulse.commands import cli
 from querypulse.core import installed
 from querypulse.replay import command
+from querypulse.replay.results import Replayed, summary
 
 UNREADABLE = 2
 
@@ -91,8 +92,19 @@ def test_summary_goes_to_standard_error(replay, log):
 
     assert errors == (
         "1 application, 16 events over 110 s (2026-09-21 to 2026-09-21): "
-        "2 alerts in 2 notifications, at this rate 10,997 notifications a week\n"
+        "2 alerts in 2 notifications\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "end"),
+    [(3599, "2 notifications"), (7200, "2 notifications, at this rate 168 notifications a week")],
+)
+def test_summary_of_a_log_of_hours_says_how_many_notifications_a_week(seconds, end):
+    replayed = Replayed("etl", "log", began_at=0.0, ended_at=float(seconds), opened=2)
+    replayed.notifications = 2
+
+    assert summary([replayed]).endswith(f"2 alerts in {end}")
 
 
 def test_unreadable_lines_are_counted_and_not_fatal(replay, log):
