@@ -46,7 +46,7 @@ BUDGET = {
     "settings": (1940, 9),
     "sidecar": (2377, 8),
     "watch": (1687, 7),
-    "replay": (1110, 7),
+    "replay": (1120, 7),
     "launch": (487, 7),
     "commands": (1866, 11),
     "examples": (778, 5),
