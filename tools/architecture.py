@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1185, 10),
     "listener": (8928, 38),
     "exporter": (2590, 9),
-    "alerting": (8526, 44),
+    "alerting": (8530, 44),
     "settings": (1940, 9),
     "sidecar": (2377, 8),
     "watch": (1687, 7),

@@ -103,6 +103,9 @@ def rising(
 
     Data that comes in bursts lets the lag fall between them, however far behind a query is.
     """
+    # No earlier point is higher than the last one. Most lags end here, at each evaluation.
+    if points[-1].lag <= allowed:
+        return ()
     # Only the end of a run of a loop shows what it leaves unread.
     until = context.query.loop_began if context.is_running else None
     points = tuple(point for point in points if until is None or point.at < until)
