@@ -21,26 +21,33 @@ from ..listener.state.identity import UNNAMED, base_label
 from ..listener.state.query import Outcome, Query
 from ..listener.state.snapshot import Snapshot
 from .alert_text import several_do
-from .finding import NOT_WORKING, WHOLE_DRIVER, Finding, QueryHealth, Severity
+from .finding import (
+    DRIVER_DOWN,
+    NOT_WORKING,
+    QUERY_FAILED,
+    QUERY_FLAPPING,
+    QUERY_STALLED,
+    QUERY_STOPPED,
+    WHOLE_DRIVER,
+    Finding,
+    QueryHealth,
+    Severity,
+)
 from .policy import Policy, stall_window
 from .rule_context import RuleContext, is_restarted
-from .rules import (
-    ORDER,
-    batch_slow,
-    data_loss_risk,
-    driver_down,
-    events_missing,
-    monitoring_degraded,
-    query_failed,
+from .rules import ORDER
+from .rules.data import data_loss_risk
+from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
+from .rules.progress import SHARED_SILENCE, of_holder
+from .rules.query_ends import (
+    expected_query_missing,
+    given_up_before_start,
     query_flapping,
-    query_given_up,
-    query_missing,
-    query_stalled,
-    query_stopped,
+    start_overdue,
+    was_flapping_already,
 )
-from .rules.query_flapping import was_flapping_already
 
-INDEPENDENT_RULES = (query_flapping.check, data_loss_risk.check)
+INDEPENDENT_RULES = (query_flapping, data_loss_risk)
 """The rules whose findings are reported in addition to the most severe finding of a query."""
 
 IDLE_AFTER_SECONDS = 10.0
@@ -67,7 +74,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 class Stages:
     """Runs rules and other stages so that one that raises affects no other and no other query.
 
-    ``errors`` has the first error of each: of a rule by the name of its module.
+    ``errors`` has the first error of each, by its name.
     """
 
     def __init__(self) -> None:
@@ -83,9 +90,7 @@ class Stages:
 
     def note(self, stage: Callable[..., object], error: Exception) -> None:
         """Keep the error if it is the first of this stage."""
-        module = stage.__module__.rpartition(".")[2]
-        name = stage.__name__.strip("_") if stage.__module__ == __name__ else module
-        self.errors.setdefault(name, error)
+        self.errors.setdefault(stage.__name__.strip("_"), error)
 
 
 def evaluate(
@@ -143,12 +148,12 @@ def evaluate_absent(
     limits, supervised = policy.limits(name), snapshot.supervised.get(label)
     finding = None
     if supervised is not None and not limits.ignore:
-        finding = stages.run(query_given_up.check_absent, label, supervised) or stages.run(
-            query_missing.check_not_started, label, supervised, limits, snapshot, now
+        finding = stages.run(given_up_before_start, label, supervised) or stages.run(
+            start_overdue, label, supervised, limits, snapshot, now
         )
     starts = supervised is not None and supervised.due_at is not None
     if finding is None and name in policy.expected and not starts:
-        finding = stages.run(query_missing.check_absent, label, limits, snapshot, now)
+        finding = stages.run(expected_query_missing, label, limits, snapshot, now)
     if finding is None:
         reason = "expected, not seen yet" if supervised is None else supervised.failure
         return None, QueryHealth(QueryState.STARTING, reason, ignored=limits.ignore)
@@ -183,7 +188,7 @@ def with_holders(
     raised = {(finding.query, finding.alertname): finding for finding in findings}
     for holder in sorted({finding.holder for finding in findings} - {""}):
         victims = [finding for finding in findings if finding.holder == holder]
-        own, alert = health.get(holder), batch_slow.of_holder(holder, victims, raised)
+        own, alert = health.get(holder), of_holder(holder, victims, raised)
         is_watched = own is not None and not own.ignored
         if own is not None and is_watched:
             raised[alert.query, alert.alertname] = alert
@@ -212,14 +217,14 @@ def _of_signals(
 ) -> list[Finding]:
     """Problems of the signals, unless a finding already reports that the JVM does not answer."""
     causes = {finding.cause for finding in findings}
-    problems = [stages.run(driver_down.check, snapshot, now, policy)]
+    problems = [stages.run(driver_down, snapshot, now, policy)]
     if snapshot.ownership.is_eldest:
-        problems.append(stages.run(events_missing.check, snapshot, now, policy))
-        if query_stalled.SHARED_SILENCE not in causes or stages.errors:
-            check, errors = monitoring_degraded.check, stages.errors
+        problems.append(stages.run(events_missing, snapshot, now, policy))
+        if SHARED_SILENCE not in causes or stages.errors:
+            check, errors = monitoring_degraded, stages.errors
             degraded = stages.run(check, snapshot, now, policy, tuple(errors))
             if degraded is None and errors:
-                degraded = monitoring_degraded.failed(tuple(errors))
+                degraded = rules_failed(tuple(errors))
             problems.append(degraded)
     return [finding for finding in problems if finding is not None]
 
@@ -306,8 +311,8 @@ def _reported(context: RuleContext, worst: Finding, stages: Stages) -> list[Find
         for rule in INDEPENDENT_RULES
         if (finding := stages.run(rule, context)) and finding.alertname != worst.alertname
     ]
-    is_covered = worst.alertname == query_failed.NAME and any(
-        finding.alertname == query_flapping.NAME
+    is_covered = worst.alertname == QUERY_FAILED and any(
+        finding.alertname == QUERY_FLAPPING
         and worst.severity in {finding.severity, Severity.WARNING}
         for finding in independent
     )
@@ -368,7 +373,7 @@ def gather(
         else:
             merged.append(finding)
     for (_, cause), members in shared.items():
-        alone = cause == query_stalled.SHARED_SILENCE and len(members) == 1
+        alone = cause == SHARED_SILENCE and len(members) == 1
         merged += members if alone else [_incident(members)]
     merged = _of_unnamed(merged, unnamed)
     if len(labels) == 1:
@@ -378,7 +383,7 @@ def gather(
     all_queries = {"all_queries": text}
     return tuple(
         finding
-        if finding.alertname == driver_down.NAME
+        if finding.alertname == DRIVER_DOWN
         else replace(finding, evidence={**all_queries, **finding.evidence})
         for finding in merged
     )
@@ -537,7 +542,7 @@ def _problem_of(root: str, health: Health) -> str:
 
 # -- main thread ------------------------------------------------------------------------------
 
-ENDED_OR_STUCK = frozenset({query_failed.NAME, query_stopped.NAME, query_stalled.NAME})
+ENDED_OR_STUCK = frozenset({QUERY_FAILED, QUERY_STOPPED, QUERY_STALLED})
 MAIN_THREAD = "main_thread"
 
 

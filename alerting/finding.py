@@ -8,6 +8,25 @@ import msgspec
 
 from ..core.states import QueryState
 
+QUERY_GIVEN_UP = "StreamingQueryGivenUp"
+QUERY_FAILED = "StreamingQueryFailed"
+QUERY_STOPPED = "StreamingQueryStopped"
+QUERY_MISSING = "StreamingQueryMissing"
+QUERY_STALLED = "StreamingQueryStalled"
+OFFSETS_STALLED = "StreamingOffsetsStalled"
+QUERY_FLAPPING = "StreamingQueryFlapping"
+OFFSETS_REWOUND = "StreamingOffsetsRewound"
+BATCH_SLOW = "StreamingBatchSlow"
+DATA_LOSS_RISK = "StreamingDataLossRisk"
+QUERY_LAGGING = "StreamingQueryLagging"
+QUERY_FALLING_BEHIND = "StreamingQueryFallingBehind"
+WATERMARK_STUCK = "StreamingWatermarkStuck"
+ROWS_DROPPED = "StreamingRowsDropped"
+INPUT_MISSING = "StreamingInputMissing"
+DRIVER_DOWN = "StreamingDriverDown"
+EVENTS_MISSING = "QuerypulseEventsMissing"
+MONITORING_DEGRADED = "QuerypulseMonitoringDegraded"
+
 
 class Severity(str, Enum):
     """How urgent an alert is."""

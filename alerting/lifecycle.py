@@ -39,11 +39,10 @@ from .alert import (
 )
 from .alert_text import UNSEEN, Guidance, alert_of, code_of
 from .evaluate import Evaluation, Stages
-from .finding import WHOLE_DRIVER, Finding
+from .finding import DRIVER_DOWN, QUERY_FAILED, QUERY_GIVEN_UP, QUERY_STALLED, WHOLE_DRIVER, Finding
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
-from .rules import driver_down, query_failed, query_given_up, query_stalled
 
-FACTS = frozenset({query_failed.NAME, query_given_up.NAME, driver_down.NAME})
+FACTS = frozenset({QUERY_FAILED, QUERY_GIVEN_UP, DRIVER_DOWN})
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
 POLLS = 2
 UNSEEN_SECONDS = 24 * 3600.0
@@ -412,7 +411,7 @@ class Lifecycle:
                 continue
             identity = (alert.name, alert.query)
             # The end of a driver is final: the next one is another incident.
-            is_final = alert.name == driver_down.NAME
+            is_final = alert.name == DRIVER_DOWN
             calm = 0.0 if is_final else self._opened.add(identity, update.now)
             self._tracked[identity] = replace(tracked, opened_at=update.now, calm_seconds=calm)
         self.suppressed = tuple(suppressed)
@@ -591,7 +590,7 @@ def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
     named = {
         (alert.name, alert.query)
         for alert in severe
-        if alert.name in FACTS or (alert.name == query_stalled.NAME and not alert.is_critical)
+        if alert.name in FACTS or (alert.name == QUERY_STALLED and not alert.is_critical)
     }
     return frozenset({("", alert.query) for alert in severe} | named)
 
@@ -611,7 +610,7 @@ def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:
 def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, bool, float]:
     """Sort key: firing, facts before inferences, critical before warnings, stalls, oldest first."""
     alert = tracked.alert
-    is_fact, is_stall = alert.name in FACTS, alert.name == query_stalled.NAME
+    is_fact, is_stall = alert.name in FACTS, alert.name == QUERY_STALLED
     return not tracked.is_firing, not is_fact, not alert.is_critical, not is_stall, alert.starts_at
 
 

@@ -31,7 +31,7 @@ from ..listener.state.state import State
 from .lifecycle import Lifecycle, Opened
 from .outbox import OutboxRow, essence
 from .policy import RESTART_WINDOW_SECONDS
-from .rules.query_flapping import is_committed, repeated
+from .rules.query_ends import is_committed, repeated
 
 # -- file -------------------------------------------------------------------------------------
 

@@ -6,16 +6,23 @@ from collections.abc import Collection
 from typing import Any
 
 from ..alerting.evaluate import Evaluation
-from ..alerting.finding import WHOLE_DRIVER, QueryHealth, Severity
+from ..alerting.finding import (
+    DRIVER_DOWN,
+    QUERY_STALLED,
+    QUERY_STOPPED,
+    WHOLE_DRIVER,
+    QueryHealth,
+    Severity,
+)
 from ..alerting.lifecycle import Evaluated
-from ..alerting.rules import driver_down, query_stalled, query_stopped
+from ..alerting.rules.monitoring import JVM_ENDED
 from ..core.redaction import redact
 from ..core.states import QueryState
 from ..listener.probe import Context
 from ..listener.state.snapshot import Snapshot
 
-CRITICAL_STALL = (query_stalled.NAME, Severity.CRITICAL.value)
-ENDS = (query_stopped.NAME, driver_down.NAME)
+CRITICAL_STALL = (QUERY_STALLED, Severity.CRITICAL.value)
+ENDS = (QUERY_STOPPED, DRIVER_DOWN)
 """Alerts that mean that a query, or the whole driver, no longer runs."""
 
 
@@ -46,7 +53,7 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
         ):
             return QueryFailure(label, gone.reason)
     if snapshot.context is Context.JVM_GONE:
-        return QueryFailure(WHOLE_DRIVER, driver_down.ENDED)
+        return QueryFailure(WHOLE_DRIVER, JVM_ENDED)
     return None
 
 

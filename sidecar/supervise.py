@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.policy import Limits
-from ..alerting.rules import driver_down, query_stopped
-from ..alerting.rules.query_flapping import poison_batch
+from ..alerting.rules.monitoring import JVM_ENDED
+from ..alerting.rules.query_ends import CONTEXT_GONE, poison_batch
 from ..core.redaction import redact
 from ..listener.probe import Context
 from ..listener.spark.jvm import THROWN
@@ -33,7 +33,7 @@ log = logging.getLogger("querypulse")
 
 Starts = Mapping[str, Callable[[], Any]]
 
-ENDS = {Context.JVM_GONE: driver_down.ENDED, Context.STOPPED: query_stopped.CONTEXT_GONE}
+ENDS = {Context.JVM_GONE: JVM_ENDED, Context.STOPPED: CONTEXT_GONE}
 """The ends of Spark that the application did not ask for, and what each is called."""
 ROUND_SECONDS = 1.0
 UNSEEN_SECONDS = 10.0

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from ..alerting.alert import CRITICAL, Alert, Incident, incident_key, incident_labels
 from ..alerting.alert_text import Guidance, alert_of
-from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
-from ..alerting.rules import driver_down, monitoring_degraded
+from ..alerting.finding import DRIVER_DOWN, MONITORING_DEGRADED, WHOLE_DRIVER, Finding, Severity
 from ..core.states import QueryState
 from ..core.text import listed, rfc3339
 from ..exporter.pages import Notice
@@ -58,7 +57,7 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
         )
     reason = f"driver {_how(driver)} ({detail})"
     return Finding(
-        alertname=driver_down.NAME,
+        alertname=DRIVER_DOWN,
         query=WHOLE_DRIVER,
         severity=Severity.CRITICAL,
         state=QueryState.MISSING,
@@ -90,7 +89,7 @@ def blind_finding(refusals: dict[str, str]) -> Finding:
     names = sorted(refusals)
     reason = f"{listed(names)}: {refusals[names[0]]}; {ADVICE}"
     return Finding(
-        alertname=monitoring_degraded.NAME,
+        alertname=MONITORING_DEGRADED,
         query=WHOLE_DRIVER,
         severity=Severity.WARNING,
         state=QueryState.RUNNING,
@@ -321,7 +320,7 @@ class DriverAlerts:
     def _status_of(self, driver: WatchedDriver, name: str) -> str:
         entry = self._entry_of(driver)
         if entry is not None:
-            return f"{driver_down.NAME}: {entry.alert.annotations.get('summary', name)}"
+            return f"{DRIVER_DOWN}: {entry.alert.annotations.get('summary', name)}"
         if driver.is_stopped:
             return f"{name} shut down gracefully"
         if driver.notice is not None:

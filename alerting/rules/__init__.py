@@ -1,55 +1,33 @@
-"""The rules, most severe first: the first that fires wins. Each has a file, an alert, a runbook."""
+"""The rules about a query, by the alert that each raises; the most severe come first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from .. import finding as alert
 from ..finding import Finding
 from ..rule_context import RuleContext
-from . import (
-    batch_slow,
-    data_loss_risk,
-    driver_down,
-    events_missing,
-    monitoring_degraded,
-    offsets_rewound,
-    offsets_stalled,
-    query_failed,
-    query_falling_behind,
-    query_flapping,
-    query_given_up,
-    query_lagging,
-    query_missing,
-    query_stalled,
-    query_stopped,
-    rows_dropped,
-    streaming_input_missing,
-    watermark_stuck,
-)
+from . import data, progress, query_ends
 
-OF_QUERIES = (
-    query_given_up,
-    query_failed,
-    query_stopped,
-    query_missing,
-    query_stalled,
-    offsets_stalled,
-    query_flapping,
-    offsets_rewound,
-    batch_slow,
-    data_loss_risk,
-    query_lagging,
-    query_falling_behind,
-    watermark_stuck,
-    rows_dropped,
-    streaming_input_missing,
-)
-ORDER: tuple[Callable[[RuleContext], Finding | None], ...] = tuple(
-    rule.check for rule in OF_QUERIES
-)
-ALERT_NAMES = tuple(
-    rule.NAME for rule in (*OF_QUERIES, driver_down, events_missing, monitoring_degraded)
-)
+OF_QUERIES: dict[str, Callable[[RuleContext], Finding | None]] = {
+    alert.QUERY_GIVEN_UP: query_ends.query_given_up,
+    alert.QUERY_FAILED: query_ends.query_failed,
+    alert.QUERY_STOPPED: query_ends.query_stopped,
+    alert.QUERY_MISSING: query_ends.query_missing,
+    alert.QUERY_STALLED: progress.query_stalled,
+    alert.OFFSETS_STALLED: progress.offsets_stalled,
+    alert.QUERY_FLAPPING: query_ends.query_flapping,
+    alert.OFFSETS_REWOUND: progress.offsets_rewound,
+    alert.BATCH_SLOW: progress.batch_slow,
+    alert.DATA_LOSS_RISK: data.data_loss_risk,
+    alert.QUERY_LAGGING: data.query_lagging,
+    alert.QUERY_FALLING_BEHIND: data.query_falling_behind,
+    alert.WATERMARK_STUCK: data.watermark_stuck,
+    alert.ROWS_DROPPED: data.rows_dropped,
+    # Last: what has failed, is stalled or lags has another alert, which says why it reads nothing.
+    alert.INPUT_MISSING: data.input_missing,
+}
+ORDER = tuple(OF_QUERIES.values())
+OF_DRIVER = (alert.DRIVER_DOWN, alert.EVENTS_MISSING, alert.MONITORING_DEGRADED)
+ALERT_NAMES = (*OF_QUERIES, *OF_DRIVER)
 """Every alert that querypulse itself sends."""
-
-__all__ = ["ALERT_NAMES", "ORDER"]

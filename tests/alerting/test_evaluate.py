@@ -11,13 +11,6 @@ from querypulse.alerting import rules
 from querypulse.alerting.evaluate import evaluate, with_main_thread
 from querypulse.alerting.policy import Policy
 from querypulse.alerting.recovery import DriverHealth
-from querypulse.alerting.rules import (
-    driver_down,
-    events_missing,
-    monitoring_degraded,
-    query_given_up,
-    query_missing,
-)
 from querypulse.sidecar.failure import first_failure
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
@@ -69,11 +62,11 @@ def test_failed_query_stays_failed_although_it_cannot_be_evaluated(monkeypatch, 
     assert found(two_queries())[1].health["b"].state.value == "failed"
 
 
-@pytest.mark.parametrize("rule", rules.OF_QUERIES, ids=lambda rule: rule.NAME)
+@pytest.mark.parametrize("rule", rules.OF_QUERIES)
 def test_error_in_one_rule_hides_no_finding_of_the_others(monkeypatch, rule):
-    checks = [broken if one is rule.check else one for one in rules.ORDER]
+    checks = [broken if one is rules.OF_QUERIES[rule] else one for one in rules.ORDER]
     monkeypatch.setattr(EVALUATION, "ORDER", tuple(checks))
-    expected = {FAILED, ABSENT, (DEGRADED, "*")} - {(rule.NAME, "b")}
+    expected = {FAILED, ABSENT, (DEGRADED, "*")} - {(rule, "b")}
 
     assert found(two_queries())[0] == expected
 
@@ -83,15 +76,15 @@ def test_error_in_one_rule_hides_no_finding_of_the_others(monkeypatch, rule):
     [
         (EVALUATION, "absent_queries", {ABSENT}),
         (EVALUATION, "evaluate_absent", {ABSENT}),
-        (query_missing, "check_absent", {ABSENT}),
-        (query_given_up, "check_absent", set()),
+        (EVALUATION, "expected_query_missing", {ABSENT}),
+        (EVALUATION, "given_up_before_start", set()),
         (EVALUATION, "flow_of", set()),
         (EVALUATION, "with_neighbours", set()),
         (EVALUATION, "with_upstream", set()),
         (EVALUATION, "was_flapping_already", set()),
-        (driver_down, "check", set()),
-        (events_missing, "check", set()),
-        (monitoring_degraded, "check", set()),
+        (EVALUATION, "driver_down", set()),
+        (EVALUATION, "events_missing", set()),
+        (EVALUATION, "monitoring_degraded", set()),
         (EVALUATION, "gather", set()),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -103,7 +96,7 @@ def test_error_in_a_stage_of_all_queries_hides_no_other_finding(monkeypatch, mod
 
 
 def test_rule_about_ourselves_that_raises_is_reported_too(monkeypatch):
-    monkeypatch.setattr(monitoring_degraded, "check", broken)
+    monkeypatch.setattr(EVALUATION, "monitoring_degraded", broken)
     findings, evaluation = found(two_queries())
 
     assert (DEGRADED, "*") in findings

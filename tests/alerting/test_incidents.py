@@ -6,10 +6,9 @@ from support.rules_table import asynchronous, hung_batch, lagging, steady
 from support.story import CONFLICT, Story, processing, run, source
 
 from querypulse.alerting.evaluate import gather
-from querypulse.alerting.finding import Finding, Severity
+from querypulse.alerting.finding import QUERY_FAILED, Finding, Severity
 from querypulse.alerting.policy import Limits
-from querypulse.alerting.rules.query_failed import NAME
-from querypulse.alerting.rules.query_flapping import is_flapping, poison_batch
+from querypulse.alerting.rules.query_ends import is_flapping, poison_batch
 from querypulse.core.states import QueryState
 from querypulse.listener.probe import Context
 from querypulse.listener.source_polls import SourceReport
@@ -36,7 +35,7 @@ def test_context_that_stopped_by_itself_is_one_incident_naming_its_queries():
 def test_an_alert_names_a_bounded_number_of_unhealthy_queries():
     names = [f"q{number:03}" for number in range(100)]
     found = [
-        Finding(NAME, name, Severity.CRITICAL, QueryState.FAILED, "failed", "failed", {})
+        Finding(QUERY_FAILED, name, Severity.CRITICAL, QueryState.FAILED, "failed", "failed", {})
         for name in names
     ]
 

@@ -95,11 +95,10 @@ def test_a_crash_reports_a_query_that_stopped_at_the_same_instant(pause):
 
 
 def test_a_rule_that_raises_is_reported_and_the_other_rules_still_work(monkeypatch):
-    def broken(case):
+    def query_missing(case):
         raise KeyError(case.label)
 
-    broken.__module__ = "querypulse.alerting.rules.query_missing"
-    monkeypatch.setattr(EVALUATION, "ORDER", (broken, *EVALUATION.ORDER))
+    monkeypatch.setattr(EVALUATION, "ORDER", (query_missing, *EVALUATION.ORDER))
     harness = WorkerHarness().started().started("b").step()
     harness.ended(exception=CONFLICT).step().step()
 

@@ -13,11 +13,11 @@ from querypulse.alerting.alert import Alert, Incident, Silence
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery import Delivery, Notifier, Route
 from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.finding import DRIVER_DOWN
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
 from querypulse.alerting.outbox import OutboxRow
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.alerting.rules import driver_down
 from querypulse.alerting.spool import Kept, Spool
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
@@ -413,7 +413,7 @@ class SimDriver:
             return frozenset((key, name) for key in keys if key)
         if label != WHOLE_DRIVER:
             return frozenset({(self.owners.get(label) or self._called.get(label, label), name)})
-        if name == driver_down.NAME:
+        if name == DRIVER_DOWN:
             named = [query.key for query in self.queries]
         else:
             lines = alert.annotations.get("queries", "").splitlines()

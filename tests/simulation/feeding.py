@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
+from querypulse.alerting.finding import INPUT_MISSING, QUERY_FLAPPING
 from querypulse.alerting.lifecycle import Evaluated
-from querypulse.alerting.rules import query_flapping, streaming_input_missing
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery
@@ -22,7 +22,7 @@ from .stage import (
 )
 from .truth import Health
 
-NAME = streaming_input_missing.NAME
+NAME = INPUT_MISSING
 SLACK_SECONDS = 12.0
 UNDER_WAY_SECONDS = 0.1
 """The event of a commit arrives within this time; an alert needs two evaluations."""
@@ -135,7 +135,7 @@ class Feeding(Property):
             and not self._reads(query, driver)
         ):
             raise Violation("P1", f"{query.key} has read no rows for {hungry:.0f} s")
-        if query_flapping.NAME in open_ones:
+        if QUERY_FLAPPING in open_ones:
             # A query that keeps failing is not healthy before its restart window has passed.
             self._fed.pop(query.key, None)
             return

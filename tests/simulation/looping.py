@@ -17,9 +17,9 @@ from math import inf
 
 from querypulse.alerting.alert import INCIDENT
 from querypulse.alerting.alert_text import summary_of
+from querypulse.alerting.finding import DRIVER_DOWN, QUERY_FAILED, QUERY_FLAPPING
 from querypulse.alerting.lifecycle import GROUP_SECONDS, GROUP_SIZE, Evaluated
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, WINDOW_FACTOR, Limits
-from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .promises import START_GRACE_SECONDS
@@ -34,7 +34,7 @@ SLACK_SECONDS = 10.0
 KNOWN_SECONDS = 14.0
 """The same as after any failure."""
 WORDS = "never committed, over restarts"
-MOST = {query_failed.NAME: 1}
+MOST = {QUERY_FAILED: 1}
 POISON = "poison_batch"
 EARLIER = "in earlier processes"
 MOST_OF_OTHERS = 2
@@ -65,7 +65,7 @@ class Grouping(Property):
             is_grouped = {
                 driver.owners.get(alert.query, ""): INCIDENT in alert.annotations
                 for alert in driver.lifecycle.alerts
-                if alert.name == query_failed.NAME
+                if alert.name == QUERY_FAILED
             }
             grouped = {key for key, is_member in is_grouped.items() if is_member}
             alone = is_grouped.keys() - grouped
@@ -121,7 +121,7 @@ class Looping(Property):
         for query in self._stage.queries.values():
             probe = self.driver_of(query).probe
             self._probed[query.key].add(probe.batches.get(query.key, inf))
-            said = self._summaries(query, query_flapping.NAME)
+            said = self._summaries(query, QUERY_FLAPPING)
             self._said[query.key] = {*self._said[query.key], *said} if said else set()
             began_at = min((failure.at for failure in query.failures), default=now)
             receivers = [
@@ -155,17 +155,17 @@ class Looping(Property):
             most = MOST.get(name, MOST_OF_OTHERS)
             # A rejected message is sent once more when its incident ends.
             most += self._is_rejected(receiver, query, name)
-            if name != driver_down.NAME and times > most:
+            if name != DRIVER_DOWN and times > most:
                 raise Violation(
                     "P9", f"{receiver.name} notified {times} times of {key} in one loop"
                 )
 
     def _check_words(self, query: SimQuery) -> None:
         """Check that a failure of a batch that an earlier process planned says so."""
-        if not self._must_say_so(query) or self._summaries(query, query_flapping.NAME):
+        if not self._must_say_so(query) or self._summaries(query, QUERY_FLAPPING):
             # A further failure of a query that flaps is not reported.
             return
-        mine = self._summaries(query, query_failed.NAME)
+        mine = self._summaries(query, QUERY_FAILED)
         if not any(WORDS in summary for summary in mine):
             raise Violation(
                 "P9", f"no alert says that the batch of {query.key} fails in process after "
@@ -200,7 +200,7 @@ class Looping(Property):
         is_old = dated and planned_at <= driver.born_at - KNOWN_SECONDS
         window = WINDOW_FACTOR * query.spec.every + SLACK_SECONDS
         old = is_old and failed_at - planned_at >= max(OLD_SECONDS, window)
-        return old and not self._is_silenced(query, query_failed.NAME)
+        return old and not self._is_silenced(query, QUERY_FAILED)
 
     @staticmethod
     def _is_dated(query: SimQuery, driver: SimDriver) -> bool:
@@ -235,7 +235,7 @@ class Looping(Property):
         notified = [
             note for note in receiver.notifications if any(k == query.key for k, _ in note.named)
         ]
-        mine = (query.key, query_flapping.NAME)
+        mine = (query.key, QUERY_FLAPPING)
         flapping = [n for n, note in enumerate(notified) if mine in note.named]
         again = notified[flapping[0] + 1 :] if flapping else []
         if again:

@@ -30,14 +30,7 @@ from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.recovery import DriverHealth, FirstHealth, RecoveryWindow
 from querypulse.alerting.rule_context import RuleContext
-from querypulse.alerting.rules import (
-    monitoring_degraded,
-    offsets_rewound,
-    offsets_stalled,
-    query_lagging,
-    query_stopped,
-    streaming_input_missing,
-)
+from querypulse.alerting.rules import data, monitoring, progress, query_ends
 from querypulse.core.states import DeliveryOutcome
 from querypulse.exporter.pages import Notice
 from querypulse.listener import event_reader, past_failures, probe, source_polls
@@ -375,10 +368,10 @@ OF_NOTIFYING = (
              Lifecycle, "restore_opened",
              lambda self, found, now: self._opened.restore(found, now), plan=plan_of("a planned restart of the driver while the alert is held open")),
     Mutation("every stopped query counts as stopped with its SparkContext", "P5",
-             query_stopped, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
+             query_ends, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
              only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),
     Mutation("a single poll without a run is enough to report it as stopped", "P2",
-             query_stopped, "_is_unconfirmed", lambda _: False,
+             query_ends, "_is_unconfirmed", lambda _: False,
              plan=plan_of("a single poll lacks a running query, and the probe is refused afterwards")),
     Mutation("an event of a past run replaces the present run", "P1|P2|P3|P5|P8",
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
@@ -445,21 +438,21 @@ OF_NOTIFYING = (
     Mutation("a commit log that was never written is not reported as a stall", "P1",
              fold, "fold_log", _empty_log_is_ignored, only("log_stuck", "new", logs_rarely=1.0, steps=(6,)), 60),
     Mutation("a checkpoint that cannot be read is not reported", "P1",
-             monitoring_degraded, "_is_unread", lambda *_: False,
+             monitoring, "_is_unread", lambda *_: False,
              plan=plan_of("a checkpoint that decides about the health of its query cannot be read")),
     Mutation("every other point of a long lag history is dropped", "P1",
              trends, "spread", source_polls.thinned,
              only("lag", every=(1.0, 2.0), minutes=(12.0,), steps=(3,))),
     Mutation("stuck offsets are not reported", "P1",
-             offsets_stalled, "_stuck", lambda *_: {}, only("stall", minutes=(8.0,)), essential=True),
+             progress, "_stuck", lambda *_: {}, only("stall", minutes=(8.0,)), essential=True),
     Mutation("rewound offsets are not reported", "P1",
-             offsets_rewound, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
+             progress, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
     Mutation("any rise of the lag is reported", "P2",
-             query_lagging, "rising", _any_rise_is_lag, only("lag", "stall", "hang")),
+             data, "rising", _any_rise_is_lag, only("lag", "stall", "hang")),
     Mutation("missing input is not reported", "P1",
-             streaming_input_missing, "has_uncounted_rows", lambda _: True, HUNGRY, first=8),
+             data, "has_uncounted_rows", lambda _: True, HUNGRY, first=8),
     Mutation("rows of batches that only the probe saw do not count", "P2",
-             streaming_input_missing, "has_uncounted_rows", lambda _: False, UNREPORTED, 60, first=16),
+             data, "has_uncounted_rows", lambda _: False, UNREPORTED, 60, first=16),
     Mutation("jobs of a thread pool belong to no query", "P2",
              probe.JobActivity, "moved_since", lambda now, before: probe.Moves.TASKS if now.own != before.own else None,
              only("fan_out"), essential=True),

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery import Notifier
-from querypulse.alerting.rules import driver_down
+from querypulse.alerting.finding import DRIVER_DOWN
 from querypulse.core.guard import Guard
 from querypulse.watch import alerts
 from querypulse.watch.alerts import DriverAlerts
@@ -100,6 +100,6 @@ class SimWatch:
         """The queries of the driver whose URL the alert has."""
         endpoint = alert.annotations.get(alerts.ADDRESS, "")
         driver = urlsplit(endpoint).hostname
-        name = driver_down.NAME
+        name = DRIVER_DOWN
         keys = (query.key for query in self._queries if query.spec.driver == driver)
         return frozenset({("*", name), *((key, name) for key in keys)})

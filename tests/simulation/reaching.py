@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import inf
 
+from querypulse.alerting.finding import (
+    DRIVER_DOWN,
+    MONITORING_DEGRADED,
+    QUERY_FLAPPING,
+    QUERY_STOPPED,
+)
 from querypulse.alerting.lifecycle import GROUP_SECONDS
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, Limits
-from querypulse.alerting.rules import (
-    driver_down,
-    monitoring_degraded,
-    query_flapping,
-    query_stopped,
-)
 from querypulse.exporter.pages import Notice
 from querypulse.listener.probe import Context
 from querypulse.watch.tracker import TERMINATED_AFTER_SECONDS
@@ -87,7 +87,7 @@ def _unreadable(driver: SimDriver) -> set[str]:
 def _is_reported(driver: SimDriver) -> bool:
     """Whether it is reported, or the whole driver has a critical alert."""
     return any(
-        alert.name == monitoring_degraded.NAME
+        alert.name == MONITORING_DEGRADED
         or (alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical")
         for alert in driver.lifecycle.alerts
     )
@@ -227,7 +227,7 @@ class Reaching(Property):
     ) -> bool:
         """Whether a person was notified of it, or of an incident that holds it."""
         # Of a query that flaps, nothing else is reported.
-        names = SAYS[episode.health] | {query_flapping.NAME}
+        names = SAYS[episode.health] | {QUERY_FLAPPING}
         return self._is_notified(query, episode, receiver, critical=critical) or any(
             held.severity == "critical" or not critical
             for held in self.holds(receiver, query, names)
@@ -254,7 +254,7 @@ class Reaching(Property):
         """
         driver = self.driver_of(query)
         stopped = driver.spark.context is Context.STOPPED and note.driver == driver.name
-        return stopped and (WHOLE_DRIVER, query_stopped.NAME) in note.named
+        return stopped and (WHOLE_DRIVER, QUERY_STOPPED) in note.named
 
     def _incident_began_at(self, query: SimQuery, episode: Episode) -> float:
         """When the incident began: a failure within the resolve time opens no other incident."""
@@ -341,7 +341,7 @@ class Reaching(Property):
             # Long enough for a poll of the watcher.
             seen = bool(down) and driver.attached_at + POLL_SECONDS <= down[0].truth.since
             visible = inside or (watched and seen and not driver.attached)
-            silent = self._stage.silences.covers(None, driver_down.NAME)
+            silent = self._stage.silences.covers(None, DRIVER_DOWN)
             received = down and all(
                 is_up(receiver, _reported_since(driver, down[0]))
                 for receiver in self._stage.receivers

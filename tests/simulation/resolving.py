@@ -5,17 +5,17 @@ from __future__ import annotations
 from math import inf
 
 from querypulse.alerting.alert import is_generic
+from querypulse.alerting.finding import (
+    DRIVER_DOWN,
+    EVENTS_MISSING,
+    INPUT_MISSING,
+    QUERY_FLAPPING,
+    QUERY_MISSING,
+)
 from querypulse.alerting.lifecycle import FLAPS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS
 from querypulse.alerting.retries import MISCONFIGURED_WAIT_SECONDS
-from querypulse.alerting.rules import (
-    driver_down,
-    events_missing,
-    query_flapping,
-    query_missing,
-    streaming_input_missing,
-)
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .promises import is_reported
@@ -88,16 +88,16 @@ class Resolving(Property):
         failed_at = max(map(self._unhealthy_at, keys), default=-inf)
         place = (receiver.name, held.key, max(born_at, held.opened_at, failed_at))
         names = {name for _, name in shown}
-        if streaming_input_missing.NAME in names:
+        if INPUT_MISSING in names:
             # A query that reads nothing is healthy; ``feeding`` checks when the incident ends.
             return
-        absent = query_missing.NAME in names
-        down = driver_down.NAME in names and not all(
+        absent = QUERY_MISSING in names
+        down = DRIVER_DOWN in names and not all(
             driver.attached and driver.spark.alive for driver in self._stage.drivers.values()
         )
         if any(self._cannot_be_known(key) for key in keys):
             return
-        down |= events_missing.NAME in names and self._drops_events()
+        down |= EVENTS_MISSING in names and self._drops_events()
         down |= self._is_of_others(held)
         healthy = all(self._is_healthy(key, expected=absent) for key in keys)
         if down or not keys or not healthy or any(map(self._was_missed, keys)):
@@ -203,7 +203,7 @@ class Resolving(Property):
             for alert in incident.alerts
         ]
         return any(
-            name == query_flapping.NAME and key in keys
+            name == QUERY_FLAPPING and key in keys
             # Also if this receiver rejected the message about it.
             for named in (*open_ones, *(message.named for message in receiver.rejected))
             for key, name in named
@@ -236,12 +236,12 @@ class Resolving(Property):
             later = max(down, default=query.truth.since) >= closed.at - slack
             # Drivers of one app name share the key of this alert.
             by_other = closed.by not in {"watch", driver.name}
-            if name == driver_down.NAME and is_down and not later and not by_other:
+            if name == DRIVER_DOWN and is_down and not later and not by_other:
                 text = f"{ended.key} ended, and driver {driver.name} is down"
                 self._early.append((receiver, closed, Violation("P3", text)))
             # The process before has ended what it could as it ended itself.
             is_before = not driver.attached or closed.at < driver.born_at
-            if name == driver_down.NAME or is_before or driver in self._forgetful:
+            if name == DRIVER_DOWN or is_before or driver in self._forgetful:
                 continue
             if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
                 # A silenced alert is not repeated, and expires at Alertmanager.

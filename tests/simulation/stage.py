@@ -7,19 +7,19 @@ from math import inf
 from typing import Protocol
 
 from querypulse.alerting.alert import END_OF_TIME, Silence
-from querypulse.alerting.lifecycle import Evaluated
-from querypulse.alerting.rules import (
-    batch_slow,
-    driver_down,
-    offsets_rewound,
-    offsets_stalled,
-    query_failed,
-    query_flapping,
-    query_lagging,
-    query_missing,
-    query_stalled,
-    query_stopped,
+from querypulse.alerting.finding import (
+    BATCH_SLOW,
+    DRIVER_DOWN,
+    OFFSETS_REWOUND,
+    OFFSETS_STALLED,
+    QUERY_FAILED,
+    QUERY_FLAPPING,
+    QUERY_LAGGING,
+    QUERY_MISSING,
+    QUERY_STALLED,
+    QUERY_STOPPED,
 )
+from querypulse.alerting.lifecycle import Evaluated
 from querypulse.listener.state.identity import UNNAMED
 
 from .clock import Time
@@ -115,18 +115,16 @@ TICK_SECONDS = 2.0
 SEEN_SECONDS = 8.0
 """How long a poll of the probe is fresh."""
 RESOLVE_SECONDS = 30.0
-DRIVER = frozenset({driver_down.NAME, query_stopped.NAME})
+DRIVER = frozenset({DRIVER_DOWN, QUERY_STOPPED})
 SAYS = {
-    Health.DEAD: frozenset({query_failed.NAME, query_flapping.NAME, *DRIVER}),
-    Health.GONE: frozenset({query_failed.NAME, query_flapping.NAME, *DRIVER}),
-    Health.STUCK: frozenset(
-        {query_stalled.NAME, batch_slow.NAME, offsets_stalled.NAME, query_missing.NAME, *DRIVER}
-    ),
-    Health.DELAYED: frozenset({query_stalled.NAME, batch_slow.NAME, query_missing.NAME, *DRIVER}),
-    Health.STALE: frozenset({offsets_stalled.NAME, *DRIVER}),
-    Health.REWOUND: frozenset({offsets_rewound.NAME, *DRIVER}),
-    Health.LAGGING: frozenset({query_lagging.NAME, *DRIVER}),
-    Health.SLOW: frozenset({query_stalled.NAME, batch_slow.NAME, *DRIVER}),
+    Health.DEAD: frozenset({QUERY_FAILED, QUERY_FLAPPING, *DRIVER}),
+    Health.GONE: frozenset({QUERY_FAILED, QUERY_FLAPPING, *DRIVER}),
+    Health.STUCK: frozenset({QUERY_STALLED, BATCH_SLOW, OFFSETS_STALLED, QUERY_MISSING, *DRIVER}),
+    Health.DELAYED: frozenset({QUERY_STALLED, BATCH_SLOW, QUERY_MISSING, *DRIVER}),
+    Health.STALE: frozenset({OFFSETS_STALLED, *DRIVER}),
+    Health.REWOUND: frozenset({OFFSETS_REWOUND, *DRIVER}),
+    Health.LAGGING: frozenset({QUERY_LAGGING, *DRIVER}),
+    Health.SLOW: frozenset({QUERY_STALLED, BATCH_SLOW, *DRIVER}),
 }
 """The alerts that may report each problem."""
 

@@ -94,8 +94,8 @@ class World:
         return self._outcome()
 
     def _rule(self, rule: Any) -> Any:
-        name = rule.__module__.rpartition(".")[2]
-        return rule if name != self.plan.setup.broken_rule else _raising(rule)
+        is_broken = rule.__name__ == self.plan.setup.broken_rule
+        return _raising(rule) if is_broken else rule
 
     def _end(self) -> None:
         for driver in self.drivers.values():

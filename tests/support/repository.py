@@ -18,8 +18,7 @@ from support.story import Story, policy, processing
 
 from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.evidence import evidence
-from querypulse.alerting.finding import Finding
-from querypulse.alerting.rules import driver_down
+from querypulse.alerting.finding import DRIVER_DOWN, Finding
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.probe import JobActivity, JobCounts
 
@@ -75,7 +74,7 @@ def own_findings() -> tuple[Finding, ...]:
 
 def own_alerts() -> set[str]:
     """The names of the alerts of the sidecar and of ``querypulse watch``."""
-    return {driver_down.NAME, *(finding.alertname for finding in own_findings())}
+    return {DRIVER_DOWN, *(finding.alertname for finding in own_findings())}
 
 
 def evidence_of(alertname: str) -> set[str]:

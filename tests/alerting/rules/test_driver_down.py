@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.story import CONFLICT, Story, policy, run
 
-from querypulse.alerting.finding import WHOLE_DRIVER, Severity
-from querypulse.alerting.rules import driver_down
+from querypulse.alerting.finding import DRIVER_DOWN, WHOLE_DRIVER, Severity
+from querypulse.alerting.rules.monitoring import MAX_NAMED, driver_down
 from querypulse.core.states import QueryState
 from querypulse.listener.probe import Context
 
@@ -18,14 +18,14 @@ def running(*queries):
 def finding(story, *, context=Context.JVM_GONE, now=102, **settings):
     """The finding after one more poll of the probe."""
     story.probe(at=101, context=context)
-    return driver_down.check(story.state.snapshot(now), now, policy(**settings))
+    return driver_down(story.state.snapshot(now), now, policy(**settings))
 
 
 def test_alert_names_the_live_queries_and_is_critical_at_once():
     found = finding(running("c", "a", "b"), now=101)
 
     assert (found.alertname, found.query, found.severity, found.state) == (
-        driver_down.NAME,
+        DRIVER_DOWN,
         WHOLE_DRIVER,
         Severity.CRITICAL,
         QueryState.MISSING,
@@ -36,7 +36,7 @@ def test_alert_names_the_live_queries_and_is_critical_at_once():
     assert found.summary == f"driver is down: {found.reason}"
 
 
-MANY = [f"q{number:03}" for number in range(driver_down.MAX_NAMED + 5)]
+MANY = [f"q{number:03}" for number in range(MAX_NAMED + 5)]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_alert_is_silent_while_the_jvm_exists(context, now):
 
 
 def test_alert_is_silent_before_the_first_probe_report():
-    assert driver_down.check(Story().state.snapshot(900), 900, policy()) is None
+    assert driver_down(Story().state.snapshot(900), 900, policy()) is None
 
 
 def test_states_of_the_queries_are_kept_when_the_jvm_ends():

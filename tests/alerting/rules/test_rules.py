@@ -32,7 +32,7 @@ from support.story import CONFLICT, Story, policy, processing, run
 from querypulse.alerting import rules
 from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.policy import Limits, stall_window
-from querypulse.alerting.rules import driver_down, events_missing, monitoring_degraded
+from querypulse.alerting.rules.monitoring import driver_down, events_missing, monitoring_degraded
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe import JobCounts, LongTask
 
@@ -67,7 +67,7 @@ def holding(story, now, settings):
     query = snapshot.labels().get("a")
     names = {
         found.alertname
-        for rule in (driver_down.check, events_missing.check, monitoring_degraded.check)
+        for rule in (driver_down, events_missing, monitoring_degraded)
         if (found := rule(snapshot, now, allowed)) is not None
     }
     if query is None or allowed.limits("a").ignore:

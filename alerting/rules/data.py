@@ -1,0 +1,535 @@
+"""Rules about unread and late data: lag, growing batches, data loss, missing input, watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from statistics import median
+
+import msgspec
+from msgspec.structs import replace
+
+from ...core.states import QueryState
+from ...core.text import duration, utc
+from ...listener.events import Progress
+from ...listener.source_polls import SourcePoll, Wait
+from ...listener.state.query import Outcome, Query, has_uncounted_rows
+from ...listener.state.retention import Edge, EdgePoint, Exposure
+from ...listener.state.trends import LagPoint, Watermark
+from ..evidence import evidence, report
+from ..finding import (
+    DATA_LOSS_RISK,
+    INPUT_MISSING,
+    QUERY_FALLING_BEHIND,
+    QUERY_LAGGING,
+    ROWS_DROPPED,
+    WATERMARK_STUCK,
+    Finding,
+    Severity,
+)
+from ..rule_context import RuleContext
+
+# -- lagging ------------------------------------------------------------------------------------
+
+MIN_POINTS = 3
+NOTABLE_RISE = 1.05
+"""A rise of less than 5% is not a trend yet; a slow rise reaches it later."""
+NOTABLE_FALL = 0.05
+"""A query catches up if its wait falls by at least 5%, and by more than the error of two polls."""
+OFFSETS_PER_FILE = 10.0
+BURST_SECONDS = 3600.0
+MUCH_LONGER = 3.0
+"""Transactions are often open for minutes (Flink); a longer one than this times the last hangs."""
+LONGEST_TRANSACTION_SECONDS = 900.0
+"""Kafka's default of ``transaction.max.timeout.ms``: brokers allow no producer a longer one."""
+CRITICAL_FACTOR = 3.0
+"""Lag is critical above this multiple of ``lag_allowed_seconds``."""
+
+
+def query_lagging(context: RuleContext) -> Finding | None:
+    """``StreamingQueryLagging``: lag was above its limit for a whole window and rose.
+
+    Lag in offsets must also rise: a steady lag may be transaction markers or a few records. Lag in
+    seconds (``lag_allowed_seconds``) is the age of the first unread record, so a steady lag counts.
+    A query that catches up after an outage does not lag, however far behind it is. A rise by no
+    more than what arrives between two polls of the source does not count. After Burrow's rules 1
+    and 5. A query that waits behind an open transaction lags, too, although Spark says that it has
+    read everything. The more severe of both is reported.
+    """
+    lags = [lag for lag in (_behind_transactions(context), _unread(context)) if lag is not None]
+    return max(lags, key=lambda lag: lag.severity is Severity.CRITICAL, default=None)
+
+
+def _unread(context: RuleContext) -> Finding | None:
+    """The lag that was above its limit for the trend window and did not fall in it."""
+    if not context.commits:
+        return None
+    unread, allowed = context.query.unread, context.limits.lag_allowed_seconds or 0.0
+    waits = [_too_long(context, unread.waits), _too_long(context, unread.reported)]
+    longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
+    severity = Severity.WARNING
+    if longest is not None:
+        where = f" of {longest.partition}" if longest.partition else ""
+        waited = f"the first unread record{where} has waited for {longest.seconds:.0f} s"
+        reason = f"{waited} ({allowed:.0f} s allowed)"
+        if longest.seconds > CRITICAL_FACTOR * allowed:
+            severity = Severity.CRITICAL
+    else:
+        reason = _risen(context)
+    if not reason:
+        return None
+    return report(context, QUERY_LAGGING, severity, QueryState.LAGGING, reason, does="falls behind")
+
+
+def _risen(context: RuleContext) -> str:
+    """The first lag above its limit that rises."""
+    for unit, points in context.query.trends.rises.items():
+        allowed = _allowed(unit, context)
+        if rise := rising(context, points, allowed):
+            lags = f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit}"
+            seconds = context.watched_since(rise[0].at)
+            return f"{lags} in {seconds:.0f} s ({allowed:.0f} allowed)"
+    return ""
+
+
+def _too_long(context: RuleContext, waits: tuple[Wait, ...]) -> Wait | None:
+    """The newest wait, if all waits in the trend window were too long and did not fall."""
+    allowed = context.limits.lag_allowed_seconds
+    if allowed is None:
+        return None
+    before = [wait for wait in waits if context.watched_since(wait.at) >= context.trend_seconds]
+    within = waits[max(0, len(before) - 1) :]
+    if not before or len(within) < MIN_POINTS:
+        return None
+    if any(wait.seconds <= allowed for wait in within) or _catches_up(within):
+        return None
+    is_old = context.watched_since(within[-1].at) > context.trend_seconds / 2
+    return None if is_old else within[-1]
+
+
+def _catches_up(waits: tuple[Wait, ...]) -> bool:
+    """Whether the wait falls; offsets count too where the wait is only known to be a minimum."""
+    first, newest = waits[0], waits[-1]
+    if first.seconds - newest.seconds > max(first.seconds * NOTABLE_FALL, newest.noise):
+        return True
+    return any(wait.is_least for wait in waits) and newest.lag < first.lag * (1 - NOTABLE_FALL)
+
+
+def rising(
+    context: RuleContext, points: tuple[LagPoint, ...], allowed: float
+) -> tuple[LagPoint, ...]:
+    """The lag above the limit, if it rises: without a fall for the trend window, or for an hour.
+
+    Data that comes in bursts lets the lag fall between them, however far behind a query is.
+    """
+    # No earlier point is higher than the last one. Most lags end here, at each evaluation.
+    if points[-1].lag <= allowed:
+        return ()
+    # Only the end of a run of a loop shows what it leaves unread.
+    until = context.query.loop_began if context.is_running else None
+    points = tuple(point for point in points if until is None or point.at < until)
+    steady = tuple(point for point in points if point.at >= points[-1].fell_at)
+    return _rises(context, steady, allowed, context.trend_seconds) or _rises(
+        context, points, allowed, max(context.trend_seconds, BURST_SECONDS)
+    )
+
+
+def _rises(
+    context: RuleContext, points: tuple[LagPoint, ...], allowed: float, lasting: float
+) -> tuple[LagPoint, ...]:
+    rise = tuple(point for point in points if point.lag > allowed)
+    if len(points) < MIN_POINTS or not rise:
+        return ()
+    first, newest = rise[0], rise[-1]
+    middle = [point for point in rise if point.at <= (first.at + newest.at) / 2][-1]
+    lasts = context.watched_since(first.at) >= lasting
+    is_recent = context.watched_since(newest.at) <= context.trend_seconds / 2
+    continues = newest.lag - middle.lag > max(middle.noise, newest.noise)
+    notable = newest.lag >= first.lag * NOTABLE_RISE
+    return rise if lasts and is_recent and continues and notable else ()
+
+
+def _allowed(unit: str, context: RuleContext) -> float:
+    """The limit of a lag in this unit; a lag in seconds has its own rule where one is set."""
+    if unit == "s":
+        return context.limits.lag_allowed_seconds or context.trend_seconds
+    allowed = context.limits.lag_allowed_offsets
+    return allowed / OFFSETS_PER_FILE if unit == "files" else allowed
+
+
+def _behind_transactions(context: RuleContext) -> Finding | None:
+    """What waits behind transactions that are open for far longer than usual, or than allowed."""
+    if not context.is_running:
+        return None
+    allowed, window = context.limits.lag_allowed_seconds, context.trend_seconds
+    most = inf if allowed is None else max(window, CRITICAL_FACTOR * allowed)
+    held = [
+        (seconds > most, transaction.records, partition, seconds)
+        for partitions in context.query.transactions.values()
+        for partition, transaction in partitions.items()
+        if (seconds := transaction.polled_at - transaction.since)
+        > min(most, max(window, _longest_usual(transaction.took)))
+    ]
+    if not held:
+        return None
+    is_critical, records, partition, seconds = max(held)
+    others = f"; {len(held)} partitions in total" if len(held) > 1 else ""
+    reason = f"{partition}: {records} records wait behind an open transaction, for {seconds:.0f} s"
+    severity = Severity.CRITICAL if is_critical else Severity.WARNING
+    does = "waits for a commit"
+    return report(context, QUERY_LAGGING, severity, QueryState.LAGGING, reason + others, does=does)
+
+
+def _longest_usual(took: tuple[float, ...]) -> float:
+    """How long a transaction may be open; the first one seen may have begun long before."""
+    usual = MUCH_LONGER * max(took, default=0.0)
+    return usual if len(took) > 1 else max(usual, LONGEST_TRANSACTION_SECONDS)
+
+
+# -- falling behind -----------------------------------------------------------------------------
+
+MIN_BATCHES_LONG = 5
+NOTABLE_GROWTH = 1.5
+"""Growth beyond that of the same hours a day ago, so the time of day does not explain it."""
+MUCH_LONGER = 3.0
+"""Growth within a day by the time of day alone is smaller, as a rule."""
+
+
+def query_falling_behind(context: RuleContext) -> Finding | None:
+    """``StreamingQueryFallingBehind``: batches outlast their trigger interval, and grow.
+
+    The window of a query follows its batches, so a slow decay never stalls it; and a query that
+    reads all there is in each batch has no lag in offsets. Batches that outlast the interval
+    without growing are late by that much and no more. Batches grow with the input of the hour: what
+    they took a day ago counts, and without an interval lag must rise, too. Of availableNow in a
+    loop, the runs count.
+    """
+    query, trends = context.query, context.query.trends
+    # The trigger of a run that has just begun is not known yet.
+    is_loop = query.trigger.ends_by_itself if query.trigger is not None else trends.runs is not None
+    long = trends.runs if is_loop else trends.long
+    if long is None or not (context.is_running or context.is_between_runs):
+        return None
+    seconds = context.watched_since(long.since)
+    if long.batches < MIN_BATCHES_LONG or seconds <= context.trend_seconds:
+        return None
+    first, newest, day_ago = median(long.first), median(long.newest), query.day_ago_seconds
+    much_longer = newest > MUCH_LONGER * (day_ago or newest)
+    if day_ago is None or is_loop:
+        grows = newest >= max(MUCH_LONGER * first, NOTABLE_GROWTH * (day_ago or 0.0))
+    else:
+        grows = much_longer or newest >= NOTABLE_GROWTH * max(first, day_ago)
+    has_interval = query.trigger is not None and query.trigger.interval_seconds
+    if not grows or not (is_loop or has_interval or much_longer or _lag_rises(context)):
+        return None
+    before = f"{first:.0f} s at first"
+    if day_ago is not None and not is_loop:
+        before = f"at most {day_ago:.0f} s a day ago"
+    took = f"each of the last {long.batches} {'runs' if is_loop else 'batches'} took longer"
+    reason = f"{took} than {long.limit:g} s, for {seconds:.0f} s: {before}, {newest:.0f} s now"
+    return report(
+        context,
+        QUERY_FALLING_BEHIND,
+        Severity.WARNING,
+        QueryState.SLOW,
+        reason,
+        does="falls behind",
+    )
+
+
+def _lag_rises(context: RuleContext) -> bool:
+    rises = context.query.trends.rises.values()
+    return any(rising(context, points, allowed=0.0) for points in rises)
+
+
+# -- data loss risk -----------------------------------------------------------------------------
+
+MIN_POLLS = 2
+MAX_REPORTED = 10
+
+
+class _Risk(msgspec.Struct, frozen=True):
+    """A partition that the retention edge catches up with, and the used share of its retention."""
+
+    exposure: Exposure
+    used: float
+    poll: SourcePoll
+    edge: Edge
+
+
+def data_loss_risk(context: RuleContext) -> Finding | None:
+    """``StreamingDataLossRisk``: unread data is near the retention edge, or beyond it.
+
+    It fires when the edge catches up with the query and the allowed share of retention is used.
+    When ``failOnDataLoss`` fails the query, the data is already lost. A query that starts at the
+    oldest retained record and moves faster than the edge is not at risk. The ratio follows
+    klag-exporter's lag-to-retention ratio, without its false alarms on idle topics.
+    """
+    ended = context.query.ended
+    is_over = ended is not None and ended.outcome is not Outcome.FAILED
+    if not context.query.retention or is_over or context.snapshot.context.is_on_purpose:
+        return None
+    risks = sorted(_risks(context), key=lambda risk: (-risk.exposure.lost, -risk.used))
+    if not risks:
+        return None
+    worst = risks[0]
+    # Two thirds of what the warning leaves are used too.
+    critical = worst.used >= (2 + context.limits.data_loss_warning_ratio) / 3
+    others = f"; {len(risks)} partitions in total" if len(risks) > 1 else ""
+    reason = _risk_text(worst, context) + others
+    effect = "has lost data" if worst.exposure.lost else "is about to lose data"
+    severity = Severity.CRITICAL if critical else Severity.WARNING
+    facts = evidence(context)
+    facts["retention"] = "\n".join(_risk_text(risk, context) for risk in risks[:MAX_REPORTED])
+    return report(
+        context, DATA_LOSS_RISK, severity, QueryState.LAGGING, reason, does=effect, facts=facts
+    )
+
+
+def _risks(context: RuleContext) -> Iterator[_Risk]:
+    query, allowed = context.query, context.limits.data_loss_warning_ratio
+    for index, poll in query.polls.items():
+        retention = query.retention.get(index)
+        if retention is None or _committed_since(context, poll):
+            continue
+        for exposure in retention.exposures.values():
+            if exposure.used(context.now) < allowed:
+                continue
+            edge = retention.edges[exposure.partition]
+            danger = _danger(context, exposure, edge, poll)
+            used = danger.used(context.now) if danger is not None else 0.0
+            if danger is not None and used >= allowed:
+                yield _Risk(danger, used, poll, edge)
+
+
+def _committed_since(context: RuleContext, poll: SourcePoll) -> bool:
+    """Whether the poll is old and the query has committed since: its position is unknown."""
+    committed_at = context.query.last_commit_at
+    if committed_at is None or committed_at <= poll.at:
+        return False
+    return context.watched_since(poll.at) > context.trend_seconds
+
+
+def _danger(
+    context: RuleContext, exposure: Exposure, edge: Edge, poll: SourcePoll
+) -> Exposure | None:
+    """The part of the exposure by which the edge catches up with the query; None if none does."""
+    if exposure.lost:
+        return exposure
+    if len(edge.points) < MIN_POLLS:
+        return None
+    if _reads_nothing(context):
+        return exposure
+    then, now = _window_ago(context, edge), edge.points[-1]
+    if then is None:
+        return None
+    if not _grows_old(then, now):
+        exposure = replace(exposure, keeps_seconds=None)
+    if not _is_overtaken(then, now, edge.speed(poll.at)):
+        exposure = replace(exposure, used_by_offsets=None, passed_at=None)
+    return exposure
+
+
+def _reads_nothing(context: RuleContext) -> bool:
+    """Whether the query reads nothing: it has ended, or had no activity for its window."""
+    return (
+        not context.query.alive
+        or context.watched_since(context.query.last_activity_at) > context.window.seconds
+    )
+
+
+def _window_ago(context: RuleContext, edge: Edge) -> EdgePoint | None:
+    """The newest poll before the window began; there has been unread data since then."""
+    begin = context.now - context.window.seconds
+    point = next((point for point in reversed(edge.points) if point.at <= begin), None)
+    watched = point is not None and context.watched_since(point.at) >= context.window.seconds
+    return point if watched else None
+
+
+def _grows_old(then: EdgePoint, now: EdgePoint) -> bool:
+    """Whether the oldest unread record is older than it was then.
+
+    If the query advances but the timestamps of the records do not, they prove nothing.
+    """
+    if then.waiting_since is None or now.waiting_since is None:
+        return False
+    advanced = now.waiting_since - then.waiting_since
+    return advanced < now.at - then.at and (advanced > 0 or now.committed == then.committed)
+
+
+def _is_overtaken(then: EdgePoint, now: EdgePoint, edge_speed: float | None) -> bool:
+    """Whether the edge moves faster than the query."""
+    if edge_speed is None or now.at <= then.at:
+        return False
+    return (now.committed - then.committed) / (now.at - then.at) < edge_speed
+
+
+def _risk_text(risk: _Risk, context: RuleContext) -> str:
+    exposure, earliest = risk.exposure, risk.edge.earliest
+    name, committed = exposure.partition, risk.poll.committed[exposure.partition]
+    if exposure.lost:
+        return (
+            f"{name}: {exposure.lost} offsets were deleted before they were read "
+            f"(committed {committed}, retained from {earliest})"
+        )
+    left = exposure.left_seconds(context.now)
+    rest = "" if left is None else f", at least {duration(left)} left"
+    written_at = exposure.written_at
+    if written_at is None or exposure.used_by_time(context.now) < (exposure.used_by_offsets or 0.0):
+        return (
+            f"{name}: the unread backlog is {risk.used:.0%} of what the topic retains, "
+            f"the retention edge is {committed - earliest} offsets behind{rest}"
+        )
+    return (
+        f"{name}: {risk.used:.0%} of its retention time is used up, "
+        f"the oldest unread record is {duration(context.now - written_at)} old{rest}"
+    )
+
+
+# -- input missing ------------------------------------------------------------------------------
+
+MANY_BATCHES = 100
+
+
+def input_missing(context: RuleContext) -> Finding | None:
+    """``StreamingInputMissing``: no rows for both ``expected_input_seconds`` and the window.
+
+    An idle query is healthy unless the settings say that data must arrive. Without them, a source
+    whose offsets advance in many batches in a row without a row reads around its data. A restarted
+    run continues the count; the time in which the query was down does not count.
+    """
+    allowed, query = context.limits.expected_input_seconds, context.query
+    if not (context.is_running or context.is_between_runs):
+        return None
+    empty = _reads_around_its_data(context)
+    if empty:
+        return _no_input(context, empty)
+    if allowed is None or has_uncounted_rows(query):
+        return None
+    if query.last_input_at is None:
+        seconds = context.watched_since(query.started_at) + query.without_input_before
+    else:
+        seconds = context.watched_since(query.last_input_at)
+    if seconds <= max(allowed, context.window.seconds):
+        return None
+    reason = f"no rows read for {seconds:.0f} s{_meanwhile(query)} ({allowed:.0f} s allowed)"
+    return _no_input(context, reason)
+
+
+def _no_input(context: RuleContext, reason: str) -> Finding:
+    state = QueryState.IDLE if context.query.activity_seen else QueryState.STARTING
+    return report(context, INPUT_MISSING, Severity.WARNING, state, reason, does="gets no data")
+
+
+def _reads_around_its_data(context: RuleContext) -> str:
+    """Such as an Iceberg table after a compaction, or changes that all are skipped."""
+    for trend in context.query.trends.sources:
+        empty = trend.empty
+        if empty is None or empty.batches < MANY_BATCHES or not context.batches_come:
+            continue
+        seconds = context.watched_since(empty.since)
+        if seconds > context.trend_seconds:
+            return (
+                f"{trend.description}: {empty.batches} batches in a row read no rows in "
+                f"{seconds:.0f} s, although its offsets advance"
+            )
+    return ""
+
+
+def _meanwhile(query: Query) -> str:
+    """What the time without rows includes, unless the present run has read some."""
+    if query.last_input_at is not None:
+        return ""
+    return ", over restarts" if query.without_input_before > 0 else ", since its run began"
+
+
+# -- watermark stuck ----------------------------------------------------------------------------
+
+MIN_BATCHES = 3
+END_OF_9999 = 253_402_300_800.0
+"""Python's calendar ends there."""
+
+
+def watermark_stuck(context: RuleContext) -> Finding | None:
+    """``StreamingWatermarkStuck``: the watermark does not advance although newer times were read.
+
+    State then grows and results are never emitted. A watermark in the future is stuck until the
+    clock reaches it, and all honest rows are late. Spark's watermark is that of the slowest source:
+    a join with no rows on one side does not fire, nor one that waits for a side as it did before.
+    """
+    watermark, progress = context.query.trends.watermark, context.query.progress
+    if not context.commits or watermark is None or progress is None:
+        return None
+    if watermark.since is None or watermark.batches < MIN_BATCHES:
+        return None
+    seconds = context.watched_since(watermark.since)
+    if seconds <= context.trend_seconds or not _all_come(watermark, progress, context):
+        return None
+    ahead = watermark.timestamp - (progress.timestamp or watermark.timestamp)
+    # That of several sources may wait for one of them, as it did before.
+    may_wait = len(progress.sources) > 1 and watermark.timestamp > 0 >= ahead
+    if may_wait and seconds <= sum(watermark.stood):
+        return None
+    reason = _in_future(watermark, ahead) if ahead > 0 else _does_not_advance(watermark, seconds)
+    return report(
+        context,
+        WATERMARK_STUCK,
+        Severity.WARNING,
+        QueryState.WATERMARK_STUCK,
+        reason,
+        does="makes no event-time progress",
+    )
+
+
+def _all_come(watermark: Watermark, progress: Progress, context: RuleContext) -> bool:
+    """Whether every source had rows within the trend window."""
+    return len(watermark.fed) == len(progress.sources) and all(
+        context.watched_since(at) <= context.trend_seconds for at in watermark.fed.values()
+    )
+
+
+def _does_not_advance(watermark: Watermark, seconds: float) -> str:
+    return (
+        f"the watermark has not advanced for {seconds:.0f} s and {watermark.batches} batches "
+        "with rows, although newer event times were read"
+    )
+
+
+def _in_future(watermark: Watermark, ahead: float) -> str:
+    at = utc(watermark.timestamp) if watermark.timestamp < END_OF_9999 else "a year after 9999"
+    return (
+        f"the watermark is at {at}, {duration(ahead)} in the future: rows "
+        f"before it are late, and {watermark.late_rows} were dropped"
+    )
+
+
+# -- rows dropped -------------------------------------------------------------------------------
+
+MIN_BATCHES = 3
+
+
+def rows_dropped(context: RuleContext) -> Finding | None:
+    """``StreamingRowsDropped``: each batch with rows drops a notable part of them as late.
+
+    A few late rows are what a watermark is for, in each batch or now and then.
+    """
+    late, progress = context.query.trends.late, context.query.progress
+    if not context.commits or late is None or progress is None:
+        return None
+    seconds = context.watched_since(late.since)
+    if late.batches < MIN_BATCHES or seconds <= context.trend_seconds:
+        return None
+    dropped = f"each of the last {late.batches} batches with rows dropped late ones"
+    count = f" ({late.rows}, counted after aggregation)" if late.rows else ""
+    reason = f"{dropped}, for {seconds:.0f} s{count}{_newest_row(progress)}"
+    return report(
+        context, ROWS_DROPPED, Severity.WARNING, QueryState.LAGGING, reason, does="drops late rows"
+    )
+
+
+def _newest_row(progress: Progress) -> str:
+    """How far the newest row is behind the watermark, if it is."""
+    watermark, newest = progress.watermark_timestamp, progress.event_time_max
+    if watermark is None or newest is None or newest >= watermark:
+        return ""
+    return f"; the newest event time is {duration(watermark - newest)} behind the watermark"

@@ -1,0 +1,424 @@
+"""Rules about runs that ended or never began: failed, stopped, missing, given up, flapping."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from ...core.states import QueryState
+from ...listener.failure import Failure
+from ...listener.probe import Context
+from ...listener.state.query import UNKNOWN_BATCH, Died, Ended, Outcome, Query
+from ...listener.state.snapshot import Snapshot, SupervisedQuery
+from ..alert_text import NEXT_STEPS, code_last
+from ..evidence import evidence, failure_facts, on_restart, report, unfinished, with_age
+from ..finding import (
+    QUERY_FAILED,
+    QUERY_FLAPPING,
+    QUERY_GIVEN_UP,
+    QUERY_MISSING,
+    QUERY_STOPPED,
+    Finding,
+    Severity,
+)
+from ..policy import RESTART_WINDOW_SECONDS, Limits
+from ..rule_context import RuleContext, is_handled, is_restarted
+
+# -- failed -------------------------------------------------------------------------------------
+
+EXPECTED_GRACE_SECONDS = 300.0
+"""The grace of an expected error where ``failed_grace_seconds`` is 0."""
+STEPS_BY_ERROR = {
+    re.compile(rf"\b(?:{pattern})\b"): steps
+    for pattern, steps in {
+        "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY"
+        "|Multiple streaming (?:jobs|queries)|same id is already active": (
+            "1. Another run uses this checkpoint: find the second driver or query, and stop one.\n"
+            "2. Give each query a checkpoint of its own.\n"
+            "3. Restart this query from the same checkpoint."
+        ),
+        "UNKNOWN_FIELD_EXCEPTION|UnknownFieldException|DELTA_STREAMING_METADATA_EVOLUTION"
+        "|DELTA_SCHEMA_CHANGED(?:_WITH_VERSION|_WITH_STARTING_OPTIONS)?": (
+            "1. The schema of the source has changed: restart the query to read the new one.\n"
+            "2. If it fails again, the sink refuses new columns: allow them (mergeSchema).\n"
+            "3. If that is part of the job's life, add its error class to expected_errors."
+        ),
+        "OffsetOutOfRangeException|KAFKA_DATA_LOSS|DELTA_VERSIONS_NOT_CONTIGUOUS"
+        "|Some data may have been lost": (
+            "1. The source has deleted data that the query had not read.\n"
+            "2. Restore that data, or accept the loss: failOnDataLoss=false reads on behind it.\n"
+            "3. Raise the retention of the source, or find out why the query was late."
+        ),
+        "UNRELEASED_THREAD_ERROR|instance could not be acquired": (
+            "1. A task that hangs, or a second attempt of it, holds the lock of the state store.\n"
+            "2. Restart the query; if the task hangs in the executor, restart the executor.\n"
+            "3. Again and again: turn speculation off, look for stages that read the state twice."
+        ),
+    }.items()
+}
+"""Next steps by what the error says, where the steps of the alert's runbook are too general."""
+
+
+def query_failed(context: RuleContext) -> Finding | None:
+    """``StreamingQueryFailed``: a run ended with an exception, and no later run has committed.
+
+    It fires after the grace period (0 s by default). While ``supervise`` restarts the query, the
+    alert is a warning; so it is if the process ends within the grace, since a restart is expected.
+    An expected error is a warning within the grace. A batch that earlier processes planned longer
+    ago, and never committed, leaves no time: the job restarts again and again and does not get past
+    it, as the reason says.
+    """
+    ended = context.query.failure
+    if ended is None or ended.failure is None:
+        return None
+    failure, grace = ended.failure, context.limits.failed_grace_seconds
+    is_expected = _is_expected(failure, context.policy.expected_errors)
+    if is_expected:
+        grace = grace or EXPECTED_GRACE_SECONDS
+    has_time = grace > 0 and _failing_seconds(context, ended) <= grace
+    if has_time and not context.policy.ends and not is_expected:
+        return None
+    headline = failure.headline
+    if has_time:
+        why = "this error is expected" if is_expected else "the process ends"
+        headline += f"; {why}, and a restart is expected within {grace:.0f} s"
+    text = f"{failure.error_class} {failure.exception} {failure.message}"
+    facts = {
+        **evidence(context),
+        **on_restart(context.query),
+        **failure_facts(failure),
+        "exception": "" if failure.exception == failure.error_class else failure.exception,
+        "error_message": "" if failure.reason.endswith(failure.message) else failure.message,
+        "seen_by": ended.signal,
+        NEXT_STEPS: next(
+            (steps for error, steps in STEPS_BY_ERROR.items() if error.search(text)), ""
+        ),
+    }
+    return report(
+        context,
+        QUERY_FAILED,
+        Severity.WARNING if has_time or is_restarted(context) else Severity.CRITICAL,
+        QueryState.FAILED,
+        with_age(failure.reason, context),
+        does="failed",
+        says=with_age(headline, context),
+        facts=facts,
+    )
+
+
+def _is_expected(failure: Failure, patterns: tuple[str, ...]) -> bool:
+    names = (failure.error_class, failure.exception)
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def _failing_seconds(context: RuleContext, ended: Ended) -> float:
+    """For how long the query has failed without a commit, also in earlier processes."""
+    unrecovered = context.query.unrecovered_deaths
+    failures = context.query.deaths[-unrecovered:] if unrecovered else ()
+    seconds = context.watched_since(min((failure.at for failure in failures), default=ended.at))
+    batch = unfinished(context)
+    return seconds if batch is None else max(seconds, batch.age_seconds)
+
+
+# -- stopped ------------------------------------------------------------------------------------
+
+NOTICED_SECONDS = 5.0
+SLOWLY_NOTICED_SECONDS = 15.0
+"""The next poll detects that a SparkContext stopped; its queries may have ended before that."""
+CONTEXT_GONE = "the SparkContext stopped by itself"
+
+
+def query_stopped(context: RuleContext) -> Finding | None:
+    """``StreamingQueryStopped``: a run ended without an exception, and has not restarted in time.
+
+    Queries with ``once`` and ``availableNow`` end by themselves and do not fire, unless a
+    SparkContext that stopped by itself cut them off. Neither does a query after ``expect_stop``,
+    one that ``supervise`` restarts, or one in an application that stops its own SparkContext. If
+    the trigger is unknown, the alert fires only for an expected query.
+    """
+    gone_at = _gone_at(context)
+    if gone_at is None or context.snapshot.context.explains_ends:
+        return None
+    if context.query.failure is not None:
+        # ``query_failed`` reports it, and knows how much time it has.
+        return None
+    with_context = _ended_with_context(context, gone_at)
+    if context.query.stop_expected or not _should_run(context, with_context=with_context):
+        return None
+    if is_restarted(context) and not with_context:
+        return None
+    grace = 0.0 if context.policy.crashed else context.limits.gone_grace_seconds
+    if grace and (context.watched_since(gone_at) <= grace or _is_unconfirmed(context)):
+        return None
+    how, seconds = _how_it_ended(context, with_context=with_context), context.watched_since(gone_at)
+    reason = f"{how} {seconds:.0f} s ago and has not restarted"
+    state = QueryState.STOPPED_UNEXPECTEDLY
+    cause = CONTEXT_GONE if with_context else ""
+    does = "is not running"
+    return report(context, QUERY_STOPPED, Severity.CRITICAL, state, reason, does=does, cause=cause)
+
+
+def _is_unconfirmed(context: RuleContext) -> bool:
+    """Whether a single poll lacked the run, and none has followed: the run may still be active.
+
+    Once the probe does not answer any more, only events can show that; a continuous query has none.
+    """
+    probe, query = context.snapshot.probe, context.query
+    if probe is None or query.ended is not None or query.vanished_at is None:
+        return False
+    if probe.at > query.vanished_at:
+        return False
+    shows_life = query.last_event_at is not None and query.last_event_at > query.vanished_at
+    has_events = query.facts is None or not query.facts.trigger.is_continuous
+    return shows_life or not (has_events and context.probe_is_stale)
+
+
+def _gone_at(context: RuleContext) -> float | None:
+    if context.query.gone_at is not None:
+        return context.query.gone_at
+    # Spark still lists idle queries as active after their SparkContext has stopped.
+    return context.snapshot.context_stopped_at
+
+
+def _should_run(context: RuleContext, *, with_context: bool) -> bool:
+    """Whether the query should run; one that ends by itself should unless it has completed."""
+    trigger, ended = context.query.trigger, context.query.ended
+    if trigger is None:
+        return context.query.name in context.policy.expected
+    if not trigger.ends_by_itself:
+        return True
+    return with_context and (ended is None or ended.outcome is not Outcome.COMPLETED)
+
+
+def _ended_with_context(context: RuleContext, gone_at: float) -> bool:
+    """Whether the SparkContext ended the query; a query that ended earlier has another cause.
+
+    The context stopped after the last poll that saw it running, which may be some seconds ago if
+    polls are slow.
+    """
+    stopped_at, ran_at = context.snapshot.context_stopped_at, context.snapshot.context_ran_at
+    if context.snapshot.context is not Context.STOPPED or stopped_at is None:
+        return False
+    earliest = stopped_at - NOTICED_SECONDS
+    if ran_at is not None:
+        earliest = min(earliest, max(ran_at, stopped_at - SLOWLY_NOTICED_SECONDS))
+    return gone_at >= earliest
+
+
+def _how_it_ended(context: RuleContext, *, with_context: bool) -> str:
+    if with_context:
+        return "ended with its SparkContext, which stopped by itself"
+    if context.query.ended is None:
+        return "disappeared without an end event"
+    return "stopped without an exception"
+
+
+# -- missing ------------------------------------------------------------------------------------
+
+
+def query_missing(context: RuleContext) -> Finding | None:
+    """``StreamingQueryMissing``: it was started, but no signal has seen it since then.
+
+    If the probe sees the query, it is not missing: the other rules check what it does.
+    """
+    query = context.query
+    if not query.alive or query.activity_seen or query.probed is not None:
+        return None
+    waited = context.watched_since(query.started_at)
+    if waited <= context.limits.start_grace_seconds:
+        return None
+    return _missing(
+        context.label, f"started {waited:.0f} s ago, no activity since", evidence(context)
+    )
+
+
+def expected_query_missing(
+    label: str, limits: Limits, snapshot: Snapshot, now: float
+) -> Finding | None:
+    """Fire for an expected query that no signal has seen within the start grace period.
+
+    For a supervised one, the period begins when its start function returns.
+    """
+    supervised = snapshot.supervised.get(label)
+    started_at = supervised.started_at if supervised is not None else None
+    since = snapshot.began_at if started_at is None else started_at
+    waited = snapshot.watched(since, now)
+    if limits.ignore or snapshot.context.explains_ends or waited <= limits.start_grace_seconds:
+        return None
+    names = ", ".join(sorted(snapshot.labels())) or "none"
+    reason = f"expected, but not seen in {waited:.0f} s of monitoring"
+    return _missing(label, reason, {"known_queries": names})
+
+
+def start_overdue(
+    label: str, supervised: SupervisedQuery, limits: Limits, snapshot: Snapshot, now: float
+) -> Finding | None:
+    """Fire for a supervised query whose start is overdue by more than the start grace period."""
+    due_at = supervised.due_at
+    waited = 0.0 if due_at is None else snapshot.watched(due_at, now)
+    if snapshot.context.explains_ends or waited <= limits.start_grace_seconds:
+        return None
+    return _missing(label, f"its start has been due for {waited:.0f} s", {})
+
+
+def _missing(label: str, reason: str, facts: dict[str, str]) -> Finding:
+    summary = f"{label} is missing: {reason}"
+    return Finding(
+        QUERY_MISSING, label, Severity.CRITICAL, QueryState.MISSING, reason, summary, facts
+    )
+
+
+# -- given up -----------------------------------------------------------------------------------
+
+
+def query_given_up(context: RuleContext) -> Finding | None:
+    """``StreamingQueryGivenUp``: ``supervise`` does not restart the query any more.
+
+    It fires until the query runs again or is forgotten.
+    """
+    supervised = context.snapshot.supervised.get(context.label)
+    if supervised is None or not supervised.given_up or context.query.alive:
+        return None
+    ended = context.query.failure
+    facts = evidence(context) | on_restart(context.query)
+    if ended is not None and ended.failure is not None:
+        facts |= failure_facts(ended.failure)
+    return _given_up(
+        context.label, supervised, {name: text for name, text in facts.items() if text}
+    )
+
+
+def given_up_before_start(label: str, supervised: SupervisedQuery) -> Finding | None:
+    """Fire for a query that never started."""
+    return _given_up(label, supervised, {}) if supervised.given_up else None
+
+
+def _given_up(label: str, supervised: SupervisedQuery, facts: dict[str, str]) -> Finding:
+    reason = supervised.given_up
+    summary = f"{label} is not restarted any more: {reason}"
+    facts = {"restarts": str(supervised.restarts), **facts}
+    return Finding(
+        QUERY_GIVEN_UP, label, Severity.CRITICAL, QueryState.FAILED, reason, summary, facts
+    )
+
+
+# -- flapping -----------------------------------------------------------------------------------
+
+
+def query_flapping(context: RuleContext) -> Finding | None:
+    """``StreamingQueryFlapping``: the restart budget is used up; a commit in between is no reset.
+
+    The reason says ``poison_batch`` when all of the last failures had the same batch and the same
+    error class: another restart will not help. With a spool, failures in earlier processes count
+    too, and the reason says how many they are. For a query that ``supervise`` has given up, or
+    restarts without delay, it is a warning.
+    """
+    if not is_flapping(context.query, context.limits, context.now):
+        return None
+    severity = Severity.WARNING if is_handled(context) else Severity.CRITICAL
+    facts = {**evidence(context), "deaths": _deaths_text(context)}
+    state, reason = QueryState.FLAPPING, _flapping_reason(context)
+    does, says = "keeps failing", code_last(reason)
+    return report(
+        context, QUERY_FLAPPING, severity, state, reason, does=does, says=says, facts=facts
+    )
+
+
+def _flapping_reason(context: RuleContext) -> str:
+    poison = poison_batch(context.query, context.limits)
+    if poison is not None:
+        times = context.limits.restart_budget
+        same = context.query.deaths[-times:]
+        return (
+            f"poison_batch: batch {poison.batch_id} failed {times} times with "
+            f"{poison.error_class}{_in_earlier(context, same)}"
+        )
+    at = context.query.deaths[-1].at if context.query.failure is not None else context.now
+    counted = recent(context.query.deaths, at)
+    last = context.query.deaths[-1]
+    return (
+        f"{len(counted)} failures within {RESTART_WINDOW_SECONDS:.0f} s"
+        f"{_in_earlier(context, counted)}, the last with {last.error_class}"
+    )
+
+
+def _in_earlier(context: RuleContext, deaths: Sequence[Died]) -> str:
+    count = sum(died.at < context.snapshot.began_at for died in deaths)
+    return f", {count} of them in earlier processes" if count else ""
+
+
+def _deaths_text(context: RuleContext) -> str:
+    return "\n".join(
+        f"{context.now - died.at:.0f} s ago: {_batch_text(died)}, {died.error_class}"
+        f"{', in an earlier process' if died.at < context.snapshot.began_at else ''}"
+        for died in reversed(context.query.deaths)
+    )
+
+
+def _batch_text(died: Died) -> str:
+    return f"batch {died.batch_id}" if died.batch_id != UNKNOWN_BATCH else "unknown batch"
+
+
+# -- failures over all runs ---------------------------------------------------------------------
+
+
+def is_flapping(query: Query, limits: Limits, now: float) -> bool:
+    """Whether the restart budget is used up.
+
+    While a query is down, its failures do not expire: the problem still exists.
+    """
+    if not query.deaths:
+        return False
+    at = query.deaths[-1].at if query.failure is not None else now
+    spent = len(recent(query.deaths, at)) >= limits.restart_budget
+    return spent or poison_batch(query, limits) is not None
+
+
+def poison_batch(query: Query, limits: Limits) -> Died | None:
+    """A failure, if all failures of the budget had its batch and its error class.
+
+    One whose batch is not known may have had the same.
+    """
+    last = query.deaths[-limits.restart_budget :]
+    if query.unrecovered_deaths == 0 or repeated(last) < limits.restart_budget:
+        return None
+    with_batch = [died for died in last if died.batch_id != UNKNOWN_BATCH]
+    newest = with_batch[-1] if with_batch else None
+    return None if newest is None or is_committed(query, newest) else newest
+
+
+def repeated(deaths: Sequence[Died]) -> int:
+    """How many of the last failures had one error class and, where it is known, one batch."""
+    count, batch_id = 0, UNKNOWN_BATCH
+    for died in reversed(deaths):
+        another = UNKNOWN_BATCH not in {batch_id, died.batch_id} and batch_id != died.batch_id
+        if another or died.error_class != deaths[-1].error_class:
+            break
+        batch_id = max(batch_id, died.batch_id)
+        count += 1
+    return count
+
+
+def is_committed(query: Query, died: Died) -> bool:
+    """Whether the checkpoint showed, when the last run began, that the batch was committed.
+
+    A process that querypulse did not monitor may have committed it.
+    """
+    point = query.start_point
+    done = point.committed if point is not None else None
+    return done is not None and done.batch_id >= died.batch_id != UNKNOWN_BATCH
+
+
+def was_flapping_already(query: Query, limits: Limits) -> bool:
+    """Whether the budget was already used up when the query last became unhealthy."""
+    fell = max(0, len(query.deaths) - max(1, query.unrecovered_deaths))
+    until_then = query.deaths[: fell + 1]
+    if not until_then:
+        return False
+    return len(recent(until_then, until_then[-1].at)) >= limits.restart_budget
+
+
+def recent(deaths: Sequence[Died], at: float) -> list[Died]:
+    """The failures within the restart window that ends at ``at``."""
+    return [died for died in deaths if at - died.at <= RESTART_WINDOW_SECONDS]
