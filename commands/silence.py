@@ -6,8 +6,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import translate
 from glob import escape
@@ -26,6 +25,7 @@ from ..settings.receivers import as_settings_error
 from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import (
     Ending,
+    Written,
     add_silence,
     end_silences,
     in_force,
@@ -58,40 +58,36 @@ class SilenceRequest(msgspec.Struct, frozen=True):
     allow_http: bool = False
 
 
-HELP = {
-    "queries": "which queries, such as 'bronze*'; without it and --end, silences are listed",
-    "--for": "how long, such as 90s, 30m, 2h, 1d12h",
-    "--alertname": "only alerts of this name",
-    "--app": "which app (default: the setting app_name, and all apps with --url alone); '*' is all",
-    "--reason": "shown with the silence",
-    "--end": "end the silences of exactly this pattern and exactly --app",
-    "--file": "use this file, not the setting silence_file",
-    "--url": "a driver to silence until it ends, such as https://HOST:9719; may be repeated",
-    "--token-file": "the token of the drivers",
-    "--alertmanager": "an Alertmanager to silence, for all senders, by the setting labels, too",
-    "--ca-file": "the CA certificates that verify the servers",
-    "--allow-http": "send the token to another machine over http://: the network can read it",
-}
-
-
 def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the fields of a ``SilenceRequest``."""
 
-    def add(name: str, **options: Any) -> None:
-        parser.add_argument(name, help=HELP[name], **options)
+    def add(name: str, text: str, **options: Any) -> None:
+        parser.add_argument(name, help=text, **options)
 
-    add("queries", nargs="?", metavar="PATTERN")
-    add("--for", type=_duration, dest="lasting", metavar="TIME")
-    add("--alertname", default="*", metavar="PATTERN")
-    add("--app", metavar="PATTERN")
-    add("--reason", default="")
-    add("--end", metavar="PATTERN")
-    add("--file")
-    add("--url", action="append", default=[], dest="urls", metavar="URL")
-    add("--token-file", metavar="FILE")
-    add("--alertmanager", metavar="URL")
-    add("--ca-file", metavar="FILE")
-    add("--allow-http", action="store_true")
+    which = "which queries, such as 'bronze*'; without it and --end, silences are listed"
+    app = "which app (default: the setting app_name, and all apps with --url alone); '*' is all"
+    end = "end the silences of exactly this pattern and exactly --app"
+    url = "a driver to silence until it ends, such as https://HOST:9719; may be repeated"
+    manager = "an Alertmanager to silence, for all senders, by the setting labels, too"
+    http = "send the token to another machine over http://: the network can read it"
+    add("queries", which, nargs="?", metavar="PATTERN")
+    add(
+        "--for",
+        "how long, such as 90s, 30m, 2h, 1d12h",
+        type=_duration,
+        dest="lasting",
+        metavar="TIME",
+    )
+    add("--alertname", "only alerts of this name", default="*", metavar="PATTERN")
+    add("--app", app, metavar="PATTERN")
+    add("--reason", "shown with the silence", default="")
+    add("--end", end, metavar="PATTERN")
+    add("--file", "use this file, not the setting silence_file")
+    add("--url", url, action="append", default=[], dest="urls", metavar="URL")
+    add("--token-file", "the token of the drivers", metavar="FILE")
+    add("--alertmanager", manager, metavar="URL")
+    add("--ca-file", "the CA certificates that verify the servers", metavar="FILE")
+    add("--allow-http", http, action="store_true")
 
 
 def _duration(text: str) -> timedelta:
@@ -190,30 +186,20 @@ def _ask_each(
     """The places that answered, and what; the others are named on stderr."""
     answers = []
     for place in places:
-        with _shown_errors():
+        try:
             answers.append((place, ask(place)))
+        except (PlaceError, OSError, ValueError) as error:  # noqa: PERF203 - there are few
+            sys.stderr.write(f"querypulse: {error}\n")
     return answers
-
-
-@contextmanager
-def _shown_errors() -> Iterator[None]:
-    try:
-        yield
-    except PlaceError as error:
-        sys.stderr.write(f"querypulse: {error}\n")
 
 
 def _end(places: Sequence[Place], ending: Ending) -> int:
     answers = _ask_each(places, lambda place: place.end(ending))
     if not any(ended for _, ended in answers):
-        others = _ask_each([place for place, _ in answers], lambda place: place.silences())
-        names = sorted(
-            f"{silence.app}/{silence.queries}{labels}"
-            for _, entries in others
-            for silence, labels in entries
-        )
         whose = f" of app {ending.app!r}" if ending.app != "*" else ""
-        sys.stderr.write(f"querypulse: no silence of {ending.end!r}{whose}; there are: {names}\n")
+        sys.stderr.write(
+            f"querypulse: no silence of {ending.end!r}{whose}; without --end, they are listed\n"
+        )
         return 1
     for place, ended in answers:
         sys.stdout.write(f"{place.name}: ended: {ended} of {ending.end}\n")
@@ -260,27 +246,16 @@ class File(msgspec.Struct, frozen=True):
 
     def add(self, silence: Silence) -> str:
         """Add the silence."""
-        with _file_errors():
-            add_silence(self.path, silence, time.time())
+        add_silence(self.path, silence, time.time())
         return ""
 
     def end(self, ending: Ending) -> int:
         """End silences; returns how many."""
-        with _file_errors():
-            return len(end_silences(self.path, ending, time.time()))
+        return len(end_silences(self.path, ending, time.time()))
 
     def silences(self) -> list[Entry]:
         """Those in force."""
-        with _file_errors():
-            return [(silence, "") for silence in in_force(read_silences(self.path), time.time())]
-
-
-@contextmanager
-def _file_errors() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise PlaceError(str(error)) from None
+        return [(silence, "") for silence in in_force(read_silences(self.path), time.time())]
 
 
 class _Server(msgspec.Struct, frozen=True):
@@ -320,31 +295,11 @@ class _Server(msgspec.Struct, frozen=True):
             raise PlaceError(f"{self.name} is no {type(self).__name__}: {error}") from None
 
 
-class _Refusal(msgspec.Struct):
-    error: str
-
-
 def _reason(response: requests.Response) -> str:
     try:
-        return msgspec.json.decode(response.content, type=_Refusal).error
-    except msgspec.DecodeError:
+        return str(response.json()["error"])
+    except (ValueError, TypeError, KeyError):
         return " ".join(response.text.split())[:200]
-
-
-class _Ended(msgspec.Struct):
-    ended: int
-
-
-class _DriverSilence(msgspec.Struct):
-    queries: str
-    until: datetime
-    alertname: str
-    reason: str
-    app: str
-
-    def as_ours(self) -> Silence:
-        until = self.until.timestamp()
-        return Silence(self.queries, until, self.alertname, self.reason, self.app)
 
 
 class Driver(_Server, frozen=True):
@@ -358,12 +313,12 @@ class Driver(_Server, frozen=True):
     def end(self, ending: Ending) -> int:
         """End silences; returns how many."""
         content = self._ask("POST", "silences", ending)
-        return self._read(content, _Ended).ended
+        return self._read(content, dict[str, int]).get("ended", 0)
 
     def silences(self) -> list[Entry]:
         """Those in force."""
-        silences = self._read(self._ask("GET", "silences"), list[_DriverSilence])
-        return [(silence.as_ours(), "") for silence in silences]
+        answer = self._read(self._ask("GET", "silences"), list[Written])
+        return [(silence.silence(), "") for silence in answer]
 
 
 # -- Alertmanager -----------------------------------------------------------------------------
@@ -372,7 +327,8 @@ class Driver(_Server, frozen=True):
 
 CREATOR = "querypulse"
 _PARTS = re.compile(r"\[!?.[^]]*\]|\*|[^*[]+|\[", re.DOTALL)
-_REGEX_PARTS = re.compile(r"\\.|\.[*+]?|\[\^?\]?(?:\\.|[^]\\])*\]", re.DOTALL)
+_ANY = ".+"
+"""Any value of a label, but not its absence."""
 
 
 class Matcher(msgspec.Struct, frozen=True, rename="camel"):
@@ -382,6 +338,10 @@ class Matcher(msgspec.Struct, frozen=True, rename="camel"):
     value: str
     is_regex: bool
     is_equal: bool = True
+
+    def __str__(self) -> str:
+        """What it selects, as Alertmanager has it; ``*`` is any value."""
+        return "*" if self.is_regex and self.value == _ANY else self.value
 
 
 def matcher(label: str, pattern: str) -> Matcher:
@@ -396,24 +356,7 @@ def matcher(label: str, pattern: str) -> Matcher:
         ".*" if part == "*" else translate(part)[len("(?s:") : -len(r")\Z")]
         for part in _PARTS.findall(pattern)
     )
-    return Matcher(label, ".+" if pattern == "*" else "".join(parts), is_regex=True)
-
-
-def pattern_of(label: Matcher) -> str:
-    """The name pattern that ``label`` was made of; another regular expression is its own."""
-    if not label.is_regex:
-        return escape(label.value)
-    pattern = _REGEX_PARTS.sub(_pattern_part, label.value)
-    return pattern if matcher(label.name, pattern) == label else label.value
-
-
-def _pattern_part(part: re.Match[str]) -> str:
-    text = part[0]
-    if text.startswith("."):
-        return "?" if text == "." else "*"
-    is_negated = text.startswith("[^")
-    literal = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
-    return f"[!{literal[2:]}" if is_negated else literal
+    return Matcher(label, _ANY if pattern == "*" else "".join(parts), is_regex=True)
 
 
 class _AlertmanagerSilence(msgspec.Struct, frozen=True, rename="camel"):
@@ -424,11 +367,10 @@ class _AlertmanagerSilence(msgspec.Struct, frozen=True, rename="camel"):
     created_by: str
     status: dict[str, str]
 
-    def as_ours(self) -> Silence:
-        patterns = {label.name: pattern_of(label) for label in self.matchers if label.is_equal}
-        queries, alertname, app = (
-            patterns.get(name, "*") for name in ("query", "alertname", "app")
-        )
+    def silence(self) -> Silence:
+        """The silence; its patterns are Alertmanager's regular expressions."""
+        shown = {label.name: str(label) for label in self.matchers if label.is_equal}
+        queries, alertname, app = (shown.get(name, "*") for name in ("query", "alertname", "app"))
         return Silence(queries, self.ends_at.timestamp(), alertname, self.comment, app)
 
     def labels(self) -> dict[str, str]:
@@ -438,10 +380,6 @@ class _AlertmanagerSilence(msgspec.Struct, frozen=True, rename="camel"):
             if label.name not in {"query", "alertname", "app"}
             and label == Matcher(label.name, label.value, is_regex=False)
         }
-
-
-class _Created(msgspec.Struct, rename={"id": "silenceID"}):
-    id: str
 
 
 class Alertmanager(_Server, frozen=True, kw_only=True):
@@ -464,15 +402,17 @@ class Alertmanager(_Server, frozen=True, kw_only=True):
             "createdBy": CREATOR,
             "comment": silence.reason or "querypulse silence",
         }
-        self._read(self._ask("POST", "api/v2/silences", body), _Created)
+        self._read(self._ask("POST", "api/v2/silences", body), dict[str, str])
         return f"only alerts with the labels {_labels_text(self.labels)}" if self.labels else ""
 
     def end(self, ending: Ending) -> int:
         """End silences that have ``labels``; returns how many."""
+        app = str(matcher("app", ending.app))
+        wanted = Ending(str(matcher("query", ending.end)), app)
         ids = [
             silence.id
             for silence in self._silences()
-            if ending.ends(silence.as_ours()) and self.labels.items() <= silence.labels().items()
+            if wanted.ends(silence.silence()) and self.labels.items() <= silence.labels().items()
         ]
         for silence_id in ids:
             self._ask("DELETE", f"api/v2/silence/{silence_id}")
@@ -480,7 +420,7 @@ class Alertmanager(_Server, frozen=True, kw_only=True):
 
     def silences(self) -> list[Entry]:
         """Those in force, with any labels."""
-        return [(silence.as_ours(), _labels_text(silence.labels())) for silence in self._silences()]
+        return [(silence.silence(), _labels_text(silence.labels())) for silence in self._silences()]
 
     def _silences(self) -> list[_AlertmanagerSilence]:
         """Those of this command that have not ended."""

@@ -13,7 +13,7 @@ import msgspec
 
 from ..core import AUTO_ATTACH_VARIABLE
 from ..core.text import encodable
-from .mistakes import GONE, suggest
+from .mistakes import suggest
 from .secrets import refuse_secret
 from .settings import TYPES, Settings, SettingsError, check_value
 
@@ -99,16 +99,6 @@ def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str
     return loaded
 
 
-def check_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Convert the arguments of ``attach`` to the values of their settings.
-
-    Raises:
-        SettingsError: one is unknown or not allowed.
-
-    """
-    return {name: _checked(name, value, f"argument {name}") for name, value in arguments.items()}
-
-
 def parse_text(name: str, text: str) -> object:
     """Parse a setting's value from text: lists and tables as JSON or TOML.
 
@@ -131,7 +121,8 @@ def parse_text(name: str, text: str) -> object:
 
 def _checked(name: str, value: object, origin: str) -> object:
     if name not in TYPES:
-        raise SettingsError(_unknown(name, origin))
+        hint = suggest(name, TYPES) or "`querypulse check` lists all settings"
+        raise SettingsError(f"unknown setting {name!r} from {origin}; {hint}")
     return check_value(name, value, origin)
 
 
@@ -172,10 +163,3 @@ def is_service_link(key: str, text: str) -> bool:
     return bool(_SERVICE_LINK.fullmatch(key)) or bool(
         key.endswith("_PORT") and _SERVICE_ADDRESS.match(text)
     )
-
-
-def _unknown(name: str, origin: str) -> str:
-    if name in GONE:
-        return f"setting {name!r} from {origin} is gone: {GONE[name]}"
-    hint = suggest(name, TYPES) or "`querypulse check` lists all settings"
-    return f"unknown setting {name!r} from {origin}; {hint}"

@@ -21,24 +21,6 @@ TABLES = {
     "queries": '{"nightly*" = {stall_floor_seconds = 3600}}',
 }
 """How the settings that are tables are written."""
-GONE = {
-    "client_cert_file": "give it in a table of 'receivers'",
-    "client_key_file": "give it in a table of 'receivers'",
-    "data_loss_critical_ratio": "it follows from 'data_loss_warning_ratio': 0.9 from 0.7",
-    "group_min_queries": "three queries that fail together for one cause are one incident",
-    "group_window_seconds": "queries that fail within ten seconds for one cause are one incident",
-    "heartbeat_interval_seconds": "'heartbeat_url' is requested every minute",
-    "proxy_from_environment": "HTTPS_PROXY, HTTP_PROXY and NO_PROXY hold",
-    "proxy_url": "set HTTPS_PROXY and NO_PROXY, or give it in a table of 'receivers'",
-    "push_interval_seconds": "metrics are pushed every 15 s",
-    "restart_window_seconds": "the failures of 'restart_budget' count for ten minutes",
-    "silences": "use `querypulse silence`, sidecar.silence() or 'silence_file'",
-    "slack_webhook_url": "set 'slack_webhook_url_file', or give 'url' in a table of 'receivers'",
-    "slow_critical_factor": "set 'slow_critical_seconds'",
-    "stall_critical_factor": "set 'stall_critical_seconds'",
-    "stall_tolerance": "set 'stall_floor_seconds'",
-}
-"""What settings that are gone say."""
 _PLAIN = re.compile(
     r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,12}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."
 )
@@ -105,8 +87,10 @@ def mask_mistake(value: object, *, shows_words: bool = True) -> object:
     return f"a {type(value).__name__}"
 
 
-def _mistaken_name(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else HIDDEN
+def _masked_name(unknown: re.Match[str]) -> str:
+    name = unknown["field"]
+    shown = name if _PLAIN_NAME.fullmatch(name) else HIDDEN
+    return f"Object contains unknown field `{shown}`"
 
 
 def explain(name: str, kind: Any, value: object, error: msgspec.ValidationError) -> str:
@@ -130,9 +114,7 @@ def explain(name: str, kind: Any, value: object, error: msgspec.ValidationError)
     path = at["path"] if at else ""
     text = text[: at.start()] if at else text
     allowed = _allowed(text, path, _record(kind, value, path))
-    text = _UNKNOWN_FIELD.sub(
-        lambda unknown: f"Object contains unknown field `{_mistaken_name(unknown['field'])}`", text
-    )
+    text = _UNKNOWN_FIELD.sub(_masked_name, text)
     text = _INVALID.sub(lambda wrong: f"{wrong['what']} {mask_mistake(wrong['value'])!r}", text)
     place = f"at {name}{path}: " if path or "[" in name else ""
     return f"{place}{text}{allowed}"
@@ -159,8 +141,6 @@ def _record(kind: Any, value: object, path: str) -> type[msgspec.Struct] | None:
 def _allowed(text: str, path: str, record: type[msgspec.Struct] | None) -> str:
     unknown = _UNKNOWN_FIELD.match(text)
     if unknown is not None and record is not None:
-        if unknown["field"] in GONE and record not in TAGS.values():
-            return f", which is gone: {GONE[unknown['field']]}"
         fields = record.__struct_fields__
         return f"; {suggest(unknown['field'], fields) or _choices(fields)}"
     last = path.rpartition(".")[2].partition("[")[0]

@@ -8,11 +8,12 @@ line. Writers lock its folder, so that concurrent writers lose nothing.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from ..alerting.alert import Silence, end_text
 from ..alerting.finding import WHOLE_DRIVER
@@ -27,6 +29,8 @@ from ..alerting.rules import ALERT_NAMES
 from ..core.files import FileLoop, Signature, signature_of, write_whole
 from ..core.guard import Guard
 from .mistakes import suggest
+
+log = logging.getLogger("querypulse")
 
 FILE_MODE = 0o644
 """The driver may run as another user, and a silence is not a secret."""
@@ -37,8 +41,8 @@ MAX_SILENCES = 1000
 Silences = tuple[Silence, ...]
 
 
-class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A silence in the file, where ``until`` and ``app`` are required, or in a request."""
+class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A silence in the file, in a driver's answer, or in a request, which may have no ``until``."""
 
     queries: str
     minutes: float | None = None
@@ -46,6 +50,11 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alertname: str = "*"
     reason: str = ""
     app: str | None = None
+
+    def silence(self) -> Silence:
+        """The silence until the end that is written; one without it has ended."""
+        until = self.until.timestamp() if self.until is not None else 0.0
+        return Silence(self.queries, until, self.alertname, self.reason, self.app or "*")
 
 
 # -- silences ---------------------------------------------------------------------------------
@@ -66,29 +75,22 @@ def make_silence(
             the year 9999 in UTC; or a field is not text.
 
     """
-    moment = datetime.fromtimestamp(time.time() if now is None else now, timezone.utc)
-    end = _end(minutes, until, moment)
-    return msgspec.convert({"queries": queries, "until": end.timestamp(), **more}, Silence)
-
-
-def _end(minutes: float | None, until: datetime | None, now: datetime) -> datetime:
     if (minutes is None) == (until is None):
         raise ValueError("a silence must end: give 'minutes' or 'until', and not both")
-    if until is None:
-        try:
-            until = now + timedelta(minutes=minutes or 0.0)
-        except (ValueError, OverflowError, TypeError):
-            raise ValueError(f"'minutes' must be a number of minutes, given {minutes!r}") from None
-    if until.tzinfo is None:
+    if until is not None and until.tzinfo is None:
         raise ValueError(f"'until' needs a time zone, given {until.isoformat()}")
-    if until <= now:
-        raise ValueError(f"a silence must end later than now, given {until.isoformat()}")
+    given = minutes if until is None else until.isoformat()
+    moment = datetime.fromtimestamp(time.time() if now is None else now, timezone.utc)
     try:
-        return until.astimezone(timezone.utc)
-    except OverflowError:
+        end = until or moment + timedelta(minutes=minutes or 0.0)
+        end = end.astimezone(timezone.utc)
+    except (ValueError, OverflowError, TypeError):
         raise ValueError(
-            f"'until' must be before the year 10000 in UTC, given {until.isoformat()}"
+            f"'minutes' must be a number, and a silence end before the year 10000, given {given!r}"
         ) from None
+    if end <= moment:
+        raise ValueError(f"a silence must end later than now, given {given}")
+    return msgspec.convert({"queries": queries, "until": end.timestamp(), **more}, Silence)
 
 
 class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,32 +102,6 @@ class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def ends(self, silence: Silence) -> bool:
         """Whether it ends ``silence``."""
         return silence.queries == self.end and self.app in ("*", silence.app)
-
-
-def read_ending(body: bytes) -> Ending | None:
-    """What the body of a request ends; None if it ends nothing."""
-    try:
-        return msgspec.json.decode(body, type=Ending)
-    except ValueError:
-        return None
-
-
-def read_posted(body: bytes) -> Silence:
-    """The silence in the body of a request.
-
-    Raises:
-        ValueError: it is none, or has no valid end; see ``make_silence``.
-
-    """
-    posted = msgspec.json.decode(body, type=_Written)
-    return make_silence(
-        posted.queries,
-        posted.minutes,
-        posted.until,
-        alertname=posted.alertname,
-        reason=posted.reason,
-        app=posted.app or "*",
-    )
 
 
 def written(silence: Silence) -> dict[str, str]:
@@ -188,15 +164,16 @@ def end_silences(path: Path, ending: Ending, now: float) -> Silences:
         ValueError: one of its lines is not a silence.
 
     """
-    ended: list[Silence] = []
+    ended: Silences = ()
 
     def end(silences: Silences) -> Silences:
+        nonlocal ended
         active = in_force(silences, now)
-        ended.extend(silence for silence in active if ending.ends(silence))
-        return tuple(silence for silence in active if not ending.ends(silence))
+        ended = tuple(silence for silence in active if ending.ends(silence))
+        return tuple(silence for silence in active if silence not in ended)
 
     _change(path, end)
-    return tuple(ended)
+    return ended
 
 
 def in_force(silences: Iterable[Silence], now: float) -> Silences:
@@ -206,7 +183,7 @@ def in_force(silences: Iterable[Silence], now: float) -> Silences:
 
 def _parse(path: Path, number: int, text: bytes) -> Silence:
     try:
-        line = msgspec.json.decode(text, type=_Written)
+        line = msgspec.json.decode(text, type=Written)
     except ValueError as error:
         raise ValueError(f"{path}, line {number}: {error}") from None
     if line.until is None or line.minutes is not None:
@@ -216,7 +193,7 @@ def _parse(path: Path, number: int, text: bytes) -> Silence:
             f"{path}, line {number}: the silence of {line.queries!r} names no app; drivers of "
             'several apps may read this file: add "app": "NAME", or "*" for all apps'
         )
-    return Silence(line.queries, line.until.timestamp(), line.alertname, line.reason, line.app)
+    return line.silence()
 
 
 def _change(path: Path, change: Callable[[Silences], Silences]) -> None:
@@ -273,7 +250,8 @@ class Silencing:
             kept = [
                 other
                 for other in in_force(self._added, self._wall())
-                if other.until > silence.until or _patterns(other) != _patterns(silence)
+                if other.until > silence.until
+                or replace(other, until=silence.until, reason=silence.reason) != silence
             ]
             if len(kept) >= MAX_SILENCES:
                 raise ValueError(
@@ -329,5 +307,31 @@ class Silencing:
         self._was_read.set()
 
 
-def _patterns(silence: Silence) -> tuple[str, str, str]:
-    return silence.queries, silence.alertname, silence.app
+# -- over HTTP --------------------------------------------------------------------------------
+
+
+OK, CREATED, BAD_REQUEST = 200, 201, 400
+
+
+def post_silence(
+    body: bytes, silencing: Silencing, queries: Collection[str]
+) -> tuple[int, dict[str, object]]:
+    """Add the silence of ``body`` to this process, or end those of a pattern.
+
+    Returns an HTTP status and the JSON answer. ``queries`` are the known names; ``note`` in the
+    answer says which pattern matches none.
+    """
+    with suppress(ValueError):
+        ending = msgspec.json.decode(body, type=Ending)
+        ended = silencing.end(ending)
+        log.info("querypulse: %d silences of %r ended over HTTP", ended, ending.end)
+        return OK, {"ended": ended}
+    try:
+        given = msgspec.json.decode(body, type=Written)
+        more = {"alertname": given.alertname, "reason": given.reason, "app": given.app or "*"}
+        silence = make_silence(given.queries, given.minutes, given.until, **more)
+        silencing.add(silence)
+    except ValueError as error:
+        return BAD_REQUEST, {"error": str(error)}
+    log.info("querypulse: %r over HTTP: %s", silence.queries, silence)
+    return CREATED, {**written(silence), "note": unmatched(silence, queries)}

@@ -65,7 +65,7 @@ from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from ..settings.settings import Settings
-from ..settings.silencing import Silencing, read_ending, read_posted, unmatched, written
+from ..settings.silencing import post_silence, written
 from ..settings.wiring import Components, refused_address
 from .observers import FileReaders, observe_classic, observe_connect
 from .session import app_name, is_connect, spark_ui_url, warn_of_app_name
@@ -75,7 +75,6 @@ log = logging.getLogger("querypulse")
 
 MAILBOX_CAPACITY = 2000
 ALIVE_SECONDS = 5.0
-OK, CREATED, BAD_REQUEST = 200, 201, 400
 FLUSH_SHARE = 0.7
 """The share of the time to close that notifying may use; the rest is for stopping."""
 INTERRUPTED_SECONDS = 0.5
@@ -126,27 +125,6 @@ def uncaught_exception() -> type[BaseException] | None:
     """
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or "IPython" in sys.modules
     return None if interactive else getattr(sys, "last_type", None)
-
-
-def post_silence(
-    body: bytes, silencing: Silencing, queries: Collection[str]
-) -> tuple[int, dict[str, object]]:
-    """Add the silence of ``body`` to this process, or end those of a pattern.
-
-    Returns an HTTP status and the JSON answer. ``queries`` are the known names; ``note`` in the
-    answer says which pattern matches none.
-    """
-    if (ending := read_ending(body)) is not None:
-        ended = silencing.end(ending)
-        log.info("querypulse: %d silences of %r ended over HTTP", ended, ending.end)
-        return OK, {"ended": ended}
-    try:
-        silence = read_posted(body)
-        silencing.add(silence)
-    except ValueError as error:
-        return BAD_REQUEST, {"error": str(error)}
-    log.info("querypulse: %r over HTTP: %s", silence.queries, silence)
-    return CREATED, {**written(silence), "note": unmatched(silence, queries)}
 
 
 class Runtime:

@@ -31,7 +31,7 @@ from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError
 from ..listener.state.query import Query
 from ..listener.state.state import has_name
-from ..settings.loading import check_arguments
+from ..settings.loading import load_settings
 from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import make_silence, unmatched
 from ..settings.wiring import make_components
@@ -601,8 +601,8 @@ def _is_replaced(present: Sidecar, arguments: Mapping[str, object]) -> bool:
         SettingsError: they differ from those of another sidecar.
 
     """
-    wanted = check_arguments(arguments)
-    other = [name for name, value in wanted.items() if value != getattr(present.settings, name)]
+    wanted = load_settings(arguments, {}, {}).settings
+    other = [key for key in arguments if getattr(wanted, key) != getattr(present.settings, key)]
     if other and not SIDECARS.make_way(present):
         raise SettingsError(
             f"attach was called before with other settings for {', '.join(map(repr, other))}; "

@@ -16,8 +16,7 @@ from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
-from querypulse.settings.silencing import Silencing
-from querypulse.sidecar.runtime import post_silence
+from querypulse.settings.silencing import Silencing, post_silence
 
 BODY_BYTES = 100_000_000
 SHOWN = full_published()

@@ -36,8 +36,7 @@ from querypulse.listener.source_polls import SourceReport
 from querypulse.settings.links import runbook
 from querypulse.settings.loading import CONFIG_VARIABLE, load_settings
 from querypulse.settings.settings import SettingsError
-from querypulse.settings.silencing import Silencing, read_silences
-from querypulse.sidecar.runtime import post_silence
+from querypulse.settings.silencing import Silencing, post_silence, read_silences
 
 MOST_LINES = 60
 MOST_SECONDS = 1e6

@@ -13,7 +13,6 @@ from support.published_states import full_published
 
 from querypulse.exporter.metrics import all_families
 from querypulse.settings.loading import CONFIG_VARIABLE, load_settings, load_strictly
-from querypulse.settings.mistakes import GONE
 from querypulse.settings.settings import TYPES, check_value
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.session import settings_of
@@ -40,28 +39,6 @@ def test_unknown_setting_is_reported_with_its_origin(config):
 
     for place, message in messages.items():
         assert f"unknown setting 'colour' from {place}; " in message
-
-
-def test_setting_that_is_gone_names_its_replacement():
-    messages = {name: refused({name: 1}) for name in GONE.keys() - TYPES.keys()}
-
-    assert [name for name, text in messages.items() if GONE[name] not in text] == []
-    assert messages["silences"] == (
-        "setting 'silences' from argument silences is gone: "
-        "use `querypulse silence`, sidecar.silence() or 'silence_file'"
-    )
-
-
-def test_limit_of_some_queries_that_is_gone_names_its_replacement():
-    messages = {
-        name: refused({"queries": {"a*": {name: 1}}}) for name in GONE.keys() - TYPES.keys()
-    }
-
-    assert [name for name, text in messages.items() if GONE[name] not in text] == []
-    assert messages["stall_tolerance"].startswith(
-        "setting 'queries' from argument queries: at queries['a*']: Object contains unknown field "
-        "`stall_tolerance`, which is gone: set 'stall_floor_seconds'"
-    )
 
 
 @pytest.mark.parametrize("name", ["colour", "xyz", "stall_flor_seconds"])

@@ -78,7 +78,7 @@ def test_silence_ends_after_minutes_or_at_a_time(minutes, until, end):
         (None, MOMENT, "later than now"),
         (None, MOMENT - timedelta(days=1), "later than now"),
         (None, END_OF_TIME.replace(tzinfo=timezone(timedelta(hours=-12))), "year 10000"),
-        (None, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))), "later than now"),
+        (None, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))), "year 10000"),
     ],
 )
 def test_silence_with_an_invalid_end_is_refused(minutes, until, word):

@@ -16,8 +16,7 @@ from support.published_states import full_published
 from querypulse.commands import cli
 from querypulse.core.guard import Guard
 from querypulse.exporter.server import BODY_BYTES
-from querypulse.settings.silencing import Silencing, written
-from querypulse.sidecar.runtime import post_silence
+from querypulse.settings.silencing import Silencing, post_silence, written
 
 NAMES = ("billing", "bronze")
 HOUR = {"queries": "billing", "minutes": 60}
