@@ -328,8 +328,14 @@ def post_silence(
         return OK, {"ended": ended}
     try:
         given = msgspec.json.decode(body, type=Written)
-        more = {"alertname": given.alertname, "reason": given.reason, "app": given.app or "*"}
-        silence = make_silence(given.queries, given.minutes, given.until, **more)
+        silence = make_silence(
+            given.queries,
+            given.minutes,
+            given.until,
+            alertname=given.alertname,
+            reason=given.reason,
+            app=given.app or "*",
+        )
         silencing.add(silence)
     except ValueError as error:
         return BAD_REQUEST, {"error": str(error)}

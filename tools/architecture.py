@@ -43,7 +43,7 @@ BUDGET = {
     "listener": (8928, 38),
     "exporter": (2590, 9),
     "alerting": (8477, 30),
-    "settings": (1908, 9),
+    "settings": (1914, 9),
     "sidecar": (2362, 8),
     "watch": (1686, 7),
     "replay": (1120, 7),
