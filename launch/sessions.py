@@ -16,18 +16,17 @@ _ATTACHED: weakref.WeakSet[Any] = weakref.WeakSet()
 """The SparkContexts and Connect sessions that were attached to, or could not be."""
 
 
-def attach_to_classic(module: ModuleType) -> None:
-    """Attach to each SparkContext once it has a session; for ``pyspark.sql.session``.
+def attach_to_sessions(module: ModuleType) -> None:
+    """Attach to each SparkContext once it has a session, or to the first session of Spark Connect.
 
-    PySpark's constructor applies the builder's options (since 3.3).
+    ``module`` is ``pyspark.sql.session``, where PySpark's constructor applies the builder's options
+    (since 3.3), or ``pyspark.sql.connect.session``.
     """
     session = module.SparkSession
-    session.__init__ = _with_follower(session.__init__, lambda spark, _: _attach_classic(spark))
-
-
-def attach_to_connect(module: ModuleType) -> None:
-    """Attach to the first session of Spark Connect; for ``pyspark.sql.connect.session``."""
-    builder = module.SparkSession.Builder
+    if module.__name__ == "pyspark.sql.session":
+        session.__init__ = _with_follower(session.__init__, lambda spark, _: _attach_classic(spark))
+        return
+    builder = session.Builder
     for name in ("create", "getOrCreate"):
         follow = _with_follower(getattr(builder, name), lambda _, spark: _attach_connect(spark))
         setattr(builder, name, follow)
@@ -46,19 +45,14 @@ def _with_follower(
             # The traceback shows the same frames as without us (Python 3.11+).
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
             raise
-        _contain(follow, self, result)
+        try:
+            follow(self, result)
+        except Exception as error:  # noqa: BLE001 - the job continues after any error
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            log.warning("querypulse: not attached, the job continues without it: %s", reason)
         return result
 
     return followed
-
-
-def _contain(follow: Callable[[Any, Any], None], *arguments: Any) -> None:
-    """Call it in the thread of the job, which an error must not reach."""
-    try:
-        follow(*arguments)
-    except Exception as error:  # noqa: BLE001 - the job continues after any error
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        log.warning("querypulse: not attached, the job continues without it: %s", reason)
 
 
 def _attach_classic(spark: Any) -> None:
@@ -76,16 +70,12 @@ def _attach_connect(spark: Any) -> None:
 
 
 def _attach(spark: Any, marked: Any) -> None:
-    """Attach once, whether that succeeds or not."""
-    if _is_child_of_multiprocessing():
+    """Attach once, whether that succeeds or not; not in a child of ``multiprocessing``."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
         return
     # First: `attach` creates further objects of the same session.
     _ATTACHED.add(marked)
     from ..sidecar.sidecar import attach_automatically
 
     attach_automatically(spark)
-
-
-def _is_child_of_multiprocessing() -> bool:
-    process = sys.modules.get("multiprocessing.process")
-    return process is not None and process.parent_process() is not None

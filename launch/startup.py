@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -15,17 +15,16 @@ from typing import Any, cast
 
 from ..core import AUTO_ATTACH_VARIABLE
 
-Action = Callable[[ModuleType], None]
-
 
 class ImportHook:
-    """A finder that finds nothing itself: it calls one action after the import of each module.
+    """A finder that finds nothing itself: ``action`` follows the import of each of the modules.
 
     A module that cannot be imported raises what it would raise without us.
     """
 
-    def __init__(self, actions: Mapping[str, Action]) -> None:
-        self._actions = actions
+    def __init__(self, names: Collection[str], action: Callable[[ModuleType], None]) -> None:
+        self._names = names
+        self._action = action
         self._finding: set[str] = set()
 
     def install(self) -> None:
@@ -35,15 +34,14 @@ class ImportHook:
         """
         if any(isinstance(finder, ImportHook) for finder in sys.meta_path):
             return
-        for name, action in self._actions.items():
+        for name in self._names:
             if name in sys.modules:
-                _act(action, sys.modules[name])
+                self._act(sys.modules[name])
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
-        """What the other finders find; its loader calls our action."""
-        action = self._actions.get(name)
-        if action is None or name in self._finding:
+        """What the other finders find; after its loader has executed the module, we act."""
+        if name not in self._names or name in self._finding:
             return None
         # Other hooks ask in the same way. Python holds the lock of this module meanwhile.
         self._finding.add(name)
@@ -52,53 +50,39 @@ class ImportHook:
         finally:
             self._finding.discard(name)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _ActingLoader(spec.loader, action)
+            self._follow(spec.loader, name)
         return cast("ModuleSpec | None", spec)
 
+    def _follow(self, loader: Any, name: str) -> None:
+        execute = loader.exec_module
 
-class _ActingLoader:
-    """Another loader, and an action after it; the module keeps the other loader."""
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            if module.__name__ == name:  # An archive has one loader for all its modules.
+                self._act(module)
 
-    def __init__(self, loader: Any, action: Action) -> None:
-        self._loader = loader
-        self._action = action
+        loader.exec_module = exec_module
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute the module, then act."""
-        module.__loader__ = self._loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        _act(self._action, module)
+    def _act(self, module: ModuleType) -> None:
+        try:
+            self._action(module)
+        except Exception as error:  # noqa: BLE001 - the import must succeed after any error
+            sys.stderr.write(f"querypulse: not attached to {module.__name__}: {error}\n")
 
 
-def _act(action: Action, module: ModuleType) -> None:
-    try:
-        action(module)
-    except Exception as error:  # noqa: BLE001 - the import must succeed after any error
-        sys.stderr.write(f"querypulse: not attached to {module.__name__}: {error}\n")
-
-
-# -- startup ----------------------------------------------------------------------------------
-
-
+SESSIONS = ("pyspark.sql.session", "pyspark.sql.connect.session")
 _ON = frozenset({"1", "true", "yes", "on"})
 _WORKER_VARIABLES = ("PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET")
 """Spark sets one of them for the Python processes of executors (PythonWorkerFactory.scala)."""
-_WITH_VALUE = "cmWX"
-"""Options of Python that have a value."""
+_WITHOUT_VALUE = "bBdEhiIOPqRsStuvVx?"
+"""Options of Python that have no value; the others are ``c``, ``m``, ``W`` and ``X``."""
 
 
 def start() -> None:
     """Wait for the SparkSession of this process, unless it is no driver; never raises."""
     try:
         if may_be_driver(sys.orig_argv, os.environ):
-            ImportHook(
-                {"pyspark.sql.session": _classic, "pyspark.sql.connect.session": _connect}
-            ).install()
+            ImportHook(SESSIONS, _attach_to_sessions).install()
     except Exception as error:  # noqa: BLE001 - the job continues after any error
         sys.stderr.write(f"querypulse: not attached: {error}\n")
 
@@ -136,22 +120,16 @@ def program(command: Sequence[str]) -> tuple[str, str]:
     for word in words:
         if word.startswith("--"):
             next(words, "")
-        elif not word.startswith("-") or word == "-":
+            continue
+        if not word.startswith("-") or word == "-":
             return "", word
-        else:
-            place = next(
-                (at for at, letter in enumerate(word) if at and letter in _WITH_VALUE), None
-            )
-            if place is not None:
-                value = word[place + 1 :] or next(words, "")
-                if word[place] in "cm":
-                    return word[place], value
+        letters = word[1:].lstrip(_WITHOUT_VALUE)
+        if letters:
+            value = letters[1:] or next(words, "")
+            if letters[0] in "cm":
+                return letters[0], value
     return "", ""
 
 
-def _classic(module: ModuleType) -> None:
-    import_module(".sessions", __package__).attach_to_classic(module)
-
-
-def _connect(module: ModuleType) -> None:
-    import_module(".sessions", __package__).attach_to_connect(module)
+def _attach_to_sessions(module: ModuleType) -> None:
+    import_module(".sessions", __package__).attach_to_sessions(module)

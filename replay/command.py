@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..core.installed import require_spark
+from ..core.text import duration
 from ..settings.loading import load_strictly
 from ..settings.settings import Settings, SettingsError
 from ..settings.wiring import policy
-from .engine import Replay
+from .engine import Change, Replayed, iso, replay_application
 from .log_files import Application, find_applications
-from .results import Change, as_json, as_text, complaints, summary
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -60,40 +61,6 @@ def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
             _merge(earlier, value)
         else:
             values[name] = value
-
-
-LONG_BYTES = 64 * 1024 * 1024
-EVERY_SECONDS = 0.2
-MEGABYTE = 1024 * 1024
-
-
-class ProgressBar:
-    """Counts the bytes read; silent for short inputs, and if standard error is no terminal."""
-
-    def __init__(self, applications: Iterable[Application]) -> None:
-        files = {Path(file) for application in applications for file in application.files}
-        # Reading a file that does not exist reports the error.
-        self._total = sum(file.stat().st_size for file in files if file.exists())
-        self._shown = self._total >= LONG_BYTES and sys.stderr.isatty()
-        self._read = 0
-        self._due = 0.0
-
-    def add(self, size: int) -> None:
-        """Add the bytes of one read."""
-        self._read += size
-        if self._shown and time.monotonic() >= self._due:
-            self._due = time.monotonic() + EVERY_SECONDS
-            percent = 100 * self._read / self._total
-            megabytes = f"{self._read // MEGABYTE} of {self._total // MEGABYTE} MB"
-            sys.stderr.write(f"\r\x1b[K{percent:3.0f}%  {megabytes}")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        """Clear the line for other output."""
-        if self._shown:
-            self._due = 0.0
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 UNREADABLE = 2
@@ -158,16 +125,66 @@ def replay(
 def _replay_here(
     applications: Sequence[Application], settings: Settings, shown: Callable[[Change], str]
 ) -> int:
-    progress = ProgressBar(applications)
-    replays = []
-    for application in applications:
-        running = Replay(application, policy(settings), settings.app_name)
-        for change in running.changes(progress.add):
-            progress.clear()
-            sys.stdout.write(f"{shown(change)}\n")
-        replays.append(running.replayed)
-        progress.clear()
-        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(running.replayed))
+    replays = [Replayed(settings.app_name or entry.label, entry.path) for entry in applications]
+    for application, replayed in zip(applications, replays, strict=True):
+        changes = replay_application(application, policy(settings), settings.app_name, replayed)
+        sys.stdout.writelines(f"{shown(change)}\n" for change in changes)
+        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(replayed))
     sys.stdout.flush()
     sys.stderr.write(f"{summary(replays)}\n")
     return UNREADABLE if any(replay.error is not None for replay in replays) else 0
+
+
+# -- output -----------------------------------------------------------------------------------
+# A line for each alert, and a summary.
+
+
+WEEK_SECONDS = 7 * 24 * 3600.0
+LEAST_SECONDS = 3600.0
+"""A shorter log says nothing about a week."""
+
+
+def as_json(change: Change) -> str:
+    """One line for a program."""
+    return msgspec.json.encode(change).decode()
+
+
+def as_text(change: Change) -> str:
+    """One line for a person, with columns aligned for names of usual length."""
+    when = change.at.replace("T", " ")
+    what = f"{change.status:<8}  {change.severity:<8}  {change.alertname:<28}"
+    return f"{when}  {what}  {change.app + '/' + change.query:<32}  {change.reason}"
+
+
+def complaints(replayed: Replayed) -> list[str]:
+    """Messages about what could not be read."""
+    messages = [replayed.error] if replayed.error is not None else []
+    if replayed.unread and replayed.error is None:
+        messages.append(f"{replayed.path}: {replayed.unread} lines were not understood")
+    return messages
+
+
+def summary(replays: Sequence[Replayed]) -> str:
+    """How much was evaluated, what it found, and how many notifications that means."""
+    opened = sum(replay.opened for replay in replays)
+    notifications = sum(replay.notifications for replay in replays)
+    text = (
+        f"{_count(len(replays), 'application')}, "
+        f"{_count(sum(replay.events for replay in replays), 'event')}"
+    )
+    began = [replay.began_at for replay in replays if replay.began_at is not None]
+    ended = [replay.ended_at for replay in replays if replay.ended_at is not None]
+    seconds = max(ended) - min(began) if began and ended else 0.0
+    if began and ended:
+        text += f" over {duration(seconds)} ({iso(min(began))[:10]} to {iso(max(ended))[:10]})"
+    text += f": {_count(opened, 'alert')}"
+    if notifications:
+        text += f" in {_count(notifications, 'notification')}"
+    if notifications and seconds >= LEAST_SECONDS:
+        week = math.ceil(notifications * WEEK_SECONDS / seconds)
+        text += f", at this rate {_count(week, 'notification')} a week"
+    return text
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

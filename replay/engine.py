@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -20,8 +21,46 @@ from ..listener.state.identity import UNNAMED
 from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
 from .log_files import Application, ReplayError, read_lines
-from .recording import Began, Entry, Reader, Stopped
-from .results import Change, Replayed, iso
+from .recording import Entry, Reader
+
+# -- results ---------------------------------------------------------------------------------
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One alert opened or resolved; ``at`` is ISO 8601 in UTC, to the millisecond."""
+
+    at: str
+    status: str
+    alertname: str
+    query: str
+    severity: str
+    reason: str
+    app: str
+
+
+class Replayed(msgspec.Struct):
+    """One application, while it is evaluated and after; times in Unix seconds, None if unknown.
+
+    ``error`` says why the log could not be read to its end.
+    """
+
+    app: str
+    path: str
+    events: int = 0
+    unread: int = 0
+    began_at: float | None = None
+    ended_at: float | None = None
+    opened: int = 0
+    notifications: int = 0
+    """How often an incident opened, or became critical."""
+    error: str | None = None
+
+
+def iso(seconds: float) -> str:
+    """Unix seconds as Spark writes times: ``2026-11-21T10:36:51.898Z``."""
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 # -- engine -----------------------------------------------------------------------------------
 # Evaluates one application as if live, by the clock of its log.
@@ -37,18 +76,16 @@ class ReplayEngine:
 
     Times are Unix seconds of the log and never go back; the state uses them as monotonic time.
     A log has no probe results: stalls are found by events alone, and no trigger is known.
+    ``replayed`` gets the counts.
     """
 
-    def __init__(self, policy: Policy, app: str, began_at: float) -> None:
+    def __init__(self, policy: Policy, replayed: Replayed, began_at: float) -> None:
         self.now = began_at
-        self.opened = 0
-        self.notifications = 0
-        self._app = app
+        self._replayed = replayed
         self._policy = policy
         self._state = State(began_at, policy.expected)
         self._context = Context.RUNNING
         self._firing: dict[tuple[str, str], Finding] = {}
-        self._last_received: dict[str, float] = {}
         self._began_at = self._forgot_at = began_at
         # Whole seconds since the beginning, the precision of an alert's time: the last one seen,
         # the last one evaluated, and the last one before an event.
@@ -62,11 +99,9 @@ class ReplayEngine:
     def apply(self, event: Event, at: float) -> list[Change]:
         """Apply an event, after evaluating the silence before it."""
         changes = self.wait(at)
-        key = event.query_id
-        if isinstance(event, (Started, Terminated)) or self._has_news(key):
+        if isinstance(event, (Started, Terminated)) or self._has_news(event.query_id):
             # This event may end a problem or start a run: evaluate before applying it.
             changes += self.evaluate()
-        self._last_received[key] = self.now
         self._received = self._seen
         self._state.apply_event(event, self.now, self._context)
         return changes + self.evaluate() if isinstance(event, Terminated) else changes
@@ -111,8 +146,7 @@ class ReplayEngine:
         query = self._state.query(query_id)
         if query is None:
             return False
-        silence = self.now - self._last_received.get(query_id, -math.inf)
-        is_brief = silence <= self._stretch
+        is_brief = self.now - (query.last_event_at or -math.inf) <= self._stretch
         if is_brief and not self._expects_rows and not query.trends.under_way:
             return False
         snapshot = self._state.snapshot(self.now)
@@ -129,7 +163,8 @@ class ReplayEngine:
         changes = self._search(min(self._evaluated, end), end, self._evaluation(end))
         self._pending.clear()
         if self.now - self._forgot_at >= FORGET_EVERY_SECONDS:
-            self._forget()
+            self._forgot_at = self.now
+            self._state.forget(self.now)
         return changes
 
     def _search(self, begin: int, end: int, evaluation: Evaluation) -> list[Change]:
@@ -151,14 +186,6 @@ class ReplayEngine:
             return last.at, last
         return at, self._pending[bisect_left(self._pending, at, key=lambda snapshot: snapshot.at)]
 
-    def _forget(self) -> None:
-        self._forgot_at = self.now
-        self._state.forget(self.now)
-        query_ids = {query.query_id for query in self._state.snapshot(self.now).queries}
-        self._last_received = {
-            key: at for key, at in self._last_received.items() if key in query_ids
-        }
-
     def _report(self, evaluation: Evaluation, now: float) -> Iterator[Change]:
         """The alerts that opened or resolved since the last evaluation.
 
@@ -169,7 +196,7 @@ class ReplayEngine:
             (finding.alertname, finding.query): finding for finding in evaluation.findings
         }
         urgency = _urgency(before.values())
-        self.notifications += sum(
+        self._replayed.notifications += sum(
             rank > urgency.get(query, 0) for query, rank in _urgency(evaluation.findings).items()
         )
         for key, finding in before.items():
@@ -177,7 +204,7 @@ class ReplayEngine:
                 yield self._change(RESOLVED, finding, now)
         for key, finding in self._firing.items():
             if key not in before:
-                self.opened += 1
+                self._replayed.opened += 1
                 yield self._change(FIRING, finding, now)
 
     def _change(self, status: str, finding: Finding, now: float) -> Change:
@@ -188,7 +215,7 @@ class ReplayEngine:
             query=finding.query,
             severity=finding.severity.value,
             reason=finding.reason,
-            app=self._app,
+            app=self._replayed.app,
         )
 
 
@@ -219,68 +246,54 @@ def _seconds(policy: Policy) -> list[tuple[str, float]]:
 
 
 # -- replaying --------------------------------------------------------------------------------
-# Replays one application: reads its files line by line and evaluates their events.
 
 
-class Replay:
-    """One application, to be replayed once; ``app_name`` overrides its name."""
+def replay_application(
+    application: Application, policy: Policy, app_name: str | None, replayed: Replayed
+) -> Iterator[Change]:
+    """Evaluate one application from beginning to end; a file with several is evaluated in parts.
 
-    def __init__(self, application: Application, policy: Policy, app_name: str | None) -> None:
-        self.replayed = Replayed(app_name or application.label, application.path)
-        """The counts and times so far."""
-        self._files = application.files
-        self._policy = policy
-        self._app_name = app_name
-        self._reader = Reader()
-        self._engine: ReplayEngine | None = None
+    ``app_name`` overrides the name in the log. ``replayed`` gets the counts and times so far.
 
-    def changes(self, on_read: Callable[[int], object]) -> Iterator[Change]:
-        """Replay from beginning to end; ``on_read`` receives the number of bytes of each read.
+    Raises:
+        NotInstalledError: a file's codec needs a package that is not installed.
 
-        Raises:
-            NotInstalledError: a file's codec needs a package that is not installed.
+    """
+    reader = Reader()
+    engine: ReplayEngine | None = None
+    for at, what in _entries(application.files, reader, replayed):
+        if isinstance(what, str):
+            yield from _finish(engine, replayed)
+            engine, replayed.app = None, app_name or what or replayed.app
+        if engine is None and at is not None:
+            engine = ReplayEngine(policy, replayed, at)
+            replayed.began_at = min(at, replayed.began_at or at)
+        if engine is None or isinstance(what, str):
+            continue
+        if what is None:
+            yield from engine.stop(at or engine.now)
+        else:
+            replayed.events += 1
+            yield from engine.apply(what, at or engine.now)
+    if engine is not None:
+        yield from engine.wait(reader.newest_time() or engine.now)
+    yield from _finish(engine, replayed)
 
-        """
-        replayed, reader = self.replayed, self._reader
-        try:
-            for file in self._files:
-                for entry in reader.entries(read_lines(Path(file), on_read)):
-                    yield from self._take(entry)
-        except ReplayError as error:
-            replayed.error = str(error)
-        if self._engine is not None:
-            yield from self._engine.wait(reader.newest_time() or self._engine.now)
-            yield from self._finish(self._engine)
-        replayed.unread = reader.unread
-        if replayed.error is None and reader.unread and not reader.understood:
-            replayed.error = f"{replayed.path}: neither an event log nor recorded events"
 
-    def _take(self, entry: Entry) -> list[Change]:
-        engine = self._engine
-        if isinstance(entry, Began):
-            changes = self._finish(engine) if engine is not None else []
-            self.replayed.app = self._app_name or entry.name or self.replayed.app
-            self._engine = None if entry.at is None else self._start(entry.at)
-            return changes
-        at = entry.at if entry.at is not None or engine is None else engine.now
-        if at is None:
-            return []
-        engine = engine or self._start(at)
-        if isinstance(entry, Stopped):
-            return engine.stop(at)
-        self.replayed.events += 1
-        return engine.apply(entry.event, at)
+def _entries(files: Iterable[str], reader: Reader, replayed: Replayed) -> Iterator[Entry]:
+    try:
+        for file in files:
+            yield from reader.entries(read_lines(Path(file)))
+    except ReplayError as error:
+        replayed.error = str(error)
+    replayed.unread = reader.unread
+    if replayed.error is None and reader.unread and not reader.understood:
+        replayed.error = f"{replayed.path}: neither an event log nor recorded events"
 
-    def _start(self, at: float) -> ReplayEngine:
-        """Start an evaluation; a file with several applications has several."""
-        self._engine = ReplayEngine(self._policy, self.replayed.app, at)
-        self.replayed.began_at = min(at, self.replayed.began_at or at)
-        return self._engine
 
-    def _finish(self, engine: ReplayEngine) -> list[Change]:
-        """Evaluate the last events, and add up the totals."""
-        changes, replayed = engine.evaluate(), self.replayed
-        replayed.ended_at = max(engine.now, replayed.ended_at or engine.now)
-        replayed.opened += engine.opened
-        replayed.notifications += engine.notifications
-        return changes
+def _finish(engine: ReplayEngine | None, replayed: Replayed) -> list[Change]:
+    """Evaluate the last events."""
+    if engine is None:
+        return []
+    replayed.ended_at = max(engine.now, replayed.ended_at or engine.now)
+    return engine.evaluate()

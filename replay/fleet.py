@@ -18,9 +18,9 @@ from pyspark.sql.functions import explode
 
 from ..alerting.policy import Policy
 from ..core.installed import NotInstalledError
-from .engine import Replay
+from .command import UNREADABLE, complaints, summary
+from .engine import Change, Replayed, replay_application
 from .log_files import Application, ReplayError, has_scheme
-from .results import Change, Replayed, complaints, summary
 
 CHANGE = (
     "at timestamp, status string, alertname string, query string, severity string, "
@@ -31,7 +31,6 @@ REPLAYED = (
     "opened long, notifications long, error string"
 )
 EVALUATED = f"{REPLAYED}, changes array<struct<{CHANGE}>>"
-UNREADABLE = 2
 
 
 def replay_fleet(
@@ -88,11 +87,11 @@ def _evaluated(
 
 def _evaluate(policy: Policy, app_name: str | None, application: Application) -> tuple[Any, ...]:
     """Runs in a task; returns a row of ``EVALUATED``."""
-    replay = Replay(application, policy, app_name)
-    replayed = replay.replayed
+    replayed = Replayed(app_name or application.label, application.path)
     changes = []
     try:
-        changes = [_row(change) for change in replay.changes(lambda _: None)]
+        found = replay_application(application, policy, app_name, replayed)
+        changes = [_row(change) for change in found]
     except NotInstalledError as error:
         replayed.error = str(error)
     return (*astuple(replayed), changes)

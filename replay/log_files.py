@@ -6,9 +6,9 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -180,10 +180,8 @@ def _label(path: Path) -> str:
 BUFFER_BYTES = 1024 * 1024
 
 
-def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
+def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, decompressed, with their line ends.
-
-    ``on_read`` receives the number of bytes of each read.
 
     Raises:
         NotInstalledError: the file's codec needs a package that is not installed.
@@ -192,7 +190,7 @@ def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
     """
     damage: type[Exception] = OSError
     try:
-        with io.BufferedReader(_CountingFile(path, on_read), BUFFER_BYTES) as raw:
+        with path.open("rb", BUFFER_BYTES) as raw:
             lines, damage = decompressed(raw, path)
             yield from lines
     except EOFError:
@@ -200,17 +198,3 @@ def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
         return
     except (OSError, damage) as error:
         raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-
-
-class _CountingFile(io.FileIO):
-    """Reports the size of every read."""
-
-    def __init__(self, path: Path, on_read: Callable[[int], object]) -> None:
-        super().__init__(path)
-        self._on_read = on_read
-
-    def readinto(self, buffer: Any) -> int | None:
-        """Read, and report the number of bytes."""
-        size = super().readinto(buffer)
-        self._on_read(size or 0)
-        return size

@@ -53,27 +53,11 @@ def timestamp(text: str | bytes) -> float | None:
 # -- recording --------------------------------------------------------------------------------
 
 
-class Began(msgspec.Struct, frozen=True):
-    """An application began; ``at`` is Unix seconds of the log's clock, None if unknown."""
+Entry = tuple[float | None, Event | str | None]
+"""A streaming event; or the name of an application that began; or None, when it stopped.
 
-    at: float | None
-    name: str
-
-
-class RecordedEvent(msgspec.Struct, frozen=True):
-    """A streaming event, and when Spark posted it."""
-
-    at: float | None
-    event: Event
-
-
-class Stopped(msgspec.Struct, frozen=True):
-    """The application stopped its SparkContext."""
-
-    at: float | None
-
-
-Entry = Began | RecordedEvent | Stopped
+Before it: when Spark posted it, in Unix seconds of the log's clock, None if unknown.
+"""
 
 _STREAMING = b"org.apache.spark.sql.streaming.StreamingQueryListener$Query%bEvent"
 _EVENTS = {
@@ -149,27 +133,24 @@ class Reader:
         if name in _EVENTS:
             return self._received(_EVENTS[name], line)
         if name == _START:
-            return self._began(line)
+            # The times of earlier applications do not count.
+            self._timed, self._newest = line, None
+            return self.newest_time(), _APP_START.decode(line).name
         if name == _END:
             self._timed = line
-            return Stopped(self.newest_time())
+            return self.newest_time(), None
         return None
 
-    def _began(self, line: bytes) -> Began:
-        """Start a new application: times of earlier lines do not count."""
-        self._timed, self._newest = line, None
-        return Began(self.newest_time(), _APP_START.decode(line).name)
-
-    def _received(self, kind: EventKind, text: str | bytes) -> RecordedEvent:
+    def _received(self, kind: EventKind, text: str | bytes) -> Entry:
         """An event; one without a time, such as a query's end, gets the newest time so far."""
         event = decode(kind, text)
         at = event.timestamp if isinstance(event, Progress) else timestamp(text)
         if at is None:
-            return RecordedEvent(self.newest_time(), event)
+            return self.newest_time(), event
         if isinstance(event, Progress):
             at += event.batch_seconds or 0.0
         self._newest = max(at, self._newest or at)
-        return RecordedEvent(at, event)
+        return at, event
 
 
 class _AppStart(msgspec.Struct, rename={"name": "App Name"}):

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +22,6 @@ import msgspec
 
 from ...alerting.alert_text import says
 from ...core.text import listed
-from ...exporter.published_state import Monitor
 from ...exporter.status import QueryStatus
 from ...sidecar.failure import QueryFailure
 from ...sidecar.sidecar import Sidecar, attach
@@ -40,10 +40,13 @@ class ReceivedAlert(msgspec.Struct, frozen=True):
 
 
 class PageReceiver:
-    """A webhook on a free loopback port, from construction to ``close``; keeps what it gets."""
+    """A webhook on a free loopback port, from construction to ``close``.
+
+    ``pages`` is what it got and nobody has taken yet.
+    """
 
     def __init__(self) -> None:
-        self.pages = pages = list[ReceivedAlert]()
+        self.pages = pages = deque[ReceivedAlert]()
 
         class PageHandler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
@@ -71,7 +74,6 @@ class PageReceiver:
 
 
 _HEALTHY = frozenset({"running", "idle", "waiting", "slow", "lagging"})
-_FEW = 2
 _SHOWN = (
     *("summary", "reason", "python_line", "all_queries", "downstream"),
     *("last_commit", "window", "tasks"),
@@ -130,14 +132,11 @@ class DemoOutput:
 
 
 def _by_state(queries: Sequence[QueryStatus]) -> str:
-    """The names of one or two queries, the count of more: "a failed, 5 starting"."""
+    """Which queries are in which state: "a failed, b, c and 3 more starting"."""
     names: dict[str, list[str]] = {}
     for query in queries:
         names.setdefault(query.state, []).append(str(query.name))
-    return ", ".join(
-        f"{len(some)} {state}" if len(some) > _FEW else f"{', '.join(some)} {state}"
-        for state, some in names.items()
-    )
+    return ", ".join(f"{listed(some, 2)} {state}" for state, some in names.items())
 
 
 # Spark ignores a configuration without appenders, and would log.
@@ -200,7 +199,7 @@ class DemoRun(msgspec.Struct, eq=False):
     """Set when the job has ended by itself, after sending its alerts."""
     as_expected: bool = False
     """Whether exactly the expected alerts were reported."""
-    pages: list[ReceivedAlert] = []
+    firing: list[ReceivedAlert] = []
     struck_at: float = 0.0
     commits_before: dict[str, int | None] = {}
 
@@ -217,28 +216,24 @@ class DemoRun(msgspec.Struct, eq=False):
     def wait_with_job(self, spark: Any) -> QueryFailure | None:
         """Start the job and wait as its main thread does, until the scenario is over.
 
-        Returns the failure that ended a supervised job.
+        An unsupervised job waits for one query, which is the trap of the incident. Returns the
+        failure that ended a supervised job.
         """
         thread = threading.Thread(target=self._run, name="demo-run", daemon=True)
         thread.start()
         self.pipeline.start(spark)
-        failure = self._wait()
-        if failure is not None:
-            self.output.say(f"await_any_failure() raises QueryFailure: {failure.reason}")
-            self.over.set()
-        thread.join()
-        return failure
-
-    def _wait(self) -> QueryFailure | None:
-        """Wait for any failure, or for one query, which is the trap of the incident."""
+        failure = None
         try:
             if self.settings.supervised:
                 self.sidecar.await_any_failure()
             else:
                 self.awaited.awaitTermination()
-        except QueryFailure as failure:
-            return failure
-        return None
+        except QueryFailure as error:
+            failure = error
+            self.output.say(f"await_any_failure() raises QueryFailure: {failure.reason}")
+            self.over.set()
+        thread.join()
+        return failure
 
     def _run(self) -> None:
         """Run the scenario to its end, then release the main thread."""
@@ -252,23 +247,28 @@ class DemoRun(msgspec.Struct, eq=False):
                 self.awaited.stop()
 
     def _play(self) -> None:
+        settings, scenario = self.settings, self.scenario
         if not self._watch(self.pipeline.startup_seconds, self._all_have_committed):
             if not self.interrupted.is_set():
                 self.output.say("not every query has committed")
             return
         began = time.monotonic()
-        self._watch(self.settings.after, self.over.is_set)
+        self._watch(settings.after, self.over.is_set)
         if self.interrupted.is_set():
             return
-        self.output.say(f"now {self.scenario.description}")
-        self.struck_at = self.scenario.strike(self.pipeline) or time.time()
+        self.output.say(f"now {scenario.description}")
+        self.struck_at = scenario.strike(self.pipeline) or time.time()
         self.commits_before = self._commits()
-        self._watch(self._patience(), lambda: bool(self._firing()))
-        self._watch(OUTAGE_SECONDS, lambda: not any(self._monitor().outbox_pending.values()))
+        quiet = max(0.0, (settings.duration or HEALTHY_SECONDS) - settings.after)
+        self._watch(scenario.within_seconds or quiet, lambda: bool(self.firing))
+        self._watch(OUTAGE_SECONDS, self._all_is_delivered)
         self._watch(OTHERS_SECONDS, lambda: self.over.is_set() or self._others_have_gone_on())
-        left = (self.settings.duration or 0.0) - (time.monotonic() - began)
+        left = (settings.duration or 0.0) - (time.monotonic() - began)
         self._watch(max(AFTERMATH_SECONDS, left), self.over.is_set)
-        self.as_expected = self._is_as_expected()
+        fired = [(alert.labels["alertname"], alert.labels["query"]) for alert in self.firing]
+        expected = [(scenario.alertname, scenario.query)] if scenario.alertname else []
+        ended = settings.supervised and scenario.ends_supervised
+        self.as_expected = fired == expected and self.over.is_set() == ended
         self.output.facts(self._facts())
 
     def _watch(self, seconds: float, done: Callable[[], bool]) -> bool:
@@ -276,8 +276,10 @@ class DemoRun(msgspec.Struct, eq=False):
         deadline = time.monotonic() + seconds
         while not self.interrupted.is_set():
             self.output.queries(self.sidecar.snapshot().queries)
-            for page in self.receiver.pages[len(self.pages) :]:
-                self.pages.append(page)
+            while self.receiver.pages:
+                page = self.receiver.pages.popleft()
+                if page.status == "firing":
+                    self.firing.append(page)
                 self.output.page(page, page.arrived_at - self.struck_at)
             if done():
                 return True
@@ -286,21 +288,6 @@ class DemoRun(msgspec.Struct, eq=False):
             time.sleep(POLL_SECONDS)
         return False
 
-    def _patience(self) -> float:
-        if self.scenario.alertname is not None:
-            return self.scenario.within_seconds
-        return max(0.0, (self.settings.duration or HEALTHY_SECONDS) - self.settings.after)
-
-    def _firing(self) -> list[ReceivedAlert]:
-        return [page for page in self.pages if page.status == "firing"]
-
-    def _is_as_expected(self) -> bool:
-        scenario = self.scenario
-        fired = [(page.labels["alertname"], page.labels["query"]) for page in self._firing()]
-        ended = self.settings.supervised and scenario.ends_supervised
-        expected = [] if scenario.alertname is None else [(scenario.alertname, scenario.query)]
-        return fired == expected and self.over.is_set() == ended
-
     def _commits(self) -> dict[str, int | None]:
         """The last batch that each query has committed."""
         return {query.name: query.last_commit_batch for query in self.sidecar.snapshot().queries}
@@ -308,6 +295,9 @@ class DemoRun(msgspec.Struct, eq=False):
     def _all_have_committed(self) -> bool:
         commits = self._commits()
         return all(commits.get(name) is not None for name in self.pipeline.names)
+
+    def _all_is_delivered(self) -> bool:
+        return not any(self.sidecar.snapshot().monitor.outbox_pending.values())
 
     def _gone_on(self) -> set[str]:
         """The queries that have committed since the scenario began."""
@@ -323,20 +313,17 @@ class DemoRun(msgspec.Struct, eq=False):
         others = set(self.pipeline.names) - {self.scenario.query}
         return (self._starving() if self.scenario.query == BRONZE else self._gone_on()) >= others
 
-    def _monitor(self) -> Monitor:
-        return self.sidecar.snapshot().monitor
-
     def _facts(self) -> dict[str, str]:
-        facts = {"scenario": f"{self.scenario.name}: {self.scenario.description}", "page": "none"}
-        for page in self._firing()[:1]:
+        scenario = self.scenario
+        facts = {"scenario": f"{self.settings.scenario}: {scenario.description}", "page": "none"}
+        for page in self.firing[:1]:
             seconds = page.arrived_at - self.struck_at
             facts["page"] = f"{page.labels['alertname']} for {page.labels['query']}"
-            facts[f"{self.scenario.event} to webhook"] = f"{seconds:.2f} s"
+            facts[f"{scenario.event} to webhook"] = f"{seconds:.2f} s"
         facts["job"] = self._job()
         facts["committed since"] = f"{len(self._gone_on())} of {len(self.pipeline.names)} queries"
-        if self.scenario.query == BRONZE:
+        if scenario.query == BRONZE:
             facts["starving"] = listed(sorted(self._starving())) or "none"
-        facts["events received"] = str(sum(self._monitor().events.values()))
         facts["result"] = "as expected" if self.as_expected else "NOT as expected"
         return facts
 
@@ -345,10 +332,9 @@ class DemoRun(msgspec.Struct, eq=False):
         if self.over.is_set():
             return "ended by its own await_any_failure()"
         call = "await_any_failure" if self.settings.supervised else "awaitTermination"
-        queries = self.pipeline.queries
-        active = sum(query.isActive for query in queries.values())
+        active = [query.isActive for query in self.pipeline.queries.values()]
         return (
-            f"RUNNING all the time, {active} of {len(queries)} queries active; "
+            f"RUNNING all the time, {sum(active)} of {len(active)} queries active; "
             f"Python waits in {call}()"
         )
 
@@ -375,7 +361,14 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: interrupted.set())
         try:
-            sidecar = _attach(settings, spark, pipeline, receiver)
+            sidecar = attach(
+                spark,
+                webhook_url=settings.webhook_url,
+                receivers=[{"type": "webhook", "name": "demo", "url": receiver.url}],
+                http_port=settings.http_port,
+                stall_floor_seconds=pipeline.stall_floor_seconds,
+                gone_grace_seconds=GONE_GRACE_SECONDS,
+            )
             output.say(f"Spark {spark.version}")
             if sidecar.url is not None:
                 output.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
@@ -395,16 +388,3 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
     if not demo.as_expected:
         return NOT_REPORTED
     return REPORTED if failure is None else ENDED_BY_FAILURE
-
-
-def _attach(
-    settings: DemoSettings, spark: Any, pipeline: Pipeline, receiver: PageReceiver
-) -> Sidecar:
-    return attach(
-        spark,
-        webhook_url=settings.webhook_url,
-        receivers=[{"type": "webhook", "name": "demo", "url": receiver.url}],
-        http_port=settings.http_port,
-        stall_floor_seconds=pipeline.stall_floor_seconds,
-        gone_grace_seconds=GONE_GRACE_SECONDS,
-    )

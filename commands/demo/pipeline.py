@@ -12,46 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# -- alert table ------------------------------------------------------------------------------
-
-Rows = dict[str, str]
-
 
 class ConcurrentAppendException(Exception):  # noqa: N818 - Delta's name for it
     """Another writer committed the version that this one wanted to write."""
 
-
-class AlertTable:
-    """Alert id -> ``open`` or ``resolved``, with optimistic concurrency as in Delta Lake."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.rows: Rows = {}
-        self.rival: Callable[[], None] = lambda: None
-        """Called between reading and committing, so that another writer can commit."""
-
-    def merge(self, rows: Rows) -> None:
-        """Read the newest version, merge ``rows`` into it, commit the next.
-
-        Raises:
-            ConcurrentAppendException: another writer was faster.
-
-        """
-        read = self.version
-        self.rival()
-        if self.version != read:
-            raise ConcurrentAppendException(
-                f"Files were added to table alert_resolution by a concurrent update: "
-                f"version {read + 1} was committed by another writer. Please try again."
-            )
-        self.version, self.rows = read + 1, {**self.rows, **rows}
-
-    def compact(self) -> None:
-        """Commit the newest version again, as the next one."""
-        self.version += 1
-
-
-# -- pipeline ---------------------------------------------------------------------------------
 
 SCHEMA = "vehicle string, kind string, value double, alert_id string, action string"
 KINDS = ("position", "battery", "trip", "engine", "door", "tire")
@@ -61,7 +25,6 @@ TRIGGER = "2 seconds"
 PATIENCE_SECONDS = 20.0
 CONFLICT_SECONDS = 120.0
 POLL_SECONDS = 0.05
-SAVED = "commits.saved"
 
 
 class Pipeline(ABC):
@@ -82,10 +45,7 @@ class Pipeline(ABC):
         self.is_free.set()
         self._folder = folder
         self._say = say
-        self._failed = threading.Event()
-        self._failed_at = 0.0
-        self._stopping = threading.Event()
-        self._second_writer: threading.Thread | None = None
+        self._failed_at: float | None = None
 
     def prepare(self) -> dict[str, str]:
         """Fetch what is needed before Spark starts; returns the Spark conf to set."""
@@ -96,26 +56,26 @@ class Pipeline(ABC):
         """Start every query."""
 
     def conflict(self) -> float:
-        """Let a second writer commit to the chosen query's table until the query fails.
+        """Commit to the chosen query's table, as a second writer, until the query fails.
 
-        Returns the Unix time of the failure, without waiting for the writer's last commit.
+        Returns the Unix time of the failure.
 
         Raises:
             TimeoutError: the query does not fail.
 
         """
-        self._second_writer = threading.Thread(
-            target=self._commit_often, name="demo-second-writer", daemon=True
-        )
-        self._second_writer.start()
-        if not self._failed.wait(CONFLICT_SECONDS):
-            raise TimeoutError("the demo's second writer caused no conflict")
+        deadline = time.monotonic() + CONFLICT_SECONDS
+        while self._failed_at is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the demo's second writer caused no conflict")
+            self._commit_as_another()
+            time.sleep(0.01)
         return self._failed_at
 
     def block_commits(self, name: str) -> None:
-        """Put a file in the place of the query's commit log, until ``stop``: its commits fail."""
-        log = self._commits_of(name)
-        log.rename(log.with_name(SAVED))
+        """Put a file in the place of the query's commit log: its commits fail."""
+        log = self._folder / "checkpoints" / name / "commits"
+        log.rename(log.with_name("commits.saved"))
         log.touch()
 
     def stop_query(self, name: str) -> None:
@@ -130,17 +90,10 @@ class Pipeline(ABC):
         query.stop()
 
     def stop(self) -> None:
-        """Stop the second writer and every query."""
-        self._stopping.set()
-        if self._second_writer is not None:
-            self._second_writer.join(PATIENCE_SECONDS)
+        """Stop every query."""
         self.is_free.set()
         for name in reversed(self.queries):
             self.stop_query(name)
-            log = self._commits_of(name)
-            if log.with_name(SAVED).exists():
-                log.unlink()
-                log.with_name(SAVED).rename(log)
 
     def close(self) -> None:  # noqa: B027 - only what prepare() has fetched needs it
         """Clean up after ``prepare``, once Spark has ended."""
@@ -167,16 +120,7 @@ class Pipeline(ABC):
             self._merge(batch)
         except Exception:
             self._failed_at = time.time()
-            self._failed.set()
             raise
-
-    def _commit_often(self) -> None:
-        while not (self._failed.is_set() or self._stopping.is_set()):
-            self._commit_as_another()
-            time.sleep(0.01)
-
-    def _commits_of(self, name: str) -> Path:
-        return self._folder / "checkpoints" / name / "commits"
 
     def _writer(self, name: str, rows: Any) -> Any:
         checkpoint = str(self._folder / "checkpoints" / name)
@@ -220,7 +164,11 @@ class FilePipeline(Pipeline):
 
     def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
         super().__init__(folder, queries, say)
-        self.table = AlertTable()
+        self.alerts: dict[str, str] = {}
+        """Alert id -> ``open`` or ``resolved``."""
+        self.version = 0
+        """A merge into the table of alerts commits the next one, as in Delta Lake."""
+        self._has_rival = False
         self._bronze = make_folder(folder / "tables" / BRONZE)
 
     def start(self, spark: Any) -> None:
@@ -234,9 +182,16 @@ class FilePipeline(Pipeline):
         self._write_alerts(rows.where("kind = 'alert'"))
 
     def _commit_as_another(self) -> None:
-        self.table.rival = self.table.compact
+        """Commit while the next batch is merged, that is between its read and its commit."""
+        self._has_rival = True
 
     def _merge(self, batch: Any) -> None:
         """The later action of an alert wins."""
         rows = batch.select("alert_id", "action").collect()
-        self.table.merge({row["alert_id"]: STATUS[row["action"]] for row in rows})
+        self.version += 1
+        if self._has_rival:
+            raise ConcurrentAppendException(
+                "Files were added to table alert_resolution by a concurrent update: "
+                f"version {self.version} was committed by another writer. Please try again."
+            )
+        self.alerts |= {row["alert_id"]: STATUS[row["action"]] for row in rows}

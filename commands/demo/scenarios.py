@@ -10,70 +10,59 @@ import msgspec
 from ...watch.command import seconds_from
 from .pipeline import ALERTS, BRONZE, Pipeline
 
-NONE = "healthy"
-
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to go wrong: its trigger, the expected alert, and how soon it must fire (seconds)."""
+    """One way to go wrong, the expected alert, and how soon it must fire (seconds)."""
 
-    name: str
     event: str
-    alertname: str | None = None
     description: str
-    within_seconds: float = 0.0
-    ends_supervised: bool = False
-    """Whether it ends ``await_any_failure``; a query that hangs has not failed."""
     strike: Callable[[Pipeline], float | None]
     """Triggers the scenario; returns the Unix time at which it happened, if that is not now."""
     query: str = ALERTS
     """What goes wrong."""
+    alertname: str | None = None
+    within_seconds: float = 0.0
+    ends_supervised: bool = True
+    """Whether it ends ``await_any_failure``; a query that hangs has not failed."""
 
 
 SCENARIOS = {
-    scenario.name: scenario
-    for scenario in (
-        Scenario(
-            name="failure",
-            event="death",
-            alertname="StreamingQueryFailed",
-            description=(
-                "a second writer commits to the table that alert_resolution is merging into"
-            ),
-            within_seconds=30.0,
-            ends_supervised=True,
-            strike=lambda pipeline: pipeline.conflict(),
-        ),
-        Scenario(
-            name="hang",
-            event="hang",
-            alertname="StreamingQueryStalled",
-            description="a second writer takes the lock of alert_resolution's table and keeps it",
-            within_seconds=120.0,
-            strike=lambda pipeline: pipeline.is_free.clear(),
-        ),
-        Scenario(
-            name="stop",
-            event="stop",
-            alertname="StreamingQueryStopped",
-            description="somebody calls stop() on alert_resolution",
-            within_seconds=60.0,
-            ends_supervised=True,
-            strike=lambda pipeline: pipeline.stop_query(ALERTS),
-        ),
-        Scenario(
-            name="upstream",
-            event="failure",
-            alertname="StreamingQueryFailed",
-            description=(
-                "bronze can no longer write its checkpoint; the others read what bronze writes"
-            ),
-            within_seconds=60.0,
-            ends_supervised=True,
-            strike=lambda pipeline: pipeline.block_commits(BRONZE),
-            query=BRONZE,
-        ),
-        Scenario(name=NONE, event="nothing", description="nothing happens", strike=lambda _: None),
-    )
+    "failure": Scenario(
+        event="death",
+        description="a second writer commits to the table that alert_resolution is merging into",
+        strike=lambda pipeline: pipeline.conflict(),
+        alertname="StreamingQueryFailed",
+        within_seconds=30.0,
+    ),
+    "hang": Scenario(
+        event="hang",
+        description="a second writer takes the lock of alert_resolution's table and keeps it",
+        strike=lambda pipeline: pipeline.is_free.clear(),
+        alertname="StreamingQueryStalled",
+        within_seconds=120.0,
+        ends_supervised=False,
+    ),
+    "stop": Scenario(
+        event="stop",
+        description="somebody calls stop() on alert_resolution",
+        strike=lambda pipeline: pipeline.stop_query(ALERTS),
+        alertname="StreamingQueryStopped",
+        within_seconds=60.0,
+    ),
+    "upstream": Scenario(
+        event="failure",
+        description="bronze can no longer write its checkpoint; the others read what bronze writes",
+        strike=lambda pipeline: pipeline.block_commits(BRONZE),
+        query=BRONZE,
+        alertname="StreamingQueryFailed",
+        within_seconds=60.0,
+    ),
+    "healthy": Scenario(
+        event="nothing",
+        description="nothing happens",
+        strike=lambda _: None,
+        ends_supervised=False,
+    ),
 }
 
 MIN_QUERIES = 2

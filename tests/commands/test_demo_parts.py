@@ -27,13 +27,12 @@ from querypulse.commands.demo.pipeline import (
     KINDS,
     SCHEMA,
     STATUS,
-    AlertTable,
     ConcurrentAppendException,
     FilePipeline,
     domain_names,
     kind_of,
 )
-from querypulse.commands.demo.scenarios import NONE, SCENARIOS, DemoSettings
+from querypulse.commands.demo.scenarios import SCENARIOS, DemoSettings
 from querypulse.examples.delta.delta_pipeline import DeltaPipeline, telemetry
 from querypulse.exporter.status import QueryStatus
 from querypulse.sidecar import QueryFailure
@@ -61,18 +60,6 @@ def test_bronze_starts_first_and_the_failing_query_last(tmp_path, kind):
     assert domain_names(8)[5:] == ["tire_status", "position_status_1", "battery_status_1"]
 
 
-def test_second_writer_fails_the_merge_and_keeps_its_own_rows():
-    table = AlertTable()
-    table.merge({"a": "open"})
-    table.rival = table.compact
-    with pytest.raises(ConcurrentAppendException, match="version 2 was committed by another"):
-        table.merge({"b": "open"})
-    table.rival = lambda: None
-    table.merge({"a": "resolved", "b": "open"})
-
-    assert (table.version, table.rows) == (3, {"a": "resolved", "b": "open"})
-
-
 def test_page_receiver_keeps_each_alert_of_a_message():
     receiver = PageReceiver()
     alerts = [{"status": "firing", "labels": {"query": name}, "annotations": {}} for name in "ab"]
@@ -95,7 +82,7 @@ def test_number_of_healthy_queries_is_printed_only_when_it_changes(capsys):
         healthy,
         healthy,
         [*healthy[:1], query("b", "failed")],
-        [*(query(name, "starting") for name in "abc"), query("d", "failed")],
+        [*(query(name, "starting") for name in "abce"), query("d", "failed")],
     ):
         output.queries(queries)
     lines = capsys.readouterr().out.splitlines()
@@ -104,7 +91,7 @@ def test_number_of_healthy_queries_is_printed_only_when_it_changes(capsys):
     assert [line.partition("] ")[2] for line in lines] == [
         "job RUNNING, 2 of 2 queries healthy",
         "job RUNNING, 1 of 2 queries healthy (b failed)",
-        "job RUNNING, 0 of 4 queries healthy (3 starting, d failed)",
+        "job RUNNING, 0 of 5 queries healthy (a, b and 2 more starting, d failed)",
     ]
 
 
@@ -158,68 +145,61 @@ class QueryAndSidecar:
     close = stop
 
 
-def demo_of(job, folder, *, supervised):
-    pipeline = SimpleNamespace(
-        queries={BRONZE: job}, is_free=threading.Event(), start=lambda _: None
-    )
-    settings = DemoSettings(scenario="healthy", supervised=supervised)
-    output, interrupted = DemoOutput(), threading.Event()
-    return DemoRun(settings, job, pipeline, None, output, interrupted=interrupted)
+@pytest.fixture
+def run(monkeypatch):
+    """Run the demo without Spark; ``play`` gets the run and returns whether it was as expected."""
+
+    def run(job, play, *, supervised):
+        def started(pipeline, _):
+            pipeline.queries[BRONZE] = job
+
+        def played(demo):
+            demo.as_expected = play()
+
+        spark = SimpleNamespace(stop=lambda: None, version="4.1.0")
+        monkeypatch.setattr(demo_module, "local_spark", lambda *_: spark)
+        monkeypatch.setattr(demo_module, "attach", lambda *_, **__: job)
+        monkeypatch.setattr(demo_module.signal, "signal", lambda *_: None)
+        monkeypatch.setattr(FilePipeline, "start", started)
+        monkeypatch.setattr(FilePipeline, "stop", lambda _: None)
+        monkeypatch.setattr(DemoRun, "_play", played)
+        return demo_module.run(DemoSettings("healthy", supervised=supervised))
+
+    return run
 
 
 @pytest.mark.parametrize(
     ("supervised", "call"), [(False, "awaitTermination"), (True, "await_any_failure")]
 )
+@pytest.mark.parametrize(("as_expected", "code"), [(True, 0), (False, 1)])
 def test_job_without_a_failure_waits_until_the_scenario_is_over(
-    tmp_path, monkeypatch, supervised, call
+    run, supervised, call, as_expected, code
 ):
     job, was_over = QueryAndSidecar(), []
 
-    def play(_):
+    def play():
         until(lambda: job.waits_in == [call], "the main thread waits")
         was_over.append(job.over.is_set())
+        return as_expected
 
-    monkeypatch.setattr(DemoRun, "_play", play)
-
-    assert demo_of(job, tmp_path, supervised=supervised).wait_with_job(None) is None
+    assert run(job, play, supervised=supervised) == code
     assert was_over == [False]
 
 
-def test_failure_ends_the_wait_of_a_supervised_job(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(DemoRun, "_play", lambda _: None)
-    failure = QueryFailure("alerts", "boom")
-    demo = demo_of(QueryAndSidecar(failure), tmp_path, supervised=True)
+@pytest.mark.parametrize(("as_expected", "code"), [(True, 3), (False, 1)])
+def test_failure_ends_the_wait_of_a_supervised_job(run, capsys, as_expected, code):
+    job = QueryAndSidecar(QueryFailure("alerts", "boom"))
 
-    assert demo.wait_with_job(None) is failure
+    assert run(job, lambda: as_expected, supervised=True) == code
     assert "await_any_failure() raises QueryFailure: boom" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("as_expected", "failure", "code"),
-    [(True, False, 0), (True, True, 3), (False, False, 1), (False, True, 1)],
-)
-def test_exit_code_shows_the_result_and_whether_the_job_failed(
-    monkeypatch, as_expected, failure, code
-):
-    def wait(demo, _):
-        demo.as_expected = as_expected
-        return QueryFailure("alerts", "boom") if failure else None
-
-    spark = SimpleNamespace(stop=lambda: None, version="4.1.0")
-    monkeypatch.setattr(demo_module, "local_spark", lambda *_: spark)
-    monkeypatch.setattr(demo_module, "_attach", lambda *_: QueryAndSidecar())
-    monkeypatch.setattr(demo_module.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(DemoRun, "wait_with_job", wait)
-
-    assert demo_module.run(DemoSettings()) == code
 
 
 # -- scenarios ----------------------------------------------------------------------------------
 
 
 def test_scenario_raises_an_alert_that_has_a_runbook():
-    for scenario in SCENARIOS.values():
-        assert (scenario.alertname is None) == (scenario.name == NONE)
+    for name, scenario in SCENARIOS.items():
+        assert (scenario.alertname is None) == (name == "healthy")
         if scenario.alertname is not None:
             assert (ROOT / "dashboards" / "runbooks" / f"{scenario.alertname}.md").is_file()
             assert scenario.within_seconds > 0
@@ -256,8 +236,8 @@ class AlertQuery:
 def pipeline(tmp_path):
     """A job on files whose alert query runs, without Spark."""
     pipeline = FilePipeline(tmp_path, 2, lambda _: None)
-    pipeline.table.merge({"a": "open"})
     pipeline.queries[ALERTS] = AlertQuery(pipeline)
+    until(lambda: pipeline.version > 0, "the query merges")
     yield pipeline
     pipeline.stop()
     pipeline.queries[ALERTS].join()
@@ -269,8 +249,9 @@ def test_failure_scenario_causes_one_conflict_with_a_second_writer(pipeline):
     pipeline.queries[ALERTS].join()
 
     assert before <= failed_at <= time.time()
-    assert len(pipeline.queries[ALERTS].failures) == 1
-    assert pipeline.table.rows["a"] == "open"
+    (failure,) = pipeline.queries[ALERTS].failures
+    assert f"version {pipeline.version} was committed by another writer" in str(failure)
+    assert pipeline.alerts == {"b": "open"}
 
 
 def test_failure_scenario_without_a_conflict_is_an_error(pipeline, monkeypatch):
@@ -281,23 +262,13 @@ def test_failure_scenario_without_a_conflict_is_an_error(pipeline, monkeypatch):
         SCENARIOS["failure"].strike(pipeline)
 
 
-class Noted(threading.Event):
-    """Says when somebody waits for it."""
-
-    def __init__(self):
-        super().__init__()
-        self.is_awaited = threading.Event()
-
-    def wait(self, timeout=None):
-        self.is_awaited.set()
-        return super().wait(timeout)
-
-
-def test_hang_scenario_blocks_the_query_until_the_table_is_free(pipeline):
-    pipeline.is_free = Noted()
+def test_hang_scenario_blocks_the_query_until_the_table_is_free(pipeline, monkeypatch):
+    awaited, is_free = threading.Event(), pipeline.is_free
+    wait = is_free.wait
+    monkeypatch.setattr(is_free, "wait", lambda: is_free.is_set() or awaited.set() or wait())
     SCENARIOS["hang"].strike(pipeline)
-    assert pipeline.is_free.is_awaited.wait(PATIENCE_SECONDS)
-    stuck_at = pipeline.table.version
+    assert awaited.wait(PATIENCE_SECONDS)
+    stuck_at = pipeline.version
     pipeline.is_free.set()
 
-    until(lambda: pipeline.table.version > stuck_at, "the query goes on")
+    until(lambda: pipeline.version > stuck_at, "the query goes on")

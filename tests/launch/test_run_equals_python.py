@@ -53,14 +53,14 @@ JOBS = {
 }
 
 
-def done(command, folder, **environment):
+def done(command, folder, inherited=os.environ, **environment):
     """Exit code, output and errors."""
     ran = subprocess.run(
         command,
         cwd=folder,
         capture_output=True,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONHASHSEED": "0", **environment},
+        env={**inherited, "PYTHONHASHSEED": "0", **environment},
         timeout=PATIENCE_SECONDS,
     )
     return ran.returncode, ran.stdout, ran.stderr
@@ -98,17 +98,10 @@ def test_locale_of_the_job_is_that_of_plain_python(locale, job):
     folder = job(JOBS["a look at the interpreter"])
     kept = {name: text for name, text in os.environ.items() if name[:3] not in ("LAN", "LC_")}
     plain, launched = (
-        subprocess.run(
-            [*command, "job.py"],
-            cwd=folder,
-            capture_output=True,
-            env={**kept, **locale},
-            timeout=PATIENCE_SECONDS,
-        )
-        for command in (PYTHON, LAUNCH)
+        done([*command, "job.py"], folder, kept, **locale) for command in (PYTHON, LAUNCH)
     )
 
-    assert (launched.stdout, launched.stderr) == (plain.stdout, plain.stderr)
+    assert launched == plain
 
 
 @pytest.mark.parametrize("name", ["an uncaught exception", "a look at the interpreter"])

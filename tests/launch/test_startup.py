@@ -15,53 +15,51 @@ from querypulse.launch import sessions, startup
 from querypulse.launch.startup import ImportHook
 from querypulse.sidecar import sidecar
 
+NAME = "awaited_module"
+
 # -- which processes --------------------------------------------------------------------------
 
 
-def test_a_process_that_may_become_a_driver_waits():
-    processes = [
-        ["job.py"],
-        ["-u", "job.py"],
-        ["-X", "dev", "-W", "error", "job.py", "-m", "pyspark.daemon"],
-        ["-Xdev", "-Werror", "/jobs/pipeline.py"],
-        ["-m", "jobs.main"],
-        ["-Im", "jobs.main"],
-        ["-c", "import jobs"],
-        ["--check-hash-based-pycs", "always", "job.py"],
-        ["-m", "ipykernel_launcher", "-f", "connection.json"],
-        ["-m", "pyspark_jobs"],
-        [],
-        ["-i"],
-        ["-"],
-    ]
+DRIVERS = [
+    "job.py",
+    "-u job.py",
+    "-X dev -W error job.py -m pyspark.daemon",
+    "-Xdev -Werror /jobs/pipeline.py",
+    "-m jobs.main",
+    "-Im jobs.main",
+    "-c import-jobs",
+    "--check-hash-based-pycs always job.py",
+    "-m ipykernel_launcher -f connection.json",
+    "-m pyspark_jobs",
+    "",
+    "-i",
+    "-",
+]
+OTHERS = [
+    "-m pyspark.daemon pyspark.worker",
+    "-um pyspark.daemon",
+    "-m pyspark.sql.connect.streaming.worker.foreach_batch_worker",
+    "-c from\0multiprocessing.spawn\0import\0spawn_main;spawn_main() --multiprocessing-fork",
+    "-Ic from\0multiprocessing.resource_tracker\0import\0main;main(7)",
+    "-m pip install x",
+    "/venv/bin/pip install x",
+    "/venv/bin/pip3.11 install x",
+]
 
-    assert [words for words in processes if not startup.may_be_driver(["python", *words], {})] == []
 
-
-def test_a_process_that_is_no_driver_does_not_wait():
-    processes = [
-        ["-m", "pyspark.daemon", "pyspark.worker"],
-        ["-m", "pyspark.worker"],
-        ["-um", "pyspark.daemon"],
-        ["-m", "pyspark.sql.connect.streaming.worker.foreach_batch_worker"],
-        [
-            "-c",
-            "from multiprocessing.spawn import spawn_main; spawn_main()",
-            "--multiprocessing-fork",
-        ],
-        ["-Ic", "from multiprocessing.resource_tracker import main;main(7)"],
-        ["-m", "pip", "install", "x"],
-        ["/venv/bin/pip", "install", "x"],
-        ["/venv/bin/pip3.11", "install", "x"],
-    ]
-
-    assert [words for words in processes if startup.may_be_driver(["python", *words], {})] == []
+def test_only_a_process_that_may_become_a_driver_waits():
+    command = {
+        words: ["python", *(word.replace("\0", " ") for word in words.split())]
+        for words in (*DRIVERS, *OTHERS)
+    }
+    assert [words for words in command if startup.may_be_driver(command[words], {})] == DRIVERS
 
 
 def test_only_a_plain_yes_asks_for_it():
-    values = {"1": True, "true": True, " ON ": True, "0": False, "": False, "maybe": False}
+    texts = ["1", "true", " ON ", "0", "", "maybe"]
+    asked = [text for text in texts if startup.is_asked({"QUERYPULSE_AUTO_ATTACH": text})]
 
-    assert {text: startup.is_asked({"QUERYPULSE_AUTO_ATTACH": text}) for text in values} == values
+    assert asked == texts[:3]
     assert not startup.is_asked({})
 
 
@@ -82,55 +80,50 @@ def test_the_start_imports_little(tmp_path):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Write a module that can be imported; returns its name."""
+    """Write the awaited module."""
     monkeypatch.syspath_prepend(tmp_path)
     waiting = [entry for entry in sys.meta_path if not isinstance(entry, ImportHook)]
     monkeypatch.setattr(sys, "meta_path", waiting)
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
-    def write(text, name="awaited_module"):
-        (tmp_path / f"{name}.py").write_text(text)
+    def write(text):
+        (tmp_path / f"{NAME}.py").write_text(text)
         importlib.invalidate_caches()
-        return name
 
     return write
 
 
-def test_the_action_follows_the_import(module):
-    name, seen = module("value = 1\n"), []
-    ImportHook({name: lambda module: seen.append(module.value)}).install()
+@pytest.fixture
+def seen(monkeypatch):
+    """What two hooks, of which one is installed, have passed on."""
+    seen = []
+    for _ in range(2):
+        ImportHook([NAME], lambda module: seen.append(module.value)).install()
+    return seen
+
+
+def test_the_action_follows_the_import_once(module, seen):
+    module("value = 1\n")
     assert seen == []
-    imported = importlib.import_module(name)
+    imported = importlib.import_module(NAME)
 
     assert seen == [1]
-    assert type(imported.__loader__).__name__ == "SourceFileLoader"
     assert imported.__spec__.loader is imported.__loader__
 
 
-def test_a_module_that_cannot_be_imported_raises_its_own_error(module):
-    name, seen = module("raise ImportError('half')\n"), []
-    ImportHook({name: seen.append}).install()
+def test_a_module_that_cannot_be_imported_raises_its_own_error(module, seen):
+    module("raise ImportError('half')\n")
 
     with pytest.raises(ImportError, match="half"):
-        importlib.import_module(name)
+        importlib.import_module(NAME)
     assert seen == []
-    assert name not in sys.modules
+    assert NAME not in sys.modules
 
 
-def test_a_second_hook_is_not_installed(module):
-    name, seen = module("value = 1\n"), []
-    for _ in range(2):
-        ImportHook({name: seen.append}).install()
-    importlib.import_module(name)
+def test_an_action_that_fails_ends_no_import(module, seen, capsys):
+    module("other = 1\n")
 
-    assert seen == [sys.modules[name]]
-
-
-def test_an_action_that_fails_ends_no_import(module, capsys):
-    name = module("value = 1\n")
-    ImportHook({name: lambda module: module.missing}).install()
-
-    assert importlib.import_module(name).value == 1
+    assert importlib.import_module(NAME).other == 1
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -141,8 +134,8 @@ class SparkContextDouble:
     _jsc = object()
 
 
-def pyspark_module():
-    """A module such as pyspark.sql.session; its session raises for the context None."""
+def classic_session():
+    """A class as in pyspark.sql.session; it raises for the context None."""
 
     class ClassicSession:
         def __init__(self, context):
@@ -150,10 +143,14 @@ def pyspark_module():
                 raise ValueError("no context")
             self.sparkContext = context
 
-    module = ModuleType("pyspark.sql.session")
-    module.SparkSession = ClassicSession
-    sessions.attach_to_classic(module)
-    return module
+    return hooked("pyspark.sql.session", ClassicSession)
+
+
+def hooked(name, session):
+    module = ModuleType(name)
+    module.SparkSession = session
+    sessions.attach_to_sessions(module)
+    return session
 
 
 @pytest.fixture
@@ -172,7 +169,7 @@ def attached(monkeypatch):
 
 
 def test_each_context_is_attached_with_its_first_session(attached):
-    make, first, second = pyspark_module().SparkSession, SparkContextDouble(), SparkContextDouble()
+    make, first, second = classic_session(), SparkContextDouble(), SparkContextDouble()
     created = [make(first), make(first), make(second)]
 
     assert attached.sessions == [created[0], created[2]]
@@ -181,7 +178,7 @@ def test_each_context_is_attached_with_its_first_session(attached):
 def test_a_failing_attach_is_one_line_and_ends_nothing(attached, caplog):
     attached.error = RuntimeError("first line\nsecond line")
     caplog.set_level(logging.INFO, "querypulse")
-    make, context = pyspark_module().SparkSession, SparkContextDouble()
+    make, context = classic_session(), SparkContextDouble()
 
     assert make(context).sparkContext is context
     make(context)
@@ -194,12 +191,12 @@ def test_a_failing_attach_is_one_line_and_ends_nothing(attached, caplog):
 def test_an_interrupt_during_the_attach_reaches_the_job(attached):
     attached.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        pyspark_module().SparkSession(SparkContextDouble())
+        classic_session()(SparkContextDouble())
 
 
 def test_a_session_that_cannot_be_created_shows_no_frame_of_ours(attached):
     with pytest.raises(ValueError, match="no context") as failure:
-        pyspark_module().SparkSession(None)
+        classic_session()(None)
 
     frames = [frame.filename for frame in traceback.extract_tb(failure.value.__traceback__)]
     # Python 3.10 keeps the frame.
@@ -212,37 +209,30 @@ def test_a_session_that_cannot_be_created_shows_no_frame_of_ours(attached):
 def test_a_child_of_multiprocessing_attaches_nothing(attached, monkeypatch):
     process = SimpleNamespace(parent_process=object)
     monkeypatch.setitem(sys.modules, "multiprocessing.process", process)
-    pyspark_module().SparkSession(SparkContextDouble())
+    classic_session()(SparkContextDouble())
 
     assert attached.sessions == []
 
 
-def connect_module():
-    """A module such as pyspark.sql.connect.session."""
+def connect_builder():
+    """A builder as in pyspark.sql.connect.session."""
 
-    class SessionOfConnect:
+    class ConnectSession:
         __module__ = "pyspark.sql.connect.session"
         client = SimpleNamespace(is_closed=False)
 
         class Builder:
-            options = ()
-
             def create(self):
-                session = SessionOfConnect()
-                session.options = self.options
-                return session
+                return ConnectSession()
 
             def getOrCreate(self):
                 return self.create()
 
-    module = ModuleType("pyspark.sql.connect.session")
-    module.SparkSession = SessionOfConnect
-    sessions.attach_to_connect(module)
-    return module
+    return hooked("pyspark.sql.connect.session", ConnectSession).Builder()
 
 
 def test_the_first_connect_session_is_attached_once(attached):
-    builder = connect_module().SparkSession.Builder()
+    builder = connect_builder()
     created = [builder.getOrCreate(), builder.create()]
 
     assert attached.sessions == created[:1]
@@ -250,7 +240,7 @@ def test_the_first_connect_session_is_attached_once(attached):
 
 def test_beside_a_watched_context_a_connect_session_is_not_attached(attached):
     context = SparkContextDouble()
-    first = pyspark_module().SparkSession(context)
-    connect_module().SparkSession.Builder().getOrCreate()
+    first = classic_session()(context)
+    connect_builder().getOrCreate()
 
     assert attached.sessions == [first]

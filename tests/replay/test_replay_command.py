@@ -13,7 +13,7 @@ from support.patience import PATIENCE_SECONDS
 from querypulse.commands import cli
 from querypulse.core import installed
 from querypulse.replay import command
-from querypulse.replay.results import Replayed, summary
+from querypulse.replay.engine import Replayed
 
 UNREADABLE = 2
 
@@ -104,7 +104,7 @@ def test_summary_of_a_log_of_hours_says_how_many_notifications_a_week(seconds, e
     replayed = Replayed("etl", "log", began_at=0.0, ended_at=float(seconds), opened=2)
     replayed.notifications = 2
 
-    assert summary([replayed]).endswith(f"2 alerts in {end}")
+    assert command.summary([replayed]).endswith(f"2 alerts in {end}")
 
 
 def test_unreadable_lines_are_counted_and_not_fatal(replay, log):
@@ -209,36 +209,6 @@ def test_wrong_arguments_exit_with_2(arguments):
         cli.main(["replay", *arguments])
 
     assert exit_.value.code == UNREADABLE
-
-
-# -- on a terminal ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def terminal(monkeypatch):
-    """Set whether stderr is a terminal, and the size from which a log counts as long."""
-
-    def configure(*, is_terminal=True, long_bytes=1):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
-        monkeypatch.setattr(command, "LONG_BYTES", long_bytes)
-
-    return configure
-
-
-def test_long_replay_shows_its_progress_and_clears_it(replay, log, terminal):
-    terminal()
-    _, output, errors = replay(log, "--json")
-
-    assert errors.startswith("\r\x1b[K100%  0 of 0 MB\r\x1b[K")
-    assert errors.rpartition("\x1b[K")[2].startswith("1 application, ")
-    assert alerts(output) == REPORTED
-
-
-@pytest.mark.parametrize("where", [{"long_bytes": 10_000_000}, {"is_terminal": False}])
-def test_short_replay_or_no_terminal_shows_no_progress(replay, log, terminal, where):
-    terminal(**where)
-
-    assert "%" not in replay(log)[2]
 
 
 # -- as a process ---------------------------------------------------------------------------------

@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 from support.event_log import CONFLICT, EventLog
 from support.replays import changes, replayed
 
-from querypulse.replay.log_files import (
-    ReplayError,
-    find_applications,
-    read_lines,
-)
+from querypulse.replay.log_files import ReplayError, find_applications
 
 CODECS = {
     "": lambda content: content,
@@ -210,15 +206,3 @@ def test_error_names_a_file_that_cannot_be_opened(tmp_path, log):
 
     assert good.error is None
     assert lost.error == f"{tmp_path}/lost: No such file or directory"
-
-
-# -- lines --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_read_lines_reports_every_byte_it_reads(tmp_path, log, codec):
-    path = written(tmp_path / f"log{codec}", CODECS[codec](log.content))
-    sizes = []
-    list(read_lines(path, sizes.append))
-
-    assert sum(sizes) == path.stat().st_size

@@ -9,7 +9,7 @@ from support.event_log import BEGAN, EventLog, ids, progress, spark_time
 from support.recorded import FIXTURES, recorded
 
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated, decode
-from querypulse.replay.recording import Began, Reader, RecordedEvent, Stopped
+from querypulse.replay.recording import Reader
 
 
 def read(*lines):
@@ -20,9 +20,14 @@ def read(*lines):
 
 
 def one(line):
+    """The time and the event of a line."""
     (entry,), unread = read(line)
     assert unread == 0
     return entry
+
+
+def at_of(content):
+    return one(json.dumps(content))[0]
 
 
 BARE = progress("a", 1, 7, 10.0, 2.5)
@@ -45,12 +50,10 @@ SHAPES = {
 def test_every_format_of_a_recorded_event_is_read():
     entries = {shape: one(json.dumps(content)) for shape, (content, _, _) in SHAPES.items()}
 
-    assert {shape: (type(entry.event), entry.at) for shape, entry in entries.items()} == {
+    assert {shape: (type(event), at) for shape, (at, event) in entries.items()} == {
         shape: (kind, None if at is None else BEGAN + at) for shape, (_, kind, at) in SHAPES.items()
     }
-    assert {(entry.event.query_id, entry.event.run_id) for entry in entries.values()} == {
-        ("id-a", "a-1")
-    }
+    assert {(event.query_id, event.run_id) for _, event in entries.values()} == {("id-a", "a-1")}
 
 
 def test_bare_progress_equals_a_wrapped_one():
@@ -64,7 +67,7 @@ def test_events_written_by_spark_decode_as_in_the_listener(spark, shape):
     entries, unread = read(*(text for _, text in texts))
 
     assert unread == 0
-    assert [entry.event for entry in entries] == [decode(kind, text) for kind, text in texts]
+    assert [event for _, event in entries] == [decode(kind, text) for kind, text in texts]
 
 
 def test_files_of_the_recorder_are_read():
@@ -92,23 +95,21 @@ def test_json_with_spaces_and_any_key_order_is_read():
 # -- times --------------------------------------------------------------------------------------
 
 
-def test_a_batch_arrives_when_its_trigger_ends():
-    entry = one(json.dumps({"progress": progress("a", 1, 0, at=100.0, seconds=30.0)}))
-
-    assert entry.at == BEGAN + 100
-
-
-def test_trigger_duration_replaces_a_missing_batch_duration():
-    content = progress("a", 1, 0, at=100.0, seconds=30.0)
-    del content["batchDuration"]
-
-    assert one(json.dumps(content)).at == BEGAN + 100
+WITHOUT_DURATION = progress("a", 1, 0, at=100.0, seconds=30.0)
+del WITHOUT_DURATION["batchDuration"]
+TIMES = [
+    ("a batch arrives when its trigger ends",
+     {"progress": progress("a", 1, 0, at=100.0, seconds=30.0)}, BEGAN + 100),
+    ("the trigger's duration replaces that of the batch", WITHOUT_DURATION, BEGAN + 100),
+    ("without a zone it is UTC", {**ids("a", 1), "timestamp": "2026-09-21T14:13:20.000"}, BEGAN),
+]  # fmt: skip
 
 
-def test_a_time_without_a_zone_is_utc():
-    content = {**ids("a", 1), "timestamp": "2026-09-21T14:13:20.000"}
+@pytest.mark.parametrize("row", [row[1:] for row in TIMES], ids=[row[0] for row in TIMES])
+def test_the_time_of_an_event_is_that_of_its_arrival(row):
+    content, at = row
 
-    assert one(json.dumps(content)).at == BEGAN
+    assert at_of(content) == at
 
 
 TIMED = {
@@ -139,7 +140,7 @@ def test_the_end_of_a_query_is_timed_by_the_line_before_it():
         for event, fields in TIMED.items()
     }
 
-    assert {event: read(*log.lines)[0][-1].at for event, log in logs.items()} == dict.fromkeys(
+    assert {event: read(*log.lines)[0][-1][0] for event, log in logs.items()} == dict.fromkeys(
         TIMED, pytest.approx(1_790_000_000.009)
     )
 
@@ -152,14 +153,14 @@ def test_durations_and_texts_are_not_timestamps():
     )
     entries, _ = read(*log.ended().lines)
 
-    assert entries[-1].at in (BEGAN, BEGAN + 5)
+    assert entries[-1][0] in (BEGAN, BEGAN + 5)
 
 
 def test_end_of_a_query_is_not_earlier_than_previous_lines():
     log = EventLog().commit(batch=0, at=50).work(at=20).ended()
     entries, _ = read(*log.lines)
 
-    assert entries[-1].at == BEGAN + 50
+    assert entries[-1][0] == BEGAN + 50
 
 
 # -- applications ---------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ def test_end_of_a_query_is_not_earlier_than_previous_lines():
 def test_application_has_name_start_and_end():
     log = EventLog("nightly loads").stopped(at=60)
 
-    assert read(*log.lines) == ([Began(BEGAN, "nightly loads"), Stopped(BEGAN + 60)], 0)
+    assert read(*log.lines) == ([(BEGAN, "nightly loads"), (BEGAN + 60, None)], 0)
 
 
 # -- unreadable lines -----------------------------------------------------------------------------
@@ -227,4 +228,4 @@ def test_unfinished_line_of_any_length_is_not_counted(kind):
 
     for end in range(len(text)):
         assert read(text[:end]) == ([], 0)
-    assert isinstance(read(text)[0][0], RecordedEvent)
+    assert read(text)[0][0][1] == decode(kind, text)

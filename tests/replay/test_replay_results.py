@@ -14,7 +14,7 @@ from querypulse.alerting.finding import Finding, Severity
 from querypulse.core.states import QueryState
 from querypulse.listener.events import Idle, Started, Terminated
 from querypulse.replay import engine as replaying
-from querypulse.replay.engine import ReplayEngine
+from querypulse.replay.engine import Replayed, ReplayEngine
 from querypulse.settings.settings import Settings
 from querypulse.settings.wiring import policy
 
@@ -233,11 +233,12 @@ def test_incident_is_a_notification_when_it_opens_or_becomes_critical(
         for step in severities
     ]
     monkeypatch.setattr(replaying, "evaluate", lambda *_: steps.pop(0))
-    engine = ReplayEngine(policy(Settings()), "app", BEGAN)
+    replay = Replayed("app", "log")
+    engine = ReplayEngine(policy(Settings()), replay, BEGAN)
     for _ in severities:
         engine.evaluate()
 
-    assert engine.notifications == notifications
+    assert replay.notifications == notifications
 
 
 def test_app_name_setting_overrides_the_name_in_the_log(tmp_path):
@@ -268,7 +269,7 @@ def event_of(query, run, what, batch):
 
 def play(story, wanted, *, every_tick=False):
     """The alerts of a story as (status, second) by alert; ``every_tick`` evaluates each second."""
-    engine, now, batch = ReplayEngine(wanted, "app", BEGAN), BEGAN, 0
+    engine, now, batch = ReplayEngine(wanted, Replayed("app", "log"), BEGAN), BEGAN, 0
     runs, alerts = dict.fromkeys("abc", 1), []
     for query, what, pause in [*story, ("a", None, 1000.0)]:
         second, now, batch = int(now - BEGAN), now + pause, batch + 1
@@ -318,7 +319,7 @@ def test_skipping_a_silent_stretch_equals_evaluating_every_tick(story, grace, fl
 @pytest.mark.parametrize("others", [0, 1, 20])
 def test_stall_that_ends_between_two_evaluations_is_reported(others):
     wanted = policy(Settings(stall_floor_seconds=60.0))
-    engine, alerts, now = ReplayEngine(wanted, "app", BEGAN), [], 0.0
+    engine, alerts, now = ReplayEngine(wanted, Replayed("app", "log"), BEGAN), [], 0.0
     alerts += engine.apply(progress("a", batch=0), BEGAN)
     while now < 61.5:
         now += 0.5

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from support.event_log import BEGAN
 
-from querypulse.replay.engine import Replay
+from querypulse.replay.engine import Change, Replayed, replay_application
 from querypulse.replay.log_files import find_applications
-from querypulse.replay.results import Change
 from querypulse.settings.settings import Settings
 from querypulse.settings.wiring import policy
 
@@ -19,9 +18,9 @@ def replayed(*paths: Path, **settings):
     wanted = Settings(**settings)
     reported = []
     for application in find_applications(map(str, paths)):
-        replay = Replay(application, policy(wanted), wanted.app_name)
-        changes = list(replay.changes(lambda _: None))
-        reported.append((changes, replay.replayed))
+        replay = Replayed(wanted.app_name or application.label, application.path)
+        changes = replay_application(application, policy(wanted), wanted.app_name, replay)
+        reported.append((list(changes), replay))
     return reported
 
 
