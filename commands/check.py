@@ -1,17 +1,26 @@
-"""``querypulse check``: the settings in force and where each came from."""
+"""``querypulse check`` shows the settings in force, ``test-alert`` tries every receiver."""
 
 from __future__ import annotations
 
+import argparse
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from ..alerting.alert import problem_of
+from ..alerting.alert import Alert, Incident, incident_key, incident_labels, problem_of
+from ..alerting.finding import WHOLE_DRIVER, Severity
+from ..alerting.heartbeat import Heartbeat
+from ..alerting.receivers.receiver import DeliveryError, Receiver
 from ..alerting.spool import try_folder
 from ..core.guard import Guard
+from ..core.states import DeliveryOutcome
+from ..settings import receivers as receivers_from_settings
 from ..settings import wiring
+from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
 from ..settings.receivers import configured, find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
@@ -94,3 +103,120 @@ def require_spool(settings: Settings) -> None:
 def _text(value: object) -> str:
     """A value as JSON; a dash where there is none."""
     return "-" if value is None else msgspec.json.encode(value).decode()
+
+
+# -- test-alert ---------------------------------------------------------------------------------
+
+
+TEST_NAME = "QuerypulseTest"
+TAKEN = "accepted the test alert and its end"
+PINGED = "accepted the ping"
+ADVICE = {
+    DeliveryOutcome.TRANSIENT: (
+        "an outage, or an address where nothing answers; alerts are kept meanwhile"
+    ),
+    DeliveryOutcome.MISCONFIGURED: (
+        "address, key, certificate or proxy is wrong, or the receiver was removed there (410); "
+        "alerts are kept meanwhile"
+    ),
+    DeliveryOutcome.REJECTED: "it does not accept this message; check the receiver's type and URL",
+}
+
+
+def add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``try_receivers``."""
+    parser.add_argument(
+        "--severity",
+        choices=[severity.value for severity in Severity],
+        default=Severity.WARNING.value,
+        help="severity of the test alert (%(default)s); critical pages the person on call",
+    )
+    parser.add_argument("--app", help="the app of the test alert (default: the setting app_name)")
+
+
+def try_receivers(environment: Mapping[str, str], severity: str, app: str | None) -> int:
+    """Send a test alert, and its end, to every receiver; ping the heartbeat once.
+
+    ``app`` is by default the setting ``app_name``. A receiver's ``severities`` and ``queries`` are
+    ignored. Returns 0 when all accepted it, else 1.
+
+    Raises:
+        SettingsError: a setting cannot be used, or there is no receiver.
+
+    """
+    settings = load_strictly({}, environment).settings
+    receivers = receivers_from_settings.receivers(settings)
+    heartbeat = receivers_from_settings.heartbeat(settings, Guard())
+    if not receivers and heartbeat is None:
+        raise SettingsError("test-alert: no receiver is configured")
+    require_spool(settings)
+    incident = _incident(settings, severity, app or settings.app_name or "querypulse")
+    names = [receiver.name for receiver in receivers] + ([heartbeat.name] if heartbeat else [])
+    width, code = max(map(len, names)), 0
+
+    def report(name: str, problem: str | None, success: str) -> None:
+        nonlocal code
+        sys.stdout.write(f"{name:<{width}}  {problem or success}\n")
+        sys.stdout.flush()
+        code = 1 if problem else code
+
+    for receiver in receivers:
+        report(receiver.name, _try(receiver, incident), TAKEN)
+    if heartbeat is not None:
+        report(heartbeat.name, _try_heartbeat(heartbeat), PINGED)
+    return code
+
+
+def _try_heartbeat(heartbeat: Heartbeat) -> str | None:
+    """What went wrong with one ping that reports no state; None when nothing did."""
+    error = heartbeat.try_once()
+    return None if error is None else f"did NOT accept the ping: {_explain(error)}"
+
+
+def _try(receiver: Receiver, incident: Incident) -> str | None:
+    """What went wrong, in plain words; None when nothing did."""
+    outcome = "test alert of querypulse has ended"
+    ends = tuple(alert.ended(time.time(), outcome=outcome) for alert in incident.alerts)
+    try:
+        error = _send(receiver, incident)
+        if error is not None and not error.may_have_arrived:
+            return f"did NOT accept the test alert: {_explain(error)}"
+        end_error = _send(receiver, replace(incident, alerts=ends))
+    finally:
+        receiver.close()
+    if error is not None:
+        return f"may NOT have accepted the test alert: {_explain(error)}"
+    if end_error is not None:
+        return f"accepted the test alert, but NOT its end: {_explain(end_error)}"
+    return None
+
+
+def _send(receiver: Receiver, incident: Incident) -> DeliveryError | None:
+    try:
+        receiver.send(incident, time.time())
+    except DeliveryError as error:
+        return error
+    return None
+
+
+def _explain(error: DeliveryError) -> str:
+    asks = error.answer is DeliveryOutcome.TRANSIENT and error.retry_after
+    later = f", Retry-After {error.retry_after:.0f} s" if asks else ""
+    return f"{error}{later} ({error.answer.value}: {ADVICE[error.answer]})"
+
+
+def _incident(settings: Settings, severity: str, app: str) -> Incident:
+    labels = incident_labels(app, WHOLE_DRIVER, settings.labels)
+    alert = Alert(
+        labels={**labels, "alertname": TEST_NAME, "severity": severity},
+        annotations={
+            "summary": f"[{app}] test alert of querypulse: nothing is wrong",
+            "description": "Somebody ran 'querypulse test-alert'. The alert resolves at once.",
+            "reason": "a test of the receivers",
+            "runbook_url": runbook_base_url(settings),
+        },
+        starts_at=time.time(),
+    )
+    # A key of its own: the test must not resolve the open incident of the driver.
+    key = incident_key({**labels, "alertname": TEST_NAME}, severity)
+    return Incident(key, labels, severity, (alert,))

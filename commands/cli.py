@@ -14,17 +14,15 @@ from ..replay.command import add_arguments, replay
 from ..replay.log_files import ReplayError
 from ..settings.settings import SettingsError
 from ..watch.command import WatchRequest, add_watch_arguments, watch
-from .check import check
+from .check import add_test_arguments, check, try_receivers
 from .demo.scenarios import DemoSettings, add_demo_arguments
 from .exit_code import exit_code
 from .export_dashboards import (
     ExportError,
-    ExportRequest,
     add_dashboards_arguments,
     export_dashboards,
 )
 from .silence import SilenceRequest, add_silence_arguments, silence
-from .try_receivers import TestRequest, add_test_arguments, try_receivers
 
 RUN_USAGE = "querypulse run job.py ARGS...\n       querypulse run -m MODULE ARGS..."
 _COULD_NOT_BEGIN = (
@@ -75,10 +73,10 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "auto-attach": _auto_attach,
     "replay": replay,
     "check": lambda: check(os.environ),
-    "test-alert": lambda **arguments: try_receivers(TestRequest(**arguments), os.environ),
+    "test-alert": lambda **arguments: try_receivers(os.environ, **arguments),
     "watch": lambda **arguments: watch(WatchRequest(**arguments), os.environ),
     "silence": lambda **arguments: silence(SilenceRequest(**arguments), os.environ),
-    "dashboards": lambda **arguments: export_dashboards(ExportRequest(**arguments), os.environ),
+    "dashboards": lambda **arguments: export_dashboards(os.environ, **arguments),
 }
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from .. import dashboards
 from ..core.files import write_whole
 from ..core.text import listed
 from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
-from ..settings.settings import DEFAULT_RUNBOOKS, Settings, SettingsError
+from ..settings.settings import DEFAULT_RUNBOOKS
 
 if TYPE_CHECKING:
     # Python 3.14 moved it.
@@ -36,23 +33,14 @@ _SELECTOR = re.compile(r'(\{[^{}]*=~\\"\$(?:instance|app)\\"[^{}]*)\}')
 _PARAMETER = "${instance:queryparam}"
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_LABELS = {"alertname", "app", "datasource", "instance", "job", "query", "severity", "state"}
-_ADDRESS = re.compile(r"https?://[\w.~:/?=&%@+,;!*-]+", re.ASCII)
 
 
 class ExportError(Exception):
     """Nothing was written; the message says why."""
 
 
-class ExportRequest(msgspec.Struct, frozen=True):
-    """The arguments of the command line."""
-
-    folder: str
-    labels: tuple[str, ...] = ()
-    force: bool = False
-
-
 def add_dashboards_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments: the fields of an ``ExportRequest``."""
+    """Add the arguments: those of ``export_dashboards``."""
     actions = parser.add_subparsers(metavar="export", required=True)
     export = actions.add_parser("export", help="write all files into a folder")
     export.add_argument("folder", metavar="DIR")
@@ -69,49 +57,39 @@ def add_dashboards_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--force", action="store_true", help="overwrite files that differ")
 
 
-def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) -> int:
+def export_dashboards(
+    environment: Mapping[str, str], folder: str, labels: Sequence[str], *, force: bool
+) -> int:
     """Write the files that differ and print their paths; 1 when writing failed half-way.
 
     Runbook links point to the setting ``runbook_base_url``. Dashboards have a variable for each
-    label of the request.
+    of ``labels``.
 
     Raises:
-        ExportError: an existing file or folder prevents it, or a path cannot be written.
+        ExportError: existing files differ, or one cannot be read.
         SettingsError: a setting is unknown or not allowed.
 
     """
-    base = _runbooks(load_strictly({}, environment).settings)
-    folder = Path(request.folder)
-    shipped = {folder / name: content for name, content in shipped_files(base).items()}
+    base = runbook_base_url(load_strictly({}, environment).settings)
+    target = Path(folder)
+    shipped = {target / name: content for name, content in shipped_files(base).items()}
     for path, content in shipped.items():
-        if request.labels and path.suffix == ".json":
-            shipped[path] = select_by_labels(content.decode(), request.labels).encode()
+        if labels and path.suffix == ".json":
+            shipped[path] = select_by_labels(content.decode(), labels).encode()
     try:
-        for path in shipped:
-            _require_place(folder, path)
         there = {path: path.read_bytes() for path in shipped if path.exists()}
-        differing = {path: shipped[path] for path in shipped if there.get(path) != shipped[path]}
-        names = [path.relative_to(folder).as_posix() for path in differing if path in there]
-        if names and not request.force:
-            raise ExportError(
-                f"dashboards export: these files below {folder} differ: {listed(names, NAMED)}; "
-                "nothing was written (--force overwrites them)"
-            )
-        _require_writable(folder, differing)
     except OSError as error:
-        raise _refused(error.filename, error.strerror) from None
-    return _write(folder, differing, len(shipped))
-
-
-def _runbooks(settings: Settings) -> str:
-    """The base of the links, which must be safe inside YAML, JSON and Markdown."""
-    base = runbook_base_url(settings)
-    if _ADDRESS.fullmatch(base) is None:
-        raise SettingsError(
-            "setting 'runbook_base_url': to export dashboards it must be an http or https "
-            f"address of letters, digits and ~:/?=&%@+,;!*-._ (given: {base!r})"
+        raise ExportError(
+            f"dashboards export: {error.filename}: {error.strerror}; nothing was written"
+        ) from None
+    differing = {path: shipped[path] for path in shipped if there.get(path) != shipped[path]}
+    names = [path.relative_to(target).as_posix() for path in differing if path in there]
+    if names and not force:
+        raise ExportError(
+            f"dashboards export: these files below {target} differ: {listed(names, NAMED)}; "
+            "nothing was written (--force overwrites them)"
         )
-    return base
+    return _write(target, differing, len(shipped))
 
 
 def shipped_files(base: str) -> dict[str, bytes]:
@@ -164,32 +142,6 @@ def _below(place: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
             yield from _below(child, path)
         else:
             yield path, child.read_bytes()
-
-
-def _require_place(folder: Path, path: Path) -> None:
-    """Require that ``path`` can be a file, below real folders."""
-    for parent in (folder / name for name in reversed(path.relative_to(folder).parents)):
-        if parent != folder and parent.is_symlink():
-            raise _refused(parent, "is a symbolic link")
-        # A broken link does not exist, and is in the way.
-        if os.path.lexists(parent) and not parent.is_dir():
-            raise _refused(parent, "is not a folder")
-    if path.is_symlink():
-        raise _refused(path, "is a symbolic link")
-    if path.exists() and not path.is_file():
-        raise _refused(path, "is not a file")
-
-
-def _require_writable(folder: Path, paths: Iterable[Path]) -> None:
-    """Make the folder, and check that every target folder can be written to."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for parent in sorted({folder, *(path.parent for path in paths)}):
-        if parent.exists() and not os.access(parent, os.W_OK | os.X_OK):
-            raise _refused(parent, "is not writable")
-
-
-def _refused(path: object, problem: str | None) -> ExportError:
-    return ExportError(f"dashboards export: {path}: {problem}; nothing was written")
 
 
 def _write(folder: Path, contents: Mapping[Path, bytes], count: int) -> int:

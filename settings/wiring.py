@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from ..alerting.alert import Incident
 from ..alerting.alert_text import Guidance
-from ..alerting.delivery import Delivery
-from ..alerting.heartbeat import Heartbeat
+from ..alerting.delivery import Delivery, Notifier
+from ..alerting.heartbeat import Heartbeat, QueryHeartbeats
 from ..alerting.policy import Limits, LimitSettings, Policy
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import Receiver, is_loopback
@@ -107,7 +108,6 @@ def _topic(text: str) -> Place | None:
 # -- wiring -----------------------------------------------------------------------------------
 
 
-CLOSER_AFTER_SECONDS = 5.0
 SLOW_POLL_SECONDS = 3.0
 
 
@@ -142,11 +142,6 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
     )
 
 
-def closer_after_seconds(settings: Settings) -> float:
-    """Seconds after which the probe examines a busy query closely: long before any window ends."""
-    return min(CLOSER_AFTER_SECONDS, shortest_floor_seconds(settings) / 4)
-
-
 def shortest_floor_seconds(settings: Settings) -> float:
     """The shortest ``stall_floor_seconds`` of any query."""
     own = (getattr(query, "stall_floor_seconds", None) for query in settings.queries.values())
@@ -154,20 +149,33 @@ def shortest_floor_seconds(settings: Settings) -> float:
     return min(filter(None, floors))
 
 
-def deliveries(
-    settings: Settings, receivers: Sequence[Receiver], guard: Guard, spool: Spool | None = None
-) -> list[Delivery]:
-    """One unstarted delivery for each receiver that was made from these settings."""
+def make_notifier(
+    settings: Settings,
+    app: str,
+    guard: Guard,
+    receivers: Sequence[Receiver],
+    *,
+    restore: Callable[[tuple[Incident, ...]], None],
+    heartbeat: Heartbeat | None = None,
+    query_heartbeats: Mapping[str, Heartbeat] | None = None,
+    redact: Callable[[str], str] = str,
+) -> Notifier:
+    """The unstarted notifier; ``restore`` gets what an earlier process of ``app`` left open."""
+    spool = Spool(Path(settings.spool_dir), app, guard) if settings.spool_dir is not None else None
     routes = receivers_from_settings.routes(settings)
-    return [
-        Delivery(receiver, guard, route=routes[receiver.name], spool=spool)
-        for receiver in receivers
-    ]
-
-
-def spool(settings: Settings, app: str, guard: Guard) -> Spool | None:
-    """The spool in which alerts outlive the driver; None if not configured."""
-    return Spool(Path(settings.spool_dir), app, guard) if settings.spool_dir is not None else None
+    notifier = Notifier(
+        [
+            Delivery(receiver, guard, route=routes[receiver.name], spool=spool)
+            for receiver in receivers
+        ],
+        spool,
+        heartbeat=heartbeat,
+        query_heartbeats=QueryHeartbeats(query_heartbeats or {}),
+        restore=restore,
+        redact=redact,
+    )
+    restore(notifier.restored)
+    return notifier
 
 
 class HttpAccess(msgspec.Struct, frozen=True):
@@ -266,8 +274,10 @@ def _poster(name: str, url: str, settings: Settings) -> HttpPoster:
 
 
 class Components(msgspec.Struct, frozen=True):
-    """Limits, receivers, silences, redaction and HTTP access. No thread runs yet."""
+    """Settings, and what is made of them without Spark. No thread runs yet."""
 
+    settings: Settings
+    guard: Guard
     guidance: Guidance
     policy: Policy
     receivers: list[Receiver]
@@ -288,6 +298,8 @@ def make_components(settings: Settings, guard: Guard) -> Components:
 
     """
     return Components(
+        settings=settings,
+        guard=guard,
         guidance=guidance(settings),
         policy=policy(settings, probe_expected=True),
         receivers=receivers_from_settings.receivers(settings),

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..core.files import FileLoop
-from ..core.guard import Guard, Problem
+from ..core.guard import Problem
 from ..core.threads import Loop
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import LogReader
@@ -26,12 +26,12 @@ from ..listener.spark.jvm import NETWORK_ERRORS
 from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage
 from ..listener.state.snapshot import Snapshot
-from ..settings import wiring
-from ..settings.settings import Settings
-from ..settings.wiring import Components, HttpAccess
+from ..settings.wiring import Components, HttpAccess, shortest_floor_seconds
 
 log = logging.getLogger("querypulse")
 
+CLOSER_AFTER_SECONDS = 5.0
+"""The probe examines a busy query closely after this long, and long before any window ends."""
 CONNECT_POLL_SECONDS = 2.0
 """The shortest pause of a Connect probe: each poll is two or three calls for each query."""
 READ_SECONDS = 1.0
@@ -67,16 +67,16 @@ class Observers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def observe_classic(
-    settings: Settings,
+    components: Components,
     spark: Any,
     path: EventPath,
     arrived: Inbox,
-    guard: Guard,
-    *,
     latest_snapshot: Callable[[], Snapshot],
 ) -> Observers:
     """Read the Spark of this process; nothing is started."""
-    probe = SparkProbe(spark, path, wiring.closer_after_seconds(settings))
+    settings, guard = components.settings, components.guard
+    floor = shortest_floor_seconds(settings)
+    probe = SparkProbe(spark, path, min(CLOSER_AFTER_SECONDS, floor / 4))
 
     def pass_on_report() -> None:
         arrived.wake()
@@ -94,7 +94,6 @@ def observe_classic(
         calm_seconds=CALM_SECONDS if path.shows_shutdown else 0.0,
     )
     storage = SparkStorage(spark)
-    floor = wiring.shortest_floor_seconds(settings)
     logs = LogReader(storage.open, lambda: prober.latest, arrived.wake, stall_floor_seconds=floor)
     interval = settings.source_interval_seconds
     reads = SparkSources(spark), latest_snapshot, arrived.wake
@@ -127,16 +126,17 @@ def observe_classic(
 
 
 def observe_connect(
-    settings: Settings, spark: Any, path: ConnectPath, arrived: Inbox, guard: Guard
+    components: Components, spark: Any, path: ConnectPath, arrived: Inbox
 ) -> Observers:
     """Read a Spark Connect session, which shows neither checkpoints nor sources."""
+    guard = components.guard
     probe = ConnectProbe(spark, path)
 
     def pass_on_report() -> None:
         arrived.wake()
         reader.wake_if_marked()
 
-    interval = max(CONNECT_POLL_SECONDS, settings.probe_interval_seconds)
+    interval = max(CONNECT_POLL_SECONDS, components.settings.probe_interval_seconds)
     prober = Prober(probe, interval, pass_on_report)
     reader = EventReader(path.source, arrived, guard, context=probe.context, on_started=prober.poke)
     loops = [
@@ -155,7 +155,7 @@ def observe_connect(
 class FileReaders:
     """One thread per kind of file that is configured: on a hanging mount, a read hangs."""
 
-    def __init__(self, components: Components, server: HttpServer | None, guard: Guard) -> None:
+    def __init__(self, components: Components, server: HttpServer | None) -> None:
         self._silencing = components.silencing
         self._redacting = components.redacting
         self._token = None if server is None else components.access.token
@@ -167,7 +167,7 @@ class FileReaders:
         if server is not None and components.access != HttpAccess():
             reads["http"] = ("http-files", self._renew_access)
         self._loops = {
-            kind: FileLoop(thread, read, READ_SECONDS, guard)
+            kind: FileLoop(thread, read, READ_SECONDS, components.guard)
             for kind, (thread, read) in reads.items()
         }
 

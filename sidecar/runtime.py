@@ -26,7 +26,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,8 +33,6 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from ..alerting.alert import Alert, problem_of
-from ..alerting.delivery import Notifier
-from ..alerting.heartbeat import QueryHeartbeats
 from ..alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
@@ -64,7 +61,6 @@ from ..listener.state.snapshot import Snapshot, SupervisedQuery
 from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
-from ..settings.settings import Settings
 from ..settings.silencing import post_silence, written
 from ..settings.wiring import Components, refused_address
 from .observers import FileReaders, observe_classic, observe_connect
@@ -79,7 +75,6 @@ FLUSH_SHARE = 0.7
 """The share of the time to close that notifying may use; the rest is for stopping."""
 INTERRUPTED_SECONDS = 0.5
 """The time to close after a second Ctrl-C."""
-ROLLBACK_SECONDS = 2.0
 SILENT_SECONDS = 5.0
 """A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
 
@@ -136,20 +131,18 @@ class Runtime:
 
     def __init__(
         self,
-        settings: Settings,
         components: Components,
         spark: Any,
         listener: HealthListener,
-        guard: Guard,
-        *,
         path: EventPath,
+        *,
         on_evaluated: Callable[[], None],
         supervised: Callable[[], Mapping[str, SupervisedQuery]],
     ) -> None:
         self.path = path
-        self._settings = settings
+        self._settings = settings = components.settings
+        self._guard = guard = components.guard
         self._silencing = components.silencing
-        self._guard = guard
         self._on_evaluated = on_evaluated
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
         self._checkpoint_warnings = CheckpointWarnings()
@@ -157,24 +150,28 @@ class Runtime:
         warn_of_app_name(app)
         if isinstance(path, ConnectPath):
             version = path.version
-            self._observers = observe_connect(settings, spark, path, self._arrived, guard)
+            self._observers = observe_connect(components, spark, path, self._arrived)
         else:
             version = str(spark.version)
             self._observers = observe_classic(
-                settings,
-                spark,
-                path,
-                self._arrived,
-                guard,
-                latest_snapshot=lambda: self.evaluated.snapshot,
+                components, spark, path, self._arrived, lambda: self.evaluated.snapshot
             )
         guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
-        self._notifier = _make_notifier(app, settings, components, lifecycle, guard)
+        self._notifier = wiring.make_notifier(
+            settings,
+            app,
+            guard,
+            components.receivers,
+            restore=lambda incidents: lifecycle.restore(incidents, time.monotonic()),
+            heartbeat=components.heartbeat,
+            query_heartbeats=components.query_heartbeats,
+            redact=components.redacting.text,
+        )
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)
-        self._files = FileReaders(components, self._server, guard)
+        self._files = FileReaders(components, self._server)
         self._publishers = [Publisher(to, self._pushed, guard) for to in components.push_targets]
         self._app, self._version, self._listener = app, version, listener
         self._callback_durations, self._probe_durations = CALLBACK_BUCKETS, PROBE_BUCKETS
@@ -449,60 +446,9 @@ def _drain(samples: deque[float]) -> list[float]:
     return [samples.popleft() for _ in range(len(samples))]
 
 
-def _make_notifier(
-    app: str, settings: Settings, components: Components, lifecycle: Lifecycle, guard: Guard
-) -> Notifier:
-    """The notifier; ``lifecycle`` continues the alerts that its spool holds."""
-    spool = wiring.spool(settings, app, guard)
-    notifier = Notifier(
-        wiring.deliveries(settings, components.receivers, guard, spool),
-        spool,
-        heartbeat=components.heartbeat,
-        query_heartbeats=QueryHeartbeats(components.query_heartbeats),
-        restore=lambda alerts: lifecycle.restore(alerts, time.monotonic()),
-        redact=components.redacting.text,
-    )
-    lifecycle.restore(notifier.restored, time.monotonic())
-    return notifier
-
-
-def start_runtime(
-    settings: Settings,
-    components: Components,
-    spark: Any,
-    listener: HealthListener,
-    guard: Guard,
-    *,
-    by_hand: bool,
-    on_evaluated: Callable[[], None],
-    supervised: Callable[[], Mapping[str, SupervisedQuery]],
-) -> Runtime:
-    """Listen by the best available event path, and start everything.
-
-    Raises:
-        Exception: what failed; the listener is removed from Spark again and no thread runs.
-
-    """
-    path = _open_path(spark, listener, guard, by_hand=by_hand)
-    with ExitStack() as undo:
-        undo.callback(guard.attempt, "attach", path.release)
-        runtime = Runtime(
-            settings,
-            components,
-            spark,
-            listener,
-            guard,
-            path=path,
-            on_evaluated=on_evaluated,
-            supervised=supervised,
-        )
-        undo.callback(guard.attempt, "attach", lambda: runtime.stop(Deadline(ROLLBACK_SECONDS)))
-        runtime.start()
-        undo.pop_all()
-    return runtime
-
-
-def _open_path(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool) -> EventPath:
+def open_event_path(
+    spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool
+) -> EventPath:
     """Open the event path; an interrupt during the wait leaves no listener behind."""
     opening: Future[EventPath] = Future()
 

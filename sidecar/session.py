@@ -1,23 +1,32 @@
-"""The Spark session of this process, and the settings that hold for it."""
+"""The Spark session of this process, the settings that hold for it, and what watches it."""
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
+import threading
+import weakref
+from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from ..alerting.alert import problem_of
 from ..listener.connect.client import ConnectCallError, conf_of
 from ..listener.spark.jvm import THROWN, reason_of
 from ..settings.loading import SPARK_PREFIX, load_settings
-from ..settings.settings import Settings
+from ..settings.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from .sidecar import Sidecar
 
 log = logging.getLogger("querypulse")
 
 APP_NAME = "spark.app.name"
+ANNOUNCE_SECONDS = 1.5
+"""How long the end by SIGTERM may wait for its announcement."""
 
 
 class NoSessionError(RuntimeError):
@@ -151,3 +160,118 @@ def _default_connect_session() -> Any:
     module = sys.modules.get("pyspark.sql.connect.session")
     find = getattr(getattr(module, "SparkSession", None), "_get_default_session", None)
     return find() if find is not None else None
+
+
+# -- the open sidecars ---------------------------------------------------------------------------
+
+
+class Registry:
+    """At most one open sidecar for each SparkContext."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Held from the search for a sidecar until a new one is recorded."""
+        self.automatic: weakref.WeakSet[Sidecar] = weakref.WeakSet()
+        """Those whose place a sidecar takes that the application starts."""
+        self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
+        self._forks = threading.local()
+
+    def find(self, context: Any) -> Sidecar | None:
+        """The open sidecar of a SparkContext."""
+        sidecar = self._sidecars.get(context)
+        return None if sidecar is None or sidecar.closed else sidecar
+
+    def require_none(self, context: Any) -> None:
+        """Require that no open sidecar watches this SparkContext; an automatic one is closed.
+
+        Those of SparkContexts that the application has stopped are closed: they would do so
+        themselves a moment later, but the new one may need their port now.
+
+        Raises:
+            SettingsError: another one watches it.
+
+        """
+        sidecar = self.find(context)
+        if sidecar is not None and not self.make_way(sidecar):
+            raise SettingsError("another sidecar watches this SparkContext: use or close that")
+        for watched, stale in list(self._sidecars.items()):
+            if is_stopped(watched):
+                stale.close(timeout=2.0)
+
+    def make_way(self, sidecar: Sidecar) -> bool:
+        """Close an automatic sidecar; False if it is not automatic."""
+        if sidecar in self.automatic:
+            sidecar.close()
+        return sidecar in self.automatic
+
+    def remember(self, context: Any, sidecar: Sidecar) -> None:
+        """Record the sidecar of a SparkContext."""
+        self._sidecars[context] = sidecar
+
+    def handle_termination(self) -> None:
+        """Announce the end by SIGTERM while a sidecar is open, if SIGTERM has its default action.
+
+        Only the main thread can set a handler; a handler of the application is left alone.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if self._sidecars and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._terminate)
+        elif not self._sidecars and self._handles_termination:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    @property
+    def _handles_termination(self) -> bool:
+        return signal.getsignal(signal.SIGTERM) == self._terminate
+
+    def _terminate(self, number: int, _frame: object) -> None:
+        """Announce the end, and then let the default action end the process.
+
+        A handler of the application that calls this one, which it found in its place, decides the
+        end itself.
+
+        The main thread may hold any lock now, also one of ``threading``: so another thread works, a
+        bare one, and the wait for it is short.
+        """
+        announced = allocate_lock()
+        announced.acquire()
+        start_new_thread(self._announce, (announced.release,))
+        announced.acquire(timeout=ANNOUNCE_SECONDS)
+        if signal.getsignal(number) == self._terminate:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    def _announce(self, announced: Callable[[], None]) -> None:
+        try:
+            for sidecar in list(self._sidecars.values()):
+                sidecar.announce_termination()
+        finally:
+            announced()
+
+    def before_fork(self) -> None:
+        """Hold SIGTERM back: a child would lose one that comes before its Python runs."""
+        signals = {signal.SIGTERM}
+        self._forks.holds = self._handles_termination and not (
+            signals & signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        )
+
+    def after_fork(self, *, child: bool) -> None:
+        """Let SIGTERM through; in a child it has its default action again."""
+        if self._forks.holds and child:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._forks.holds:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+    def forget(self, sidecar: Sidecar) -> None:
+        """Remove a sidecar, and with it the reference to its SparkContext."""
+        for context, watching in list(self._sidecars.items()):
+            if watching is sidecar:
+                del self._sidecars[context]
+
+
+SIDECARS = Registry()
+os.register_at_fork(
+    before=SIDECARS.before_fork,
+    after_in_parent=partial(SIDECARS.after_fork, child=False),
+    after_in_child=partial(SIDECARS.after_fork, child=True),
+)

@@ -190,15 +190,14 @@ def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> N
     def restore(incidents: Iterable[Incident]) -> None:
         evaluate.restore(incidents, time.monotonic())
 
-    spool = wiring.spool(settings, APP, guard)
-    notifier = Notifier(
-        wiring.deliveries(settings, receivers, guard, spool),
-        spool,
-        heartbeat=receivers_from_settings.heartbeat(settings, guard),
+    return wiring.make_notifier(
+        settings,
+        APP,
+        guard,
+        receivers,
         restore=restore,
+        heartbeat=receivers_from_settings.heartbeat(settings, guard),
     )
-    restore(notifier.restored)
-    return notifier
 
 
 def _read_again(redacting: Redacting, access: Access) -> None:

@@ -16,7 +16,6 @@ from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.alerting import heartbeat as heartbeat_module
 from querypulse.alerting import spool as spool_module
-from querypulse.alerting.delivery import Notifier
 from querypulse.alerting.spool import Spool
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
@@ -45,14 +44,16 @@ def start_notifier(monkeypatch):
     def start(**settings):
         settings = Settings(**settings)
         late, guard = [], Guard()
-        spool = wiring.spool(settings, "etl", guard)
-        one = Notifier(
-            wiring.deliveries(settings, receivers(settings), guard, spool),
-            spool,
-            heartbeat=heartbeat(settings, Guard()),
+        one = wiring.make_notifier(
+            settings,
+            "etl",
+            guard,
+            receivers(settings),
             restore=late.extend,
+            heartbeat=heartbeat(settings, Guard()),
         )
-        one.early = [*one.restored]
+        one.early = [*late]
+        late.clear()
         one.late = late
         one.start()
         made.append(one)

@@ -8,7 +8,7 @@ import pytest
 from support.http_double import HttpDouble, raw, reply
 
 from querypulse.commands import cli
-from querypulse.commands.try_receivers import TEST_NAME
+from querypulse.commands.check import TEST_NAME
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 COULD_NOT_BEGIN = 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -202,51 +201,10 @@ def test_force_overwrites_changed_files(export, changed):
     assert len(output.splitlines()) == 4
 
 
-def put(path, kind):
-    """Put a file, a folder, or a link, which may lead nowhere, in the place of ``path``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    elsewhere = path.parent / "elsewhere"
-    if kind == "file":
-        path.write_text("")
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        path.symlink_to(elsewhere)
-    if kind == "link":
-        elsewhere.mkdir()
+def test_folder_in_the_place_of_a_file_is_left_as_it_is(export, tmp_path):
+    (tmp_path / RUNBOOK).mkdir(parents=True)
 
-
-OBSTACLES = [
-    ("", "file", "not a folder"),
-    ("runbooks", "file", "not a folder"),
-    ("runbooks", "link", "symbolic link"),
-    (RUNBOOK, "folder", "not a file"),
-    (RUNBOOK, "link", "symbolic link"),
-    (RUNBOOK, "link to nothing", "symbolic link"),
-]
-
-
-@pytest.mark.parametrize("force", [(), ("--force",)])
-@pytest.mark.parametrize("obstacle", OBSTACLES)
-def test_obstacle_is_left_as_it_is(export, tmp_path, obstacle, force):
-    (name, kind, word), folder = obstacle, tmp_path / "stack"
-    put(folder / name, kind)
-    before = content(tmp_path)
-
-    assert_refused(export(folder, *force), word, str(folder))
-    assert content(tmp_path) == before
-
-
-def test_unwritable_folder_is_reported_before_anything_is_written(export, tmp_path, monkeypatch):
-    (tmp_path / "runbooks").mkdir()
-    allowed = os.access
-    monkeypatch.setattr(
-        export_dashboards.os,
-        "access",
-        lambda path, mode: Path(path).name != "runbooks" and allowed(path, mode),
-    )
-
-    assert_refused(export(tmp_path), str(tmp_path / "runbooks"), "not writable")
+    assert_refused(export(tmp_path, "--force"), RUNBOOK, "Is a directory", "nothing was written")
     assert content(tmp_path) == {}
 
 

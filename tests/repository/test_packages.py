@@ -32,7 +32,6 @@ WITHOUT_PYSPARK = (
     "replay.command",
     "settings.settings",
     "commands.silence",
-    "commands.try_receivers",
     "settings.wiring",
     "listener",
     "alerting",

@@ -33,7 +33,7 @@ from querypulse.sidecar import (
     session,
 )
 from querypulse.sidecar import sidecar as sidecar_module
-from querypulse.sidecar.sidecar import SIDECARS
+from querypulse.sidecar.session import SIDECARS
 
 QUIET = {"http_port": -1, "source_interval_seconds": 0}
 """Without a port and without brokers."""

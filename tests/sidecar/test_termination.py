@@ -10,7 +10,7 @@ import pytest
 
 HEAD = """
 import os, signal, sys, threading, time
-from querypulse.sidecar.sidecar import SIDECARS as registry
+from querypulse.sidecar.session import SIDECARS as registry
 class Open:
     closed = False
     def announce_termination(self):

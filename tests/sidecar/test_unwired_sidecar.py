@@ -11,8 +11,7 @@ from pyspark.sql.connect.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
 
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
-from querypulse.sidecar.session import NoSessionError
-from querypulse.sidecar.sidecar import SIDECARS, Registry
+from querypulse.sidecar.session import SIDECARS, NoSessionError, Registry
 
 HOOK = "https://hooks.example.com/services/hidden-path"
 
