@@ -157,7 +157,7 @@ def make_notifier(
     *,
     restore: Callable[[tuple[Incident, ...]], None],
     heartbeat: Heartbeat | None = None,
-    query_heartbeats: Mapping[str, Heartbeat] | None = None,
+    query_heartbeats: dict[str, Heartbeat] | None = None,
     redact: Callable[[str], str] = str,
 ) -> Notifier:
     """The unstarted notifier; ``restore`` gets what an earlier process of ``app`` left open."""
