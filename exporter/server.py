@@ -1,10 +1,9 @@
 """A small HTTP server, which no silent, slow or greedy client can block.
 
-One thread runs an event loop. A client that waits or is waited for costs a socket and the bytes
-received so far, and has a limited time for each step. Another thread makes the pages, one at a
-time: a log or a file that hangs does not stop ``/livez``. The server of ``prometheus_client``
-answers 200 on every path and does the TLS handshake in its only accepting thread, without a
-timeout.
+One thread runs an event loop with a coroutine for each client, which has a limited time for its
+request, and as long for its answer. Another thread makes the pages, one at a time: a large page, or
+a file that hangs, does not stop ``/livez``. The server of ``prometheus_client`` answers 200 on
+every path and does the TLS handshake in its only accepting thread, without a timeout.
 """
 
 from __future__ import annotations
@@ -12,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import gzip
-import math
 import os
-import re
 import socket
 import ssl
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
@@ -38,39 +35,50 @@ from prometheus_client.exposition import gzip_accepted
 from ..core.files import Signature, signature_of
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
-from .pages import SILENCES, WATCH, Content, Notice, Pages, Reply, ShutdownNotice, is_public
+from .pages import (
+    LIVEZ,
+    RETURN_SECONDS,
+    SILENCES,
+    WATCH,
+    Content,
+    Notice,
+    Reply,
+    ShutdownNotice,
+    is_public,
+    page,
+    posted_silence,
+)
 
-HANDSHAKE_SECONDS = 3.0
-"""How long a client may take for the TLS handshake."""
-HEAD_SECONDS = 1.0
-"""How long it may take for the request line and the headers after that."""
-IO_SECONDS = 5.0
-"""How long it may take to send a body, and to receive the answer."""
-DRAIN_SECONDS = 1.0
-"""How long an unused request body may take to arrive."""
-TICK_SECONDS = 0.1
+CLIENT_SECONDS = 10.0
+"""How long a client may take for its request, and as long until it has read its answer: the time
+that Prometheus gives a scrape by default."""
 SENDING_SECONDS = 0.5
 """How long a close waits for answers that are being sent, such as the shutdown notice."""
 HEAD_BYTES = 64 * 1024
 BODY_BYTES = 16 * 1024
+MAX_DIGITS = 5
+"""Digits of ``BODY_BYTES``; Python refuses to read a number of thousands of digits."""
 MAX_IDLE = 64
 """Connections without a complete request, or with a complete answer.
 
-One more closes the oldest of the busiest client."""
+One more closes the oldest of the busiest host."""
 MAX_REQUESTS = 8
 """Requests whose answers are made and sent at once, because they take memory; more wait."""
-MAX_WAITING = 128
+MAX_CONNECTIONS = 256
+"""A request that would have to wait beside so many connections is dropped: each takes a file
+descriptor of the driver."""
 GZIP_FROM_BYTES = 1024
 GZIP_LEVEL = 3
 """A fifth of the work of the default 9, for a fifth more bytes."""
-BACKLOG = 64
+BACKLOG = 1024
+"""Connections that wait to be accepted; TCP tries one more again after a second."""
 MAX_RETRIES = 16
 """How many ports after a taken one are tried, as for the Spark UI (``spark.port.maxRetries``)."""
 MAX_PORT = 65535
+NO_DESCRIPTOR_SECONDS = 0.1
+"""The pause after an accept that failed: without free file descriptors it fails repeatedly."""
 _CHUNK_BYTES = 16 * 1024
-_LENGTH = re.compile(r"[0-9]+")
-_LONGEST_LENGTH = 5
-"""Digits of ``BODY_BYTES``; Python refuses to read a number of thousands of digits."""
+_FAILED = Reply(500, b"internal error, see the log\n")
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -88,33 +96,17 @@ class Tls(msgspec.Struct, frozen=True):
 
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        place = f"TLS files {self.cert_file}, {self.key_file}"
         try:
             # Without a password argument, an encrypted key would prompt at the terminal.
             context.load_cert_chain(self.cert_file, self.key_file, password="")
-        except OSError as error:
-            raise OSError(f"TLS files {self.cert_file}, {self.key_file}: {error}") from error
-        if self.client_ca_file is not None:
-            try:
+            if self.client_ca_file is not None:
+                place = f"TLS client CA file {self.client_ca_file}"
                 context.load_verify_locations(self.client_ca_file)
-            except OSError as error:
-                raise OSError(f"TLS client CA file {self.client_ca_file}: {error}") from error
-            context.verify_mode = ssl.CERT_REQUIRED
+                context.verify_mode = ssl.CERT_REQUIRED
+        except OSError as error:
+            raise OSError(f"{place}: {error}") from error
         return context
-
-    def signature(self) -> tuple[Signature, ...]:
-        """A value that changes with the files.
-
-        Raises:
-            OSError: a file is missing or cannot be reached.
-
-        """
-        paths = [self.cert_file, self.key_file, self.client_ca_file]
-        return tuple(signature_of(path) for path in paths if path is not None)
-
-
-# -- host check -------------------------------------------------------------------------------
-# A page in a user's browser can point its own host name at 127.0.0.1 and read from there (DNS
-# rebinding). The Host header then still holds that name.
 
 
 LOCAL_NAMES = ("localhost", "internal")
@@ -124,7 +116,9 @@ LOCAL_NAMES = ("localhost", "internal")
 def is_own_name(host: str, own: str) -> bool:
     """Whether the Host header ``host`` names this machine or ``own``, the configured name.
 
-    IP addresses are accepted, because rebinding needs a name.
+    A page in a user's browser can point its own host name at 127.0.0.1 and read from there (DNS
+    rebinding); the Host header then still holds that name. IP addresses are accepted, because
+    rebinding needs a name.
     """
     try:
         name = (urlsplit(f"//{host.strip()}").hostname or "").rstrip(".")
@@ -134,32 +128,20 @@ def is_own_name(host: str, own: str) -> bool:
         return False
 
 
-# -- requests ---------------------------------------------------------------------------------
-
-
 class Request(BaseHTTPRequestHandler):
-    """One request, read from its head; the answer is written in memory.
+    """One request, read from its head; ``answer`` is what is written for the client.
 
     An invalid head is answered already.
     """
 
     def __init__(self, head: bytes) -> None:
         self.rfile = BytesIO(head)
-        self.wfile = self._answer = BytesIO()
+        self.wfile = self.answer = BytesIO()
         self.command = ""
         self.raw_requestline = self.rfile.readline()
         self.is_valid = self.parse_request()
         self.page = self.path.partition("?")[0] if self.is_valid else ""
-
-    @property
-    def answer(self) -> bytes:
-        """The whole answer; empty if there is none."""
-        return self._answer.getvalue()
-
-    @property
-    def reads(self) -> bool:
-        """Whether it only reads."""
-        return self.command in ("GET", "HEAD")
+        self.is_read = self.command in ("GET", "HEAD")
 
     def send(self, reply: Reply) -> None:
         """Write the answer."""
@@ -186,31 +168,6 @@ class Request(BaseHTTPRequestHandler):
         """Log nothing: standard error belongs to the host."""
 
 
-class Connection:
-    """A client's connection, and the time that it has left for what it does now.
-
-    Time counts in ticks of the event loop, so a paused driver does not count against clients.
-    """
-
-    def __init__(self, client: socket.socket, address: str) -> None:
-        self.socket = client
-        self.address = address
-        self.is_incoming = True
-        """Whether its request is not complete."""
-        self.is_answered = False
-        """Whether all that it still needs is in the buffers of the socket."""
-        self.seconds_left = math.inf
-        self.transport: asyncio.WriteTransport | None = None
-        """Once the TLS handshake is over, if there is one."""
-
-
-# -- server -----------------------------------------------------------------------------------
-
-
-Job = tuple[Callable[[], object], "Future[None]"]
-"""What the other thread does, and what is set when it is done."""
-
-
 class HttpServer:
     """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz``, ``/watch`` and
     ``/runbooks/<alertname>``.
@@ -234,14 +191,23 @@ class HttpServer:
     ) -> None:
         self._host = host
         self._port = port
+        self._content = content
         self._guard = guard
         self._token = token
         self._tls = tls
         self._names = [name for name in (host, external_name) if name]
+        self._signatures: list[Signature] = []
+        self._context: ssl.SSLContext | None = None
         self._shutdown_notice = ShutdownNotice()
-        self._pages = Pages(content, self._shutdown_notice, guard)
-        self._loop: Loop | None = None
-        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._tasks: dict[socket.socket, asyncio.Task[None]] = {}
+        """One for each connection."""
+        self._idle: dict[socket.socket, str] = {}
+        """The hosts of the connections that wait for their client, oldest first."""
+        self._jobs: SimpleQueue[tuple[Callable[[], object], Future[None]]] = SimpleQueue()
+        """What the other thread does, and what is set when it is done."""
+        self._pages_loop = Loop("http-pages", self._work, guard)
+        self._loop = Loop("http", self._run, guard, last=self._finish)
+        self._is_open = False
 
     @property
     def url(self) -> str:
@@ -257,29 +223,22 @@ class HttpServer:
             OSError: no port is free, the host has no address, or a TLS file is not usable.
 
         """
-        self._context: ssl.SSLContext | None = None
-        self._signature: tuple[Signature, ...] = ()
-        if self._tls is not None:
-            self._signature, self._context = self._tls.signature(), self._tls.context()
-        self._connections: dict[Connection, asyncio.Task[None]] = {}
-        """Oldest first."""
-        self._slots, self._waiting = asyncio.Semaphore(MAX_REQUESTS), 0
+        self.renew()
+        self._listener = _listening(self._host, self._port)
+        address, self._port = self._listener.getsockname()[:2]
+        self._is_local = ip_address(address).is_loopback
         # A job may have set a policy that makes other event loops.
         self._events = asyncio.SelectorEventLoop()
         self._events.set_exception_handler(lambda _, context: self._report(context))
-        with ExitStack() as undo:
-            undo.callback(self._events.close)
-            self._listener = _listening(self._host, self._port)
-            undo.callback(self._listener.close)
-            address, self._port = self._listener.getsockname()[:2]
-            self._is_local = ip_address(address).is_loopback
-            self._pages_loop = Loop("http-pages", self._work, self._guard)
-            self._loop = loop = Loop("http", self._run, self._guard, last=self._finish)
+        self._slots = asyncio.Semaphore(MAX_REQUESTS)
+        self._closing: asyncio.Future[Notice | None] = self._events.create_future()
+        try:
             self._pages_loop.start()
-            undo.callback(self._pages_loop.join, SENDING_SECONDS)
-            undo.callback(self._stop_pages)
-            loop.start()
-            undo.pop_all()
+            self._loop.start()
+        except RuntimeError:
+            self._finish()
+            raise
+        self._is_open = True
         myself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _leave(myself()))
 
@@ -289,15 +248,15 @@ class HttpServer:
         Clients waiting at ``/watch`` first receive the ``notice``, which takes up to 1 s. A crash
         that no receiver knows of sends none: their connections end without an answer.
         """
-        loop, self._loop = self._loop, None
-        if loop is None or loop.is_forked:
+        if not self._is_open or self._loop.is_forked:
             return
-        loop.stop()
+        self._is_open = False
+        self._loop.stop()
         with suppress(RuntimeError):  # the thread has ended already
-            self._events.call_soon_threadsafe(self._begin_end, notice, timeout)
+            self._events.call_soon_threadsafe(self._closing.set_result, notice)
         # Even with little time left: without the notice, watchers report a crash.
-        deadline = Deadline(max(timeout, 2 * SENDING_SECONDS))
-        loop.join(deadline.left)
+        deadline = Deadline(max(timeout, RETURN_SECONDS + SENDING_SECONDS))
+        self._loop.join(deadline.left)
         self._pages_loop.join(deadline.left)
 
     def renew(self) -> bool:
@@ -309,13 +268,13 @@ class HttpServer:
             OSError: they cannot be read or do not match; the old certificate stays in use.
 
         """
-        if self._tls is None or self._loop is None:
+        if self._tls is None:
             return False
-        signature = self._tls.signature()
-        if signature == self._signature:
+        paths = (self._tls.cert_file, self._tls.key_file, self._tls.client_ca_file)
+        signatures = [signature_of(path) for path in paths if path is not None]
+        if signatures == self._signatures:
             return False
-        self._context = self._tls.context()
-        self._signature = signature
+        self._context, self._signatures = self._tls.context(), signatures
         return True
 
     def _report(self, context: dict[str, Any]) -> None:
@@ -326,180 +285,128 @@ class HttpServer:
 
     def leave(self) -> None:
         """Close every socket, also those that a fork inherited and would keep the port taken."""
-        self._listener.close()
-        for connection in self._connections:
-            connection.socket.close()
+        for opened in (self._listener, *self._tasks):
+            opened.close()
 
     def _finish(self) -> None:
         self.leave()
         self._events.close()
-        self._stop_pages()
-
-    def _stop_pages(self) -> None:
         self._pages_loop.stop()
         self._jobs.put((lambda: None, Future()))
+
+    # -- in the event loop --------------------------------------------------------------------
 
     def _run(self) -> None:
         self._events.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        self._serving = self._events.create_task(self._tick())
-        self._listen()
-        try:
-            with suppress(asyncio.CancelledError):
-                await self._serving
-        finally:
-            self._events.remove_reader(self._listener)
-            tasks = list(self._connections.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            # The event loop closes their sockets now.
-            await asyncio.sleep(0)
-
-    def _begin_end(self, notice: Notice | None, timeout: float) -> None:
-        self._ending = self._events.create_task(self._end(notice, timeout))
-
-    async def _end(self, notice: Notice | None, timeout: float) -> None:
-        if notice is not None:
-            await self._shutdown_notice.say(notice, timeout)
-            served = [
-                task for connection, task in self._connections.items() if not connection.is_incoming
-            ]
+        accepting = self._events.create_task(self._accept())
+        if (notice := await self._closing) is not None:
+            await self._shutdown_notice.say(notice)
+            served = [task for client, task in self._tasks.items() if client not in self._idle]
             if served:
                 await asyncio.wait(served, timeout=SENDING_SECONDS)
-        self._serving.cancel()
+        tasks = [accepting, *self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # The event loop closes the sockets of aborted connections now.
+        await asyncio.sleep(0)
 
-    def _listen(self) -> None:
-        if not self._serving.done():
-            self._events.add_reader(self._listener, self._accept)
-
-    def _accept(self) -> None:
-        """Accept a client that waits.
-
-        Not with ``sock_accept``: it loses a client that comes as it is cancelled.
-        """
-        try:
-            client, address = self._listener.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
-        except OSError:
-            # Without free file descriptors this fails at once, repeatedly.
-            self._events.remove_reader(self._listener)
-            self._events.call_later(TICK_SECONDS, self._listen)
-            return
-        client.setblocking(False)
-        self._make_room()
-        connection = Connection(client, str(address[0]))
-        task = self._events.create_task(self._handle(connection))
-        self._connections[connection] = task
-        # Also for a task that is cancelled before it begins.
-        task.add_done_callback(partial(self._drop, connection))
-
-    def _make_room(self) -> None:
-        idle = [
-            connection
-            for connection in self._connections
-            if connection.is_incoming or connection.is_answered
-        ]
-        if len(idle) >= MAX_IDLE:
-            busiest, _ = Counter(connection.address for connection in idle).most_common(1)[0]
-            oldest = next(connection for connection in idle if connection.address == busiest)
-            oldest.is_incoming = oldest.is_answered = False
-            self._connections[oldest].cancel()
-
-    async def _tick(self) -> None:
-        """End the connections whose time is over."""
+    async def _accept(self) -> None:
         while True:
-            await asyncio.sleep(TICK_SECONDS)
-            for connection, task in list(self._connections.items()):
-                connection.seconds_left -= TICK_SECONDS
-                if connection.seconds_left < 0:
-                    task.cancel()
+            try:
+                client, address = await self._events.sock_accept(self._listener)
+            except OSError:
+                await asyncio.sleep(NO_DESCRIPTOR_SECONDS)
+                continue
+            if len(self._idle) >= MAX_IDLE:
+                busiest, _ = Counter(self._idle.values()).most_common(1)[0]
+                oldest = next(idle for idle, host in self._idle.items() if host == busiest)
+                del self._idle[oldest]
+                self._tasks[oldest].cancel()
+            self._idle[client] = str(address[0])
+            self._tasks[client] = task = self._events.create_task(self._handle(client))
+            task.add_done_callback(partial(self._forget, client))
+            # It begins now: a task that is cancelled before would not close its socket.
+            await asyncio.sleep(0)
 
-    def _drop(self, connection: Connection, _: asyncio.Task[None]) -> None:
-        del self._connections[connection]
-        if connection.transport is not None:
-            connection.transport.abort()
-        else:
-            connection.socket.close()
+    def _forget(self, client: socket.socket, _: asyncio.Task[None]) -> None:
+        del self._tasks[client]
+        self._idle.pop(client, None)
 
-    async def _handle(self, connection: Connection) -> None:
+    @contextmanager
+    def _limit(self, client: socket.socket) -> Iterator[None]:
+        """End the connection unless this is left within ``CLIENT_SECONDS``."""
+        limit = self._events.call_later(CLIENT_SECONDS, self._tasks[client].cancel)
+        try:
+            yield
+        finally:
+            limit.cancel()
+
+    async def _handle(self, client: socket.socket) -> None:
+        """Answer the one request of a connection, and close it."""
+        host, close = self._idle[client], client.close
         reader = asyncio.StreamReader(HEAD_BYTES, self._events)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._events)
-        is_tls = self._context is not None
-        connection.seconds_left = HANDSHAKE_SECONDS if is_tls else HEAD_SECONDS
-        # A client that is gone, does not use TLS, is too slow or sends too much is not our error.
+        # A client that is gone, does not use TLS or sends too much is not our error.
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            transport, _ = await self._events.connect_accepted_socket(
-                lambda: protocol, connection.socket, ssl=self._context
-            )
-            connection.transport = transport
-            writer = asyncio.StreamWriter(transport, protocol, reader, self._events)
-            await self._exchange(connection, reader, writer)
+            try:
+                with self._limit(client):
+                    transport, _ = await self._events.connect_accepted_socket(
+                        lambda: protocol, client, ssl=self._context
+                    )
+                    close = transport.abort
+                    request = Request(await reader.readuntil(b"\r\n\r\n"))
+                self._idle.pop(client, None)
+                is_made = await self._answer_at_once(request)
+                writer = asyncio.StreamWriter(transport, protocol, reader, self._events)
+                with self._limit(client):
+                    await self._send(request, reader, writer, is_made=is_made)
+                    self._idle[client] = host
+                    await _let_close(request, reader, writer)
+            finally:
+                close()
 
-    async def _exchange(
-        self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    async def _answer_at_once(self, request: Request) -> bool:
+        """Whether the request needs neither the other thread nor a slot, and is answered."""
+        if not request.is_valid:
+            return True
+        if refusal := self._refusal(request):
+            request.send(refusal)
+            return True
+        if request.page in WATCH:
+            await self._shutdown_notice.wait()
+        if request.page in (LIVEZ, *WATCH):
+            self._answer(request)
+            return True
+        return False
+
+    async def _send(
+        self,
+        request: Request,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        is_made: bool,
     ) -> None:
-        connection.seconds_left = HEAD_SECONDS
-        request = Request(await reader.readuntil(b"\r\n\r\n"))
-        connection.is_incoming = False
-        connection.seconds_left = math.inf
-        refusal = self._refusal(request) if request.is_valid else None
-        is_light = not request.is_valid or (request.reads and request.page in ("/livez", *WATCH))
-        async with nullcontext() if refusal or is_light else self._slot():
-            if refusal:
-                request.send(refusal)
-            elif request.is_valid:
-                await self._answer(connection, request, reader)
-            connection.seconds_left = IO_SECONDS
-            writer.write(request.answer)
-            await writer.drain()
-        # Over TLS a client may take its time to close.
-        connection.is_answered = True
-        if request.command and not request.reads:
-            await _let_arrive(connection, reader, writer)
-        writer.close()
-        await writer.wait_closed()
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        """Wait for one of ``MAX_REQUESTS`` and keep it.
+        """Send the answer; the other thread makes it first unless there is one.
 
         Raises:
             OSError: too many requests wait already.
 
         """
-        if self._waiting >= MAX_WAITING:
-            raise OSError("the queue is full")
-        self._waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            yield
-        finally:
-            self._slots.release()
-
-    async def _answer(
-        self, connection: Connection, request: Request, reader: asyncio.StreamReader
-    ) -> None:
-        if request.page in WATCH:
-            request.send(await self._pages.watch())
-        elif request.page == "/livez" and request.reads:
-            request.send(self._pages.get(request.page, ""))
-        elif request.reads:
-            accept = request.headers.get("Accept", "")
-            await self._apart(lambda: request.send(self._pages.get(request.page, accept)))
-        else:
-            await self._silence(connection, request, reader)
-
-    async def _apart(self, job: Callable[[], object]) -> None:
-        """Wait until the other thread has done this."""
-        done: Future[None] = Future()
-        self._jobs.put((job, done))
-        await asyncio.wrap_future(done, loop=self._events)
+        if not is_made and self._slots.locked() and len(self._tasks) > MAX_CONNECTIONS:
+            raise OSError("too many wait")
+        async with nullcontext() if is_made else self._slots:
+            if not is_made:
+                length = 0 if request.is_read else int(request.headers["Content-Length"])
+                job = partial(self._answer, request, await reader.readexactly(length))
+                done: Future[None] = Future()
+                self._jobs.put((job, done))
+                await asyncio.wrap_future(done, loop=self._events)
+            writer.write(request.answer.getvalue())
+            await writer.drain()
 
     def _work(self) -> None:
         job, done = self._jobs.get()
@@ -507,57 +414,61 @@ class HttpServer:
             self._guard.attempt("exporter", job)
             done.set_result(None)
 
+    def _answer(self, request: Request, body: bytes = b"") -> None:
+        """Write the answer; a page that raises answers 500."""
+        content, accept = self._content, request.headers.get("Accept", "")
+        if request.is_read:
+            make = partial(page, content, request.page, accept, self._shutdown_notice.said)
+        else:
+            make = partial(posted_silence, content, body)
+        request.send(self._guard.attempt("exporter", make, default=_FAILED))
+
     def _refusal(self, request: Request) -> Reply | None:
-        host = request.headers.get("Host")
-        if (
-            host is not None
-            and self._is_local
-            and not any(is_own_name(host, name) for name in self._names)
-        ):
+        host, token = request.headers.get("Host"), self._token()
+        is_strange = host is not None and not any(is_own_name(host, name) for name in self._names)
+        if is_strange and self._is_local:
             return Reply(421, b"unknown host: read from localhost or from an IP address\n")
-        if not self._may_read(request) and not (request.reads and is_public(request.page)):
+        is_open = request.is_read and is_public(request.page)
+        if token is not None and not is_open and not has_token(request, token):
             challenge = (("WWW-Authenticate", "Bearer"),)
             return Reply(401, b"a bearer token is needed\n", headers=challenge)
-        if not request.reads and (request.command, request.page) != ("POST", SILENCES):
+        if request.is_read:
+            return None
+        if (request.command, request.page) != ("POST", SILENCES):
             return Reply(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
-        return None
-
-    async def _silence(
-        self, connection: Connection, request: Request, reader: asyncio.StreamReader
-    ) -> None:
-        length = request.headers.get("Content-Length", "")
-        if self._token() is None:
-            request.send(Reply(403, b"silences need a token: set http_token_file\n"))
-        elif not _LENGTH.fullmatch(length):
-            request.send(Reply(400, b"a body with its Content-Length is needed\n"))
-        elif len(length) > _LONGEST_LENGTH or int(length) > BODY_BYTES:
-            request.send(Reply(413, b"a body may have 16 KiB\n"))
-        else:
-            connection.seconds_left = IO_SECONDS
-            body = await reader.readexactly(int(length))
-            connection.seconds_left = math.inf
-            await self._apart(lambda: request.send(self._pages.post(body)))
-
-    def _may_read(self, request: Request) -> bool:
-        wanted = self._token()
-        if wanted is None:
-            return True
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        given = token.strip().encode("latin-1", "replace")
-        # The time of comparing hashes shows neither content nor length.
-        is_right = compare_digest(sha256(given).digest(), sha256(wanted.encode()).digest())
-        return is_right and scheme.lower() == "bearer"
+        if token is None:
+            return Reply(403, b"silences need a token: set http_token_file\n")
+        return _refusal_of_body(request.headers.get("Content-Length", ""))
 
 
-async def _let_arrive(
-    connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+def has_token(request: Request, token: str) -> bool:
+    """Whether the request presents this bearer token."""
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    given = text.strip().encode("latin-1", "replace")
+    # The time of comparing hashes shows neither content nor length.
+    is_right = compare_digest(sha256(given).digest(), sha256(token.encode()).digest())
+    return is_right and scheme.lower() == "bearer"
+
+
+def _refusal_of_body(length: str) -> Reply | None:
+    if not (length.isascii() and length.isdigit()):
+        return Reply(400, b"a body with its Content-Length is needed\n")
+    if len(length) > MAX_DIGITS or int(length) > BODY_BYTES:
+        return Reply(413, b"a body may have 16 KiB\n")
+    return None
+
+
+async def _let_close(
+    request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Discard the body until the client closes; closing first could destroy the answer."""
-    if writer.can_write_eof():
-        writer.write_eof()
-    connection.seconds_left = DRAIN_SECONDS
-    while await reader.read(_CHUNK_BYTES):
-        pass
+    """Close the connection, after a body that is not used: closing first may destroy the answer."""
+    if request.command and not request.is_read:
+        if writer.can_write_eof():
+            writer.write_eof()
+        while await reader.read(_CHUNK_BYTES):
+            pass
+    writer.close()
+    await writer.wait_closed()
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -565,7 +476,6 @@ def _listening(host: str, port: int) -> socket.socket:
     last = min(port + MAX_RETRIES, MAX_PORT) if port else 0
     while True:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        address: Any
         family, _, _, _, address = addresses[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:

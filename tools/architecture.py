@@ -41,7 +41,7 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1185, 10),
     "listener": (8928, 38),
-    "exporter": (2590, 9),
+    "exporter": (2453, 9),
     "alerting": (8477, 30),
     "settings": (1926, 9),
     "sidecar": (2320, 8),

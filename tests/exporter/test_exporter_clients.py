@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
-from support.exporter_http import address, get, our_threads, raw, serving
+from support.exporter_http import address, connected, get, our_threads, raw, serving
 from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 
@@ -25,6 +24,18 @@ MALFORMED = [
     b"GET /metrics HTTP/1.1\r\nAccept: a\r\n b\r\nno colon\r\n\r\n",
     b"GET /metrics HTTP/1.1\r\n" + b"x: y\r\n" * 200 + b"\r\n",
 ]
+LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LARGE_PAGE = b"GET /runbooks/x HTTP/1.1\r\n\r\n"
+LARGE = {"runbook": lambda _: "x" * 20_000_000}
+"""An answer larger than the buffers of both sockets."""
+
+
+def asking(server, clients, count, request=LARGE_PAGE):
+    """So many more clients, each of which has sent the request and does not read."""
+    opened = [clients.enter_context(connected(server)) for _ in range(count)]
+    for client in opened:
+        client.sendall(request)
+    return opened
 
 
 @pytest.mark.fault(
@@ -41,16 +52,9 @@ def test_malformed_requests_are_survived_silently(capfd):
 
 
 def test_endless_header_is_cut_off():
-    def send_on_and_on(client):
-        while True:
-            client.sendall(b"x: " + b"y" * 60_000 + b"\r\n")
-
-    with (
-        serving(full_published()) as server,
-        socket.create_connection(address(server), PATIENCE_SECONDS) as client,
-    ):
+    with serving(full_published()) as server, connected(server) as client:
         with pytest.raises(OSError):
-            send_on_and_on(client)
+            client.sendall((b"x: " + b"y" * 60_000 + b"\r\n") * 1000)
         assert get(server, "/livez").status_code == 200
 
 
@@ -66,35 +70,24 @@ def test_excess_silent_clients_do_not_displace_another_address(monkeypatch):
         other.bind(("127.0.0.2", 0))
         other.connect(address(server))
         other.settimeout(PATIENCE_SECONDS)
-        for _ in range(2 * server_module.MAX_IDLE):
-            silent.enter_context(socket.create_connection(address(server)))
-        other.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-
+        first, *_ = asking(server, silent, 2 * server_module.MAX_IDLE, b"")
+        assert first.recv(1) == b""
+        other.sendall(LIVEZ)
         assert other.recv(12) == b"HTTP/1.0 200"
 
 
-def test_silent_client_is_dropped(monkeypatch):
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
-    with (
-        serving(full_published()) as server,
-        socket.create_connection(address(server), PATIENCE_SECONDS) as client,
-    ):
-        assert client.recv(1) == b""
-
-
-def test_paused_process_does_not_count_the_pause_against_clients(monkeypatch):
-    """However long the pause was, it is one tick of the server."""
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.5)
-    with serving(full_published()) as server, ExitStack() as clients:
-        client = clients.enter_context(socket.create_connection(address(server), PATIENCE_SECONDS))
-        until(lambda: server._connections, "the client is known")
-        server._events.call_soon_threadsafe(time.sleep, 1.0)
-        client.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
-        assert client.recv(12) == b"HTTP/1.0 200"
-
-
-LARGE = {"runbook": lambda _: "x" * 20_000_000}
-"""An answer larger than the buffers of both sockets."""
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "A thousand silent clients of the same address",
+    "A new reader is answered; the oldest of them are dropped",
+)
+def test_thousand_silent_clients_keep_no_new_reader_out():
+    with serving(full_published()) as server, ExitStack() as silent:
+        for _ in range(10):
+            asking(server, silent, 100, b"GET /livez HTTP/1.1\r\n")
+            assert get(server, "/livez").status_code == 200
+            assert get(server, "/metrics").status_code == 200
+        assert len(server._tasks) <= server_module.MAX_IDLE + 1
 
 
 @pytest.mark.fault(
@@ -102,65 +95,51 @@ LARGE = {"runbook": lambda _: "x" * 20_000_000}
     "Twenty clients that do not read their answers",
     "`/livez` answers; at most eight answers are made at once",
 )
-def test_livez_needs_no_slot():
+def test_livez_does_not_wait_behind_clients_that_do_not_read(monkeypatch):
     with serving(None, **LARGE) as server, ExitStack() as clients:
-        for _ in range(20):
-            client = clients.enter_context(
-                socket.create_connection(address(server), PATIENCE_SECONDS)
-            )
-            client.sendall(b"GET /runbooks/x HTTP/1.1\r\n\r\n")
+        asking(server, clients, 20)
         until(server._slots.locked, "eight of them are served")
-        until(lambda: server._waiting == 12, "the others wait")
+        until(lambda: len(server._slots._waiters or ()) == 12, "the others wait")
         assert get(server, "/livez").status_code == 200
         assert len(our_threads()) == 2
 
-
-def test_request_beyond_the_queue_gets_no_answer(monkeypatch):
-    monkeypatch.setattr(server_module, "MAX_WAITING", 1)
-    with serving(None, **LARGE) as server, ExitStack() as clients:
-        for _ in range(server_module.MAX_REQUESTS + 1):
-            client = clients.enter_context(socket.create_connection(address(server)))
-            client.sendall(b"GET /runbooks/x HTTP/1.1\r\n\r\n")
-        until(lambda: server._waiting == 1, "the queue is full")
-        assert raw(server, b"GET /runbooks/x HTTP/1.1\r\n\r\n") == b""
-        assert get(server, "/livez").status_code == 200
+        monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 20)
+        assert raw(server, LARGE_PAGE) == b""
 
 
-def test_client_without_the_token_takes_no_slot():
+def test_client_without_the_token_waits_behind_nobody():
     with serving(None, token="t", **LARGE) as server, ExitStack() as clients:
-        for _ in range(server_module.MAX_REQUESTS):
-            client = clients.enter_context(socket.create_connection(address(server)))
-            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-            assert client.recv(12) == b"HTTP/1.0 401"
-        assert not server._slots.locked()
+        asking(server, clients, server_module.MAX_REQUESTS)
+        until(server._slots.locked, "all places are taken")
+        assert get(server, "/metrics").status_code == 401
 
 
+@pytest.mark.parametrize("sends", [b"", b"x"])
 @pytest.mark.fault("Readers over HTTP", "A client that sends one byte at a time", "It is cut off")
-def test_dripping_client_is_cut_off(monkeypatch):
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
+def test_client_that_sends_no_whole_request_is_cut_off(monkeypatch, sends):
+    monkeypatch.setattr(server_module, "CLIENT_SECONDS", 0.1)
 
     def is_cut_off(client):
         try:
-            client.sendall(b"x")
+            client.sendall(sends)
             return client.recv(1) == b""
         except TimeoutError:
             return False
         except ConnectionError:
             return True
 
-    with serving(full_published()) as server, socket.create_connection(address(server)) as client:
+    with serving(full_published()) as server, connected(server) as client:
         client.settimeout(0.02)
-        until(lambda: is_cut_off(client), "the client is cut off although it goes on sending")
+        until(lambda: is_cut_off(client), "the client is cut off, although it may go on sending")
 
 
 @pytest.mark.fault("Readers over HTTP", "A client that does not read its answer", "It is dropped")
 def test_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
-    monkeypatch.setattr(server_module, "IO_SECONDS", 0.1)
-    with serving(None, **LARGE) as server:
-        with socket.create_connection(address(server), PATIENCE_SECONDS) as client:
-            client.sendall(b"GET /runbooks/x HTTP/1.1\r\n\r\n")
-            assert client.recv(1)
-            until(lambda: not server._connections, "it is dropped")
+    monkeypatch.setattr(server_module, "CLIENT_SECONDS", 0.5)
+    with serving(None, **LARGE) as server, ExitStack() as clients:
+        (client,) = asking(server, clients, 1)
+        assert client.recv(1)
+        until(lambda: not server._tasks, "it is dropped")
         assert get(server, "/livez").status_code == 200
 
 
@@ -172,12 +151,8 @@ def test_concurrent_scrapes_get_the_same_answer():
 
 
 def test_late_body_does_not_revoke_the_answer():
-    request = b"POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n"
-    with (
-        serving(full_published()) as server,
-        socket.create_connection(address(server), PATIENCE_SECONDS) as client,
-    ):
-        client.sendall(request)
+    with serving(full_published()) as server, connected(server) as client:
+        client.sendall(b"POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
         assert client.recv(1, socket.MSG_PEEK)
         client.sendall(b"x" * 100_000)
         assert client.recv(12) == b"HTTP/1.0 405"

@@ -9,13 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
-from support.exporter_http import address, get, our_threads, serving
+from support.exporter_http import address, connected, get, our_threads, serving
 from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
 from querypulse.exporter.pages import Content
 from querypulse.exporter.server import MAX_RETRIES, HttpServer, is_own_name
+
+
+def unstarted(host="127.0.0.1", port=0):
+    return HttpServer(host, port, Content(lambda: None, lambda: True), Guard())
 
 
 def test_all_threads_are_our_daemons():
@@ -26,12 +30,12 @@ def test_all_threads_are_our_daemons():
     assert all(thread.daemon for thread in seen)
 
 
-def test_live_fork_of_the_driver_does_not_keep_the_port():
+def test_live_fork_of_the_driver_keeps_neither_the_port_nor_a_client():
     reader, writer = os.pipe()
     forked, say = os.pipe()
     with serving(None) as server:
-        held = socket.create_connection(address(server))
-        until(lambda: server._connections, "the server has accepted it")
+        held = connected(server)
+        until(lambda: server._tasks, "the server has accepted it")
         child = os.fork()
         if child == 0:
             os.close(writer)
@@ -42,8 +46,7 @@ def test_live_fork_of_the_driver_does_not_keep_the_port():
         os.read(forked, 1)
     try:
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address(server), PATIENCE_SECONDS)
-        held.settimeout(PATIENCE_SECONDS)
+            connected(server)
         assert held.recv(1) == b""
     finally:
         held.close()
@@ -53,7 +56,7 @@ def test_live_fork_of_the_driver_does_not_keep_the_port():
             os.close(end)
 
 
-def test_server_whose_port_is_taken_listens_on_the_next_free_one(monkeypatch):
+def test_server_whose_port_is_taken_listens_on_the_next_free_one():
     with serving(None) as first, serving(None, port=(port := address(first)[1])) as second:
         assert port < address(second)[1] <= port + MAX_RETRIES
         assert get(first, "/livez").status_code == get(second, "/livez").status_code == 200
@@ -61,29 +64,25 @@ def test_server_whose_port_is_taken_listens_on_the_next_free_one(monkeypatch):
             assert address(third)[1] > address(second)[1]
 
 
-def test_server_without_a_free_port_is_an_os_error_and_leaves_no_thread(monkeypatch):
+def test_server_without_an_address_is_an_os_error_and_leaves_no_thread(monkeypatch):
     monkeypatch.setattr("querypulse.exporter.server.MAX_RETRIES", 0)
     with serving(None) as first:
-        port = address(first)[1]
-        second = HttpServer("127.0.0.1", port, Content(lambda: None, lambda: True), Guard())
-        with pytest.raises(OSError, match="in use"):
-            second.start()
-        second.close()
+        for second, problem in (
+            (unstarted(port=address(first)[1]), "in use"),
+            (unstarted("192.0.2.1", 9719), "assign requested address"),
+        ):
+            with pytest.raises(OSError, match=problem):
+                second.start()
+            second.close()
         assert len(our_threads()) == 2
         assert get(first, "/livez").status_code == 200
-
-
-def test_address_of_another_machine_is_an_os_error_at_once():
-    server = HttpServer("192.0.2.1", 9719, Content(lambda: None, lambda: True), Guard())
-    with pytest.raises(OSError, match="assign requested address"):
-        server.start()
 
 
 def test_server_whose_thread_cannot_be_started_leaves_the_port_free(monkeypatch):
     def refuse(_):
         raise RuntimeError("can't start new thread")
 
-    server = HttpServer("127.0.0.1", 0, Content(lambda: None, lambda: True), Guard())
+    server = unstarted()
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="new thread"):
@@ -102,39 +101,28 @@ def test_livez_does_not_wait_for_a_page_that_hangs():
         return "# a runbook"
 
     with serving(None, runbook=runbook) as server, ThreadPoolExecutor(1) as others:
-        page = others.submit(get, server, "/runbooks/StreamingQueryFailed")
+        shown = others.submit(get, server, "/runbooks/StreamingQueryFailed")
         assert hangs.wait(PATIENCE_SECONDS)
         assert get(server, "/livez").status_code == 200
         held.set()
-        assert page.result().status_code == 200
+        assert shown.result().status_code == 200
 
 
-def test_close_ends_the_thread_and_frees_the_port_and_may_be_called_twice():
-    with serving(full_published()) as server:
+def test_close_waits_for_no_silent_client_and_frees_the_port_and_may_be_called_twice():
+    with serving(full_published()) as server, connected(server):
         host, port = address(server)
         server.close(PATIENCE_SECONDS)
         server.close(PATIENCE_SECONDS)
-        assert not [thread for thread in our_threads() if thread.name == "querypulse-http"]
+        assert our_threads() == []
         with serving(None, host=host, port=port) as again:
             assert get(again, "/livez").status_code == 200
 
 
-def test_close_does_not_wait_for_a_silent_client():
-    """The client may be silent for an hour."""
-    with serving(full_published()) as server, socket.create_connection(address(server)):
-        server.close(PATIENCE_SECONDS)
-        assert our_threads() == []
-
-
 @pytest.mark.parametrize("path", ["/watch", "/watch/page"])
 def test_crash_ends_the_connection_of_a_waiting_client_without_a_notice(path):
-    with (
-        serving(full_published()) as server,
-        socket.create_connection(address(server), PATIENCE_SECONDS) as client,
-    ):
+    with serving(full_published()) as server, connected(server) as client:
         client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        notice = server._shutdown_notice
-        until(lambda: notice._waiting, "the client waits")
+        until(lambda: server._shutdown_notice._waiting, "the client waits")
         server.close(PATIENCE_SECONDS, notice=None)
         assert client.recv(1) == b""
         until(lambda: not our_threads(), "its thread ends")
@@ -144,32 +132,15 @@ def test_crash_ends_the_connection_of_a_waiting_client_without_a_notice(path):
 
 
 OWN = [
-    "localhost",
-    "localhost:9719",
-    "LOCALHOST.",
-    "driver.localhost:80",
-    "127.0.0.1:9719",
-    "10.1.2.3:9719",
-    "[::1]:9719",
-    "[fe80::1]",
-    "host.docker.internal:9719",
-    "driver-a",
-    "driver-a:9719",
-    socket.gethostname(),
-]
+    "localhost", "localhost:9719", "LOCALHOST.", "driver.localhost:80", "127.0.0.1:9719",
+    "10.1.2.3:9719", "[::1]:9719", "[fe80::1]", "host.docker.internal:9719", "driver-a",
+    "driver-a:9719", socket.gethostname(),
+]  # fmt: skip
 STRANGE = [
-    "",
-    ":9719",
-    "evil.example",
-    "evil.example:9719",
-    "localhost.evil.example",
-    "127.0.0.1.evil.example",
-    "xlocalhost",
-    "a@evil.example",
-    "[::1",
-    "evil.example/localhost",
+    "", ":9719", "evil.example", "evil.example:9719", "localhost.evil.example",
+    "127.0.0.1.evil.example", "xlocalhost", "a@evil.example", "[::1", "evil.example/localhost",
     "internal.evil.example:80",
-]
+]  # fmt: skip
 
 
 def test_name_of_this_machine_or_an_address_is_accepted_and_no_other():
@@ -179,21 +150,15 @@ def test_name_of_this_machine_or_an_address_is_accepted_and_no_other():
 
 @pytest.mark.fault("Readers over HTTP", "A foreign `Host`, as in DNS rebinding", "421")
 def test_loopback_server_rejects_a_foreign_host_name():
-    paths = ("/", "/livez", "/status", "/metrics")
     with serving(full_published()) as server:
-        codes = {
-            (path, host): get(server, path, Host=host).status_code
-            for path in paths
-            for host in ("evil.example", "localhost")
-        }
-    assert codes == {(path, host): 421 if "evil" in host else 200 for path, host in codes}
+        for path in ("/", "/livez", "/status", "/metrics"):
+            assert get(server, path, Host="evil.example").status_code == 421
+            assert get(server, path, Host="localhost").status_code == 200
 
 
 def test_server_for_other_machines_accepts_every_host_name():
     with serving(full_published(), host="0.0.0.0") as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         headers = {"Host": "driver.example.com"}
-        assert (
-            requests.get(f"{url}/livez", headers=headers, timeout=PATIENCE_SECONDS).status_code
-            == 200
-        )
+        answer = requests.get(f"{url}/livez", headers=headers, timeout=PATIENCE_SECONDS)
+    assert answer.status_code == 200

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -18,14 +17,12 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from support.exporter_http import address, our_threads, serving
+from support.exporter_http import address, connected, our_threads, serving
 from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
-from querypulse.core.guard import Guard
 from querypulse.exporter import server as server_module
-from querypulse.exporter.pages import Content
-from querypulse.exporter.server import HttpServer, Tls
+from querypulse.exporter.server import Tls
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +58,18 @@ def test_metrics_are_served_over_tls(files):
         assert "spark_streaming_query_active" in answer.text
 
 
+@pytest.mark.parametrize("shakes_hands", [False, True])
 @pytest.mark.fault(
     "Readers over HTTP", "A client that never starts its TLS handshake", "It is dropped"
 )
-def test_client_that_starts_no_handshake_is_dropped(files, monkeypatch):
-    monkeypatch.setattr(server_module, "HANDSHAKE_SECONDS", 0.1)
-    with (
-        serving(full_published(), tls=tls(files)) as server,
-        socket.create_connection(address(server), PATIENCE_SECONDS) as client,
-    ):
-        assert client.recv(1) == b""
+def test_silent_client_is_dropped_before_and_after_the_handshake(files, monkeypatch, shakes_hands):
+    monkeypatch.setattr(server_module, "CLIENT_SECONDS", 0.5)
+    context = ssl.create_default_context(cafile=files["ca"])
+    with serving(full_published(), tls=tls(files)) as server, connected(server) as client:
+        if shakes_hands:
+            client = context.wrap_socket(client, server_hostname="127.0.0.1")  # noqa: PLW2901
+        with client, suppress(ssl.SSLEOFError):
+            assert client.recv(1) == b""
 
 
 def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
@@ -86,18 +85,6 @@ def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
         other.cert_chain_pems[0].write_to_path(paths["cert"])
         assert server.renew()
         assert ssl.get_server_certificate(address(server), timeout=PATIENCE_SECONDS) != before
-
-
-def test_client_silent_after_the_handshake_is_dropped(files, monkeypatch):
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
-    context = ssl.create_default_context(cafile=files["ca"])
-    with (
-        serving(full_published(), tls=tls(files)) as server,
-        socket.create_connection(address(server), PATIENCE_SECONDS) as plain,
-        context.wrap_socket(plain, server_hostname="127.0.0.1") as client,
-        suppress(ssl.SSLEOFError),
-    ):
-        assert client.recv(1) == b""
 
 
 def test_plain_http_is_rejected_silently(files, capfd):
@@ -120,17 +107,8 @@ def test_unreadable_file_is_an_error_that_names_it(files, field, tmp_path):
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
     for path in (str(tmp_path / "missing.pem"), str(nonsense)):
-        with pytest.raises(OSError, match=path):
-            tls(files, **{field: path}).context()
-        server = HttpServer(
-            "127.0.0.1",
-            0,
-            Content(lambda: None, lambda: True),
-            Guard(),
-            tls=tls(files, **{field: path}),
-        )
-        with pytest.raises(OSError, match=path):
-            server.start()
+        with pytest.raises(OSError, match=path), serving(None, tls=tls(files, **{field: path})):
+            """It does not start."""
         assert our_threads() == []
 
 

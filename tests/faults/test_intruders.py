@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from contextlib import ExitStack
 
 import pytest
 import trustme
-from support.exporter_http import address, our_threads, raw, serving
+from support.exporter_http import connected, our_threads, raw, serving
 from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 
@@ -127,7 +126,7 @@ def test_guesses_of_the_token_are_compared_in_constant_time(monkeypatch):
 )
 def test_a_hundred_hanging_handshakes_delay_no_answer(tmp_path, monkeypatch):
     """They hang for longer than the test lasts, so nothing has waited for one of them."""
-    monkeypatch.setattr(server_module, "HANDSHAKE_SECONDS", NEVER)
+    monkeypatch.setattr(server_module, "CLIENT_SECONDS", NEVER)
     authority = trustme.CA()
     cert = tmp_path / "cert.pem"
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(cert)
@@ -144,10 +143,6 @@ def test_a_hundred_hanging_handshakes_delay_no_answer(tmp_path, monkeypatch):
         until(lambda: len(our_threads()) == 2, "no client has a thread")
 
     assert code_of(answer) == 200
-
-
-def connected(server):
-    return socket.create_connection(address(server), PATIENCE_SECONDS)
 
 
 def client_hello(context):

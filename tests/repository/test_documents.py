@@ -46,7 +46,7 @@ from querypulse.alerting.receivers import email, http
 from querypulse.commands import cli, exit_code
 from querypulse.core.states import STATES, QueryState
 from querypulse.exporter import pages as pages_module
-from querypulse.exporter.server import HEAD_SECONDS
+from querypulse.exporter.server import CLIENT_SECONDS
 from querypulse.exporter.status import UNREADY, Status, status
 from querypulse.listener.state import state
 from querypulse.settings import silencing
@@ -474,6 +474,6 @@ def test_limits_in_the_text_are_those_of_the_code():
         ("docs/receivers.md", f"{email.TOTAL_SECONDS:.0f} s for the whole"),
         ("docs/receivers.md", f"holds {outbox.MAX_ROWS} rows"),
         ("docs/security.md", f"{pages_module.MAX_WATCHERS} requests can wait"),
-        ("docs/status.md", f"a client has {HEAD_SECONDS:.0f} s to send its request"),
+        ("docs/status.md", f"a client has {CLIENT_SECONDS:.0f} s to send its request"),
     ]
     assert [row for row in said if row[1] not in " ".join(pages()[row[0]].split())] == []

@@ -35,7 +35,7 @@ from querypulse.listener.spark import jvm
 from querypulse.settings import links
 assert sys.argv[1] in querypulse.__file__, querypulse.__file__
 assert "SparkListener" in jvm._source("EventQueue")
-assert pages._style() and pages._script()
+assert pages.status_page().body
 assert "StreamingQueryFailed" in links.runbook("StreamingQueryFailed")
 assert "StreamingQueryFailed" in links.next_steps()
 startup.start()

@@ -46,9 +46,13 @@ def get(server, path, **headers):
     return requests.get(server.url + path, headers=headers, timeout=PATIENCE_SECONDS)
 
 
+def connected(server) -> socket.socket:
+    return socket.create_connection(address(server), PATIENCE_SECONDS)
+
+
 def raw(server, request: bytes, *, is_all: bool = False) -> bytes:
     """The answer of the server to exactly these bytes; if ``is_all``, it knows that no more come."""
-    with socket.create_connection(address(server), timeout=PATIENCE_SECONDS) as connection:
+    with connected(server) as connection:
         connection.sendall(request)
         if is_all:
             connection.shutdown(socket.SHUT_WR)
