@@ -10,31 +10,23 @@ import msgspec
 from ..core.text import MAX_NAMES, duration, encodable, listed
 from ..listener.state.identity import RESERVED, UNNAMED
 from .alert import FIRING, INCIDENT, RESOLVED, Alert, Incident
-from .finding import WHOLE_DRIVER, Finding
+from .finding import (
+    OF_QUERIES,
+    QUERY_FAILED,
+    QUERY_GIVEN_UP,
+    QUERY_MISSING,
+    QUERY_STALLED,
+    QUERY_STOPPED,
+    WHOLE_DRIVER,
+    Finding,
+    code_last,
+)
 
 # -- headline ---------------------------------------------------------------------------------
 # ``[orders] billing failed: ValueError: negative amount`` while it fires, and
 # ``Resolved: [orders] billing commits again after 4 min`` when it has ended.
 
 MAX_CAUSE_CHARACTERS = 200
-_DO = {
-    "StreamingQueryFailed": "failed",
-    "StreamingQueryGivenUp": "are not restarted any more",
-    "StreamingQueryStopped": "are not running",
-    "StreamingQueryMissing": "are missing",
-    "StreamingQueryStalled": "are stalled",
-    "StreamingBatchSlow": "are slow",
-    "StreamingOffsetsStalled": "do not advance",
-    "StreamingOffsetsRewound": "have rewound offsets",
-    "StreamingQueryLagging": "fall behind",
-    "StreamingInputMissing": "get no data",
-    "StreamingQueryFlapping": "keep failing",
-    "StreamingWatermarkStuck": "have a stuck watermark",
-    "StreamingDataLossRisk": "may lose data",
-    "StreamingRowsDropped": "drop late rows",
-    "StreamingQueryFallingBehind": "take ever longer",
-}
-"""What several queries do while an alert fires."""
 _OF_DRIVER = {
     "StreamingDriverDown": "driver is up again",
     "QuerypulseEventsMissing": "querypulse receives Spark's events again",
@@ -48,7 +40,9 @@ COMPLETED = ("has completed", "have completed")
 UNWATCHED = ("is no longer watched", "are no longer watched")
 UNSEEN = ("was not seen for a day", "were not seen for a day")
 _PLURALS = dict([COMMITS, HEALTHY, IDLE, STOPPED, COMPLETED, UNWATCHED, UNSEEN])
-_WITHOUT_COMMITS = frozenset(list(_DO)[:5])
+_WITHOUT_COMMITS = frozenset(
+    {QUERY_FAILED, QUERY_GIVEN_UP, QUERY_STOPPED, QUERY_MISSING, QUERY_STALLED}
+)
 """Alerts of queries that commit nothing; those of others say that they are healthy again."""
 
 
@@ -84,7 +78,7 @@ def headline_of(incident: Incident) -> str:
     if len(names) == 1:
         return summary_of(first)
     group = _by_query(alert for alert in alerts if alert.name == first.name)
-    does = _DO.get(first.name, f"have {first.name}")
+    does = OF_QUERIES[first.name].do if first.name in OF_QUERIES else f"have {first.name}"
     text = f"[{first.labels['app']}] {_subject(group)} {does}"
     cause = _common_cause(group)
     text += f": {cause}" if cause else ""
@@ -97,20 +91,7 @@ def several_do(alertname: str, cause: str, names: Sequence[str]) -> str:
     """The summary of one finding about all queries that share a cause."""
     if len(names) == 1:
         return f"{names[0]}: {cause}"
-    return f"{len(names)} queries {_DO[alertname]}: {cause} ({listed(names)})"
-
-
-def code_last(reason: str) -> str:
-    """Move a code to the end: ``batch_hung: no task done`` -> ``no task done (batch_hung)``."""
-    code = code_of(reason)
-    return f"{reason.removeprefix(f'{code}: ')} ({code})" if code else reason
-
-
-def code_of(reason: str) -> str:
-    """The code with which a reason begins, such as ``batch_hung``; empty without one."""
-    code, colon, _ = reason.partition(": ")
-    is_code = code.replace("_", "").isalpha() and code == code.lower()
-    return code if colon and is_code else ""
+    return f"{len(names)} queries {OF_QUERIES[alertname].do}: {cause} ({listed(names)})"
 
 
 def called(query: str) -> str:

@@ -1,7 +1,7 @@
 """Evaluation: snapshot, policy and time -> findings and one state per query.
 
-Each query is evaluated alone. Then findings that share a cause become one, and each says how the
-other queries are.
+Each query is evaluated alone. Then one pass over all findings adds what the queries share: who
+holds the slots, who gets no data because of whom, and which findings have one cause.
 """
 
 from __future__ import annotations
@@ -33,23 +33,18 @@ from .finding import (
     QueryHealth,
     Severity,
 )
-from .policy import Policy, stall_window
-from .rule_context import RuleContext, is_restarted
+from .policy import Policy
+from .rule_context import RuleContext, is_restarted, rule_context
 from .rules import ORDER
 from .rules.data import data_loss_risk
 from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
-from .rules.progress import SHARED_SILENCE, of_holder
-from .rules.query_ends import (
-    expected_query_missing,
-    given_up_before_start,
-    query_flapping,
-    start_overdue,
-    was_flapping_already,
-)
+from .rules.progress import SHARED_SILENCE, slots_held
+from .rules.query_ends import query_absent, query_flapping, was_flapping_already
 
 INDEPENDENT_RULES = (query_flapping, data_loss_risk)
 """The rules whose findings are reported in addition to the most severe finding of a query."""
-
+ENDED_OR_STUCK = frozenset({QUERY_FAILED, QUERY_STOPPED, QUERY_STALLED})
+"""Alerts with the evidence ``main_thread``."""
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
 NOT_EVALUATED = "could not be evaluated"
@@ -98,72 +93,71 @@ def evaluate(
     now: float,
     policy: Policy,
     is_silenced: Callable[[Finding], bool] = lambda _finding: False,
+    main_thread: Callable[[], str] = str,
 ) -> Evaluation:
     """Evaluate every query of the snapshot at ``now`` (monotonic seconds).
 
-    ``is_silenced`` says whether nobody is notified of a finding.
+    ``is_silenced`` says whether nobody is notified of a finding, and ``main_thread`` where the
+    job's main thread is.
     """
     findings: list[Finding] = []
     health: dict[str, QueryHealth] = {}
-    stages = Stages()
-    received_at = snapshot.received_at
-    for label, query in snapshot.labels().items():
-        context = stages.run(
-            rule_context, label, query, snapshot, now, policy, received_at=received_at
-        )
-        if context is None:
+    stages, received_at = Stages(), snapshot.received_at
+    for query in snapshot.queries:
+        context = stages.run(rule_context, query, snapshot, now, policy, received_at)
+        evaluated = None if context is None else stages.run(_evaluate_query, context, stages)
+        if evaluated is None:
             limits = stages.run(policy.limits, query.base_name)
-            health[label] = _not_evaluated(query, snapshot, ignore=bool(limits and limits.ignore))
-            continue
-        reported, health[label] = _evaluate_query(context, stages)
-        findings += reported
-    for name, label in (stages.run(absent_queries, snapshot, policy) or {}).items():
-        absent, health[label] = stages.run(
-            evaluate_absent, name, label, snapshot, now, policy, stages=stages
-        ) or (None, QueryHealth(QueryState.STARTING, NOT_EVALUATED, is_unknown=True))
-        findings += [absent] if absent is not None else []
-    findings = stages.run(with_holders, findings, health, is_silenced) or findings
+            evaluated = [], _not_evaluated(query, snapshot, ignore=bool(limits and limits.ignore))
+        findings += evaluated[0]
+        health[query.label] = evaluated[1]
+    for label, name in (stages.run(_absent, snapshot, policy) or {}).items():
+        unknown = QueryHealth(QueryState.STARTING, NOT_EVALUATED, is_unknown=True)
+        absent = stages.run(_evaluate_absent, label, name, snapshot, now, policy)
+        finding, health[label] = absent or (None, unknown)
+        findings += [finding] if finding is not None else []
+    findings = stages.run(_page_holders, findings, health, is_silenced) or findings
     flow = stages.run(_flow, snapshot, health, policy) or Flow()
-    findings = stages.run(with_neighbours, findings, health, flow) or findings
-    health = stages.run(with_upstream, health, flow) or health
+    findings = stages.run(_trace_flow, findings, health, flow) or findings
     findings += _of_signals(snapshot, now, policy, findings, stages)
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
-    gathered = stages.run(gather, findings, list(health), unnamed)
-    gathered = tuple(findings) if gathered is None else gathered
-    return Evaluation(gathered, health, tuple(stages.errors.items()), flow)
+    findings = stages.run(gather, findings, list(health), unnamed) or findings
+    if any(finding.alertname in ENDED_OR_STUCK for finding in findings):
+        findings = _with_main_thread(findings, stages.run(main_thread) or "")
+    return Evaluation(tuple(findings), health, tuple(stages.errors.items()), flow)
 
 
-def absent_queries(snapshot: Snapshot, policy: Policy) -> dict[str, str]:
-    """By name: the labels of supervised and expected queries that no signal has ever seen."""
-    seen, names = snapshot.labels(), {query.name for query in snapshot.queries}
-    supervised = {label: label for label in snapshot.supervised if label not in seen}
-    expected = {name: base_label(name) for name in policy.expected if name not in names}
-    return supervised | expected
+# -- one query --------------------------------------------------------------------------------
 
 
-def evaluate_absent(
-    name: str, label: str, snapshot: Snapshot, now: float, policy: Policy, *, stages: Stages
-) -> tuple[Finding | None, QueryHealth]:
-    """What is wrong with one of them, and its state."""
-    limits, supervised = policy.limits(name), snapshot.supervised.get(label)
-    finding = None
-    if supervised is not None and not limits.ignore:
-        finding = stages.run(given_up_before_start, label, supervised) or stages.run(
-            start_overdue, label, supervised, limits, snapshot, now
-        )
-    starts = supervised is not None and supervised.due_at is not None
-    if finding is None and name in policy.expected and not starts:
-        finding = stages.run(expected_query_missing, label, limits, snapshot, now)
-    if finding is None:
-        reason = "expected, not seen yet" if supervised is None else supervised.failure
-        return None, QueryHealth(QueryState.STARTING, reason, ignored=limits.ignore)
-    return finding, QueryHealth(finding.state, finding.reason, severity=finding.severity)
+def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding], QueryHealth]:
+    query, limits = context.query, context.limits
+    elsewhere = _is_reported_elsewhere(query, context.snapshot)
+    worst = None if limits.ignore else _worst(context, stages)
+    ended = query.failure
+    if worst is not None:
+        state, reason = worst.state, worst.reason
+    else:
+        # Why it failed, while it has time to recover; or a note about its checkpoint.
+        why = ended.failure.reason if ended is not None and ended.failure is not None else ""
+        state, reason = _healthy_state(context), why or query.went_back
+    health = QueryHealth(
+        state=state,
+        reason=reason,
+        window_seconds=context.window.seconds,
+        ignored=limits.ignore or elsewhere,
+        reported_elsewhere=elsewhere and not limits.ignore,
+        expected_input_seconds=limits.expected_input_seconds,
+        severity=worst.severity if worst is not None else None,
+        restarted=is_restarted(context),
+    )
+    return [] if worst is None or elsewhere else _reported(context, worst, stages), health
 
 
 def _not_evaluated(query: Query, snapshot: Snapshot, *, ignore: bool) -> QueryHealth:
     """The health after an error of ours: it neither opens an alert nor ends one."""
     ended, elsewhere = query.failure, _is_reported_elsewhere(query, snapshot)
-    failure = None if ended is None else ended.failure
+    failure = ended.failure if ended is not None else None
     return QueryHealth(
         QueryState.STARTING if ended is None else QueryState.FAILED,
         NOT_EVALUATED if failure is None else f"{failure.reason}; {NOT_EVALUATED}",
@@ -178,118 +172,12 @@ def _is_reported_elsewhere(query: Query, snapshot: Snapshot) -> bool:
     return query.reported_elsewhere or not snapshot.ownership.covers(query.session)
 
 
-def with_holders(
-    findings: list[Finding], health: dict[str, QueryHealth], is_silenced: Callable[[Finding], bool]
-) -> list[Finding]:
-    """Raise the severity of who holds the slots for which others have waited for too long.
-
-    If nobody is notified of the holder, as it is ignored or silenced, its victims are critical.
-    """
-    raised = {(finding.query, finding.alertname): finding for finding in findings}
-    for holder in sorted({finding.holder for finding in findings} - {""}):
-        victims = [finding for finding in findings if finding.holder == holder]
-        own, alert = health.get(holder), of_holder(holder, victims, raised)
-        is_watched = own is not None and not own.ignored
-        if own is not None and is_watched:
-            raised[alert.query, alert.alertname] = alert
-            health[holder] = replace(
-                own, state=alert.state, reason=alert.reason, severity=alert.severity
-            )
-        if not is_watched or is_silenced(alert):
-            raised |= {
-                (victim.query, victim.alertname): replace(victim, severity=Severity.CRITICAL)
-                for victim in victims
-            }
-    return list(raised.values())
-
-
-def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
-    """The graph of all queries; the settings may declare the places of absent ones."""
-    nodes = [Node(query.label, query.base_name, query.places) for query in snapshot.queries]
-    absent = {base_label(name): name for name in policy.expected}
-    seen = {node.label for node in nodes}
-    nodes += [Node(label, absent.get(label, label)) for label in labels if label not in seen]
-    return flow_of(tuple(nodes), policy.declared)
-
-
-def _of_signals(
-    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], stages: Stages
-) -> list[Finding]:
-    """Problems of the signals, unless a finding already reports that the JVM does not answer."""
-    causes = {finding.cause for finding in findings}
-    problems = [stages.run(driver_down, snapshot, now, policy)]
-    if snapshot.ownership.is_eldest:
-        problems.append(stages.run(events_missing, snapshot, now, policy))
-        if SHARED_SILENCE not in causes or stages.errors:
-            check, errors = monitoring_degraded, stages.errors
-            degraded = stages.run(check, snapshot, now, policy, tuple(errors))
-            if degraded is None and errors:
-                degraded = rules_failed(tuple(errors))
-            problems.append(degraded)
-    return [finding for finding in problems if finding is not None]
-
-
-def rule_context(
-    label: str,
-    query: Query,
-    snapshot: Snapshot,
-    now: float,
-    policy: Policy,
-    *,
-    received_at: float | None = None,
-) -> RuleContext:
-    """One query as the rules see it; ``received_at`` is computed once per snapshot."""
-    limits = policy.limits(query.base_name)
-    window = stall_window(query, limits)
-    commit_at = query.last_commit_at
-    return RuleContext(
-        label=label,
-        query=query,
-        limits=limits,
-        window=window,
-        trend_seconds=max(window.seconds, limits.trend_window_seconds),
-        is_running=query.alive and snapshot.context is Context.RUNNING,
-        batches_come=(commit_at is not None and snapshot.watched(commit_at, now) <= window.seconds),
-        policy=policy,
-        snapshot=snapshot,
-        now=now,
-        received_at=received_at,
-    )
-
-
-def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding], QueryHealth]:
-    query, snapshot, ignore = context.query, context.snapshot, context.limits.ignore
-    elsewhere = _is_reported_elsewhere(query, snapshot)
-    worst = None if ignore else _worst(context, stages)
-    health = stages.run(_health, context, worst, elsewhere=elsewhere)
-    findings = [] if worst is None or elsewhere else _reported(context, worst, stages)
-    return findings, health or _not_evaluated(query, snapshot, ignore=ignore)
-
-
-def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> QueryHealth:
-    limits, query = context.limits, context.query
-    failure = query.ended.failure if query.ended is not None else None
-    # Why it failed, while it has time to recover; or a note about its checkpoint.
-    reason = failure.reason if failure is not None else query.went_back
-    return QueryHealth(
-        state=worst.state if worst is not None else _healthy_state(context),
-        reason=worst.reason if worst is not None else reason,
-        window_seconds=context.window.seconds,
-        ignored=limits.ignore or elsewhere,
-        reported_elsewhere=elsewhere and not limits.ignore,
-        expected_input_seconds=limits.expected_input_seconds,
-        severity=worst.severity if worst is not None else None,
-        restarted=is_restarted(context),
-    )
-
-
 def _worst(context: RuleContext, stages: Stages) -> Finding | None:
     """The first critical finding, else the first; independent ones count only if they are first."""
     worst = None
     for rule in ORDER:
         if worst is not None and rule in INDEPENDENT_RULES:
             continue
-        # As ``stages.run``, without its call: this is most of an evaluation.
         try:
             finding = rule(context)
         except Exception as error:  # noqa: BLE001 - the other rules must still run
@@ -346,6 +234,71 @@ def _is_idle(context: RuleContext) -> bool:
     return idle_at > commit_at and context.now - commit_at >= IDLE_AFTER_SECONDS
 
 
+# -- absent queries ---------------------------------------------------------------------------
+
+
+def _absent(snapshot: Snapshot, policy: Policy) -> dict[str, str]:
+    """By label: the names of supervised and expected queries that no signal has ever seen."""
+    seen, names = snapshot.labels(), {query.name for query in snapshot.queries}
+    supervised = {label: label for label in snapshot.supervised if label not in seen}
+    return supervised | {base_label(name): name for name in policy.expected if name not in names}
+
+
+def _evaluate_absent(
+    label: str, name: str, snapshot: Snapshot, now: float, policy: Policy
+) -> tuple[Finding | None, QueryHealth]:
+    finding = query_absent(label, name, snapshot, now, policy)
+    if finding is not None:
+        return finding, QueryHealth(finding.state, finding.reason, severity=finding.severity)
+    supervised = snapshot.supervised.get(label)
+    reason = "expected, not seen yet" if supervised is None else supervised.failure
+    ignored = policy.limits(name).ignore
+    return None, QueryHealth(QueryState.STARTING, reason, ignored=ignored)
+
+
+# -- slots and signals ------------------------------------------------------------------------
+
+
+def _page_holders(
+    findings: list[Finding], health: dict[str, QueryHealth], is_silenced: Callable[[Finding], bool]
+) -> list[Finding]:
+    """Raise the severity of who holds the slots for which others have waited for too long.
+
+    If nobody is notified of the holder, as it is ignored or silenced, its victims are critical.
+    """
+    raised = {(finding.query, finding.alertname): finding for finding in findings}
+    for holder in sorted({finding.holder for finding in findings} - {""}):
+        victims = [finding for finding in findings if finding.holder == holder]
+        own, alert = health.get(holder), slots_held(holder, victims, raised)
+        is_watched = own is not None and not own.ignored
+        if own is not None and is_watched:
+            raised[alert.query, alert.alertname] = alert
+            health[holder] = replace(
+                own, state=alert.state, reason=alert.reason, severity=alert.severity
+            )
+        if not is_watched or is_silenced(alert):
+            raised |= {
+                (victim.query, victim.alertname): replace(victim, severity=Severity.CRITICAL)
+                for victim in victims
+            }
+    return list(raised.values())
+
+
+def _of_signals(
+    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], stages: Stages
+) -> list[Finding]:
+    """Problems of the signals, unless a finding already reports that the JVM does not answer."""
+    problems = [stages.run(driver_down, snapshot, now, policy)]
+    if snapshot.ownership.is_eldest:
+        problems.append(stages.run(events_missing, snapshot, now, policy))
+        is_reported = any(finding.cause == SHARED_SILENCE for finding in findings)
+        if stages.errors or not is_reported:
+            errors = stages.errors
+            degraded = stages.run(monitoring_degraded, snapshot, now, policy, tuple(errors))
+            problems.append(degraded or (rules_failed(tuple(errors)) if errors else None))
+    return [finding for finding in problems if finding is not None]
+
+
 # -- findings of one cause ----------------------------------------------------------------------
 
 MAX_LISTED = 10
@@ -356,7 +309,7 @@ MAX_UNHEALTHY = 20
 
 def gather(
     findings: Sequence[Finding], labels: Sequence[str], unnamed: Collection[str] = ()
-) -> tuple[Finding, ...]:
+) -> list[Finding]:
     """Merge findings that share a cause; add to each how many queries of the driver are healthy.
 
     With only one query in the driver, its finding stays its own and has no such line; neither has
@@ -364,34 +317,31 @@ def gather(
     JVM that does not answer is one only if several queries are stalled. Queries without a name
     (``unnamed`` are their labels) share one finding for each alert name.
     """
-    unhealthy = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
-    shared: dict[tuple[str, str], list[Finding]] = {}
-    merged: list[Finding] = []
+    silent = [finding for finding in findings if finding.cause == SHARED_SILENCE]
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
-        if finding.cause and len(labels) > 1:
-            shared.setdefault((finding.alertname, finding.cause), []).append(finding)
-        else:
-            merged.append(finding)
-    for (_, cause), members in shared.items():
-        alone = cause == SHARED_SILENCE and len(members) == 1
-        merged += members if alone else [_incident(members)]
-    merged = _of_unnamed(merged, unnamed)
-    if len(labels) == 1:
-        return tuple(merged)
+        subject, cause = finding.query, finding.cause if len(labels) > 1 else ""
+        if cause and (cause != SHARED_SILENCE or len(silent) > 1):
+            subject = WHOLE_DRIVER
+        elif subject in unnamed:
+            subject, cause = UNNAMED, ""
+        groups.setdefault((finding.alertname, subject, cause), []).append(finding)
+    unhealthy = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
     text = f"{len(labels) - len(unhealthy)} of {len(labels)} healthy"
     text += f"; unhealthy: {listed(unhealthy, MAX_UNHEALTHY)}" if unhealthy else ""
-    all_queries = {"all_queries": text}
-    return tuple(
-        finding
-        if finding.alertname == DRIVER_DOWN
-        else replace(finding, evidence={**all_queries, **finding.evidence})
-        for finding in merged
-    )
+    merged = []
+    for (alertname, subject, _), members in groups.items():
+        finding = members[0]
+        if subject != finding.query:
+            finding = _of_unnamed(members) if subject == UNNAMED else _of_driver(members)
+        if len(labels) != 1 and alertname != DRIVER_DOWN:
+            finding = replace(finding, evidence={"all_queries": text, **finding.evidence})
+        merged.append(finding)
+    return merged
 
 
-def _incident(members: list[Finding]) -> Finding:
-    first = members[0]
-    names = sorted(finding.query for finding in members)
+def _of_driver(members: list[Finding]) -> Finding:
+    first, names = members[0], sorted(finding.query for finding in members)
     return replace(
         first,
         query=WHOLE_DRIVER,
@@ -403,39 +353,30 @@ def _incident(members: list[Finding]) -> Finding:
     )
 
 
-def _of_unnamed(findings: Sequence[Finding], unnamed: Collection[str]) -> list[Finding]:
-    others: list[Finding] = []
-    shared: dict[str, list[Finding]] = {}
-    for finding in findings:
-        if finding.query in unnamed:
-            shared.setdefault(finding.alertname, []).append(finding)
-        else:
-            others.append(finding)
-    return others + [_one_for_unnamed(members) for members in shared.values()]
-
-
-def _one_for_unnamed(members: list[Finding]) -> Finding:
+def _of_unnamed(members: list[Finding]) -> Finding:
     """The newest of the most severe findings; it lists the others."""
     critical = [finding for finding in members if finding.severity is Severity.CRITICAL]
-    newest = (critical or members)[-1]
-    finding = replace(
-        newest,
-        query=UNNAMED,
-        reason=f"{newest.query}: {newest.reason}",
-        members=tuple(member.query for member in members),
-    )
-    count = len(members)
-    if count == 1:
-        return finding
-    lines = [f"{member.query}: {member.reason}" for member in reversed(members[-MAX_LISTED:])]
-    if count > MAX_LISTED:
-        lines.append(f"and {count - MAX_LISTED} more")
+    newest, count = (critical or members)[-1], len(members)
+    reason, summary, evidence = f"{newest.query}: {newest.reason}", newest.summary, newest.evidence
+    if count > 1:
+        others = f"{count} queries without a name, the newest "
+        lines = [f"{member.query}: {member.reason}" for member in reversed(members[-MAX_LISTED:])]
+        lines += [f"and {count - MAX_LISTED} more"] if count > MAX_LISTED else []
+        reason, summary = others + reason, others + summary
+        evidence = {"queries": "\n".join(lines), **evidence}
+    labels = tuple(member.query for member in members)
     return replace(
-        finding,
-        reason=f"{count} queries without a name, the newest {finding.reason}",
-        summary=f"{count} queries without a name, the newest {newest.summary}",
-        evidence={"queries": "\n".join(lines), **newest.evidence},
+        newest, query=UNNAMED, reason=reason, summary=summary, evidence=evidence, members=labels
     )
+
+
+def _with_main_thread(findings: Sequence[Finding], text: str) -> list[Finding]:
+    return [
+        replace(finding, evidence={**finding.evidence, "main_thread": text})
+        if text and finding.alertname in ENDED_OR_STUCK
+        else finding
+        for finding in findings
+    ]
 
 
 # -- starving ---------------------------------------------------------------------------------
@@ -457,55 +398,55 @@ _SAYS = {
 Health = Mapping[str, QueryHealth]
 
 
-def with_upstream(health: Health, flow: Flow) -> dict[str, QueryHealth]:
-    """The health with the reason ``upstream bronze failed`` for each starving query.
-
-    A query starves if it is idle, without a problem of its own, and cut off by broken queries,
-    directly or through queries that are idle too.
-    """
-    idle = {label for label, query in health.items() if query.state is QueryState.IDLE}
-    causes = cut_off(_in_state(health, NOT_WORKING), health, flow, passes=idle.__contains__)
-    return {
-        label: replace(query, reason=f"upstream {_problem_of(causes[label], health)}")
-        if label in causes and label in idle and not query.reason
-        else query
-        for label, query in health.items()
-    }
+def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
+    """The graph of all queries; the settings may declare the places of absent ones."""
+    nodes = [Node(query.label, query.base_name, query.places) for query in snapshot.queries]
+    absent = {base_label(name): name for name in policy.expected}
+    seen = {node.label for node in nodes}
+    nodes += [Node(label, absent.get(label, label)) for label in labels if label not in seen]
+    return flow_of(tuple(nodes), policy.declared)
 
 
-def with_neighbours(findings: Sequence[Finding], health: Health, flow: Flow) -> list[Finding]:
+def _trace_flow(
+    findings: Sequence[Finding], health: dict[str, QueryHealth], flow: Flow
+) -> list[Finding]:
     """The findings with the evidence ``downstream`` and ``upstream``.
 
-    The finding of a broken query lists the queries that it cuts off. That of a query which is cut
-    off itself names the broken one.
+    The finding of a broken query lists the queries that it cuts off; that of a query which is cut
+    off itself names the broken one. The health of a starving query has the reason ``upstream bronze
+    failed``: it is idle, without a problem of its own, and cut off by broken queries, directly or
+    through queries that are idle too.
     """
-    if not flow.downstream:
+    broken = _in_state(health, NOT_WORKING)
+    if not flow.downstream or not broken:
         return list(findings)
-    causes = cut_off(_in_state(health, NOT_WORKING), health, flow)
-    broken = {finding.query for finding in findings if finding.state in NOT_WORKING}
-    traced = set(sorted(broken)[:MAX_TRACED])
+    says = {label: f"{label} {_SAYS[health[label].state]}" for label in broken}
+    idle = {label for label, query in health.items() if query.state is QueryState.IDLE}
+    causes = _cut_off(broken, health, flow)
+    for label, cause in _cut_off(broken, health, flow, idle).items():
+        if label in idle and not health[label].reason:
+            health[label] = replace(health[label], reason=f"upstream {says[cause]}")
+    traced = {finding.query for finding in findings if finding.state in NOT_WORKING}
+    traced = set(sorted(traced)[:MAX_TRACED])
     extended = []
     for finding in findings:
         query, facts = finding.query, {}
-        readers = sorted(cut_off([query], health, flow)) if query in traced else []
+        readers = sorted(_cut_off([query], health, flow)) if query in traced else []
         if readers:
             verb = "gets" if len(readers) == 1 else "get"
             facts["downstream"] = f"{listed(readers)} {verb} no data from it"
         if query in causes:
-            facts["upstream"] = _problem_of(causes[query], health)
+            facts["upstream"] = says[causes[query]]
         extended.append(replace(finding, evidence={**finding.evidence, **facts}))
     return extended
 
 
-def cut_off(
-    roots: Iterable[str],
-    health: Health,
-    flow: Flow,
-    passes: Callable[[str], bool] = lambda _label: True,
+def _cut_off(
+    roots: Iterable[str], health: Health, flow: Flow, through: Collection[str] | None = None
 ) -> dict[str, str]:
     """By label: the root that cuts a query off, the nearest first. Roots are not among them.
 
-    ``passes`` says through which queries the search goes on.
+    The search goes on ``through`` these queries, or through all.
     """
     causes: dict[str, str] = {}
     # What a query that ended as intended has written is as dry as that of a broken one.
@@ -520,7 +461,7 @@ def cut_off(
             if not any(dry.issuperset(writers) for writers in places):
                 continue
             causes[reader] = causes.get(writer, writer)
-            if passes(reader):
+            if through is None or reader in through:
                 dry.add(reader)
                 waiting.append(reader)
     return causes
@@ -533,34 +474,3 @@ def retired(health: Health) -> frozenset[str]:
 
 def _in_state(health: Health, states: Collection[QueryState]) -> list[str]:
     return [label for label, query in health.items() if query.state in states]
-
-
-def _problem_of(root: str, health: Health) -> str:
-    """Such as ``bronze failed``."""
-    return f"{root} {_SAYS[health[root].state]}"
-
-
-# -- main thread ------------------------------------------------------------------------------
-
-ENDED_OR_STUCK = frozenset({QUERY_FAILED, QUERY_STOPPED, QUERY_STALLED})
-MAIN_THREAD = "main_thread"
-
-
-def with_main_thread(evaluation: Evaluation, main_thread: Callable[[], str]) -> Evaluation:
-    """Add the evidence ``main_thread``: where the job's main thread is while a query is down.
-
-    It is read at most once, and only if a finding needs it.
-    """
-    if not any(finding.alertname in ENDED_OR_STUCK for finding in evaluation.findings):
-        return evaluation
-    stages = Stages()
-    text = stages.run(main_thread)
-    findings = tuple(
-        replace(finding, evidence={**finding.evidence, MAIN_THREAD: text})
-        if text and finding.alertname in ENDED_OR_STUCK
-        else finding
-        for finding in evaluation.findings
-    )
-    return replace(
-        evaluation, findings=findings, errors=(*evaluation.errors, *stages.errors.items())
-    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from ..core.states import QueryState
 from ..core.text import duration
 from ..listener.failure import Failure
 from ..listener.probe import JobActivity, JobCounts, ProbedRun
 from ..listener.state.query import Query
-from .finding import Finding, Severity
+from .finding import Finding, Severity, finding_about
 from .policy import Window
 from .rule_context import RuleContext
 
@@ -18,29 +19,13 @@ def report(
     context: RuleContext,
     alertname: str,
     severity: Severity,
-    state: QueryState,
     reason: str,
-    *,
-    does: str,
-    says: str = "",
     facts: dict[str, str] | None = None,
-    cause: str = "",
+    **words: Any,
 ) -> Finding:
-    """The finding of a rule about one query, with its evidence unless ``facts`` has it.
-
-    The summary is ``does`` with the reason, or with ``says`` in its place.
-    """
+    """The finding of a rule about one query, with its evidence unless ``facts`` has it."""
     facts = evidence(context) if facts is None else facts
-    return Finding(
-        alertname=alertname,
-        query=context.label,
-        severity=severity,
-        state=state,
-        reason=reason,
-        summary=f"{context.label} {does}: {says or reason}",
-        evidence={name: text for name, text in facts.items() if text},
-        cause=cause,
-    )
+    return finding_about(context.query.label, alertname, severity, reason, facts, **words)
 
 
 def evidence(context: RuleContext, window: Window | None = None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a rule finds, and the health of a query that follows from it."""
+"""The alerts, what a rule finds, and the health of a query that follows from it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from enum import Enum
 import msgspec
 
 from ..core.states import QueryState
+
+# -- alerts -----------------------------------------------------------------------------------
 
 QUERY_GIVEN_UP = "StreamingQueryGivenUp"
 QUERY_FAILED = "StreamingQueryFailed"
@@ -26,6 +28,40 @@ INPUT_MISSING = "StreamingInputMissing"
 DRIVER_DOWN = "StreamingDriverDown"
 EVENTS_MISSING = "QuerypulseEventsMissing"
 MONITORING_DEGRADED = "QuerypulseMonitoringDegraded"
+
+
+class Wording(msgspec.Struct, frozen=True):
+    """The state of a query with an alert, and what its headline says: of one query, of several."""
+
+    state: QueryState
+    does: str
+    do: str
+
+
+OF_QUERIES: dict[str, Wording] = {
+    QUERY_FAILED: Wording(QueryState.FAILED, "failed", "failed"),
+    QUERY_GIVEN_UP: Wording(
+        QueryState.FAILED, "is not restarted any more", "are not restarted any more"
+    ),
+    QUERY_STOPPED: Wording(QueryState.STOPPED_UNEXPECTEDLY, "is not running", "are not running"),
+    QUERY_MISSING: Wording(QueryState.MISSING, "is missing", "are missing"),
+    QUERY_STALLED: Wording(QueryState.STALLED, "is stalled", "are stalled"),
+    BATCH_SLOW: Wording(QueryState.SLOW, "is slow", "are slow"),
+    OFFSETS_STALLED: Wording(QueryState.STALLED, "does not advance", "do not advance"),
+    OFFSETS_REWOUND: Wording(QueryState.REWOUND, "has rewound offsets", "have rewound offsets"),
+    QUERY_LAGGING: Wording(QueryState.LAGGING, "falls behind", "fall behind"),
+    INPUT_MISSING: Wording(QueryState.IDLE, "gets no data", "get no data"),
+    QUERY_FLAPPING: Wording(QueryState.FLAPPING, "keeps failing", "keep failing"),
+    WATERMARK_STUCK: Wording(
+        QueryState.WATERMARK_STUCK, "makes no event-time progress", "have a stuck watermark"
+    ),
+    DATA_LOSS_RISK: Wording(QueryState.LAGGING, "is about to lose data", "may lose data"),
+    ROWS_DROPPED: Wording(QueryState.LAGGING, "drops late rows", "drop late rows"),
+    QUERY_FALLING_BEHIND: Wording(QueryState.SLOW, "falls behind", "take ever longer"),
+}
+
+
+# -- findings and health ----------------------------------------------------------------------
 
 
 class Severity(str, Enum):
@@ -58,6 +94,49 @@ class Finding(msgspec.Struct, frozen=True):
     cause: str = ""
     members: tuple[str, ...] = ()
     holder: str = ""
+
+
+def code_last(reason: str) -> str:
+    """Move a code to the end: ``batch_hung: no task done`` -> ``no task done (batch_hung)``."""
+    code = code_of(reason)
+    return f"{reason.removeprefix(f'{code}: ')} ({code})" if code else reason
+
+
+def code_of(reason: str) -> str:
+    """The code with which a reason begins, such as ``batch_hung``; empty without one."""
+    code, colon, _ = reason.partition(": ")
+    is_code = code.replace("_", "").isalpha() and code == code.lower()
+    return code if colon and is_code else ""
+
+
+def finding_about(
+    label: str,
+    alertname: str,
+    severity: Severity,
+    reason: str,
+    facts: dict[str, str],
+    *,
+    says: str = "",
+    does: str = "",
+    state: QueryState | None = None,
+    cause: str = "",
+) -> Finding:
+    """The finding about one query; ``facts`` without text are left out.
+
+    The summary says what the query ``does``, as usual for the alert if empty, and the reason, or
+    ``says`` in its place; a code at its beginning goes to the end.
+    """
+    usual = OF_QUERIES[alertname]
+    return Finding(
+        alertname,
+        label,
+        severity,
+        state or usual.state,
+        reason,
+        summary=f"{label} {does or usual.does}: {says or code_last(reason)}",
+        evidence={name: text for name, text in facts.items() if text},
+        cause=cause,
+    )
 
 
 NOT_WORKING = frozenset(

@@ -37,9 +37,17 @@ from .alert import (
     incident_labels,
     why_muted,
 )
-from .alert_text import UNSEEN, Guidance, alert_of, code_of
+from .alert_text import UNSEEN, Guidance, alert_of
 from .evaluate import Evaluation, Stages
-from .finding import DRIVER_DOWN, QUERY_FAILED, QUERY_GIVEN_UP, QUERY_STALLED, WHOLE_DRIVER, Finding
+from .finding import (
+    DRIVER_DOWN,
+    QUERY_FAILED,
+    QUERY_GIVEN_UP,
+    QUERY_STALLED,
+    WHOLE_DRIVER,
+    Finding,
+    code_of,
+)
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 
 FACTS = frozenset({QUERY_FAILED, QUERY_GIVEN_UP, DRIVER_DOWN})

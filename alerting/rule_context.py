@@ -7,7 +7,7 @@ import msgspec
 from ..listener.probe import Context
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot
-from .policy import Limits, Policy, Window, batch_window, most_without_cpu
+from .policy import Limits, Policy, Window, batch_window, most_without_cpu, stall_window
 
 LOOP = 2
 """So many completed runs are a loop."""
@@ -16,7 +16,6 @@ LOOP = 2
 class RuleContext(msgspec.Struct, frozen=True, gc=False):
     """One query at ``now`` (monotonic seconds), with all that the rules need."""
 
-    label: str
     query: Query
     limits: Limits
     window: Window
@@ -82,7 +81,7 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
 
 def is_handled(context: RuleContext) -> bool:
     """Whether ``supervise`` restarts the query, or StreamingQueryGivenUp pages for it."""
-    supervised = context.snapshot.supervised.get(context.label)
+    supervised = context.snapshot.supervised.get(context.query.label)
     return supervised is not None and (bool(supervised.given_up) or is_restarted(context))
 
 
@@ -92,8 +91,32 @@ def is_restarted(context: RuleContext) -> bool:
     It does not while its start is overdue by more than ``start_grace_seconds``: then a start
     function hangs, its own or that of another query.
     """
-    supervised = context.snapshot.supervised.get(context.label)
+    supervised = context.snapshot.supervised.get(context.query.label)
     if supervised is None or supervised.given_up:
         return False
     since = supervised.waits_since(context.query.gone_at)
     return since is None or context.watched_since(since) <= context.limits.start_grace_seconds
+
+
+def rule_context(
+    query: Query,
+    snapshot: Snapshot,
+    now: float,
+    policy: Policy,
+    received_at: float | None = None,
+) -> RuleContext:
+    """One query as the rules see it; ``received_at`` is computed once per snapshot."""
+    limits = policy.limits(query.base_name)
+    window, commit_at = stall_window(query, limits), query.last_commit_at
+    return RuleContext(
+        query=query,
+        limits=limits,
+        window=window,
+        trend_seconds=max(window.seconds, limits.trend_window_seconds),
+        is_running=query.alive and snapshot.context is Context.RUNNING,
+        batches_come=(commit_at is not None and snapshot.watched(commit_at, now) <= window.seconds),
+        policy=policy,
+        snapshot=snapshot,
+        now=now,
+        received_at=received_at,
+    )

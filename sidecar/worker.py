@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..alerting.alert import Silence
 from ..alerting.delivery import Notifier
-from ..alerting.evaluate import Evaluation, evaluate, retired, with_main_thread
+from ..alerting.evaluate import Evaluation, evaluate, retired
 from ..alerting.lifecycle import Evaluated, Lifecycle
 from ..alerting.policy import Policy
 from ..alerting.spool import Remembering
@@ -172,8 +172,8 @@ class Worker:
         self._remembering.restore(self.state, self._lifecycle, now, wall)
         snapshot = self.state.snapshot(now)
         is_silenced = partial(self._lifecycle.is_silenced, silences=silences, wall=wall)
-        evaluation = evaluate(snapshot, now, self.policy, is_silenced)
-        evaluation = self._redact(with_main_thread(evaluation, self._inputs.main_thread))
+        main_thread = self._inputs.main_thread
+        evaluation = self._redact(evaluate(snapshot, now, self.policy, is_silenced, main_thread))
         for rule, error in evaluation.errors:
             self._on_error(f"rule {rule}", error)
         incidents = self._lifecycle.update(

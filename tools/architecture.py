@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1185, 10),
     "listener": (8928, 38),
     "exporter": (2453, 9),
-    "alerting": (8477, 30),
+    "alerting": (8389, 30),
     "settings": (1926, 9),
     "sidecar": (2320, 8),
     "watch": (1686, 7),

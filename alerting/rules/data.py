@@ -78,7 +78,7 @@ def _unread(context: RuleContext) -> Finding | None:
         reason = _risen(context)
     if not reason:
         return None
-    return report(context, QUERY_LAGGING, severity, QueryState.LAGGING, reason, does="falls behind")
+    return report(context, QUERY_LAGGING, severity, reason)
 
 
 def _risen(context: RuleContext) -> str:
@@ -176,8 +176,7 @@ def _behind_transactions(context: RuleContext) -> Finding | None:
     others = f"; {len(held)} partitions in total" if len(held) > 1 else ""
     reason = f"{partition}: {records} records wait behind an open transaction, for {seconds:.0f} s"
     severity = Severity.CRITICAL if is_critical else Severity.WARNING
-    does = "waits for a commit"
-    return report(context, QUERY_LAGGING, severity, QueryState.LAGGING, reason + others, does=does)
+    return report(context, QUERY_LAGGING, severity, reason + others, does="waits for a commit")
 
 
 def _longest_usual(took: tuple[float, ...]) -> float:
@@ -227,14 +226,7 @@ def query_falling_behind(context: RuleContext) -> Finding | None:
         before = f"at most {day_ago:.0f} s a day ago"
     took = f"each of the last {long.batches} {'runs' if is_loop else 'batches'} took longer"
     reason = f"{took} than {long.limit:g} s, for {seconds:.0f} s: {before}, {newest:.0f} s now"
-    return report(
-        context,
-        QUERY_FALLING_BEHIND,
-        Severity.WARNING,
-        QueryState.SLOW,
-        reason,
-        does="falls behind",
-    )
+    return report(context, QUERY_FALLING_BEHIND, Severity.WARNING, reason)
 
 
 def _lag_rises(context: RuleContext) -> bool:
@@ -277,13 +269,11 @@ def data_loss_risk(context: RuleContext) -> Finding | None:
     critical = worst.used >= (2 + context.limits.data_loss_warning_ratio) / 3
     others = f"; {len(risks)} partitions in total" if len(risks) > 1 else ""
     reason = _risk_text(worst, context) + others
-    effect = "has lost data" if worst.exposure.lost else "is about to lose data"
+    does = "has lost data" if worst.exposure.lost else ""
     severity = Severity.CRITICAL if critical else Severity.WARNING
     facts = evidence(context)
     facts["retention"] = "\n".join(_risk_text(risk, context) for risk in risks[:MAX_REPORTED])
-    return report(
-        context, DATA_LOSS_RISK, severity, QueryState.LAGGING, reason, does=effect, facts=facts
-    )
+    return report(context, DATA_LOSS_RISK, severity, reason, facts, does=does)
 
 
 def _risks(context: RuleContext) -> Iterator[_Risk]:
@@ -417,8 +407,8 @@ def input_missing(context: RuleContext) -> Finding | None:
 
 
 def _no_input(context: RuleContext, reason: str) -> Finding:
-    state = QueryState.IDLE if context.query.activity_seen else QueryState.STARTING
-    return report(context, INPUT_MISSING, Severity.WARNING, state, reason, does="gets no data")
+    state = None if context.query.activity_seen else QueryState.STARTING
+    return report(context, INPUT_MISSING, Severity.WARNING, reason, state=state)
 
 
 def _reads_around_its_data(context: RuleContext) -> str:
@@ -471,14 +461,7 @@ def watermark_stuck(context: RuleContext) -> Finding | None:
     if may_wait and seconds <= sum(watermark.stood):
         return None
     reason = _in_future(watermark, ahead) if ahead > 0 else _does_not_advance(watermark, seconds)
-    return report(
-        context,
-        WATERMARK_STUCK,
-        Severity.WARNING,
-        QueryState.WATERMARK_STUCK,
-        reason,
-        does="makes no event-time progress",
-    )
+    return report(context, WATERMARK_STUCK, Severity.WARNING, reason)
 
 
 def _all_come(watermark: Watermark, progress: Progress, context: RuleContext) -> bool:
@@ -522,9 +505,7 @@ def rows_dropped(context: RuleContext) -> Finding | None:
     dropped = f"each of the last {late.batches} batches with rows dropped late ones"
     count = f" ({late.rows}, counted after aggregation)" if late.rows else ""
     reason = f"{dropped}, for {seconds:.0f} s{count}{_newest_row(progress)}"
-    return report(
-        context, ROWS_DROPPED, Severity.WARNING, QueryState.LAGGING, reason, does="drops late rows"
-    )
+    return report(context, ROWS_DROPPED, Severity.WARNING, reason)
 
 
 def _newest_row(progress: Progress) -> str:

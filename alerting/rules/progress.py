@@ -7,16 +7,22 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from ...core.states import QueryState
 from ...core.text import listed
 from ...listener.offsets import WHOLE
 from ...listener.probe import Moves
 from ...listener.state.query import InFlight
 from ...listener.state.trends import Rewind, SourceTrend
 from .. import stuck_batch
-from ..alert_text import code_last
 from ..evidence import evidence, on_restart, report, with_age
-from ..finding import BATCH_SLOW, OFFSETS_REWOUND, OFFSETS_STALLED, QUERY_STALLED, Finding, Severity
+from ..finding import (
+    BATCH_SLOW,
+    OFFSETS_REWOUND,
+    OFFSETS_STALLED,
+    QUERY_STALLED,
+    Finding,
+    Severity,
+    finding_about,
+)
 from ..policy import WINDOW_FACTOR
 from ..rule_context import RuleContext
 
@@ -80,18 +86,7 @@ def _stalled(
 ) -> Finding:
     facts = (evidence(context) if facts is None else facts) | on_restart(context.query)
     cause = SHARED_SILENCE if context.driver_is_silent else ""
-    does, says, state = "is stalled", code_last(reason), QueryState.STALLED
-    return report(
-        context,
-        QUERY_STALLED,
-        severity,
-        state,
-        reason,
-        does=does,
-        says=says,
-        facts=facts,
-        cause=cause,
-    )
+    return report(context, QUERY_STALLED, severity, reason, facts, cause=cause)
 
 
 def _is_continuous(context: RuleContext) -> bool:
@@ -240,14 +235,7 @@ def offsets_stalled(context: RuleContext) -> Finding | None:
         return None
     reason = "; ".join(_stuck_text(trend, partitions) for trend, partitions in stalled)
     reason = f"{reason}, although batches run and data is unread"
-    return report(
-        context,
-        OFFSETS_STALLED,
-        Severity.CRITICAL,
-        QueryState.STALLED,
-        reason,
-        does="does not advance",
-    )
+    return report(context, OFFSETS_STALLED, Severity.CRITICAL, reason)
 
 
 def _stuck(trend: SourceTrend, context: RuleContext) -> dict[str, float]:
@@ -290,14 +278,7 @@ def offsets_rewound(context: RuleContext) -> Finding | None:
     if not texts:
         return None
     reason = "; ".join(texts[:3])
-    return report(
-        context,
-        OFFSETS_REWOUND,
-        Severity.WARNING,
-        QueryState.REWOUND,
-        reason,
-        does="has rewound offsets",
-    )
+    return report(context, OFFSETS_REWOUND, Severity.WARNING, reason)
 
 
 def _went_back(context: RuleContext) -> Iterator[str]:
@@ -371,8 +352,7 @@ def batch_slow(context: RuleContext) -> Finding | None:
         reason = f"not_committed: {reason}, {never_committed}"
     reason = stuck_batch.with_stop(reason, context)
     facts = stuck_batch.batch_evidence(context, flight, severity)
-    does, says, state = "is slow", code_last(reason), QueryState.SLOW
-    return report(context, BATCH_SLOW, severity, state, reason, does=does, says=says, facts=facts)
+    return report(context, BATCH_SLOW, severity, reason, facts)
 
 
 def _is_slow(context: RuleContext, flight: InFlight) -> bool:
@@ -386,7 +366,7 @@ def _is_slow(context: RuleContext, flight: InFlight) -> bool:
     return stuck_batch.is_slow(context, flight) and stuck_batch.moved_lately(context, flight)
 
 
-def of_holder(
+def slots_held(
     holder: str, victims: list[Finding], findings: Mapping[tuple[str, str], Finding]
 ) -> Finding:
     """The critical finding about a query whose tasks hold the slots that ``victims`` wait for.
@@ -397,10 +377,9 @@ def of_holder(
     reason = f"slots_held: its tasks hold the slots that {names} wait for"
     own = findings.get((holder, BATCH_SLOW)) or findings.get((holder, QUERY_STALLED))
     if own is None:
-        summary = f"{holder} keeps others from running: {code_last(reason)}"
         facts = {WAITING: names, "slots": victims[0].evidence["slots"]}
-        critical = Severity.CRITICAL
-        return Finding(BATCH_SLOW, holder, critical, QueryState.SLOW, reason, summary, facts)
+        does = "keeps others from running"
+        return finding_about(holder, BATCH_SLOW, Severity.CRITICAL, reason, facts, does=does)
     return replace(
         own,
         severity=Severity.CRITICAL,

@@ -6,12 +6,11 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from ...core.states import QueryState
 from ...listener.failure import Failure
 from ...listener.probe import Context
 from ...listener.state.query import UNKNOWN_BATCH, Died, Ended, Outcome, Query
-from ...listener.state.snapshot import Snapshot, SupervisedQuery
-from ..alert_text import NEXT_STEPS, code_last
+from ...listener.state.snapshot import Snapshot
+from ..alert_text import NEXT_STEPS
 from ..evidence import evidence, failure_facts, on_restart, report, unfinished, with_age
 from ..finding import (
     QUERY_FAILED,
@@ -21,8 +20,9 @@ from ..finding import (
     QUERY_STOPPED,
     Finding,
     Severity,
+    finding_about,
 )
-from ..policy import RESTART_WINDOW_SECONDS, Limits
+from ..policy import RESTART_WINDOW_SECONDS, Limits, Policy
 from ..rule_context import RuleContext, is_handled, is_restarted
 
 # -- failed -------------------------------------------------------------------------------------
@@ -99,11 +99,9 @@ def query_failed(context: RuleContext) -> Finding | None:
         context,
         QUERY_FAILED,
         Severity.WARNING if has_time or is_restarted(context) else Severity.CRITICAL,
-        QueryState.FAILED,
         with_age(failure.reason, context),
-        does="failed",
+        facts,
         says=with_age(headline, context),
-        facts=facts,
     )
 
 
@@ -153,10 +151,8 @@ def query_stopped(context: RuleContext) -> Finding | None:
         return None
     how, seconds = _how_it_ended(context, with_context=with_context), context.watched_since(gone_at)
     reason = f"{how} {seconds:.0f} s ago and has not restarted"
-    state = QueryState.STOPPED_UNEXPECTEDLY
     cause = CONTEXT_GONE if with_context else ""
-    does = "is not running"
-    return report(context, QUERY_STOPPED, Severity.CRITICAL, state, reason, does=does, cause=cause)
+    return report(context, QUERY_STOPPED, Severity.CRITICAL, reason, cause=cause)
 
 
 def _is_unconfirmed(context: RuleContext) -> bool:
@@ -214,7 +210,7 @@ def _how_it_ended(context: RuleContext, *, with_context: bool) -> str:
     return "stopped without an exception"
 
 
-# -- missing ------------------------------------------------------------------------------------
+# -- missing and given up -----------------------------------------------------------------------
 
 
 def query_missing(context: RuleContext) -> Finding | None:
@@ -228,48 +224,8 @@ def query_missing(context: RuleContext) -> Finding | None:
     waited = context.watched_since(query.started_at)
     if waited <= context.limits.start_grace_seconds:
         return None
-    return _missing(
-        context.label, f"started {waited:.0f} s ago, no activity since", evidence(context)
-    )
-
-
-def expected_query_missing(
-    label: str, limits: Limits, snapshot: Snapshot, now: float
-) -> Finding | None:
-    """Fire for an expected query that no signal has seen within the start grace period.
-
-    For a supervised one, the period begins when its start function returns.
-    """
-    supervised = snapshot.supervised.get(label)
-    started_at = supervised.started_at if supervised is not None else None
-    since = snapshot.began_at if started_at is None else started_at
-    waited = snapshot.watched(since, now)
-    if limits.ignore or snapshot.context.explains_ends or waited <= limits.start_grace_seconds:
-        return None
-    names = ", ".join(sorted(snapshot.labels())) or "none"
-    reason = f"expected, but not seen in {waited:.0f} s of monitoring"
-    return _missing(label, reason, {"known_queries": names})
-
-
-def start_overdue(
-    label: str, supervised: SupervisedQuery, limits: Limits, snapshot: Snapshot, now: float
-) -> Finding | None:
-    """Fire for a supervised query whose start is overdue by more than the start grace period."""
-    due_at = supervised.due_at
-    waited = 0.0 if due_at is None else snapshot.watched(due_at, now)
-    if snapshot.context.explains_ends or waited <= limits.start_grace_seconds:
-        return None
-    return _missing(label, f"its start has been due for {waited:.0f} s", {})
-
-
-def _missing(label: str, reason: str, facts: dict[str, str]) -> Finding:
-    summary = f"{label} is missing: {reason}"
-    return Finding(
-        QUERY_MISSING, label, Severity.CRITICAL, QueryState.MISSING, reason, summary, facts
-    )
-
-
-# -- given up -----------------------------------------------------------------------------------
+    reason = f"started {waited:.0f} s ago, no activity since"
+    return report(context, QUERY_MISSING, Severity.CRITICAL, reason)
 
 
 def query_given_up(context: RuleContext) -> Finding | None:
@@ -277,30 +233,44 @@ def query_given_up(context: RuleContext) -> Finding | None:
 
     It fires until the query runs again or is forgotten.
     """
-    supervised = context.snapshot.supervised.get(context.label)
+    supervised = context.snapshot.supervised.get(context.query.label)
     if supervised is None or not supervised.given_up or context.query.alive:
         return None
     ended = context.query.failure
-    facts = evidence(context) | on_restart(context.query)
+    facts = {"restarts": str(supervised.restarts), **evidence(context), **on_restart(context.query)}
     if ended is not None and ended.failure is not None:
         facts |= failure_facts(ended.failure)
-    return _given_up(
-        context.label, supervised, {name: text for name, text in facts.items() if text}
-    )
+    return report(context, QUERY_GIVEN_UP, Severity.CRITICAL, supervised.given_up, facts)
 
 
-def given_up_before_start(label: str, supervised: SupervisedQuery) -> Finding | None:
-    """Fire for a query that never started."""
-    return _given_up(label, supervised, {}) if supervised.given_up else None
+def query_absent(
+    label: str, name: str, snapshot: Snapshot, now: float, policy: Policy
+) -> Finding | None:
+    """Both alerts, for a supervised or expected query that no signal has ever seen.
 
-
-def _given_up(label: str, supervised: SupervisedQuery, facts: dict[str, str]) -> Finding:
-    reason = supervised.given_up
-    summary = f"{label} is not restarted any more: {reason}"
-    facts = {"restarts": str(supervised.restarts), **facts}
-    return Finding(
-        QUERY_GIVEN_UP, label, Severity.CRITICAL, QueryState.FAILED, reason, summary, facts
-    )
+    It is missing if its start by ``supervise`` is overdue, or if it is expected, for longer than
+    ``start_grace_seconds``; that begins when the start function of a supervised one returns.
+    """
+    limits, supervised = policy.limits(name), snapshot.supervised.get(label)
+    if limits.ignore:
+        return None
+    if supervised is not None and supervised.given_up:
+        facts = {"restarts": str(supervised.restarts)}
+        return finding_about(label, QUERY_GIVEN_UP, Severity.CRITICAL, supervised.given_up, facts)
+    due_at = started_at = None
+    if supervised is not None:
+        due_at, started_at = supervised.due_at, supervised.started_at
+    if snapshot.context.explains_ends or (due_at is None and name not in policy.expected):
+        return None
+    since = snapshot.began_at if started_at is None else started_at
+    waited = snapshot.watched(since if due_at is None else due_at, now)
+    if waited <= limits.start_grace_seconds:
+        return None
+    reason, facts = f"its start has been due for {waited:.0f} s", {}
+    if due_at is None:
+        reason = f"expected, but not seen in {waited:.0f} s of monitoring"
+        facts = {"known_queries": ", ".join(sorted(snapshot.labels())) or "none"}
+    return finding_about(label, QUERY_MISSING, Severity.CRITICAL, reason, facts)
 
 
 # -- flapping -----------------------------------------------------------------------------------
@@ -318,11 +288,7 @@ def query_flapping(context: RuleContext) -> Finding | None:
         return None
     severity = Severity.WARNING if is_handled(context) else Severity.CRITICAL
     facts = {**evidence(context), "deaths": _deaths_text(context)}
-    state, reason = QueryState.FLAPPING, _flapping_reason(context)
-    does, says = "keeps failing", code_last(reason)
-    return report(
-        context, QUERY_FLAPPING, severity, state, reason, does=does, says=says, facts=facts
-    )
+    return report(context, QUERY_FLAPPING, severity, _flapping_reason(context), facts)
 
 
 def _flapping_reason(context: RuleContext) -> str:

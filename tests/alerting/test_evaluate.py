@@ -8,7 +8,7 @@ import pytest
 from support.story import CONFLICT, Story
 
 from querypulse.alerting import rules
-from querypulse.alerting.evaluate import evaluate, with_main_thread
+from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.policy import Policy
 from querypulse.alerting.recovery import DriverHealth
 from querypulse.sidecar.failure import first_failure
@@ -34,7 +34,7 @@ def broken_for_a(function):
     """The function, which raises if its call is about query ``a``."""
 
     def run(*args, **kwargs):
-        if args[0] == "a" or getattr(args[0], "label", "") == "a":
+        if getattr(args[0], "query", args[0]).label == "a":
             raise KeyError("a")
         return function(*args, **kwargs)
 
@@ -45,7 +45,7 @@ def broken(*_args, **_kwargs):
     raise KeyError("broken")
 
 
-@pytest.mark.parametrize("stage", ["rule_context", "_health", "_healthy_state", "is_restarted"])
+@pytest.mark.parametrize("stage", ["rule_context", "_evaluate_query", "_healthy_state"])
 def test_error_in_one_query_hides_no_other(monkeypatch, stage):
     monkeypatch.setattr(EVALUATION, stage, broken_for_a(getattr(EVALUATION, stage)))
     findings, evaluation = found(two_queries())
@@ -55,7 +55,7 @@ def test_error_in_one_query_hides_no_other(monkeypatch, stage):
     assert evaluation.health["a"].reason == "could not be evaluated"
 
 
-@pytest.mark.parametrize("stage", ["rule_context", "_health"])
+@pytest.mark.parametrize("stage", ["rule_context", "_evaluate_query"])
 def test_failed_query_stays_failed_although_it_cannot_be_evaluated(monkeypatch, stage):
     monkeypatch.setattr(EVALUATION, stage, broken)
 
@@ -74,13 +74,10 @@ def test_error_in_one_rule_hides_no_finding_of_the_others(monkeypatch, rule):
 @pytest.mark.parametrize(
     ("module", "stage", "lost"),
     [
-        (EVALUATION, "absent_queries", {ABSENT}),
-        (EVALUATION, "evaluate_absent", {ABSENT}),
-        (EVALUATION, "expected_query_missing", {ABSENT}),
-        (EVALUATION, "given_up_before_start", set()),
+        (EVALUATION, "_absent", {ABSENT}),
+        (EVALUATION, "query_absent", {ABSENT}),
         (EVALUATION, "flow_of", set()),
-        (EVALUATION, "with_neighbours", set()),
-        (EVALUATION, "with_upstream", set()),
+        (EVALUATION, "_trace_flow", set()),
         (EVALUATION, "was_flapping_already", set()),
         (EVALUATION, "driver_down", set()),
         (EVALUATION, "events_missing", set()),
@@ -104,11 +101,11 @@ def test_rule_about_ourselves_that_raises_is_reported_too(monkeypatch):
 
 
 def test_main_thread_that_cannot_be_read_hides_no_finding():
-    _, evaluation = found(two_queries())
-    after = with_main_thread(evaluation, broken)
+    story, policy = two_queries(), Policy(expected=("expected",))
+    evaluation = evaluate(story.snapshot(301), 301, policy, main_thread=broken)
 
-    assert after.findings == evaluation.findings
-    assert len(after.errors) == 1
+    assert evaluation.findings == found(story)[1].findings
+    assert [name for name, _ in evaluation.errors] == ["broken"]
 
 
 @pytest.mark.parametrize("ignore", [False, True])

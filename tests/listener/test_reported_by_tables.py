@@ -10,8 +10,8 @@ from support.published_states import published
 from support.recorded import FIXTURES
 from support.story import Story, policy, source
 
-from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.evidence import evidence
+from querypulse.alerting.rule_context import rule_context
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.offsets import BASE_INDEX
 from querypulse.listener.source_polls import SourcePoll, follow_shortfalls
@@ -91,7 +91,7 @@ def test_backlog_metric_is_labelled_by_source_index():
 
 def test_backlog_is_in_the_evidence():
     snapshot = behind().state.snapshot(12)
-    context = rule_context("a", snapshot.queries[0], snapshot, 12, policy())
+    context = rule_context(snapshot.queries[0], snapshot, 12, policy())
 
     assert evidence(context)["backlog"] == (
         "DeltaSource[/t]: 8 files, 3456 bytes, as Spark reported 2 s ago"

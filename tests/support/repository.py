@@ -16,9 +16,9 @@ from support.published_states import full_published
 from support.rules_table import cases
 from support.story import Story, policy, processing
 
-from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.evidence import evidence
 from querypulse.alerting.finding import DRIVER_DOWN, Finding
+from querypulse.alerting.rule_context import rule_context
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.probe import JobActivity, JobCounts
 
@@ -97,7 +97,7 @@ def evidence_of_a_query() -> set[str]:
     probed = processing(batch=1, committed_offsets="{}")
     story.probe(replace(probed, work=work), at=2)
     snapshot = story.state.snapshot(3)
-    case = rule_context("a", snapshot.queries[0], snapshot, 3, policy())
+    case = rule_context(snapshot.queries[0], snapshot, 3, policy())
     return {*evidence(case), "commit_log"}
 
 

@@ -15,13 +15,12 @@ from querypulse.alerting.alert_text import (
     COMPLETED,
     IDLE,
     alert_of,
-    code_last,
     details,
     headline_of,
     others,
     summary_of,
 )
-from querypulse.alerting.finding import Finding, Severity
+from querypulse.alerting.finding import Finding, Severity, code_last
 from querypulse.alerting.receivers.pagerduty import trigger_event
 from querypulse.alerting.receivers.slack import slack_message
 from querypulse.core.states import QueryState

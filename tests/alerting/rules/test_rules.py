@@ -30,8 +30,8 @@ from support.rules_table import (
 from support.story import CONFLICT, Story, policy, processing, run
 
 from querypulse.alerting import rules
-from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.policy import Limits, stall_window
+from querypulse.alerting.rule_context import rule_context
 from querypulse.alerting.rules.monitoring import driver_down, events_missing, monitoring_degraded
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe import JobCounts, LongTask
@@ -72,7 +72,7 @@ def holding(story, now, settings):
     }
     if query is None or allowed.limits("a").ignore:
         return names
-    context = rule_context("a", query, snapshot, now, allowed)
+    context = rule_context(query, snapshot, now, allowed)
     return names | {found.alertname for rule in rules.ORDER if (found := rule(context)) is not None}
 
 
