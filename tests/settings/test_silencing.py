@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
@@ -14,13 +13,11 @@ from support.patience import PATIENCE_SECONDS
 from querypulse.alerting.alert import Silence
 from querypulse.alerting.rules import ALERT_NAMES
 from querypulse.core.guard import Guard
-from querypulse.settings import silencing
 from querypulse.settings.silencing import (
     Ending,
     Silencing,
     add_silence,
     end_silences,
-    in_force,
     make_silence,
     read_silences,
     unmatched,
@@ -139,8 +136,6 @@ def test_adding_a_silence_removes_those_that_have_ended(path):
     add_silence(path, silence("new", minutes=180), NOW + 7200)
 
     assert patterns(path) == ["new"]
-    ends = [silence("a", minutes) for minutes in (-1, 0, 0.1)]
-    assert in_force(ends, NOW) == (ends[2],)
 
 
 def test_ending_removes_only_silences_of_the_same_pattern_and_app(path):
@@ -198,11 +193,6 @@ def test_symbolic_link_is_kept(path, tmp_path):
 
     assert path.is_symlink()
     assert patterns(real) == ["a"]
-
-
-def test_missing_folder_is_an_error(tmp_path):
-    with pytest.raises(OSError):
-        add_silence(tmp_path / "nowhere" / "silences", silence("a"), NOW)
 
 
 @pytest.mark.slow
@@ -270,26 +260,22 @@ def test_at_most_a_thousand_silences_are_in_force():
     assert len(harness.quiet) == 502
 
 
-def test_extended_silence_replaces_the_earlier_one():
-    harness = SilencingHarness(
-        *(silence("a", minutes=minutes, reason=f"for {minutes}") for minutes in (1, 2, 3, 3))
-    )
-
-    assert [silence.reason for silence in harness.silencing()] == ["for 3"]
-
-
 @pytest.mark.parametrize(
-    "other",
+    ("other", "in_force"),
     [
-        silence("a", minutes=1),
-        silence("b", minutes=3),
-        silence("a", minutes=3, alertname="Query*"),
-        silence("a", minutes=3, app="other"),
+        (silence("a", minutes=3, reason="longer"), 1),
+        (silence("a", minutes=2, reason="as long"), 1),
+        (silence("a", minutes=1), 2),
+        (silence("b", minutes=3), 2),
+        (silence("a", minutes=3, alertname="Query*"), 2),
+        (silence("a", minutes=3, app="other"), 2),
     ],
-    ids=["ends earlier", "other query", "other alert", "other app"],
 )
-def test_different_silence_replaces_nothing(other):
-    assert len(SilencingHarness(silence("a", minutes=2), other).quiet) == 2
+def test_silence_replaces_one_of_the_same_patterns_that_ends_no_later(other, in_force):
+    harness = SilencingHarness(silence("a", minutes=2), other)
+
+    assert len(harness.quiet) == in_force
+    assert other in harness.silencing()
 
 
 def test_file_takes_effect_with_the_next_read(path):
@@ -321,34 +307,15 @@ def test_malformed_file_is_reported_once_and_keeps_the_last_silences(path):
 
 
 @pytest.mark.contains_errors
-def test_failed_read_is_retried(path, tmp_path, monkeypatch):
-    assert SilencingHarness(path=tmp_path).read().quiet == []
+def test_failed_read_is_retried(path, monkeypatch):
     add_silence(path, silence("a"), NOW)
     harness = SilencingHarness(path=path)
-    failures = [OSError(5, "Input/output error")]
+    with monkeypatch.context() as failing:
+        failing.setattr(type(path), "read_bytes", lambda path: path.parent.read_text())
+        assert harness.read().quiet == []
 
-    def fail_once(path):
-        if failures:
-            raise failures.pop()
-        return read_silences(path)
-
-    monkeypatch.setattr(silencing, "read_silences", fail_once)
-
-    assert harness.read().quiet == []
     assert harness.read().quiet == ["a"]
     assert harness.guard.errors["silence-file"] == 1
-
-
-def test_hanging_mount_blocks_nothing(path):
-    """A FIFO without a writer: opening it blocks, as a file on a dead NFS server does."""
-    os.mkfifo(path)
-    harness = SilencingHarness(silence("a"), path=path)
-    harness.silencing.start()
-    try:
-        assert harness.quiet == ["a"]
-    finally:
-        harness.silencing.stop()
-        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
 
 
 def test_start_reads_the_file_before_it_returns(path):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+import trustme
 
 from querypulse.alerting.policy import Limits
+from querypulse.listener.state.flow import PATH, TABLE, TOPIC, Declared, Place
 from querypulse.settings import wiring
 from querypulse.settings.settings import QuerySettings
 from querypulse.sidecar import Settings, SettingsError
@@ -20,43 +24,26 @@ def refused(call, **settings):
 
 
 def test_expected_queries_and_limits_come_from_the_settings():
-    policy = wiring.policy(
-        Settings(
-            expected_queries=("bronze",),
-            stall_floor_seconds=1,
-            stall_critical_seconds=2,
-            start_grace_seconds=3,
-            gone_grace_seconds=4,
-        )
-    )
+    limits = {"stall_floor_seconds": 1, "start_grace_seconds": 3, "gone_grace_seconds": 4}
+    policy = wiring.policy(Settings(expected_queries=("bronze",), **limits))
 
     assert policy.expected == ("bronze",)
-    assert policy.limits("anything") == Limits(
-        stall_floor_seconds=1, stall_critical_seconds=2, start_grace_seconds=3, gone_grace_seconds=4
-    )
+    assert policy.limits("anything") == Limits(**limits)
 
 
-def overriding(**queries):
-    own = {
-        pattern.replace("_", "*"): QuerySettings(**changes) for pattern, changes in queries.items()
+def test_an_override_changes_only_its_own_settings_and_a_later_one_wins():
+    overrides = {
+        "n*": {"ignore": True, "stall_critical_seconds": 1},
+        "nightly*": {"stall_floor_seconds": 3600, "gone_grace_seconds": 0, "ignore": False},
     }
-    return wiring.policy(Settings(stall_critical_seconds=7, queries=own))
-
-
-def test_an_override_changes_only_its_own_settings():
-    policy = overriding(nightly_={"stall_floor_seconds": 3600, "gone_grace_seconds": 0})
+    queries = {pattern: QuerySettings(**own) for pattern, own in overrides.items()}
+    policy = wiring.policy(Settings(stall_critical_seconds=7, queries=queries))
 
     assert policy.limits("nightly_sales") == Limits(
-        stall_floor_seconds=3600, stall_critical_seconds=7, gone_grace_seconds=0
+        stall_floor_seconds=3600, stall_critical_seconds=1, gone_grace_seconds=0, ignore=False
     )
+    assert policy.limits("nine") == Limits(stall_critical_seconds=1, ignore=True)
     assert policy.limits("hourly") == Limits(stall_critical_seconds=7)
-
-
-def test_a_later_pattern_wins_where_both_match():
-    policy = overriding(_={"ignore": True, "stall_critical_seconds": 1}, a_={"ignore": False})
-
-    assert policy.limits("abc") == Limits(stall_critical_seconds=1, ignore=False)
-    assert policy.limits("bcd") == Limits(stall_critical_seconds=1, ignore=True)
 
 
 @pytest.mark.parametrize("interval", [0.05, 0.5, 60])
@@ -66,26 +53,150 @@ def test_a_report_is_not_stale_before_the_next_one_is_due(interval):
     assert policy.probe_stale_seconds >= 2 * interval
 
 
-def test_shortest_floor_is_that_of_any_query():
-    floors = [
-        (8, {}, 8),
-        (60, {"a": QuerySettings(stall_floor_seconds=2)}, 2),
-        (8, {"a": QuerySettings(stall_floor_seconds=3600)}, 8),
-        (8, {"a": QuerySettings(ignore=True)}, 8),
-    ]
+@pytest.mark.parametrize(
+    ("floor", "own", "shortest"),
+    [
+        (60, {"stall_floor_seconds": 2}, 2),
+        (8, {"stall_floor_seconds": 3600}, 8),
+        (8, {"ignore": True}, 8),
+    ],
+)
+def test_shortest_floor_is_that_of_any_query(floor, own, shortest):
+    settings = Settings(stall_floor_seconds=floor, queries={"a": own})
 
-    for floor, own, shortest in floors:
-        settings = Settings(stall_floor_seconds=floor, queries=own)
-        assert wiring.shortest_floor_seconds(settings) == shortest
-
-
-# -- access ---------------------------------------------------------------------------------------
+    assert wiring.shortest_floor_seconds(settings) == shortest
 
 
-@pytest.mark.parametrize("content", [None, "", " \n", b"\xff\xfe\x00"])
+# -- declared places ----------------------------------------------------------------------------
+
+
+def declared(text, side="writes", pattern="bronze"):
+    own = QuerySettings(**{side: (text,)})
+    return wiring.policy(Settings(queries={pattern: own})).declared
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("delta:/lake/bronze", Place(PATH, "/lake/bronze")),
+        ("delta:s3a://lake/bronze/", Place(PATH, "/bronze", ("s3://lake",))),
+        ("abfs://box@lake/bronze", Place(PATH, "/bronze", ("abfss://box@lake",))),
+        ("/lake/bronze", Place(PATH, "/lake/bronze")),
+        ("file:/lake/bronze", Place(PATH, "/lake/bronze", ("file://",))),
+        ("kafka:orders", Place(TOPIC, "orders")),
+        ("kafka://b2:9092,b1:9092/orders", Place(TOPIC, "orders", ("b1:9092", "b2:9092"))),
+        ("iceberg:local.db.orders", Place(TABLE, "local.db.orders")),
+        ("table:db.orders", Place(TABLE, "db.orders")),
+    ],
+)
+def test_place_is_declared(text, place):
+    assert declared(text) == (Declared("bronze", writes=(place,)),)
+    assert declared(text, "reads") == (Declared("bronze", reads=(place,)),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "bronze", "lake/bronze", "delta:", "delta:lake/bronze", "dleta:/lake/bronze", "kafka:",
+     "kafka://b:9092/", "kafka:///orders", "kafka:a/b", "iceberg:orders", "table:a..b", "s3://"],
+)  # fmt: skip
+def test_declaration_that_could_never_match_is_refused(text):
+    with pytest.raises(SettingsError) as refused:
+        declared(text)
+
+    start = f"setting 'queries', 'writes' of 'bronze': {text!r} could never match; write "
+    assert str(refused.value).startswith(f"{start}'delta:/lake/bronze'")
+
+
+def test_empty_name_pattern_is_refused():
+    with pytest.raises(SettingsError, match="an empty name pattern matches no query"):
+        declared("kafka:orders", pattern="")
+
+
+# -- access to the HTTP server --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pem")
+    authority = trustme.CA()
+    server, other = (authority.issue_cert("localhost") for _ in range(2))
+    paths = {name: str(folder / name) for name in ("ca", "cert", "key", "other")}
+    authority.cert_pem.write_to_path(paths["ca"])
+    server.cert_chain_pems[0].write_to_path(paths["cert"])
+    server.private_key_pem.write_to_path(paths["key"])
+    other.private_key_pem.write_to_path(paths["other"])
+    return SimpleNamespace(**paths)
+
+
+def test_token_and_certificate_are_read_from_their_files(file, pem):
+    access = wiring.http_access(
+        Settings(
+            http_token_file=file("token\n"),
+            http_tls_cert_file=pem.cert,
+            http_tls_key_file=pem.key,
+            http_tls_client_ca_file=pem.ca,
+        )
+    )
+
+    assert access.token.known == "token"
+    assert (access.tls.cert_file, access.tls.key_file) == (pem.cert, pem.key)
+    assert access.tls.client_ca_file == pem.ca
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "authority"),
+    [
+        ("cert", None, None),
+        (None, "key", None),
+        (None, None, "ca"),
+        ("nowhere", "key", None),
+        ("cert", "nowhere", None),
+        ("cert", "other", None),
+        ("key", "cert", None),
+        ("cert", "key", "nowhere"),
+        ("cert", "key", "key"),
+    ],
+)
+def test_unusable_certificates_are_reported_before_the_server_starts(pem, cert, key, authority):
+    message = refused(
+        wiring.http_access,
+        http_tls_cert_file=cert and getattr(pem, cert, cert),
+        http_tls_key_file=key and getattr(pem, key, key),
+        http_tls_client_ca_file=authority and getattr(pem, authority, authority),
+    )
+
+    assert "http_tls" in message
+
+
+@pytest.mark.parametrize("content", [None, " \n", b"\xff\xfe\x00"])
 def test_a_token_file_without_a_token_is_named(file, tmp_path, content):
     path = str(tmp_path / "missing") if content is None else file(content)
     message = refused(wiring.http_access, http_token_file=path)
 
     assert "'http_token_file'" in message
     assert path in message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"http_host": "localhost"},
+        {"http_host": "127.0.0.53"},
+        {"http_host": "::1"},
+        {"http_host": "0.0.0.0", "http_token_file": "/t"},
+        {"http_host": "0.0.0.0", "http_tls_client_ca_file": "/ca"},
+        {"http_host": "0.0.0.0", "http_allow_anonymous": True},
+        {"http_host": "0.0.0.0", "http_port": -1},
+    ],
+)
+def test_server_may_start_if_readers_are_authenticated_or_local(settings):
+    assert wiring.refused_address(Settings(**settings)) == ""
+
+
+@pytest.mark.fault("Settings", "A public address without a token", "The server stays off")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "driver.example.com", ""])
+def test_server_stays_off_if_anybody_could_read(host):
+    message = wiring.refused_address(Settings(http_host=host, http_tls_cert_file="/c"))
+
+    for name in ("http_host", host, "http_token_file", "http_allow_anonymous"):
+        assert name in message
