@@ -340,8 +340,8 @@ class ProbeReport(msgspec.Struct, frozen=True):
 class Probe(Protocol):
     """Polls all queries at once."""
 
-    def poll(self, clock: Callable[[], float]) -> ProbeReport:
-        """Poll; ``clock`` gives monotonic seconds. May raise ``jvm.NETWORK_ERRORS``."""
+    def poll(self, clock: Callable[[], float]) -> ProbeReport | None:
+        """Poll; ``clock`` gives monotonic seconds. None, or an error, if nothing answers."""
         ...
 
 
@@ -406,13 +406,14 @@ class Prober:
         pause = self._interval
         try:
             report = self._probe.poll(time.monotonic)
-            before = self.latest.at if self.latest is not None else None
-            self.latest, self._asking_since = replace(report, previous_at=before), None
-            self.probe_durations.append(report.at - report.began_at)
-            pause = self._calm if report.is_calm else self._interval
-            with self._polled:
-                self._polled.notify_all()
-            self._on_report()
+            if report is not None:
+                before = self.latest.at if self.latest is not None else None
+                self.latest, self._asking_since = replace(report, previous_at=before), None
+                self.probe_durations.append(report.at - report.began_at)
+                pause = self._calm if report.is_calm else self._interval
+                with self._polled:
+                    self._polled.notify_all()
+                self._on_report()
         finally:
             self._poked.wait(pause)
             self._poked.clear()

@@ -148,7 +148,7 @@ def observe_connect(
         prober=prober,
         loops=loops,
         wake_calls=(reader.wake_if_marked, prober.poke),
-        end_calls=(probe.stop, prober.poke, reader.source.wake),
+        end_calls=(prober.poke, reader.source.wake),
     )
 
 

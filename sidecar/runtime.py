@@ -455,9 +455,7 @@ def open_event_path(
     def run() -> None:
         try:
             if is_connect(spark):
-                path = ConnectPath(spark)
-                path.listen(by_hand=by_hand)
-                opening.set_result(path)
+                opening.set_result(ConnectPath(spark))
             else:
                 require_supported(str(spark.version))
                 opening.set_result(open_path(spark, listener, by_hand=by_hand))

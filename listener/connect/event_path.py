@@ -51,34 +51,27 @@ class ConnectPath(EventPath):
     def __init__(self, spark: Any) -> None:
         self.source = Mailbox(CAPACITY)
         self.client = ConnectClient(spark)
-        self._job: Any = spark.client
-        self._starts: deque[RunFacts] = deque(maxlen=KEPT_STARTS)
+        self.starts: deque[RunFacts] = deque(maxlen=KEPT_STARTS)
+        """The runs that the job has started, until the probe takes them."""
         try:
             self.version = self.client.version()
             require_supported(self.version)
         except BaseException:
             self.client.close()
             raise
+        self._job: Any = spark.client
         self._original: Callable[..., Any] = self._job.execute_command
-        self._wrapper = self._execute_command
-
-    def listen(self, *, by_hand: bool) -> None:
-        """Watch what the job starts."""
-        del by_hand
-        self._job.execute_command = self._wrapper
+        self._wrapper = self._job.execute_command = self._execute_command
 
     def check(self, now: float) -> ListenerHealth:
         """No event arrives by itself; what is missing never changes."""
         del now
         return ListenerHealth(missing=MISSING, checkpoints_visible=False)
 
-    def take_starts(self) -> list[RunFacts]:
-        """The runs that the job has started since the last call."""
-        return [self._starts.popleft() for _ in range(len(self._starts))]
-
-    def pass_on_polled(self, text: str) -> None:
-        """Take the progress of a batch that the probe has read."""
-        self.source.put(Received(EventKind.PROGRESS, text, time.monotonic()), lifecycle=False)
+    def receive_progress(self, text: str) -> None:
+        """Take the progress of a batch, which the probe has read."""
+        event = Received(EventKind.PROGRESS, f'{{"progress":{text}}}', time.monotonic())
+        self.source.put(event, lifecycle=False)
 
     def release(self) -> None:
         """Leave the job's client as it was, and close our connection.
@@ -95,65 +88,56 @@ class ConnectPath(EventPath):
         answer = self._original(command, *args, **kwargs)
         with suppress(Exception):
             if command.HasField("write_stream_operation_start"):
-                facts, event = started_run(
-                    command.write_stream_operation_start,
-                    answer[1]["write_stream_operation_start_result"],
-                    time.monotonic(),
-                    self.client.session_id,
-                )
-                self._starts.append(facts)
-                self.source.put(event, lifecycle=True)
+                result = answer[1]["write_stream_operation_start_result"]
+                self._receive_start(command.write_stream_operation_start, result)
         return answer
+
+    def _receive_start(self, start: Any, result: Any) -> None:
+        """A run began: ``WriteStreamOperationStart`` and its result."""
+        query, name, trigger = result.query_id, result.name or None, trigger_text(start)
+        # Spark 3.5 does not send the event.
+        text = getattr(result, "query_started_event_json", "") or json.dumps(
+            {"id": query.id, "runId": query.run_id, "name": name}
+        )
+        self.starts.append(
+            RunFacts(
+                query_id=query.id,
+                run_id=query.run_id,
+                name=name,
+                trigger=parse_trigger(trigger) if trigger else Trigger(UNKNOWN_TRIGGER),
+                sink="foreachBatch" if start.HasField("foreach_batch") else start.format,
+                checkpoint=dict(start.options).get("checkpointLocation", ""),
+                session=self.client.session_id,
+            )
+        )
+        event = Received(EventKind.STARTED, text, time.monotonic(), self.client.session_id, trigger)
+        self.source.put(event, lifecycle=True)
 
 
 _UNITS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _QUANTITY = re.compile(r"(\d+) *(millisecond|second|minute|hour|day)s?")
-_FINITE = {"available_now": "AvailableNowTrigger", "once": "OneTimeTrigger"}
-_WITH_INTERVAL = {
+_TRIGGERS = {
+    "available_now": "AvailableNowTrigger",
+    "once": "OneTimeTrigger",
     "processing_time_interval": "ProcessingTimeTrigger",
     "continuous_checkpoint_interval": "ContinuousTrigger",
     "real_time_batch_duration": "RealTimeTrigger",
 }
 
 
-def started_run(start: Any, answer: Any, at: float, session: str) -> tuple[RunFacts, Received]:
-    """A run's facts, and its start, from ``WriteStreamOperationStart`` and its result."""
-    query_id, run_id = answer.query_id.id, answer.query_id.run_id
-    name = answer.name or None
-    trigger = trigger_text(start)
-    # Spark 3.5 does not send the event.
-    text = getattr(answer, "query_started_event_json", "") or json.dumps(
-        {"id": query_id, "runId": run_id, "name": name}
-    )
-    facts = RunFacts(
-        query_id=query_id,
-        run_id=run_id,
-        name=name,
-        trigger=parse_trigger(trigger) if trigger else Trigger(UNKNOWN_TRIGGER),
-        sink="foreachBatch" if start.HasField("foreach_batch") else start.format,
-        checkpoint=dict(start.options).get("checkpointLocation", ""),
-        session=session,
-    )
-    return facts, Received(EventKind.STARTED, text, at, session, trigger)
-
-
 def trigger_text(start: Any) -> str:
-    """A trigger as ``StreamExecution.trigger()`` prints it; empty if it is not understood."""
+    """A trigger as ``StreamExecution.trigger()`` prints it; empty if it is not understood.
+
+    An interval is a text such as ``1 minute 30 seconds``.
+    """
     kind = start.WhichOneof("trigger")
     if kind is None:
         return "ProcessingTimeTrigger(0)"
-    if kind in _FINITE:
-        return _FINITE[kind]
-    milliseconds = milliseconds_of(getattr(start, kind))
-    if kind not in _WITH_INTERVAL or milliseconds is None:
-        return ""
-    return f"{_WITH_INTERVAL[kind]}({milliseconds})"
-
-
-def milliseconds_of(interval: str) -> int | None:
-    """The length of an interval such as ``1 minute 30 seconds``; None if not understood."""
+    interval, name = getattr(start, kind), _TRIGGERS.get(kind)
+    if name is None or interval is True:
+        return name or ""
     text = " ".join(interval.lower().removeprefix("interval ").split())
     parts = _QUANTITY.findall(text)
     if not parts or _QUANTITY.sub("", text).strip():
-        return None
-    return sum(int(count) * _UNITS[unit] for count, unit in parts)
+        return ""
+    return f"{name}({sum(int(count) * _UNITS[unit] for count, unit in parts)})"

@@ -6,7 +6,6 @@ import inspect
 import logging
 import math
 import re
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -127,7 +126,7 @@ class ConnectRun:
                 if batch is None or not batch.committed:
                     continue
                 if event == text or first <= batch.batch_id <= progress.batch_id:
-                    self._on_progress(f'{{"progress":{event}}}')
+                    self._on_progress(event)
             # A progress without a batch has the id of the next one.
             self._batch_id = self._next_batch = progress.batch_id + progress.committed
         self._progress_text = text
@@ -149,17 +148,21 @@ class ConnectRuns:
         self._living: dict[str, ConnectRun] = {}
         self._ended = EndedRuns()
 
-    def poll(self) -> None:
-        """Poll every run once.
+    def poll(self, now: float) -> None:
+        """Poll every run once; ``now`` is monotonic seconds.
 
         Raises:
             ServerSilentError: the server does not answer.
 
         """
         # Before the active queries: a run that starts now must not seem to have ended.
-        for facts in self._path.take_starts():
-            self._add(facts, is_new=True)
-        active = {query.id.run_id: query for query in self._active()}
+        while self._path.starts:
+            self._add(self._path.starts.popleft(), is_new=True)
+        try:
+            active = {query.id.run_id: query for query in self._client.active()}
+        except ConnectCallError as error:
+            # Such as ``spark.interruptAll()``; without this answer nothing is known.
+            raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error
         for run_id, query in active.items():
             if run_id not in self._living:
                 self._add(self._facts(query), is_new=False)
@@ -168,31 +171,24 @@ class ConnectRuns:
                 # One name for all runs: what is missing is remembered by name.
                 self._details.ask("the status of a query", run.poll, None)
             else:
-                self._end(run_id, run)
+                self._end(run_id, run, now)
 
     def report(self, now: float) -> tuple[ProbedRun, ...]:
         """All runs, active and recently ended; ``now`` is monotonic seconds."""
         return tuple(run.last for run in self._living.values()) + self._ended.report(now)
 
-    def _active(self) -> list[Any]:
-        try:
-            return self._client.active()
-        except ConnectCallError as error:
-            # Such as ``spark.interruptAll()``; without this answer nothing is known.
-            raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error
-
     def _add(self, facts: RunFacts, *, is_new: bool) -> None:
-        run = ConnectRun(self._client, facts, self._path.pass_on_polled, is_new=is_new)
+        run = ConnectRun(self._client, facts, self._path.receive_progress, is_new=is_new)
         self._living[facts.run_id] = run
 
-    def _end(self, run_id: str, run: ConnectRun) -> None:
+    def _end(self, run_id: str, run: ConnectRun, now: float) -> None:
         run.end_polls += 1
         self._details.ask("how a query ended", run.poll_end, None)
         if run.last.active and run.end_polls < END_POLLS:
             return
         del self._living[run_id]
         if not run.last.active:
-            self._ended.add(run.last)
+            self._ended.add(run.last, now)
 
     def _facts(self, query: Any) -> RunFacts:
         """What is known of a run that the job's client has not started."""
@@ -209,53 +205,6 @@ class ConnectRuns:
 
 REFUSED_SECONDS = 5.0
 """A server that has refused connections for so long has ended; a proxy restarts faster."""
-
-
-class ServerState:
-    """One server and one session, as a row of answers and failures shows them.
-
-    A server that seemed to have ended counts as running again when the session answers: a proxy had
-    ended, or it is a new server of Spark 3.5, which lets the session go on without its queries.
-    """
-
-    def __init__(self) -> None:
-        self.context = Context.RUNNING
-        self.is_final = False
-        """Whether the session has ended, so that no later call can be answered."""
-        self._refused_since: float | None = None
-
-    def answered(self) -> None:
-        """A call was answered."""
-        self._refused_since = None
-        if not self.is_final:
-            self.context = Context.RUNNING
-
-    def failed(self, failure: CallFailure, now: float, *, closed_by_job: bool) -> None:
-        """A call was not answered; ``now`` is monotonic seconds.
-
-        ``closed_by_job``: whether the job has closed its session, or is closing it.
-        """
-        if failure is not CallFailure.REFUSED:
-            self._refused_since = None
-        elif self._refused_since is None:
-            self._refused_since = now
-        if failure is CallFailure.SESSION_LOST:
-            self._end(Context.JVM_GONE)
-        elif failure is CallFailure.SESSION_CLOSED or closed_by_job:
-            self._end(Context.STOPPED_BY_APPLICATION)
-        elif self._refused_since is not None and now - self._refused_since >= REFUSED_SECONDS:
-            self.context = Context.JVM_GONE
-
-    def closed(self) -> None:
-        """The job has closed its session."""
-        self._end(Context.STOPPED_BY_APPLICATION)
-
-    def _end(self, context: Context) -> None:
-        if not self.is_final:
-            self.is_final, self.context = True, context
-
-
-RETRY_SECONDS = 0.5
 CLOSED = "the Spark Connect session was closed (released, or expired); its queries ended with it"
 SESSION_LOST = (
     "the Spark Connect server was started again, and the session and its queries are gone"
@@ -263,84 +212,64 @@ SESSION_LOST = (
 
 
 class ConnectProbe:
-    """Polls one session; used by one thread, except ``context`` and ``stop``.
+    """Polls one session; used by one thread, except ``context``.
 
-    While the server does not answer and may still live, ``poll`` does not return, as with a JVM
-    that does not answer: no report is better than an empty one.
+    A server that seemed to have ended counts as running again when the session answers: a proxy had
+    ended, or it is a new server of Spark 3.5, which lets the session go on without its queries.
     """
 
     def __init__(self, spark: Any, path: ConnectPath) -> None:
-        self.server = ServerState()
         self.details = OptionalCalls()
         self._client = spark.client
         self._stop_code = inspect.unwrap(type(spark).stop).__code__
         self._path = path
         self._runs = ConnectRuns(path, self.details)
-        self._stopping = threading.Event()
-        self._last: ProbeReport | None = None
+        self._seen = Context.RUNNING
+        self._is_final = False
+        """Whether the session has ended, so that no later call can be answered."""
+        self._refused_since: float | None = None
 
     def context(self) -> Context:
         """Whether the session lives, as far as is known without asking; for any thread."""
-        return Context.STOPPED_BY_APPLICATION if self._closed_by_job() else self.server.context
+        return Context.STOPPED_BY_APPLICATION if self._is_closed_by_job() else self._seen
 
-    def poll(self, clock: Callable[[], float]) -> ProbeReport:
-        """Poll every run once, when the server answers.
-
-        Raises:
-            ServerSilentError: the probe was stopped before the first answer.
-
-        """
-        while True:
-            began_at = clock()
-            silence = self._silence(clock)
-            is_known = silence is None or self.server.context is not Context.RUNNING
-            if is_known and not (self._stopping.is_set() and silence is not None):
-                self._last = self._report(began_at, clock())
-                return self._last
-            if self._stopping.wait(RETRY_SECONDS):
-                if self._last is None:
-                    raise silence or ServerSilentError(CallFailure.UNREACHABLE)
-                return self._last
-
-    def stop(self) -> None:
-        """End a poll that waits for the server."""
-        self._stopping.set()
+    def poll(self, clock: Callable[[], float]) -> ProbeReport | None:
+        """Poll every run once; None while the server does not answer and may still live."""
+        began_at, failure = clock(), None
+        if not self._is_final:
+            try:
+                self._runs.poll(began_at)
+            except ServerSilentError as error:
+                failure = error.failure
+            self._note(failure, clock())
+        if failure is not None and self._seen is Context.RUNNING:
+            return None
+        runs = self._runs.report(began_at) if self._seen is Context.RUNNING else ()
+        at = clock()
+        return ProbeReport(began_at, at, runs, self._seen, self._path.check(at))
 
     def release(self) -> None:
         """Leave the job's client as it was."""
         self._path.release()
 
-    def _silence(self, clock: Callable[[], float]) -> ServerSilentError | None:
-        """Poll; returns why nothing was answered, None after an answer."""
-        if self.server.is_final:
-            return ServerSilentError(CallFailure.SESSION_CLOSED)
-        try:
-            self._runs.poll()
-        except ServerSilentError as error:
-            self.server.failed(error.failure, clock(), closed_by_job=self._closed_by_job())
-            self._explain(error.failure)
-            return error
-        self.server.answered()
-        if self._closed_by_job():
-            self.server.closed()
-        return None
-
-    def _report(self, began_at: float, at: float) -> ProbeReport:
-        runs = self._runs.report(began_at) if self.server.context is Context.RUNNING else ()
-        health = self._path.check(at)
-        return ProbeReport(began_at, at, runs, self.server.context, health)
-
-    def _closed_by_job(self) -> bool:
-        return bool(self._client.is_closed)
-
-    def _explain(self, failure: CallFailure) -> None:
-        """Log once why a session ended that the job has not closed.
-
-        PySpark's ``stop()`` releases the session first, and closes the client then.
-        """
+    def _note(self, failure: CallFailure | None, now: float) -> None:
+        """What an answer, or why there is none, shows of the server and of the session."""
+        if failure is not CallFailure.REFUSED:
+            self._refused_since = None
+        elif self._refused_since is None:
+            self._refused_since = now
         if failure is CallFailure.SESSION_LOST:
+            self._is_final, self._seen = True, Context.JVM_GONE
             log.warning("querypulse: %s", SESSION_LOST)
-        elif failure is CallFailure.SESSION_CLOSED and not (
-            self._closed_by_job() or is_running(self._stop_code)
-        ):
-            log.warning("querypulse: %s", CLOSED)
+        elif failure is CallFailure.SESSION_CLOSED or self._is_closed_by_job():
+            # PySpark's ``stop()`` releases the session first, and closes the client then.
+            if not (self._is_closed_by_job() or is_running(self._stop_code)):
+                log.warning("querypulse: %s", CLOSED)
+            self._is_final, self._seen = True, Context.STOPPED_BY_APPLICATION
+        elif failure is None:
+            self._seen = Context.RUNNING
+        elif self._refused_since is not None and now - self._refused_since >= REFUSED_SECONDS:
+            self._seen = Context.JVM_GONE
+
+    def _is_closed_by_job(self) -> bool:
+        return bool(self._client.is_closed)

@@ -1,4 +1,3 @@
-import java.lang.reflect.Method;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -7,25 +6,19 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
-import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.SparkFirehoseListener;
 import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.apache.spark.scheduler.SparkListenerEvent;
-import org.apache.spark.scheduler.SparkListenerJobEnd;
-import org.apache.spark.scheduler.SparkListenerJobStart;
-import org.apache.spark.scheduler.SparkListenerStageCompleted;
-import org.apache.spark.scheduler.SparkListenerStageSubmitted;
-import org.apache.spark.scheduler.SparkListenerTaskEnd;
-import org.apache.spark.scheduler.SparkListenerTaskStart;
-import org.apache.spark.scheduler.TaskInfo;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
 
 /**
  * Queues the streaming events of all sessions until Python takes them; event_paths.py reads it.
  *
- * <p>Spark's threads only append: they do not wait here and run no Python. Janino compiles this
- * class in the driver, so it uses only Java 8, without lambdas and type parameters.
+ * <p>Spark's threads only append: they do not wait here and run no Python. Janino, Spark's compiler
+ * for generated code, compiles this in the driver, so it uses only Java 8, without lambdas and type
+ * parameters.
  */
-public class EventQueue {
+public class EventQueue implements Runnable {
   private static final String FIELD = "\u001f";
   private static final String RECORD = "\u001e";
   /** Py4J writes a longer answer in two packets; the second one arrives 40 ms later. */
@@ -34,6 +27,7 @@ public class EventQueue {
   private static final long GATHER_NANOS = SECOND / 10;
 
   private Map executions;
+  private Object context;
   private int progressCapacity;
   private int lifecycleCapacity;
   private final ConcurrentLinkedQueue waiting = new ConcurrentLinkedQueue();
@@ -41,15 +35,17 @@ public class EventQueue {
   private final AtomicInteger lifecycleWaiting = new AtomicInteger();
   private final AtomicLong progressDropped = new AtomicLong();
   private final AtomicLong lifecycleDropped = new AtomicLong();
+  private final AtomicLong failures = new AtomicLong();
   private long given;
   private final Semaphore urgent = new Semaphore(0);
-  private final BusQueueName busQueue = new BusQueueName();
+  private final Calls calls = new Calls();
+  private final LivingRuns runs = new LivingRuns(calls);
   private Watchers watchers;
   private JobCounter counter;
   private final QuerypulseListener busListener = new QuerypulseListener(this);
-  private final AtomicLong failures = new AtomicLong();
   private final SessionListener sessionListener = new SessionListener();
   private volatile Object bus;
+  private volatile String busQueue = "";
   private volatile boolean closed;
   private volatile boolean terminated;
   private long droppedBefore;
@@ -60,11 +56,17 @@ public class EventQueue {
    * Prepares the queue; nothing fills it yet.
    *
    * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
+   * @param context the SparkContext
    * @param process an id of the Python process
    */
   public void prepare(
-      Map executions, String process, int progressCapacity, int lifecycleCapacity) {
+      Map executions,
+      Object context,
+      String process,
+      int progressCapacity,
+      int lifecycleCapacity) {
     this.executions = executions;
+    this.context = context;
     watchers = new Watchers(process);
     this.progressCapacity = progressCapacity;
     this.lifecycleCapacity = lifecycleCapacity;
@@ -72,7 +74,8 @@ public class EventQueue {
   }
 
   /**
-   * Starts to receive the events of all sessions, on a listener-bus queue of our own.
+   * Starts to receive the events of all sessions, on a listener-bus queue of our own: listeners
+   * that share a queue share its thread, and would delay each other.
    *
    * @param listenerBus a LiveListenerBus, called by name: on a driver with another bus class
    *     only this way of listening fails
@@ -83,16 +86,18 @@ public class EventQueue {
     // While we were not on the bus, jobs may have started and ended.
     counter.loseTrack();
     bus = listenerBus;
+    if (busQueue.isEmpty()) {
+      busQueue = watchers.isAlone() ? "querypulse" : "querypulse-" + watchers.id();
+    }
     boolean listening = false;
     try {
       if (!isOnBus()) {
-        call(listenerBus, "addToQueue", new Object[] {busListener, busQueue.take()});
+        calls.call(bus, "addToQueue", new Object[] {busListener, busQueue});
       }
       listening = isOnBus();
     } finally {
       if (!listening) {
-        bus = null;
-        leave(listenerBus, true);
+        leaveBus();
       }
     }
     return listening;
@@ -101,17 +106,16 @@ public class EventQueue {
   /** Whether the listener bus still feeds this queue, and how many events it has dropped for us. */
   public String busHealth() throws Exception {
     Object from = bus;
-    String queue = busQueue.get();
-    if (from == null || queue.isEmpty()) {
+    if (from == null) {
       return false + FIELD + droppedBefore;
     }
-    Object registry = call(call(from, "metrics"), "metricRegistry");
-    String name = "queue." + queue + ".numDroppedEvents";
-    Object counted = call(registry, "counter", new Object[] {name});
-    long dropped = ((Long) call(counted, "getCount")).longValue();
+    Object registry = calls.call(calls.call(from, "metrics"), "metricRegistry");
+    Object[] name = new Object[] {"queue." + busQueue + ".numDroppedEvents"};
+    Object counter = calls.call(registry, "counter", name);
+    long dropped = ((Long) calls.call(counter, "getCount")).longValue();
     if (dropped > droppedBefore) {
       droppedBefore = dropped;
-      counter.loseTrack();
+      this.counter.loseTrack();
     }
     return (isOnBus() && !closed) + FIELD + dropped;
   }
@@ -141,12 +145,8 @@ public class EventQueue {
   public void close() throws Exception {
     watchers.leave();
     abandon();
-    Object from = bus;
-    bus = null;
     urgent.release();
-    if (from != null) {
-      leave(from, true);
-    }
+    leaveBus();
   }
 
   /**
@@ -177,6 +177,11 @@ public class EventQueue {
     return counter.text();
   }
 
+  /** All active runs, and whether the SparkContext is stopped, see LivingRuns. */
+  public String livingRuns() throws Exception {
+    return runs.text(executions, context);
+  }
+
   private String drain() {
     StringBuilder answer = new StringBuilder();
     Received received = null;
@@ -185,7 +190,7 @@ public class EventQueue {
       (received.isLifecycle() ? lifecycleWaiting : progressWaiting).decrementAndGet();
       answer.append(received.kind).append(FIELD).append(received.at).append(FIELD);
       answer.append(received.session).append(FIELD).append(received.trigger).append(FIELD);
-      answer.append(json(received)).append(RECORD);
+      answer.append(json(received.event)).append(RECORD);
     }
     long now = System.nanoTime();
     askedAt = now;
@@ -196,57 +201,50 @@ public class EventQueue {
     return head + answer;
   }
 
-  JobCounter counter() {
-    return counter;
-  }
-
-  void failed() {
-    failures.incrementAndGet();
+  /** Takes any event of Spark. Errors are counted and never reach Spark. */
+  void receive(SparkListenerEvent event) {
+    try {
+      if (event instanceof StreamingQueryListener.Event) {
+        offer(event);
+      } else if (event instanceof SparkListenerApplicationEnd) {
+        applicationEnds();
+      } else {
+        counter.receive(event);
+      }
+    } catch (Throwable error) {
+      failures.incrementAndGet();
+    }
   }
 
   /** The SparkContext stops. A JVM that shuts down has received a signal; Python may not know. */
-  void applicationEnds() throws Exception {
+  private void applicationEnds() throws Exception {
     Class hooks = Class.forName("org.apache.spark.util.ShutdownHookManager");
     terminated = ((Boolean) hooks.getMethod("inShutdown", new Class[0]).invoke(null, new Object[0]))
         .booleanValue();
     urgent.release();
   }
 
-  /** Appends an event. Errors are counted and never reach Spark. */
-  void receive(Object event) {
-    try {
-      if (event instanceof StreamingQueryListener.QueryProgressEvent) {
-        offer("progress", event);
-      } else if (event instanceof StreamingQueryListener.QueryIdleEvent) {
-        offer("idle", event);
-      } else if (event instanceof StreamingQueryListener.QueryStartedEvent) {
-        offer("started", event);
-      } else if (event instanceof StreamingQueryListener.QueryTerminatedEvent) {
-        offer("terminated", event);
-      }
-    } catch (Throwable error) {
-      failed();
+  private void offer(Object event) {
+    Received received = new Received(event);
+    if (received.kind.isEmpty()) {
+      return;
     }
-  }
-
-  private void offer(String kind, Object event) {
-    long now = System.nanoTime();
-    if (!closed && now - askedAt > abandonedNanos) {
+    if (!closed && received.at - askedAt > abandonedNanos) {
       // The process that took events from here is gone; nothing else removes us from the bus.
       watchers.forget();
       abandon();
-      leaveBus();
+      // On a thread of its own: a bus that stops waits for the thread that called us.
+      Thread leaving = new Thread(this, "querypulse-leaves");
+      leaving.setDaemon(true);
+      leaving.start();
     }
-    Received received = new Received(kind, event, now);
     boolean lifecycle = received.isLifecycle();
     AtomicInteger count = lifecycle ? lifecycleWaiting : progressWaiting;
     if (closed || count.get() >= (lifecycle ? lifecycleCapacity : progressCapacity)) {
       (lifecycle ? lifecycleDropped : progressDropped).incrementAndGet();
       return;
     }
-    if (event instanceof StreamingQueryListener.QueryStartedEvent) {
-      describe(received, (StreamingQueryListener.QueryStartedEvent) event);
-    }
+    describe(received);
     waiting.add(received);
     count.incrementAndGet();
     if (lifecycle) {
@@ -254,13 +252,19 @@ public class EventQueue {
     }
   }
 
-  /** Adds the trigger and the session, which no event carries, while the run can be queried. */
-  private void describe(Received received, StreamingQueryListener.QueryStartedEvent started) {
+  /** Adds the trigger and the session, which no start has, while the run can be queried. */
+  private void describe(Received received) {
+    if (!(received.event instanceof StreamingQueryListener.QueryStartedEvent)) {
+      return;
+    }
+    StreamingQueryListener.QueryStartedEvent started =
+        (StreamingQueryListener.QueryStartedEvent) received.event;
     try {
       Object execution = executions.get(started.id());
-      if (execution != null && started.runId().equals(call(execution, "runId"))) {
-        received.trigger = String.valueOf(call(execution, "trigger"));
-        received.session = String.valueOf(call(call(execution, "sparkSession"), "sessionUUID"));
+      if (execution != null && started.runId().equals(calls.call(execution, "runId"))) {
+        received.trigger = String.valueOf(calls.call(execution, "trigger"));
+        Object session = calls.call(execution, "sparkSession");
+        received.session = String.valueOf(calls.call(session, "sessionUUID"));
       }
     } catch (Exception refused) {
       // The probe tries again; if the run has ended by then, only its events are known.
@@ -272,38 +276,28 @@ public class EventQueue {
     return (Received) waiting.poll();
   }
 
-  /** On a thread of its own: a bus that stops waits for the thread that called us. */
-  private void leaveBus() {
-    final Object from = bus;
-    if (from != null) {
-      Thread leaving = new Thread("querypulse-leaves") {
-        public void run() {
-          try {
-            leave(from, false);
-          } catch (Exception refused) {
-            failed();
-          }
-        }
-      };
-      leaving.setDaemon(true);
-      leaving.start();
+  /** Leaves the bus, unless it listens again by now. */
+  public synchronized void run() {
+    try {
+      if (closed) {
+        leaveBus();
+      }
+    } catch (Exception refused) {
+      failures.incrementAndGet();
     }
   }
 
-  private synchronized void leave(Object from, boolean isOpen) throws Exception {
-    // Unless it listens again by now.
-    if (isOpen || closed) {
-      try {
-        call(from, "removeListener", new Object[] {busListener});
-      } finally {
-        busQueue.release();
-      }
+  private synchronized void leaveBus() throws Exception {
+    Object from = bus;
+    bus = null;
+    if (from != null) {
+      calls.call(from, "removeListener", new Object[] {busListener});
     }
   }
 
   private boolean isOnBus() throws Exception {
     Object from = bus;
-    return from != null && ((List) call(from, "listeners")).contains(busListener);
+    return from != null && ((List) calls.call(from, "listeners")).contains(busListener);
   }
 
   private void abandon() {
@@ -316,56 +310,34 @@ public class EventQueue {
   }
 
   /** The event's JSON; for an end whose JSON fails, a minimal one. */
-  private static String json(Received received) {
+  private String json(Object event) {
     try {
-      return String.valueOf(call(received.event, "json"));
+      return String.valueOf(calls.call(event, "json"));
     } catch (Exception refused) {
-      if (received.event instanceof StreamingQueryListener.QueryTerminatedEvent) {
-        return endedJson((StreamingQueryListener.QueryTerminatedEvent) received.event);
+      if (!(event instanceof StreamingQueryListener.QueryTerminatedEvent)) {
+        return "";
       }
-      return "";
+      StreamingQueryListener.QueryTerminatedEvent ended =
+          (StreamingQueryListener.QueryTerminatedEvent) event;
+      String cause = ended.exception().isDefined() ? "\"UnknownError\"" : "null";
+      return "{\"id\":\"" + ended.id() + "\",\"runId\":\"" + ended.runId() + "\",\"exception\":"
+          + cause + "}";
     }
-  }
-
-  private static String endedJson(StreamingQueryListener.QueryTerminatedEvent ended) {
-    String cause = ended.exception().isDefined() ? "\"UnknownError\"" : "null";
-    return "{\"id\":\"" + ended.id() + "\",\"runId\":\"" + ended.runId() + "\",\"exception\":"
-        + cause + "}";
-  }
-
-  private static Object call(Object on, String method) throws Exception {
-    return on.getClass().getMethod(method, new Class[0]).invoke(on, new Object[0]);
-  }
-
-  private static Object call(Object on, String name, Object[] arguments) throws Exception {
-    Method[] methods = on.getClass().getMethods();
-    for (int i = 0; i < methods.length; i++) {
-      if (methods[i].getName().equals(name) && accepts(methods[i].getParameterTypes(), arguments)) {
-        return methods[i].invoke(on, arguments);
-      }
-    }
-    throw new NoSuchMethodException(on.getClass().getName() + "." + name);
-  }
-
-  private static boolean accepts(Class[] types, Object[] arguments) {
-    boolean accepted = types.length == arguments.length;
-    for (int i = 0; accepted && i < types.length; i++) {
-      accepted = types[i].isInstance(arguments[i]);
-    }
-    return accepted;
   }
 
   private static class Received {
     final String kind;
     final Object event;
-    final long at;
+    final long at = System.nanoTime();
     String session = "";
     String trigger = "";
 
-    Received(String kind, Object event, long at) {
-      this.kind = kind;
+    Received(Object event) {
       this.event = event;
-      this.at = at;
+      kind = event instanceof StreamingQueryListener.QueryStartedEvent ? "started"
+          : event instanceof StreamingQueryListener.QueryTerminatedEvent ? "terminated"
+          : event instanceof StreamingQueryListener.QueryIdleEvent ? "idle"
+          : event instanceof StreamingQueryListener.QueryProgressEvent ? "progress" : "";
     }
 
     boolean isLifecycle() {
@@ -375,14 +347,12 @@ public class EventQueue {
 
   private class SessionListener extends StreamingQueryListener {
     public void onQueryStarted(StreamingQueryListener.QueryStartedEvent event) {
-      Received received = new Received("started", event, 0);
-      describe(received, event);
+      Received received = new Received(event);
+      describe(received);
       watchers.claim(received.session);
     }
 
     public void onQueryProgress(StreamingQueryListener.QueryProgressEvent event) {}
-
-    public void onQueryIdle(StreamingQueryListener.QueryIdleEvent event) {}
 
     public void onQueryTerminated(StreamingQueryListener.QueryTerminatedEvent event) {}
   }
@@ -394,7 +364,7 @@ public class EventQueue {
  * <p>Spark keeps a timer per listener class name, so this name never changes. An error that
  * escaped from here would stop the SparkContext.
  */
-class QuerypulseListener extends SparkListener {
+class QuerypulseListener extends SparkFirehoseListener {
   /** After a pause this long the next event finds this thread asleep. */
   private static final long ASLEEP_NANOS = 200000L;
   private static final long GATHER_NANOS = 10000000L;
@@ -407,86 +377,16 @@ class QuerypulseListener extends SparkListener {
   }
 
   /**
-   * Lets events gather after a sleep: each wake-up of this thread costs time in the Spark thread
-   * that posts the event.
+   * Lets events that are not streaming gather after a sleep: each wake-up of this thread costs time
+   * in the Spark thread that posts the event.
    */
-  private void gather() {
-    if (System.nanoTime() - busyAt > ASLEEP_NANOS) {
-      LockSupport.parkNanos(GATHER_NANOS);
+  public void onEvent(SparkListenerEvent event) {
+    if (!(event instanceof StreamingQueryListener.Event)) {
+      if (System.nanoTime() - busyAt > ASLEEP_NANOS) {
+        LockSupport.parkNanos(GATHER_NANOS);
+      }
+      busyAt = System.nanoTime();
     }
-    busyAt = System.nanoTime();
-  }
-
-  public void onOtherEvent(SparkListenerEvent event) {
-    if (event instanceof StreamingQueryListener.Event) {
-      queue.receive(event);
-    } else {
-      gather();
-    }
-  }
-
-  public void onApplicationEnd(SparkListenerApplicationEnd event) {
-    try {
-      queue.applicationEnds();
-    } catch (Throwable error) {
-      queue.failed();
-    }
-  }
-
-  public void onJobStart(SparkListenerJobStart event) {
-    gather();
-    try {
-      queue.counter().jobStarted(event.jobId(), event.properties());
-    } catch (Throwable error) {
-      queue.failed();
-    }
-  }
-
-  public void onJobEnd(SparkListenerJobEnd event) {
-    gather();
-    try {
-      queue.counter().jobEnded(event.jobId());
-    } catch (Throwable error) {
-      queue.failed();
-    }
-  }
-
-  public void onStageSubmitted(SparkListenerStageSubmitted event) {
-    gather();
-    try {
-      queue.counter().stageStarted(event.stageInfo().stageId(), event.properties());
-    } catch (Throwable error) {
-      queue.failed();
-    }
-  }
-
-  public void onStageCompleted(SparkListenerStageCompleted event) {
-    gather();
-    try {
-      queue.counter().stageEnded(event.stageInfo().stageId());
-    } catch (Throwable error) {
-      queue.failed();
-    }
-  }
-
-  public void onTaskStart(SparkListenerTaskStart event) {
-    gather();
-    try {
-      TaskInfo task = event.taskInfo();
-      queue.counter().taskStarted(event.stageId(), task.taskId(), task.partitionId(), task.host());
-    } catch (Throwable error) {
-      queue.failed();
-    }
-  }
-
-  public void onTaskEnd(SparkListenerTaskEnd event) {
-    gather();
-    try {
-      TaskInfo task = event.taskInfo();
-      boolean succeeded = task != null && task.successful();
-      queue.counter().taskEnded(event.stageId(), task == null ? -1L : task.taskId(), succeeded);
-    } catch (Throwable error) {
-      queue.failed();
-    }
+    queue.receive(event);
   }
 }

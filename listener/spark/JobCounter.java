@@ -5,6 +5,14 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.scheduler.SparkListenerEvent;
+import org.apache.spark.scheduler.SparkListenerJobEnd;
+import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.apache.spark.scheduler.SparkListenerStageCompleted;
+import org.apache.spark.scheduler.SparkListenerStageSubmitted;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
+import org.apache.spark.scheduler.SparkListenerTaskStart;
+import org.apache.spark.scheduler.TaskInfo;
 
 /**
  * Counts jobs and tasks by query, and keeps which tasks run; only the bus queue's thread changes them.
@@ -30,19 +38,36 @@ class JobCounter {
     this.executions = executions;
   }
 
-  void jobStarted(int job, Properties properties) {
-    forgetLostTrack();
-    if (jobs.size() >= MAX_JOBS) {
-      forget();
+  void receive(SparkListenerEvent event) {
+    if (event instanceof SparkListenerTaskStart) {
+      SparkListenerTaskStart start = (SparkListenerTaskStart) event;
+      Stage stage = (Stage) stages.get(Integer.valueOf(start.stageId()));
+      if (stage != null) {
+        stage.tasksActive++;
+        stage.counts.tasksActive++;
+        Long task = Long.valueOf(start.taskInfo().taskId());
+        stage.counts.running.put(task, new Task(stage, start.taskInfo()));
+      }
+    } else if (event instanceof SparkListenerTaskEnd) {
+      SparkListenerTaskEnd end = (SparkListenerTaskEnd) event;
+      taskEnded((Stage) stages.get(Integer.valueOf(end.stageId())), end.taskInfo());
+    } else if (event instanceof SparkListenerStageSubmitted) {
+      SparkListenerStageSubmitted start = (SparkListenerStageSubmitted) event;
+      forgetLostTrack();
+      Integer stage = Integer.valueOf(start.stageInfo().stageId());
+      stageEnded(stage);
+      stages.put(stage, new Stage(stage.intValue(), of(start.properties())));
+    } else if (event instanceof SparkListenerStageCompleted) {
+      stageEnded(Integer.valueOf(((SparkListenerStageCompleted) event).stageInfo().stageId()));
+    } else if (event instanceof SparkListenerJobStart) {
+      jobStarted((SparkListenerJobStart) event);
+    } else if (event instanceof SparkListenerJobEnd) {
+      forgetLostTrack();
+      Counts counts = (Counts) jobs.remove(Integer.valueOf(((SparkListenerJobEnd) event).jobId()));
+      if (counts != null) {
+        counts.jobsActive--;
+      }
     }
-    if (byQuery.size() >= MAX_QUERIES) {
-      text();
-    }
-    firstJob = Math.min(firstJob, job);
-    Counts counts = of(properties);
-    jobs.put(Integer.valueOf(job), counts);
-    counts.jobsStarted++;
-    counts.jobsActive++;
   }
 
   /** Spark dropped events, so the active jobs and tasks are unknown from here on. */
@@ -50,22 +75,23 @@ class JobCounter {
     lostTrack = true;
   }
 
-  void jobEnded(int job) {
+  private void jobStarted(SparkListenerJobStart start) {
     forgetLostTrack();
-    Counts counts = (Counts) jobs.remove(Integer.valueOf(job));
-    if (counts != null) {
-      counts.jobsActive--;
+    if (jobs.size() >= MAX_JOBS) {
+      forget();
     }
+    if (byQuery.size() >= MAX_QUERIES) {
+      text();
+    }
+    firstJob = Math.min(firstJob, start.jobId());
+    Counts counts = of(start.properties());
+    jobs.put(Integer.valueOf(start.jobId()), counts);
+    counts.jobsStarted++;
+    counts.jobsActive++;
   }
 
-  void stageStarted(int stage, Properties properties) {
-    forgetLostTrack();
-    stageEnded(stage);
-    stages.put(Integer.valueOf(stage), new Stage(stage, of(properties)));
-  }
-
-  void stageEnded(int stage) {
-    Stage ended = (Stage) stages.remove(Integer.valueOf(stage));
+  private void stageEnded(Integer stage) {
+    Stage ended = (Stage) stages.remove(stage);
     if (ended != null) {
       ended.counts.tasksActive -= ended.tasksActive;
       Iterator running = ended.counts.running.values().iterator();
@@ -77,25 +103,16 @@ class JobCounter {
     }
   }
 
-  void taskStarted(int stage, long task, int partition, String host) {
-    Stage known = (Stage) stages.get(Integer.valueOf(stage));
-    if (known != null) {
-      known.tasksActive++;
-      known.counts.tasksActive++;
-      known.counts.running.put(Long.valueOf(task), new Task(known, partition, host));
-    }
-  }
-
-  void taskEnded(int stage, long task, boolean succeeded) {
-    Stage known = (Stage) stages.get(Integer.valueOf(stage));
-    Task ended = known == null ? null : (Task) known.counts.running.remove(Long.valueOf(task));
+  private void taskEnded(Stage stage, TaskInfo info) {
+    boolean known = stage != null && info != null;
+    Object task = known ? stage.counts.running.remove(Long.valueOf(info.taskId())) : null;
     // Not a task of an earlier attempt of the stage.
-    if (ended != null) {
-      known.tasksActive--;
-      known.counts.tasksActive--;
-      if (succeeded) {
-        known.counts.tasksCompleted++;
-        known.took(System.nanoTime() - ended.startedAt);
+    if (task != null) {
+      stage.tasksActive--;
+      stage.counts.tasksActive--;
+      if (info.successful()) {
+        stage.counts.tasksCompleted++;
+        stage.took(System.nanoTime() - ((Task) task).startedAt);
       }
     }
   }
@@ -191,10 +208,10 @@ class JobCounter {
     final String host;
     final long startedAt = System.nanoTime();
 
-    Task(Stage stage, int partition, String host) {
+    Task(Stage stage, TaskInfo info) {
       this.stage = stage;
-      this.partition = partition;
-      this.host = host;
+      partition = info.partitionId();
+      host = info.host();
     }
   }
 

@@ -1,25 +1,22 @@
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
-import java.lang.reflect.InvocationTargetException;
-import java.lang.reflect.Method;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.Map;
 
-/**
- * Describes all active runs of a Spark application in one answer; execution.py reads it.
- *
- * <p>Janino, Spark's compiler for generated code, compiles this class in the driver, so it uses
- * only Java 8, without lambdas and type parameters. Methods are called by name, because their
- * classes moved between Spark versions.
- */
-public class LivingRuns {
+/** Describes all active runs of a Spark application in one answer; execution.py reads it. */
+class LivingRuns {
   private static final String FIELD = "\u001f";
-  private static final String RUN = "\u001e";
+  private static final String RECORD = "\u001e";
 
-  private final Map methods = new HashMap();
+  private final Calls calls;
   private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
   private Map known = new HashMap();
   private boolean inContext = true;
+
+  LivingRuns(Calls calls) {
+    this.calls = calls;
+  }
 
   /**
    * For each run: its ids, whether it is active, or was stopped and goes on, the CPU time of its
@@ -30,63 +27,51 @@ public class LivingRuns {
    *
    * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
    */
-  public String ask(Map executions, Object context) throws Exception {
+  String text(Map executions, Object context) throws Exception {
     StringBuilder answer = new StringBuilder();
     Map before = known;
     known = new HashMap();
-    for (Object each : executions.entrySet()) {
-      Map.Entry entry = (Map.Entry) each;
-      answer.append(entry.getKey()).append(FIELD);
-      describe(entry.getValue(), before, answer);
-      answer.append(RUN);
+    for (Iterator entries = executions.entrySet().iterator(); entries.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) entries.next();
+      Object runId = "";
+      String described;
+      try {
+        runId = call(entry.getValue(), "runId");
+        described = describe(entry.getValue(), runId, (Seen) before.get(runId));
+      } catch (Throwable error) {
+        described = error.getClass().getName();
+      }
+      answer.append(entry.getKey()).append(FIELD).append(runId).append(FIELD);
+      answer.append(described).append(RECORD);
     }
-    return answer.append(call(context, "isStopped")).append(RUN).toString();
-  }
-
-  private void describe(Object execution, Map before, StringBuilder answer) {
-    Object runId = "";
-    int length = answer.length();
-    try {
-      runId = call(execution, "runId");
-      Run now = read(execution, (Run) before.get(runId));
-      answer.append(runId).append(FIELD);
-      now.describe(answer);
-      known.put(runId, now);
-    } catch (Throwable error) {
-      answer.setLength(length);
-      answer.append(runId).append(FIELD).append(causeOf(error).getClass().getName());
-    }
+    return answer.append(call(context, "isStopped")).append(RECORD).toString();
   }
 
   /** Reports offsets once per batch, and each progress of a trigger without a batch once. */
-  private Run read(Object execution, Run before) throws Exception {
-    Run now = new Run();
+  private String describe(Object execution, Object runId, Seen before) throws Exception {
     Thread thread = (Thread) call(execution, "queryExecutionThread");
     boolean active = Boolean.TRUE.equals(call(execution, "isActive"));
     // The end of its thread is the end of the run; stop() only begins it.
     boolean ended = thread.getState() == Thread.State.TERMINATED;
-    now.stopping = !active && !ended && !hasFailed(execution);
-    now.active = (active && !ended) || now.stopping;
-    now.cpu = cpuOf(thread);
+    boolean stopping = !active && !ended && !hasFailed(execution);
     Object status = call(execution, "status");
-    now.message = clean(call(status, "message"));
-    now.hasData = call(status, "isDataAvailable");
-    now.triggered = call(status, "isTriggerActive");
+    Seen now = new Seen();
     now.session = before == null ? sessionOf(execution) : before.session;
     // Do not ask a continuous query for its batch; its offsets are those of its last epoch.
     boolean counts = !execution.getClass().getSimpleName().startsWith("Continuous");
-    if (counts) {
-      now.batchId = batchId(execution);
-    }
-    if (!counts || before == null || !now.batchId.equals(before.batchId)) {
-      now.offsets = clean(call(execution, "committedOffsets"));
-    }
+    now.batchId = counts ? batchId(execution) : "";
+    boolean isNewBatch = !counts || before == null || !now.batchId.equals(before.batchId);
     now.progress = call(execution, "lastProgress");
-    boolean isNew = before == null || now.progress != before.progress;
-    if (now.progress != null && isNew && !hasBatch(now.progress)) {
-      now.idle = clean(call(now.progress, "json"));
-    }
-    return now;
+    boolean isNew = now.progress != null && (before == null || now.progress != before.progress);
+    boolean isIdle = isNew && !((Map) call(now.progress, "durationMs")).containsKey("addBatch");
+    boolean goesOn = (active && !ended) || stopping;
+    String text = goesOn + FIELD + stopping + FIELD + cpuOf(thread) + FIELD
+        + clean(call(status, "message")) + FIELD + call(status, "isDataAvailable") + FIELD
+        + call(status, "isTriggerActive") + FIELD + now.batchId + FIELD + now.session + FIELD
+        + (isNewBatch ? clean(call(execution, "committedOffsets")) : "") + FIELD
+        + (isIdle ? clean(call(now.progress, "json")) : "");
+    known.put(runId, now);
+    return text;
   }
 
   private String batchId(Object execution) throws Exception {
@@ -115,10 +100,6 @@ public class LivingRuns {
     }
   }
 
-  private boolean hasBatch(Object progress) throws Exception {
-    return ((Map) call(progress, "durationMs")).containsKey("addBatch");
-  }
-
   /** The identity hash of the session that the batches run in; empty where Spark refuses it. */
   private String sessionOf(Object execution) {
     try {
@@ -129,65 +110,16 @@ public class LivingRuns {
   }
 
   private Object call(Object on, String name) throws Exception {
-    return method(on.getClass(), name).invoke(on, new Object[0]);
-  }
-
-  private Method method(Class type, String name) throws Exception {
-    Map ofType = (Map) methods.get(type);
-    if (ofType == null) {
-      ofType = new HashMap();
-      methods.put(type, ofType);
-    }
-    Method method = (Method) ofType.get(name);
-    if (method == null) {
-      method = find(type, name);
-      method.setAccessible(true);
-      ofType.put(name, method);
-    }
-    return method;
-  }
-
-  /** Finds private methods too: some that are public in Spark 4 are private in Spark 3.5. */
-  private static Method find(Class type, String name) throws Exception {
-    for (Class owner = type; owner != null; owner = owner.getSuperclass()) {
-      Method[] declared = owner.getDeclaredMethods();
-      for (int i = 0; i < declared.length; i++) {
-        if (declared[i].getName().equals(name) && declared[i].getParameterTypes().length == 0) {
-          return owner.getDeclaredMethod(name, new Class[0]);
-        }
-      }
-    }
-    return type.getMethod(name, new Class[0]);
+    return calls.call(on, name);
   }
 
   private static String clean(Object text) {
-    return String.valueOf(text).replace(FIELD, " ").replace(RUN, " ");
+    return String.valueOf(text).replace(FIELD, " ").replace(RECORD, " ");
   }
 
-  private static Throwable causeOf(Throwable error) {
-    boolean wraps = error instanceof InvocationTargetException && error.getCause() != null;
-    return wraps ? error.getCause() : error;
-  }
-
-  private static class Run {
-    boolean active;
-    boolean stopping;
-    String cpu = "";
-    String message;
-    Object hasData;
-    Object triggered;
-    String batchId = "";
-    String session = "";
-    String offsets = "";
-    String idle = "";
+  private static class Seen {
+    String batchId;
+    String session;
     Object progress;
-
-    void describe(StringBuilder answer) {
-      answer.append(active).append(FIELD).append(stopping).append(FIELD).append(cpu);
-      answer.append(FIELD).append(message).append(FIELD).append(hasData);
-      answer.append(FIELD).append(triggered).append(FIELD).append(batchId);
-      answer.append(FIELD).append(session).append(FIELD).append(offsets);
-      answer.append(FIELD).append(idle);
-    }
   }
 }

@@ -21,7 +21,8 @@ class Watchers {
   private static final long ABANDONED_NANOS = 900 * REFRESH_NANOS;
 
   private final String process;
-  private final String name = PREFIX + UUID.randomUUID();
+  private final String id = UUID.randomUUID().toString();
+  private final String name = PREFIX + id;
   private final long since = System.nanoTime();
   private final Set sessions = new LinkedHashSet();
   private String known = "";
@@ -31,6 +32,15 @@ class Watchers {
 
   Watchers(String process) {
     this.process = process;
+  }
+
+  String id() {
+    return id;
+  }
+
+  /** Whether no other process has its queries here and answers. */
+  synchronized boolean isAlone() {
+    return !others(System.nanoTime()).matches(".* \\d.*");
   }
 
   /** Claims a session's queries for our process. */

@@ -42,7 +42,7 @@ PROGRESS_CAPACITY = 2000
 PROCESS = uuid4().hex
 """Names this process among those that monitor the same JVM."""
 _NANOS = 1e9
-_SOURCES = ("EventQueue", "JobCounter", "Watchers", "BusQueueName")
+_SOURCES = ("EventQueue", "JobCounter", "LivingRuns", "Watchers", "Calls")
 _SHARED_QUEUE_DROPS = "queue.streams.numDroppedEvents"
 
 
@@ -51,7 +51,7 @@ class NotListeningError(RuntimeError):
 
 
 class EventPath:
-    """One event path; the attaching thread calls ``listen``, the probe's thread the rest.
+    """One event path; the attaching thread makes it, the probe's thread does the rest.
 
     Each method raises Py4JError if Spark refuses to answer.
     """
@@ -70,15 +70,6 @@ class EventPath:
     _checked_at = float("-inf")
     _health = ListenerHealth(registered=True)
 
-    def listen(self, *, by_hand: bool) -> None:
-        """Start; ``by_hand`` where PySpark adds ``java_listener`` itself.
-
-        Raises:
-            NotListeningError: Spark does not list the listener just added.
-
-        """
-        raise NotImplementedError
-
     def check(self, now: float) -> ListenerHealth:
         """Every few seconds: whether our listener is registered; again if Spark dropped it.
 
@@ -94,6 +85,10 @@ class EventPath:
 
     def cover(self, execution: Any) -> None:
         """Listen to the session of a newly found run, a ``StreamExecution``, if necessary."""
+
+    def living_runs(self) -> str | None:
+        """All active runs as ``LivingRuns.java`` writes them; None without our Java."""
+        return None
 
     def job_counts(self) -> CountedJobs | None:
         """Jobs and tasks by query id, in one Py4J command; None where nothing counts them."""
@@ -122,11 +117,10 @@ class EventQueue(EventPath):
         self, spark: Any, listener: HealthListener, clock: Callable[[], float] = time.monotonic
     ) -> None:
         # Private: PySpark has no public way to the JVM, to the bus, or to a session's id.
-        self._context = spark._jsc  # noqa: SLF001
-        self._session = spark._jsparkSession  # noqa: SLF001
-        executions = self._session.sharedState().activeStreamingQueries()
+        context, session = spark._jsc.sc(), spark._jsparkSession  # noqa: SLF001
+        executions = session.sharedState().activeStreamingQueries()
         made = compile_in_driver(spark.sparkContext._jvm, *_SOURCES).newInstance()  # noqa: SLF001
-        made.prepare(executions, PROCESS, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
+        made.prepare(executions, context, PROCESS, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
         self.java: Any = made
         """The Java object; None once released."""
         self.source = self
@@ -141,14 +135,17 @@ class EventQueue(EventPath):
         self._watchers = ""
         self._bus: Any = None
 
-    def listen(self, *, by_hand: bool) -> None:
-        """Start; a ``java_listener`` that the user adds only claims that session."""
-        del by_hand
-        self._bus = self._context.sc().listenerBus()
+    def listen(self, spark: Any) -> None:
+        """Start; a ``java_listener`` that the user adds only claims that session.
+
+        Raises:
+            NotListeningError: Spark's bus does not list the listener just added.
+
+        """
+        self._bus = spark._jsc.sc().listenerBus()  # noqa: SLF001
         # The JVM's clock is known from the first answer on; until then nothing was reported.
-        claims = str(self.java.claim(str(self._session.sessionUUID())))
+        claims = str(self.java.claim(str(spark._jsparkSession.sessionUUID())))  # noqa: SLF001
         self.ownership = ALONE.updated(parse_watchers(claims, lambda _: float("-inf")))
-        self._context = self._session = None
         if not self.java.listenOnBus(self._bus):
             raise NotListeningError("Spark's listener bus does not list the listener just added")
 
@@ -198,6 +195,10 @@ class EventQueue(EventPath):
             again += 1
         return ListenerHealth(registered == "true", again, int(dropped))
 
+    def living_runs(self) -> str | None:
+        """All active runs, in one command."""
+        return None if self.java is None else str(self.java.livingRuns())
+
     def job_counts(self) -> CountedJobs:
         """Jobs and tasks by query id, since counting began.
 
@@ -221,7 +222,7 @@ class EventQueue(EventPath):
         """
         if not self._listener.wirings:
             self.java_listener = None
-        self._context = self._session = self._bus = None
+        self._bus = None
         java, self.java = self.java, None
         if java is not None:
             java.close()
@@ -244,36 +245,37 @@ class ProxyPath(EventPath):
     """A Python listener behind Py4J's proxy, in each session that has queries.
 
     Each session has its own listener bus, and Spark permanently removes a listener when a query
-    is stopped while its ``onQueryStarted`` runs (``ListenerBus.removeListenerOnError``).
+    is stopped while its ``onQueryStarted`` runs (``ListenerBus.removeListenerOnError``). Unless
+    PySpark adds the listener ``by_hand``, this starts Py4J's callback server, as it does.
+
+    Raises:
+        NotListeningError: Spark does not list the listener just added.
+
     """
 
     name = "python_proxy"
 
-    def __init__(self, spark: Any, listener: HealthListener) -> None:
+    def __init__(self, spark: Any, listener: HealthListener, *, by_hand: bool) -> None:
         self._listener = listener
         self.source = listener.mailbox
         self.java_listener = listener.proxy()
         # Private: as PySpark's addListener does, and there is no public way to the drop counter.
-        self._gateway = spark.sparkContext._gateway  # noqa: SLF001
         self._context = spark._jsc  # noqa: SLF001
-        self._first = spark._jsparkSession.streams()  # noqa: SLF001
-        self._managers: dict[int, Any] = {self._first.hashCode(): self._first}
+        first = spark._jsparkSession.streams()  # noqa: SLF001
+        self._managers: dict[int, Any] = {first.hashCode(): first}
         """The ``StreamingQueryManager`` of each session that the listener is kept in."""
         self._removed: set[int] = set()
         """Sessions from which the user removed the listener."""
         self._wirings_seen = listener.wirings
         self._is_checked = False
-
-    def listen(self, *, by_hand: bool) -> None:
-        """Start; also starts Py4J's callback server, as PySpark's ``addListener`` does."""
         if by_hand:
             return
         from pyspark import java_gateway
 
         ensure_started: Any = java_gateway.ensure_callback_server_started
-        ensure_started(self._gateway)
-        self._first.addListener(self.java_listener)
-        if not self._is_registered(self._first):
+        ensure_started(spark.sparkContext._gateway)  # noqa: SLF001
+        first.addListener(self.java_listener)
+        if not self._is_registered(first):
             raise NotListeningError("Spark's session does not list the listener just added")
 
     def cover(self, execution: Any) -> None:
@@ -301,7 +303,7 @@ class ProxyPath(EventPath):
                 while self._is_registered(manager):
                     manager.removeListener(self.java_listener)
         self._managers.clear()
-        self.java_listener = self._first = self._context = None
+        self.java_listener = self._context = None
 
     def _put_back(self) -> tuple[bool, int]:
         """Whether the listener is in every session, and in how many it was added again."""
@@ -343,23 +345,17 @@ def open_path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPa
         NotListeningError: Spark does not list the listener just added.
 
     """
+    queue = None
     try:
-        return _listen_on_bus(spark, listener, by_hand=by_hand)
-    except NETWORK_ERRORS:
-        raise
-    except (*THROWN, OSError, ValueError, NotListeningError) as error:
+        queue = EventQueue(spark, listener)
+        queue.listen(spark)
+    except Exception as error:
+        if queue is not None:
+            with suppress(*THROWN, OSError):
+                queue.release()
+        is_refused = isinstance(error, (*THROWN, OSError, ValueError, NotListeningError))
+        if not is_refused or isinstance(error, NETWORK_ERRORS):
+            raise
         log.warning("querypulse: this driver refuses %s: %s", EventQueue.name, reason_of(error))
-    proxy = ProxyPath(spark, listener)
-    proxy.listen(by_hand=by_hand)
-    return proxy
-
-
-def _listen_on_bus(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventQueue:
-    queue = EventQueue(spark, listener)
-    try:
-        queue.listen(by_hand=by_hand)
-    except BaseException:
-        with suppress(*THROWN, OSError):
-            queue.release()
-        raise
+        return ProxyPath(spark, listener, by_hand=by_hand)
     return queue

@@ -5,7 +5,7 @@ It is private, but stable in Spark 3.5 to 4.3, and still answers after the run h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -21,77 +21,70 @@ from .jvm import FIELD, RECORD, OptionalCalls, is_connection_lost, parse_flag, p
 # -- all active runs at once ------------------------------------------------------------------
 
 
-class LivingRun(msgspec.Struct, frozen=True, gc=False):
-    """One run at one moment.
+class Reported(msgspec.Struct, frozen=True, gc=False):
+    """What ``LivingRuns.java`` writes of one run.
 
-    ``batch_id`` is the batch in flight, or the next one; None for a continuous query. ``session``
-    is the identity hash of the session that its batches run in, None if unknown. ``offsets``, as
-    Spark prints them, and ``idle_progress``, the newest progress without a batch as JSON, are
-    empty when they have not changed. ``cpu_seconds`` are those of its thread, None if unknown;
-    ``stopping``: it was stopped, and that thread goes on.
+    A run that it cannot read has one field, the reason, and perhaps no ``run_id``.
     """
 
     run_id: str
-    active: bool
-    message: str
-    data_available: bool
-    trigger_active: bool
-    batch_id: int | None
-    session: int | None = None
-    offsets: str = ""
-    idle_progress: str = ""
-    cpu_seconds: float | None = None
-    stopping: bool = False
-
-
-class UnreadRun(msgspec.Struct, frozen=True, gc=False):
-    """A run that must be polled on its own; ``run_id`` is empty if unknown."""
-
-    run_id: str = ""
-    reason: str = ""
-    """What went wrong; empty if the run was not polled yet."""
-
-
-Reported = LivingRun | UnreadRun
+    fields: Sequence[str]
 
 
 def parse_living_runs(text: str) -> tuple[dict[str, Reported], bool]:
     """Read ``LivingRuns.java``: all active runs by query id, and whether the context is stopped.
-
-    A run whose line cannot be parsed must be polled on its own.
 
     Raises:
         ValueError: a line names no run, or the last line is missing.
 
     """
     *lines, stopped, _ = text.split(RECORD)
-    return dict(map(_parse_run, lines)), parse_flag(stopped)
+    runs = {}
+    for line in lines:
+        query_id, run_id, *fields = line.split(FIELD)
+        runs[query_id] = Reported(run_id, fields)
+    return runs, parse_flag(stopped)
 
 
-def _parse_run(line: str) -> tuple[str, Reported]:
-    query_id, run_id, *fields = line.split(FIELD)
-    try:
-        return query_id, _parse_living(run_id, fields)
-    except ValueError as error:
-        return query_id, UnreadRun(run_id, fields[0] if len(fields) == 1 else str(error))
+def read_run(java: Any, identity: Callable[[Any], int]) -> Reported:
+    """What ``LivingRuns.java`` would write of this ``StreamExecution``, with a dozen commands.
 
+    Raises:
+        Exception: Spark refuses to answer.
 
-def _parse_living(run_id: str, fields: Sequence[str]) -> LivingRun:
-    active, stopping, nanoseconds, message, data_available, trigger_active, *rest = fields
-    batch_id, session, offsets, idle_progress = rest
-    return LivingRun(
-        run_id=run_id,
-        active=parse_flag(active),
-        message=message,
-        data_available=parse_flag(data_available),
-        trigger_active=parse_flag(trigger_active),
-        batch_id=int(batch_id) if batch_id else None,
-        session=int(session) if session else None,
-        offsets=offsets,
-        idle_progress=idle_progress,
-        cpu_seconds=int(nanoseconds) / 1e9 if nanoseconds else None,
-        stopping=parse_flag(stopping),
+    """
+    active = bool(java.isActive())
+    # stop() only begins the end.
+    stopping = not active and not (
+        java.exception().isDefined() or not java.queryExecutionThread().isAlive()
     )
+    status = msgspec.json.decode(java.status().json())
+    is_continuous = str(java.getClass().getSimpleName()).startswith("Continuous")
+    progress = java.lastProgress()
+    flags = active or stopping, stopping, status["isDataAvailable"], status["isTriggerActive"]
+    shown = [str(flag).lower() for flag in flags]
+    fields = [
+        *shown[:2],
+        "",
+        status["message"],
+        *shown[2:],
+        "" if is_continuous else str(_batch_id(java)),
+        str(identity(java.sparkSessionForStream())),
+        str(java.committedOffsets().toString()),
+        "" if progress is None else str(progress.json()),
+    ]
+    return Reported(str(java.runId().toString()), fields)
+
+
+def _batch_id(java: Any) -> int:
+    """The batch in flight, or the next one. Never call this for a continuous query."""
+    try:
+        return int(java.getLatestExecutionContext().batchId())
+    except Py4JError as error:
+        if isinstance(error, (Py4JJavaError, Py4JNetworkError)):
+            raise
+        # Spark 3.5 has no such method.
+        return int(java.currentBatchId())
 
 
 # -- places of a plan -------------------------------------------------------------------------
@@ -151,69 +144,86 @@ _UNKNOWN_ERROR = "UnknownError"
 
 
 class SparkRun:
-    """One run; ``last`` is its newest poll, kept when a poll fails.
-
-    Raises:
-        Exception: ``run_id`` is empty, and Spark refuses it.
-
-    """
+    """One run; ``last`` is its newest poll, kept when a poll fails."""
 
     def __init__(
-        self,
-        java: Any,
-        jvm: Any,
-        details: OptionalCalls,
-        query_id: str,
-        run_id: str,
+        self, java: Any, jvm: Any, details: OptionalCalls, query_id: str, run_id: str
     ) -> None:
         self._java = java
         self._jvm = jvm
         self._ask = details.ask
-        self.facts = self._facts(query_id, run_id or str(java.runId().toString()))
+        self.facts = self._facts(query_id, run_id)
         self.last = ProbedRun(self.facts, active=True)
-        self._session: int | None = None
         self._busy_since: float | None = None
         self._polled_closely_at = 0.0
         self._idle_progress = IdleProgress()
 
-    def is_over(self, reported: Reported) -> bool:
-        """Whether its query now reports another run, or this run has ended."""
-        if reported.run_id:
-            return reported.run_id != self.facts.run_id
-        return self._ask("is_active", self._has_ended, False)
+    def poll(
+        self, fields: Sequence[str], now: float, closer_after: float, work: PolledWork
+    ) -> bool:
+        """Apply what is reported of it; False if it has ended.
 
-    def current(self, reported: Reported | None) -> LivingRun | None:
-        """The current status, from ``reported`` or from the run itself; None when it has ended.
+        Jobs and stacks are polled too once it is busy with one batch for long. ``fields``: whether
+        it is active, was stopped and goes on; the CPU time of its thread in nanoseconds; its
+        status; the batch in flight, or the next one, empty for a continuous query; the identity
+        hash of the session that its batches run in; the offsets, as Spark prints them, and the
+        newest progress without a batch, both empty when they have not changed.
 
         Raises:
-            Exception: the run must be polled on its own, and Spark refuses to answer.
+            LookupError: the run could not be read; the reason.
+            ValueError: the fields are not those of ``LivingRuns.java``.
 
         """
-        listed = reported is not None and reported.run_id in ("", self.facts.run_id)
-        if listed and isinstance(reported, LivingRun):
-            return reported if reported.active else None
-        # A run that Spark no longer lists has ended if it refuses to answer.
-        if not listed and self._ask("is_active", self._has_ended, True):
-            return None
-        return self._living_run()
-
-    def poll(self, reported: LivingRun, now: float, closer_after: float, work: PolledWork) -> None:
-        """Apply the status; also poll jobs and stacks once it is busy with one batch for long."""
-        # For a continuous query the id is the epoch begun, which does not show commits.
+        if len(fields) == 1:
+            raise LookupError(f"{self.facts.query_id}: {fields[0]}")
+        active, stopping, cpu, message, data_available, trigger_active, *rest = fields
+        batch_id, session, offsets, idle_progress = rest
+        if not parse_flag(active):
+            return False
         seen = ProbedRun(
             facts=self.facts,
             active=True,
-            message=reported.message,
-            trigger_active=reported.trigger_active,
-            data_available=reported.data_available,
-            stopping=reported.stopping,
-            batch_id=reported.batch_id,
-            committed_offsets=reported.offsets or self.last.committed_offsets,
+            message=message,
+            trigger_active=parse_flag(trigger_active),
+            data_available=parse_flag(data_available),
+            stopping=parse_flag(stopping),
+            # For a continuous query the id is the epoch begun, which does not show commits.
+            batch_id=int(batch_id) if batch_id else None,
+            committed_offsets=offsets or self.last.committed_offsets,
         )
-        self._session = self._session if reported.session is None else reported.session
-        idle_progress = self._idle_progress.poll(seen, reported.idle_progress)
-        seen = replace(seen, idle_progress=idle_progress)
-        self.last = self._poll_closer(seen, now, closer_after, work, reported.cpu_seconds)
+        seen = replace(seen, idle_progress=self._idle_progress.poll(seen, idle_progress))
+        if self._is_due(seen, now, closer_after):
+            details = work.of(self._java, self.facts, int(session) if session else None)
+            seen = replace(
+                seen,
+                work=replace(details, jvm_cpu_seconds=int(cpu) / 1e9 if cpu else None),
+                last_progress_mark=self._ask(
+                    "last_progress", self._last_progress_mark, self.last.last_progress_mark
+                ),
+                available_offsets=self._available_offsets(),
+            )
+        elif self._busy_since is not None and seen.batch_id == self.last.batch_id:
+            seen = replace(
+                seen,
+                work=self.last.work,
+                last_progress_mark=self.last.last_progress_mark,
+                available_offsets=self.last.available_offsets,
+            )
+        self.last = seen
+        return True
+
+    def _is_due(self, seen: ProbedRun, now: float, closer_after: float) -> bool:
+        """Whether it is busy with one batch for so long that its jobs are to be polled now."""
+        is_busy = seen.planning or seen.processing
+        if not is_busy or seen.batch_id != self.last.batch_id:
+            self._busy_since = now if is_busy else None
+        elif self._busy_since is None:
+            self._busy_since = now
+        is_overdue = self._busy_since is not None and now - self._busy_since >= closer_after
+        if not is_overdue or now - self._polled_closely_at < closer_after / 2:
+            return False
+        self._polled_closely_at = now
+        return True
 
     def final_poll(self) -> ProbedRun:
         """The poll of a run that has ended: why, and in which batch.
@@ -221,52 +231,24 @@ class SparkRun:
         If Spark refuses the exception, it is an unknown error, so that no failure is lost.
         """
         exception, error_class = self._ask("death", self._death, (_UNKNOWN_ERROR, None))
-        batch_id, committed, available = self.last.batch_id, self.last.committed_offsets, ""
+        batch_id, committed = self.last.batch_id, self.last.committed_offsets
         if not self.facts.trigger.is_continuous:
             # The last poll may show an earlier batch than the one that failed.
-            batch_id = self._ask("batch_id", self._batch_id, batch_id)
-            committed = self._committed_offsets() or committed
-            available = self._available_offsets()
+            batch_id = self._ask("batch_id", lambda: _batch_id(self._java), batch_id)
+            offsets = self._java.committedOffsets
+            committed = self._ask("offsets", lambda: str(offsets().toString()), committed)
         return replace(
             self.last,
             active=False,
             batch_id=batch_id,
             committed_offsets=committed,
-            available_offsets=available,
+            available_offsets=self._available_offsets(),
             trigger_active=False,
             stopping=False,
             idle_progress=None,
             exception=exception,
             error_class=error_class,
         )
-
-    def _poll_closer(
-        self,
-        seen: ProbedRun,
-        now: float,
-        closer_after: float,
-        work: PolledWork,
-        cpu_seconds: float | None,
-    ) -> ProbedRun:
-        busy = seen.planning or seen.processing
-        if not busy or seen.batch_id != self.last.batch_id:
-            self._busy_since = now if busy else None
-            return seen
-        if self._busy_since is None:
-            self._busy_since = now
-        closer, mark = self.last.work, self.last.last_progress_mark
-        available = self.last.available_offsets
-        overdue = now - self._busy_since >= closer_after
-        if overdue and now - self._polled_closely_at >= closer_after / 2:
-            self._polled_closely_at = now
-            if self._session is None:
-                self._session = work.session_of(self._java)
-            details = work.of(self._java, self.facts, self._session)
-            closer = replace(details, jvm_cpu_seconds=cpu_seconds)
-            mark = self._ask("last_progress", self._last_progress_mark, mark)
-            if not self.facts.trigger.is_continuous:
-                available = self._available_offsets()
-        return replace(seen, work=closer, last_progress_mark=mark, available_offsets=available)
 
     def _facts(self, query_id: str, run_id: str) -> RunFacts:
         java, ask = self._java, self._ask
@@ -301,58 +283,16 @@ class SparkRun:
         """``asyncProgressTrackingCheckpointIntervalMs``."""
         return int(self._java.asyncProgressTrackingCheckpointingIntervalMs()) / 1000
 
-    def _has_ended(self) -> bool:
-        """Its thread has, or an exception will end it: ``stop()`` only begins the end."""
-        java = self._java
-        if java.isActive():
-            return False
-        return bool(java.exception().isDefined()) or not java.queryExecutionThread().isAlive()
-
-    def _living_run(self) -> LivingRun | None:
-        if self._has_ended():
-            return None
-        status = msgspec.json.decode(self._java.status().json())
-        batch_id = self.last.batch_id
-        if not self.facts.trigger.is_continuous:
-            batch_id = self._ask("batch_id", self._batch_id, batch_id)
-        return LivingRun(
-            run_id=self.facts.run_id,
-            active=True,
-            message=status["message"],
-            data_available=status["isDataAvailable"],
-            trigger_active=status["isTriggerActive"],
-            batch_id=batch_id,
-            offsets=self._committed_offsets(),
-            idle_progress=self._ask("idle_progress", self._last_progress_json, ""),
-            stopping=not self._java.isActive(),
-        )
-
-    def _batch_id(self) -> int:
-        """The batch in flight, or the next one. Never call this for a continuous query."""
-        try:
-            return int(self._java.getLatestExecutionContext().batchId())
-        except Py4JError as error:
-            if isinstance(error, (Py4JJavaError, Py4JNetworkError)):
-                raise
-            # Spark 3.5 has no such method.
-            return int(self._java.currentBatchId())
-
-    def _committed_offsets(self) -> str:
-        """Where the last committed batch ended."""
-        return self._ask("offsets", lambda: str(self._java.committedOffsets().toString()), "")
-
     def _available_offsets(self) -> str:
         """Where the planned batch ends; without one, where the last batch ended."""
+        if self.facts.trigger.is_continuous:
+            return ""
         return self._ask("end_offsets", lambda: str(self._java.availableOffsets().toString()), "")
 
     def _last_progress_mark(self) -> str:
         """When the newest recorded trigger began; grows with every record."""
         progress = self._java.lastProgress()
         return "" if progress is None else str(progress.timestamp())
-
-    def _last_progress_json(self) -> str:
-        progress = self._java.lastProgress()
-        return "" if progress is None else str(progress.json())
 
     def _death(self) -> tuple[str | None, str | None]:
         """The exception that ended it, with all its causes, and Spark's error class."""

@@ -52,15 +52,10 @@ class SparkWork:
         self.ask = details.ask
         self._tracker = java_context.statusTracker()
         self._context = java_context.sc()
-        self._profile: Any = None
         self._arrays = getattr(jvm, "java.util.Arrays")
         self._system = getattr(jvm, "java.lang.System")
         self._throwable = getattr(jvm, "java.lang.Throwable")
         self._utils = getattr(jvm, "org.apache.spark.util.Utils")
-
-    def poll(self, run_ids: Collection[str]) -> PolledWork:
-        """The details for one poll of the active runs ``run_ids``; makes no call yet."""
-        return PolledWork(self, run_ids)
 
     def active_jobs(self) -> set[int]:
         """The ids of all active jobs of the application."""
@@ -81,9 +76,8 @@ class SparkWork:
 
     def slots(self) -> int:
         """How many tasks all executors of the application can run at once; 0 without executors."""
-        if self._profile is None:
-            self._profile = self._context.resourceProfileManager().defaultResourceProfile()
-        return int(self._context.maxNumConcurrentTasks(self._profile))
+        profile = self._context.resourceProfileManager().defaultResourceProfile()
+        return int(self._context.maxNumConcurrentTasks(profile))
 
     def identity(self, java: Any) -> int:
         """A Java object's identity hash."""
@@ -143,11 +137,6 @@ class PolledWork:
             python_cpu_seconds=None if call is None else call.cpu_seconds,
             waits_for_log=any(map(_LOG_QUEUE_IS_FULL.search, stack)),
         )
-
-    def session_of(self, execution: Any) -> int | None:
-        """The identity of the session that a run's batches run in; it never changes."""
-        identity = self._spark.identity
-        return self._ask("batch_session", lambda: identity(execution.sparkSessionForStream()), None)
 
     def _activity_of(self, facts: RunFacts) -> JobActivity:
         """The jobs of one run and the jobs without a query id."""

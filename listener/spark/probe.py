@@ -4,64 +4,50 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..probe import Context, ListenerHealth, ProbedRun, ProbeReport
 from ..python_frames import is_running
 from .event_paths import EventPath
-from .execution import Reported, SparkRun, UnreadRun, parse_living_runs
+from .execution import Reported, SparkRun, parse_living_runs, read_run
 from .jobs import PolledWork, SparkWork
-from .jvm import (
-    NETWORK_ERRORS,
-    THROWN,
-    OptionalCalls,
-    compile_in_driver,
-    is_gone,
-)
+from .jvm import NETWORK_ERRORS, THROWN, OptionalCalls, is_gone
 
 KEEP_REPORTED = 256
-"""How many ended runs are kept after they were reported."""
+"""How many ended runs are kept at least."""
 KEEP_SECONDS = 10.0
 """How long each one is kept: only the newest report is read, so one may be missed."""
-RETRY_SECONDS = 60.0
-"""How long each run is polled on its own after Spark has refused to report all at once."""
 SHUTDOWN_HOOKS = "org.apache.spark.util.ShutdownHookManager"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class EndedRuns:
-    """Keeps each run until it is reported, and the newest of the reported runs."""
+    """Keeps the newest runs that have ended, and each for a while."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, ProbedRun] = {}
-        self._reported_at: dict[str, float] = {}
-        self.has_news = False
-        """Whether a run was added since the last report."""
+        self._runs: dict[str, tuple[float, ProbedRun]] = {}
 
-    def add(self, run: ProbedRun) -> None:
-        """Add the last poll of a run."""
-        self._runs[run.facts.run_id] = run
-        self.has_news = True
+    def add(self, run: ProbedRun, now: float) -> None:
+        """Add the last poll of a run; ``now`` is monotonic seconds."""
+        self._runs[run.facts.run_id] = now, run
 
     def report(self, now: float) -> tuple[ProbedRun, ...]:
-        """All runs that are kept, oldest first; ``now`` is monotonic seconds."""
-        self.has_news = False
-        runs = tuple(self._runs.values())
-        for run_id in [run.facts.run_id for run in runs[:-KEEP_REPORTED]]:
-            if now - self._reported_at.setdefault(run_id, now) >= KEEP_SECONDS:
-                del self._runs[run_id], self._reported_at[run_id]
-        return runs
+        """All runs that are kept, oldest first."""
+        for run_id in list(self._runs)[:-KEEP_REPORTED]:
+            if now - self._runs[run_id][0] > KEEP_SECONDS:
+                del self._runs[run_id]
+        return tuple(run for _, run in self._runs.values())
 
 
 class SparkQueries:
     """Polls all queries of one SparkContext, in all sessions, with one call.
 
-    Py4J needs six commands per run, and each costs time in the JVM and in Python. So a small Java
-    class in the driver's JVM makes the calls. If Spark refuses it, each run is polled on its own,
-    and so is a run that it cannot describe. A run that does not answer keeps its last poll and does
-    not affect the others.
+    Py4J needs a dozen commands per run, and each costs time in the JVM and in Python. So our Java
+    makes the calls. Where Spark refuses it, each run is read on its own. A run that does not
+    answer keeps its last poll and does not affect the others.
 
     ``SharedState.activeStreamingQueries`` is private, but stable in Spark 3.5 to 4.3.
     """
@@ -71,90 +57,89 @@ class SparkQueries:
     ) -> None:
         context = spark.sparkContext
         self._jvm = context._jvm  # noqa: SLF001 - no public way to the JVM
-        java_context = context._jsc  # noqa: SLF001 - no public way to the status tracker
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
-        self._context = java_context.sc()
         self._uuid = getattr(self._jvm, "java.util.UUID")
         self._path = path
         self._closer_after = closer_after_seconds
         self._details = details
-        self._java: Any = None
-        """``LivingRuns.java``, compiled at first use."""
-        self._refused_at: float | None = None
-        self._work = SparkWork(java_context, self._jvm, path.job_counts, details)
+        # No public way to the status tracker either.
+        self._work = SparkWork(context._jsc, self._jvm, path.job_counts, details)  # noqa: SLF001
         self._living: dict[str, SparkRun] = {}
         self._ended = EndedRuns()
 
     def poll(self, now: float) -> bool | None:
         """Poll every run once; ``now`` is monotonic seconds.
 
-        Returns whether the SparkContext is stopped; None if that must be read again, because a
-        run has ended and the context may have stopped since.
+        Returns whether the SparkContext is stopped; None if that must be read again, because
+        nobody said so, or a run has ended and the context may have stopped since.
 
         Raises:
             Py4JNetworkError, ConnectionError, EOFError: the JVM does not answer.
 
         """
-        reported, stopped = self._report(now)
-        for query_id, run in reported.items():
-            self._contain(query_id, self._add_if_new, query_id, run)
-        work = self._work.poll([run.facts.run_id for run in self._living.values()])
-        for query_id in list(self._living):
-            self._contain(query_id, self._poll_run, query_id, reported.get(query_id), now, work)
-        return None if self._ended.has_news else stopped
+        ask = self._details.ask
+        reported, stopped = ask("living_runs", self._living_runs, None) or (None, None)
+        if reported is None:
+            reported = ask("query_ids", self._read_runs, None)
+        if reported is None:
+            return None
+        work = PolledWork(self._work, [run.run_id for run in reported.values()])
+        has_ended = False
+        for query_id in dict.fromkeys([*reported, *self._living]):
+            run = reported.get(query_id)
+            poll = partial(self._poll_query, query_id, run, now, work)
+            # One name for all queries: what is missing is remembered by name.
+            has_ended |= ask("a query", poll, False)
+        return None if has_ended else stopped
 
     def report(self, now: float) -> tuple[ProbedRun, ...]:
         """All runs, active and recently ended."""
         return tuple(run.last for run in self._living.values()) + self._ended.report(now)
 
-    def _report(self, now: float) -> tuple[Mapping[str, Reported], bool | None]:
-        """Each query's run, and whether the SparkContext is stopped, None if nobody asked."""
-        if self._refused_at is None or now - self._refused_at >= RETRY_SECONDS:
-            answer = self._details.ask("living_runs", self._living_runs, None)
-            self._refused_at = now if answer is None else None
-            if answer is not None:
-                return answer
-        listed = self._details.ask("query_ids", self._query_ids, list(self._living))
-        return dict.fromkeys(listed, UnreadRun()), None
+    def _living_runs(self) -> tuple[dict[str, Reported], bool] | None:
+        text = self._path.living_runs()
+        return None if text is None else parse_living_runs(text)
 
-    def _living_runs(self) -> tuple[dict[str, Reported], bool]:
-        if self._java is None:
-            self._java = compile_in_driver(self._jvm, "LivingRuns").newInstance()
-        return parse_living_runs(str(self._java.ask(self._active, self._context)))
+    def _read_runs(self) -> dict[str, Reported]:
+        """Each query's run, read on its own."""
+        runs = {}
+        for query_id in _UUID.findall(self._active.keySet().toString()):
+            java = self._active.get(self._uuid.fromString(query_id))
+            if java is not None:
+                read = partial(read_run, java, self._work.identity)
+                runs[query_id] = self._details.ask("a query", read, Reported("", ["refused"]))
+        return runs
 
-    def _query_ids(self) -> list[str]:
-        return _UUID.findall(self._active.keySet().toString())
+    def _poll_query(
+        self, query_id: str, reported: Reported | None, now: float, work: PolledWork
+    ) -> bool:
+        """Poll the query's run; whether one has ended."""
+        if reported is not None and not reported.run_id:
+            raise LookupError(f"{query_id}: {reported.fields[0]}")
+        run, has_ended = self._living.get(query_id), False
+        if run is not None and (reported is None or reported.run_id != run.facts.run_id):
+            self._end(query_id, run, now)
+            run, has_ended = None, True
+        if reported is None:
+            return has_ended
+        run = run or self._added(query_id, reported.run_id)
+        if run is None or run.poll(reported.fields, now, self._closer_after, work):
+            return has_ended
+        self._end(query_id, run, now)
+        return True
 
-    def _contain(self, query_id: str, step: Callable[..., None], *args: object) -> None:
-        """Contain errors of one run, so that they do not affect the others."""
-        self._details.ask(f"run of query {query_id}", lambda: step(*args), None)
-
-    def _add_if_new(self, query_id: str, reported: Reported) -> None:
-        if isinstance(reported, UnreadRun) and reported.reason:
-            self._details.miss("living_run", f"query {query_id}: {reported.reason}")
-        previous = self._living.get(query_id)
-        if previous is not None and not previous.is_over(reported):
-            return
+    def _added(self, query_id: str, run_id: str) -> SparkRun | None:
         java = self._active.get(self._uuid.fromString(query_id))
         if java is None:
-            return
-        run = SparkRun(java, self._jvm, self._details, query_id, reported.run_id)
-        if previous is not None:
-            self._ended.add(previous.final_poll())
-        self._living[query_id] = run
+            return None
+        run = self._living[query_id] = SparkRun(java, self._jvm, self._details, query_id, run_id)
         self._details.ask("session", lambda: self._path.cover(java), None)
+        return run
 
-    def _poll_run(
-        self, query_id: str, reported: Reported | None, now: float, work: PolledWork
-    ) -> None:
-        run = self._living[query_id]
-        current = run.current(reported)
-        if current is None:
-            self._ended.add(run.final_poll())
-            del self._living[query_id]
-        else:
-            run.poll(current, now, self._closer_after, work)
+    def _end(self, query_id: str, run: SparkRun, now: float) -> None:
+        self._ended.add(run.final_poll(), now)
+        del self._living[query_id]
 
 
 class SparkProbe:

@@ -14,8 +14,8 @@ from support.story import policy, run
 from querypulse.alerting.evaluate import evaluate
 from querypulse.listener.connect import event_path
 from querypulse.listener.connect.client import ConnectClient, ServerSilentError
-from querypulse.listener.connect.event_path import ConnectPath, started_run, trigger_text
-from querypulse.listener.events import EventKind, Started, decode
+from querypulse.listener.connect.event_path import ConnectPath, trigger_text
+from querypulse.listener.events import Started, decode
 from querypulse.listener.probe import ProbeReport, parse_trigger
 from querypulse.listener.state.state import State
 
@@ -45,9 +45,15 @@ class JobCommand:
 class JobClient:
     """The job's client: its methods are real methods, which the path wraps."""
 
+    sends_event = False
+    """From Spark 4.0 on."""
+
     def execute_command(self, command):
         query = SimpleNamespace(id="q", run_id="r")
-        result = SimpleNamespace(query_id=query, name="orders", query_started_event_json="")
+        text = json.dumps({"id": "q", "runId": "r", "name": "bronze", "timestamp": None})
+        result = SimpleNamespace(query_id=query, name="bronze")
+        if self.sends_event:
+            result.query_started_event_json = text
         return None, {"write_stream_operation_start_result": result}, None
 
 
@@ -64,7 +70,7 @@ class OurClient:
         self.closed = True
 
 
-START = JobCommand(WriteStart(once=True, format="noop", options={}))
+START = JobCommand(WriteStart(once=True, format="delta", options={"checkpointLocation": "/c"}))
 
 
 @pytest.fixture
@@ -73,30 +79,28 @@ def job(monkeypatch):
     return SimpleNamespace(client=JobClient())
 
 
-def listening(job):
+@pytest.mark.parametrize("sends_event", [True, False])
+def test_start_by_the_job_is_an_event_and_known_to_the_probe(job, sends_event):
+    job.client.sends_event = sends_event
     path = ConnectPath(job)
-    path.listen(by_hand=False)
-    return path
-
-
-def test_start_by_the_job_is_an_event_and_known_to_the_probe(job):
-    path = listening(job)
 
     assert job.client.execute_command(START)[1]
 
-    (event,) = path.source.take(0)
-    assert (event.kind, event.trigger, event.session) == (
-        EventKind.STARTED,
-        "OneTimeTrigger",
+    (event,), (facts,) = path.source.take(0), path.starts
+    assert decode(event.kind, event.payload) == Started("q", "r", "bronze")
+    assert (event.trigger, event.session) == ("OneTimeTrigger", "session")
+    assert (facts.query_id, facts.run_id, facts.name, facts.session) == (
+        "q",
+        "r",
+        "bronze",
         "session",
     )
-    assert [facts.name for facts in path.take_starts()] == ["orders"]
-    assert path.take_starts() == []
+    assert (facts.sink, facts.checkpoint, str(facts.trigger)) == ("delta", "/c", "Once")
 
 
 @pytest.mark.parametrize("command", [JobCommand(), JobCommand(WriteStart()), None])
 def test_error_of_ours_does_not_reach_the_job(job, command):
-    path = listening(job)
+    path = ConnectPath(job)
 
     assert job.client.execute_command(command)[1]
     assert path.source.depth == 0
@@ -107,15 +111,15 @@ def test_error_of_spark_reaches_the_job(job):
         raise RuntimeError("analysis failed")
 
     job.client.execute_command = fails
-    path = listening(job)
+    path = ConnectPath(job)
 
     with pytest.raises(RuntimeError, match="analysis failed"):
         job.client.execute_command(START)
-    assert path.take_starts() == []
+    assert not path.starts
 
 
 def test_continuous_query_needs_no_checkpoint_where_none_can_be_read(job):
-    path, state = listening(job), State(0.0)
+    path, state = ConnectPath(job), State(0.0)
     seen = run(trigger="ContinuousTrigger(1000)", message="Running", busy=True)
     for at in range(0, 600, 5):
         state.apply_probe(ProbeReport(at, at, (seen,), listener=path.check(at)))
@@ -137,7 +141,7 @@ def test_release_leaves_the_jobs_client_as_others_left_it(job, wrapped):
     theirs = partial(job.client.execute_command)
     if wrapped == "before us":
         job.client.execute_command = theirs
-    path = listening(job)
+    path = ConnectPath(job)
     if wrapped == "since":
         theirs = job.client.execute_command = partial(job.client.execute_command)
 
@@ -180,24 +184,6 @@ def test_trigger_is_written_as_spark_prints_it():
 )
 def test_trigger_that_is_not_understood_is_unknown(start):
     assert trigger_text(start) == ""
-
-
-@pytest.mark.parametrize("has_event", [True, False])
-def test_start_of_a_run_is_an_event_and_facts(has_event):
-    start = WriteStart(available_now=True, format="delta", options={"checkpointLocation": "/c"})
-    text = json.dumps({"id": "q", "runId": "r", "name": "bronze", "timestamp": None})
-    answer = SimpleNamespace(
-        query_id=SimpleNamespace(id="q", run_id="r"),
-        name="bronze",
-        query_started_event_json=text if has_event else "",
-    )
-
-    facts, event = started_run(start, answer, 1.0, "session")
-
-    assert decode(event.kind, event.payload) == Started("q", "r", "bronze")
-    assert event.trigger == "AvailableNowTrigger"
-    assert (facts.sink, facts.checkpoint, facts.session) == ("delta", "/c", "session")
-    assert facts.trigger.ends_by_itself
 
 
 class Rotating(DefaultChannelBuilder):

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
-from support.patience import PATIENCE_SECONDS
 
-from querypulse.listener.connect import probe as probing
 from querypulse.listener.connect.client import CallFailure, ServerSilentError, failure_of
-from querypulse.listener.connect.probe import REFUSED_SECONDS, ConnectProbe, ServerState
+from querypulse.listener.connect.probe import REFUSED_SECONDS, ConnectProbe
 from querypulse.listener.probe import Context, ListenerHealth, ProbeReport
 from querypulse.listener.state.snapshot import Snapshot, add_poll
 
 REFUSED = "last error: ipv4:127.0.0.1:15002: Failed to connect to remote host: Connection refused"
-
-
-def failed(state, failure, at, *, closed_by_job=False):
-    state.failed(failure, at, closed_by_job=closed_by_job)
-    return state.context
 
 
 def test_grpc_status_is_classified():
@@ -38,25 +31,6 @@ def test_grpc_status_is_classified():
     ]
 
     assert [(code, details, failure_of(code, details)) for code, details, _ in failures] == failures
-
-
-@pytest.mark.parametrize("failure", [CallFailure.UNREACHABLE, CallFailure.LATE])
-def test_server_that_only_does_not_answer_has_not_ended(failure):
-    state = ServerState()
-
-    assert {failed(state, failure, at) for at in range(0, 600, 5)} == {Context.RUNNING}
-
-
-@pytest.mark.parametrize("between", [CallFailure.UNREACHABLE, CallFailure.LATE, None])
-def test_refusals_count_only_in_a_row(between):
-    state = ServerState()
-    failed(state, CallFailure.REFUSED, 0.0)
-    if between is None:
-        state.answered()
-    else:
-        failed(state, between, 1.0)
-
-    assert failed(state, CallFailure.REFUSED, REFUSED_SECONDS + 1) is Context.RUNNING
 
 
 def test_polls_of_a_server_that_runs_again_forget_its_end():
@@ -80,115 +54,101 @@ class RemoteSession:
         self.client.is_closed = True
 
 
-class Ticking:
-    """A clock that a second passes on at each reading."""
+class World:
+    """A session and its probe; ``failure`` is why its server does not answer now."""
 
     def __init__(self):
-        self.now = 0.0
+        self.failure, self.spark = None, RemoteSession()
+        path = SimpleNamespace(
+            client=SimpleNamespace(active=self.active, session_id="s"),
+            starts=deque(),
+            receive_progress=print,
+            check=lambda now: ListenerHealth(registered=True),
+        )
+        self.probe = ConnectProbe(self.spark, path)
 
-    def __call__(self):
-        self.now += 1.0
-        return self.now
+    def active(self):
+        if self.failure is not None:
+            raise ServerSilentError(self.failure)
+        return []
+
+    def polled(self, failure=None, at=0.0):
+        """The context that a poll reports; None without a report."""
+        self.failure = failure
+        report = self.probe.poll(lambda: at)
+        return report and report.context
 
 
 @pytest.fixture
-def world(monkeypatch):
-    monkeypatch.setattr(probing, "RETRY_SECONDS", 0.0)
-    failures = []
-
-    def active():
-        failure = failures.pop(0) if len(failures) > 1 else (failures or [None])[0]
-        if failure is not None:
-            raise ServerSilentError(failure)
-        return []
-
-    path = SimpleNamespace(
-        client=SimpleNamespace(active=active, session_id="s"),
-        take_starts=list,
-        pass_on_polled=print,
-        check=lambda now: ListenerHealth(registered=True),
-    )
-    spark = RemoteSession()
-    return SimpleNamespace(
-        spark=spark, failures=failures, probe=ConnectProbe(spark, path), clock=Ticking()
-    )
+def world():
+    return World()
 
 
-def test_answer_is_a_report_of_a_running_server(world):
-    report = world.probe.poll(world.clock)
-
-    assert report.context is Context.RUNNING
-    assert report.listener.registered
+GONE, STOPPED, RUNNING = Context.JVM_GONE, Context.STOPPED_BY_APPLICATION, Context.RUNNING
+REFUSES, LATE, CUT = CallFailure.REFUSED, CallFailure.LATE, CallFailure.UNREACHABLE
+CLOSED, LOST = CallFailure.SESSION_CLOSED, CallFailure.SESSION_LOST
 
 
-def test_server_that_refuses_is_gone_after_seconds_and_may_come_back(world):
-    world.failures[:] = [CallFailure.REFUSED]
-    report = world.probe.poll(world.clock)
-    assert report.context is Context.JVM_GONE
-    assert world.clock.now >= REFUSED_SECONDS
-
-    world.failures[:] = [None]
-    assert world.probe.poll(world.clock).context is Context.RUNNING
-
-
-def test_short_refusal_is_no_report_at_all(world):
-    world.failures[:] = [CallFailure.REFUSED, CallFailure.REFUSED, None]
-
-    assert world.probe.poll(world.clock).context is Context.RUNNING
-
-
-def test_poll_that_waits_for_a_silent_server_ends_when_the_probe_stops(world, monkeypatch):
-    monkeypatch.setattr(probing, "RETRY_SECONDS", 10 * PATIENCE_SECONDS)
-    first = world.probe.poll(world.clock)
-    world.failures[:] = [CallFailure.LATE]
-    reports = []
-    poll = lambda: reports.append(world.probe.poll(world.clock))
-    thread = threading.Thread(target=poll, daemon=True)
-    thread.start()
-
-    world.probe.stop()
-    thread.join(PATIENCE_SECONDS)
-
-    assert reports == [first]
-
-
-def test_server_started_again_is_gone_and_said_once(world, caplog):
-    world.failures[:] = [CallFailure.SESSION_LOST]
-
-    contexts = [world.probe.poll(world.clock).context for _ in range(3)]
-
-    assert contexts == [Context.JVM_GONE] * 3
-    assert caplog.text.count("the Spark Connect server was started again") == 1
+@pytest.mark.parametrize(
+    ("polls", "contexts"),
+    [
+        ([None], [RUNNING]),
+        ([LATE] * 99, [None] * 99),
+        ([CUT] * 99, [None] * 99),
+        ([REFUSES] * 6 + [None], [None] * 5 + [GONE, RUNNING]),
+        ([REFUSES, LATE] + [REFUSES] * 5, [None] * 7),
+        ([REFUSES, CUT] + [REFUSES] * 5, [None] * 7),
+        ([REFUSES, None] + [REFUSES] * 5, [None, RUNNING] + [None] * 5),
+        ([LOST, None, REFUSES], [GONE] * 3),
+        ([CLOSED, None, REFUSES], [STOPPED] * 3),
+    ],
+    ids=[
+        "it answers",
+        "it is slow",
+        "the connection is cut",
+        "it refuses for five seconds, and comes back",
+        "slow between refusals",
+        "cut between refusals",
+        "an answer between refusals",
+        "it was started again",
+        "the session was closed elsewhere",
+    ],
+)
+def test_what_a_server_answers_each_second_shows_whether_it_has_ended(world, polls, contexts):
+    assert REFUSED_SECONDS == 5
+    assert [world.polled(poll, at) for at, poll in enumerate(polls)] == contexts
 
 
-def test_session_closed_elsewhere_is_said_and_is_no_failure(world, caplog):
-    world.failures[:] = [CallFailure.SESSION_CLOSED]
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (LOST, "the Spark Connect server was started again"),
+        (CLOSED, "the Spark Connect session was closed"),
+    ],
+)
+def test_end_of_the_session_is_said_once(world, caplog, failure, said):
+    for _ in range(3):
+        world.polled(failure)
 
-    assert world.probe.poll(world.clock).context is Context.STOPPED_BY_APPLICATION
-    assert "the Spark Connect session was closed" in caplog.text
+    assert caplog.text.count(said) == 1
 
 
 def test_session_that_the_job_is_releasing_is_no_news(world, caplog):
-    world.failures[:] = [CallFailure.SESSION_CLOSED]
-
-    world.spark.stop(during=lambda: world.probe.poll(world.clock))
+    world.spark.stop(during=lambda: world.polled(CLOSED))
 
     assert caplog.text == ""
 
 
 def test_another_session_that_the_job_stops_does_not_end_this_one(world):
     contexts = []
+    RemoteSession().stop(during=lambda: contexts.append(world.polled()))
 
-    RemoteSession().stop(during=lambda: contexts.append(world.probe.poll(world.clock).context))
-
-    assert contexts == [Context.RUNNING]
+    assert contexts == [RUNNING]
 
 
-@pytest.mark.parametrize("failure", [None, CallFailure.SESSION_CLOSED, CallFailure.REFUSED])
+@pytest.mark.parametrize("failure", [None, CLOSED, REFUSES])
 def test_session_stopped_by_the_job_is_no_news(world, caplog, failure):
     world.spark.stop()
-    world.failures[:] = [failure]
 
-    assert world.probe.poll(world.clock).context is Context.STOPPED_BY_APPLICATION
-    assert world.probe.context() is Context.STOPPED_BY_APPLICATION
+    assert world.polled(failure) is world.probe.context() is STOPPED
     assert caplog.text == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -70,21 +71,16 @@ def progress(query, run, batch, *, committed=True):
 
 @pytest.fixture
 def world():
-    state = SimpleNamespace(server=Server(), starts=[], events=[], details=OptionalCalls())
-
-    def new_starts():
-        starts, state.starts = state.starts, []
-        return starts
-
+    state = SimpleNamespace(server=Server(), starts=deque(), events=[], details=OptionalCalls())
     path = SimpleNamespace(
-        client=state.server, take_starts=new_starts, pass_on_polled=state.events.append
+        client=state.server, starts=state.starts, receive_progress=state.events.append
     )
     state.runs = ConnectRuns(path, state.details)
     return state
 
 
 def polled(world, now=0.0):
-    world.runs.poll()
+    world.runs.poll(now)
     return {seen.facts.run_id: seen for seen in world.runs.report(now)}
 
 
@@ -141,25 +137,25 @@ def test_each_batch_is_an_event_once(world, is_new, polls, events):
             else progress("q", "r", batch)
             for batch in batches
         ]
-        world.runs.poll()
+        world.runs.poll(0.0)
 
-    assert [json.loads(event)["progress"]["batchId"] for event in world.events] == events
+    assert [json.loads(event)["batchId"] for event in world.events] == events
 
 
 @pytest.mark.parametrize("refused", ["status", "recent_progress", "exception"])
 def test_batch_is_not_lost_where_another_call_of_its_poll_fails(world, refused):
     world.server.running = {"r": "q"}
     world.server.progress["r"] = [progress("q", "r", 0)]
-    world.runs.poll()
+    world.runs.poll(0.0)
     world.server.progress["r"] = [progress("q", "r", batch) for batch in range(3)]
     if refused == "exception":
         world.server.running = {}
     world.server.refused[refused] = ServerSilentError(CallFailure.UNREACHABLE)
     with pytest.raises(ServerSilentError):
-        world.runs.poll()
-    world.runs.poll()
+        world.runs.poll(0.0)
+    world.runs.poll(0.0)
 
-    assert [json.loads(event)["progress"]["batchId"] for event in world.events] == [0, 1, 2]
+    assert [json.loads(event)["batchId"] for event in world.events] == [0, 1, 2]
 
 
 def test_run_that_the_job_started_has_its_trigger(world):
@@ -180,7 +176,7 @@ def test_run_that_ended_before_the_first_poll_is_reported(world):
 
 def test_run_that_failed_is_reported_with_its_exception(world):
     world.server.running = {"r": "q"}
-    world.runs.poll()
+    world.runs.poll(0.0)
     world.server.running = {}
     world.server.ends["r"] = "org.apache.spark.SparkException: boom"
 
@@ -192,7 +188,7 @@ def test_run_that_failed_is_reported_with_its_exception(world):
 
 def test_query_started_again_ends_its_old_run(world):
     world.server.running = {"one": "q"}
-    world.runs.poll()
+    world.runs.poll(0.0)
     world.server.running = {"two": "q"}
 
     runs = polled(world)
@@ -215,7 +211,7 @@ def test_refused_details_do_not_grow_with_the_number_of_runs(world):
     for number in range(200):
         world.server.running = {f"r{number}": f"q{number}"}
         world.server.errors[f"r{number}"] = ConnectCallError("no")
-        world.runs.poll()
+        world.runs.poll(0.0)
 
     assert len(world.details.missing) <= 2
     assert len(world.runs._living) <= END_POLLS
@@ -223,7 +219,7 @@ def test_refused_details_do_not_grow_with_the_number_of_runs(world):
 
 def test_run_whose_end_is_unknown_is_not_reported_as_stopped(world):
     world.server.running = {"r": "q"}
-    world.runs.poll()
+    world.runs.poll(0.0)
     world.server.running = {}
     world.server.errors["r"] = ConnectCallError("no such query")
 
@@ -240,7 +236,7 @@ def test_run_whose_end_is_unknown_is_not_reported_as_stopped(world):
 )
 def test_run_that_the_server_no_longer_knows_has_failed(world, running, answer):
     world.server.running = {"r": "q"}
-    world.runs.poll()
+    world.runs.poll(0.0)
     world.server.running = running
     world.server.errors["r"] = ConnectCallError(answer)
 
@@ -250,7 +246,7 @@ def test_run_that_the_server_no_longer_knows_has_failed(world, running, answer):
 
 def test_end_that_could_not_be_read_is_read_later(world):
     world.server.running = {"r": "q"}
-    world.runs.poll()
+    world.runs.poll(0.0)
     world.server.running = {}
     world.server.errors["r"] = ConnectCallError("interrupted")
     assert polled(world)["r"].active
@@ -266,7 +262,7 @@ def test_poll_without_the_active_queries_is_no_poll(world, monkeypatch):
     monkeypatch.setattr(world.server, "active", interrupted)
 
     with pytest.raises(ServerSilentError):
-        world.runs.poll()
+        world.runs.poll(0.0)
 
 
 def test_silent_server_fails_the_whole_poll(world):
@@ -274,4 +270,4 @@ def test_silent_server_fails_the_whole_poll(world):
     world.server.errors["r"] = ServerSilentError(CallFailure.LATE)
 
     with pytest.raises(ServerSilentError):
-        world.runs.poll()
+        world.runs.poll(0.0)

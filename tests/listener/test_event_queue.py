@@ -183,7 +183,7 @@ def test_claim_does_not_count_what_ended_since_then_as_reported(driver, queue, m
     """Until its first answer, the JVM's clock is unknown."""
     claimed = "9:s-9 left:120000000000000:s-2"
     monkeypatch.setattr(driver.queue, "claim", lambda session: claimed)
-    queue.listen(by_hand=False)
+    queue.listen(driver)
 
     assert not queue.ownership.was_reported("s-2", 50.0)
     assert not queue.ownership.is_own("s-2")
@@ -199,6 +199,7 @@ def test_unknown_kind_of_event_is_rejected(driver, queue):
 def test_queue_is_created_with_limits_and_all_queries_of_the_context(driver, queue):
     assert driver.queue.prepared == (
         driver.executions,
+        driver,
         PROCESS,
         PROGRESS_CAPACITY,
         LIFECYCLE_CAPACITY,
@@ -206,7 +207,7 @@ def test_queue_is_created_with_limits_and_all_queries_of_the_context(driver, que
 
 
 def test_jobs_claims_and_wakes_go_to_the_jvm(driver, queue):
-    queue.listen(by_hand=False)
+    queue.listen(driver)
     queue.wake()
 
     assert queue.job_counts() == CountedJobs({"id-a": JobCounts(3, 1, 40, 2)}, first_job=7)

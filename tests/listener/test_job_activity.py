@@ -352,7 +352,6 @@ def test_slots_are_read_once_for_all_runs():
     batch.poll()
 
     assert batch.spark.commands.count("maxNumConcurrentTasks") == 2
-    assert batch.spark.commands.count("defaultResourceProfile") == 1
 
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd"), "no number"])

@@ -10,11 +10,12 @@ from itertools import pairwise
 
 import pytest
 from support.driver import Driver
-from support.fake_spark import FakeChannel
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, rate, start, until
 from support.repository import ROOT
 
 from querypulse.listener.probe import Moves
+from querypulse.listener.spark.event_paths import EventQueue
+from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.probe import SparkProbe
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.thorough]
@@ -22,7 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.thorough]
 
 @pytest.fixture
 def probe(spark):
-    probe = SparkProbe(spark, FakeChannel(), closer_after_seconds=0.2)
+    queue = EventQueue(spark, HealthListener(capacity=1, start=object, start_on=list))
+    queue.listen(spark)
+    probe = SparkProbe(spark, queue, closer_after_seconds=0.2)
     yield probe
     for query in spark.streams.active:
         query.stop()
@@ -52,7 +55,7 @@ def test_odd_object_among_sparks_queries_does_not_affect_others(spark, probe):
         active.remove(odd)
 
     assert list(runs(probe)) == ["plain"]
-    assert probe.details.missing == {"living_run", f"run of query {odd}"}
+    assert probe.details.missing == {"a query"}
 
 
 def test_two_hung_batches_report_their_own_python_lines(spark, probe):

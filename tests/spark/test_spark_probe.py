@@ -8,9 +8,8 @@ from pyspark.errors import PySparkException
 from support.fake_spark import FIELD, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
 from querypulse.listener.probe import Context, ProbeReport
-from querypulse.listener.spark import jvm
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
-from querypulse.listener.spark.probe import KEEP_REPORTED, KEEP_SECONDS, RETRY_SECONDS
+from querypulse.listener.spark.probe import KEEP_REPORTED, KEEP_SECONDS
 
 BAD_UTF8 = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 ODD = [
@@ -45,7 +44,7 @@ def test_poll_of_all_runs_is_one_command(spark):
     spark.commands.clear()
 
     assert set(poll(probe)) == {"query 1", "query 2", "query 3"}
-    assert (spark.commands, spark.cook.call_count) == (["ask"], 1)
+    assert spark.commands == ["livingRuns"]
 
 
 def test_session_of_a_query_is_known(spark):
@@ -53,45 +52,40 @@ def test_session_of_a_query_is_known(spark):
 
 
 @of_odd_answers
-def test_unreadable_run_keeps_its_last_known_state(spark, odd):
+@pytest.mark.parametrize("refused", ["of one run", "of all"])
+def test_unreadable_run_keeps_its_last_known_state(spark, odd, refused):
     probe = fake_probe(spark)
+    if refused == "of all":
+        spark.refuse_all = Py4JError("refused")
     before = poll(probe)
     undescribed(spark, 2).answers["isActive"] = odd
     after = poll(probe, at=1)
 
     assert after["query 2"] is before["query 2"]
     assert after["query 1"] is not before["query 1"]
-    assert probe.details.missing == {"living_run", f"run of query {query_id(2)}"}
+    assert "a query" in probe.details.missing
 
 
-def test_run_that_throws_is_polled_on_its_own(spark):
-    probe = fake_probe(spark)
-    before = poll(probe)
-    undescribed(spark, 2)
-    spark.commands.clear()
-    after = poll(probe, at=1)
-
-    assert after["query 2"] is not before["query 2"]
-    assert after["query 2"].batch_id == 3
-    assert (spark.commands.count("ask"), spark.commands.count("status")) == (1, 1)
-
-
+@of_odd_answers
 @pytest.mark.parametrize(
     ("answers", "stopping", "batch_id"),
     [
         ({}, False, 3),
         ({"getLatestExecutionContext": Py4JError("no such method"), "currentBatchId": 3}, False, 3),
         ({"isActive": False, "queryExecutionThread": {"isAlive": True}}, True, 3),
-        ({"trigger": {"toString": "ContinuousTrigger(1000)"}}, False, None),
+        ({"getClass": {"getSimpleName": "ContinuousExecution"}}, False, None),
     ],
     ids=["active", "Spark 3.5", "stopped, and its thread works", "continuous, without batches"],
 )
-def test_run_is_polled_on_its_own_as_in_the_answer_for_all(spark, answers, stopping, batch_id):
-    execution = undescribed(spark, 2)
+def test_run_is_read_on_its_own_where_our_java_is_refused(spark, odd, answers, stopping, batch_id):
+    execution = spark.executions[query_id(2)]
     for name, answer in answers.items():
         execution.answers[name] = spark.java(**answer) if isinstance(answer, dict) else answer
-    run = poll(fake_probe(spark))["query 2"]
+    spark.refuse_all = odd
+    runs = poll(fake_probe(spark))
+    run = runs["query 2"]
 
+    assert len(runs) == 3
     assert (run.active, run.stopping, run.batch_id) == (True, stopping, batch_id)
     assert (run.message, run.committed_offsets) == ("Waiting for data to arrive", "{}")
 
@@ -114,35 +108,19 @@ def test_execution_class_shows_async_progress_tracking(spark, name, is_async, se
     assert (facts.async_progress, facts.log_interval_seconds) == (is_async, seconds)
 
 
-def test_unreadable_line_affects_only_its_run(spark):
+@pytest.mark.parametrize(
+    ("written", "instead"), [("false", "perhaps"), ("Waiting", f"Waiting{FIELD}"), ("", None)]
+)
+def test_unreadable_line_affects_only_its_run(spark, written, instead):
     probe = fake_probe(spark)
-    spark.lines[query_id(2)] = spark._line(query_id(2)).replace("false", "perhaps")
-    runs = poll(probe)
+    before = poll(probe)
+    line = spark._line(query_id(2))
+    spark.lines[query_id(2)] = (
+        FIELD.join((query_id(2), "", "odd")) if instead is None else line.replace(written, instead)
+    )
+    after = poll(probe, at=1)
 
-    assert [run.active for run in runs.values()] == [True] * 3
-    assert spark.commands.count("status") == 1
-
-
-@of_odd_answers
-def test_refused_bulk_command_is_retried_after_a_minute(spark, odd):
-    probe = fake_probe(spark)
-    spark.refuse_all = odd
-
-    assert set(poll(probe, at=0)) == {"query 1", "query 2", "query 3"}
-    spark.refuse_all = None
-    spark.commands.clear()
-    poll(probe, at=RETRY_SECONDS - 1)
-    assert "ask" not in spark.commands
-    poll(probe, at=RETRY_SECONDS)
-    spark.commands.clear()
-    poll(probe, at=RETRY_SECONDS + 1)
-    assert spark.commands == ["ask"]
-
-
-def test_missing_java_source_only_disables_the_bulk_command(spark, monkeypatch, tmp_path):
-    monkeypatch.setattr(jvm, "files", lambda _: tmp_path)
-
-    assert set(poll(fake_probe(spark))) == {"query 1", "query 2", "query 3"}
+    assert [name for name in after if after[name] is before[name]] == ["query 2"]
 
 
 @pytest.mark.parametrize(
@@ -323,16 +301,11 @@ def test_context_is_read_again_when_a_run_ends_during_a_poll(spark):
     """The run may end with its context after the answer for all runs."""
     probe = fake_probe(spark)
     poll(probe)
-    undescribed(spark, 2)
-    execution = spark.executions[query_id(2)]
+    context = spark.sparkContext._jsc.answers["sc"].answers
+    spark.end(2)
+    context["isStopped"] = True
 
-    def ends():
-        spark.stopped = True
-        execution.answers |= {"isActive": False, "exception": spark.java(isDefined=False)}
-        return False
-
-    execution.answers["isActive"] = ends
-
+    assert not spark.stopped
     assert probe.poll(lambda: 1.0).context is Context.STOPPED
 
 

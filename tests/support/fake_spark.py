@@ -56,6 +56,10 @@ class FakeChannel:
     def check(self, now):
         return ListenerHealth(registered=True)
 
+    def living_runs(self):
+        """None, as where our Java is refused; ``fake_probe`` connects it to a ``FakeSpark``."""
+        return
+
     def cover(self, execution):
         self.covered.append(execution)
 
@@ -150,6 +154,7 @@ class FakeSpark:
 
     def answer(self, *_):
         """The answer of ``LivingRuns.java``."""
+        self.commands.append("livingRuns")
         if self.refuse_all is not None:
             raise self.refuse_all
         lines = [self.lines.get(key) or self._line(key) for key in self.executions]
@@ -202,11 +207,6 @@ class FakeSpark:
 
     def _jvm(self):
         jvm = MagicMock()
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        compiler = loader.loadClass("any").newInstance()
-        compiled = self.java(ask=self.answer)
-        compiler.getClassLoader().loadClass("any").newInstance.side_effect = lambda: compiled
-        self.cook = compiler.cook
         classes = {
             "java.util.UUID": self.java(fromString=lambda text: text),
             "java.util.Arrays": self.java(toString=str),
@@ -231,7 +231,9 @@ class StoppableContext(SimpleNamespace):
 def fake_probe(spark, channel=None):
     """A probe of the fake Spark."""
     spark.sparkContext = StoppableContext(**vars(spark.sparkContext))
-    return SparkProbe(spark, channel or FakeChannel(), CLOSER_AFTER)
+    channel = channel or FakeChannel()
+    channel.living_runs = spark.answer
+    return SparkProbe(spark, channel, CLOSER_AFTER)
 
 
 def poll(probe, at=0.0):
