@@ -7,7 +7,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.text import listed
@@ -112,31 +112,45 @@ class LogReader:
     def _read(self) -> LogReport:
         at, probe = self._clock(), self._latest_probe()
         wall = self._wall_unless_set(at)
-        runs = probe.runs if probe is not None else ()
-        self._runs = self._follow(runs, at)
-        report = LogReport(at, {}, {}, {})
-        for run_id, run in self._runs.items():
-            start = run.starting_point(at, wall, self._clock)
-            if start is not None:
-                report.starts[run_id] = start
-            if run.decides:
-                logged = run.read(at, self._clock) if run.is_due(at, self._longest_rest) else None
-                if logged is not None:
-                    report.logs[run_id] = logged
-                elif run.trouble:
-                    report.unreadable[run_id] = run.trouble
+        report, runs = LogReport(at, {}, {}, {}), dict[str, _Run]()
+        for probed in probe.runs if probe is not None else ():
+            run_id = probed.facts.run_id
+            if probed.facts.checkpoint:
+                run = runs[run_id] = self._runs.get(run_id) or _Run(probed.facts, at)
+                run.follow(probed, at, self._patience)
+        self._runs = runs
+        for run_id, run in runs.items():
+            logged = self._read_run(run, at, wall)
+            if run.start is not None:
+                report.starts[run_id] = run.start
+            if logged is not None:
+                report.logs[run_id] = logged
+            elif run.decides and run.trouble:
+                report.unreadable[run_id] = run.trouble
         return report
 
-    def _follow(self, runs: Iterable[ProbedRun], at: float) -> dict[str, _Run]:
-        """The runs of this report; all others are dropped."""
-        followed = {}
-        for probed in runs:
-            facts = probed.facts
-            if facts.checkpoint:
-                run = self._runs.get(facts.run_id) or _Run(facts, self._open, at)
-                run.follow(probed, at, self._patience)
-                followed[facts.run_id] = run
-        return followed
+    def _read_run(self, run: _Run, at: float, wall: float | None) -> LoggedBatches | None:
+        """What is due of a run; None if that is nothing, or when the storage fails.
+
+        ``offsets`` is read first: a batch planned and committed between the two reads makes
+        ``planned`` briefly too small, but never makes a finished batch seem unfinished.
+        """
+        is_due = run.decides and run.has_rested(at, self._longest_rest)
+        if at < run.retry_at or not (is_due or run.needs_start):
+            return None
+        try:
+            run.checkpoint = run.checkpoint or self._open(run.facts.checkpoint, run.facts.query_id)
+            offsets, commits = run.checkpoint.files(OFFSETS), run.checkpoint.files(COMMITS)
+        except StorageError as error:
+            run.retry_at, run.trouble = self._clock() + RETRY_SECONDS, str(error)
+        else:
+            run.trouble = ""
+            if run.needs_start:
+                run.start, run.needs_start = starting_point(offsets, commits, at, wall), False
+        run.warn()
+        if run.trouble or not is_due:
+            return None
+        return run.add(LoggedBatches(max(offsets, default=None), max(commits, default=None)), at)
 
     def _wall_unless_set(self, now: float) -> float | None:
         """Unix seconds now; None if the wall clock was set since the first reading."""
@@ -149,16 +163,18 @@ class LogReader:
 class _Run:
     """What one run's checkpoint has shown; times are monotonic seconds."""
 
-    def __init__(self, facts: RunFacts, open_checkpoint: OpenCheckpoint, at: float) -> None:
+    def __init__(self, facts: RunFacts, at: float) -> None:
+        self.facts = facts
+        self.checkpoint: SparkCheckpoint | None = None
+        self.start: StartingPoint | None = None
+        """Where it began, as its first reading shows it."""
+        self.needs_start = _has_starting_point(facts)
         self.decides = False
         """Whether its log decides something now."""
         self.trouble = ""
-        """Why its log could not be read."""
-        self._facts = facts
-        self._open = open_checkpoint
-        self._checkpoint: SparkCheckpoint | None = None
-        self._start: StartingPoint | None = None
-        self._start_due = -math.inf if _has_starting_point(facts) else math.inf
+        """Why its checkpoint could not be read."""
+        self.retry_at = -math.inf
+        self._warned = False
         self._step: tuple[bool, int | None] = False, None
         """Whether it is busy, and with which batch."""
         self._since = at
@@ -167,11 +183,10 @@ class _Run:
         self._seen: LoggedBatches | None = None
         self._read_at = -math.inf
         self._grown_at = -math.inf
-        self._retry_at = -math.inf
 
     def follow(self, probed: ProbedRun, at: float, patience: float) -> None:
         """Apply a poll of the run."""
-        needs_log = self._facts.trigger.is_continuous or self._facts.async_progress
+        needs_log = self.facts.trigger.is_continuous or self.facts.async_progress
         # With async progress tracking an idle run is busy at every trigger; ignore that.
         busy = not needs_log and (probed.planning or probed.processing)
         if (busy, probed.batch_id) != self._step:
@@ -182,59 +197,24 @@ class _Run:
         may_stall = probed.work is not None and busy and is_long
         self.decides = probed.active and (needs_log or may_stall)
 
-    def is_due(self, at: float, longest_rest: float) -> bool:
+    def has_rested(self, at: float, longest_rest: float) -> bool:
         """Whether to read the logs in the round that begins at ``at``."""
-        if self.trouble:
-            return at >= self._retry_at
         quiet = at - max(self._since, self._grown_at)
         return at - self._read_at >= min(longest_rest, REST_SHARE * quiet)
 
-    def read(self, at: float, clock: Callable[[], float]) -> LoggedBatches | None:
-        """The newest batches; None when the storage fails, and ``trouble`` holds the reason.
-
-        Spark removes all but about the newest hundred files of a log (``HDFSMetadataLog``,
-        ``minBatchesToRetain``), so a listing is as cheap as asking for one file. ``offsets`` is
-        read first: a batch planned and committed between the two reads makes ``planned`` briefly
-        too small, but never makes a finished batch seem unfinished.
-        """
-        try:
-            checkpoint = self._checkpoint = self._checkpoint or self._opened()
-            planned = max(checkpoint.ids(OFFSETS), default=None)
-            logged = LoggedBatches(planned, max(checkpoint.ids(COMMITS), default=None))
-        except StorageError as error:
-            if not self.trouble:
-                log.warning("querypulse: cannot read the checkpoint of %s: %s", self._name, error)
-            self.trouble, self._retry_at = str(error), clock() + RETRY_SECONDS
-            return None
+    def add(self, logged: LoggedBatches, at: float) -> LoggedBatches:
+        """Keep the newest batches, read at ``at``, and return them."""
         if self._seen not in (None, logged):
             self._grown_at = at
-        self._seen, self._read_at, self.trouble = logged, at, ""
+        self._seen, self._read_at = logged, at
         return logged
 
-    def starting_point(
-        self, at: float, wall: float | None, clock: Callable[[], float]
-    ) -> StartingPoint | None:
-        """Where the run began, as its first reading shows it."""
-        if at >= self._start_due:
-            try:
-                checkpoint = self._opened()
-                # Offsets first, as in ``read``.
-                offsets, commits = checkpoint.times(OFFSETS), checkpoint.times(COMMITS)
-                self._start = starting_point(offsets, commits, at, wall)
-                self._start_due = math.inf
-            except StorageError as error:
-                if self._start_due == -math.inf:
-                    unknown = "querypulse: the age of the checkpoint of %s is not known: %s"
-                    log.info(unknown, self._name, error)
-                self._start_due = clock() + RETRY_SECONDS
-        return self._start
-
-    def _opened(self) -> SparkCheckpoint:
-        return self._open(self._facts.checkpoint, self._facts.query_id)
-
-    @property
-    def _name(self) -> str:
-        return base_label(self._facts.name, self._facts.query_id)
+    def warn(self) -> None:
+        """Log once that a log which decides something cannot be read, until it can."""
+        if self.decides and self.trouble and not self._warned:
+            name = base_label(self.facts.name, self.facts.query_id)
+            log.warning("querypulse: cannot read the checkpoint of %s: %s", name, self.trouble)
+        self._warned = self.decides and bool(self.trouble)
 
 
 def _has_starting_point(facts: RunFacts) -> bool:
@@ -262,19 +242,13 @@ def checkpoint_problem(checkpoint: str) -> str:
     return f"under /{folder.group(1)} on the driver's machine: another machine cannot read it"
 
 
-class CheckpointWarnings:
-    """Logs each problem once, with the first queries that have it; ``/status`` has it for each."""
-
-    def __init__(self) -> None:
-        self._logged: set[str] = set()
-
-    def poll(self, snapshot: Snapshot) -> None:
-        """Log the problems that are new."""
-        labels: dict[str, list[str]] = {}
-        for query in snapshot.queries:
-            problem = checkpoint_problem(query.facts.checkpoint) if query.facts is not None else ""
-            if problem and problem not in self._logged:
-                labels.setdefault(problem, []).append(query.label)
-        for problem, queries in labels.items():
-            log.warning("querypulse: the checkpoint of %s is %s", listed(queries), problem)
-        self._logged.update(labels)
+def warn_of_checkpoints(snapshot: Snapshot, logged: set[str]) -> None:
+    """Log each problem not yet ``logged``, with its queries; ``/status`` has it for each."""
+    labels: dict[str, list[str]] = {}
+    for query in snapshot.queries:
+        problem = checkpoint_problem(query.facts.checkpoint) if query.facts is not None else ""
+        if problem and problem not in logged:
+            labels.setdefault(problem, []).append(query.label)
+    for problem, queries in labels.items():
+        log.warning("querypulse: the checkpoint of %s is %s", listed(queries), problem)
+    logged.update(labels)

@@ -1,21 +1,30 @@
-"""The third signal: what the logs of a checkpoint show, and how they are read."""
+"""The third signal: what the logs of a checkpoint show.
+
+Spark writes ``offsets/N`` once, when it plans batch N, and ``commits/N`` when the batch is done
+(``OffsetSeqLog``, ``CommitLog``). The files are durable and overrule events and probe. A run that
+repeats a batch does not change its plan (``MicroBatchExecution.populateStartOffsets``). So the
+file's age is the age of the plan, however many processes have tried the batch since.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from ..core.redaction import redact
+OFFSETS = "offsets"
+COMMITS = "commits"
+FileTimes = Mapping[int, float | None]
+"""The batches of one log, with the Unix seconds of their files where the storage says them."""
+
+
+class StorageError(Exception):
+    """The storage did not answer; the message is short and holds no secret."""
+
 
 # -- starting point ---------------------------------------------------------------------------
 # What a checkpoint held when a run began: its newest commit, and an uncommitted batch.
-#
-# Spark writes ``offsets/N`` once, when it plans batch N; a run that repeats the batch does
-# not change the file (``MicroBatchExecution.populateStartOffsets``). So the file's age is the age
-# of the plan, however many processes have tried the batch since.
 
 
 MOST_SECONDS = 366 * 24 * 3600.0
@@ -24,8 +33,6 @@ USUAL_HOURS = 49
 """For so long a batch is remembered: two nightly ones are, until the third is over."""
 LEARNED_MOST_SECONDS = 1800.0
 """A longer batch may have failed in process after process, unless half of all take as long."""
-STATUS = re.compile(r"/(\d+); isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
-"""``FileStatus.toString``, Hadoop 3."""
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -34,8 +41,6 @@ class Written(msgspec.Struct, frozen=True):
     batch_id: int
     at: float | None = None
     """Monotonic seconds of this process; negative if this machine started later."""
-    wall: float | None = None
-    """Unix seconds by the storage's clock."""
 
 
 class StartingPoint(msgspec.Struct, frozen=True):
@@ -51,10 +56,7 @@ class StartingPoint(msgspec.Struct, frozen=True):
 
 
 def starting_point(
-    offsets: Mapping[int, float | None],
-    commits: Mapping[int, float | None],
-    now: float,
-    wall: float | None,
+    offsets: FileTimes, commits: FileTimes, now: float, wall: float | None
 ) -> StartingPoint:
     """Derive it from the file times of both logs (Unix seconds), read at ``now`` and ``wall``.
 
@@ -83,16 +85,8 @@ def without_own_plan(point: StartingPoint, before: StartingPoint | None) -> Star
     return replace(point, unfinished=None)
 
 
-def times_in(listing: str) -> dict[int, float | None]:
-    """Batch ids and Unix seconds from a listing of ``FileStatus`` objects, as Scala prints them.
-
-    Skips checksums, temporary and foreign files, see ``checkpoint.ids_in``.
-    """
-    return {int(name): int(millis) / 1000 for name, millis in STATUS.findall(listing)}
-
-
 def _written(
-    batch_id: int | None, times: Mapping[int, float | None], now: float, wall: float | None
+    batch_id: int | None, times: FileTimes, now: float, wall: float | None
 ) -> Written | None:
     if batch_id is None:
         return None
@@ -100,12 +94,10 @@ def _written(
     # A time in the future or long past means different clocks and does not show the file's age.
     if written is None or wall is None or not 0.0 <= wall - written <= MOST_SECONDS:
         return Written(batch_id)
-    return Written(batch_id, now - (wall - written), written)
+    return Written(batch_id, now - (wall - written))
 
 
-def _longest_seconds(
-    offsets: Mapping[int, float | None], commits: Mapping[int, float | None]
-) -> tuple[float, ...]:
+def _longest_seconds(offsets: FileTimes, commits: FileTimes) -> tuple[float, ...]:
     newest = max((at for at in commits.values() if at is not None), default=0.0)
     took = sorted(
         done - began
@@ -119,9 +111,7 @@ def _longest_seconds(
     return tuple(min(seconds, most) for seconds in took[-2:])
 
 
-# -- commit log -------------------------------------------------------------------------------
-# Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when the batch is done. The
-# files are durable and overrule events and probe (``OffsetSeqLog``, ``CommitLog``).
+# -- report -----------------------------------------------------------------------------------
 
 
 class LoggedBatches(msgspec.Struct, frozen=True):
@@ -142,28 +132,3 @@ class LogReport(msgspec.Struct, frozen=True):
     logs: dict[str, LoggedBatches] = {}
     unreadable: dict[str, str] = {}
     starts: dict[str, StartingPoint] = {}
-
-
-OFFSETS = "offsets"
-COMMITS = "commits"
-REASON_CHARACTERS = 200
-
-
-class StorageError(Exception):
-    """The storage did not answer; the message is short and holds no secret."""
-
-
-def ids_in(listing: str, log: str) -> list[int]:
-    """Read batch ids out of a listing, ``Array(file:/cp/offsets/9, file:/cp/offsets/.9.crc)``.
-
-    Skips checksums, temporary and foreign files: only a name of digits is a batch. A listed
-    batch file is complete (``CheckpointFileManager.createAtomic``).
-    """
-    return [int(name) for name in re.findall(rf"/{log}/(\d+)(?=, |\)$)", listing, re.ASCII)]
-
-
-def short_reason(text: str) -> str:
-    """The Java exception's own line from the text of Py4J or PySpark, redacted."""
-    java = re.search(r"^: (.*)", text, re.MULTILINE)
-    line = java.group(1) if java else text.partition("\n")[0]
-    return redact(line)[:REASON_CHARACTERS]

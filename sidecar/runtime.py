@@ -48,7 +48,7 @@ from ..exporter.published_state import (
 )
 from ..exporter.push import Publisher
 from ..exporter.server import HttpServer
-from ..listener.checkpoints import CheckpointWarnings
+from ..listener.checkpoints import warn_of_checkpoints
 from ..listener.connect.event_path import ConnectPath
 from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Marker
 from ..listener.mailbox import Mailbox
@@ -145,7 +145,8 @@ class Runtime:
         self._silencing = components.silencing
         self._on_evaluated = on_evaluated
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
-        self._checkpoint_warnings = CheckpointWarnings()
+        self._checkpoint_problems: set[str] = set()
+        """Those that were logged."""
         app = app_name(settings, spark)
         warn_of_app_name(app)
         if isinstance(path, ConnectPath):
@@ -357,7 +358,7 @@ class Runtime:
     def _publish(self, evaluated: Evaluated) -> None:
         self.evaluated = evaluated
         self.published = self._state_of(evaluated)
-        self._checkpoint_warnings.poll(evaluated.snapshot)
+        warn_of_checkpoints(evaluated.snapshot, self._checkpoint_problems)
         self._notifier.query_heartbeats.update(evaluated)
         self._on_evaluated()
 

@@ -40,7 +40,7 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1185, 10),
-    "listener": (8752, 38),
+    "listener": (8621, 38),
     "exporter": (2453, 9),
     "alerting": (8389, 30),
     "settings": (1926, 9),

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..offsets import WHOLE, Position, committed_in
 from ..source_polls import SourceError, SourcePoll
@@ -21,7 +24,7 @@ END_INDEX = 2**62
 _COMMIT = re.compile(r"/(\d{20})(?:\.[0-9a-f-]{36})?\.json(?=, |\)$)", re.ASCII)
 
 
-def end_of(log: StoredLog, start: int) -> int:
+def end_of(has: Callable[[int], bool], versions: Callable[[], list[int]], start: int) -> int:
     """The version of the next commit, searched from ``start`` on.
 
     Each commit is one file; versions have no gaps, and only old ones are removed
@@ -29,11 +32,17 @@ def end_of(log: StoredLog, start: int) -> int:
     changed, about ``2 log n`` calls after ``n`` new versions. A log that ends before ``start`` is
     listed, because its table has been replaced.
     """
-    if log.has(start):
-        return _first_missing(log, start)
-    if start and log.has(start - 1):
-        return start
-    return max(log.versions(), default=-1) + 1
+    if not has(start):
+        return start if start and has(start - 1) else max(versions(), default=-1) + 1
+    present, step = start, 1
+    while has(present + step):
+        present += step
+        step *= 2
+    missing = present + step
+    while missing - present > 1:
+        middle = (present + missing) // 2
+        present, missing = (middle, missing) if has(middle) else (present, middle)
+    return missing
 
 
 def first_unread(position: Position | None) -> int | None:
@@ -57,21 +66,6 @@ def versions_in(listing: str) -> list[int]:
     return [int(version) for version in _COMMIT.findall(listing)]
 
 
-def _first_missing(log: StoredLog, present: int) -> int:
-    step = 1
-    while log.has(present + step):
-        present += step
-        step *= 2
-    missing = present + step
-    while missing - present > 1:
-        middle = (present + missing) // 2
-        present, missing = (middle, missing) if log.has(middle) else (present, middle)
-    return missing
-
-
-STAGED = "_staged_commits"
-
-
 class DeltaSource:
     """One Delta source of one run; used by one thread.
 
@@ -80,18 +74,14 @@ class DeltaSource:
     """
 
     def __init__(self, jvm: Any, execution: Any, stream: Any) -> None:
+        self.address = str(stream.toString())
+        """The table; each one is polled even when another does not answer."""
         self._jvm = jvm
         self._execution = execution
         self._stream = stream
-        self._description = str(stream.toString())
-        self._opened: StoredLog | None = None
-        self._end: int | None = None
+        self._opened: HadoopFolder | None = None
+        self._end = 0
         self._waiting: tuple[int, float] | None = None
-
-    @property
-    def address(self) -> str:
-        """The table; each one is polled even when another does not answer."""
-        return self._description
 
     def poll(self) -> SourcePoll:
         """Poll the storage.
@@ -101,60 +91,41 @@ class DeltaSource:
 
         """
         with java_errors(SourceError):
-            committed = self._committed()
-            at, wall = time.monotonic(), time.time()
+            positions = committed_in(self._execution, self._stream)
+            committed = first_unread(next(iter(positions.values()), None))
+            poll = SourcePoll(self.address, {}, {}, {}, at=time.monotonic(), wall=time.time())
             if committed is None:
-                return SourcePoll(self._description, {}, {}, {}, at=at, wall=wall)
-            log = self._log()
-            self._end = end_of(log, committed if self._end is None else max(committed, self._end))
-            return SourcePoll(
-                self._description,
-                {WHOLE: committed},
-                {},
-                {WHOLE: self._end},
-                waiting_since=self._waiting_since(log, committed, self._end),
-                at=at,
-                wall=wall,
+                return poll
+            self._end = end_of(self._has, self._versions, max(committed, self._end))
+            return replace(
+                poll,
+                committed={WHOLE: committed},
+                latest={WHOLE: self._end},
+                waiting_since=self._waiting_since(committed),
             )
 
     def close(self) -> None:
         """Do nothing: file systems are shared with Spark."""
 
-    def _committed(self) -> int | None:
-        positions = committed_in(self._execution, self._stream)
-        return first_unread(next(iter(positions.values()), None))
-
-    def _log(self) -> StoredLog:
-        """The log, opened by the first poll, so that an error concerns only this source."""
+    @property
+    def _log(self) -> HadoopFolder:
+        """``_delta_log``, opened by the first poll, so that an error concerns only this source."""
         if self._opened is None:
-            self._opened = StoredLog(self._jvm, self._stream.deltaLog())
+            log = self._stream.deltaLog()
+            self._opened = HadoopFolder(self._jvm, log.logPath(), log.newDeltaHadoopConf())
         return self._opened
 
-    def _waiting_since(self, log: StoredLog, committed: int, end: int) -> dict[str, float]:
-        """When the first unread version was written; an old version may have been removed."""
-        if committed >= end or not log.has(committed):
-            return {}
-        if self._waiting is None or self._waiting[0] != committed:
-            self._waiting = committed, log.written_at(committed)
-        return {WHOLE: self._waiting[1]}
+    def _has(self, version: int) -> bool:
+        return self._log.has(commit_name(version))
 
-
-class StoredLog:
-    """``_delta_log`` of one table, on its storage."""
-
-    def __init__(self, jvm: Any, delta_log: Any) -> None:
-        conf = delta_log.newDeltaHadoopConf()
-        self._folder = HadoopFolder(jvm, delta_log.logPath(), conf)
-
-    def has(self, version: int) -> bool:
-        """Whether a version's commit exists."""
-        return self._folder.has(commit_name(version))
-
-    def versions(self) -> list[int]:
-        """All versions, unpublished ones included."""
-        listings = (self._folder.listing(), self._folder.listing(STAGED))
+    def _versions(self) -> list[int]:
+        listings = (self._log.listing(), self._log.listing("_staged_commits"))
         return [version for listing in listings for version in versions_in(listing or "")]
 
-    def written_at(self, version: int) -> float:
-        """When a version was written, in Unix seconds by the storage's clock."""
-        return self._folder.written_at(commit_name(version))
+    def _waiting_since(self, committed: int) -> dict[str, float]:
+        """When the first unread version was written; an old version may have been removed."""
+        if committed >= self._end or not self._has(committed):
+            return {}
+        if self._waiting is None or self._waiting[0] != committed:
+            self._waiting = committed, self._log.written_at(commit_name(committed))
+        return {WHOLE: self._waiting[1]}

@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from itertools import count
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 from py4j.protocol import Py4JError
 
-from ..commit_log import short_reason
 from ..offsets import committed_in
 from ..source_polls import SourceError, SourcePoll, SourceSilentError, topic_of
 from ..spark.jvm import THROWN, private_field, reason_of
@@ -132,45 +132,29 @@ def _by_name(name: re.Pattern[str], text: str) -> list[tuple[str, str]]:
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
-CONFIG_EVERY_SECONDS = 300.0
-UNCOMMITTED = "read_uncommitted"
-
-
-def admin_config(java: KafkaJava, params: Any) -> Any:
-    """A query's options for an admin client; sources with equal maps may share a client."""
-    new = java.java
-    ignored = new("java.util.HashSet")(java.kafka("clients.consumer.ConsumerConfig").configNames())
-    ignored.removeAll(java.kafka("clients.admin.AdminClientConfig").configNames())
-    # The name, which we set.
-    ignored.add("client.id")
-    config = new("java.util.HashMap")(params)
-    config.keySet().removeAll(ignored)
-    return config
-
-
 class SharedClient:
     """An admin client that all sources with equal options use; opened when first needed."""
 
-    def __init__(self, java: KafkaJava, config: Any, name: str) -> None:
+    def __init__(self, config: Any, name: str, open_client: Callable[[str], Any]) -> None:
         self.config = config
         self.users = 0
-        self._java = java
         self._name = name
+        self._open = open_client
         self._client: Any = None
 
-    def get(self, open_client: Callable[[str], Any]) -> Any:
-        """The client; ``open_client`` opens it with the given name."""
+    def get(self) -> Any:
+        """The client."""
         if self._client is None:
-            self._client = open_client(self._name)
+            self._client = self._open(self._name)
         return self._client
 
-    def close(self) -> None:
-        """Close the client for all its users, at once; the next use opens a new one."""
+    def close(self, at_once: Any) -> None:
+        """Close the client for all its users, ``at_once``; the next use opens a new one."""
         client, self._client = self._client, None
         if client is not None:
             # The cluster may be unreachable.
             with suppress(Py4JError, OSError):
-                client.close(self._java.millis(0))
+                client.close(at_once)
 
 
 class SharedClients:
@@ -183,15 +167,14 @@ class SharedClients:
     def __init__(self, java: KafkaJava) -> None:
         self._java = java
         self._name = f"querypulse-admin-{uuid.uuid4().hex[:8]}"
-        self._made = 0
+        self._numbers = count(1)
         self._clients: list[SharedClient] = []
 
-    def lease(self, config: Any) -> SharedClient:
-        """The configuration's client, for one more user."""
+    def lease(self, config: Any, open_client: Callable[[str], Any]) -> SharedClient:
+        """The configuration's client, for one more user; ``open_client`` opens one of a name."""
         client = next((client for client in self._clients if client.config.equals(config)), None)
         if client is None:
-            self._made += 1
-            client = SharedClient(self._java, config, f"{self._name}-{self._made}")
+            client = SharedClient(config, f"{self._name}-{next(self._numbers)}", open_client)
             self._clients.append(client)
         client.users += 1
         return client
@@ -201,107 +184,7 @@ class SharedClients:
         client.users -= 1
         if not client.users:
             self._clients.remove(client)
-            client.close()
-
-
-class KafkaAdmin:
-    """One source's calls to its cluster, with the query's options and Spark's own security."""
-
-    def __init__(self, java: KafkaJava, clients: SharedClients, params: Any, strategy: Any) -> None:
-        self._java = java
-        self._params = params
-        self._strategy = strategy
-        isolation = str(params.get("isolation.level") or UNCOMMITTED)
-        levels = java.kafka("common.IsolationLevel")
-        options = java.kafka("clients.admin.ListOffsetsOptions")
-        self._options = options(levels.valueOf(isolation.upper()))
-        self._uncommitted = None if isolation == UNCOMMITTED else options(levels.READ_UNCOMMITTED)
-        self._partitions: tuple[str, ...] = ()
-        self._asked: tuple[Any, Any] = (None, None)
-        self._topics: tuple[str, ...] = ()
-        self._reported_at = 0.0
-        self._retention: tuple[dict[str, float], frozenset[str]] = ({}, frozenset())
-        self._refusal = ""
-        self.shared = clients.lease(admin_config(java, params))
-
-    def led(self, topics: Sequence[str]) -> set[str]:
-        """The partitions of the topics that have a leader; a deleted topic has none.
-
-        A request for an offset of a partition without a leader would wait until its timeout.
-        """
-        names = self._java.array_list(*topics)
-        futures = self._client().describeTopics(names).topicNameValues()
-        return led_partitions("".join(self._described(futures.get(topic)) for topic in topics))
-
-    def begins(self, partitions: tuple[str, ...]) -> dict[str, int]:
-        """The first offset of each partition that is still kept."""
-        return self._listed(self._specs(partitions)[0], self._options)
-
-    def ends(self, partitions: tuple[str, ...]) -> dict[str, int]:
-        """The offset after the last record of each partition visible at the isolation level."""
-        return self._listed(self._specs(partitions)[1], self._options)
-
-    def log_ends(self, partitions: tuple[str, ...]) -> dict[str, int]:
-        """The offset after the last record of each partition, where some are not visible yet."""
-        if self._uncommitted is None:
-            return {}
-        return self._listed(self._specs(partitions)[1], self._uncommitted)
-
-    def _specs(self, partitions: tuple[str, ...]) -> tuple[Any, Any]:
-        """The maps from every partition to its earliest, and to its latest offset."""
-        if partitions != self._partitions:
-            spec = self._java.kafka("clients.admin.OffsetSpec")
-            earliest, latest = spec.earliest(), spec.latest()
-            first, last = (self._java.java("java.util.HashMap")() for _ in range(2))
-            for partition in partitions:
-                key = self._java.partition(partition)
-                first.put(key, earliest)
-                last.put(key, latest)
-            self._partitions, self._asked = partitions, (first, last)
-        return self._asked
-
-    def _listed(self, specs: Any, options: Any) -> dict[str, int]:
-        answer = self._client().listOffsets(specs, options).all()
-        return offsets_in(self._java.text(answer))
-
-    def with_retention(self, poll: SourcePoll, topics: tuple[str, ...]) -> SourcePoll:
-        """Add how long topics are kept, read every few minutes; the user may lack permission."""
-        if topics != self._topics or poll.at - self._reported_at >= CONFIG_EVERY_SECONDS:
-            self._topics, self._reported_at = topics, poll.at
-            self._retention, self._refusal = ({}, frozenset()), ""
-            try:
-                self._retention = retention_in(self._configs(topics))
-            except Py4JError as error:
-                self._refusal = short_reason(str(error))
-        seconds, bounded = self._retention
-        return replace(
-            poll,
-            retention_seconds=seconds,
-            bounded_by_size=bounded,
-            missing_reason=self._refusal,
-        )
-
-    def _client(self) -> Any:
-        return self.shared.get(self._open)
-
-    def _open(self, name: str) -> Any:
-        params = self._java.java("java.util.HashMap")(self._params)
-        params.put("client.id", name)
-        return self._strategy.createAdmin(params)
-
-    def _described(self, future: Any) -> str:
-        try:
-            return self._java.text(future)
-        except Py4JError as error:
-            if "UnknownTopicOrPartitionException" in str(error):
-                return ""
-            raise
-
-    def _configs(self, topics: tuple[str, ...]) -> str:
-        resource = self._java.kafka("common.config.ConfigResource")
-        kind = self._java.kafka("common.config.ConfigResource$Type").TOPIC
-        asked = self._java.array_list(*(resource(kind, topic) for topic in topics))
-        return self._java.text(self._client().describeConfigs(asked).all())
+            client.close(self._java.millis(0))
 
 
 MAX_PARTITIONS = 16
@@ -321,15 +204,6 @@ class FirstUnread(msgspec.Struct, frozen=True):
     since: float | None = None
 
 
-class Search(msgspec.Struct, frozen=True):
-    """A search for a partition's first record at or after ``start``, up to ``end``."""
-
-    partition: str
-    committed: int
-    start: int
-    end: int
-
-
 def still_true(results: Mapping[str, FirstUnread], poll: SourcePoll) -> dict[str, FirstUnread]:
     """The results still valid: not passed by the query, not deleted, the topic not recreated."""
     return {
@@ -341,16 +215,18 @@ def still_true(results: Mapping[str, FirstUnread], poll: SourcePoll) -> dict[str
     }
 
 
-def searches(results: Mapping[str, FirstUnread], poll: SourcePoll) -> list[Search]:
-    """The searches to make now: partitions without a result, the most unread offsets first."""
-    wanted = []
+def searches(results: Mapping[str, FirstUnread], poll: SourcePoll) -> dict[str, FirstUnread]:
+    """Where to search now, up to the end: partitions without a result, the most unread first."""
+    wanted = {}
     for partition, committed in poll.committed.items():
         first = results.get(partition, FirstUnread(committed, committed))
         start = max(committed, poll.earliest.get(partition, 0), first.offset)
-        end = poll.latest.get(partition, 0)
-        if first.since is None and start < end:
-            wanted.append(Search(partition, committed, start, end))
-    return sorted(wanted, key=lambda search: search.start - search.end)[:MAX_PARTITIONS]
+        if first.since is None and start < poll.latest.get(partition, 0):
+            wanted[partition] = FirstUnread(committed, start)
+    largest = sorted(
+        wanted, key=lambda partition: wanted[partition].offset - poll.latest[partition]
+    )
+    return {partition: wanted[partition] for partition in largest[:MAX_PARTITIONS]}
 
 
 SEARCH_SECONDS = 2.0
@@ -380,14 +256,16 @@ class KafkaRecords:
             params.put(name, value)
         self._consumer = java.kafka("clients.consumer.KafkaConsumer")(params)
 
-    def find(self, searches: Iterable[Search]) -> dict[str, FirstUnread]:
-        """Find the first record of each search, within ``SEARCH_SECONDS`` in total."""
+    def find(
+        self, searches: Mapping[str, FirstUnread], ends: Mapping[str, int]
+    ) -> dict[str, FirstUnread]:
+        """The first record of each partition, within ``SEARCH_SECONDS`` in total."""
         until = time.monotonic() + SEARCH_SECONDS
         results = {}
-        for search in searches:
+        for partition, first in searches.items():
             if time.monotonic() >= until:
                 break
-            results[search.partition] = self._find(search, until)
+            results[partition] = self._find(partition, first, ends[partition], until)
         self._consumer.unsubscribe()
         return results
 
@@ -395,27 +273,25 @@ class KafkaRecords:
         """Drop the connections at once."""
         self._consumer.close(self._java.millis(0))
 
-    def _find(self, search: Search, until: float) -> FirstUnread:
-        partition = self._java.partition(search.partition)
+    def _find(self, name: str, first: FirstUnread, end: int, until: float) -> FirstUnread:
+        partition = self._java.partition(name)
         self._consumer.assign(self._java.array_list(partition))
-        self._consumer.seek(partition, search.start)
-        position = search.start
-        while position < search.end and (left := until - time.monotonic()) > 0:
+        self._consumer.seek(partition, first.offset)
+        position = first.offset
+        while position < end and (left := until - time.monotonic()) > 0:
             records = self._consumer.poll(self._java.millis(min(POLL_SECONDS, left)))
             if not records.isEmpty():
-                return _first(search, records.iterator().next())
+                record = records.iterator().next()
+                millis, offset = int(record.timestamp()), int(record.offset())
+                # Records of old formats have no timestamp (-1).
+                since = millis / 1000 if millis > 0 and offset < end else None
+                return FirstUnread(first.committed, min(offset, end), since)
             position = int(self._consumer.position(partition, self._java.millis(POLL_SECONDS)))
-        return FirstUnread(search.committed, min(position, search.end))
+        return FirstUnread(first.committed, min(position, end))
 
 
-def _first(search: Search, record: Any) -> FirstUnread:
-    """The result for a record; records of old formats have no timestamp (-1)."""
-    millis, offset = int(record.timestamp()), int(record.offset())
-    if offset >= search.end:
-        return FirstUnread(search.committed, search.end)
-    return FirstUnread(search.committed, offset, millis / 1000 if millis > 0 else None)
-
-
+CONFIG_EVERY_SECONDS = 300.0
+UNCOMMITTED = "read_uncommitted"
 REQUEST_SECONDS = 3
 ADMIN_OPTIONS = {
     "default.api.timeout.ms": str(API_SECONDS * 1000),
@@ -454,9 +330,18 @@ class KafkaSource:
         for option, value in ADMIN_OPTIONS.items():
             self._params.put(option, value)
         self.address = str(self._params.get("bootstrap.servers"))
-        self._admin: KafkaAdmin | None = None
+        isolation = str(self._params.get("isolation.level") or UNCOMMITTED)
+        levels = java.kafka("common.IsolationLevel")
+        options = java.kafka("clients.admin.ListOffsetsOptions")
+        self._options = options(levels.valueOf(isolation.upper()))
+        self._uncommitted = None if isolation == UNCOMMITTED else options(levels.READ_UNCOMMITTED)
+        self._admin: SharedClient | None = None
         self._records: KafkaRecords | None = None
         self._results: dict[str, FirstUnread] = {}
+        self._partitions: tuple[str, ...] = ()
+        self._specs: tuple[Any, Any] = (None, None)
+        """The maps from each of these to its earliest, and to its latest offset."""
+        self._retention = Retention()
 
     def poll(self) -> SourcePoll:
         """Poll the cluster.
@@ -475,7 +360,7 @@ class KafkaSource:
         except SourceSilentError:
             # Open clients would keep trying to connect and log every attempt.
             if self._admin is not None:
-                self._admin.shared.close()
+                self._admin.close(self._java.millis(0))
             self.close()
             raise
 
@@ -485,7 +370,7 @@ class KafkaSource:
             if self._records is not None:
                 self._records.close()
         if self._admin is not None:
-            self._admins.release(self._admin.shared)
+            self._admins.release(self._admin)
         self._admin = self._records = None
 
     def _committed(self) -> dict[str, int]:
@@ -494,22 +379,88 @@ class KafkaSource:
 
     def _ask(self, poll: SourcePoll) -> SourcePoll:
         """Complete a poll that has only the committed offsets."""
-        if self._admin is None:
-            self._admin = KafkaAdmin(self._java, self._admins, self._params, self._strategy)
-        admin = self._admin
-        led = admin.led(sorted({topic_of(partition) for partition in poll.committed}))
+        led = self._led(sorted({topic_of(partition) for partition in poll.committed}))
         partitions = tuple(sorted(led.intersection(poll.committed)))
         if not partitions:
             return poll
+        first, last = self._specs_of(partitions)
         # In this order, because all three only grow: records read and deleted meanwhile then do
         # not count as lost, and no batch can end beyond the latest offsets.
-        earliest = admin.begins(partitions)
+        earliest = self._offsets(first, self._options)
         committed = self._committed() or poll.committed
-        latest = admin.ends(partitions)
-        log_end = admin.log_ends(partitions)
+        latest = self._offsets(last, self._options)
+        log_end = {} if self._uncommitted is None else self._offsets(last, self._uncommitted)
         poll = replace(poll, committed=committed, earliest=earliest, latest=latest, log_end=log_end)
         topics = tuple(sorted({topic_of(partition) for partition in partitions}))
-        return self._with_records(admin.with_retention(poll, topics))
+        return self._with_records(self._with_retention(poll, topics))
+
+    def _client(self) -> Any:
+        """The admin client, with the query's options and Spark's own security."""
+        if self._admin is None:
+            config = admin_config(self._java, self._params)
+            self._admin = self._admins.lease(config, self._open)
+        return self._admin.get()
+
+    def _open(self, name: str) -> Any:
+        params = self._java.java("java.util.HashMap")(self._params)
+        params.put("client.id", name)
+        return self._strategy.createAdmin(params)
+
+    def _led(self, topics: list[str]) -> set[str]:
+        """The partitions of the topics that have a leader; a deleted topic has none.
+
+        A request for an offset of a partition without a leader would wait until its timeout.
+        """
+        names = self._java.array_list(*topics)
+        futures = self._client().describeTopics(names).topicNameValues()
+        return led_partitions("".join(self._described(futures.get(topic)) for topic in topics))
+
+    def _described(self, future: Any) -> str:
+        try:
+            return self._java.text(future)
+        except Py4JError as error:
+            if "UnknownTopicOrPartitionException" in str(error):
+                return ""
+            raise
+
+    def _specs_of(self, partitions: tuple[str, ...]) -> tuple[Any, Any]:
+        if partitions != self._partitions:
+            spec = self._java.kafka("clients.admin.OffsetSpec")
+            earliest, latest = spec.earliest(), spec.latest()
+            first, last = (self._java.java("java.util.HashMap")() for _ in range(2))
+            for partition in partitions:
+                key = self._java.partition(partition)
+                first.put(key, earliest)
+                last.put(key, latest)
+            self._partitions, self._specs = partitions, (first, last)
+        return self._specs
+
+    def _offsets(self, specs: Any, options: Any) -> dict[str, int]:
+        return offsets_in(self._java.text(self._client().listOffsets(specs, options).all()))
+
+    def _with_retention(self, poll: SourcePoll, topics: tuple[str, ...]) -> SourcePoll:
+        """Add how long topics are kept, read every few minutes; the user may lack permission."""
+        kept = self._retention
+        if topics != kept.topics or poll.at - kept.at >= CONFIG_EVERY_SECONDS:
+            kept = Retention(topics, poll.at)
+            try:
+                seconds, bounded = retention_in(self._configs(topics))
+                kept = replace(kept, seconds=seconds, bounded=bounded)
+            except Py4JError as error:
+                kept = replace(kept, refusal=reason_of(error))
+            self._retention = kept
+        return replace(
+            poll,
+            retention_seconds=kept.seconds,
+            bounded_by_size=kept.bounded,
+            missing_reason=kept.refusal,
+        )
+
+    def _configs(self, topics: tuple[str, ...]) -> str:
+        resource = self._java.kafka("common.config.ConfigResource")
+        kind = self._java.kafka("common.config.ConfigResource$Type").TOPIC
+        asked = self._java.array_list(*(resource(kind, topic) for topic in topics))
+        return self._java.text(self._client().describeConfigs(asked).all())
 
     def _with_records(self, poll: SourcePoll) -> SourcePoll:
         """Add since when data is unread; an error here does not affect the rest of the poll."""
@@ -518,11 +469,10 @@ class KafkaSource:
         try:
             with java_errors():
                 if wanted:
-                    self._results |= self._read().find(wanted)
+                    self._results |= self._read().find(wanted, poll.latest)
         except SourceError as error:
-            poll = replace(
-                poll, missing_reason="; ".join(filter(None, (poll.missing_reason, str(error))))
-            )
+            reasons = filter(None, (poll.missing_reason, str(error)))
+            poll = replace(poll, missing_reason="; ".join(reasons))
         results = self._results.items()
         return replace(
             poll,
@@ -535,3 +485,25 @@ class KafkaSource:
             params = self._strategy.setAuthenticationConfigIfNeeded(self._params)
             self._records = KafkaRecords(self._java, params, self._client_id)
         return self._records
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How long topics are kept, as of ``at``, and which ones have a limited size, too."""
+
+    topics: tuple[str, ...] = ()
+    at: float = 0.0
+    seconds: dict[str, float] = {}
+    bounded: frozenset[str] = frozenset()
+    refusal: str = ""
+
+
+def admin_config(java: KafkaJava, params: Any) -> Any:
+    """A query's options for an admin client; sources with equal maps may share a client."""
+    new = java.java
+    ignored = new("java.util.HashSet")(java.kafka("clients.consumer.ConsumerConfig").configNames())
+    ignored.removeAll(java.kafka("clients.admin.AdminClientConfig").configNames())
+    # The name, which we set.
+    ignored.add("client.id")
+    config = new("java.util.HashMap")(params)
+    config.keySet().removeAll(ignored)
+    return config

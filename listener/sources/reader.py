@@ -36,7 +36,7 @@ _OFFSET_READERS = {
 """By the simple name of the stream's class: the method whose result holds the consumer options."""
 
 
-class PolledSource:
+class _Source:
     """One source of a run: when it is due, its last poll, and its last error."""
 
     def __init__(self, source: Source) -> None:
@@ -46,54 +46,29 @@ class PolledSource:
         self.trouble = ""
 
 
-class PolledRun:
-    """The sources of one run, once Spark shows them."""
+class _Run:
+    """One run, and its sources once Spark shows them."""
 
     query: Query
 
     def __init__(self) -> None:
-        self.sources: dict[int, PolledSource] = {}
-        self._is_open = False
-        self._open_at = 0.0
-        self._refusal = ""
-        self._logged = False
+        self.sources: dict[int, _Source] | None = None
+        self.due_at = 0.0
+        """When Spark is asked for them again."""
+        self.refusal = ""
+        self.is_logged = False
 
     @property
     def polls(self) -> dict[int, SourcePoll]:
         """The newest poll of each source."""
-        return {
-            index: polled.last for index, polled in self.sources.items() if polled.last is not None
-        }
+        sources = (self.sources or {}).items()
+        return {index: source.last for index, source in sources if source.last is not None}
 
     @property
     def trouble(self) -> str:
         """Why some sources have not answered; empty when all have."""
-        troubles = [self._refusal, *(polled.trouble for polled in self.sources.values())]
+        troubles = [self.refusal, *(source.trouble for source in (self.sources or {}).values())]
         return "; ".join(dict.fromkeys(filter(None, troubles)))
-
-    def open(self, sources: SparkSources, now: float, retry: float) -> None:
-        """Open the sources once; a failed run without sources will never have any."""
-        if self._is_open or now < self._open_at:
-            return
-        try:
-            opened, self._refusal = sources.open(self.query), ""
-        except SourceError as error:
-            self._refusal, self._open_at = str(error), now + retry
-            return
-        self._is_open = opened is not None or not self.query.alive
-        self.sources = {index: PolledSource(source) for index, source in (opened or {}).items()}
-
-    def note_trouble(self) -> None:
-        """Log once when a source does not answer; log again only after all have answered."""
-        if self.trouble and not self._logged:
-            name = self.query.label
-            log.warning("querypulse: cannot ask the sources of %s: %s", name, self.trouble)
-        self._logged = bool(self.trouble)
-
-    def close(self) -> None:
-        """Close all sources."""
-        for polled in self.sources.values():
-            polled.source.close()
 
 
 class SourceReader:
@@ -122,7 +97,7 @@ class SourceReader:
         self._retry = RETRY_INTERVALS * interval_seconds
         self._find_every = min(find_every_seconds, interval_seconds)
         self._clock = clock
-        self._runs: dict[str, PolledRun] = {}
+        self._runs: dict[str, _Run] = {}
         self._silent: dict[str, tuple[float, str]] = {}
         self._rests_until = 0.0
         self._stopping = threading.Event()
@@ -133,10 +108,16 @@ class SourceReader:
         try:
             self._choose()
             for run in self._runs.values():
-                run.open(self._sources, self._clock(), self._retry)
+                if run.sources is None and self._clock() >= run.due_at:
+                    self._open(run)
                 if began >= self._rests_until:
                     self._poll(run)
-                run.note_trouble()
+                trouble = run.trouble
+                if trouble and not run.is_logged:
+                    name = run.query.label
+                    log.warning("querypulse: cannot ask the sources of %s: %s", name, trouble)
+                # Once, until all have answered.
+                run.is_logged = bool(trouble)
             self._report()
         finally:
             took = self._clock() - began
@@ -159,15 +140,26 @@ class SourceReader:
         for run_id in self._runs.keys() - chosen.keys():
             self._release(run_id)
         for run_id, query in chosen.items():
-            self._runs.setdefault(run_id, PolledRun()).query = query
+            self._runs.setdefault(run_id, _Run()).query = query
 
     def _release(self, run_id: str) -> None:
-        self._runs.pop(run_id).close()
+        for source in (self._runs.pop(run_id).sources or {}).values():
+            source.source.close()
         self._sources.release(run_id)
 
-    def _poll(self, run: PolledRun) -> None:
+    def _open(self, run: _Run) -> None:
+        """Ask Spark for a run's sources; a failed run without sources will never have any."""
+        try:
+            opened, run.refusal = self._sources.open(run.query), ""
+        except SourceError as error:
+            run.refusal, run.due_at = str(error), self._clock() + self._retry
+            return
+        if opened is not None or not run.query.alive:
+            run.sources = {index: _Source(source) for index, source in (opened or {}).items()}
+
+    def _poll(self, run: _Run) -> None:
         """Poll a run's due sources, except those of systems that do not answer."""
-        for polled in run.sources.values():
+        for polled in (run.sources or {}).values():
             now = self._clock()
             if self._stopping.is_set():
                 return
@@ -176,17 +168,14 @@ class SourceReader:
             retry_at, reason = self._silent.get(polled.source.address, (now, ""))
             if now < retry_at:
                 polled.trouble, polled.due_at = reason, retry_at
-            else:
-                polled.due_at = now + self._interval
-                self._poll_source(polled)
-
-    def _poll_source(self, polled: PolledSource) -> None:
-        try:
-            polled.last, polled.trouble = polled.source.poll(), ""
-        except SourceError as error:
-            polled.trouble, polled.due_at = str(error), self._clock() + self._retry
-            if isinstance(error, SourceSilentError):
-                self._silent[polled.source.address] = polled.due_at, polled.trouble
+                continue
+            polled.due_at = now + self._interval
+            try:
+                polled.last, polled.trouble = polled.source.poll(), ""
+            except SourceError as error:
+                polled.trouble, polled.due_at = str(error), self._clock() + self._retry
+                if isinstance(error, SourceSilentError):
+                    self._silent[polled.source.address] = polled.due_at, polled.trouble
 
     def _report(self) -> None:
         report = SourceReport(
@@ -208,13 +197,13 @@ def queries_to_poll(snapshot: Snapshot) -> list[Query]:
     if snapshot.context is not Context.RUNNING:
         return []
     living = [query for query in snapshot.queries if query.alive]
-    failed = [query for query in snapshot.queries if not query.alive and _has_failed(query)]
+    failed = [
+        query
+        for query in snapshot.queries
+        if not query.alive and (query.ended is None or query.ended.outcome is Outcome.FAILED)
+    ]
     failed.sort(key=lambda query: -(query.gone_at or 0.0))
     return living + failed[:MAX_DEAD_RUNS]
-
-
-def _has_failed(query: Query) -> bool:
-    return query.ended is None or query.ended.outcome is Outcome.FAILED
 
 
 class SparkSources:

@@ -15,7 +15,6 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from ...core.redaction import redact
-from ..commit_log import short_reason
 
 log = logging.getLogger("querypulse")
 
@@ -68,9 +67,14 @@ def private_field(java: Any, name: str) -> Any:
     raise LookupError(f"{java.getClass().getName()} has no {name}")
 
 
+REASON_CHARACTERS = 200
+
+
 def reason_of(error: Exception) -> str:
-    """The exception in one redacted line."""
-    return short_reason(str(error)) or type(error).__name__
+    """The Java exception's own line from the text of Py4J or PySpark, redacted."""
+    java = re.search(r"^: (.*)", str(error), re.MULTILINE)
+    line = java.group(1) if java else str(error).partition("\n")[0]
+    return redact(line)[:REASON_CHARACTERS] or type(error).__name__
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Opens checkpoints as Spark does, through Hadoop's ``FileSystem`` in the JVM.
+"""Reads checkpoints, and the logs of tables, through Hadoop's ``FileSystem`` in the JVM.
 
 It reads every storage that Spark can write to, and its cache returns the same file system, with
 the same credentials, that the query opened.
@@ -6,11 +6,15 @@ the same credentials, that the query opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from typing import Any
 
-from ..commit_log import StorageError, ids_in, short_reason, times_in
+from ...core.redaction import redact
+from ..commit_log import FileTimes, StorageError
 from .jvm import java_errors
+
+_STATUS = re.compile(r"/(\d+); isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
+"""``FileStatus.toString``, Hadoop 3."""
 
 
 class HadoopFolder:
@@ -30,24 +34,19 @@ class HadoopFolder:
         """Whether a file or folder exists; without a name, this folder."""
         return bool(self._files.exists(self._at(name)))
 
-    def listing(self, name: str = "") -> str | None:
-        """The paths in a folder, as Scala prints an array; None when it does not exist."""
-        return self._list(name, self._to_paths)
+    def listing(self, name: str = "", *, times: bool = False) -> str | None:
+        """The paths in a folder, or Hadoop's status of each file; None when it does not exist.
 
-    def statuses(self, name: str = "") -> str | None:
-        """The same with Hadoop's status of each file, its modification time included."""
-        return self._list(name, lambda files: files)
+        As Scala prints an array: one command for all of it instead of four for each element.
+        """
+        if not self.has(name):
+            return None
+        statuses = self._files.listStatus(self._at(name))
+        return str(self._to_text(statuses if times else self._to_paths(statuses)))
 
     def written_at(self, name: str) -> float:
         """Unix seconds of a file's last change, by the storage's clock."""
         return float(self._files.getFileStatus(self._at(name)).getModificationTime()) / 1000
-
-    def _list(self, name: str, to_printed: Callable[[Any], Any]) -> str | None:
-        folder = self._at(name)
-        if not self._files.exists(folder):
-            return None
-        # One command for the whole array instead of four for each element.
-        return str(self._to_text(to_printed(self._files.listStatus(folder))))
 
     def _at(self, name: str) -> Any:
         return self._path(self._root, name) if name else self._root
@@ -76,7 +75,8 @@ class SparkStorage:
         """
         with java_errors(StorageError):
             conf = self._session_of(query_id).sessionState().newHadoopConf()
-            return SparkCheckpoint(self._jvm, location, conf)
+            root = getattr(self._jvm, "org.apache.hadoop.fs.Path")(location)
+            return SparkCheckpoint(self._jvm, root, conf)
 
     def _session_of(self, query_id: str) -> Any:
         if not query_id:
@@ -87,39 +87,33 @@ class SparkStorage:
         return self._java_session if execution is None else execution.sparkSession()
 
 
-class SparkCheckpoint:
+class SparkCheckpoint(HadoopFolder):
     """One checkpoint."""
 
-    def __init__(self, jvm: Any, location: str, conf: Any) -> None:
-        self._location = location
-        root = getattr(jvm, "org.apache.hadoop.fs.Path")(location)
-        self._folder = HadoopFolder(jvm, root, conf)
-
-    def ids(self, log: str) -> list[int]:
-        """All batch ids in a log; none when its folder does not exist.
+    def files(self, log: str) -> FileTimes:
+        """All batches in a log; none when its folder does not exist.
 
         A run creates its checkpoint folder first. If that folder is not visible, for example a
-        local one without permission, nothing is known about its logs.
+        local one without permission, nothing is known about its logs. Spark keeps about the newest
+        hundred files (``HDFSMetadataLog``, ``minBatchesToRetain``), so a listing is cheap.
         """
         with java_errors(StorageError):
-            listing = self._folder.listing(log)
-            return self._nothing() if listing is None else ids_in(listing, log)
+            statuses = self.listing(log, times=True)
+            if statuses is None and not self.has():
+                raise StorageError(redact(f"{self._root.toString()} cannot be seen"))
+            # A file system may print its statuses in another form.
+            return times_in(statuses or "") or dict.fromkeys(ids_in(self.listing(log) or "", log))
 
-    def times(self, log: str) -> dict[int, float | None]:
-        """All batch ids in a log with the Unix seconds of their files.
 
-        If the storage prints a file's status in another format, only the newest file has a time.
-        """
-        with java_errors(StorageError):
-            listing = self._folder.statuses(log)
-            times = times_in(listing) if listing is not None else {}
-            ids = [] if times else self.ids(log)
-            newest = sorted(ids)[-1:]
-            written = {batch: self._folder.written_at(f"{log}/{batch}") for batch in newest}
-            return {**dict.fromkeys(ids), **times, **written}
+def times_in(statuses: str) -> dict[int, float | None]:
+    """Batch ids and Unix seconds from a listing of ``FileStatus`` objects, as Scala prints them."""
+    return {int(name): int(millis) / 1000 for name, millis in _STATUS.findall(statuses)}
 
-    def _nothing(self) -> list[int]:
-        """An empty log, if the checkpoint folder is visible; otherwise an error."""
-        if self._folder.has():
-            return []
-        raise StorageError(short_reason(f"{self._location} cannot be seen"))
+
+def ids_in(listing: str, log: str) -> list[int]:
+    """Read batch ids out of a listing, ``Array(file:/cp/offsets/9, file:/cp/offsets/.9.crc)``.
+
+    Skips checksums, temporary and foreign files: only a name of digits is a batch. A listed
+    batch file is complete (``CheckpointFileManager.createAtomic``).
+    """
+    return [int(name) for name in re.findall(rf"/{log}/(\d+)(?=, |\)$)", listing, re.ASCII)]

@@ -14,7 +14,7 @@ from support.patience import PATIENCE_SECONDS
 from support.queries import Trap, commits, offsets_of, shown, start, until
 
 from querypulse.listener.source_polls import topic_of
-from querypulse.listener.sources.kafka import KafkaAdmin
+from querypulse.listener.sources.kafka import KafkaSource
 from querypulse.listener.sources.reader import SparkSources
 from querypulse.listener.state.query import Query
 
@@ -122,7 +122,7 @@ def test_position_of_a_query_matches_the_brokers_figures(held, kafka):
 
 def test_records_read_and_deleted_during_a_poll_do_not_count_as_lost(held, kafka, monkeypatch):
     job = held()
-    topic, led = job.topics[0], KafkaAdmin.led
+    topic, led = job.topics[0], KafkaSource._led
 
     def read_and_delete_first(admin, topics):
         kafka.produce(topic, ["x"] * 10)
@@ -130,7 +130,7 @@ def test_records_read_and_deleted_during_a_poll_do_not_count_as_lost(held, kafka
         kafka.forget(topic, 12)
         return led(admin, topics)
 
-    monkeypatch.setattr(KafkaAdmin, "led", read_and_delete_first)
+    monkeypatch.setattr(KafkaSource, "_led", read_and_delete_first)
     poll = job.poll()
 
     assert poll.earliest == poll.committed == poll.latest == {f"{topic}/0": 12}

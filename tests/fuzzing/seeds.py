@@ -39,7 +39,7 @@ def state() -> list[bytes]:
         0.0,
         {"a-1": LoggedBatches(4, 3)},
         {"b-1": "gone"},
-        {"a-1": StartingPoint(Written(3, -5.0, 9.0), Written(4, -1.0), 2.0)},
+        {"a-1": StartingPoint(Written(3, -5.0), Written(4, -1.0), 2.0)},
     )
     read = _report("L", logs)
     sources = SourceReport(0.0, {"a-1": {0: poll(at=1.0, committed=5, since=2.0)}}, {"b-1": "no"})

@@ -6,72 +6,63 @@ import itertools
 import logging
 import re
 import threading
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.clock import Clock
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import PATIENCE_SECONDS
 from support.published_states import published
 from support.story import Story, processing, run
 
-from querypulse.core.guard import Guard
-from querypulse.core.threads import Loop
 from querypulse.exporter.status import status
 from querypulse.listener.checkpoints import (
     RETRY_SECONDS,
     TEMPORARY,
-    CheckpointWarnings,
     LogReader,
     checkpoint_problem,
+    warn_of_checkpoints,
 )
 from querypulse.listener.commit_log import (
     COMMITS,
     OFFSETS,
-    REASON_CHARACTERS,
     LoggedBatches,
     LogReport,
     StartingPoint,
     StorageError,
     Written,
-    ids_in,
-    short_reason,
     starting_point,
-    times_in,
 )
 from querypulse.listener.probe import JobActivity, ProbeReport
+from querypulse.listener.spark.jvm import REASON_CHARACTERS, reason_of
+from querypulse.listener.spark.storage import ids_in, times_in
 
 
 class MemoryCheckpoint:
-    """The ids in both logs, and every call: ``ids`` or ``times``."""
+    """The files of both logs, each with the Unix seconds when it was written, and every call."""
 
     def __init__(self, offsets=(), commits=()) -> None:
-        self.logs = {OFFSETS: set(offsets), COMMITS: set(commits)}
-        self.written = {OFFSETS: dict.fromkeys(offsets), COMMITS: dict.fromkeys(commits)}
-        """When the initial files were written, in Unix seconds."""
-        self.asked: list[str] = []
+        self.logs = {OFFSETS: _timed(offsets), COMMITS: _timed(commits)}
+        self.asked = 0
         self.refusal = ""
 
-    def ids(self, log):
-        return self._answer("ids", self.logs[log])
-
-    def times(self, log):
-        return self._answer("times", self.written[log])
-
-    def _answer(self, question, answer):
-        self.asked.append(question)
+    def files(self, log):
+        self.asked += 1
         if self.refusal:
             raise StorageError(self.refusal)
-        return answer
+        return self.logs[log]
 
     def plan(self, *batches):
-        self.logs[OFFSETS].update(batches)
+        self.logs[OFFSETS] |= dict.fromkeys(batches)
 
     def commit(self, *batches):
         self.plan(*batches)
-        self.logs[COMMITS].update(batches)
+        self.logs[COMMITS] |= dict.fromkeys(batches)
+
+
+def _timed(batches):
+    return dict(batches) if isinstance(batches, dict) else dict.fromkeys(batches)
 
 
 class MemoryStorage:
@@ -130,22 +121,13 @@ def listing(*names, folder="file:/cp/offsets"):
     return f"Array({', '.join(f'{folder}/{name}' for name in names)})"
 
 
-@pytest.mark.parametrize(
-    ("names", "batches"),
-    [
-        (["0", ".0.crc", "10", ".1.1b.tmp", "9.tmp", "-1", "007x", "a1", "1a", "٣"], [0, 10]),
-        (["2.compact", "3"], [3]),
-        (["9", "10", "100", "99"], [9, 10, 100, 99]),
-        ([], []),
-    ],
-)
-def test_only_names_of_digits_are_batches(names, batches):
-    assert ids_in(listing(*names) if names else "Array()", "offsets") == batches
+NAMES = ["0", ".0.crc", "10", ".1.1b.tmp", "9.tmp", "-1", "007x", "a1", "1a", "٣", "2.compact", "100", "99"]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "folder",
     [
+        "file:/cp/offsets",
         "file:/data/a b, c/offsets",
         "s3a://bucket/7, 8/offsets",
         "abfss://c@account.dfs.core.windows.net/a%20b/12/offsets",
@@ -153,8 +135,9 @@ def test_only_names_of_digits_are_batches(names, batches):
         "hdfs://host:8020/commits/5, /offsets",
     ],
 )
-def test_digits_in_the_checkpoint_path_are_not_batches(folder):
-    assert ids_in(listing("3", "4", folder=folder), "offsets") == [3, 4]
+def test_only_names_of_digits_in_the_logs_own_folder_are_batches(folder):
+    assert ids_in(listing(*NAMES, folder=folder), "offsets") == [0, 10, 100, 99]
+    assert ids_in("Array()", "offsets") == []
 
 
 @given(st.sets(st.integers(0, 10**12)))
@@ -186,19 +169,19 @@ def test_listing_gives_only_the_times_of_batches():
         ),
         ("Can not create a Path from an empty string\n\nJVM stacktrace:\njava.lang",
          "Can not create a Path from an empty string"),
-        ("", ""),
+        ("", "OSError"),
     ],
     ids=["Py4J's form", "PySpark's form", "empty"],
 )  # fmt: skip
 def test_reason_is_the_java_exceptions_own_line(text, reason):
-    assert short_reason(text) == reason
+    assert reason_of(OSError(text)) == reason
 
 
 def test_reason_is_short_and_holds_no_secret():
     text = f": java.io.IOException: GET https://a.blob/cp?sig=hunter2&se={'1' * 1000}\n\tat x"
 
-    assert "hunter2" not in short_reason(text)
-    assert len(short_reason(text)) <= REASON_CHARACTERS
+    assert "hunter2" not in reason_of(OSError(text))
+    assert len(reason_of(OSError(text))) <= REASON_CHARACTERS
 
 
 # -- which logs are read ---------------------------------------------------------------------
@@ -221,34 +204,25 @@ def is_read(*stages):
     return bool(reports[-1].logs)
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [
-        CONTINUOUS,
-        with_facts(run(), async_progress=True),
-        with_facts(run(trigger="RealTimeTrigger(300000)"), async_progress=True),
-        with_facts(CONTINUOUS, checkpoint="file:/tmp/temporary-1"),
-    ],
-    ids=["continuous", "async", "real-time", "temporary"],
-)
-def test_log_of_a_run_whose_commits_only_it_shows_is_read_at_once(seen):
-    assert is_read((0, seen))
-
-
-def test_log_of_a_run_whose_events_and_probe_suffice_is_not_read():
+def test_log_is_read_at_once_only_of_a_run_whose_commits_it_alone_shows():
     runs = {
-        "idle": run(),
-        "waiting": run(batch=7, data=True),
-        "busy": processing(batch=5),
-        "busy, polled closely": processing(batch=5, tasks=0),
-        "finite": run(trigger="AvailableNowTrigger", message="Processing new data", busy=True),
-        "planning": run(message=PLANNING, busy=True, tasks=0),
-        "dead continuous": replace(CONTINUOUS, active=False),
-        "unknown place": with_facts(CONTINUOUS, checkpoint=""),
-        "unknown place, async": with_facts(run(), async_progress=True, checkpoint=""),
-    }
+        "continuous": (CONTINUOUS, True),
+        "async": (with_facts(run(), async_progress=True), True),
+        "real-time": (with_facts(run(trigger="RealTimeTrigger(300000)"), async_progress=True), True),
+        "temporary": (with_facts(CONTINUOUS, checkpoint="file:/tmp/temporary-1"), True),
+        "idle": (run(), False),
+        "waiting": (run(batch=7, data=True), False),
+        "busy": (processing(batch=5), False),
+        "busy, polled closely": (processing(batch=5, tasks=0), False),
+        "finite": (run(trigger="AvailableNowTrigger", message="Processing new data", busy=True), False),
+        "planning": (run(message=PLANNING, busy=True, tasks=0), False),
+        "dead continuous": (replace(CONTINUOUS, active=False), False),
+        "unknown place": (with_facts(CONTINUOUS, checkpoint=""), False),
+        "unknown place, async": (with_facts(run(), async_progress=True, checkpoint=""), False),
+    }  # fmt: skip
 
-    assert [what for what, seen in runs.items() if is_read((0, seen))] == []
+    read = {what: is_read((0, seen)) for what, (seen, _) in runs.items()}
+    assert read == {what: expected for what, (_, expected) in runs.items()}
 
 
 FIFTH, SIXTH = (processing(batch=batch, tasks=0) for batch in (5, 6))
@@ -302,22 +276,12 @@ def test_run_with_a_growing_log_is_in_every_report():
 
     for at in range(20):
         report = harness.read(continuous("a"), continuous("b"), at=at)
-        assert report.at == at
-        assert report.logs == {"a-1": LoggedBatches(at + 1, at), "b-1": LoggedBatches()}
-        assert report.unreadable == {}
+        logs = {"a-1": LoggedBatches(at + 1, at), "b-1": LoggedBatches()}
+        assert report == LogReport(at, logs)
         checkpoint.commit(at + 1)
         checkpoint.plan(at + 2)
     assert harness.announced[-1] is report
     assert harness.storage.opened == ["a", "b"]
-
-
-def test_only_the_start_is_read_of_a_run_that_needs_no_log():
-    harness = LogReaderHarness(**{"/cp": MemoryCheckpoint([4, 5], [4])})
-
-    for at in (1, 2):
-        report = harness.read(run(), processing("b", batch=5), at=at)
-        assert (report.logs, report.starts.keys()) == ({}, {"a-1", "b-1"})
-    assert harness.storage.opened == ["/cp", "/cp"]
 
 
 def hung(query, *, batch):
@@ -346,20 +310,17 @@ def test_log_of_a_hung_batch_is_first_read_at_half_of_the_shortest_window(floor)
     assert moments_read(harness, hung("a", batch=5), until=60)[0] == floor / 2
 
 
-def test_batches_shorter_than_half_of_the_shortest_window_cost_no_reading():
-    harness = LogReaderHarness(a=MemoryCheckpoint([4], [4]))
-    for at in range(600):
-        assert harness.read(hung("a", batch=5 + at // 25), at=float(at)).logs == {}
+@pytest.mark.parametrize(
+    ("seconds", "most"), [(25, 0), (120, 120)], ids=["shorter than half a window", "slow ones"]
+)
+def test_batches_of_equal_length_cost_no_reading_after_the_first(seconds, most):
+    checkpoint = MemoryCheckpoint([4], [4])
+    harness = LogReaderHarness(a=checkpoint)
+    read = [at for at in range(600) if harness.read(hung("a", batch=5 + at // seconds), at=at).logs]
 
-    assert harness.storage.opened == ["a"]
-
-
-def test_slow_batches_of_equal_length_cost_no_reading_after_the_first():
-    harness = LogReaderHarness(a=MemoryCheckpoint([4], [4]))
-    for at in range(600):
-        assert bool(harness.read(hung("a", batch=5 + at // 120), at=float(at)).logs) <= (at < 120)
-
-    assert harness.storage.opened == ["a", "a"]
+    assert all(at < most for at in read)
+    assert bool(read) is bool(most)
+    assert checkpoint.asked == 2 * (1 + len(read)), "its start, too"
 
 
 def test_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
@@ -368,7 +329,7 @@ def test_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
 
     assert set(rests(read[-100:])) == {15}
     assert sorted(rests(read)) == rests(read)
-    assert len(checkpoint.asked) < 2 * 4 * 130
+    assert checkpoint.asked < 2 * 4 * 130
 
 
 def test_commit_is_seen_within_a_tenth_of_the_time_it_took():
@@ -440,9 +401,9 @@ def test_batch_finished_during_the_reading_does_not_look_unfinished():
     class Busy(MemoryCheckpoint):
         """Plans and commits its next batch between any two requests."""
 
-        def _answer(self, question, answer):
-            self.commit(max(self.logs["offsets"]) + 1)
-            return super()._answer(question, answer)
+        def files(self, log):
+            self.commit(max(self.logs[OFFSETS]) + 1)
+            return {**super().files(log)}
 
     harness = LogReaderHarness(a=Busy(offsets=[0], commits=[0]))
     for at in range(10):
@@ -453,95 +414,54 @@ def test_batch_finished_during_the_reading_does_not_look_unfinished():
 # -- errors -----------------------------------------------------------------------------------
 
 
-def test_unreadable_storage_does_not_block_the_others():
+def test_unreadable_storage_is_reported_blocks_no_other_and_is_retried_after_a_while(caplog):
     broken, fine = MemoryCheckpoint([0], [0]), MemoryCheckpoint([0], [0])
     harness = LogReaderHarness(a=broken, c=fine)
     broken.refusal = "FileSystem closed"
+    runs = continuous("a"), continuous("lost"), continuous("c")
+    refused = {"a-1": "FileSystem closed", "lost-1": "No FileSystem for lost"}
+    read = LoggedBatches(0, 0)
 
-    report = harness.read(continuous("a"), continuous("lost"), continuous("c"), at=1)
-
-    assert report.logs == {"c-1": LoggedBatches(0, 0)}
-    assert report.unreadable == {"a-1": "FileSystem closed", "lost-1": "No FileSystem for lost"}
-
-
-def test_unreadable_storage_is_retried_only_after_a_while():
-    broken = MemoryCheckpoint([0], [0])
-    harness = LogReaderHarness(a=broken)
-    broken.refusal = "FileSystem closed"
-    harness.read(continuous("a"), at=0)
-    broken.refusal, broken.asked = "", []
-
-    report = harness.read(continuous("a"), at=RETRY_SECONDS - 0.1)
-    assert (report.logs, report.unreadable) == ({}, {"a-1": "FileSystem closed"})
-    assert broken.asked == []
-    report = harness.read(continuous("a"), at=RETRY_SECONDS)
-    assert (report.logs, report.unreadable) == ({"a-1": LoggedBatches(0, 0)}, {})
+    report = harness.read(*runs, at=0)
+    assert (report.logs, report.unreadable) == ({"c-1": read}, refused)
+    broken.refusal, broken.asked = "", 0
+    assert harness.read(*runs, at=RETRY_SECONDS - 0.1).unreadable == refused
+    assert broken.asked == 0
+    report = harness.read(*runs, at=RETRY_SECONDS)
+    assert (report.logs["a-1"], report.unreadable.keys()) == (read, {"lost-1"})
 
 
 def test_storage_error_is_logged_once_until_it_ends(caplog):
     broken = MemoryCheckpoint([0], [0])
     harness = LogReaderHarness(a=broken)
-    broken.refusal = "FileSystem closed"
-    with caplog.at_level(logging.WARNING):
-        for at in range(0, 100, 5):
-            harness.read(continuous("a"), at=at)
-        assert [record.message for record in caplog.records] == [
-            "querypulse: cannot read the checkpoint of a: FileSystem closed"
-        ]
-        broken.refusal = ""
-        harness.read(continuous("a"), at=200)
-        broken.refusal = "FileSystem closed"
-        harness.read(continuous("a"), at=220)
+    for at in range(0, 300, 5):
+        broken.refusal = "" if at == 200 else "FileSystem closed"
+        harness.read(continuous("a"), at=at)
 
-    assert len(caplog.records) == 2
+    refused = "querypulse: cannot read the checkpoint of a: FileSystem closed"
+    assert warnings(caplog) == [refused] * 2
 
 
-class HangingCheckpoint(MemoryCheckpoint):
-    """A storage that does not answer until released."""
+def test_hanging_storage_lets_the_last_report_grow_old():
+    """The time of a report is that before the storage was asked."""
+    asked, answers = threading.Event(), threading.Event()
 
-    def __init__(self):
-        super().__init__([0], [0])
-        self.asked_at = threading.Event()
-        self.answers = threading.Event()
+    class Hanging(MemoryCheckpoint):
+        def files(self, log):
+            asked.set()
+            assert answers.wait(PATIENCE_SECONDS)
+            return super().files(log)
 
-    def ids(self, log):
-        self.asked_at.set()
-        assert self.answers.wait(PATIENCE_SECONDS)
-        return super().ids(log)
+    harness = LogReaderHarness(a=Hanging([0], [0]))
+    thread = threading.Thread(target=lambda: harness.read(continuous("a"), at=1.0))
+    thread.start()
+    assert asked.wait(PATIENCE_SECONDS)
+    assert harness.reader.latest is None
+    harness.clock.now = 99.0
+    answers.set()
+    thread.join(PATIENCE_SECONDS)
 
-
-@pytest.fixture
-def reading():
-    """A reader in its own thread; stopped afterwards."""
-    stop = []
-
-    def start(checkpoint, interval=LONG_SECONDS):
-        report = ProbeReport(began_at=0, at=0, runs=(continuous("a"),))
-        storage = MemoryStorage(a=checkpoint)
-        reader = LogReader(storage.open, lambda: report, lambda: None, interval_seconds=interval)
-        loop = Loop("commit_log", reader.step, Guard())
-        loop.start()
-        stop.append((loop, reader))
-        return reader
-
-    yield start
-    for loop, reader in stop:
-        loop.stop()
-        reader.poke()
-        assert loop.join(PATIENCE_SECONDS)
-
-
-def test_hanging_storage_lets_the_last_report_grow_old(reading):
-    checkpoint = HangingCheckpoint()
-    reader = reading(checkpoint)
-    assert checkpoint.asked_at.wait(PATIENCE_SECONDS)
-    assert reader.latest is None
-    released_at = time.monotonic()
-    checkpoint.answers.set()
-    report = until(lambda: reader.latest, "the report")
-
-    assert report.at <= released_at
-    assert report.logs == {"a-1": LoggedBatches(0, 0)}
+    assert harness.reader.latest == LogReport(1.0, {"a-1": LoggedBatches(0, 0)})
 
 
 # -- where a run began ------------------------------------------------------------------------
@@ -559,7 +479,7 @@ def point(offsets, commits, *, now=100.0):
 @pytest.mark.parametrize(
     ("offsets", "commits", "unfinished"),
     [
-        ({40: 2500, 41: 2400}, {40: 2450}, Written(41, -2300.0, WALL - 2400)),
+        ({40: 2500, 41: 2400}, {40: 2450}, Written(41, -2300.0)),
         ({}, {}, None),
         ({40: 9.0}, {40: 8.0}, None),
         ({38: 30.0, 39: 20.0, 40: 9.0}, {38: 29.0, 39: 19.0, 40: 8.0}, None),
@@ -578,7 +498,7 @@ def test_unfinished_batch_was_planned_and_not_committed_at_a_plausible_time(
 def test_newest_commit_is_known_with_its_time():
     start = point({40: 2500, 41: 2400}, {39: 2550, 40: 2450})
 
-    assert start.committed == Written(40, -2350.0, WALL - 2450)
+    assert start.committed == Written(40, -2350.0)
 
 
 def test_longest_batches_are_those_of_the_last_two_days():
@@ -605,47 +525,38 @@ def test_batch_without_two_plausible_times_has_no_duration(offsets, commits, lon
     assert point(offsets, commits).longest_seconds == longest
 
 
-def with_checkpoint(*, offsets, commits):
-    checkpoint = MemoryCheckpoint(offsets, commits)
-    checkpoint.written = {"offsets": offsets, "commits": commits}
-    return checkpoint
-
-
 def test_starting_point_is_read_once_per_run_and_in_every_report():
-    checkpoint = with_checkpoint(offsets={41: None}, commits={40: None})
+    checkpoint = MemoryCheckpoint([41], [40])
     harness = LogReaderHarness(**{"/cp": checkpoint})
 
-    reports = [harness.read(run(number=1), at=1), harness.read(run(number=1), at=2)]
-    later = harness.read(run(number=2), at=3)
-
-    expected = StartingPoint(Written(40), Written(41))
-    assert [report.starts for report in reports] == [{"a-1": expected}] * 2
-    assert later.starts == {"a-2": expected}
-    assert checkpoint.asked == ["times"] * 4
+    starts = [
+        harness.read(run(number=number), at=at).starts for at, number in ((1, 1), (2, 1), (3, 2))
+    ]
+    point = StartingPoint(Written(40), Written(41))
+    assert starts == [{"a-1": point}, {"a-1": point}, {"a-2": point}]
+    assert (checkpoint.asked, harness.storage.opened) == (4, ["/cp", "/cp"])
 
 
 def test_files_have_no_age_once_the_wall_clock_was_set():
     """It is not known which of its times compare with those of the storage."""
-    harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={0: WALL}, commits={})})
+    harness = LogReaderHarness(**{"/cp": MemoryCheckpoint({0: WALL})})
     runs, unfinished = [run("a"), run("b"), run("c")], []
     for at, ahead in ((1.0, 0.0), (2.0, 4.0), (3.0, 3335.0)):
         harness.ahead = WALL + 60.0 + ahead
         report = harness.read(*runs[: int(at)], at=at)
         unfinished.append([start.unfinished for start in report.starts.values()])
 
-    first, slewed = (Written(0, pytest.approx(age), WALL) for age in (-60.0, -64.0))
+    first, slewed = (Written(0, pytest.approx(age)) for age in (-60.0, -64.0))
     assert unfinished == [[first], [first, slewed], [first, slewed, Written(0)]]
 
 
 def test_slow_storage_does_not_look_like_a_clock_that_was_set():
     class Slow(MemoryCheckpoint):
-        def times(self, log):
+        def files(self, log):
             harness.clock.now += 30.0
-            return super().times(log)
+            return super().files(log)
 
-    checkpoint = Slow()
-    checkpoint.written = {"offsets": {0: WALL}, "commits": {}}
-    harness = LogReaderHarness(**{"/cp": checkpoint})
+    harness = LogReaderHarness(**{"/cp": Slow({0: WALL})})
     harness.ahead = WALL + 60.0
     starts = harness.read(run("a"), run("b"), at=1.0).starts
 
@@ -654,13 +565,13 @@ def test_slow_storage_does_not_look_like_a_clock_that_was_set():
 
 def test_starting_point_that_cannot_be_read_is_read_again_after_the_retry_time(caplog):
     """Also of a run that has ended."""
-    checkpoint = with_checkpoint(offsets={41: None}, commits={40: None})
+    checkpoint = MemoryCheckpoint([41], [40])
     harness, starts = LogReaderHarness(**{"/cp": checkpoint}), {}
 
     for at in (1, 2, 10.5, 11, 20, 21, 31, 99):
         checkpoint.refusal = "503 SlowDown" if at < 21 else ""
         report = harness.read(run(active=at < 21), at=at)
-        starts[at] = (report.starts, checkpoint.asked.count("times"))
+        starts[at] = (report.starts, checkpoint.asked)
         assert report.unreadable == {}
 
     read = {"a-1": StartingPoint(Written(40), Written(41))}
@@ -672,16 +583,15 @@ def test_starting_point_that_cannot_be_read_is_read_again_after_the_retry_time(c
 
 
 def test_only_a_new_run_pokes_the_reader():
-    harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={}, commits={})})
+    harness = LogReaderHarness(**{"/cp": MemoryCheckpoint()})
     harness.read(run(), at=1)
     reader, pokes = harness.reader, []
     reader.poke = lambda: pokes.append(1)
 
     reader.poke_for(harness.probe)
-    before = list(pokes)
-    reader.poke_for(type(harness.probe)(began_at=2, at=2, runs=(run(number=2),)))
-
-    assert (before, pokes) == ([], [1])
+    assert pokes == []
+    reader.poke_for(replace(harness.probe, runs=(run(number=2),)))
+    assert pokes == [1]
 
 
 @pytest.mark.parametrize(
@@ -739,23 +649,19 @@ def warnings(caplog):
 
 
 def test_problem_is_logged_once_with_the_queries_that_have_it(caplog):
-    named, story = CheckpointWarnings(), Story()
+    """Nothing is logged before the probe knows the checkpoint."""
+    logged, story = set(), Story().started(at=0)
+    warn_of_checkpoints(story.state.snapshot(0), logged)
     temporary = f"file:/tmp/temporary-{UUID}"
     story.probe(at(temporary), at(temporary, "b"), at(LOCAL, "c"), at=1)
-    named.poll(story.state.snapshot(1))
+    warn_of_checkpoints(story.state.snapshot(1), logged)
     story.probe(at(temporary, number=2), at(LOCAL, "d"), at("s3a://b/cp", "e"), at=2)
-    named.poll(story.state.snapshot(2))
+    warn_of_checkpoints(story.state.snapshot(2), logged)
 
     assert warnings(caplog) == [
         f"querypulse: the checkpoint of a, b is {TEMPORARY}",
         f"querypulse: the checkpoint of c is {checkpoint_problem(LOCAL)}",
     ]
-
-
-def test_nothing_is_logged_before_the_probe_knows_the_checkpoint(caplog):
-    CheckpointWarnings().poll(Story().started(at=0).state.snapshot(1))
-
-    assert warnings(caplog) == []
 
 
 def test_status_shows_the_problem_as_long_as_it_exists():

@@ -32,18 +32,22 @@ class Log:
         return list(self.present)
 
 
+def end(log, start):
+    return end_of(log.has, log.versions, start)
+
+
 @given(oldest=st.integers(0, 50), count=st.integers(1, 3000), start=st.integers(0, 3100))
 def test_end_is_found_from_any_earlier_position(oldest, count, start):
     log = Log(range(oldest, oldest + count))
 
-    assert end_of(log, start) == oldest + count
+    assert end(log, start) == oldest + count
 
 
 @pytest.mark.parametrize(("new", "most"), [(0, 2), (1, 3), (7, 8), (1000, 25), (100_000, 40)])
 def test_search_needs_few_requests_and_no_listing(new, most):
     log = Log(range(1000 + new))
 
-    assert end_of(log, 1000) == 1000 + new
+    assert end(log, 1000) == 1000 + new
     assert log.requests <= most
     assert log.listed == 0
 
@@ -51,16 +55,16 @@ def test_search_needs_few_requests_and_no_listing(new, most):
 def test_shorter_replacement_of_a_table_is_listed():
     log = Log(range(2))
 
-    assert end_of(log, 5) == 2
+    assert end(log, 5) == 2
     assert log.listed == 1
 
 
 def test_log_that_starts_after_the_known_version_is_listed():
-    assert end_of(Log(range(40, 60)), 5) == 60
+    assert end(Log(range(40, 60)), 5) == 60
 
 
 def test_table_without_versions_ends_at_0():
-    assert (end_of(Log(()), 0), end_of(Log(()), 7)) == (0, 0)
+    assert (end(Log(()), 0), end(Log(()), 7)) == (0, 0)
 
 
 def test_version_is_read_once_all_its_files_are_read():

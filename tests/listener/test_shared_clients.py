@@ -17,68 +17,62 @@ class Config(dict):
 
 
 class Cluster:
-    """Opens clients and records the open ones."""
+    """Opens clients, records the open ones, and how many were opened."""
 
     def __init__(self):
         self.open = []
-        self.opened = []
+        self.opened = 0
         self.refusal = None
         self.clients = SharedClients(SimpleNamespace(millis=float))
 
     def lease(self, **config):
-        return self.clients.lease(Config(config))
-
-    def use(self, shared):
-        return shared.get(self._connect)
+        return self.clients.lease(Config(config), self._connect)
 
     def _connect(self, name):
         if self.refusal is not None:
             raise self.refusal
+        self.opened += 1
         client = SimpleNamespace(name=name, close=lambda millis: self.open.remove(client))
-        self.opened.append(client)
         self.open.append(client)
         return client
 
 
-@pytest.mark.parametrize(
-    ("other", "is_shared"),
-    [
-        ({"servers": "a:9092", "password": "x"}, True),
-        ({"servers": "b:9092", "password": "x"}, False),
-        ({"servers": "a:9092", "password": "y"}, False),
-    ],
-    ids=["equal", "another cluster", "other credentials"],
-)
-def test_only_sources_with_the_same_cluster_and_credentials_share_a_client(other, is_shared):
+def test_only_sources_with_the_same_cluster_and_credentials_share_a_client():
     cluster = Cluster()
-    first, second = cluster.lease(servers="a:9092", password="x"), cluster.lease(**other)
+    leases = [
+        cluster.lease(servers=servers, password=password)
+        for servers, password in (("a", "x"), ("a", "x"), ("b", "x"), ("a", "y"))
+    ]
+    assert cluster.opened == 0, "a client is opened at its first use"
+    first, second, *others = (lease.get().name for lease in leases)
 
-    assert (cluster.use(first) == cluster.use(second)) is is_shared
-    assert len(cluster.opened) == (1 if is_shared else 2)
+    assert first == second
+    assert len({first, *others}) == 3
+    assert all(name.startswith("querypulse-admin-") for name in (first, *others))
+    assert first != Cluster().lease(servers="a").get().name
 
 
 def test_last_release_closes_the_client_and_a_later_lease_opens_a_new_one():
     cluster = Cluster()
     first, second, other = (cluster.lease(servers=name) for name in ("a", "a", "b"))
-    assert cluster.opened == [], "a client is opened at its first use"
-    names = [cluster.use(client) for client in (first, second, other)]
+    before, kept = first.get(), other.get()
     cluster.clients.release(first)
-    assert cluster.open == names[1:]
+    assert cluster.open == [before, kept]
     cluster.clients.release(second)
-    assert cluster.open == [names[2]]
+    assert cluster.open == [kept]
 
-    assert cluster.use(cluster.lease(servers="a")) not in names
+    assert cluster.lease(servers="a").get() not in (before, kept)
 
 
 def test_closed_client_is_reopened_once_for_all():
     cluster = Cluster()
     first, second = cluster.lease(servers="a"), cluster.lease(servers="a")
-    before = cluster.use(first)
-    second.close()
+    before = first.get()
+    second.close(0)
     assert cluster.open == []
 
-    assert cluster.use(first) == cluster.use(second) != before
-    assert cluster.opened == [before, cluster.use(first)]
+    assert first.get() is second.get() is not before
+    assert cluster.opened == 2
 
 
 def test_failed_open_is_retried():
@@ -86,19 +80,8 @@ def test_failed_open_is_retried():
     shared = cluster.lease(servers="a")
     cluster.refusal = OSError("No resolvable bootstrap urls")
     with pytest.raises(OSError, match="No resolvable"):
-        cluster.use(shared)
-    shared.close()
+        shared.get()
+    shared.close(0)
     cluster.refusal = None
 
-    assert cluster.use(shared) in cluster.open
-
-
-def test_client_names_are_unique_and_prefixed():
-    first, second = Cluster(), Cluster()
-    names = {
-        cluster.use(cluster.lease(servers=servers)).name
-        for cluster, servers in ((first, "a"), (first, "b"), (second, "a"))
-    }
-
-    assert len(names) == 3
-    assert all(name.startswith("querypulse-admin-") for name in names)
+    assert shared.get() in cluster.open

@@ -9,7 +9,12 @@ from support.clock import Clock
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.listener.probe import Context
-from querypulse.listener.source_polls import SourceError, SourcePoll, SourceSilentError
+from querypulse.listener.source_polls import (
+    SourceError,
+    SourcePoll,
+    SourceReport,
+    SourceSilentError,
+)
 from querypulse.listener.sources.reader import MAX_DEAD_RUNS, SourceReader
 
 INTERVAL = 15.0
@@ -63,6 +68,9 @@ class SourceReaderHarness:
         self.sources[f"{name}-{number}"] = {0: source}
         return source
 
+    def source(self, name):
+        return self.sources[f"{name}-1"][0]
+
     def open(self, query):
         opened = self.sources.get(query.run_id)
         if isinstance(opened, Exception):
@@ -87,49 +95,32 @@ def test_no_query_polls_no_source():
 
 def test_new_run_is_polled_at_once_and_then_every_interval():
     harness = SourceReaderHarness("a")
-    source = harness.sources["a-1"][0]
+    harness.begin("without sources")
+    harness.sources["without sources-1"] = {}
     for at in range(1, 40):
         harness.step(at=at)
 
-    assert source.asked == [1, 16, 31]
+    assert harness.source("a").asked == [1, 16, 31]
     assert len(harness.announced) == 3
-    assert harness.reader.latest.polls == {
-        "a-1": {0: SourcePoll("Kafka", {"t/0": 3}, {}, {}, at=31)}
-    }
-    assert harness.reader.latest.unreadable == {}
+    newest = SourcePoll("Kafka", {"t/0": 3}, {}, {}, at=31)
+    assert harness.reader.latest == SourceReport(31, {"a-1": {0: newest}})
 
 
-def test_run_is_polled_when_its_sources_become_known():
-    harness = SourceReaderHarness("a")
-    source = harness.sources.pop("a-1")
-    assert harness.step(at=1) is None
-    harness.sources["a-1"] = source
+def test_sources_that_spark_does_not_show_yet_are_searched_while_the_run_is_active():
+    harness = SourceReaderHarness("a", "dead")
+    sources = harness.sources
+    harness.sources = {}
+    harness.story.ended("dead", at=1, exception=CONFLICT)
+    assert harness.step(at=2) is None
+    harness.sources = sources
 
-    assert set(harness.step(at=2).polls) == {"a-1"}
-
-
-def test_sources_of_a_dead_run_are_searched_only_once():
-    harness = SourceReaderHarness("a")
-    sources = harness.sources.pop("a-1")
-    harness.story.ended("a", at=1, exception=CONFLICT)
-    harness.step(at=2)
-    harness.sources["a-1"] = sources
-
-    assert harness.step(at=3) is None
-
-
-def test_run_without_sources_is_in_no_report():
-    harness = SourceReaderHarness("a", "b")
-    harness.sources["a-1"] = {}
-
-    assert set(harness.step(at=1).polls) == {"b-1"}
-    assert harness.reader.latest.unreadable == {}
+    assert set(harness.step(at=3).polls) == {"a-1"}
 
 
 @pytest.mark.parametrize("how", ["failed", "vanished", "hung"])
 def test_unexpectedly_ended_run_is_still_polled(how):
     harness = SourceReaderHarness("a")
-    source = harness.sources["a-1"][0]
+    source = harness.source("a")
     harness.step(at=1)
     if how == "failed":
         harness.story.ended("a", at=2, exception=CONFLICT)
@@ -146,7 +137,7 @@ def test_unexpectedly_ended_run_is_still_polled(how):
 @pytest.mark.parametrize("how", ["stopped", "completed", "replaced", "driver stopped"])
 def test_finished_run_is_released(how):
     harness = SourceReaderHarness("a")
-    source = harness.sources["a-1"][0]
+    source = harness.source("a")
     harness.step(at=1)
     if how == "replaced":
         harness.begin("a", 2)
@@ -163,63 +154,44 @@ def test_finished_run_is_released(how):
     assert source.asked == [1]
 
 
-def test_refusing_source_keeps_its_last_poll_and_affects_no_other():
+def test_refusing_source_keeps_its_last_poll_and_is_polled_again_after_two_intervals():
     harness = SourceReaderHarness("a", "b")
-    broken = harness.sources["a-1"][0]
+    broken = harness.source("a")
     first = harness.step(at=1).polls["a-1"]
     broken.error = SourceError("not allowed")
     report = harness.step(at=16)
-
-    assert report.polls["a-1"] == first
-    assert report.polls["b-1"][0].at == 16
+    assert (report.polls["a-1"], report.polls["b-1"][0].at) == (first, 16)
     assert report.unreadable == {"a-1": "not allowed"}
-
-
-def test_refusing_source_is_polled_again_after_two_intervals():
-    harness = SourceReaderHarness("a")
-    source = harness.sources["a-1"][0]
-    source.error = SourceError("not allowed")
-    harness.step(at=1)
-    source.error = None
-    for at in range(2, 40):
+    broken.error = None
+    for at in range(17, 60):
         harness.step(at=at)
 
-    assert source.asked == [1, 31]
+    assert broken.asked == [1, 16, 46]
     assert harness.reader.latest.unreadable == {}
-    assert set(harness.reader.latest.polls) == {"a-1"}
 
 
-def test_silent_broker_costs_one_timeout_for_all_its_queries():
+def test_silent_broker_costs_one_timeout_for_all_its_queries_and_is_retried():
     harness = SourceReaderHarness(*"abcde")
     other = harness.begin("z", address="elsewhere:9092")
-    for name in "abcde":
-        silent = harness.sources[f"{name}-1"][0]
-        silent.error, silent.takes = SourceSilentError("no answer"), 4.0
+    silent = [harness.source(name) for name in "abcde"]
+    for source in silent:
+        source.error, source.takes = SourceSilentError("no answer"), 4.0
     report = harness.step(at=1)
 
-    assert [len(harness.sources[f"{name}-1"][0].asked) for name in "abcde"] == [1, 0, 0, 0, 0]
+    assert [len(source.asked) for source in silent] == [1, 0, 0, 0, 0]
     assert report.unreadable == {f"{name}-1": "no answer" for name in "abcde"}
-    assert other.asked == [5]
-    assert set(report.polls) == {"z-1"}
-
-
-def test_silent_broker_is_retried_and_then_polled_by_all_queries():
-    harness = SourceReaderHarness("a", "b")
-    first = harness.sources["a-1"][0]
-    first.error = SourceSilentError("no answer")
-    harness.step(at=1)
-    first.error = None
-    for at in range(2, 33):
+    assert (other.asked, set(report.polls)) == ([5], {"z-1"})
+    for source in silent:
+        source.error, source.takes = None, 0.0
+    for at in range(6, 40):
         harness.step(at=at)
-
-    assert first.asked == [1, 31]
-    assert harness.sources["b-1"][0].asked == [31]
+    assert [source.asked for source in silent] == [[1, 35], *[[35]] * 4]
     assert harness.reader.latest.unreadable == {}
 
 
 def test_refusal_is_logged_once_until_it_ends(caplog):
     harness = SourceReaderHarness("a")
-    source = harness.sources["a-1"][0]
+    source = harness.source("a")
     with caplog.at_level(logging.WARNING):
         for error in (SourceError("one"), SourceError("two"), None, SourceError("three")):
             source.error = error
@@ -244,7 +216,7 @@ def test_failed_search_for_sources_is_reported_and_retried():
 
 def test_ended_run_and_at_the_close_every_run_is_released_with_its_sources():
     harness = SourceReaderHarness("a", "b", "c")
-    sources = [harness.sources[f"{name}-1"][0] for name in "bc"]
+    sources = [harness.source(name) for name in "bc"]
     harness.sources["a-1"] = None
     harness.step(at=1)
     harness.story.ended("a", at=2)
@@ -265,13 +237,13 @@ def test_every_run_is_polled_in_each_interval_however_many_there_are():
     for at in range(1, 40):
         harness.step(at=at)
 
-    assert {len(harness.sources[f"{name}-1"][0].asked) for name in names} == {3}
+    assert {len(harness.source(name).asked) for name in names} == {3}
 
 
 def test_polls_that_take_long_leave_half_of_the_time_free():
     """Each round takes 40 s, so the sources are polled every 80 s."""
     harness = SourceReaderHarness("a", "b")
-    sources = [harness.sources[f"{name}-1"][0] for name in "ab"]
+    sources = [harness.source(name) for name in "ab"]
     for source in sources:
         source.takes = 20.0
     for at in range(1, 400, 5):
@@ -291,7 +263,7 @@ def test_only_the_newest_dead_runs_are_polled():
         report = harness.step(at=at)
 
     assert set(report.polls) == set(harness.sources) - {"q0-1"}
-    assert (harness.sources["q0-1"][0].closed, harness.released) == (1, ["q0-1"])
+    assert (harness.source("q0").closed, harness.released) == (1, ["q0-1"])
 
 
 # -- the state of the query ---------------------------------------------------------------------

@@ -10,7 +10,6 @@ from querypulse.listener.source_polls import SourcePoll, inflow
 from querypulse.listener.sources.kafka import (
     MAX_PARTITIONS,
     FirstUnread,
-    Search,
     led_partitions,
     offsets_in,
     retention_in,
@@ -87,31 +86,28 @@ def test_inflow_is_the_growth_since_the_last_poll_and_never_negative():
 # -- the first unread record ----------------------------------------------------------------------
 
 
-def test_first_unread_record_is_searched_in_partitions_with_lag():
+def test_first_unread_record_is_searched_in_partitions_with_lag_the_largest_first():
+    """A search without a result continues where it ended."""
     entry = poll(
         at=0,
-        committed={"t/0": 5, "t/1": 5, "t/2": 5, "t/3": 5, "gone/0": 5},
+        committed={"t/0": 5, "t/1": 5, "t/2": 5, "t/3": 5, "t/4": 5, "t/5": 5, "gone/0": 5},
         earliest={"t/0": 0, "t/1": 0, "t/2": 6, "t/3": 0},
-        latest={"t/0": 5, "t/1": 8, "t/2": 20, "t/3": 30},
+        latest={"t/0": 5, "t/1": 8, "t/2": 20, "t/3": 30, "t/4": 30, "t/5": 30},
     )
-    earlier = {"t/3": FirstUnread(5, 7, 100.0)}
+    earlier = {
+        "t/3": FirstUnread(5, 7, 100.0),
+        "t/4": FirstUnread(5, 25),
+        "t/5": FirstUnread(5, 30),
+    }
 
-    assert searches(earlier, entry) == [Search("t/2", 5, 6, 20), Search("t/1", 5, 5, 8)]
-
-
-def test_search_without_a_result_continues_where_it_ended():
-    entry = poll(at=0, committed=5, latest=30)
-
-    assert searches({"t/0": FirstUnread(5, 20)}, entry) == [Search("t/0", 5, 20, 30)]
-    assert searches({"t/0": FirstUnread(5, 30)}, entry) == []
-
-
-def test_poll_searches_the_partitions_with_the_largest_lag():
-    committed = {f"t/{number}": 0 for number in range(100)}
-    latest = {f"t/{number}": number for number in range(100)}
-    results = searches({}, poll(at=0, committed=committed, latest=latest))
-
-    assert [search.end for search in results] == list(range(99, 99 - MAX_PARTITIONS, -1))
+    assert list(searches(earlier, entry).items()) == [
+        ("t/2", FirstUnread(5, 6)),
+        ("t/4", FirstUnread(5, 25)),
+        ("t/1", FirstUnread(5, 5)),
+    ]
+    many = {f"t/{number}": number for number in range(100)}
+    largest = searches({}, poll(at=0, committed=dict.fromkeys(many, 0), latest=many))
+    assert list(largest) == [f"t/{number}" for number in range(99, 99 - MAX_PARTITIONS, -1)]
 
 
 def test_found_record_is_valid_until_it_is_read_or_gone():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from querypulse.listener.checkpoints import LogReader
-from querypulse.listener.commit_log import OFFSETS, LogReport, StorageError
+from querypulse.listener.commit_log import LogReport, StorageError
 from querypulse.listener.probe import (
     Context,
     JobActivity,
@@ -38,19 +38,10 @@ class SimLogs:
         self._newest_runs = newest
         self._faults = faults
 
-    def ids(self, log: str) -> list[int]:
-        """The newest hundred batches of a log; Spark removes older ones."""
-        newest = self._newest(log)
-        return list(range(max(0, newest - 99), newest + 1))
-
-    def times(self, log: str) -> dict[int, float | None]:
-        """When the files of a log were written, by the clock of the storage."""
+    def files(self, log: str) -> dict[int, float | None]:
+        """The newest hundred batches of a log, and when they were written by the storage's clock."""
         written = self._run().query.checkpoint.written[log]
         return {batch_id: WALL + at for batch_id, at in written.items()}
-
-    def _newest(self, log: str) -> int:
-        run = self._run()
-        return run.planned if log == OFFSETS else run.logged
 
     def _run(self) -> Run:
         """The newest run with this checkpoint."""

@@ -17,7 +17,7 @@ FLOOR = 10
 
 
 def read(spark, place):
-    return max(SparkStorage(spark).open(str(place)).ids(COMMITS), default=None)
+    return max(SparkStorage(spark).open(str(place)).files(COMMITS), default=None)
 
 
 def test_checkpoint_is_read_with_the_settings_of_its_session(spark, watch, pages, tmp_path):

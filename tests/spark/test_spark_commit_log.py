@@ -11,8 +11,9 @@ from support.fake_spark import FakeChannel
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, rate, start, until
 
 from querypulse.listener.checkpoints import LogReader
+from querypulse.listener.spark import storage
 from querypulse.listener.spark.probe import SparkProbe
-from querypulse.listener.spark.storage import HadoopFolder, SparkStorage
+from querypulse.listener.spark.storage import SparkStorage
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.thorough]
 
@@ -83,7 +84,7 @@ def signal(spark):
 def newest(spark, place):
     """The newest ids in both logs."""
     checkpoint = SparkStorage(spark).open(str(place))
-    return [max(checkpoint.ids(log), default=None) for log in ("offsets", "commits")]
+    return [max(checkpoint.files(log), default=None) for log in ("offsets", "commits")]
 
 
 def has_run(query, *, batch):
@@ -134,17 +135,15 @@ def test_log_times_are_the_modification_times_of_its_files(spark, tmp_path):
         (place / "commits").mkdir()
         folder = SparkStorage(spark).open(str(place))
 
-        assert folder.times("offsets") == {9: 1_700_000_000.5, 10: 1_700_000_060.0}
-        assert folder.times("commits") == {}
+        assert folder.files("offsets") == {9: 1_700_000_000.5, 10: 1_700_000_060.0}
+        assert folder.files("commits") == {}
 
 
-def test_unknown_listing_format_falls_back_to_the_newest_file(spark, tmp_path, monkeypatch):
+def test_batches_have_no_time_in_an_unknown_form_of_a_status(spark, tmp_path, monkeypatch):
     fill(tmp_path / "offsets", 9, 10)
-    os.utime(tmp_path / "offsets" / "10", (1_700_000_060.0, 1_700_000_060.0))
-    monkeypatch.setattr(HadoopFolder, "statuses", lambda *_: "Array(file 9, file 10)")
+    monkeypatch.setattr(storage, "times_in", lambda _: {})
 
-    times = SparkStorage(spark).open(str(tmp_path)).times("offsets")
-    assert times == {9: None, 10: 1_700_000_060.0}
+    assert SparkStorage(spark).open(str(tmp_path)).files("offsets") == {9: None, 10: None}
 
 
 def test_only_batch_files_count_and_they_sort_as_numbers(spark, tmp_path):
