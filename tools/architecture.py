@@ -45,7 +45,7 @@ BUDGET = {
     "alerting": (8389, 30),
     "settings": (1926, 9),
     "sidecar": (2320, 8),
-    "watch": (1686, 7),
+    "watch": (1615, 7),
     "replay": (1007, 6),
     "launch": (455, 7),
     "commands": (1663, 10),

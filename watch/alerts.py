@@ -17,7 +17,7 @@ from ..core.states import QueryState
 from ..core.text import listed, rfc3339
 from ..exporter.pages import Notice
 from .client import OpenAlerts, Said
-from .tracker import Key, TargetTracker, WatchedDriver
+from .tracker import TargetTracker, WatchedDriver
 
 # -- findings ---------------------------------------------------------------------------------
 
@@ -112,8 +112,8 @@ driver, or another driver took its place.
 """
 
 
-class _Open(msgspec.Struct, frozen=True):
-    """An open incident, as it was at monotonic ``since``.
+class _Open(msgspec.Struct):
+    """An open incident, as it was at monotonic ``since``; it has one alert.
 
     ``was_back``: its driver answered again and may have resolved it itself, as every driver does
     with what is left open of it. ``was_resent``: it was sent again.
@@ -134,11 +134,16 @@ class _Open(msgspec.Struct, frozen=True):
         """The address at which its driver was polled."""
         return self.alert.annotations.get(ADDRESS, "")
 
+    @property
+    def url(self) -> str:
+        """That address without the IP address of a DNS name."""
+        return self.address.partition(" ")[0]
+
     def is_about(self, driver: WatchedDriver) -> bool:
         """Whether it is about ``driver``; one without an app may be any at its URL."""
         names = (driver.name, driver.full_name, driver.address)
         is_named = not driver.app or self.alert.labels["app"] in names
-        return is_named and self.address.partition(" ")[0] == driver.endpoint.url
+        return is_named and self.url == driver.endpoint.url
 
     def ended(self, wall: float, outcome: str) -> Incident:
         """The incident, ended."""
@@ -177,7 +182,8 @@ class DriverAlerts:
         self._open: dict[str, _Open] = {}
         self._known: set[str] = set()
         """The keys that have been open, or were resolved for an earlier watcher."""
-        self._statuses: dict[Key, str] = {}
+        self._logged: set[str] = set()
+        """The newest log line of each driver."""
 
     def restore(self, incidents: Iterable[Incident], now: float) -> None:
         """Continue what an earlier watcher left open; each resolves with a healthy driver."""
@@ -193,31 +199,33 @@ class DriverAlerts:
         Stale ones may have been left open by an earlier watcher. ``muted`` returns why an alert is
         silenced now.
         """
-        over = self._end(now, wall)
-        self._renew()
-        names = self.tracker.names()
-        for key, driver in self.tracker.drivers.items():
+        refusals = self._refusals(now)
+        outcomes = {key: self._outcome(entry, refusals, now) for key, entry in self._open.items()}
+        over = [
+            self._open.pop(key).ended(wall, outcome) for key, outcome in outcomes.items() if outcome
+        ]
+        for entry in self._open.values():
+            self._renew(entry)
+        for driver, name in self.tracker.names():
             if self._is_gone(driver) and self._entry_of(driver) is None:
-                self._begin(self._down(driver, names[key], now, wall), now)
-        self._follow_refusals(now, wall)
+                self._begin(self._down(driver, name, now, wall), now)
+        if refusals:
+            self._follow_refusals(refusals, now, wall)
         still_open = (entry.at(now, self._repeat_interval, muted) for entry in self._open.values())
         return (*over, *still_open, *self._stale())
 
     def news(self) -> list[str]:
         """The drivers whose status has changed since the last call, as log lines."""
-        names = self.tracker.names()
-        statuses = {
-            key: self._status_of(driver, names[key]) for key, driver in self.tracker.drivers.items()
-        }
-        changed = [text for key, text in statuses.items() if text != self._statuses.get(key, "")]
-        self._statuses = statuses
-        return [text for text in changed if text]
+        lines = [self._status_of(driver, name) for driver, name in self.tracker.names()]
+        changed = [line for line in lines if line and line not in self._logged]
+        self._logged = set(lines)
+        return changed
 
     def _entry_of(self, driver: WatchedDriver) -> _Open | None:
         return next((entry for entry in self._open.values() if entry.is_about(driver)), None)
 
     def _drivers_of(self, entry: _Open) -> list[WatchedDriver]:
-        return [driver for driver in self.tracker.drivers.values() if entry.is_about(driver)]
+        return [driver for driver in self.tracker.drivers if entry.is_about(driver)]
 
     def _begin(self, incident: Incident, now: float) -> None:
         self._open[incident.key] = _Open(incident, now)
@@ -239,58 +247,43 @@ class DriverAlerts:
             and now - state.refused_since >= REFUSED_SECONDS
         }
 
-    def _follow_refusals(self, now: float, wall: float) -> None:
+    def _follow_refusals(self, refusals: dict[str, str], now: float, wall: float) -> None:
         """Open the incident about the watcher itself, or bring its text up to date."""
-        refusals = self._refusals(now)
-        if not refusals:
-            return
         alert = alert_of(blind_finding(refusals), APP, self._guidance, wall)
         incident = _incident(alert, {})
         entry = self._open.get(incident.key)
         if entry is None:
             self._begin(incident, now)
-            return
-        alert = replace(alert, starts_at=entry.alert.starts_at)
-        incident = replace(entry.incident, alerts=(alert,))
-        self._open[incident.key] = replace(entry, incident=incident)
+        else:
+            alert = replace(alert, starts_at=entry.alert.starts_at)
+            entry.incident = replace(entry.incident, alerts=(alert,))
 
-    def _end(self, now: float, wall: float) -> list[Incident]:
-        """Remove and return the incidents that are over."""
-        over = []
-        for key, entry in list(self._open.items()):
-            outcome = self._outcome(entry, now)
-            if outcome:
-                over.append(self._open.pop(key).ended(wall, outcome))
-        return over
-
-    def _outcome(self, entry: _Open, now: float) -> str:
+    def _outcome(self, entry: _Open, refusals: dict[str, str], now: float) -> str:
         """How an incident has ended; empty while it is open."""
         if entry.incident.labels["app"] == APP:
             # An earlier watcher's stays open until this one may have been refused for long enough.
-            is_open = now - entry.since < 2 * REFUSED_SECONDS or self._refusals(now)
+            is_open = refusals or now - entry.since < 2 * REFUSED_SECONDS
             return "" if is_open else "every driver that answers accepts the watcher"
         drivers = self._drivers_of(entry)
         if any(driver.is_stopped for driver in drivers):
             return "driver was shut down gracefully"
         if any(self._is_healthy(driver) for driver in drivers):
             return "driver answers again"
-        if not self.tracker.is_watched(entry.address.partition(" ")[0]):
+        if not self.tracker.is_watched(entry.url):
             return "driver is no longer watched"
         if now - entry.since > FORGET_SECONDS and not self.tracker.is_down(entry.address):
-            for driver in drivers:
-                self.tracker.forget(driver)
+            self.tracker.forget(drivers)
             return "driver was not seen for 24 hours"
         return ""
 
-    def _renew(self) -> None:
+    def _renew(self, entry: _Open) -> None:
         """Send an incident again that its driver may have resolved before it was gone again."""
-        for key, entry in self._open.items():
-            drivers = self._drivers_of(entry)
-            if entry.was_back and any(self._is_gone(driver) for driver in drivers):
-                incident = replace(entry.incident, revision=entry.incident.revision + 1)
-                self._open[key] = replace(entry, incident=incident, was_back=False, was_resent=True)
-            elif any(self._may_have_resolved(driver, entry) for driver in drivers):
-                self._open[key] = replace(entry, was_back=True)
+        drivers = self._drivers_of(entry)
+        if entry.was_back and any(self._is_gone(driver) for driver in drivers):
+            entry.incident = replace(entry.incident, revision=entry.incident.revision + 1)
+            entry.was_back, entry.was_resent = False, True
+        elif any(self._may_have_resolved(driver, entry) for driver in drivers):
+            entry.was_back = True
 
     def _may_have_resolved(self, driver: WatchedDriver, entry: _Open) -> bool:
         """Whether the driver may have counted as healthy for itself.
@@ -300,7 +293,7 @@ class DriverAlerts:
         """
         healthy, unseen = driver.healthy_seconds, 2 * self.tracker.interval_seconds
         is_almost = healthy is not None and healthy + unseen > self._resolve_after
-        return is_almost or (driver.resumed and not driver.holds_key and not entry.was_resent)
+        return is_almost or (healthy is not None and not entry.was_resent)
 
     def _stale(self) -> Iterator[Incident]:
         """What an earlier watcher may have left open of drivers that are healthy, once each.
@@ -308,31 +301,31 @@ class DriverAlerts:
         Only under names that no driver uses: under its own, a driver may have an incident open by
         the time the receiver takes this.
         """
-        for driver in self.tracker.drivers.values():
-            if self._is_healthy(driver):
-                for name in dict.fromkeys((driver.full_name, driver.address)):
-                    labels = incident_labels(name, WHOLE_DRIVER, driver.labels)
-                    key = incident_key(labels, CRITICAL)
-                    if key not in self._known:
-                        self._known.add(key)
-                        yield Incident(key, labels, CRITICAL, ())
+        for driver in filter(self._is_healthy, self.tracker.drivers):
+            for name in dict.fromkeys((driver.full_name, driver.address)):
+                labels = incident_labels(name, WHOLE_DRIVER, driver.labels)
+                key = incident_key(labels, CRITICAL)
+                if key not in self._known:
+                    self._known.add(key)
+                    yield Incident(key, labels, CRITICAL, ())
 
     def _status_of(self, driver: WatchedDriver, name: str) -> str:
-        entry = self._entry_of(driver)
+        entry, status = self._entry_of(driver), ""
         if entry is not None:
             return f"{DRIVER_DOWN}: {entry.alert.annotations.get('summary', name)}"
         if driver.is_stopped:
-            return f"{name} shut down gracefully"
-        if driver.notice is not None:
-            how = f"has ended after it reported {_named(driver.reported)}"
-            if driver.notice is Notice.TERMINATED:
-                how = "was terminated by a signal"
-            return f"{name} {how} and may come back"
-        if self.tracker.is_gone(driver):
-            return f"{name} is unreachable, and so is everything else: own network down?"
-        if driver.last is not None and driver.last.said is Said.BARRED:
-            return f"{name} refuses this watcher: {driver.last.detail}; {ADVICE}"
-        return f"{name} is up: {driver.endpoint.shown}" if driver.seen else ""
+            status = "shut down gracefully"
+        elif driver.notice is Notice.TERMINATED:
+            status = "was terminated by a signal and may come back"
+        elif driver.notice is not None:
+            status = f"has ended after it reported {_named(driver.reported)} and may come back"
+        elif self.tracker.is_gone(driver):
+            status = "is unreachable, and so is everything else: own network down?"
+        elif driver.last is not None and driver.last.said is Said.BARRED:
+            status = f"refuses this watcher: {driver.last.detail}; {ADVICE}"
+        elif driver.seen:
+            status = f"is up: {driver.endpoint.shown}"
+        return status and f"{name} {status}"
 
     def _is_gone(self, driver: WatchedDriver) -> bool:
         """Whether it is down, and the network is not to blame."""

@@ -37,15 +37,10 @@ from .watcher import Watcher
 log = logging.getLogger("querypulse")
 
 
-SHORTEST_INTERVAL_SECONDS = 0.1
-SHORTEST_GONE_SECONDS = 1.0
 TIMES = {
-    "interval": (SHORTEST_INTERVAL_SECONDS, "time between polls"),
-    "gone_after": (SHORTEST_GONE_SECONDS, "how long a driver may not answer"),
-    "terminated_after": (
-        SHORTEST_GONE_SECONDS,
-        "the same for a driver that was ended by a signal",
-    ),
+    "interval": (0.1, "time between polls"),
+    "gone_after": (1.0, "how long a driver may not answer"),
+    "terminated_after": (1.0, "the same for a driver that was ended by a signal"),
 }
 """The shortest allowed time, and the help text."""
 MORE = {

@@ -6,7 +6,7 @@ All times are monotonic seconds of the watcher.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import msgspec
@@ -50,17 +50,12 @@ class EndpointState(msgspec.Struct):
         return poll
 
     @property
-    def lives(self) -> bool:
-        """Whether a driver is up; one that refuses the watcher is."""
-        return self.poll is not None and self.closed_at is None and self.poll.is_up
-
-    @property
-    def is_down(self) -> bool:
-        """Whether no driver answers there, although none has announced its end."""
-        return self.poll is not None and self.closed_at is None and not self.poll.is_up
+    def is_up(self) -> bool | None:
+        """Whether a driver is up; one that refuses the watcher is. None if it has ended."""
+        return self.poll.is_up if self.poll is not None and self.closed_at is None else None
 
 
-class WatchedDriver(msgspec.Struct):
+class WatchedDriver(msgspec.Struct, eq=False):
     """One expected driver: an app at a listed URL, or under a DNS name.
 
     Without an app it represents the URL or name itself, until a driver has been seen there.
@@ -73,6 +68,7 @@ class WatchedDriver(msgspec.Struct):
     """The labels of its settings."""
     seen: bool = False
     healthy_since: float | None = None
+    """None while it reports that it is down itself."""
     bad_since: float | None = None
     bad_polls: int = 0
     """Failed polls in a row; a single one is ignored."""
@@ -87,10 +83,6 @@ class WatchedDriver(msgspec.Struct):
     """Whether an incident about it is open that it has opened itself, under the watcher's key."""
     has_resolved: bool = False
     """Whether it has resolved such an incident since it answers."""
-    ended: bool = False
-    """Whether one of the failed polls in a row shows that its process had ended."""
-    resumed: bool = False
-    """Whether the process that answers may be the one from before those polls."""
 
     @property
     def address(self) -> str:
@@ -136,8 +128,6 @@ class WatchedDriver(msgspec.Struct):
 
     def note_healthy(self, endpoint: Endpoint, poll: Poll) -> None:
         """Record that ``poll`` found it up at ``endpoint``."""
-        if self.last is not None and not self.last.is_up:
-            self.resumed, self.ended = not self.ended, False
         if poll.holds_key is not None:
             self.has_resolved |= self.holds_key and not poll.holds_key
             self.holds_key = poll.holds_key
@@ -160,8 +150,7 @@ class WatchedDriver(msgspec.Struct):
             self.forgive()
         self.endpoint, self.last = endpoint, poll
         self.healthy_since = None
-        self.holds_key = self.has_resolved = self.resumed = False
-        self.ended |= poll.said in (Said.REFUSED, Said.REPLACED)
+        self.holds_key = self.has_resolved = False
         if self.bad_since is None:
             self.bad_since = poll.began_at
         self.bad_polls += 1
@@ -187,9 +176,6 @@ LONGEST_POLL_SECONDS = 10.0
 SLACK_SECONDS = 5.0
 """How much later than the interval a poll or a network proof may come."""
 
-Key = tuple[str, str]
-"""A URL or a DNS name, and an app; the first app seen there keeps the key with an empty app."""
-
 
 class TargetTracker:
     """Remembers what was seen of each driver; ``drivers`` are the expected ones.
@@ -209,10 +195,9 @@ class TargetTracker:
         self.interval_seconds = interval_seconds
         self._longest_pause = interval_seconds + SLACK_SECONDS
         self.endpoint_states: dict[Endpoint, EndpointState] = {}
-        self._listed: frozenset[Endpoint] = frozenset()
-        self._is_listed = False
+        self._listed: frozenset[Endpoint] | None = None
         self._proof_at: float | None = None
-        self.drivers: dict[Key, WatchedDriver] = {}
+        self.drivers: list[WatchedDriver] = []
 
     def listed(self, endpoints: Iterable[Endpoint]) -> None:
         """Watch these endpoints from now on; a driver that is no longer listed is not expected.
@@ -220,27 +205,27 @@ class TargetTracker:
         A driver whose address left DNS stays expected, until ``forget``: it may have been killed.
         """
         self._listed = frozenset(endpoints)
-        self._is_listed = True
         for endpoint in self._listed - self.endpoint_states.keys():
             self.endpoint_states[endpoint] = EndpointState()
             if not self._under(endpoint.url):
-                self.drivers[endpoint.url, ""] = WatchedDriver(endpoint)
-        urls = {endpoint.url for endpoint in self._listed}
-        self._drop_drivers(key for key in self.drivers if key[0] not in urls)
+                self.drivers.append(WatchedDriver(endpoint))
+        self.forget(driver for driver in self.drivers if not self.is_watched(driver.endpoint.url))
 
-    def forget(self, driver: WatchedDriver) -> None:
-        """Stop expecting a driver, and stop polling the endpoints that only it had."""
-        self._drop_drivers(key for key, other in self.drivers.items() if other is driver)
+    def forget(self, drivers: Iterable[WatchedDriver]) -> None:
+        """Stop expecting drivers, and stop polling the endpoints that only they had."""
+        gone = list(drivers)
+        self.drivers = [driver for driver in self.drivers if driver not in gone]
+        self._drop_endpoint_states()
 
     def is_watched(self, url: str) -> bool:
         """Whether ``url`` is listed, or is not yet known not to be."""
-        return not self._is_listed or any(endpoint.url == url for endpoint in self._listed)
+        return self._listed is None or any(endpoint.url == url for endpoint in self._listed)
 
     def is_down(self, shown: str) -> bool:
-        """Whether the listed endpoint ``shown`` is down."""
+        """Whether the listed endpoint ``shown`` is down, without a notice."""
         return any(
-            endpoint.shown == shown and self.endpoint_states[endpoint].is_down
-            for endpoint in self._listed
+            endpoint.shown == shown and self.endpoint_states[endpoint].is_up is False
+            for endpoint in self._listed or ()
         )
 
     def polled(self, endpoint: Endpoint, poll: Poll) -> None:
@@ -269,16 +254,18 @@ class TargetTracker:
             return
         state.closed_at = at
         for driver in self._under(endpoint.url):
-            if endpoint in self._endpoints_of(driver) and not self._lives(driver):
+            own = self._endpoints_of(driver)
+            if endpoint in own and not self._is_up(own):
                 driver.close(notice, reported)
 
-    def names(self) -> dict[Key, str]:
+    def names(self) -> list[tuple[WatchedDriver, str]]:
         """Each driver's name; one app at two endpoints is two drivers, ``app@host:port``."""
-        apps = Counter(driver.app for driver in self.drivers.values() if not driver.is_stopped)
-        return {
-            key: driver.full_name if apps[driver.app] > (not driver.is_stopped) else driver.name
-            for key, driver in self.drivers.items()
-        }
+        names = []
+        apps = Counter(driver.app for driver in self.drivers if not driver.is_stopped)
+        for driver in self.drivers:
+            is_shared = apps[driver.app] > (not driver.is_stopped)
+            names.append((driver, driver.full_name if is_shared else driver.name))
+        return names
 
     def proved(self, at: float) -> None:
         """Record that a host answered over the network at ``at``.
@@ -287,7 +274,7 @@ class TargetTracker:
         """
         lost = self._proof_at is None or at - self._proof_at > self._longest_pause
         self._proof_at = at
-        for driver in self.drivers.values():
+        for driver in self.drivers:
             if lost and driver.is_unsure:
                 driver.forgive()
 
@@ -310,13 +297,11 @@ class TargetTracker:
     def _report(self, driver: WatchedDriver, endpoint: Endpoint, poll: Poll) -> None:
         """Apply a poll of ``endpoint`` to one driver of its target."""
         own = self._endpoints_of(driver)
-        if self._lives(driver):
-            if endpoint in own and self.endpoint_states[endpoint].lives:
+        if self._is_up(own):
+            if endpoint in own and self.endpoint_states[endpoint].is_up:
                 driver.note_healthy(endpoint, poll)
-        elif endpoint in own:
-            driver.note_failing(endpoint, poll, self._longest_pause)
-        elif not own:
-            if poll.said is Said.HEALTHY:
+        elif endpoint in own or not own:
+            if endpoint not in own and poll.said is Said.HEALTHY:
                 detail = f"{poll.app or 'another driver'} answers there now"
                 poll = replace(poll, said=Said.REPLACED, detail=detail)
             driver.note_failing(endpoint, poll, self._longest_pause)
@@ -326,21 +311,18 @@ class TargetTracker:
 
         A driver that shut down gracefully is forgotten when another app appears in its place.
         """
-        url = endpoint.url
-        if not app or any(driver.app == app for driver in self._under(url)):
+        drivers = self._under(endpoint.url)
+        if not app or any(driver.app == app for driver in drivers):
             return
-        unnamed = self.drivers.get((url, ""))
-        if unnamed is not None and not unnamed.app:
+        unnamed = next((driver for driver in drivers if not driver.app), None)
+        if unnamed is not None:
             unnamed.app = app
             return
-        for key in [
-            key for key, driver in self.drivers.items() if key[0] == url and driver.is_stopped
-        ]:
-            del self.drivers[key]
-        self.drivers[url, app] = WatchedDriver(endpoint, app)
+        self.drivers.append(WatchedDriver(endpoint, app))
+        self.forget(driver for driver in drivers if driver.is_stopped)
 
     def _under(self, url: str) -> list[WatchedDriver]:
-        return [driver for key, driver in self.drivers.items() if key[0] == url]
+        return [driver for driver in self.drivers if driver.endpoint.url == url]
 
     def _endpoints_of(self, driver: WatchedDriver) -> list[Endpoint]:
         """The endpoints where it was last seen; if never seen, all endpoints of its target."""
@@ -350,30 +332,17 @@ class TargetTracker:
             if endpoint.url == driver.endpoint.url and driver.app in ("", state.app)
         ]
 
-    def _lives(self, driver: WatchedDriver) -> bool:
-        return any(self.endpoint_states[endpoint].lives for endpoint in self._endpoints_of(driver))
-
-    def _drop_drivers(self, keys: Iterable[Key]) -> None:
-        for key in list(keys):
-            del self.drivers[key]
-        self._drop_endpoint_states()
+    def _is_up(self, endpoints: Iterable[Endpoint]) -> bool:
+        return any(self.endpoint_states[endpoint].is_up for endpoint in endpoints)
 
     def _drop_endpoint_states(self) -> None:
-        """Stop polling endpoints that are not listed and whose driver is not down."""
-        wanted = self._listed.union(self._endpoints_down())
-        self.endpoint_states = {
-            endpoint: state
-            for endpoint, state in self.endpoint_states.items()
-            if endpoint in wanted
-        }
-
-    def _endpoints_down(self) -> Iterator[Endpoint]:
-        """The last endpoints of expected drivers that are not up at a listed endpoint."""
-        for driver in self.drivers.values():
+        """Poll only what is listed, and the last endpoints of drivers that are not up there."""
+        listed = self._listed or frozenset()
+        wanted = set(listed)
+        for driver in self.drivers:
             if driver.app and not driver.is_stopped:
                 own = self._endpoints_of(driver)
-                if not any(
-                    endpoint in self._listed and self.endpoint_states[endpoint].lives
-                    for endpoint in own
-                ):
-                    yield from own
+                if not self._is_up(listed.intersection(own)):
+                    wanted.update(own)
+        for endpoint in self.endpoint_states.keys() - wanted:
+            del self.endpoint_states[endpoint]

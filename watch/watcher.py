@@ -26,10 +26,6 @@ log = logging.getLogger("querypulse")
 # Polls one endpoint: one thread polls, another waits for the shutdown notice.
 
 
-RETRY_SECONDS = 0.5
-"""How soon a driver that was not found is polled again."""
-PATIENCE = 10
-"""A driver that has been down for a time is polled again after a tenth of that time."""
 REST_SECONDS = 1.0
 DISPLACED_SECONDS = RETURN_SECONDS / 2
 """How soon to ask again after another watcher took this one's place."""
@@ -40,7 +36,7 @@ Observation = Callable[[TargetTracker], None]
 
 
 class DriverPoller:
-    """Passes every poll and the shutdown notice to ``report``, from its own threads."""
+    """Passes every poll and the shutdown notice to ``report``, from its own threads, at once."""
 
     def __init__(
         self,
@@ -55,15 +51,10 @@ class DriverPoller:
         self._report = report
         self._polling, self._waiting = Client(endpoint, access), Client(endpoint, access)
         self._poll_now = threading.Event()
-        self._bad_since: float | None = None
-        self._broken = False
         self._loops = [
             Loop("poll", self._poll, guard),
             Loop("await", self._await_shutdown_notice, guard),
         ]
-
-    def start(self) -> None:
-        """Start polling."""
         for loop in self._loops:
             loop.start()
 
@@ -78,38 +69,25 @@ class DriverPoller:
     def _poll(self) -> None:
         seen = poll(self._polling)
         self._report(lambda tracker: tracker.polled(self._endpoint, seen))
-        if seen.is_up:
-            self._bad_since = None
-        elif self._bad_since is None:
-            self._bad_since = seen.began_at
-        pause = self._interval
-        if self._bad_since is not None:
-            pause = min(pause, max(RETRY_SECONDS, (seen.at - self._bad_since) / PATIENCE))
-        self._poll_now.wait(pause)
-        if not self._loops[0].stopping.is_set():
-            self._poll_now.clear()
+        self._poll_now.wait(self._interval)
+        self._poll_now.clear()
 
     def _await_shutdown_notice(self) -> None:
         began = time.monotonic()
-        stopping = self._loops[1].stopping
+        pause = self._interval
         try:
             page = await_notice(self._waiting)
         except NoAnswer:
-            if not self._broken:
-                # The connection broke: the driver may have been killed.
-                self._poll_now.set()
-            self._broken = True
-            stopping.wait(REST_SECONDS)
-            return
-        self._broken = False
-        if page is None:
-            stopping.wait(self._interval)
-        elif page.status != "running":
+            # The connection broke, or there is none: the driver may have been killed.
+            self._poll_now.set()
+            page, pause = None, REST_SECONDS
+        if page is not None and page.status != "running":
             at, notice, reported = time.monotonic(), Notice(page.status), page.reported
             self._report(lambda tracker: tracker.closes(self._endpoint, at, notice, reported))
-            stopping.wait(self._interval)
-        elif time.monotonic() - began < WAIT_SECONDS / 2:
-            stopping.wait(DISPLACED_SECONDS)
+        elif page is not None:
+            is_displaced = time.monotonic() - began < WAIT_SECONDS / 2
+            pause = DISPLACED_SECONDS if is_displaced else 0.0
+        self._loops[1].stopping.wait(pause)
 
 
 # -- watcher ----------------------------------------------------------------------------------
@@ -151,7 +129,7 @@ class Watcher:
         self._muted = muted
         self._observations: SimpleQueue[Observation] = SimpleQueue()
         self._pollers: dict[Endpoint, DriverPoller] = {}
-        self._unsure = threading.Event()
+        self._is_unsure = False
         self._problem = ""
         self._warned = False
         self._loops = [
@@ -178,10 +156,7 @@ class Watcher:
         self._sink.offer(self._evaluate.update(time.monotonic(), time.time(), self._muted))
         for line in self._evaluate.news():
             log.info("%s", line)
-        if any(driver.is_unsure for driver in self._tracker.drivers.values()):
-            self._unsure.set()
-        else:
-            self._unsure.clear()
+        self._is_unsure = any(driver.is_unsure for driver in self._tracker.drivers)
         self._update_pollers()
 
     def _waiting_observations(self) -> list[Observation]:
@@ -199,11 +174,9 @@ class Watcher:
         for endpoint in self._pollers.keys() - wanted:
             self._pollers.pop(endpoint).stop()
         for endpoint in wanted - self._pollers.keys():
-            poller = DriverPoller(
+            self._pollers[endpoint] = DriverPoller(
                 endpoint, self._access, self._interval, self._observations.put, self._guard
             )
-            self._pollers[endpoint] = poller
-            poller.start()
 
     def _stop_pollers(self) -> None:
         for poller in self._pollers.values():
@@ -227,6 +200,6 @@ class Watcher:
     def _prove(self) -> None:
         """While a driver is unreachable, find out whether any host is reachable."""
         self._loops[1].stopping.wait(PROOF_SECONDS)
-        if self._unsure.is_set() and answers(self._hosts):
+        if self._is_unsure and answers(self._hosts):
             at = time.monotonic()
             self._observations.put(lambda tracker: tracker.proved(at))

@@ -32,7 +32,7 @@ def test_driver_receiver_and_watcher_work_over_ipv6(spark, watch):
             pages.wait_for("StreamingQueryFailed", "doomed", timeout=PATIENCE_SECONDS)
             status = requests.get(f"{sidecar.url}/status", timeout=PATIENCE_SECONDS).json()
             sidecar.close()
-            (driver,) = reported.tracker.drivers.values()
+            (driver,) = reported.tracker.drivers
             until(lambda: driver.is_stopped, "the watcher knows that it was closed")
 
     assert sidecar.url is None or sidecar.url.startswith("http://[::1]:")

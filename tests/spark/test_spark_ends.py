@@ -262,9 +262,7 @@ def signal_it(driver, end):
 
 def seen_from_outside(reported, other) -> str:
     """The state that the watcher reports; it has time to report a driver that ends later."""
-    driver = next(
-        watched for watched in reported.tracker.drivers.values() if watched.app == "driver"
-    )
+    driver = next(watched for watched in reported.tracker.drivers if watched.app == "driver")
     until(lambda: reported.firing or driver.notice, "the watcher knows of the end")
     if driver.notice:
         other.close(notice=None)

@@ -174,4 +174,4 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
 
 def is_seen(reported, app) -> bool:
     """Whether the watcher has seen that driver."""
-    return any(driver.app == app and driver.seen for driver in reported.tracker.drivers.values())
+    return any(driver.app == app and driver.seen for driver in reported.tracker.drivers)

@@ -221,7 +221,7 @@ def test_a_status_page_that_cannot_be_read_resolves_nothing(unread):
 
 
 SENT_AGAIN = [
-    ("crashes repeatedly", DOWN + "healthy 20, refused 20, " * 10, 0),
+    ("crashes repeatedly", DOWN + "healthy 20, refused 20, " * 10, 1),
     ("paused repeatedly", "healthy, " + "silent 20, healthy 3, " * 6, 1),
     (
         "the pause ended with a broken connection",
@@ -231,7 +231,7 @@ SENT_AGAIN = [
     ("gone just after a pause", "healthy, silent 30, healthy 2, refused 17", 1),
     ("gone just after it was stuck", "healthy, stuck 30, healthy 2, refused 17", 1),
     ("back from a pause", "healthy, silent 30, healthy 2", 0),
-    ("a new process is gone soon", "healthy, silent 30, refused, healthy 10, refused 17", 0),
+    ("a new process is gone soon", "healthy, silent 30, refused, healthy 10, refused 17", 1),
     ("its JVM had ended", DOWN + "healthy holds 40, refused 600", 0),
     ("healthy for almost long enough", DOWN + "healthy 25", 0),
     ("gone after almost long enough", DOWN + "healthy 25, refused 617", 1),

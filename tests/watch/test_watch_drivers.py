@@ -39,11 +39,11 @@ def crash(control, reported):
 
 
 def is_any_stopped(reported):
-    return any(driver.is_stopped for driver in reported.tracker.drivers.values())
+    return any(driver.is_stopped for driver in reported.tracker.drivers)
 
 
 def driver_of(reported):
-    (driver,) = reported.tracker.drivers.values()
+    (driver,) = reported.tracker.drivers
     return driver
 
 
@@ -123,7 +123,7 @@ def test_the_next_driver_after_a_graceful_shutdown_is_expected():
         server.close()
         with ServedDriver(port=address(server)[1]) as driver:
             until(
-                lambda: any(not driver.is_stopped for driver in reported.tracker.drivers.values()),
+                lambda: any(not driver.is_stopped for driver in reported.tracker.drivers),
                 "seen again",
             )
             driver.signal(signal.SIGKILL)

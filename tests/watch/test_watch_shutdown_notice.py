@@ -128,7 +128,6 @@ def test_neighbours_at_many_places_hide_no_shutdown_notice(again, monkeypatch):
         poller = DriverPoller(
             endpoint_of(server.url, "here"), Access(), 5.0, observations.append, Guard()
         )
-        poller.start()
         until(lambda: observations, "the driver is polled")
         assert asked.wait(PATIENCE_SECONDS)
         until(lambda: waiting(server, MAX_WATCHERS // 2 + 1), "it waits, too")
