@@ -32,15 +32,15 @@ class Family:
     """One family to add samples to: a counter, gauge, info or histogram.
 
     ``name`` is the name of its samples: a name that ends in ``_total`` makes it a counter, one
-    that ends in ``_info`` an info.
+    that ends in ``_info`` an info, and the label ``le`` a histogram.
     """
 
-    def __init__(self, name: str, documentation: str, labels: Labels = (), kind: str = "") -> None:
+    def __init__(self, name: str, documentation: str, labels: Labels = ()) -> None:
         self.name = name
         self.documentation = documentation
         self.labels = labels
-        suffixes = (kind for kind, suffix in _SUFFIXES.items() if name.endswith(suffix))
-        self.kind = kind or next(suffixes, "gauge")
+        kinds = (kind for kind, suffix in _SUFFIXES.items() if name.endswith(suffix))
+        self.kind = "histogram" if labels[-1:] == ("le",) else next(kinds, "gauge")
         self.samples: list[Sample] = []
 
     def add(self, labels: Labels, value: float | None) -> None:
@@ -50,13 +50,13 @@ class Family:
 
     def add_buckets(self, labels: Labels, buckets: Buckets) -> None:
         """Add one histogram, with the cumulative counts that Prometheus requires."""
-        seen, names = 0, (*self.labels, "le")
+        seen, names = 0, self.labels[:-1]
         bounds = (*map(str, buckets.bounds), "+Inf")
         for bound, count in zip(bounds, buckets.counts, strict=True):
             seen += count
-            self.samples.append((f"{self.name}_bucket", names, (*labels, bound), seen))
-        self.samples.append((f"{self.name}_count", self.labels, labels, seen))
-        self.samples.append((f"{self.name}_sum", self.labels, labels, buckets.sum))
+            self.samples.append((f"{self.name}_bucket", self.labels, (*labels, bound), seen))
+        self.samples.append((f"{self.name}_count", names, labels, seen))
+        self.samples.append((f"{self.name}_sum", names, labels, buckets.sum))
 
 
 def printable(text: str) -> str:

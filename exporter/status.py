@@ -6,15 +6,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from html import escape
 
 import msgspec
 
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
-from .published_state import Monitor, PublishedState
-from .query_row import QueryRow, rows
+from .published_state import Monitor, Process, PublishedState, QueryRow, iso
 
 MAX_ROWS = 50
 """How many queries a notebook's table shows."""
@@ -106,14 +104,6 @@ class SuppressedStatus(msgspec.Struct, frozen=True):
     by_query: str
 
 
-class ProcessStatus(msgspec.Struct, frozen=True):
-    """The process of the driver: its id is new after each start of the process."""
-
-    id: str
-    started_at: str
-    """When its first sidecar started, ISO 8601 in UTC."""
-
-
 class Status(msgspec.Struct, frozen=True):
     """One driver at one moment: its queries, its alerts and the monitor itself.
 
@@ -123,7 +113,7 @@ class Status(msgspec.Struct, frozen=True):
     app: str
     labels: dict[str, str]
     spark_version: str
-    process: ProcessStatus
+    process: Process
     queries: tuple[QueryStatus, ...]
     alerts: tuple[AlertStatus, ...]
     monitor: Monitor
@@ -152,14 +142,14 @@ def status(published: PublishedState) -> Status:
         app=published.app,
         labels=dict(published.labels),
         spark_version=published.spark_version,
-        process=ProcessStatus(published.process.id, _iso(published.process.started_at)),
-        queries=tuple(_query(row) for row in rows(published)),
+        process=published.process,
+        queries=tuple(_query(row) for row in published.rows),
         alerts=tuple(
-            AlertStatus(alert.labels, alert.annotations, _iso(alert.starts_at))
+            AlertStatus(alert.labels, alert.annotations, iso(alert.starts_at))
             for alert in published.alerts
         ),
         monitor=published.monitor,
-        at=_iso(published.wall),
+        at=iso(published.wall),
         suppressed=tuple(
             SuppressedStatus(
                 alertname=pair.alert.labels["alertname"],
@@ -179,7 +169,7 @@ def readiness(published: PublishedState | None) -> Readiness:
         return Readiness(False, (Reason(None, "starting", "nothing has been evaluated yet"),))
     reasons = tuple(
         Reason(row.label, row.state, row.health.reason)
-        for row in rows(published)
+        for row in published.rows
         if row.state in UNREADY and not row.health.ignored
     )
     return Readiness(not reasons, reasons)
@@ -202,7 +192,7 @@ def _query(row: QueryRow) -> QueryStatus:
         error_class=row.error_class,
         expected=row.is_expected,
         ignored=row.health.ignored,
-        started_at=None if began is None else _iso(began),
+        started_at=None if began is None else iso(began),
         restarts=row.totals.restarts,
         trigger=None if facts is None else str(facts.trigger),
         sink=None if facts is None else facts.sink,
@@ -227,10 +217,6 @@ def _supervised(row: QueryRow) -> SupervisedStatus | None:
         return None
     due = None if query.due_at is None else query.due_at - row.published.snapshot.at
     return SupervisedStatus(query.restarts, due, query.failure, query.given_up)
-
-
-def _iso(unix: float) -> str:
-    return datetime.fromtimestamp(unix, tz=timezone.utc).isoformat(timespec="milliseconds")
 
 
 def notebook_page(status: Status, url: str | None) -> str:

@@ -41,7 +41,7 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1185, 10),
     "listener": (8621, 38),
-    "exporter": (2453, 9),
+    "exporter": (2312, 8),
     "alerting": (8389, 30),
     "settings": (1926, 9),
     "sidecar": (2320, 8),

@@ -12,13 +12,14 @@ from querypulse.exporter.published_state import (
     Monitor,
     Process,
     PublishedState,
+    iso,
 )
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.state.flow import Flow
 
 WALL = 1_700_000_000.0
 """The Unix time of every snapshot."""
-PROCESS = Process("4711-aa6f8a24c3d1", WALL - 3600)
+PROCESS = Process("4711-aa6f8a24c3d1", iso(WALL - 3600))
 
 CALLBACKS = CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5])
 PROBES = PROBE_BUCKETS.add([0.02, 0.3])
