@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from urllib.parse import urlsplit
 
-from msgspec.structs import replace
-
 from .. import dashboards
 from ..alerting.alert_text import Guidance
+from ..alerting.receivers.receiver import Holds
+from .mistakes import mask_value
 from .settings import DEFAULT_RUNBOOKS, Settings, SettingsError
 
 _ALLOWED = re.compile(r"https?://[^\s\"'<>\\^`|{}]+", re.IGNORECASE)
-_AFTER_PATH = re.compile(r"([?#]).*", re.DOTALL)
 _PLACES = ("{app}", "{query}")
 _FOLDER = "runbooks"
 _INDEX = "README"
@@ -28,11 +28,8 @@ def external_url(settings: Settings) -> str:
         SettingsError: it cannot be shown as a link, or no path can be appended to it.
 
     """
-    url = settings.external_url or ""
-    if "?" in url or "#" in url:
-        shown = _AFTER_PATH.sub(r"\1********", _without_user(url))
-        raise _refusal("external_url", shown, ", token, query string and fragment")
-    return _checked("external_url", url).rstrip("/") if url else ""
+    url = settings.external_url or None
+    return _link("external_url", url, ", query string or fragment").rstrip("/")
 
 
 def runbook_base_url(settings: Settings) -> str:
@@ -42,54 +39,44 @@ def runbook_base_url(settings: Settings) -> str:
         SettingsError: it cannot be shown as a link.
 
     """
-    return _checked("runbook_base_url", settings.runbook_base_url).rstrip("/")
+    return _link("runbook_base_url", settings.runbook_base_url).rstrip("/")
 
 
-def guidance(settings: Settings, spark_ui_url: str = "") -> Guidance:
+def guidance(settings: Settings, spark_ui_url: str = "", *, from_outside: bool = False) -> Guidance:
     """Links and next steps for the alerts of one driver.
+
+    ``from_outside``: for alerts about a driver that is down and so serves no runbook.
 
     Raises:
         SettingsError: an address cannot be shown as a link.
 
     """
-    home = external_url(settings)
+    home = "" if from_outside else external_url(settings)
     own = bool(home) and settings.runbook_base_url == DEFAULT_RUNBOOKS
     base = runbook_base_url(settings)
-    dashboard = settings.dashboard_url or ""
     return Guidance(
         runbook_url=f"{home}/runbooks/{{alertname}}" if own else f"{base}/{{alertname}}.md",
-        dashboard_url=_checked("dashboard_url", dashboard, _PLACES) if dashboard else "",
+        dashboard_url=_link("dashboard_url", settings.dashboard_url or None, places=_PLACES),
         spark_ui_url=spark_ui_url,
         next_steps=next_steps(),
     )
 
 
-def guidance_from_outside(settings: Settings) -> Guidance:
-    """The same for alerts about a driver that is down and so serves no runbook.
-
-    Raises:
-        SettingsError: ``dashboard_url`` or ``runbook_base_url`` cannot be shown as a link.
-
-    """
-    return guidance(replace(settings, external_url=None))
-
-
-def _checked(name: str, url: str, places: tuple[str, ...] = ()) -> str:
+def _link(name: str, url: str | None, without: str = "", places: Sequence[str] = ()) -> str:
+    """The value of a setting that people open; empty if it is not set."""
+    if url is None:
+        return ""
     plain = url
     for place in places:
         plain = plain.replace(place, "x")
-    if not _is_address(plain):
+    if not _is_address(plain) or (without and set(url) & {"?", "#"}):
         may_hold = f", and may hold {' and '.join(places)}" if places else ""
-        raise _refusal(name, url, f" and token{may_hold}")
+        raise SettingsError(
+            f"setting {name!r}: it must be an http or https address with a host, without spaces, "
+            f"quotes, user name, password{without}{may_hold}; write an @ in a path as %40 "
+            f"(given: {mask_value(Holds.ADDRESS, url)!r})"
+        )
     return url
-
-
-def _refusal(name: str, url: str, without: str) -> SettingsError:
-    return SettingsError(
-        f"setting {name!r}: it must be an http or https address with a host, without spaces, "
-        f"quotes, user name, password{without}; write an @ in a path as %40 "
-        f"(given: {_without_user(url)!r})"
-    )
 
 
 def _is_address(url: str) -> bool:
@@ -101,10 +88,6 @@ def _is_address(url: str) -> bool:
         return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-
-
-def _without_user(url: str) -> str:
-    return re.sub(r"^(\w+://)?.*@", r"\1********@", url, flags=re.DOTALL)
 
 
 def runbook(alertname: str) -> str | None:

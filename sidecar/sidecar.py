@@ -211,10 +211,9 @@ class Sidecar:
             wait_in_spark(self._streams, timeout)
             return
         with self._news:
-            self._news.wait_for(lambda: self._is_decided(on_stall=on_stall), timeout)
-            failure = self._failure(on_stall=on_stall)
-        if failure is not None:
-            raise failure
+            outcome = self._news.wait_for(lambda: self._outcome(on_stall=on_stall), timeout)
+        if isinstance(outcome, QueryFailure):
+            raise outcome
 
     def supervise(
         self,
@@ -344,19 +343,18 @@ class Sidecar:
                 stop = partial(runtime.stop, Deadline(ROLLBACK_SECONDS))
                 undo.callback(self._guard.attempt, "attach", stop)
                 runtime.start()
-                if self._keep(runtime, watched_by(spark)):
-                    undo.pop_all()
+                with self._closing:
+                    # A ``close`` that came first has nothing to stop.
+                    if not self._closed:
+                        undo.pop_all()
+                        self._keep(runtime, watched_by(spark))
 
-    def _keep(self, runtime: Runtime, context: Any) -> bool:
-        """Keep what was started, unless ``close`` came first."""
-        with self._closing:
-            if not self._closed:
-                self._runtime = runtime
-                log.addFilter(self._redacted_log)
-                SIDECARS.remember(context, self)
-                atexit.register(self._at_exit)
-                SIDECARS.handle_termination()
-        return self._runtime is runtime
+    def _keep(self, runtime: Runtime, watched: Any) -> None:
+        self._runtime = runtime
+        log.addFilter(self._redacted_log)
+        SIDECARS.remember(watched, self)
+        atexit.register(self._at_exit)
+        SIDECARS.handle_termination()
 
     def _name_of(self, method: str, query: Any) -> str:
         """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
@@ -400,20 +398,15 @@ class Sidecar:
             self._news.notify_all()
         self._supervisor.wake()
 
-    def _is_decided(self, *, on_stall: bool) -> bool:
-        evaluated = self._evaluated()
-        if self._closed or evaluated is None:
-            return self._closed
-        if self._failure(on_stall=on_stall) is not None:
-            return True
-        return nothing_left(evaluated.snapshot, evaluated.evaluation)
-
-    def _failure(self, *, on_stall: bool) -> QueryFailure | None:
+    def _outcome(self, *, on_stall: bool) -> QueryFailure | bool:
+        """A failure, or whether nothing is left to wait for."""
         evaluated = self._evaluated()
         if evaluated is None:
-            return None
+            return self._closed
         failure = first_failure(evaluated.snapshot, evaluated.evaluation)
-        return failure or (first_stall(evaluated) if on_stall else None)
+        failure = failure or (first_stall(evaluated) if on_stall else None)
+        left = self._closed or nothing_left(evaluated.snapshot, evaluated.evaluation)
+        return left if failure is None else failure
 
     def _on_evaluated(self) -> None:
         self._wake()

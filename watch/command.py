@@ -23,7 +23,7 @@ from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
 from ..settings import receivers as receivers_from_settings
 from ..settings import wiring
-from ..settings.links import guidance_from_outside
+from ..settings.links import guidance
 from ..settings.loading import load_strictly
 from ..settings.secrets import Redacting
 from ..settings.settings import Settings, SettingsError
@@ -139,7 +139,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
         TargetTracker(request.gone_after, request.interval, request.terminated_after),
         resolve_after_seconds=settings.resolve_after_seconds,
         repeat_interval_seconds=settings.repeat_interval_seconds,
-        guidance=guidance_from_outside(settings),
+        guidance=guidance(settings, from_outside=True),
     )
     notifier = make_notifier(settings, evaluate, guard)
     watcher = Watcher(

@@ -13,7 +13,7 @@ from querypulse.alerting.alert_text import ALL_QUERIES, Guidance, alert_of
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.core.guard import Guard
 from querypulse.core.states import QueryState
-from querypulse.settings.links import guidance, guidance_from_outside, runbook
+from querypulse.settings.links import guidance, runbook
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
 from querypulse.settings.wiring import make_components
 from querypulse.sidecar import Settings, SettingsError
@@ -56,7 +56,9 @@ def test_external_url_links_to_the_runbook_served_by_the_driver():
 
 
 def test_alert_about_a_dead_driver_links_to_the_published_runbook():
-    shown = annotations(guidance_from_outside(Settings(external_url=HOME, dashboard_url=BOARD)))
+    shown = annotations(
+        guidance(Settings(external_url=HOME, dashboard_url=BOARD), from_outside=True)
+    )
 
     assert shown["runbook_url"] == f"{DEFAULT_RUNBOOKS}/StreamingQueryFailed.md"
     assert shown["dashboard_url"].startswith("https://grafana.example")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
-
 import msgspec
 import pytest
 from hypothesis import given
@@ -14,7 +11,7 @@ from support.planted import HUNTER, PLANTED
 from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import Finding, QueryHealth, Severity
-from querypulse.core.redaction import REDACTED, WITHHELD, Redactor
+from querypulse.core.redaction import WITHHELD, Redactor
 from querypulse.core.states import QueryState
 from querypulse.settings.secrets import ERROR_CLASS, Redacting, redacted, secret_parts
 from querypulse.sidecar import Settings, SettingsError
@@ -24,19 +21,28 @@ TOKEN = "T0KEN567890abcdefgh"
 HOOK = f"https://hooks.example.com/services/{TOKEN}"
 
 
-def evaluation_of(text):
-    """An evaluation with ``text`` in every field that can hold it."""
-    finding = Finding(
-        "StreamingQueryFailed",
-        "a",
-        Severity.CRITICAL,
-        QueryState.FAILED,
-        text,
-        text,
-        {"error": text},
-        text,
+def finding(text, **changes):
+    """A finding with ``text`` in every field that can hold it."""
+    entry = Finding(
+        alertname="StreamingQueryFailed",
+        query="bronze",
+        severity=Severity.CRITICAL,
+        state=QueryState.FAILED,
+        reason=f"ValueError: {text}",
+        summary=f"bronze failed: {text}",
+        evidence={"error_message": text, "checkpoint": f"/tables/{text}"},
+        cause=text,
     )
-    return Evaluation((finding,), {"a": QueryHealth(QueryState.FAILED, text)})
+    return msgspec.structs.replace(entry, **changes)
+
+
+def evaluated(*findings):
+    health = {entry.query: QueryHealth(entry.state, entry.reason, 60.0) for entry in findings}
+    return Evaluation(findings, health)
+
+
+def evaluation_of(text):
+    return evaluated(finding(text))
 
 
 def left(text, settings=None, conf=None):
@@ -99,31 +105,12 @@ def test_rotated_key_is_hidden_after_a_refresh(tmp_path):
     assert redacting.text(f"the new one is {TOKEN}") == "the new one is [redacted]"
 
 
-def test_hanging_key_file_does_not_block_evaluation(tmp_path):
-    """A FIFO without a writer: reading it blocks, as a file on a dead NFS server does."""
-    path = tmp_path / "key"
-    path.write_text(KEY)
-    redacting = Redacting(Settings(pagerduty_routing_key_file=str(path)))
-    path.unlink()
-    os.mkfifo(path)
-    reading = threading.Thread(target=redacting.refresh, daemon=True)
-    reading.start()
-
-    assert KEY not in repr(redacting(evaluation_of(f"the key is {KEY}")))
-    assert reading.is_alive()
-    os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
-
-
-def test_texts_matching_redact_patterns_are_hidden():
-    settings = Settings(redact_patterns=["acct-[0-9]{6,8}"])
-
-    assert "acct-1234567" not in left("no row for acct-1234567 there", settings)
-    assert "acct-12 " in left("no row for acct-12 there", settings)
-
-
-def test_texts_matching_sparks_patterns_are_hidden():
+def test_texts_that_match_a_pattern_of_ours_or_of_spark_are_hidden():
+    ours = Settings(redact_patterns=["acct-[0-9]{6,8}"])
     conf = {"spark.redaction.string.regex": "cust[0-9]+", "spark.redaction.regex": "(?i)wallet"}
 
+    assert "acct-1234567" not in left("no row for acct-1234567 there", ours)
+    assert "acct-12 " in left("no row for acct-12 there", ours)
     assert "cust77" not in left("no row for cust77", conf=conf)
     assert "abc" not in left("my.wallet=abc", conf=conf)
     assert "cust77" in left("no row for cust77")
@@ -166,38 +153,12 @@ def test_userinfo_and_tokens_of_a_url_are_secret():
 planted = st.sampled_from(PLANTED)
 
 
-def finding(text, **changes):
-    entry = Finding(
-        alertname="StreamingQueryFailed",
-        query="bronze",
-        severity=Severity.CRITICAL,
-        state=QueryState.FAILED,
-        reason=f"ValueError: {text}",
-        summary=f"bronze failed: {text}",
-        evidence={"error_message": text, "checkpoint": f"/tables/{text}", "all_queries": "7 of 8"},
-        cause=text,
-    )
-    return msgspec.structs.replace(entry, **changes)
-
-
-def evaluated(*findings):
-    health = {entry.query: QueryHealth(entry.state, entry.reason, 60.0) for entry in findings}
-    return Evaluation(findings, {**health, "silver": QueryHealth(QueryState.RUNNING, "", 60.0)})
-
-
-def rendered(evaluation):
-    """Everything that can be sent or shown of an evaluation."""
-    alerts = [
-        alert_of(entry, "app", Guidance("https://runbooks/{alertname}.md"), 0.0)
-        for entry in evaluation.findings
-    ]
-    return msgspec.json.encode([evaluation, alerts]).decode()
-
-
 @given(st.lists(planted, min_size=1, max_size=4), st.text(max_size=20), st.text(max_size=20))
 def test_many_secrets_in_any_text_are_redacted_from_the_evaluation(secrets, begin, end):
     findings = [finding(f"{begin}\n{entry.text}\n{end}", query=entry.kind) for entry in secrets]
-    text = rendered(redacted(evaluated(*findings), Redactor().text))
+    clean = redacted(evaluated(*findings), Redactor().text)
+    alerts = [alert_of(entry, "app", Guidance("https://x"), 0.0) for entry in clean.findings]
+    text = msgspec.json.encode([clean, alerts]).decode()
 
     assert [item.kind for item in secrets if item.secret in text] == []
 
@@ -212,34 +173,17 @@ def test_labels_of_an_alert_are_not_redacted():
     )  # fmt: skip
 
 
-def test_redaction_changes_only_the_reason_of_a_health():
-    evaluation = Evaluation(
-        (), {"a": QueryHealth(QueryState.STALLED, f"token={HUNTER}", 7.0, ignored=True)}
-    )
-
-    assert redacted(evaluation, Redactor().text).health == {
-        "a": QueryHealth(QueryState.STALLED, f"token={REDACTED}", 7.0, ignored=True)
-    }
-
-
-def test_withheld_finding_keeps_its_error_class():
-    evidence = {ERROR_CLASS: "ConcurrentAppendException", "error_message": HUNTER}
-    evaluation = evaluated(finding(HUNTER, evidence=evidence))
+@pytest.mark.parametrize(
+    ("evidence", "reason"),
+    [
+        ({ERROR_CLASS: "ConcurrentAppendException"}, f"ConcurrentAppendException: {WITHHELD}"),
+        ({}, WITHHELD),
+    ],
+)
+def test_withheld_finding_keeps_its_name_and_its_error_class(evidence, reason):
+    evaluation = evaluated(finding(HUNTER, evidence=evidence | {"error_message": HUNTER}))
     (reported,) = redacted(evaluation, Redactor(patterns=["("]).text).findings
 
-    assert reported.reason == f"ConcurrentAppendException: {WITHHELD}"
-    assert reported.evidence == {
-        ERROR_CLASS: "ConcurrentAppendException",
-        "error_message": WITHHELD,
-    }
-    assert reported.summary == WITHHELD
-
-
-def test_withheld_finding_without_an_error_is_still_reported():
-    (reported,) = redacted(evaluated(finding(HUNTER)), Redactor(patterns=["("]).text).findings
-
-    assert (reported.alertname, reported.query, reported.reason) == (
-        "StreamingQueryFailed",
-        "bronze",
-        WITHHELD,
-    )
+    assert (reported.alertname, reported.query) == ("StreamingQueryFailed", "bronze")
+    assert (reported.reason, reported.summary) == (reason, WITHHELD)
+    assert reported.evidence == evidence | {"error_message": WITHHELD}
