@@ -16,7 +16,7 @@ a failure or another query joins it, and every ``repeat_interval_seconds``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -81,10 +81,9 @@ class Round(msgspec.Struct, frozen=True):
     wall: float
     silences: Sequence[Silence]
 
-    @property
-    def now(self) -> float:
-        """Monotonic seconds."""
-        return self.health.now
+    def why_muted(self, alert: Alert) -> str:
+        """Why nobody is notified of the alert now; empty if somebody is."""
+        return why_muted(alert, self.silences, self.wall)
 
 
 class Suppressed(msgspec.Struct, frozen=True):
@@ -94,12 +93,25 @@ class Suppressed(msgspec.Struct, frozen=True):
     by: Alert
 
 
-# -- alerts -----------------------------------------------------------------------------------
+class Opened(msgspec.Struct, frozen=True):
+    """When one alert opened lately, in monotonic seconds: at most three times, within a day."""
+
+    alertname: str
+    query: str
+    at: tuple[float, ...] = ()
+
+    @property
+    def calm_seconds(self) -> float:
+        """How long an alert that keeps coming back must be absent before it ends; 0 for others."""
+        if len(self.at) < FLAPS:
+            return 0.0
+        return min(LONGEST_CALM_SECONDS, max(SHORTEST_CALM_SECONDS, self.at[-1] - self.at[0]))
 
 
-class Tracked(msgspec.Struct, frozen=True):
+class Tracked(msgspec.Struct):
     """One alert: pending until ``opened_at``, then firing while ``is_found``, else recovering.
 
+    ``alert`` has the newest texts and the first start; ``shown``, too, how it is published.
     ``subject`` is the query of its incident; empty while the alert waits for others that share its
     ``cause``. ``calm_seconds``: it keeps coming back, and ends after so much calm.
     ``unseen_since``: an earlier process left it open, and this one has not seen its query since.
@@ -114,115 +126,15 @@ class Tracked(msgspec.Struct, frozen=True):
     recovery: RecoveryWindow | None = None
     calm_seconds: float = 0.0
     unseen_since: float | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether people may be notified of it."""
-        return self.opened_at is not None
-
-    @property
-    def is_ripe(self) -> bool:
-        """Whether it was found often enough to open."""
-        return not self.is_open and (self.polls >= POLLS or self.alert.name in FACTS)
+    shown: Alert | None = None
 
     @property
     def is_firing(self) -> bool:
         """Whether its query is unhealthy, or has not been seen yet."""
-        return self.is_open and (self.is_found or self.unseen_since is not None)
-
-    def find(self, alert: Alert, health: DriverHealth) -> Tracked:
-        """The alert with the newest texts and its old start."""
-        return replace(
-            self,
-            alert=replace(alert, starts_at=self.alert.starts_at),
-            polls=self.polls + 1,
-            is_found=True,
-            recovery=None,
-            unseen_since=None if health.knows(alert.query) else self.unseen_since,
-        )
-
-    def miss(self, health: DriverHealth) -> Tracked:
-        """The alert without its finding: it recovers unless its query is unhealthy otherwise."""
-        query = self.alert.query
-        if self.unseen_since is not None and not health.knows(query):
-            return replace(self, is_found=False, recovery=None)
-        return replace(
-            self,
-            is_found=False,
-            recovery=health.recovery(query, self.alert.labels["severity"], self.recovery),
-            unseen_since=None if health.has_seen(query) else self.unseen_since,
-        )
-
-    def shown(self, now: Round) -> Alert:
-        """The alert with notes: its incident, why it is held open, why nobody is notified of it."""
-        flapping = (
-            f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
-            f"held open until {duration(self.calm_seconds)} of calm"
-        )
-        notes = {
-            INCIDENT: "" if self.subject == self.alert.query else self.subject,
-            "flapping": flapping if self.calm_seconds else "",
-            "muted": why_muted(self.alert, now.silences, now.wall),
-        }
-        notes = {name: text for name, text in notes.items() if text}
-        return replace(self.alert, annotations={**self.alert.annotations, **notes})
+        return self.is_found or self.unseen_since is not None
 
 
-def cause_of(finding: Finding) -> str:
-    """What findings of one name must share to be one incident: an error class, or a code."""
-    return finding.cause or finding.evidence.get("error_class", "") or code_of(finding.reason)
-
-
-# -- alerts that keep coming back ---------------------------------------------------------------
-
-
-class Opened(msgspec.Struct, frozen=True):
-    """When one alert opened lately: at most three times, within a day."""
-
-    alertname: str
-    query: str
-    at: tuple[float, ...]
-
-
-class OpenedTimes:
-    """When each alert opened lately, also in earlier processes. Times are monotonic seconds."""
-
-    def __init__(self) -> None:
-        self._times: dict[Identity, tuple[float, ...]] = {}
-
-    def records(self) -> tuple[Opened, ...]:
-        """What the next process needs."""
-        return tuple(Opened(*identity, at) for identity, at in self._times.items())
-
-    def restore(self, records: Iterable[Opened], now: float) -> None:
-        """Add what earlier processes recorded; a time in the future counts as now."""
-        for record in records:
-            identity = (record.alertname, record.query)
-            past = (min(at, now) for at in record.at)
-            self._times[identity] = tuple(sorted((*past, *self._times.get(identity, ()))))[-FLAPS:]
-
-    def add(self, identity: Identity, now: float) -> float:
-        """Record that the alert opens; return ``calm_seconds``."""
-        begin = now - FLAP_WINDOW_SECONDS
-        times = (*(at for at in self._times.pop(identity, ()) if at >= begin), now)
-        self._times = {other: at for other, at in self._times.items() if at[-1] >= begin}
-        self._times[identity] = times[-FLAPS:]
-        if len(self._times) > MAX_REMEMBERED:
-            del self._times[next(iter(self._times))]
-        return self.calm_seconds(identity)
-
-    def calm_seconds(self, identity: Identity) -> float:
-        """How long an alert that keeps coming back must be absent before it ends; 0 for others."""
-        times = self._times.get(identity, ())
-        if len(times) < FLAPS:
-            return 0.0
-        return min(LONGEST_CALM_SECONDS, max(SHORTEST_CALM_SECONDS, times[-1] - times[0]))
-
-
-# -- incidents --------------------------------------------------------------------------------
-
-
-class OpenIncident(msgspec.Struct, frozen=True):
+class OpenIncident(msgspec.Struct):
     """What people know of an open incident; its open alerts are tracked apart.
 
     ``ended`` are alerts that have ended since it opened. ``notified_at`` (monotonic seconds) is
@@ -267,21 +179,62 @@ class Lifecycle:
         self._terms = terms
         self._tracked: dict[Identity, Tracked] = {}
         self._incidents: dict[str, OpenIncident] = {}
-        self._opened = OpenedTimes()
+        self._opened: dict[Identity, Opened] = {}
         self._first_health = FirstHealth(app)
+
+    def update(
+        self,
+        evaluation: Evaluation,
+        snapshot: Snapshot,
+        now: float,
+        wall: float,
+        silences: Sequence[Silence] = (),
+        *,
+        is_last: bool = False,
+    ) -> tuple[Incident, ...]:
+        """All open incidents, those that have just ended, and what earlier processes may have left.
+
+        ``is_last``: the process ends, and no alert can wait for others of its cause.
+        """
+        update = Round(DriverHealth(evaluation, snapshot, now), wall, silences)
+        found = {(finding.alertname, finding.query): finding for finding in evaluation.findings}
+        stages = Stages()
+        for identity, finding in found.items():
+            stages.run(self._find, identity, finding, update)
+        for identity in [identity for identity in self._tracked if identity not in found]:
+            stages.run(self._miss, identity, update)
+        self.errors = stages.errors
+        self._open(update)
+        for tracked in self._tracked.values():
+            if tracked.opened_at is not None:
+                if not tracked.subject:
+                    waits = tracked.is_found and not is_last
+                    tracked.subject = self._subject_of(tracked, now) or (
+                        "" if waits else tracked.alert.query
+                    )
+                tracked.shown = self._shown(tracked, update)
+        alerts = (tracked.shown for tracked in self._tracked.values())
+        self.alerts = tuple(alert for alert in alerts if alert is not None)
+        incidents = tuple(self._present(update))
+        return incidents + self._stale(update.health, [incident.key for incident in incidents])
+
+    # What an earlier process has left
 
     @property
     def opened(self) -> tuple[Opened, ...]:
         """When alerts opened lately, for the next process."""
-        return self._opened.records()
+        return tuple(self._opened.values())
 
     def restore_opened(self, records: Iterable[Opened], now: float) -> None:
-        """Add when alerts opened in earlier processes."""
-        self._opened.restore(records, now)
-        for identity, tracked in self._tracked.items():
-            if tracked.is_open:
-                calm = max(tracked.calm_seconds, self._opened.calm_seconds(identity))
-                self._tracked[identity] = replace(tracked, calm_seconds=calm)
+        """Add when alerts opened in earlier processes; a time in the future counts as now."""
+        for record in records:
+            identity = (record.alertname, record.query)
+            times = [min(at, now) for at in record.at]
+            times += self._opened[identity].at if identity in self._opened else ()
+            opened = self._opened[identity] = replace(record, at=tuple(sorted(times)[-FLAPS:]))
+            tracked = self._tracked.get(identity)
+            if tracked is not None and tracked.opened_at is not None:
+                tracked.calm_seconds = max(tracked.calm_seconds, opened.calm_seconds)
 
     def restore(self, incidents: Iterable[Incident], now: float) -> None:
         """Continue the incidents that an earlier process left open.
@@ -306,7 +259,7 @@ class Lifecycle:
                     opened_at=float("-inf"),
                     subject=incident.query,
                     is_found=False,
-                    calm_seconds=self._opened.calm_seconds(identity),
+                    calm_seconds=self._opened.get(identity, Opened(*identity)).calm_seconds,
                     unseen_since=now,
                 )
             if own is not None or not alerts:
@@ -321,145 +274,136 @@ class Lifecycle:
                 news=_news(alerts.values()),
             )
 
-    def update(
-        self,
-        evaluation: Evaluation,
-        snapshot: Snapshot,
-        now: float,
-        wall: float,
-        silences: Sequence[Silence] = (),
-        *,
-        is_last: bool = False,
-    ) -> tuple[Incident, ...]:
-        """All open incidents, those that have just ended, and what earlier processes may have left.
-
-        ``is_last``: the process ends, and no alert can wait for others of its cause.
-        """
-        update = Round(DriverHealth(evaluation, snapshot, now), wall, silences)
-        self._follow(evaluation.findings, update)
-        self._open(update)
-        self._place(now, is_last=is_last)
-        shown = {
-            identity: tracked.shown(update)
-            for identity, tracked in self._tracked.items()
-            if tracked.is_open
-        }
-        self.alerts = tuple(shown.values())
-        incidents = tuple(self._present(shown, update))
-        return incidents + self._stale(update.health, {incident.key for incident in incidents})
-
     # Alerts
 
     def is_silenced(self, finding: Finding, silences: Sequence[Silence], wall: float) -> bool:
         """Whether nobody would be notified of the finding at Unix time ``wall``."""
         return bool(why_muted(self._alert_of(finding, wall), silences, wall))
 
-    def _follow(self, findings: Iterable[Finding], update: Round) -> None:
-        """Update each alert with its finding, or with the absence of it, and end what is over."""
-        stages = Stages()
-        present = {(finding.alertname, finding.query): finding for finding in findings}
-        for identity, finding in present.items():
-            stages.run(self._find, identity, finding, update)
-        for identity in [identity for identity in self._tracked if identity not in present]:
-            stages.run(self._miss, identity, update)
-        self.errors = stages.errors
-
     def _alert_of(self, finding: Finding, wall: float) -> Alert:
         return alert_of(finding, self._app, self._guidance, wall, self._labels)
 
     def _find(self, identity: Identity, finding: Finding, update: Round) -> None:
-        alert = self._alert_of(finding, update.wall)
-        tracked = self._tracked.get(identity)
+        """Update the alert of a finding: the newest texts, and its old start."""
+        alert, tracked = self._alert_of(finding, update.wall), self._tracked.get(identity)
         if tracked is None:
             self._tracked[identity] = Tracked(alert, cause_of(finding))
             return
-        before, newer = tracked.alert, tracked.find(alert, update.health)
-        if tracked.is_open and alert.is_critical != before.is_critical:
+        before = tracked.alert
+        if tracked.opened_at is not None and alert.is_critical != before.is_critical:
             # An open alert never becomes less severe: a value that oscillates around its limit
             # would notify each time.
-            if before.is_critical or self._suppressor(newer, update) is not None:
-                newer = replace(newer, alert=replace(newer.alert, labels=before.labels))
+            if before.is_critical or self._suppressor(alert, update) is not None:
+                alert = replace(alert, labels=before.labels)
             else:
-                ended = before.ended(update.wall, superseded_by="the critical alert")
-                self._add_ended(tracked, ended)
-        self._tracked[identity] = newer
+                self._add_ended(
+                    tracked.subject, before.ended(update.wall, superseded_by="the critical alert")
+                )
+        tracked.alert = replace(alert, starts_at=before.starts_at)
+        tracked.polls += 1
+        tracked.is_found, tracked.recovery = True, None
+        if update.health.knows(alert.query):
+            tracked.unseen_since = None
 
     def _miss(self, identity: Identity, update: Round) -> None:
-        health = update.health
-        tracked = self._tracked[identity] = self._tracked[identity].miss(health)
-        if not tracked.is_open:
+        """Without its finding, an alert recovers unless its query is unhealthy otherwise."""
+        health, tracked = update.health, self._tracked[identity]
+        if tracked.opened_at is None:
             del self._tracked[identity]
             return
-        alert, recovery, unseen = tracked.alert, tracked.recovery, tracked.unseen_since
-        calm = max(self._terms.resolve_after_seconds, tracked.calm_seconds)
-        if unseen is not None and update.now - unseen >= UNSEEN_SECONDS:
-            outcome = UNSEEN[0]
-        elif recovery is not None and health.has_recovered(alert.query, recovery, calm):
+        tracked.is_found, alert = False, tracked.alert
+        calm, outcome = max(self._terms.resolve_after_seconds, tracked.calm_seconds), ""
+        if tracked.unseen_since is None or health.knows(alert.query):
+            tracked.recovery = health.recovery(
+                alert.query, alert.labels["severity"], tracked.recovery
+            )
+            if health.has_seen(alert.query):
+                tracked.unseen_since = None
+        recovery = tracked.recovery
+        if recovery is not None and health.has_recovered(alert.query, recovery, calm):
             outcome = health.outcome(alert.query, alert.name, recovery)
-        else:
-            return
-        del self._tracked[identity]
-        self._add_ended(tracked, alert.ended(update.wall, outcome=outcome))
+        elif tracked.unseen_since is not None:
+            outcome = UNSEEN[0] if health.now - tracked.unseen_since >= UNSEEN_SECONDS else ""
+        if outcome:
+            del self._tracked[identity]
+            self._add_ended(tracked.subject, alert.ended(update.wall, outcome=outcome))
 
-    def _add_ended(self, tracked: Tracked, ended: Alert) -> None:
-        incident = self._incidents.get(tracked.subject)
+    def _add_ended(self, subject: str, ended: Alert) -> None:
+        incident = self._incidents.get(subject)
         if incident is not None:
-            others = tuple(alert for alert in incident.ended if alert.labels != ended.labels)
-            self._incidents[tracked.subject] = replace(incident, ended=(*others, ended))
+            others = (alert for alert in incident.ended if alert.labels != ended.labels)
+            incident.ended = (*others, ended)
 
     def _open(self, update: Round) -> None:
-        """Open the alerts that are ripe, those of the driver first, unless it suppresses them."""
-        ripe = [tracked for tracked in self._tracked.values() if tracked.is_ripe]
+        """Open what was found often enough, the driver's first, unless the driver suppresses it."""
+        ripe = [
+            tracked
+            for tracked in self._tracked.values()
+            if tracked.opened_at is None and (tracked.polls >= POLLS or tracked.alert.name in FACTS)
+        ]
         suppressed = []
         for tracked in sorted(ripe, key=lambda tracked: tracked.alert.query != WHOLE_DRIVER):
-            alert = tracked.alert
-            by = self._suppressor(tracked, update)
+            by = self._suppressor(tracked.alert, update)
             if by is not None:
-                suppressed.append(Suppressed(alert, by))
+                suppressed.append(Suppressed(tracked.alert, by))
                 continue
-            identity = (alert.name, alert.query)
+            tracked.opened_at = update.health.now
             # The end of a driver is final: the next one is another incident.
-            is_final = alert.name == DRIVER_DOWN
-            calm = 0.0 if is_final else self._opened.add(identity, update.now)
-            self._tracked[identity] = replace(tracked, opened_at=update.now, calm_seconds=calm)
+            if tracked.alert.name != DRIVER_DOWN:
+                tracked.calm_seconds = self._note_opened(tracked.alert, update.health.now)
         self.suppressed = tuple(suppressed)
 
-    def _suppressor(self, tracked: Tracked, update: Round) -> Alert | None:
+    def _note_opened(self, alert: Alert, now: float) -> float:
+        """Record that the alert opens; return how long it must be absent before it ends."""
+        begin, identity = now - FLAP_WINDOW_SECONDS, (alert.name, alert.query)
+        before = self._opened.pop(identity, Opened(*identity))
+        times = (*(at for at in before.at if at >= begin), now)
+        lately = {other: opened for other, opened in self._opened.items() if opened.at[-1] >= begin}
+        self._opened = lately | {identity: Opened(*identity, times[-FLAPS:])}
+        if len(self._opened) > MAX_REMEMBERED:
+            del self._opened[next(iter(self._opened))]
+        return self._opened[identity].calm_seconds
+
+    def _suppressor(self, alert: Alert, update: Round) -> Alert | None:
         """The critical alert of the driver that explains this one, also just after it recovered.
 
-        A failure is never explained away, and what nobody is notified of explains nothing.
+        A failure is never explained away, and what nobody is notified of explains nothing; nor does
+        what only an earlier process has found.
         """
-        is_drivers_own = tracked.alert.query == WHOLE_DRIVER and tracked.alert.is_critical
-        if tracked.alert.name in FACTS or is_drivers_own:
+        if alert.name in FACTS or (alert.query == WHOLE_DRIVER and alert.is_critical):
             return None
         for other in self._tracked.values():
-            alert, recovery = other.alert, other.recovery
-            is_drivers = alert.query == WHOLE_DRIVER and alert.is_critical
-            # One that only an earlier process found explains nothing.
-            if not is_drivers or not other.is_open or not other.polls:
+            if other.alert.query != WHOLE_DRIVER or not other.alert.is_critical:
                 continue
-            recently = (
+            recovery = other.recovery
+            holds = other.is_found or (
                 recovery is not None
                 and update.health.watched_since(recovery.since) < self._terms.resolve_after_seconds
             )
-            is_silenced = why_muted(alert, update.silences, update.wall)
-            if (other.is_found or recently) and not is_silenced:
-                return alert
+            is_open = other.opened_at is not None and other.polls > 0
+            if is_open and holds and not update.why_muted(other.alert):
+                return other.alert
         return None
+
+    def _shown(self, tracked: Tracked, update: Round) -> Alert:
+        """The alert with notes: its incident, why it is held open, why nobody is notified of it."""
+        flapping = (
+            f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
+            f"held open until {duration(tracked.calm_seconds)} of calm"
+        )
+        alert = tracked.alert
+        notes = {
+            INCIDENT: "" if tracked.subject == alert.query else tracked.subject,
+            "flapping": flapping if tracked.calm_seconds else "",
+            "muted": update.why_muted(alert),
+        }
+        notes = {name: text for name, text in notes.items() if text}
+        return replace(alert, annotations={**alert.annotations, **notes})
 
     # Incidents
 
-    def _place(self, now: float, *, is_last: bool) -> None:
-        """Give each open alert an incident: its query's, or the driver's for a shared cause."""
-        for identity, tracked in self._tracked.items():
-            if tracked.is_open and not tracked.subject:
-                subject = self._subject_of(tracked, now)
-                if subject or is_last or not tracked.is_found:
-                    subject = subject or tracked.alert.query
-                    self._tracked[identity] = replace(tracked, subject=subject)
-
     def _subject_of(self, tracked: Tracked, now: float) -> str:
-        """Empty while others that share the cause may still come.
+        """Its query, or the driver for a shared cause; empty while others of the cause may come.
 
         The first of a cause is its query's own, at once: somebody must be notified. Those that
         follow within ``GROUP_SECONDS`` wait until they are enough for a group, or the time is over.
@@ -467,21 +411,25 @@ class Lifecycle:
         query = tracked.alert.query
         if query in RESERVED:
             return query
-        others = self._tracked.values()
+        others = [other for other in self._tracked.values() if other.opened_at is not None]
         homes = (other.subject for other in others if other.alert.query == query)
         home = next(filter(None, homes), "")
         incident = self._incidents.get(home)
-        is_critical = incident is None or incident.is_critical
-        if home and (is_critical or not tracked.alert.is_critical):
+        if home and (incident is None or incident.is_critical or not tracked.alert.is_critical):
             return home
         alike = [
             other
             for other in others
-            if other.opened_at is not None
-            and now - other.opened_at <= GROUP_SECONDS
+            if now - (other.opened_at or 0.0) <= GROUP_SECONDS
             and (other.alert.name, other.cause) == (tracked.alert.name, tracked.cause)
         ]
-        if not self._is_free_for(alike):
+        whole = [other for other in others if other.subject == WHOLE_DRIVER]
+        driver = self._incidents.get(WHOLE_DRIVER)
+        # What joins an open critical incident notifies nobody at PagerDuty. What has just opened,
+        # such as another group, is not in the incident yet.
+        is_taken = any(other.alert.is_critical for other in whole)
+        is_taken |= driver is not None and driver.is_critical
+        if is_taken and not any(other in whole for other in alike):
             return query
         if len(alike) >= GROUP_SIZE:
             return WHOLE_DRIVER
@@ -491,29 +439,12 @@ class Lifecycle:
         )
         return query if is_first else ""
 
-    def _is_free_for(self, alike: Sequence[Tracked]) -> bool:
-        """Whether the driver's incident is that of this group, or people would be notified of it.
-
-        What joins an open critical incident notifies nobody at PagerDuty.
-        """
-        whole = [other for other in self._tracked.values() if other.subject == WHOLE_DRIVER]
-        if any(other in whole for other in alike):
-            return True
-        incident = self._incidents.get(WHOLE_DRIVER)
-        if incident is None and not whole:
-            return True
-        # What has just opened, such as another group, is not in the incident yet.
-        is_critical = any(other.alert.is_critical for other in whole)
-        is_critical |= incident is not None and incident.is_critical
-        return not is_critical and any(other.alert.is_critical for other in alike)
-
-    def _present(self, shown: Mapping[Identity, Alert], update: Round) -> Iterator[Incident]:
+    def _present(self, update: Round) -> Iterator[Incident]:
         """Each incident as it is now; one that has ended is shown once more, with its end."""
         members: dict[str, list[Tracked]] = {subject: [] for subject in self._incidents}
-        for identity, alert in shown.items():
-            tracked = self._tracked[identity]
+        for tracked in self._tracked.values():
             if tracked.subject:
-                members.setdefault(tracked.subject, []).append(replace(tracked, alert=alert))
+                members.setdefault(tracked.subject, []).append(tracked)
         for subject, alerts in members.items():
             incident = self._incidents.pop(subject, None)
             if not alerts:
@@ -524,39 +455,30 @@ class Lifecycle:
             if incident is not None and incident.severity != severity:
                 yield self._hand_over(subject, incident, alerts, update.wall)
                 incident = OpenIncident(severity, muted=incident.muted or RECOVERS)
-            incident = incident or OpenIncident(severity)
-            yield self._present_open(subject, incident, alerts, update)
+            incident = self._incidents[subject] = incident or OpenIncident(severity)
+            yield self._present_open(subject, incident, alerts, update.health.now)
 
     def _present_open(
-        self, subject: str, incident: OpenIncident, members: Sequence[Tracked], update: Round
+        self, subject: str, incident: OpenIncident, members: Sequence[Tracked], now: float
     ) -> Incident:
         """The incident with the newest texts; its revision grows when people must be notified."""
-        alerts = [tracked.alert for tracked in sorted(members, key=_prominence)]
+        alerts = _alerts(sorted(members, key=_prominence))
         # What is silenced beside what is not is sent to nobody.
         alerts = [alert for alert in alerts if not alert.muted] or alerts
-        fires = any(tracked.is_firing for tracked in members)
-        muted = min(alert.muted for alert in alerts)
-        notified_at = incident.notified_at
-        if not muted and not fires and notified_at is None:
-            # What recovers is not sent only because its silence has ended.
-            muted = incident.muted
-        news, revision = _news(alerts), incident.revision
-        if not muted:
-            joined = not news <= incident.news
+        fires, news = any(tracked.is_firing for tracked in members), _news(alerts)
+        muted, notified_at = min(alert.muted for alert in alerts), incident.notified_at
+        if muted or fires or notified_at is not None:
+            # Else it stays muted: what recovers is not sent only because its silence has ended.
+            incident.muted = muted
+        if not incident.muted:
             repeat = self._terms.repeat_interval_seconds
             if notified_at is None:
-                notified_at = update.now
-            elif joined or (fires and update.now - notified_at >= repeat):
-                revision, notified_at = revision + 1, update.now
+                incident.notified_at = now
+            elif not news <= incident.news or (fires and now - notified_at >= repeat):
+                incident.revision, incident.notified_at = incident.revision + 1, now
+            incident.news = news
         open_again = [alert.labels for alert in alerts]
-        incident = self._incidents[subject] = replace(
-            incident,
-            ended=tuple(alert for alert in incident.ended if alert.labels not in open_again),
-            revision=revision,
-            notified_at=notified_at,
-            muted=muted,
-            news=incident.news if muted else news,
-        )
+        incident.ended = tuple(alert for alert in incident.ended if alert.labels not in open_again)
         return self._incident(subject, incident, (*alerts, *incident.ended))
 
     def _hand_over(
@@ -569,7 +491,7 @@ class Lifecycle:
         successor = OF_WARNING if incident.is_critical else OF_CRITICAL
         fires = any(tracked.is_firing for tracked in members)
         notes = {"superseded_by": successor} if fires else {}
-        moved = [tracked.alert.ended(wall, **notes) for tracked in members]
+        moved = [alert.ended(wall, **notes) for alert in _alerts(members)]
         alerts = (*incident.ended, *moved) if incident.is_critical else (*moved, *incident.ended)
         return self._incident(subject, incident, alerts)
 
@@ -579,13 +501,23 @@ class Lifecycle:
         key = incident_key(labels, severity)
         return Incident(key, labels, severity, tuple(alerts), revision, incident.muted)
 
-    def _stale(self, health: DriverHealth, shown: Collection[str]) -> tuple[Incident, ...]:
+    def _stale(self, health: DriverHealth, shown: Sequence[str]) -> tuple[Incident, ...]:
         """Ends of what earlier processes may have left open, critical ones first."""
         healthy = self._first_health.update(health, self._terms.resolve_after_seconds)
         incidents = (
             self._incident(query, OpenIncident(severity), ()) for severity, query in healthy
         )
         return tuple(incident for incident in incidents if incident.key not in shown)
+
+
+def cause_of(finding: Finding) -> str:
+    """What findings of one name must share to be one incident: an error class, or a code."""
+    return finding.cause or finding.evidence.get("error_class", "") or code_of(finding.reason)
+
+
+def _alerts(members: Iterable[Tracked]) -> list[Alert]:
+    """The alerts as they are published."""
+    return [tracked.shown or tracked.alert for tracked in members]
 
 
 def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
@@ -605,8 +537,9 @@ def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
 
 def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:
     """Critical while an alert is that somebody is notified of; a later silence ends nothing."""
-    critical = [tracked.alert for tracked in members if tracked.alert.is_critical]
-    is_silent = all(tracked.alert.muted for tracked in members)
+    alerts = _alerts(members)
+    critical = [alert for alert in alerts if alert.is_critical]
+    is_silent = all(alert.muted for alert in alerts)
     was_critical = (
         incident is not None and incident.is_critical and incident.notified_at is not None
     )

@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1185, 10),
     "listener": (8621, 38),
     "exporter": (2312, 8),
-    "alerting": (8389, 30),
+    "alerting": (8322, 30),
     "settings": (1909, 9),
     "sidecar": (2312, 8),
     "watch": (1615, 7),

@@ -24,7 +24,7 @@ from querypulse.alerting import (
 )
 from querypulse.alerting.alert import CRITICAL, Alert, Silence
 from querypulse.alerting.finding import Severity
-from querypulse.alerting.lifecycle import Lifecycle, OpenedTimes, Tracked
+from querypulse.alerting.lifecycle import Lifecycle
 from querypulse.alerting.outbox import Outbox
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
@@ -151,12 +151,14 @@ def _reminds_always(self: Lifecycle, *others: Any) -> Any:
         self._terms = terms
 
 
-def _unsilenced_suppressor(self: Lifecycle, tracked: Tracked, update: Any) -> Any:
-    return _suppressor(self, tracked, replace(update, silences=()))
+def _unsilenced_suppressor(self: Lifecycle, alert: Alert, update: Any) -> Any:
+    return _suppressor(self, alert, replace(update, silences=()))
 
 
 def _opens_late(self: Lifecycle, update: Any) -> None:
-    if all(tracked.is_open or tracked.polls >= 30 for tracked in self._tracked.values()):
+    if all(
+        tracked.opened_at is not None or tracked.polls >= 30 for tracked in self._tracked.values()
+    ):
         _open(self, update)
 
 
@@ -231,7 +233,7 @@ def _empty_log_is_ignored(query: Any, log: Any, at: float) -> Any:
 def _one_silent_query_is_a_silent_driver(findings: Any, *others: Any) -> Any:
     return _gather(
         [
-            EVALUATION._incident([finding]) if finding.reason.startswith("silent: ") else finding
+            EVALUATION._of_driver([finding]) if finding.reason.startswith("silent: ") else finding
             for finding in findings
         ],
         *others,
@@ -361,12 +363,12 @@ OF_NOTIFYING = (
              EVALUATION, "gather", _one_silent_query_is_a_silent_driver,
              plan=plan_of("a stalled query, and a probe that is refused for minutes: a page each time"), essential=True),
     Mutation("a failure that repeatedly recovers by itself notifies each time", "P5",
-             OpenedTimes, "add", lambda *_: 0.0, plan=plan_of("a failure that recovers by itself, three times an hour: a page each time"), essential=True),
+             Lifecycle, "_note_opened", lambda *_: 0.0, plan=plan_of("a failure that recovers by itself, three times an hour: a page each time"), essential=True),
     Mutation("the next process does not know how often an alert has fired", "P5",
              Lifecycle, "restore_opened", lambda *_: None, plan=plan_of("the same in a new process each time, with a spool")),
     Mutation("an alert that an earlier process left open is not held open", "P5",
              Lifecycle, "restore_opened",
-             lambda self, found, now: self._opened.restore(found, now), plan=plan_of("a planned restart of the driver while the alert is held open")),
+             lambda self, found, _: self._opened.update({(one.alertname, one.query): one for one in found}), plan=plan_of("a planned restart of the driver while the alert is held open")),
     Mutation("every stopped query counts as stopped with its SparkContext", "P5",
              query_ends, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
              only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),

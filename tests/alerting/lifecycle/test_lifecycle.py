@@ -10,7 +10,7 @@ from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT
 from querypulse.alerting import lifecycle
 from querypulse.alerting.alert import Alert, Incident, Silence, incident_key, incident_labels
 from querypulse.alerting.alert_text import alert_of
-from querypulse.alerting.lifecycle import OpenedTimes
+from querypulse.alerting.lifecycle import Opened
 from querypulse.listener.state.snapshot import Pause
 
 DAY = 24 * 3600
@@ -307,13 +307,14 @@ def test_warning_becomes_critical_only_after_the_alert_of_the_driver(silenced, a
 # -- alerts that keep coming back ---------------------------------------------------------------
 
 
-def test_hold_time_grows_from_the_third_firing_within_a_day():
-    times = OpenedTimes()
-    minutes = (0, 1, 2, 3, 30, 60, 600, 1600, 3100)
+@pytest.mark.parametrize(
+    ("minutes", "held"),
+    [((0, 1), 0), ((0, 1, 2), 15), ((2, 3, 30), 28), ((3, 30, 60), 57), ((30, 60, 600), 120)],
+)
+def test_hold_time_is_what_the_last_three_firings_took_15_min_to_2_h(minutes, held):
+    opened = Opened("n", "a", tuple(minute * 60.0 for minute in minutes))
 
-    held = [times.add(("n", "a"), at * 60) / 60 for at in minutes]
-    assert held == [0, 0, 15, 15, 28, 57, 120, 0, 0]
-    assert times.add(("n", "b"), 100 * 60) == 0
+    assert opened.calm_seconds == held * 60
 
 
 def relapsing(*more, until, healed=3, every=1200, failing=5):
