@@ -149,7 +149,12 @@ class Schedule:
     def failed(
         self, before: Failures | None, error: DeliveryError, now: float, flush: int
     ) -> Failures:
-        """Note that the receiver did not accept a message; return its failures."""
+        """Note that the receiver did not accept a message; return its failures.
+
+        A brief outage, such as a lost connection, must not cost the page of a driver that exits: a
+        flush tries again at once what has failed for the first time.
+        """
+        is_brief = error.answer is DeliveryOutcome.TRANSIENT and error.retry_after is None
         if error.answer is DeliveryOutcome.TRANSIENT:
             self._outage = self._outage.failed(now, error.retry_after)
         else:
@@ -158,7 +163,7 @@ class Schedule:
         return Failures(
             before.count + 1 if before is not None and again else 1,
             now + max(MISCONFIGURED_WAIT_SECONDS, error.retry_after or 0.0),
-            flush,
+            0 if before is None and is_brief else flush,
             str(error),
             error.answer,
             error.retry_after is not None,

@@ -39,13 +39,13 @@ DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1185, 10),
+    "core": (1140, 10),
     "listener": (8621, 38),
     "exporter": (2312, 8),
-    "alerting": (8322, 30),
+    "alerting": (8297, 30),
     "settings": (1909, 9),
     "sidecar": (2312, 8),
-    "watch": (1615, 7),
+    "watch": (1611, 7),
     "replay": (1007, 6),
     "launch": (455, 7),
     "commands": (1663, 10),

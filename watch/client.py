@@ -6,7 +6,7 @@ import errno
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, IncompleteRead
@@ -150,42 +150,28 @@ class Client:
             OSError: this machine lacks a resource, such as sockets.
 
         """
-        self._wire.deadline = time.monotonic() + seconds
         connection = HTTPConnection(self._host, self._port)
+        connection.response_class = self._wire.response  # type: ignore[assignment]  # it makes one
         try:
-            connection.sock = self._wire.connect(self._address, self._port)
-            if self._context is not None:
-                connection.sock = self._wire.secure(connection.sock, self._context, self._host)
-            connection.request("GET", path, headers=self._headers())
-            response = connection.getresponse()
-            body = response.read(MAX_ANSWER_BYTES)
-            if response.length and len(body) < MAX_ANSWER_BYTES:
-                raise IncompleteRead(body, response.length)
+            with self._wire.within(seconds):
+                connection.sock = sock = self._wire.connect(self._address, self._port)
+                if self._context is not None:
+                    connection.sock = self._context.wrap_socket(sock, server_hostname=self._host)
+                connection.request("GET", path, headers=self._headers())
+                response = connection.getresponse()
+                body = response.read(MAX_ANSWER_BYTES)
+                if response.length and len(body) < MAX_ANSWER_BYTES:
+                    raise IncompleteRead(body, response.length)
         except (HTTPException, OSError) as error:
             if self._wire.is_cut:
                 raise NoAnswer(Said.BROKEN, "the watcher itself cut the connection") from None
-            if connection.sock is None:
-                raise self._unconnected(error, seconds) from None
-            raise _unanswered(error, path) from None
+            if isinstance(error, OSError) and error.errno in OURS:
+                raise
+            where = f"{self._address} port {self._port}"
+            raise _no_answer(error, where if connection.sock is None else "", path) from None
         finally:
             connection.close()
         return response.status, body
-
-    def _unconnected(self, error: Exception, seconds: float) -> NoAnswer:
-        where = f"{self._address} port {self._port}"
-        if isinstance(error, ConnectionRefusedError):
-            return NoAnswer(Said.REFUSED, f"{where} refused the connection")
-        if isinstance(error, ConnectionError):
-            return NoAnswer(Said.BROKEN, f"{where}: {_words(error)}")
-        if isinstance(error, socket.gaierror):
-            detail = f"{self._host} cannot be resolved: {_words(error)}"
-            return NoAnswer(Said.UNREACHABLE, detail)
-        if isinstance(error, TimeoutError):
-            detail = f"{where} did not accept the connection in {seconds:.0f} s"
-            return NoAnswer(Said.UNREACHABLE, detail)
-        if isinstance(error, OSError) and error.errno in OURS:
-            raise error
-        return NoAnswer(Said.UNREACHABLE, f"{where}: {_words(error)}")
 
     def _headers(self) -> dict[str, str]:
         headers = {"Connection": "close", "User-Agent": "querypulse"}
@@ -195,18 +181,29 @@ class Client:
         return headers
 
 
-def _unanswered(error: Exception, path: str) -> NoAnswer:
+def _no_answer(error: Exception, where: str, path: str) -> NoAnswer:
+    """What happened, without text that the other side may have chosen.
+
+    ``where`` no connection was made; empty if one was.
+    """
+    words = getattr(error, "strerror", None) or type(error).__name__
     if isinstance(error, ssl.SSLCertVerificationError):
-        detail = f"its certificate was not accepted: {error.verify_message}"
-        return NoAnswer(Said.BARRED, detail)
+        text = f"its certificate was not accepted: {error.verify_message}"
+        return NoAnswer(Said.BARRED, text)
+    if not where:
+        if isinstance(error, TimeoutError):
+            text = f"it accepted the connection and did not answer GET {path}"
+            return NoAnswer(Said.SILENT, text)
+        return NoAnswer(Said.BROKEN, f"GET {path} broke off: {words}")
+    if isinstance(error, ConnectionRefusedError):
+        return NoAnswer(Said.REFUSED, f"{where} refused the connection")
+    if isinstance(error, ConnectionError):
+        return NoAnswer(Said.BROKEN, f"{where}: {words}")
     if isinstance(error, TimeoutError):
-        return NoAnswer(Said.SILENT, f"it accepted the connection and did not answer GET {path}")
-    return NoAnswer(Said.BROKEN, f"GET {path} broke off: {_words(error)}")
-
-
-def _words(error: BaseException) -> str:
-    """What happened, without text that the other side may have chosen."""
-    return getattr(error, "strerror", None) or type(error).__name__
+        words = "it did not accept the connection in time"
+    elif isinstance(error, socket.gaierror):
+        words = f"the name cannot be resolved: {words}"
+    return NoAnswer(Said.UNREACHABLE, f"{where}: {words}")
 
 
 # -- polling ----------------------------------------------------------------------------------
@@ -270,41 +267,40 @@ class _Status(msgspec.Struct):
     monitor: _Monitor = msgspec.field(default_factory=_Monitor)
 
 
-def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
+def poll(client: Client) -> Poll:
     """Check whether the worker is alive and, if so, read the status.
 
     Raises:
         OSError: this machine lacks a resource, such as sockets.
 
     """
-    began, deadline = clock(), Deadline(POLL_SECONDS)
+    began, deadline = time.monotonic(), Deadline(POLL_SECONDS)
     try:
         code, _ = client.get("/livez", deadline.left)
     except NoAnswer as error:
-        return Poll(began_at=began, at=clock(), said=error.said, detail=str(error))
+        return Poll(began_at=began, at=time.monotonic(), said=error.said, detail=str(error))
     detail = f"GET /livez answered {code}"
     said = Said.BARRED if code in BARS else Said.HEALTHY if code == OK else Said.STUCK
-    seen = Poll(began_at=began, at=clock(), said=said, detail=detail)
+    seen = Poll(began_at=began, at=time.monotonic(), said=said, detail=detail)
     if said is Said.HEALTHY:
         # The driver is up, also if its status cannot be read.
         with suppress(NoAnswer, *UNREADABLE):
             code, body = client.get("/status", deadline.left)
             if code == OK:
                 seen = _with_status(seen, msgspec.json.decode(body, type=_Status))
-    return replace(seen, at=clock())
+    return replace(seen, at=time.monotonic())
 
 
 def _with_status(seen: Poll, status: _Status) -> Poll:
     monitor = status.monitor
     is_delivered = bool(monitor.receivers) and not any(monitor.outbox_pending.values())
-    reported = WatchPage("running", status.alerts).reported
     return replace(
         seen,
         app=status.app[:MAX_APP_CHARACTERS],
         labels=status.labels,
         heartbeat=monitor.heartbeat_timestamp,
         holds_key=holds_key(status.alerts),
-        reported=reported if is_delivered else (),
+        reported=WatchPage("running", status.alerts).reported if is_delivered else (),
         unhealthy={
             query.name: query.state
             for query in status.queries

@@ -6,7 +6,6 @@ import logging
 import smtplib
 import socket
 import ssl
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from email.message import EmailMessage
@@ -18,7 +17,7 @@ from msgspec import Meta
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from ...core.secret import Secret
-from ...core.socket_deadline import SocketDeadline, limiting
+from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten
 from ..alert import Incident
@@ -104,15 +103,15 @@ GO_AHEAD = 354
 
 
 class SmtpConnection(smtplib.SMTP):
-    """``smtplib`` with a deadline for the whole dialogue."""
+    """``smtplib`` within a deadline for the whole dialogue."""
 
-    def __init__(self, exchange: SocketDeadline) -> None:
+    def __init__(self, wire: SocketDeadline) -> None:
         # Without a name, smtplib asks DNS for one, which may take longer than the deadline.
         name = socket.gethostname()
         is_full = "." in name and name.isascii()
         super().__init__(local_hostname=name if is_full else "[127.0.0.1]")
-        self._exchange = exchange
-        self._tls: ssl.SSLContext | None = None
+        self._wire = wire
+        self._implicit: ssl.SSLContext | None = None
         self.has_data = False
         """Whether the message was sent, at least in part."""
 
@@ -120,23 +119,26 @@ class SmtpConnection(smtplib.SMTP):
         """Connect, with TLS from the start, after STARTTLS, or not at all."""
         # The name that a certificate must be for; smtplib sets it only in its own constructor.
         self._host = host
-        self._tls = context if tls == "implicit" else None
+        self._implicit = context if tls == "implicit" else None
         code, answer = self.connect(host, port)
         if code != READY:
             raise smtplib.SMTPConnectError(code, answer)
         if tls == "starttls":
-            self.starttls(context=limiting(context))
-            self._exchange.bind(self.sock)
+            self.starttls(context=context)
 
     def getreply(self) -> tuple[int, bytes]:
         """Read an answer."""
+        if self.file is None:
+            self.file = self._wire.reader(self.sock)
         code, text = super().getreply()
         self.has_data = self.has_data or code == GO_AHEAD
         return code, text
 
     def _get_socket(self, host: str, port: int, _timeout: float) -> socket.socket:
-        made = self._exchange.connect(host, port)
-        return made if self._tls is None else self._exchange.secure(made, self._tls, host)
+        made = self._wire.connect(host, port)
+        if self._implicit is None:
+            return made
+        return self._implicit.wrap_socket(made, server_hostname=host)
 
 
 # -- failure ----------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ class Email:
         self._ca_file = context.http.ca_file
         self._external_url = context.external_url
         (self._place,) = given.targets()
-        self._exchange = SocketDeadline()
+        self._wire = SocketDeadline()
 
     def send(self, incident: Incident, wall: float) -> None:
         """Send one incident; see ``Receiver.send``.
@@ -231,22 +233,22 @@ class Email:
         A message that is refused after its text is sent again with its headline only: filters
         dislike links and long texts.
         """
-        self._exchange.deadline = time.monotonic() + TOTAL_SECONDS
         given = self._given
         full, less = (
             email_message(incident, given.sender, given.to, wall, self._external_url, minimal=less)
             for less in (False, True)
         )
-        try:
-            self._deliver(full)
-        except DeliveryError as error:
-            if error.status is None or error.status < PERMANENT:
-                raise
-            self._deliver(less)
+        with self._wire.within(TOTAL_SECONDS):
+            try:
+                self._deliver(full)
+            except DeliveryError as error:
+                if error.status is None or error.status < PERMANENT:
+                    raise
+                self._deliver(less)
 
     def close(self) -> None:
         """End the message being sent; it may be sent again."""
-        self._exchange.cut()
+        self._wire.cut()
 
     def _deliver(self, message: EmailMessage) -> None:
         """Send one message.
@@ -255,9 +257,7 @@ class Email:
             DeliveryError: it was not accepted; with a status if the server refused the text.
 
         """
-        if self._exchange.is_cut:
-            raise DeliveryError(f"{self._place}: closed", DeliveryOutcome.TRANSIENT)
-        server = SmtpConnection(self._exchange)
+        server = SmtpConnection(self._wire)
         try:
             self._converse(server, message)
         except (smtplib.SMTPException, OSError, ValueError) as error:

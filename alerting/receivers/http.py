@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 import ssl
 import threading
 import time
@@ -13,14 +14,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 import requests
-import tenacity
 from requests.adapters import HTTPAdapter
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, NewConnectionError, ProxyError
 from urllib3.util.ssl_match_hostname import CertificateError
 
 from ...core.installed import VERSION
 from ...core.secret import Secret
-from ...core.socket_deadline import SocketDeadline, causes
+from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
 from .receiver import (
     DeliveryError,
@@ -92,40 +93,6 @@ def parse_retry_after(text: str | None, now_wall: float) -> float | None:
     return min(max(0.0, date.timestamp() - now_wall), MAX_RETRY_AFTER_SECONDS)
 
 
-# -- attempts ---------------------------------------------------------------------------------
-
-ATTEMPTS = 3
-SHORT_WAIT_SECONDS = 2.0
-"""Longer waits are left to the next post: a wait here would delay the other alerts too."""
-JITTER = tenacity.wait_random_exponential(multiplier=0.25, max=SHORT_WAIT_SECONDS)
-
-
-def attempts(total_seconds: float, closing: threading.Event) -> tenacity.Retrying:
-    """A few attempts within ``total_seconds`` on transient errors; ``closing`` ends the waits."""
-    return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_passes_soon),
-        wait=_wait,
-        stop=tenacity.stop_after_attempt(ATTEMPTS)
-        | tenacity.stop_before_delay(total_seconds)
-        | tenacity.stop_when_event_set(closing),
-        sleep=tenacity.sleep_using_event(closing),
-        reraise=True,
-    )
-
-
-def _passes_soon(error: BaseException) -> bool:
-    return (
-        isinstance(error, DeliveryError)
-        and error.answer is DeliveryOutcome.TRANSIENT
-        and (error.retry_after or 0.0) <= SHORT_WAIT_SECONDS
-    )
-
-
-def _wait(state: tenacity.RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome is not None else None
-    return max(JITTER(state), getattr(error, "retry_after", None) or 0.0)
-
-
 # -- why there is no answer ---------------------------------------------------------------------
 
 AT_THE_PROXY = (ProxyError, requests.exceptions.ProxyError)
@@ -149,7 +116,7 @@ TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})\b")
 
 def diagnose(error: BaseException) -> tuple[str, DeliveryOutcome, bool]:
     """What happened, without secrets; what it means; and whether the request may have arrived."""
-    chain = causes(error)
+    chain = _causes(error)
     for cause in chain:
         if refusal := TUNNEL_REFUSED.search(str(cause)):
             is_transient = classify(int(refusal[1])) is DeliveryOutcome.TRANSIENT
@@ -165,6 +132,15 @@ def diagnose(error: BaseException) -> tuple[str, DeliveryOutcome, bool]:
     if isinstance(error, ValueError) or is_a_missing_file or any(map(_is_misfit, chain)):
         return text, DeliveryOutcome.MISCONFIGURED, False
     return text, DeliveryOutcome.TRANSIENT, not _is_any(chain, NOTHING_LEFT)
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and its causes, the root cause last."""
+    chain = [error]
+    while (context := chain[-1].__context__) is not None:
+        chain.append(context)
+    # urllib3 wraps some errors without raising the wrapper, which is then a cause only.
+    return [*(link.__cause__ for link in chain if link.__cause__ is not None), *chain]
 
 
 def _is_any(chain: list[BaseException], kinds: tuple[type, ...]) -> bool:
@@ -195,31 +171,48 @@ _ours = threading.local()
 logging.getLogger("urllib3.connectionpool").addFilter(lambda _: not getattr(_ours, "posts", False))
 
 
-class DeadlineAdapter(SocketDeadline, HTTPAdapter):
-    """A transport of requests whose exchanges end by ``deadline``, in the head as in the body."""
+class DeadlineAdapter(HTTPAdapter):
+    """A transport of requests whose exchanges end in time, in the head as in the body."""
 
     def __init__(self) -> None:
-        SocketDeadline.__init__(self)
-        HTTPAdapter.__init__(self, max_retries=0)
+        self.wire = SocketDeadline()
+        bases = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
+        self._pools = {scheme: _limited(base, self.wire) for scheme, base in bases.items()}
+        super().__init__(max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Make pools whose connections end by the deadline."""
+        """Make pools whose connections end in time."""
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = self.pools()
+        self.poolmanager.pool_classes_by_scheme = self._pools
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
         """Make the pools behind a proxy likewise."""
         manager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = self.pools()
+        manager.pool_classes_by_scheme = self._pools
         return manager
 
 
+def _limited(base: Any, wire: SocketDeadline) -> type[HTTPConnectionPool]:
+    """One of urllib3's pools, whose connections end in time."""
+
+    class Connection(base.ConnectionCls):  # type: ignore[misc]  # its base depends on the scheme
+        response_class = staticmethod(wire.response)
+
+        def _new_conn(self) -> socket.socket:
+            try:
+                return wire.connect(self._dns_host, self.port)
+            except OSError as error:
+                raise NewConnectionError(self, "not connected") from error
+
+    return type(base.__name__, (base,), {"ConnectionCls": Connection})
+
+
 class HttpPoster:
-    """Posts bytes to one URL: a few attempts within about ten seconds, then an error.
+    """Posts bytes to one URL, once, within about ten seconds.
 
     It uses only the transport of requests. A ``Session`` adds what is unsafe for alerts:
     redirects (it reads their whole bodies even when it does not follow them), credentials from
-    ~/.netrc, cookies. Each attempt has a connection of its own: firewalls drop idle ones silently.
+    ~/.netrc, cookies. Each post has a connection of its own: firewalls drop idle ones silently.
     A DNS lookup has no timeout at all, so only a delivery's own thread may post.
     """
 
@@ -244,8 +237,7 @@ class HttpPoster:
         """What may be shown of the URL."""
         self._check(url.reveal())
         self._total_seconds = total_seconds
-        self._wire = DeadlineAdapter()
-        self._closing = threading.Event()
+        self._adapter = DeadlineAdapter()
 
     def post(
         self,
@@ -257,61 +249,35 @@ class HttpPoster:
     ) -> bytes:
         """Post ``body``; returns the first 64 KiB of a 2xx answer, of a ``GET`` the first 4 MiB.
 
-        ``address`` makes of the URL the one to post to, on the same host. ``method`` may also be
-        another one that may be repeated, such as ``PUT``.
+        ``address`` makes of the URL the one to post to, on the same host.
 
         Raises:
             DeliveryError: no 2xx came; the message shows scheme, host and status, nothing else.
 
         """
-        self._wire.deadline = time.monotonic() + self._total_seconds
         url = self._url.reveal()
         try:
             self._check(url)  # a file may have changed it since the last post
         except ValueError as error:
             raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
         url = address(url)
-        doubt = False
-
-        def attempt() -> bytes:
-            nonlocal doubt
-            if self._closing.is_set():
-                raise DeliveryError(f"{self.place}: closed", DeliveryOutcome.TRANSIENT)
-            try:
-                return self._attempt(method, url, body, headers)
-            except DeliveryError as error:
-                # If one attempt may have arrived, so may the post, even if the next one fails.
-                doubt = error.may_have_arrived = error.may_have_arrived or doubt
-                raise
-
-        return attempts(self._total_seconds, self._closing)(attempt)
-
-    def close(self) -> None:
-        """A post in flight ends at once, and no other begins."""
-        self._closing.set()
-        self._wire.cut()
-
-    def _check(self, url: str) -> None:
-        self.place = public_part(url, setting=self._setting, allow_http=self._http.allow_http)
-
-    def _attempt(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> bytes:
         fixed = {"User-Agent": USER_AGENT, "Connection": "close"}
         if body is not None:
             fixed["Content-Type"] = "application/json"
         request = requests.Request(method, url, data=body, headers={**fixed, **headers})
         _ours.posts = True
         try:
-            with self._wire.send(
-                request.prepare(),
-                stream=True,
-                # Only TLS within the TLS of a proxy needs it; all else ends by the deadline.
-                timeout=self._total_seconds,
-                verify=self._http.verify,
-                cert=self._http.cert,
-                proxies=self._http.proxies(url),
-            ) as response:
+            with (
+                self._adapter.wire.within(self._total_seconds),
+                self._adapter.send(
+                    request.prepare(),
+                    stream=True,
+                    timeout=self._total_seconds,
+                    verify=self._http.verify,
+                    cert=self._http.cert,
+                    proxies=self._http.proxies(url),
+                ) as response,
+            ):
                 answer = _read(response, MAX_LIST_BYTES if method == "GET" else MAX_ANSWER_BYTES)
         except (requests.RequestException, HTTPError, OSError) as error:
             text, outcome, may_have_arrived = diagnose(error)
@@ -320,7 +286,7 @@ class HttpPoster:
             ) from None
         finally:
             _ours.posts = False
-            self._wire.close()
+            self._adapter.close()
         status, outcome = response.status_code, classify(response.status_code)
         if outcome is DeliveryOutcome.DELIVERED:
             return answer
@@ -332,6 +298,13 @@ class HttpPoster:
             retry_after=wait_asked_for(status, response.headers.get("Retry-After"), time.time()),
             may_have_arrived=status in MAY_HAVE_ARRIVED,
         )
+
+    def close(self) -> None:
+        """A post in flight ends at once, and no other begins."""
+        self._adapter.wire.cut()
+
+    def _check(self, url: str) -> None:
+        self.place = public_part(url, setting=self._setting, allow_http=self._http.allow_http)
 
 
 def _read(response: requests.Response, most: int) -> bytes:
@@ -395,11 +368,7 @@ class HttpReceiver:
         except DeliveryError as refusal:
             if less == full or refusal.status not in BODY_DISLIKED:
                 raise
-            try:
-                self.check(self.poster.post(less, headers(less)))
-            except DeliveryError as error:
-                error.may_have_arrived |= refusal.may_have_arrived
-                raise
+            self.check(self.poster.post(less, headers(less)))
 
     def check(self, answer: bytes) -> None:
         """Raise ``DeliveryError`` for the body of a 2xx answer that is not from the receiver."""

@@ -101,7 +101,8 @@ def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
-        requests.Request("POST", url).prepare()
+        posted_to = requests.Request("POST", url).prepare().url
+        (urlsplit(posted_to or "").hostname or "").encode("idna")
     except ValueError:
         # The original message can quote a password that was taken for a port.
         raise ValueError(f"{setting} must be an https:// URL with a host") from None

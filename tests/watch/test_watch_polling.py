@@ -17,7 +17,6 @@ from support.http_double import HttpDouble, drip, raw, reply
 from support.patience import PATIENCE_SECONDS
 from support.watching import published_driver, serving
 
-from querypulse.core import socket_deadline
 from querypulse.core.secret import Secret
 from querypulse.exporter.server import Tls
 from querypulse.watch import client as client_module
@@ -171,7 +170,7 @@ def test_a_missing_route_is_a_poll_and_running_out_of_sockets_is_none(monkeypatc
     def fail(*_, **__):
         raise OSError(number, "No")
 
-    monkeypatch.setattr(socket_deadline, "PlainSocket", fail)
+    monkeypatch.setattr(socket, "socket", fail)
     if number == errno.EHOSTUNREACH:
         assert seen("http://10.0.0.1:9719").said is Said.UNREACHABLE
     else:

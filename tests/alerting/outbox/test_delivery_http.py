@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-import tenacity
 from support.clock import Clock
 from support.deliveries import incident
 from support.http_double import HttpDouble, reply
@@ -17,7 +16,6 @@ from support.patience import PATIENCE_SECONDS
 from support.receivers import ROUTING_KEY, pagerduty, webhook
 
 from querypulse.alerting.delivery import Delivery
-from querypulse.alerting.receivers import http
 from querypulse.alerting.receivers.receiver import Receiver
 from querypulse.core.guard import Guard
 
@@ -77,10 +75,9 @@ def test_page_rejected_for_a_wrong_key_is_sent_after_the_fix(caplog):
     assert ROUTING_KEY not in caplog.text
 
 
-def test_outage_and_rate_limit_deliver_exactly_one_page(monkeypatch):
+def test_outage_and_rate_limit_deliver_exactly_one_page():
     """500 for 30 seconds, then 429 with ``Retry-After: 3``, then 202; delivered 34 seconds late."""
     clock, taken = Clock(), []
-    monkeypatch.setattr(http, "JITTER", tenacity.wait_none())
 
     def take(handler):
         taken.append((clock.now, handler.double.requests[-1].headers["Idempotency-Key"]))

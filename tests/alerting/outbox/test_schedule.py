@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support.deliveries import gone, lost_answer, outage, wrong_token
+from support.deliveries import WALL, gone, incident, lost_answer, outage, wrong_token
 
+from querypulse.alerting.outbox import Outbox
+from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.alerting.retries import Schedule
 
 
@@ -77,6 +79,22 @@ def test_new_page_waits_five_seconds_in_an_outage_but_never_less_than_asked():
     schedule.failed(None, wrong_token(), 900.0, 0)
     assert not schedule.is_open
     assert schedule.due_at(None, is_news=False) < 900
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [(outage(), 2), (lost_answer(), 2), (outage(retry_after=1.0), 1), (wrong_token(), 1)],
+)
+def test_flush_tries_again_at_once_after_a_lost_connection(error, attempts):
+    """The driver is about to exit: nothing would try later."""
+    outbox, made = Outbox(ReceiverCapabilities()), 0
+    outbox.offer((incident(),), WALL)
+    while not outbox.is_flushed(WALL, 7):
+        assert outbox.begin(0.0, WALL, 7)
+        outbox.failed(error, 0.0, WALL)
+        made += 1
+
+    assert made == attempts
 
 
 @pytest.mark.parametrize("per_minute", [1.0, 30.0, 100.0])

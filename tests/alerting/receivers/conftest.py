@@ -1,9 +1,8 @@
-"""Posts that succeed on a machine of any speed, and whose pauses take no time."""
+"""Posts that succeed on a machine of any speed."""
 
 from __future__ import annotations
 
 import pytest
-import tenacity
 
 from querypulse.alerting.receivers import alertmanager, email, http
 from querypulse.core import socket_deadline
@@ -18,12 +17,3 @@ def long_deadlines(monkeypatch):
     monkeypatch.setattr(alertmanager, "TOTAL_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(email, "TOTAL_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(socket_deadline, "CONNECT_SECONDS", LONG_SECONDS)
-
-
-@pytest.fixture(autouse=True)
-def pauses(request, monkeypatch):
-    """The pauses between the attempts of one post, in seconds; nobody sleeps."""
-    seconds = []
-    if request.node.get_closest_marker("alertmanager") is None:
-        monkeypatch.setattr(tenacity, "sleep_using_event", lambda _: seconds.append)
-    return seconds

@@ -8,17 +8,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from email.utils import format_datetime, formatdate
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.clock import Clock
 from support.ending import ended
 from support.http_double import HttpDouble, drip, held, raw, reply
 from support.patience import PATIENCE_SECONDS
 
-from querypulse.alerting.receivers import http
 from querypulse.alerting.receivers.http import (
     MAX_RETRY_AFTER_SECONDS,
     HttpPoster,
@@ -26,7 +23,6 @@ from querypulse.alerting.receivers.http import (
     wait_asked_for,
 )
 from querypulse.alerting.receivers.receiver import DeliveryError, public_part
-from querypulse.core import socket_deadline
 from querypulse.core.secret import Secret
 from querypulse.core.states import DeliveryOutcome
 
@@ -87,42 +83,34 @@ def test_redirect_counts_as_a_rejection(double, status):
 
 
 @pytest.mark.parametrize(
-    ("answers", "outcome", "may_have_arrived", "requests"),
+    ("answer", "outcome", "may_have_arrived"),
     [
-        ([reply(503), raw(), reply(200)], None, False, 3),
-        ([reply(503)] * 4, DeliveryOutcome.TRANSIENT, False, 3),
-        ([reply(400)], DeliveryOutcome.REJECTED, False, 1),
-        ([reply(404)], DeliveryOutcome.MISCONFIGURED, False, 1),
-        ([raw()] * 3, DeliveryOutcome.TRANSIENT, True, 3),
-        ([raw(b"HTTP/1.1 2")] * 3, DeliveryOutcome.TRANSIENT, True, 3),
-        ([raw(b"SSH-2.0-x\r\n")] * 3, DeliveryOutcome.TRANSIENT, True, 3),
-        ([raw(b"HTTP/1.1 100 Continue\r\n\r\n")] * 3, DeliveryOutcome.TRANSIENT, True, 3),
-        ([reply(500)] * 3, DeliveryOutcome.TRANSIENT, True, 3),
-        ([raw(), reply(401)], DeliveryOutcome.MISCONFIGURED, True, 2),
+        (reply(503), DeliveryOutcome.TRANSIENT, False),
+        (reply(500), DeliveryOutcome.TRANSIENT, True),
+        (reply(400), DeliveryOutcome.REJECTED, False),
+        (reply(404), DeliveryOutcome.MISCONFIGURED, False),
+        (raw(), DeliveryOutcome.TRANSIENT, True),
+        (raw(b"HTTP/1.1 2"), DeliveryOutcome.TRANSIENT, True),
+        (raw(b"SSH-2.0-x\r\n"), DeliveryOutcome.TRANSIENT, True),
+        (raw(b"HTTP/1.1 100 Continue\r\n\r\n"), DeliveryOutcome.TRANSIENT, True),
     ],
     ids=[
-        "brief outage",
-        "longer outage",
+        "outage",
+        "gateway's error",
         "rejection",
         "misconfiguration",
         "hang-up",
         "cut off in the headers",
         "not HTTP",
         "100 alone",
-        "gateway's error",
-        "doubt, then a clear answer",
     ],
 )
-def test_post_is_attempted_three_times(double, answers, outcome, may_have_arrived, requests):
-    """What will not pass by itself is raised at once; a doubt about one attempt stays."""
-    double.script.extend(answers)
-    if outcome is None:
-        poster(double).post(b"{}")
-    else:
-        error = refusal(double)
-        assert (error.answer, error.may_have_arrived) == (outcome, may_have_arrived)
+def test_post_is_attempted_once(double, answer, outcome, may_have_arrived):
+    double.otherwise = answer
+    error = refusal(double)
 
-    assert len(double.requests) == requests
+    assert (error.answer, error.may_have_arrived) == (outcome, may_have_arrived)
+    assert len(double.requests) == 1
 
 
 def test_request_that_was_never_sent_is_marked():
@@ -133,14 +121,6 @@ def test_request_that_was_never_sent_is_marked():
 
     assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, False)
     assert "Connection refused" in str(error)
-
-
-@pytest.mark.parametrize("host", ["hooks..example.com", f"{'x' * 70}.example.com"])
-def test_host_that_can_be_no_name_is_a_misconfiguration(host):
-    with pytest.raises(DeliveryError) as refused:
-        HttpPoster(Secret(f"https://{host}/hook"), setting="webhook_url").post(b"{}")
-
-    assert refused.value.answer is DeliveryOutcome.MISCONFIGURED
 
 
 @pytest.mark.parametrize("answer", [reply(401), reply(503), raw(), reply(200)])
@@ -162,24 +142,10 @@ def test_secrets_appear_in_no_error_and_no_log(double, caplog, answer):
 # -- pauses ---------------------------------------------------------------------------------------
 
 
-def test_short_retry_after_is_waited_for(double, pauses):
-    double.script.append(reply(429, {"Retry-After": "1"}))
-    poster(double).post(b"{}")
-
-    assert pauses == [1.0]
-
-
-def test_no_wait_begins_that_the_time_does_not_allow(double, pauses):
-    double.otherwise = reply(429, {"Retry-After": "2"})
-    refusal(double, total_seconds=1.0)
-
-    assert pauses == []
-
-
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("is_date", [False, True])
-def test_long_retry_after_is_passed_on(double, status, is_date):
-    """The schedule waits, not the thread."""
+def test_retry_after_is_passed_on(double, status, is_date):
+    """The schedule waits."""
     text = formatdate(time.time() + 120, usegmt=True) if is_date else "120"
     double.otherwise = reply(status, {"Retry-After": text})
 
@@ -246,20 +212,11 @@ def test_dripping_server_cannot_hold_up_a_post(double, start):
     refusal(double, total_seconds=0.4)
 
 
-def test_200_counts_even_if_its_body_never_ends(double, monkeypatch):
+def test_200_counts_even_if_its_body_never_ends(double):
     """The status has arrived; a dripping body does not change it."""
-    clock, read = Clock(), http._read
-    monkeypatch.setattr(socket_deadline, "time", SimpleNamespace(monotonic=clock))
-    monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=clock))
-
-    def read_after_the_deadline(*arguments):
-        clock.now = 11.0
-        return read(*arguments)
-
-    monkeypatch.setattr(http, "_read", read_after_the_deadline)
     double.otherwise = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
 
-    assert ended(lambda: poster(double, total_seconds=10.0).post(b"{}")) == b""
+    assert ended(lambda: poster(double, total_seconds=1.0).post(b"{}")) == b""
 
 
 def test_closing_ends_a_post_in_progress_and_prevents_the_next(double):
@@ -304,6 +261,8 @@ def test_only_scheme_host_and_port_of_a_url_are_shown(url, shown):
         "ftp://example.com/secret-path",
         "example.com/secret-path",
         "https:///secret-path",
+        "https://hooks..example.com/secret-path",
+        f"https://{'x' * 70}.example.com/secret-path",
         "https://me:secret-path/x@example.com",
         "https://*/secret-path",
         "https://[::1/secret-path",

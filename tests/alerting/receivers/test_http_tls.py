@@ -4,6 +4,7 @@ import re
 import socket
 import ssl
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -108,7 +109,7 @@ def test_client_certificate_is_sent_on_request(authority):
 def test_interrupted_handshake_is_transient(authority):
     """A restarting server interrupts a handshake like this."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        hang_up = threading.Thread(target=lambda: [server.accept()[0].close() for _ in range(3)])
+        hang_up = threading.Thread(target=lambda: server.accept()[0].close())  # noqa: PLW0108 - accept waits
         hang_up.start()
         error = refusal(f"https://127.0.0.1:{server.getsockname()[1]}", ca_file=authority.ca_file)
         hang_up.join()
@@ -125,6 +126,20 @@ def test_hanging_handshake_ends_at_the_deadline(authority):
         error = ended(lambda: refusal(url, ca_file=authority.ca_file, total_seconds=0.4))
 
     assert error.answer is DeliveryOutcome.TRANSIENT
+
+
+def test_closing_ends_a_hanging_handshake(authority):
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        http = HttpOptions(ca_file=authority.ca_file)
+        url = Secret(f"https://127.0.0.1:{server.getsockname()[1]}")
+        poster = HttpPoster(url, setting="webhook_url", http=http)
+        post = pool.submit(poster.post, b"{}")
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1)  # the handshake has begun
+            poster.close()
+            with pytest.raises(DeliveryError):
+                post.result(PATIENCE_SECONDS)
 
 
 def test_answer_cut_off_within_tls_may_have_arrived(authority):

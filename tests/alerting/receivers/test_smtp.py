@@ -17,7 +17,7 @@ from support.patience import PATIENCE_SECONDS
 from support.receiver_incidents import ENDED, ONE, STARTED, alert, holding, incident
 from support.receivers import receiver
 
-from querypulse.alerting.receivers.email import SmtpConnection, email_message
+from querypulse.alerting.receivers.email import email_message
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.states import DeliveryOutcome
 from querypulse.sidecar import Settings, SettingsError
@@ -249,22 +249,6 @@ def test_server_that_is_down_is_tried_again():
         made.send(ONE, STARTED)
 
     assert (error.value.answer, error.value.may_have_arrived) == (DeliveryOutcome.TRANSIENT, False)
-
-
-def test_lost_answer_may_have_arrived(server, monkeypatch):
-    """The time is up once the text has left."""
-    getreply = SmtpConnection.getreply
-
-    def late(connection):
-        if connection.has_data:
-            connection.sock.exchange.deadline = time.monotonic() + 0.1
-        return getreply(connection)
-
-    monkeypatch.setattr(SmtpConnection, "getreply", late)
-    server.answers = False
-    error = ended(lambda: refusal(server))
-
-    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, True)
 
 
 def drip(listener: socket.socket) -> None:
