@@ -179,7 +179,7 @@ class SimProbe:
         for run in self._spark.ended_runs:
             # The probe never had the handle of a run that began and ended between two polls.
             if run.run_id in self._seen:
-                self._ended.add(self._ended_run(run))
+                self._ended.add(self._ended_run(run), self._time.now)
                 self._seen.pop(run.run_id)
                 self._facts.pop(run.run_id)
                 sample.shown.append((self.ends, run.spec.key, run.ended_at))
