@@ -42,6 +42,8 @@ class Family:
         kinds = (kind for kind, suffix in _SUFFIXES.items() if name.endswith(suffix))
         self.kind = "histogram" if labels[-1:] == ("le",) else next(kinds, "gauge")
         self.samples: list[Sample] = []
+        self.histograms: list[tuple[Labels, Buckets]] = []
+        """What the samples of a histogram were made of."""
 
     def add(self, labels: Labels, value: float | None) -> None:
         """Add one sample, unless the value is unknown: None, not finite, or Spark's -1."""
@@ -50,6 +52,7 @@ class Family:
 
     def add_buckets(self, labels: Labels, buckets: Buckets) -> None:
         """Add one histogram, with the cumulative counts that Prometheus requires."""
+        self.histograms.append((labels, buckets))
         seen, names = 0, self.labels[:-1]
         bounds = (*map(str, buckets.bounds), "+Inf")
         for bound, count in zip(bounds, buckets.counts, strict=True):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from ..alerting.receivers.http import HttpPoster
@@ -20,10 +19,7 @@ from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ..core.threads import Loop
 from .exposition import TEXT, Family, as_text, base_name, printable
 from .metrics import all_families
-from .published_state import Labels, PublishedState, Pushes
-
-if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import HistogramDataPoint, Metric
+from .published_state import PublishedState, Pushes
 
 PUSH_SECONDS = 15.0
 MAX_PAUSE_SECONDS = 60.0
@@ -44,7 +40,7 @@ class Pushgateway:
     def __init__(self, poster: HttpPoster) -> None:
         self.poster = poster
 
-    def push(self, published: PublishedState, _wall: float) -> None:
+    def push(self, published: PublishedState) -> None:
         """Replace the group with the newest figures.
 
         Raises:
@@ -53,7 +49,7 @@ class Pushgateway:
         """
         self._send("PUT", as_text(all_families(published)), published)
 
-    def end(self, published: PublishedState, _wall: float) -> None:
+    def end(self, published: PublishedState) -> None:
         """Delete the group.
 
         Raises:
@@ -94,21 +90,21 @@ class Otlp:
         self._headers = headers
         self._began = time.time()
 
-    def push(self, published: PublishedState, wall: float) -> None:
-        """Push all figures, at Unix time ``wall``.
+    def push(self, published: PublishedState) -> None:
+        """Push all figures.
 
         Raises:
             DeliveryError: some were not taken.
 
         """
         headers = {"Content-Type": "application/x-protobuf", **self._own_headers()}
-        body = request_body(published, began=self._began, wall=wall)
+        body = request_body(published, began=self._began, wall=time.time())
         answer = self.poster.post(body, headers, address=_metrics_url)
         if count := rejected(answer):
             text = f"{self.poster.place} refused {count} figures"
             raise DeliveryError(text, DeliveryOutcome.REJECTED)
 
-    def end(self, published: PublishedState, wall: float) -> None:
+    def end(self, published: PublishedState) -> None:
         """Nothing to do: what an OpenTelemetry receiver keeps is its own affair."""
 
     def _own_headers(self) -> dict[str, str]:
@@ -143,18 +139,15 @@ class Publisher:
         self._guard = guard
         self._outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self._problem = Problem("querypulse: %s did not take the metrics: %s", target.name)
-        self._in_a_row = 0
-        self._last: tuple[PublishedState, float] | None = None
-        """What was pushed last, and when (Unix seconds)."""
+        self._failures_in_a_row = 0
+        self._pushed_at: float | None = None
         self._is_planned = False
-        self._ending = threading.Event()
         self._loop = Loop(f"push-{target.name}", self._step, guard, last=self._end)
 
     @property
     def pushes(self) -> Pushes:
         """What became of the pushes so far."""
-        pushed_at = None if self._last is None else self._last[1]
-        return Pushes(self._outcomes.copy(), self._problem.text, pushed_at)
+        return Pushes(self._outcomes.copy(), self._problem.text, self._pushed_at)
 
     def start(self) -> None:
         """Start the thread."""
@@ -164,7 +157,6 @@ class Publisher:
         """Ask the thread to end; after a ``planned`` end nothing stays at the target."""
         self._is_planned = planned
         self._loop.stop()
-        self._ending.set()
 
     def join(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds for the end, then cut the connection."""
@@ -173,62 +165,50 @@ class Publisher:
             self._guard.attempt(f"close-push-{self.name}", self._target.poster.close)
 
     def _step(self) -> None:
-        try:
-            published = self._published()
-            if published is not None:
-                self._send(self._target.push, published)
-        finally:
-            doubled = PUSH_SECONDS * 2.0 ** min(self._in_a_row, 10)
-            self._ending.wait(min(doubled, MAX_PAUSE_SECONDS))
+        self._send(self._target.push)
+        doubled = PUSH_SECONDS * 2.0 ** min(self._failures_in_a_row, 10)
+        self._loop.stopping.wait(min(doubled, MAX_PAUSE_SECONDS))
 
     def _end(self) -> None:
         """Leave nothing behind after a planned end, and the newest figures after a crash."""
-        if self._last is None:
-            return
-        published = self._published()
-        if self._is_planned:
-            self._send(self._target.end, self._last[0])
-        elif published is not None:
-            self._send(self._target.push, published)
+        if self._pushed_at is not None:
+            self._send(self._target.end if self._is_planned else self._target.push)
 
-    def _send(
-        self, send: Callable[[PublishedState, float], None], published: PublishedState
-    ) -> None:
+    def _send(self, send: Callable[[PublishedState], None]) -> None:
+        published = self._published()
+        if published is None:
+            return
+        outcome, problem = DeliveryOutcome.DELIVERED.value, ""
         try:
-            send(published, time.time())
+            send(published)
+            self._pushed_at = time.time()
         except DeliveryError as error:
-            self._outcomes[error.answer.value] += 1
-            self._in_a_row += 1
-            self._problem.note(str(error))
-        except Exception as error:
-            self._outcomes[FAILED] += 1
-            self._in_a_row += 1
-            self._problem.text = type(error).__name__
-            raise
-        else:
-            self._outcomes[DeliveryOutcome.DELIVERED.value] += 1
-            self._problem.note("")
-            self._in_a_row, self._last = 0, (published, time.time())
+            outcome, problem = error.answer.value, str(error)
+        except Exception as error:  # noqa: BLE001 - such as a package that another one has broken
+            outcome, problem = FAILED, type(error).__name__
+            self._guard.report(f"push-{self.name}", error)
+        self._outcomes[outcome] += 1
+        self._problem.note(problem)
+        self._failures_in_a_row = self._failures_in_a_row + 1 if problem else 0
 
 
 # -- otlp -------------------------------------------------------------------------------------
-# Our families as OTLP metrics, in protobuf.
-#
-# The records and the encoder are the OpenTelemetry SDK's (the extra ``otlp``); its exporter, which
-# retries and logs in the job, is not used. Names are those of OpenMetrics: a conversion of a
-# monotonic sum for Prometheus adds ``_total`` again. See
+# Our families as OTLP metrics, in protobuf, whose classes the extra ``otlp`` brings. Names are
+# those of OpenMetrics: a conversion of a monotonic sum for Prometheus adds ``_total`` again. See
 # https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 
 
-MODULES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.common")
-PACKAGES = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-common")
-"""What to install for them: those of the extra ``otlp``."""
+PACKAGE = "opentelemetry-proto"
+"""What to install: it is the extra ``otlp``."""
+Fields = dict[str, Any]
+"""Fields of a protobuf message; its constructor takes dictionaries for the messages in it."""
+_CUMULATIVE: Fields = {"aggregation_temporality": "AGGREGATION_TEMPORALITY_CUMULATIVE"}
 
 
 def is_installed() -> bool:
-    """Whether the packages of the extra ``otlp`` are there."""
+    """Whether the package of the extra ``otlp`` is there."""
     try:
-        return all(find_spec(name) is not None for name in MODULES)
+        return find_spec("opentelemetry.proto") is not None
     except ModuleNotFoundError:
         return False
 
@@ -252,29 +232,32 @@ def parse_headers(text: str) -> dict[str, str]:
     return headers
 
 
+def _is_header(header: tuple[str, str]) -> bool:
+    name, value = header
+    plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    return plain and value.isascii() and value.isprintable() and bool(value)
+
+
 def request_body(published: PublishedState, *, began: float, wall: float) -> bytes:
     """All metrics at Unix time ``wall`` as an ``ExportMetricsServiceRequest``.
 
     ``began`` is when the counters began, in Unix seconds.
     """
-    from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
-    from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, ScopeMetrics
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-
-    times: dict[str, Any] = {
-        "start_time_unix_nano": int(began * 1e9),
-        "time_unix_nano": int(wall * 1e9),
-    }
-    metrics = [_metric(family, times) for family in all_families(published) if family.samples]
-    scope = ScopeMetrics(InstrumentationScope("querypulse", VERSION), metrics, schema_url="")
-    resource = Resource(
-        {name: printable(value) for name, value in published.labels.items()}
-        | {"service.name": printable(published.app)}
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+        ExportMetricsServiceRequest,
     )
-    data = MetricsData([ResourceMetrics(resource, [scope], schema_url="")])
-    encoded: bytes = encode_metrics(data).SerializeToString()
-    return encoded
+
+    names = {**published.labels, "service.name": published.app}
+    resource: Fields = {"resource": {"attributes": _attributes(names.items())}}
+    scope: Fields = {"scope": {"name": "querypulse", "version": VERSION}}
+    times = {"start_time_unix_nano": int(began * 1e9), "time_unix_nano": int(wall * 1e9)}
+    request = ExportMetricsServiceRequest()
+    metrics = request.resource_metrics.add(**resource).scope_metrics.add(**scope).metrics
+    for family in all_families(published):
+        if family.samples:
+            metrics.add(**_metric(family, times))
+    body: bytes = request.SerializeToString()
+    return body
 
 
 def rejected(answer: bytes) -> int:
@@ -291,62 +274,33 @@ def rejected(answer: bytes) -> int:
     return int(response.partial_success.rejected_data_points)
 
 
-def _is_header(header: tuple[str, str]) -> bool:
-    name, value = header
-    plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return plain and value.isascii() and value.isprintable() and bool(value)
-
-
-def _metric(family: Family, times: Mapping[str, Any]) -> Metric:
-    from opentelemetry.sdk.metrics.export import (
-        AggregationTemporality,
-        Gauge,
-        Histogram,
-        Metric,
-        NumberDataPoint,
-        Sum,
-    )
-
-    cumulative = AggregationTemporality.CUMULATIVE
-    data: Any
+def _metric(family: Family, times: Fields) -> Fields:
+    about: Fields = {"name": family.name, "description": family.documentation}
     if family.kind == "histogram":
-        data = Histogram(list(_histogram_points(family, times)), cumulative)
-        return Metric(family.name, family.documentation, "", data)
+        buckets = [
+            {
+                "attributes": _attributes(zip(family.labels, labels, strict=False)),
+                "count": sum(buckets.counts),
+                "sum": buckets.sum,
+                "bucket_counts": buckets.counts,
+                "explicit_bounds": buckets.bounds,
+                **times,
+            }
+            for labels, buckets in family.histograms
+        ]
+        return {**about, "histogram": {"data_points": buckets, **_CUMULATIVE}}
+    if family.kind != "counter":
+        # A gauge has no beginning.
+        times = {"time_unix_nano": times["time_unix_nano"]}
     points = [
-        NumberDataPoint(attributes=_attributes(names, values), value=float(figure), **times)
+        {"attributes": _attributes(zip(names, values, strict=True)), "as_double": figure, **times}
         for _, names, values, figure in family.samples
     ]
     if family.kind == "counter":
-        return Metric(base_name(family), family.documentation, "", Sum(points, cumulative, True))
-    return Metric(family.name, family.documentation, "", Gauge(points))
+        about["name"] = base_name(family)
+        return {**about, "sum": {"data_points": points, "is_monotonic": True, **_CUMULATIVE}}
+    return {**about, "gauge": {"data_points": points}}
 
 
-def _histogram_points(family: Family, times: Mapping[str, Any]) -> Iterator[HistogramDataPoint]:
-    """One point of each histogram, whose counts are not cumulative over its buckets."""
-    from opentelemetry.sdk.metrics.export import HistogramDataPoint
-
-    bounds: list[float] = []
-    counts: list[int] = []
-    seen = 0
-    for name, names, values, figure in family.samples:
-        if name.endswith("_bucket"):
-            bounds.append(float(values[-1]))
-            counts.append(int(figure) - sum(counts))
-        elif name.endswith("_count"):
-            seen = int(figure)
-        else:
-            yield HistogramDataPoint(
-                attributes=_attributes(names, values),
-                count=seen,
-                sum=float(figure),
-                bucket_counts=counts,
-                explicit_bounds=bounds[:-1],
-                min=None,  # type: ignore[arg-type] # unknown: the encoder leaves them out
-                max=None,  # type: ignore[arg-type]
-                **times,
-            )
-            bounds, counts = [], []
-
-
-def _attributes(names: Labels, values: Labels) -> dict[str, str]:
-    return dict(zip(names, map(printable, values), strict=True))
+def _attributes(labels: Iterable[tuple[str, str]]) -> list[Fields]:
+    return [{"key": name, "value": {"string_value": printable(text)}} for name, text in labels]

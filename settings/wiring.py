@@ -249,7 +249,7 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
     if settings.otlp_headers_file is not None and settings.otlp_endpoint is None:
         raise SettingsError("setting 'otlp_headers_file' needs 'otlp_endpoint'")
     if settings.otlp_endpoint is not None and not push.is_installed():
-        raise SettingsError(f"setting 'otlp_endpoint' needs: pip install {' '.join(push.PACKAGES)}")
+        raise SettingsError(f"setting 'otlp_endpoint' needs: pip install {push.PACKAGE}")
     targets: list[PushTarget] = []
     if settings.pushgateway_url is not None:
         poster = _poster("pushgateway_url", settings.pushgateway_url, settings)

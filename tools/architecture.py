@@ -41,7 +41,7 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1140, 10),
     "listener": (8621, 38),
-    "exporter": (2312, 8),
+    "exporter": (2269, 8),
     "alerting": (8297, 30),
     "settings": (1909, 9),
     "sidecar": (2312, 8),

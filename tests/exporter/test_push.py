@@ -111,14 +111,14 @@ class Target:
         self.began, self.free, self.closed = (threading.Event() for _ in range(3))
         self.poster = SimpleNamespace(close=self.closed.set)
 
-    def push(self, published, wall):
+    def push(self, published):
         self.began.set()
         if self.error:
             raise self.error
         self.free.wait(PATIENCE_SECONDS)
         self.returned = True
 
-    def end(self, published, wall): ...
+    def end(self, published): ...
 
 
 class NotedPauses(threading.Event):
@@ -138,7 +138,7 @@ def test_unexpected_error_is_shown_and_followed_by_the_usual_pause():
     guard, pauses = Guard(), NotedPauses()
     broken = Target(ImportError("a package that another one has broken"))
     publisher = Publisher(broken, full_published, guard)
-    publisher._ending = pauses
+    publisher._loop.stopping = pauses
     publisher.start()
     until(lambda: pauses.seconds, "it pauses")
     end(publisher, planned=True)
@@ -181,7 +181,7 @@ def test_unusable_settings_are_named(settings, message):
 def test_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(push, "find_spec", lambda _: None)
 
-    with pytest.raises(SettingsError, match="pip install opentelemetry-sdk "):
+    with pytest.raises(SettingsError, match="pip install opentelemetry-proto"):
         push_targets(Settings(otlp_endpoint="https://x"))
 
 
