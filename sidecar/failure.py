@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from ..alerting.evaluate import Evaluation
@@ -11,6 +10,7 @@ from ..alerting.finding import (
     QUERY_STALLED,
     QUERY_STOPPED,
     WHOLE_DRIVER,
+    Finding,
     QueryHealth,
     Severity,
 )
@@ -39,19 +39,13 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
     """An exception for the first of this process's queries that failed or is gone."""
     foreign = _foreign(snapshot)
     for label, health in evaluation.health.items():
-        failed = health.state is QueryState.FAILED and not health.restarted
-        if failed and _counts(health) and label not in foreign:
+        has_failed = health.state is QueryState.FAILED and not health.restarted
+        is_gone = health.state is QueryState.STOPPED_UNEXPECTEDLY and health.reported_elsewhere
+        if label not in foreign and ((has_failed and _counts(health)) or is_gone):
             return QueryFailure(label, health.reason)
     for finding in evaluation.findings:
-        about = finding.members or (finding.query,)
-        if finding.alertname in ENDS and not foreign.issuperset(about):
+        if finding.alertname in ENDS and not foreign.issuperset(_subjects(finding)):
             return QueryFailure(finding.query, finding.reason)
-    for label, query in snapshot.labels().items():
-        gone = evaluation.health.get(label) if query.gone_at is not None else None
-        if gone is not None and _is_elsewhere(
-            gone, QueryState.STOPPED_UNEXPECTEDLY, label, foreign
-        ):
-            return QueryFailure(label, gone.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, JVM_ENDED)
     return None
@@ -65,25 +59,23 @@ def first_stall(evaluated: Evaluated) -> QueryFailure | None:
     """
     foreign = _foreign(evaluated.snapshot)
     firing = {
-        (alert.name, alert.labels["query"], alert.labels["severity"]) for alert in evaluated.alerts
+        alert.labels["query"]
+        for alert in evaluated.alerts
+        if (alert.name, alert.labels["severity"]) == CRITICAL_STALL
     }
     for finding in evaluated.evaluation.findings:
-        about = finding.members or (finding.query,)
-        mark = (finding.alertname, finding.query, finding.severity.value)
-        if mark[::2] == CRITICAL_STALL and mark in firing and not foreign.issuperset(about):
+        is_firing = finding.query in firing and not foreign.issuperset(_subjects(finding))
+        if is_firing and (finding.alertname, finding.severity.value) == CRITICAL_STALL:
             return QueryFailure(finding.query, finding.reason)
     for label, health in evaluated.evaluation.health.items():
-        is_critical = health.severity is Severity.CRITICAL
-        if is_critical and _is_elsewhere(health, QueryState.STALLED, label, foreign):
+        is_stalled = health.state is QueryState.STALLED and health.severity is Severity.CRITICAL
+        if is_stalled and health.reported_elsewhere and label not in foreign:
             return QueryFailure(label, health.reason)
     return None
 
 
-def _is_elsewhere(
-    health: QueryHealth, state: QueryState, label: str, foreign: Collection[str]
-) -> bool:
-    """Whether another process reports this state of a query that this process waits for."""
-    return label not in foreign and health.state is state and health.reported_elsewhere
+def _subjects(finding: Finding) -> tuple[str, ...]:
+    return finding.members or (finding.query,)
 
 
 def _foreign(snapshot: Snapshot) -> frozenset[str]:

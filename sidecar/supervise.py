@@ -11,11 +11,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from random import random
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.policy import Limits
@@ -26,7 +26,7 @@ from ..listener.probe import Context
 from ..listener.spark.jvm import THROWN
 from ..listener.state.identity import base_label
 from ..listener.state.query import Outcome, Query
-from ..listener.state.snapshot import Ownership, Snapshot, SupervisedQuery
+from ..listener.state.snapshot import Snapshot, SupervisedQuery
 from .failure import QueryFailure
 
 log = logging.getLogger("querypulse")
@@ -75,32 +75,10 @@ class RestartTerms(msgspec.Struct, frozen=True):
         return min(2.0 ** min(failures - 1, 17), self.max_pause_seconds) + random()  # noqa: S311
 
 
-class Indexed(msgspec.Struct, frozen=True):
-    """A snapshot, indexed once for all supervised queries."""
-
-    by_run: dict[str, Query]
-    by_label: dict[str, Query]
-    ownership: Ownership
-    polled_at: float | None
-    """When the last poll of the probe began."""
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> Indexed:
-        """Index a snapshot."""
-        by_run = {query.run_id: query for query in snapshot.queries}
-        polled_at = snapshot.probe.began_at if snapshot.probe is not None else None
-        return cls(by_run, snapshot.labels(), snapshot.ownership, polled_at)
-
-    def own(self, label: str) -> Query | None:
-        """The query of this label; None if another process on this JVM has started it."""
-        query = self.by_label.get(label)
-        return query if query is not None and self.ownership.is_own(query.session) else None
-
-
-class Supervision(msgspec.Struct, frozen=True):
+class Supervision(msgspec.Struct, eq=False):
     """One supervised query, from its first start to the end of its supervision.
 
-    Each method that changes it returns the changed one.
+    Decides what its run and the snapshots mean; touches no lock, no log and no Spark.
     """
 
     name: str
@@ -108,10 +86,14 @@ class Supervision(msgspec.Struct, frozen=True):
     terms: RestartTerms
     due_at: float | None
     """Since when, or from when on, a start is due; None while a run is active."""
+    advanced_at: float = 0.0
+    """When the start function of any query of the same call was last called or last returned."""
     run_id: str = ""
     """The run that was started last."""
     started_at: float | None = None
     """When its start function last returned."""
+    handle: Any = None
+    """What it returned."""
     seen: bool = False
     """Whether a snapshot has shown that run."""
     restarts: int = 0
@@ -124,122 +106,117 @@ class Supervision(msgspec.Struct, frozen=True):
     """Whether it is not started any more: completed, stopped, forgotten or given up."""
     is_given_up: bool = False
 
-    def may_start(self, seen: Indexed, now: float) -> bool:
+    def may_start(self, snapshot: Snapshot, now: float) -> bool:
         """Whether its start is due, and the probe has seen Spark running since its last failure.
 
         A query that ended with its SparkContext must not be started again.
         """
         if self.is_over or self.due_at is None or now < self.due_at:
             return False
-        polled_at = seen.polled_at
-        return not self.failed_at or (polled_at is not None and polled_at > self.failed_at[-1])
+        probe = snapshot.probe
+        return not self.failed_at or (probe is not None and probe.began_at > self.failed_at[-1])
 
-    def runs_again(self, seen: Indexed) -> bool:
+    def runs_again(self, snapshot: Snapshot) -> bool:
         """Whether somebody started it after it was given up, and that run works or has worked."""
-        query = seen.own(self.label)
+        query = _own(snapshot, self.label)
         if not self.is_given_up or query is None or query.run_id == self.run_id:
             return False
         is_later = self.started_at is not None and query.started_at > self.started_at
         return query.activity_seen and (query.alive or is_later)
 
-    def published(self, advanced_at: float) -> SupervisedQuery:
-        """What rules and readers see; another start of the same thread began or ended last then.
+    def is_unseen(self, now: float) -> bool:
+        """Whether no signal has shown its run for so long that it may have ended."""
+        is_late = self.started_at is not None and now - self.started_at > UNSEEN_SECONDS
+        return is_late and not (self.seen or self.is_over) and self.due_at is None
 
-        It is not overdue while those starts advance.
-        """
-        due_at = None if self.due_at is None else max(self.due_at, advanced_at)
+    def publish(self) -> SupervisedQuery:
+        """What rules and readers see; it is not overdue while other starts advance."""
+        due_at = None if self.due_at is None else max(self.due_at, self.advanced_at)
         given_up = self.failure if self.is_given_up else ""
         return SupervisedQuery(
             self.restarts, due_at, self.failure, given_up, started_at=self.started_at
         )
 
-    def start(self, run_id: str, now: float) -> Supervision:
-        """Its start function has returned a query with this run."""
-        counted = self._count_restart()
-        return replace(counted, run_id=run_id, started_at=now, seen=False, due_at=None)
+    def start(self, handle: Any, run_id: str, name: str, now: float) -> None:
+        """Its start function has returned a query with this run and name."""
+        self.restarts += bool(self.failure)
+        self.handle, self.run_id = handle, run_id
+        self.started_at, self.seen, self.due_at = now, False, None
+        if name != self.name:
+            self.give_up(f"its start function started a query named {name!r}")
 
-    def fail_start(self, why: str, now: float) -> Supervision:
+    def fail_start(self, why: str, now: float) -> None:
         """Its start function has raised, which counts as a failure."""
-        return self._count_restart().fail(f"its start failed: {why}", now)
+        self.restarts += bool(self.failure)
+        self.fail(f"its start failed: {why}", now)
 
-    def give_up(self, why: str) -> Supervision:
+    def give_up(self, why: str) -> None:
         """It is not started again."""
-        return replace(self.leave(), failure=why, is_given_up=True)
+        self.leave()
+        self.failure, self.is_given_up = why, True
 
-    def leave(self) -> Supervision:
+    def leave(self) -> None:
         """It has ended as intended, or the application says that it will not come back."""
-        return replace(self, due_at=None, is_over=True, is_given_up=False)
+        self.due_at, self.is_over, self.is_given_up = None, True, False
 
-    def observe(self, seen: Indexed, now: float) -> Supervision:
+    def observe(self, snapshot: Snapshot, now: float) -> None:
         """What the newest snapshot says about its run.
 
         A run of its name that somebody else has started is supervised like one that was started
         here, but not one that another process on the same JVM has started.
         """
-        query = self._query(seen)
-        if self.is_over or query is None:
-            return self
-        after = replace(self, run_id=query.run_id, label=query.label, seen=True)
+        runs = (query for query in snapshot.queries if self.run_id and query.run_id == self.run_id)
+        query = next(runs, None)
+        if query is None and (self.seen or not self.run_id):
+            later = _own(snapshot, self.label)
+            query = later if later is not None and later.alive else None
+        if query is None:
+            return
+        self.run_id, self.label, self.seen = query.run_id, query.label, True
         if query.alive:
-            in_a_row = 0 if query.activity_seen else self.in_a_row
-            return replace(after, due_at=None, in_a_row=in_a_row)
-        is_completed = query.ended is not None and query.ended.outcome is Outcome.COMPLETED
-        if query.stop_expected or is_completed:
-            return after.leave()
-        return after if after.due_at is not None else after.fail_run(query, now)
+            self.due_at = None
+            self.in_a_row = 0 if query.activity_seen else self.in_a_row
+        elif query.stop_expected or (
+            query.ended is not None and query.ended.outcome is Outcome.COMPLETED
+        ):
+            self.leave()
+        elif self.due_at is None:
+            self._fail_run(query, now)
 
-    def _query(self, seen: Indexed) -> Query | None:
-        """The query of its run, or of a later run that somebody else has started."""
-        query = seen.by_run.get(self.run_id) if self.run_id else None
-        if query is not None:
-            return query
-        later = seen.own(self.label) if self.seen or not self.run_id else None
-        return later if later is not None and later.alive else None
-
-    def _count_restart(self) -> Supervision:
-        return replace(self, restarts=self.restarts + 1) if self.failure else self
-
-    def fail_run(self, query: Query, now: float) -> Supervision:
+    def _fail_run(self, query: Query, now: float) -> None:
         """Its run has ended, and not on purpose."""
         times = self.terms.same_batch_failures
         poison = poison_batch(query, Limits(restart_budget=times))
         if poison is not None:
-            batch, error = poison.batch_id, poison.error_class
-            return self.give_up(f"batch {batch} failed {times} times with {error}")
-        if query.ended is None:
-            return self.fail("it disappeared without an end event", now)
-        failure = query.ended.failure
-        return self.fail(failure.reason if failure else "it stopped without an exception", now)
+            self.give_up(f"batch {poison.batch_id} failed {times} times with {poison.error_class}")
+        elif query.ended is None:
+            self.fail("it disappeared without an end event", now)
+        else:
+            failure = query.ended.failure
+            self.fail(failure.reason if failure else "it stopped without an exception", now)
 
-    def fail(self, why: str, now: float) -> Supervision:
+    def fail(self, why: str, now: float) -> None:
         """It failed: it is started again after a pause, or given up."""
-        period = self.terms.within_seconds
-        failed_at = (*(at for at in self.failed_at if now - at <= period), now)
-        within, in_a_row = len(failed_at), self.in_a_row + 1
-        after = replace(self, failed_at=failed_at, in_a_row=in_a_row, failure=why)
-        if within > self.terms.restarts:
-            return after.give_up(f"{within} failures within {period:.0f} s, the last: {why}")
-        if in_a_row > self.terms.restarts:
-            return after.give_up(
-                f"{in_a_row} failures without a commit in between, the last: {why}"
-            )
-        due_at = now + self.terms.pause(max(within, in_a_row))
-        return replace(after, due_at=due_at)
+        period, allowed = self.terms.within_seconds, self.terms.restarts
+        self.failed_at = (*(at for at in self.failed_at if now - at <= period), now)
+        self.in_a_row += 1
+        self.failure = why
+        within = len(self.failed_at)
+        if within > allowed:
+            self.give_up(f"{within} failures within {period:.0f} s, the last: {why}")
+        elif self.in_a_row > allowed:
+            self.give_up(f"{self.in_a_row} failures without a commit in between, the last: {why}")
+        else:
+            self.due_at = now + self.terms.pause(max(within, self.in_a_row))
 
 
-class _Call:
-    """One call of ``supervise``, whose thread starts its queries one after the other."""
-
-    def __init__(self, starts: Starts, terms: RestartTerms, now: float) -> None:
-        self.starts = starts
-        self.queries = {
-            name: Supervision(name, base_label(name), terms, due_at=now) for name in starts
-        }
-        self.handles: dict[str, Any] = {}
-        """What the start functions returned last."""
-        self.advanced_at = now
-        """When a start function was last called or last returned."""
-        self.news = threading.Event()
+def _own(snapshot: Snapshot, label: str) -> Query | None:
+    """The query of this label; None if another process on this JVM has started it."""
+    is_own = snapshot.ownership.is_own
+    return next(
+        (query for query in snapshot.queries if query.label == label and is_own(query.session)),
+        None,
+    )
 
 
 class Supervisor:
@@ -262,53 +239,34 @@ class Supervisor:
         self._redact_ours = redact_ours
         self._clock = clock
         self._lock = threading.RLock()
-        self._calls: list[_Call] = []
-        self._given_up: dict[str, Supervision] = {}
-        """By name: what calls that have ended gave up. Its alert stays until somebody fixes it."""
+        self._news = threading.Event()
+        self._queries: dict[str, Supervision] = {}
+        """By name. What was given up stays after its call: its alert waits until it is fixed."""
 
     def publish(self) -> Mapping[str, SupervisedQuery]:
         """By label: what rules and readers see; what was given up ends once it runs again."""
         with self._lock:
-            self._drop_recovered()
-            published = {query.label: query.published(0.0) for query in self._given_up.values()}
-            for call in self._calls:
-                for query in call.queries.values():
-                    if query.is_given_up or not query.is_over:
-                        published[query.label] = query.published(call.advanced_at)
-        return published
+            for query in self._queries.values():
+                if query.is_given_up and query.runs_again(self._snapshot()):
+                    query.leave()
+            return {query.label: query.publish() for query in self._supervised()}
 
-    def _drop_recovered(self) -> None:
-        """Drop each query that was given up and now runs again, so that it can be supervised."""
-        all_queries = [self._given_up, *(call.queries for call in self._calls)]
-        given_up = [
-            (queries, query)
-            for queries in all_queries
-            for query in queries.values()
-            if query.is_given_up
-        ]
-        seen = Indexed.of(self._snapshot()) if given_up else None
-        for queries, query in given_up:
-            if seen is not None and query.runs_again(seen):
-                del queries[query.name]
+    def _supervised(self) -> list[Supervision]:
+        queries = self._queries.values()
+        return [query for query in queries if query.is_given_up or not query.is_over]
 
     def wake(self) -> None:
         """Signal a new evaluation, or the end; never blocks."""
-        for call in list(self._calls):
-            call.news.set()
+        self._news.set()
 
     def forget(self, name: str) -> bool:
         """Drop a query that is not running; whether it was supervised or given up."""
         with self._lock:
-            given_up = _called(name, self._given_up)
-            for query in given_up:
-                del self._given_up[query.name]
-            supervised = [
-                (call, query) for call in self._calls for query in _called(name, call.queries)
-            ]
-            for call, query in supervised:
-                call.queries[query.name] = query.leave()
+            named = [query for query in self._supervised() if name in (query.name, query.label)]
+            for query in named:
+                query.leave()
         self.wake()
-        return bool(given_up or supervised)
+        return bool(named)
 
     def supervise(self, starts: Starts, terms: RestartTerms) -> None:
         """Start each query, and start it again after a failure, until none is left.
@@ -318,25 +276,24 @@ class Supervisor:
             QueryFailure: a query was given up, and no other is left; or Spark has ended.
 
         """
-        call = _Call(starts, terms, self._clock())
+        now = self._clock()
+        mine = [Supervision(name, base_label(name), terms, now, advanced_at=now) for name in starts]
         with self._lock:
-            twice = sorted(name for other in self._calls for name in other.queries.keys() & starts)
-            if twice:
-                raise ValueError(f"supervise: already supervised: {', '.join(twice)}")
-            for name in starts:
-                self._given_up.pop(name, None)
-            self._calls.append(call)
+            others = {name for name, query in self._queries.items() if not query.is_over}
+            if others.intersection(starts):
+                twice = ", ".join(sorted(others.intersection(starts)))
+                raise ValueError(f"supervise: already supervised: {twice}")
+            self._queries |= {query.name: query for query in mine}
         try:
-            while self._has_left(call):
+            while self._has_left(mine, starts):
                 pass
         finally:
             with self._lock:
-                self._calls.remove(call)
-                self._given_up |= {
-                    name: query for name, query in call.queries.items() if query.is_given_up
-                }
+                for query in mine:
+                    if not query.is_given_up and self._queries.get(query.name) is query:
+                        del self._queries[query.name]
 
-    def _has_left(self, call: _Call) -> bool:
+    def _has_left(self, mine: list[Supervision], starts: Starts) -> bool:
         """One round: follow what the snapshot says, start what is due, else wait for news.
 
         Returns whether a query is left to supervise.
@@ -345,87 +302,81 @@ class Supervisor:
             QueryFailure: as ``supervise``.
 
         """
-        call.news.clear()
+        self._news.clear()
         snapshot = self._snapshot()
         if self._closed() or snapshot.context.is_on_purpose:
             return False
         if snapshot.context in ENDS:
             raise QueryFailure(WHOLE_DRIVER, ENDS[snapshot.context])
-        seen = Indexed.of(snapshot)
-        for query in list(call.queries.values()):
-            self._follow(call, query, seen)
-        queries, now = list(call.queries.values()), self._clock()
-        if all(query.is_over for query in queries):
-            for query in queries:
-                if query.is_given_up:
-                    raise QueryFailure(query.label, query.failure)
-            return False
+        for query in mine:
+            self._follow(query, snapshot)
+        if not all(query.is_over for query in mine):
+            self._start_due(mine, starts, snapshot)
+            return True
+        for query in mine:
+            if query.is_given_up:
+                raise QueryFailure(query.label, query.failure)
+        return False
+
+    def _follow(self, query: Supervision, snapshot: Snapshot) -> None:
+        now = self._clock()
+        self._change(query, partial(query.observe, snapshot, now))
+        if query.is_unseen(now) and not _is_active(query.handle):
+            why = "it ended, and no signal has shown its run"
+            self._change(query, partial(query.fail, why, now))
+
+    def _start_due(self, mine: list[Supervision], starts: Starts, snapshot: Snapshot) -> None:
+        """Start what is due, until a newer snapshot says more; wait for news if nothing is."""
+        now = self._clock()
         # What disappeared from a poll may be active after all.
         due = [
             query
-            for query in queries
-            if query.may_start(seen, now) and not _is_active(call.handles.get(query.name))
+            for query in mine
+            if query.may_start(snapshot, now) and not _is_active(query.handle)
         ]
-        self._start_in_turn(call, due, snapshot)
-        if not due:
-            pauses = [query.due_at - now for query in queries if query.due_at is not None]
-            call.news.wait(min([ROUND_SECONDS, *(pause for pause in pauses if pause > 0)]))
-        return True
-
-    def _follow(self, call: _Call, query: Supervision, seen: Indexed) -> None:
-        """Change what is known of one query as the newest snapshot says."""
-        now = self._clock()
-        after = query.observe(seen, now)
-        is_unseen = not after.seen and after.due_at is None and not after.is_over
-        is_late = query.started_at is not None and now - query.started_at > UNSEEN_SECONDS
-        if is_unseen and is_late and not _is_active(call.handles.get(query.name)):
-            after = after.fail("it ended, and no signal has shown its run", now)
-        self._change(call, query, after)
-
-    def _start_in_turn(self, call: _Call, due: Iterable[Supervision], snapshot: Snapshot) -> None:
-        """Start what is due, until a newer snapshot says more about it."""
         for query in sorted(due, key=lambda query: query.due_at or 0.0):
-            if call.queries.get(query.name) is query:  # else it was forgotten
-                self._start(call, query)
+            if not query.is_over:  # It may have been forgotten meanwhile.
+                self._start(query, starts[query.name], mine)
             if self._closed() or self._snapshot() is not snapshot:
-                return
+                break
+        if not due:
+            pauses = [query.due_at - now for query in mine if query.due_at is not None]
+            self._news.wait(min([ROUND_SECONDS, *(pause for pause in pauses if pause > 0)]))
 
-    def _start(self, call: _Call, query: Supervision) -> None:
+    def _start(
+        self, query: Supervision, start: Callable[[], Any], mine: Iterable[Supervision]
+    ) -> None:
         """Call the start function, without any lock: it may take as long as it likes."""
-        name, call.advanced_at = query.name, self._clock()
+        self._advance(mine)
         try:
-            handle = call.starts[name]()
-            run_id, started_name = str(handle.runId), handle.name
+            handle = start()
+            run_id, name = str(handle.runId), handle.name
         except Exception as error:  # noqa: BLE001 - a start function may raise anything
             why = describe_error(error, self._redact_ours)
-            self._change(call, query, query.fail_start(why, self._clock()))
-            return
+            self._change(query, partial(query.fail_start, why, self._clock()))
+        else:
+            self._change(query, partial(query.start, handle, run_id, name, self._clock()))
         finally:
-            call.advanced_at = self._clock()
-        call.handles[name] = handle
-        after = query.start(run_id, self._clock())
-        if started_name != name:
-            after = after.give_up(f"its start function started a query named {started_name!r}")
-        self._change(call, query, after)
+            self._advance(mine)
 
-    def _change(self, call: _Call, before: Supervision, after: Supervision) -> None:
-        """Change one query, unless it was forgotten meanwhile."""
-        if after == before:
-            return
-        name, after = before.name, replace(after, failure=self._redact_ours(after.failure))
+    def _advance(self, mine: Iterable[Supervision]) -> None:
+        for query in mine:
+            query.advanced_at = self._clock()
+
+    def _change(self, query: Supervision, change: Callable[[], None]) -> None:
+        """Change one query, unless it is over: another thread may have forgotten it."""
         with self._lock:
-            if call.queries.get(name) is not before:
+            if query.is_over:
                 return
-            call.queries[name] = after
-        if after.is_given_up:
-            log.error("querypulse: %s is not restarted any more: %s", name, after.failure)
-        elif after.due_at is not None and after.failed_at != before.failed_at:
-            pause = after.due_at - self._clock()
-            log.warning("querypulse: %s restarts in %.0f s: %s", name, pause, after.failure)
-
-
-def _called(name: str, queries: Mapping[str, Supervision]) -> list[Supervision]:
-    return [query for query in queries.values() if name in (query.name, query.label)]
+            failed_at = query.failed_at
+            change()
+            query.failure = self._redact_ours(query.failure)
+            name, failure, due_at = query.name, query.failure, query.due_at
+        if query.is_given_up:
+            log.error("querypulse: %s is not restarted any more: %s", name, failure)
+        elif due_at is not None and query.failed_at is not failed_at:
+            pause = due_at - self._clock()
+            log.warning("querypulse: %s restarts in %.0f s: %s", name, pause, failure)
 
 
 def check_starts(starts: Starts) -> None:

@@ -15,7 +15,6 @@ from querypulse.listener.probe import Context
 from querypulse.listener.state.snapshot import Ownership
 from querypulse.sidecar import QueryFailure
 from querypulse.sidecar.supervise import (
-    Indexed,
     RestartTerms,
     Supervision,
     Supervisor,
@@ -35,30 +34,28 @@ def due(at=0.0, **terms):
     return Supervision("a", "a", RestartTerms(**terms), due_at=at)
 
 
+def started(query, number, at):
+    query.start(None, f"a-{number}", "a", at)
+    return query
+
+
 def running(**terms):
     """A supervised query whose run has started at 0 s."""
-    return due(**terms).start("a-1", 0.0)
+    return started(due(**terms), 1, 0.0)
 
 
 def follow(query, story, now):
-    return query.observe(Indexed.of(story.snapshot(now)), now)
-
-
-def can_start(query, story, now):
-    return query.may_start(Indexed.of(story.snapshot(now)), now)
-
-
-def runs_again(query, story, now):
-    return query.runs_again(Indexed.of(story.snapshot(now)))
+    query.observe(story.snapshot(now), now)
+    return query
 
 
 def failing(times, **terms):
     """The supervision of a query that fails and is started again at each of these times."""
     story, query = Story(), due(**terms)
     for number, at in enumerate(times, 1):
-        query = query.start(f"a-{number}", at - 1)
+        started(query, number, at - 1)
         story.started(run=number, at=at - 1).ended(run=number, at=at, exception=CONFLICT)
-        query = follow(query, story, at)
+        follow(query, story, at)
     return query
 
 
@@ -67,7 +64,7 @@ def test_failed_run_is_started_again_after_a_pause():
 
     assert 11.0 <= query.due_at <= 12.0
     assert query.failure == "ConcurrentAppendException: Files were added"
-    assert query.start("a-2", 12).restarts == 1
+    assert started(query, 2, 12).restarts == 1
 
 
 def test_pauses_double_up_to_the_limit_and_vary():
@@ -85,14 +82,14 @@ def test_failures_beyond_the_restarts_of_a_period_are_the_end():
 
     assert query.is_given_up
     assert query.failure.startswith("4 failures within 3600 s, the last: ConcurrentAppendException")
-    assert query.published(0).given_up == query.failure
+    assert query.publish().given_up == query.failure
 
 
 def test_failures_of_earlier_periods_do_not_count_if_it_committed_since():
     story, query = Story(), due(restarts=2, within_seconds=150)
     for number in range(1, 10):
         at = number * 100.0
-        query = query.start(f"a-{number}", at)
+        started(query, number, at)
         story.started(run=number, at=at).commit(run=number, batch=number, at=at + 10)
         query = follow(query, story, at + 10)
         story.ended(run=number, at=at + 20, exception=CONFLICT)
@@ -111,7 +108,7 @@ def test_same_batch_that_fails_again_and_again_is_given_up():
     story, query = Story(), due(same_batch_failures=3)
     for number in range(1, 4):
         assert not query.is_over
-        query = query.start(f"a-{number}", number * 10)
+        started(query, number, number * 10)
         story.started(run=number, at=number * 10)
         story.probe(processing("a", number, batch=7), at=number * 10 + 1)
         story.ended(run=number, at=number * 10 + 2, exception=CONFLICT)
@@ -123,7 +120,7 @@ def test_same_batch_that_fails_again_and_again_is_given_up():
 def test_start_function_that_raises_counts_as_a_failure():
     query = due(restarts=2)
     for number in range(3):
-        query = query.fail_start("ValueError: no", float(number))
+        query.fail_start("ValueError: no", float(number))
 
     assert query.is_given_up
     assert query.failure.endswith("the last: its start failed: ValueError: no")
@@ -169,15 +166,16 @@ def test_nothing_starts_until_the_probe_has_seen_spark_running_since_the_failure
     story = Story().probe(run(), at=9).ended(at=10, exception=CONFLICT)
     query = follow(running(), story, 10)
 
-    assert not can_start(query, story, 60)
-    assert can_start(query, story.probe(at=61), 61)
+    assert not query.may_start(story.snapshot(60), 60)
+    assert query.may_start(story.probe(at=61).snapshot(61), 61)
 
 
 def test_start_that_waits_for_other_starts_is_due_since_the_last_of_them():
     query = due()
+    query.advanced_at = 90
 
-    assert query.published(90).due_at == 90
-    assert query.start("a-1", 91).published(90).due_at is None
+    assert query.publish().due_at == 90
+    assert started(query, 1, 91).publish().due_at is None
 
 
 def owned(snapshot, session):
@@ -189,8 +187,8 @@ def owned(snapshot, session):
 def test_query_of_another_process_is_not_taken_for_ours(session, due_at):
     other = run()
     other = replace(other, facts=replace(other.facts, session=session))
-    seen = Indexed.of(owned(Story().probe(other, at=1).snapshot(2), "ours"))
-    query = due().observe(seen, 2)
+    query = due()
+    query.observe(owned(Story().probe(other, at=1).snapshot(2), "ours"), 2)
 
     assert query.due_at == due_at
 
@@ -200,10 +198,10 @@ def test_given_up_query_that_works_again_is_noticed():
     query = follow(running(restarts=0), story, 2)
 
     assert query.is_given_up
-    assert not runs_again(query, story, 5)
-    assert not runs_again(query, story.started(run=2, at=10), 11)
-    assert runs_again(query, story.commit(run=2, batch=1, at=20), 21)
-    assert not runs_again(running(), story, 21)
+    assert not query.runs_again(story.snapshot(5))
+    assert not query.runs_again(story.started(run=2, at=10).snapshot(11))
+    assert query.runs_again(story.commit(run=2, batch=1, at=20).snapshot(21))
+    assert not running().runs_again(story.snapshot(21))
 
 
 @pytest.mark.parametrize(
