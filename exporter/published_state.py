@@ -404,9 +404,8 @@ class QueryRow:
         """
         worst: dict[tuple[str, str], tuple[float, float | None]] = {}
         now = self.published.snapshot.at
-        for index in self.query.polls:
-            edges = self.query.retention.get(index)
-            for exposure in edges.exposures.values() if edges is not None else ():
+        for index, source in self.query.sources.items():
+            for exposure in source.exposures.values():
                 place = str(index), topic_of(exposure.partition)
                 used, left = worst.get(place, (0.0, None))
                 lefts = [s for s in (left, exposure.left_seconds(now)) if s is not None]

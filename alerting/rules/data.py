@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from ...core.states import QueryState
 from ...core.text import duration, utc
 from ...listener.events import Progress
-from ...listener.source_polls import SourcePoll, Wait
+from ...listener.source_polls import SourcePoll
 from ...listener.state.query import Outcome, Query, has_uncounted_rows
-from ...listener.state.retention import Edge, EdgePoint, Exposure
-from ...listener.state.trends import LagPoint, Watermark
+from ...listener.state.sources import Edge, EdgePoint, Exposure
+from ...listener.state.trends import LagPoint, Wait, Watermark
 from ..evidence import evidence, report
 from ..finding import (
     DATA_LOSS_RISK,
@@ -64,8 +64,8 @@ def _unread(context: RuleContext) -> Finding | None:
     """The lag that was above its limit for the trend window and did not fall in it."""
     if not context.commits:
         return None
-    unread, allowed = context.query.unread, context.limits.lag_allowed_seconds or 0.0
-    waits = [_too_long(context, unread.waits), _too_long(context, unread.reported)]
+    trends, allowed = context.query.trends, context.limits.lag_allowed_seconds or 0.0
+    waits = [_too_long(context, trends.waits), _too_long(context, trends.reported)]
     longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
     severity = Severity.WARNING
     if longest is not None:
@@ -165,9 +165,10 @@ def _behind_transactions(context: RuleContext) -> Finding | None:
     most = inf if allowed is None else max(window, CRITICAL_FACTOR * allowed)
     held = [
         (seconds > most, transaction.records, partition, seconds)
-        for partitions in context.query.transactions.values()
-        for partition, transaction in partitions.items()
-        if (seconds := transaction.polled_at - transaction.since)
+        for source in context.query.sources.values()
+        for partition, transaction in source.transactions.items()
+        if source.poll is not None
+        and (seconds := source.poll.at - transaction.since)
         > min(most, max(window, _longest_usual(transaction.took)))
     ]
     if not held:
@@ -259,7 +260,7 @@ def data_loss_risk(context: RuleContext) -> Finding | None:
     """
     ended = context.query.ended
     is_over = ended is not None and ended.outcome is not Outcome.FAILED
-    if not context.query.retention or is_over or context.snapshot.context.is_on_purpose:
+    if not context.query.sources or is_over or context.snapshot.context.is_on_purpose:
         return None
     risks = sorted(_risks(context), key=lambda risk: (-risk.exposure.lost, -risk.used))
     if not risks:
@@ -278,14 +279,14 @@ def data_loss_risk(context: RuleContext) -> Finding | None:
 
 def _risks(context: RuleContext) -> Iterator[_Risk]:
     query, allowed = context.query, context.limits.data_loss_warning_ratio
-    for index, poll in query.polls.items():
-        retention = query.retention.get(index)
-        if retention is None or _committed_since(context, poll):
+    for source in query.sources.values():
+        poll = source.poll
+        if poll is None or _committed_since(context, poll):
             continue
-        for exposure in retention.exposures.values():
+        for exposure in source.exposures.values():
             if exposure.used(context.now) < allowed:
                 continue
-            edge = retention.edges[exposure.partition]
+            edge = source.edges[exposure.partition]
             danger = _danger(context, exposure, edge, poll)
             used = danger.used(context.now) if danger is not None else 0.0
             if danger is not None and used >= allowed:

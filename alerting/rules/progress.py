@@ -260,6 +260,7 @@ def _stuck_text(trend: SourceTrend, partitions: dict[str, float]) -> str:
 MIN_BATCHES_REWOUND = 2
 MIN_POLLS = 2
 _rewound = attrgetter("rewound")
+_shortfalls = attrgetter("shortfalls")
 
 
 def offsets_rewound(context: RuleContext) -> Finding | None:
@@ -272,7 +273,9 @@ def offsets_rewound(context: RuleContext) -> Finding | None:
     """
     query = context.query
     # This runs twice a second, and nearly every query has neither.
-    if not context.is_running or not (query.shortfalls or any(map(_rewound, query.trends.sources))):
+    if not context.is_running or not (
+        any(map(_shortfalls, query.sources.values())) or any(map(_rewound, query.trends.sources))
+    ):
         return None
     texts = [*_went_back(context), *_ends_before(context)]
     if not texts:
@@ -299,12 +302,12 @@ def _stays(context: RuleContext, rewind: Rewind) -> bool:
 
 def _ends_before(context: RuleContext) -> Iterator[str]:
     """Count only the time between answered polls: a source that does not answer proves nothing."""
-    for index, partitions in sorted(context.query.shortfalls.items()):
-        description = context.query.polls[index].description
-        for partition, short in sorted(partitions.items()):
-            seen = context.watched_since(short.since) - context.watched_since(short.polled_at)
+    for _, source in sorted(context.query.sources.items()):
+        polled_at = source.poll.at if source.poll is not None else context.now
+        for partition, short in sorted(source.shortfalls.items()):
+            seen = context.watched_since(short.since) - context.watched_since(polled_at)
             if short.polls >= MIN_POLLS and seen > context.window.seconds:
-                where = _named(description, partition)
+                where = _named(source.description, partition)
                 yield (
                     f"{where} ends at {short.end}, but was read up to {short.committed}: "
                     "it was replaced, or restored from a copy"

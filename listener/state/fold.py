@@ -18,13 +18,7 @@ from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import Failure, describe_failure, died_of_stopped_context
 from ..offsets import BASE_INDEX, WHOLE
 from ..probe import Context, ProbedRun
-from ..source_polls import (
-    SourcePoll,
-    follow_reported,
-    follow_shortfalls,
-    follow_transactions,
-    follow_unread,
-)
+from ..source_polls import SourcePoll
 from .flow import PlanPlaces, places_of
 from .query import (
     BUCKETS,
@@ -40,7 +34,7 @@ from .query import (
     in_flight,
     jobs_per_batch,
 )
-from .retention import follow_edges
+from .sources import between_runs, follow_source
 from .trends import follow, follow_polls
 
 # -- counting ---------------------------------------------------------------------------------
@@ -242,15 +236,13 @@ def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) ->
     """Apply the newest polls of the sources of the query's current run."""
     if polls == query.polls:
         return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
+    before = query.sources
+    followed = {index: follow_source(before.get(index), poll) for index, poll in polls.items()}
     return replace(
         query,
-        polls=dict(polls),
+        sources={**between_runs(before), **followed},
         source_trouble=trouble,
-        trends=follow_polls(query.trends, query.polls, polls, loop_began=query.loop_began),
-        retention=follow_edges(query.retention, polls),
-        shortfalls=follow_shortfalls(query.shortfalls, polls),
-        transactions=follow_transactions(query.transactions, polls),
-        unread=follow_unread(query.unread, polls),
+        trends=follow_polls(query.trends, before, followed, loop_began=query.loop_began),
     )
 
 
@@ -262,10 +254,10 @@ def with_latest(progress: Progress, query: Query) -> Progress:
     """
     if query.loop_began is not None:
         sources = tuple(replace(source, latest=None) for source in progress.sources)
-    elif query.polls:
+    elif query.sources:
+        polls = query.polls
         sources = tuple(
-            _with_latest(source, query.polls.get(index))
-            for index, source in enumerate(progress.sources)
+            _with_latest(source, polls.get(index)) for index, source in enumerate(progress.sources)
         )
     else:
         return progress
@@ -392,18 +384,17 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         commit_at = _committed_at(query, progress.batch_id, at) if fresh else query.last_commit_at
         query = _commit(query, progress.batch_id, commit_at)
     last, last_at = query.progress, query.progress_at
-    trends, unread = query.trends, query.unread
+    trends = query.trends
     if last is None or progress.batch_id >= last.batch_id:
         last, last_at = progress, at
         trends = follow(
             trends,
             with_latest(progress, query),
             at,
-            query.polls,
+            query.sources,
             interval=query.trigger.interval_seconds if query.trigger is not None else 0.0,
             loop_began=query.loop_began,
         )
-        unread = follow_reported(unread, progress, at)
         if query.unreported is not None and progress.batch_id >= query.unreported.batch_id:
             query = replace(query, unreported=None)
     recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
@@ -414,7 +405,6 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         progress_at=last_at,
         spare_seconds=spare,
         trends=trends,
-        unread=unread,
         longest_batches=learn(query.longest_batches, seconds, at),
         recent_batches=recent[-RECENT_BATCHES:],
         totals=count_batch(query.totals, progress),

@@ -29,6 +29,7 @@ from .query import (
     has_uncounted_rows,
     without_input,
 )
+from .sources import between_runs
 from .trends import Trends, carry_over
 
 # -- succession -------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         unrecovered=old.failure,
         deaths=old.deaths,
         unrecovered_deaths=old.unrecovered_deaths,
-        retention=old.retention if same_query else {},
+        sources=between_runs(old.sources) if same_query else {},
         trends=carry_over(old.trends, at=at, completed=old.completed_run)
         if same_query
         else Trends(),

@@ -15,9 +15,9 @@ from ..events import Progress, Started
 from ..failure import Failure
 from ..offsets import behind
 from ..probe import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
-from ..source_polls import Shortfalls, SourcePoll, Transactions, Unread
+from ..source_polls import SourcePoll
 from .flow import Places
-from .retention import SourceEdges
+from .sources import PolledSource
 from .trends import Trends
 
 DAY_HOURS = 24
@@ -166,18 +166,10 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     log_behind: LogBehind | None = None
     start_point: StartingPoint | None = None
     """Where the current run began; the run before it until that has been read."""
-    polls: dict[int, SourcePoll] = {}
-    """By source index: the last answer of the source system for the current run."""
+    sources: dict[int, PolledSource] = {}
+    """By source index: what the source system answers."""
     source_trouble: str = ""
     """Why some sources did not answer the last poll."""
-    retention: dict[int, SourceEdges] = {}
-    """By source index: how the retention edge moves, over all runs of the checkpoint."""
-    shortfalls: Shortfalls = {}
-    """Offsets that the query has read but its sources no longer have."""
-    transactions: Transactions = {}
-    """Open transactions that keep the query from reading on."""
-    unread: Unread = Unread()
-    """For how long data has been unread by the current run."""
     last_input_at: float | None = None
     """When the current run last read rows, as far as known."""
     without_input_before: float = 0.0
@@ -254,6 +246,12 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if self.facts is None or not self.facts.async_progress or log is None or done is None:
             return None
         return max(0, done - (-1 if log.committed is None else log.committed))
+
+    @property
+    def polls(self) -> dict[int, SourcePoll]:
+        """By source index: the last answer of the source system for the current run."""
+        sources = self.sources.items()
+        return {index: source.poll for index, source in sources if source.poll is not None}
 
     @property
     def holds_back(self) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..events import Progress, SourceProgress
 from ..offsets import WHOLE, Offsets, Position, behind, is_before
-from ..source_polls import SourcePoll, inflow, spread
+from .sources import PolledSource, spread, thinned
 
 MAX_POINTS = 32
 SAMPLES = 3
@@ -81,6 +81,25 @@ class LagPoint(msgspec.Struct, frozen=True, gc=False):
     """When the lag last fell."""
 
 
+class Wait(msgspec.Struct, frozen=True, gc=False):
+    """How long the first record had been unread at the first poll after a commit with rows.
+
+    ``partition`` is empty if nothing was unread. ``noise`` is the seconds between two polls, by
+    which a poll may be late.
+    """
+
+    at: float
+    seconds: float
+    partition: str
+    committed: int
+    """The sum of the committed offsets, which grows with each commit that brought rows."""
+    lag: int
+    """All unread offsets."""
+    is_least: bool
+    """Whether it was unread before the first poll, so that ``seconds`` grow while it is read."""
+    noise: float = 0.0
+
+
 class Watermark(msgspec.Struct, frozen=True, gc=False):
     """A watermark, and what shows that it should have advanced, or is ahead of all rows.
 
@@ -140,11 +159,14 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
     """All trends of one query.
 
     ``rises`` are its lags since each last fell, by unit: "offsets", "files", "s" for seconds, and
-    ``POLLED``. Of a query that is started again and again, ``runs`` are long, not batches.
+    ``POLLED``. ``waits`` are measured by polls, ``reported`` by sources that say how late they are
+    (Kinesis). Of a query that is started again and again, ``runs`` are long, not batches.
     """
 
     sources: tuple[SourceTrend, ...] = ()
     rises: dict[str, tuple[LagPoint, ...]] = {}
+    waits: tuple[Wait, ...] = ()
+    reported: tuple[Wait, ...] = ()
     watermark: Watermark | None = None
     late: LateRows | None = None
     long: LongBatches | None = None
@@ -166,21 +188,24 @@ def follow(
     trends: Trends,
     progress: Progress,
     at: float,
-    polls: Mapping[int, SourcePoll],
+    polled: Mapping[int, PolledSource],
     *,
     interval: float = 0.0,
     loop_began: float | None = None,
 ) -> Trends:
-    """Apply one executed batch; the lag in offsets of sources with ``polls`` comes from these.
+    """Apply one executed batch; the lag in offsets of sources that answer polls comes from these.
 
     ``loop_began`` is when the run of a query began that ends by itself and is started again.
     """
+    before = dict(enumerate(trends.sources))
     return Trends(
         sources=tuple(
-            _follow_source(trends.sources, index, source, at)
+            _follow_source(before.get(index), source, at)
             for index, source in enumerate(progress.sources)
         ),
-        rises=trends.rises | _rises(trends.rises, progress, polls, at, loop_began),
+        rises=_rises(trends.rises, progress, polled, at, loop_began),
+        waits=trends.waits,
+        reported=_reported(trends.reported, progress, at),
         watermark=_watermark(trends.watermark, progress, at),
         late=_late(trends.late, progress, at),
         long=_long(trends.long, progress.batch_seconds, interval or LONG_BATCH_SECONDS, at),
@@ -190,30 +215,37 @@ def follow(
 
 def follow_polls(
     trends: Trends,
-    before: Mapping[int, SourcePoll],
-    polls: Mapping[int, SourcePoll],
+    before: Mapping[int, PolledSource],
+    polled: Mapping[int, PolledSource],
     *,
     loop_began: float | None = None,
 ) -> Trends:
     """Apply new polls of the sources; only the first one after each commit with rows counts.
 
-    Later polls only show data that arrived since, which the next batch may read.
+    Later polls only show data that arrived since, which the next batch may read. Fewer committed
+    offsets are those of a query that was rewound, or without a topic that was deleted.
     """
-    lags = [lag for poll in polls.values() if (lag := poll.lag_offsets) is not None]
-    committed = sum(sum(poll.committed.values()) for poll in polls.values())
-    rise = trends.rises.get(POLLED, ())
-    if rise and committed < rise[-1].committed:
-        # A topic was deleted.
-        rise = ()
-    if not lags or (rise and committed == rise[-1].committed):
+    polls = [source.poll for source in polled.values() if source.poll is not None]
+    lags = [lag for poll in polls if (lag := poll.lag_offsets) is not None]
+    if not lags:
         return trends
-    point = LagPoint(
-        at=max(poll.at for poll in polls.values()),
-        lag=float(sum(lags)),
-        noise=float(inflow(before, polls)),
-        committed=committed,
-    )
-    return replace(trends, rises={**trends.rises, POLLED: _grown(rise, point, loop_began)})
+    at, lag = max(poll.at for poll in polls), sum(lags)
+    committed = sum(sum(poll.committed.values()) for poll in polls)
+    rise, waits = trends.rises.get(POLLED, ()), trends.waits
+    if rise and committed < rise[-1].committed:
+        rise = ()
+    if waits and committed < waits[-1].committed:
+        waits = ()
+    if not rise or committed != rise[-1].committed:
+        point = LagPoint(at, lag, _inflow(before, polled), committed)
+        rise = _grown(rise, point, loop_began)
+    if not waits or committed != waits[-1].committed:
+        seconds, partition, is_least = max(map(_longest_wait, polled.values()))
+        earlier = [source.poll.at for source in before.values() if source.poll is not None]
+        noise = at - max(earlier, default=at)
+        wait = Wait(at, seconds, partition, committed, lag, is_least, noise)
+        waits = thinned((*waits, wait), MAX_POINTS)
+    return replace(trends, rises={**trends.rises, POLLED: rise}, waits=waits)
 
 
 def carry_over(trends: Trends, *, at: float, completed: tuple[float, float] | None) -> Trends:
@@ -228,46 +260,71 @@ def carry_over(trends: Trends, *, at: float, completed: tuple[float, float] | No
         return replace(
             trends,
             sources=tuple(replace(s, stuck={}, rewound={}) for s in trends.sources),
+            waits=(),
+            reported=(),
             long=None,
             runs=_long(trends.runs, took, LONG_BATCH_SECONDS, at),
         )
     return Trends(tuple(SourceTrend(s.description, s.end) for s in trends.sources))
 
 
-def _follow_source(
-    trends: tuple[SourceTrend, ...], index: int, source: SourceProgress, at: float
-) -> SourceTrend:
-    before = trends[index] if index < len(trends) else SourceTrend()
-    if before.description not in ("", source.description):
+def _inflow(before: Mapping[int, PolledSource], polled: Mapping[int, PolledSource]) -> int:
+    """How many offsets arrived between two polls of the same sources."""
+    arrived = 0
+    for index, source in polled.items():
+        earlier = before[index].poll if index in before else None
+        if earlier is not None and source.poll is not None:
+            ends = source.poll.latest.items()
+            arrived += sum(max(0, end - earlier.latest.get(name, end)) for name, end in ends)
+    return arrived
+
+
+def _longest_wait(source: PolledSource) -> tuple[float, str, bool]:
+    """The longest wait of all partitions whose first unread record has a known timestamp."""
+    poll = source.poll
+    waits = [
+        (
+            poll.at - backlog.unread_since(written - poll.wall + poll.at),
+            partition,
+            not backlog.has_beginning,
+        )
+        for partition, backlog in source.backlogs.items()
+        if poll is not None and (written := poll.waiting_since.get(partition)) is not None
+    ]
+    return max(waits, default=(0.0, "", False))
+
+
+def _reported(waits: tuple[Wait, ...], progress: Progress, at: float) -> tuple[Wait, ...]:
+    """Follow the batches with rows whose sources report by themselves how late they are."""
+    late = [s.behind_seconds for s in progress.sources if s.behind_seconds is not None]
+    if not late or not progress.input_rows:
+        return waits
+    wait = Wait(at, max(late), "", progress.batch_id, lag=0, is_least=False)
+    return thinned((*waits, wait), MAX_POINTS)
+
+
+def _follow_source(before: SourceTrend | None, source: SourceProgress, at: float) -> SourceTrend:
+    if before is None or before.description not in ("", source.description):
         before = SourceTrend()
+    was, ends = _positions(before.end), _positions(source.end)
+    rewound = {}
+    if before.rewound or was != ends:
+        for partition, now in ends.items():
+            earlier = before.rewound.get(partition)
+            position = earlier.was if earlier is not None else was.get(partition)
+            if position is not None and is_before(now, position):
+                streak = _longer(earlier, at)
+                rewound[partition] = Rewind(streak.since, streak.batches, position, now)
     return SourceTrend(
         description=source.description,
         end=source.end,
-        stuck=_stuck(before, source, at),
-        rewound=_rewound(before, source, at),
+        stuck={
+            name: _longer(before.stuck.get(name) if was.get(name) == ends[name] else None, at)
+            for name in behind(source.end, source.latest)
+        },
+        rewound=rewound,
         empty=_empty(before, source, at),
     )
-
-
-def _stuck(before: SourceTrend, source: SourceProgress, at: float) -> dict[str, Streak]:
-    was, now = _positions(before.end), _positions(source.end)
-    return {
-        partition: _longer(
-            before.stuck.get(partition) if was.get(partition) == now[partition] else None, at
-        )
-        for partition in behind(source.end, source.latest)
-    }
-
-
-def _rewound(before: SourceTrend, source: SourceProgress, at: float) -> dict[str, Rewind]:
-    ends, rewound = _positions(before.end), {}
-    for partition, now in _positions(source.end).items():
-        earlier = before.rewound.get(partition)
-        was = earlier.was if earlier is not None else ends.get(partition)
-        if was is not None and is_before(now, was):
-            streak = _longer(earlier, at)
-            rewound[partition] = Rewind(streak.since, streak.batches, was, now)
-    return rewound
 
 
 def _empty(before: SourceTrend, source: SourceProgress, at: float) -> Streak | None:
@@ -291,27 +348,29 @@ def _positions(offsets: Offsets | None) -> dict[str, Position]:
 
 
 def _rises(
-    rises: Mapping[str, tuple[LagPoint, ...]],
+    rises: dict[str, tuple[LagPoint, ...]],
     progress: Progress,
-    polls: Mapping[int, SourcePoll],
+    polled: Mapping[int, PolledSource],
     at: float,
     loop_began: float | None,
 ) -> dict[str, tuple[LagPoint, ...]]:
-    """The lags that the sources report, by unit; batches without rows do not count."""
+    """Add the lags that the sources report, by unit; batches without rows do not count."""
     reported: dict[str, list[tuple[float, int]]] = {}
     for index, source in enumerate(progress.sources if progress.input_rows else ()):
-        poll = polls.get(index)
-        is_polled = poll is not None and _answers(poll, at)
-        lags = {
-            "offsets": None if is_polled else source.lag_offsets,
-            "files": source.backlog_files,
-            "s": source.behind_seconds,
-        }
-        read = sum(end for end in _positions(source.end).values() if isinstance(end, int))
         # A source may report its lag in several units, the most exact one first.
-        for unit, lag in [(unit, lag) for unit, lag in lags.items() if lag is not None][:1]:
-            reported.setdefault(unit, []).append((lag, read))
-    grown = {}
+        if source.lag_offsets is not None and not _answers(polled.get(index), at):
+            unit, lag = "offsets", source.lag_offsets
+        elif source.backlog_files is not None:
+            unit, lag = "files", source.backlog_files
+        elif source.behind_seconds is not None:
+            unit, lag = "s", source.behind_seconds
+        else:
+            continue
+        read = sum(end for end in _positions(source.end).values() if isinstance(end, int))
+        reported.setdefault(unit, []).append((lag, read))
+    if not reported:
+        return rises
+    grown = dict(rises)
     for unit, figures in reported.items():
         lag = max(figures)[0] if unit == "s" else sum(lag for lag, _ in figures)
         point = LagPoint(at, lag, committed=sum(read for _, read in figures))
@@ -319,8 +378,10 @@ def _rises(
     return grown
 
 
-def _answers(poll: SourcePoll, at: float) -> bool:
-    return poll.lag_offsets is not None and at - poll.at <= POLL_IS_OLD_SECONDS
+def _answers(source: PolledSource | None, at: float) -> bool:
+    """Whether a source is polled, and its broker answers."""
+    poll = source.poll if source is not None else None
+    return poll is not None and at - poll.at <= POLL_IS_OLD_SECONDS and poll.lag_offsets is not None
 
 
 def _grown(

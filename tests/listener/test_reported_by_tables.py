@@ -14,7 +14,8 @@ from querypulse.alerting.evidence import evidence
 from querypulse.alerting.rule_context import rule_context
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.offsets import BASE_INDEX
-from querypulse.listener.source_polls import SourcePoll, follow_shortfalls
+from querypulse.listener.source_polls import SourcePoll
+from querypulse.listener.state.sources import Shortfall, follow_source
 
 KINDS = ("file", "delta", "iceberg")
 
@@ -101,20 +102,17 @@ def test_backlog_is_in_the_evidence():
 # -- sources that end before what was read --------------------------------------------------------
 
 
-def poll(at, committed, latest):
-    return SourcePoll("s", committed, {}, latest, at=at, wall=at)
-
-
 def test_shortfall_counts_each_poll_once_until_it_ends():
-    first = follow_shortfalls({}, {0: poll(1, {"": 5}, {"": 2})})
-    assert follow_shortfalls(first, {0: poll(1, {"": 5}, {"": 2})}) == first
-    second = follow_shortfalls(first, {0: poll(9, {"": 5}, {"": 3})})
+    source, seen = None, []
+    for at, committed, latest in (
+        (1, {"": 5}, {"": 2}),
+        (1, {"": 5}, {"": 2}),
+        (9, {"": 5}, {"": 3}),
+        (10, {"": 5}, {"": 5}),
+        (11, {"t/0": 5}, {"t/1": 2}),
+    ):
+        source = follow_source(source, SourcePoll("s", committed, {}, latest, at=at, wall=at))
+        seen.append(source.shortfalls)
 
-    assert (second[0][""].since, second[0][""].polls, second[0][""].polled_at) == (1, 2, 9)
-    assert (second[0][""].committed, second[0][""].end) == (5, 3)
-    assert follow_shortfalls(second, {0: poll(10, {"": 5}, {"": 5})}) == {}
-    assert follow_shortfalls(second, {}) == {}
-
-
-def test_removed_or_unread_partition_is_not_a_shortfall():
-    assert follow_shortfalls({}, {0: poll(1, {"t/0": 5}, {"t/1": 2})}) == {}
+    first, second = Shortfall(1, 1, 5, 2), Shortfall(1, 2, 5, 3)
+    assert seen == [{"": first}, {"": first}, {"": second}, {}, {}]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.story import poll
 
-from querypulse.listener.state.retention import MAX_MOVES, MAX_POINTS, follow_edges
+from querypulse.listener.state.sources import MAX_EDGE_POINTS, MAX_MOVES, follow_source
 
 DAY = 86_400.0
 
 
 def source_after(polls):
-    sources = {}
-    for answer in polls:
-        sources = follow_edges(sources, {0: answer})
-    return sources[0]
+    return functools.reduce(follow_source, polls, None)
 
 
 def followed(*polls):
@@ -105,7 +104,7 @@ def test_history_of_a_partition_is_bounded_and_ordered(steps):
     edge = followed(*polls) if polls else None
 
     if edge is not None:
-        assert len(edge.points) <= MAX_POINTS
+        assert len(edge.points) <= MAX_EDGE_POINTS
         assert len(edge.moves) <= MAX_MOVES
         assert [point.at for point in edge.points] == sorted({point.at for point in edge.points})
         assert all(move.leap > 0 for move in edge.moves)

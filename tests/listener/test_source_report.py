@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.story import poll
 
-from querypulse.listener.source_polls import SourcePoll, inflow
+from querypulse.listener.source_polls import SourcePoll
 from querypulse.listener.sources.kafka import (
     MAX_PARTITIONS,
     FirstUnread,
@@ -71,16 +71,6 @@ def test_lag_is_never_negative_and_topics_add_up(entry):
     assert all(lag >= 0 for lag in entry.lag_by_partition.values())
     assert sum(entry.lag_by_topic.values()) == sum(entry.lag_by_partition.values())
     assert set(entry.lag_by_partition) <= set(entry.committed) & set(entry.latest)
-
-
-def test_inflow_is_the_growth_since_the_last_poll_and_never_negative():
-    before = {0: poll(at=0, committed=0, latest={"t/0": 5, "t/1": 50})}
-    now = {
-        0: poll(at=1, committed=0, latest={"t/0": 9, "t/1": 3, "t/2": 80}),
-        1: poll(at=1, committed=0, latest=70),
-    }
-
-    assert inflow(before, now) == 4
 
 
 # -- the first unread record ----------------------------------------------------------------------

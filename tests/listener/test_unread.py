@@ -8,17 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.story import poll
 
-from querypulse.listener.source_polls import MAX_MARKS, MAX_POINTS, Unread, follow_unread
+from querypulse.listener.state.sources import MAX_MARKS, follow_source
+from querypulse.listener.state.trends import MAX_POINTS, Trends, follow_polls
 
 STEP = 15.0
 POLLS_PER_MARK = 60 / MAX_MARKS * 2
 
 
-def follow(*polls):
-    unread = Unread()
-    for answer in polls:
-        unread = follow_unread(unread, {0: answer})
-    return unread
+class Followed:
+    """One source, and the waits that its polls have shown."""
+
+    def __init__(self, *polls):
+        self.source, self.trends = None, Trends()
+        for answer in polls:
+            self.add(answer)
+
+    def add(self, answer):
+        before = {} if self.source is None else {0: self.source}
+        self.source = follow_source(self.source, answer)
+        self.trends = follow_polls(self.trends, before, {0: self.source})
+
+    @property
+    def waits(self):
+        return self.trends.waits
+
+    @property
+    def backlogs(self):
+        return self.source.backlogs
 
 
 @settings(max_examples=50)
@@ -29,23 +45,14 @@ def follow(*polls):
 )
 def test_wait_is_overstated_by_less_than_the_distance_of_marks(appended, reads, written):
     """Each poll finds new records, the query reads some of them, and record times are random."""
-    unread, end, committed, came = Unread(), 0, 0, []
+    unread, end, committed, came = Followed(), 0, 0, []
     for number, (new, read, record_time) in enumerate(zip(appended, reads, written, strict=False)):
         at = number * STEP
         came += [at - STEP + 1] * new
         end += new
         committed = min(end, committed + read)
-        unread = follow_unread(
-            unread,
-            {
-                0: poll(
-                    at=at,
-                    committed=committed,
-                    latest=end,
-                    since=record_time if committed < end else None,
-                )
-            },
-        )
+        since = record_time if committed < end else None
+        unread.add(poll(at=at, committed=committed, latest=end, since=since))
         wait = unread.waits[-1]
         if wait.at == at:
             true = at - came[committed] if committed < end else 0.0
@@ -67,7 +74,7 @@ def test_wait_counts_from_the_earliest_moment_that_is_proven():
         ("in a backlog before the first poll, from that poll",
          polls((100, 5, 10, -5000), (115, 6, 10, -5000)), (15, True)),
     ]  # fmt: skip
-    waits = [(what, follow(*seen).waits[-1]) for what, seen, _ in cases]
+    waits = [(what, Followed(*seen).waits[-1]) for what, seen, _ in cases]
 
     assert [(what, (wait.seconds, wait.is_least)) for what, wait in waits] == [
         (what, wait) for what, _, wait in cases
@@ -75,29 +82,33 @@ def test_wait_counts_from_the_earliest_moment_that_is_proven():
 
 
 def test_only_the_first_poll_after_a_commit_counts():
-    unread = follow(*(poll(at=at, committed=5, latest=10 + at, since=0) for at in range(0, 60, 15)))
+    unread = Followed(
+        *(poll(at=at, committed=5, latest=10 + at, since=0) for at in range(0, 60, 15))
+    )
 
     assert [wait.at for wait in unread.waits] == [0]
 
 
 def test_fully_read_source_has_no_wait():
-    unread = follow(*polls((0, 5, 10, 0), (15, 10, 10, None)))
+    unread = Followed(*polls((0, 5, 10, 0), (15, 10, 10, None)))
 
-    assert (unread.waits[-1].seconds, unread.backlogs) == (0, {0: {}})
+    assert (unread.waits[-1].seconds, unread.backlogs) == (0, {})
 
 
 def test_rewound_query_and_a_recreated_topic_start_over():
     for second in ((15, 3, 10, 0), (15, 5, 7, 0)):
-        unread = follow(*polls((0, 5, 10, 0), second))
+        unread = Followed(*polls((0, 5, 10, 0), second))
 
-        assert unread.waits == () or unread.waits[-1].at == 0
-        assert [mark.at for mark in unread.backlogs[0]["t/0"].marks] == [15]
+        assert unread.waits[-1].seconds == 0
+        assert [mark.at for mark in unread.backlogs["t/0"].marks] == [15]
 
 
 def test_long_backlog_is_stored_in_few_marks():
-    unread = follow(*(poll(at=at, committed=at, latest=2 * at + 10, since=0) for at in range(2000)))
+    unread = Followed(
+        *(poll(at=at, committed=at, latest=2 * at + 10, since=0) for at in range(2000))
+    )
 
-    marks = unread.backlogs[0]["t/0"].marks
+    marks = unread.backlogs["t/0"].marks
     assert len(marks) <= MAX_MARKS
     assert len(unread.waits) <= MAX_POINTS
     # Half of the records are unread, and the marks cover them evenly.
