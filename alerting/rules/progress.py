@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -259,8 +258,6 @@ def _stuck_text(trend: SourceTrend, partitions: dict[str, float]) -> str:
 
 MIN_BATCHES_REWOUND = 2
 MIN_POLLS = 2
-_rewound = attrgetter("rewound")
-_shortfalls = attrgetter("shortfalls")
 
 
 def offsets_rewound(context: RuleContext) -> Finding | None:
@@ -271,11 +268,7 @@ def offsets_rewound(context: RuleContext) -> Finding | None:
     read. This is Burrow's rule 2 with a delay of the window: after a restart Spark may repeat its
     last batches.
     """
-    query = context.query
-    # This runs twice a second, and nearly every query has neither.
-    if not context.is_running or not (
-        any(map(_shortfalls, query.sources.values())) or any(map(_rewound, query.trends.sources))
-    ):
+    if not context.is_running:
         return None
     texts = [*_went_back(context), *_ends_before(context)]
     if not texts:
@@ -302,7 +295,7 @@ def _stays(context: RuleContext, rewind: Rewind) -> bool:
 
 def _ends_before(context: RuleContext) -> Iterator[str]:
     """Count only the time between answered polls: a source that does not answer proves nothing."""
-    for _, source in sorted(context.query.sources.items()):
+    for source in context.query.sources.values():
         polled_at = source.poll.at if source.poll is not None else context.now
         for partition, short in sorted(source.shortfalls.items()):
             seen = context.watched_since(short.since) - context.watched_since(polled_at)
