@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from functools import cache
@@ -140,75 +139,53 @@ def test_secret_files_are_mounted_from_the_example_secret(name):
         assert (volume["secret"]["secretName"], mount["readOnly"]) == ("querypulse", True)
 
 
-@pytest.mark.parametrize("name", ["watch/Service", "driver-deployment/Service"])
-def test_an_unhealthy_driver_keeps_its_address(name):
-    """Executors and the watcher must find a driver that is not ready."""
-    spec = manifests()[name]["spec"]
-
-    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
-
-
 @pytest.mark.parametrize("name", [*DRIVERS, "watch/Deployment"])
-def test_no_probe_kills_a_driver_or_hides_one_whose_service_spark_makes(name):
+def test_no_probe_kills_a_driver_and_it_has_time_to_end(name):
     """Before Spark 4.1, executors resolve the name of a Service that lists ready pods only."""
+    manifest = manifests()[name]
+    spec = manifest["spec"]["driver"] if name.startswith("spark-") else pod_of(name)[1]
     probes = {key for key in container_of(name) if key.endswith("Probe")}
 
     assert probes == ({"readinessProbe"} if name == DEPLOYMENT else set())
-
-
-@pytest.mark.parametrize("name", DRIVERS)
-def test_a_driver_has_time_to_end(name):
-    """Spark stops, and pending pages take at most 8 s; Kubernetes' default are 30 s."""
-    manifest = manifests()[name]
-    spec = manifest["spec"]["driver"] if name.startswith("spark-") else pod_of(name)[1]
-
-    assert spec["terminationGracePeriodSeconds"] >= 30
+    # Spark stops, and pending pages take at most 8 s.
+    assert name not in DRIVERS or spec["terminationGracePeriodSeconds"] >= 30
 
 
 def test_the_service_of_the_deployment_has_the_ports_of_its_command():
+    """It also lists a driver that is not ready, as that of the watcher does."""
     (_, _, script) = container_of(DEPLOYMENT)["command"]
-    ports = {
-        port["name"]: port["port"]
-        for port in manifests()["driver-deployment/Service"]["spec"]["ports"]
-    }
+    service, of_watcher = manifests()["driver-deployment/Service"], manifests()["watch/Service"]
+    ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
 
     assert f"spark.driver.port={ports['driver']} " in script
     assert f"spark.driver.blockManager.port={ports['blockmanager']} " in script
-    assert (
-        f"spark.driver.host={manifests()['driver-deployment/Service']['metadata']['name']} "
-        in script
-    )
-    assert (
-        labels(DEPLOYMENT).items()
-        >= manifests()["driver-deployment/Service"]["spec"]["selector"].items()
-    )
+    assert f"spark.driver.host={service['metadata']['name']} " in script
     assert "exec " in script  # spark-submit gets the signals
+    assert labels(DEPLOYMENT).items() >= service["spec"]["selector"].items()
+    for spec in (service["spec"], of_watcher["spec"]):
+        assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
 
 
 # -- what the product has ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*DRIVERS, "watch/Deployment"])
-def test_settings_exist_and_are_allowed(name):
-    ours = {key: value for key, value in environment(name).items() if key.startswith("QUERYPULSE_")}
+def test_settings_are_allowed_and_a_driver_serves_at_the_port_with_the_token(name):
+    loaded = load_settings({}, environment(name), {})
+    settings = loaded.settings
 
-    assert load_settings({}, ours, {}).problems == ()
+    assert loaded.problems == ()
+    if name in DRIVERS:
+        (port,) = container_of(name)["ports"]
+        assert (settings.http_host, settings.http_port) == ("0.0.0.0", port["containerPort"])
+        assert settings.http_token_file == f"{MOUNT}/http-token"
+        assert not settings.http_allow_anonymous
 
 
 def test_spark_conf_of_the_application_is_allowed():
-    conf = manifests()["spark-application/SparkApplication"]["spec"]["sparkConf"]
+    conf = manifests()[SPARK]["spec"]["sparkConf"]
 
     assert load_settings({}, {}, conf).settings.expected_queries == ("bronze", "silver")
-
-
-@pytest.mark.parametrize("name", DRIVERS)
-def test_driver_serves_at_the_port_with_the_token(name):
-    settings = load_settings({}, environment(name), {}).settings
-    (port,) = container_of(name)["ports"]
-
-    assert (settings.http_host, settings.http_port) == ("0.0.0.0", port["containerPort"])
-    assert settings.http_token_file == f"{MOUNT}/http-token"
-    assert not settings.http_allow_anonymous
 
 
 def test_watcher_is_started_with_arguments_that_it_has():
@@ -274,10 +251,3 @@ def test_probe_says_ready_only_while_all_queries_are_healthy(probe):
         assert probe(server) == 1
     with serving(published(healthy, now=15.0), token="other") as server:
         assert probe(server) == 1
-
-
-def test_probe_gives_the_server_less_time_than_kubernetes_gives_the_probe():
-    described = container_of(DEPLOYMENT)["readinessProbe"]
-    (seconds,) = re.findall(r"timeout=(\d+)", described["exec"]["command"][-1])
-
-    assert int(seconds) < described["timeoutSeconds"] < described["periodSeconds"]

@@ -31,19 +31,22 @@ UNREACHABLE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1"
 # -- the folder -------------------------------------------------------------------------------
 
 
-def test_artifact_folder_comes_from_the_environment(monkeypatch):
-    monkeypatch.setenv(ARTIFACTS_VARIABLE, "/big/disk")
-
-    assert cache_folder() == Path("/big/disk")
-
-
-@pytest.mark.parametrize(("cache", "folder"), [("/c", "/c"), ("", "/home/me/.cache")])
-def test_artifact_folder_defaults_to_the_users_cache(monkeypatch, cache, folder):
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({ARTIFACTS_VARIABLE: "/big/disk"}, "/big/disk"),
+        ({"XDG_CACHE_HOME": "/c"}, "/c/querypulse/artifacts"),
+        ({"XDG_CACHE_HOME": "", "HOME": "/home/me"}, "/home/me/.cache/querypulse/artifacts"),
+    ],
+)
+def test_artifact_folder_is_that_of_the_environment_or_the_users_cache(
+    monkeypatch, variables, folder
+):
     monkeypatch.delenv(ARTIFACTS_VARIABLE, raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", cache)
-    monkeypatch.setenv("HOME", "/home/me")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
 
-    assert cache_folder() == Path(folder) / "querypulse" / "artifacts"
+    assert cache_folder() == Path(folder)
 
 
 # -- fetched once -----------------------------------------------------------------------------
@@ -113,28 +116,19 @@ def test_listing_with_a_missing_jar_is_ignored(tmp_path, asked):
     assert asked == [PACKAGES]
 
 
-def test_packages_with_other_exclusions_are_fetched_separately(tmp_path, asked):
-    lay(tmp_path, PACKAGES, "a.jar")
-    fetch([OTHERS], tmp_path)
-
-    assert asked == [OTHERS]
-
-
-def test_jar_shared_by_two_packages_is_listed_once(tmp_path, asked):
+def test_packages_with_other_exclusions_are_fetched_separately_and_listed_once(tmp_path, asked):
     lay(tmp_path, PACKAGES, "a.jar", "b.jar")
+    fetch([OTHERS], tmp_path)
+    assert asked == [OTHERS]
     lay(tmp_path, OTHERS, "b.jar", "c.jar")
 
     assert [jar.name for jar in fetch([PACKAGES, OTHERS], tmp_path)] == ["a.jar", "b.jar", "c.jar"]
 
 
-def test_caller_is_informed_of_each_fetch(tmp_path, asked, capsys):
+def test_fetch_is_reported_to_the_caller_or_on_standard_error(tmp_path, asked, capsys):
     messages = []
     fetch([PACKAGES], tmp_path, messages.append)
-
     assert (messages, capsys.readouterr().err) == (["fetching"], "")
-
-
-def test_fetch_is_reported_on_standard_error_by_default(tmp_path, asked, capsys):
     fetch([PACKAGES], tmp_path)
 
     assert capsys.readouterr().err == "querypulse: fetching\n"
@@ -166,29 +160,11 @@ def test_error_for_an_unreachable_registry_names_the_package(tmp_path, monkeypat
 # -- Ivy's output -----------------------------------------------------------------------------
 
 
-def talk_of(text):
-    messages = []
-    talk = IvyTalk(messages.append)
-    os.write(talk.stderr, text.encode())
-    talk.close()
-    return messages, talk.trouble
-
-
-def test_download_is_reported_by_its_file_name():
-    messages, _ = talk_of(
-        "\tfound io.delta#delta-storage;4.4.0 in central\n"
-        "downloading https://repo/io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar ...\n"
-        "\t[SUCCESSFUL ] io.delta#delta-storage;4.4.0!delta-storage.jar (56ms)\n"
-    )
-
-    assert messages == ["fetching delta-storage-4.4.0.jar"]
-
-
 def test_download_is_reported_when_it_starts():
     messages = []
     talk = IvyTalk(messages.append)
-    os.write(talk.stderr, b"downloading https://repo/a-1.jar ...\n")
-    until(lambda: messages, "the download is reported")
+    os.write(talk.stderr, b"\tfound a#b;1 in central\ndownloading https://repo/io/a-1.jar ...\n")
+    until(lambda: messages == ["fetching a-1.jar"], "the download is reported")
     talk.close()
 
 
@@ -209,7 +185,11 @@ def test_download_is_reported_when_it_starts():
     ],
 )
 def test_trouble_is_taken_from_ivys_output(text, trouble):
-    assert talk_of(text)[1] == trouble
+    talk = IvyTalk([].append)
+    os.write(talk.stderr, text.encode())
+    talk.close()
+
+    assert talk.trouble == trouble
 
 
 # -- versions of the connectors ---------------------------------------------------------------
@@ -261,10 +241,13 @@ def java(tmp_path, monkeypatch):
     return write
 
 
-def test_broker_that_exits_is_reported_with_its_last_output(tmp_path, java):
-    java("echo port in use; exit 1")
-    with pytest.raises(BrokerError, match="does not start: port in use"):
+def test_broker_that_exits_is_reported_with_the_end_of_its_output(tmp_path, java):
+    java("seq 100000; echo port in use; exit 1")
+    with pytest.raises(BrokerError, match="does not start: ") as raised:
         Broker([], tmp_path).start()
+
+    assert str(raised.value).endswith("port in use")
+    assert len(str(raised.value)) < 2 * broker.OUTPUT_CHARACTERS
 
 
 def test_broker_that_does_not_listen_in_time_is_killed(tmp_path, java, monkeypatch):
@@ -277,25 +260,11 @@ def test_broker_that_does_not_listen_in_time_is_killed(tmp_path, java, monkeypat
     assert stuck.pid is None
 
 
-def test_only_the_end_of_long_broker_output_is_reported(tmp_path, java):
-    java("seq 100000; exit 1")
-    with pytest.raises(BrokerError) as raised:
-        Broker([], tmp_path).start()
-
-    assert str(raised.value).endswith("100000")
-    assert len(str(raised.value)) < 2 * broker.OUTPUT_CHARACTERS
-
-
 def test_storage_that_cannot_be_formatted_is_reported(tmp_path, java):
     java("")
     (tmp_path / "jdk/bin/java").write_text("#!/bin/sh\necho disk is full; exit 1\n")
     with pytest.raises(BrokerError, match="no storage for a Kafka broker: disk is full"):
         Broker([], tmp_path)
-
-
-def test_broker_that_was_never_started_can_be_killed(tmp_path, java):
-    java("")
-    Broker([], tmp_path).kill()
 
 
 def test_guard_kills_the_broker_when_its_parent_is_gone():
