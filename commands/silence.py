@@ -26,8 +26,7 @@ from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import (
     Ending,
     Written,
-    add_silence,
-    end_silences,
+    change_silences,
     in_force,
     read_silences,
     unmatched,
@@ -246,12 +245,12 @@ class File(msgspec.Struct, frozen=True):
 
     def add(self, silence: Silence) -> str:
         """Add the silence."""
-        add_silence(self.path, silence, time.time())
+        change_silences(self.path, time.time(), add=silence)
         return ""
 
     def end(self, ending: Ending) -> int:
         """End silences; returns how many."""
-        return len(end_silences(self.path, ending, time.time()))
+        return change_silences(self.path, time.time(), end=ending)
 
     def silences(self) -> list[Entry]:
         """Those in force."""

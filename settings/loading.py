@@ -68,7 +68,10 @@ def load_settings(
     problems = []
 
     def take(name: str, value: object, origin: str) -> None:
-        values[name], origins[name] = _checked(name, value, origin), origin
+        if name not in TYPES:
+            hint = suggest(name, TYPES) or "`querypulse check` lists all settings"
+            raise SettingsError(f"unknown setting {name!r} from {origin}; {hint}")
+        values[name], origins[name] = check_value(name, value, origin), origin
 
     for row in _from_file(environment.get(CONFIG_VARIABLE)):
         take(*row)
@@ -117,13 +120,6 @@ def parse_text(name: str, text: str) -> object:
         if name in LISTS_OF_WORDS:
             return [word.strip() for word in text.split(",") if word.strip()]
         return [text] if name == "redact_patterns" and text else text
-
-
-def _checked(name: str, value: object, origin: str) -> object:
-    if name not in TYPES:
-        hint = suggest(name, TYPES) or "`querypulse check` lists all settings"
-        raise SettingsError(f"unknown setting {name!r} from {origin}; {hint}")
-    return check_value(name, value, origin)
 
 
 def _from_file(path: str | None) -> list[_Row]:

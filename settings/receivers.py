@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -69,8 +67,8 @@ def configured(settings: Settings) -> tuple[Configured, ...]:
     entries = (*_short_forms(settings), *(Configured(entry) for entry in settings.receivers))
     for entry in entries:
         _require_one_of_two(entry)
-    _require_own_names(entries)
-    _require_fallbacks(entries)
+        if mistake := _contradiction(entry, entries):
+            raise SettingsError(mistake)
     return entries
 
 
@@ -108,34 +106,28 @@ def _require_one_of_two(entry: Configured) -> None:
         raise SettingsError(f"{entry.place}give {names}, not both")
 
 
-def _require_own_names(entries: Sequence[Configured]) -> None:
-    counts = Counter(entry.given.name for entry in entries)
-    if HEARTBEAT in counts:
-        raise SettingsError(f"setting 'receivers': the name {HEARTBEAT!r} is reserved")
-    for entry in entries:
-        if counts[entry.given.name] > 1:
-            short = any(
-                other.is_short and other.given.name == entry.given.name for other in entries
-            )
-            hint = f"; the settings '{entry.given.name}_...' make one of them" if short else ""
-            raise SettingsError(f"setting 'receivers': two are named {entry.given.name!r}{hint}")
-
-
-def _require_fallbacks(entries: Sequence[Configured]) -> None:
-    names = [entry.given.name for entry in entries]
-    fallbacks = {entry.given.fallback for entry in entries}
-    for entry in entries:
-        fallback = entry.given.fallback
-        others = [name for name in names if name != entry.given.name]
-        if fallback is not None and fallback not in others:
-            raise SettingsError(
-                f"{entry.place}'fallback' {fallback!r} is not another receiver; there are: {others}"
-            )
-        if not entry.given.severities and entry.given.name not in fallbacks:
-            raise SettingsError(
-                f"{entry.place}'severities' is empty and it is no receiver's fallback: "
-                "it would never receive an alert"
-            )
+def _contradiction(entry: Configured, entries: Sequence[Configured]) -> str:
+    """How a receiver contradicts the others; empty if it does not."""
+    given = entry.given
+    namesakes = [other for other in entries if other.given.name == given.name]
+    others = [other.given.name for other in entries if other.given.name != given.name]
+    if given.name == HEARTBEAT:
+        return f"setting 'receivers': the name {HEARTBEAT!r} is reserved"
+    if len(namesakes) > 1:
+        short = any(other.is_short for other in namesakes)
+        hint = f"; the settings '{given.name}_...' make one of them" if short else ""
+        return f"setting 'receivers': two are named {given.name!r}{hint}"
+    if given.fallback is not None and given.fallback not in others:
+        return (
+            f"{entry.place}'fallback' {given.fallback!r} is not another receiver; "
+            f"there are: {others}"
+        )
+    if not given.severities and all(other.given.fallback != given.name for other in entries):
+        return (
+            f"{entry.place}'severities' is empty and it is no receiver's fallback: "
+            "it would never receive an alert"
+        )
+    return ""
 
 
 # -- receivers from settings ------------------------------------------------------------------
@@ -207,25 +199,21 @@ def _heartbeat_url(given: Settings | QuerySettings) -> Secret | None:
 
 
 def _receiver(entry: Configured, settings: Settings) -> Receiver:
+    def secret(field: str) -> Secret:
+        value, file = getattr(entry.given, field), getattr(entry.given, f"{field}_file")
+        with as_settings_error(entry.place):
+            return _secret(value, file, entry.called(f"{field}_file"))
+
+    def secrets(field: str) -> list[Secret]:
+        with as_settings_error(entry.place):
+            return [
+                Secret.from_file(path, setting=entry.called(field))
+                for path in getattr(entry.given, field)
+            ]
+
     with as_settings_error(entry):
         http = http_options(entry.given, settings)
-    context = ReceiverContext(
-        http, external_url(settings), partial(_secret_of, entry), partial(_secrets_of, entry)
-    )
-    with as_settings_error(entry):
-        return entry.given.make(context)
-
-
-def _secret_of(entry: Configured, field: str) -> Secret:
-    value, file = getattr(entry.given, field), getattr(entry.given, f"{field}_file")
-    with as_settings_error(entry.place):
-        return _secret(value, file, entry.called(f"{field}_file"))
-
-
-def _secrets_of(entry: Configured, field: str) -> list[Secret]:
-    paths = getattr(entry.given, field)
-    with as_settings_error(entry.place):
-        return [Secret.from_file(path, setting=entry.called(field)) for path in paths]
+        return entry.given.make(ReceiverContext(http, external_url(settings), secret, secrets))
 
 
 def _secret(value: str | None, file: str | None, setting: str) -> Secret:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -89,10 +90,16 @@ def refuse_secret(name: str, value: object, origin: str) -> None:
 
 
 def secret_parts(value: str) -> set[str]:
-    """The texts to hide: a key itself; the secret parts of a URL or of headers, also decoded."""
-    headers = _header_values(value)
-    if headers:
-        return {value, *headers}
+    """The texts to hide: a key itself; the secret parts of a URL, also decoded.
+
+    Of headers their values, as written and decoded, with and without a scheme such as ``Bearer``.
+    """
+    with suppress(ValueError):
+        written = {part.partition("=")[2].strip() for part in value.replace("\n", ",").split(",")}
+        values = {*parse_headers(value).values(), *written}
+        forms = {form for text in values for form in (text, text.partition(" ")[2]) if form}
+        if forms:
+            return {value, *forms}
     if "://" not in value:
         return {value}
     try:
@@ -102,18 +109,7 @@ def secret_parts(value: str) -> set[str]:
     return {form for part in parts for form in (part, unquote(part))}
 
 
-def _header_values(text: str) -> set[str]:
-    """The values of headers, with and without a scheme such as ``Bearer``; none in other texts."""
-    try:
-        decoded = set(parse_headers(text).values())
-    except ValueError:
-        return set()
-    written = {part.partition("=")[2].strip() for part in text.replace("\n", ",").split(",")}
-    values = decoded | written
-    return {form for value in values for form in (value, value.partition(" ")[2]) if form}
-
-
-# -- spark redaction --------------------------------------------------------------------------
+# -- redacting --------------------------------------------------------------------------------
 
 
 NAMES = "spark.redaction.regex"
@@ -123,35 +119,6 @@ OPTIONS = "spark.sql.redaction.options.regex"
 OPTIONS_DEFAULT = "(?i)url"
 TEXTS = ("spark.redaction.string.regex", "spark.sql.redaction.string.regex")
 """Hide every match in any text."""
-
-
-def session_redactor(
-    conf: Callable[[str], str | None],
-    secrets: Iterable[str] = (),
-    patterns: Iterable[str] = (),
-) -> Redactor:
-    """Build the redactor of one session; ``conf`` returns None for a setting that is not set.
-
-    ``lambda name: spark.conf.get(name, None)`` is such a ``conf``. ``secrets`` are our own
-    secrets, ``patterns`` come from our settings. Spark's patterns are Java's: a pattern that
-    Python cannot use is logged and hides everything that it could match.
-    """
-    names = conf(NAMES)
-    options = OPTIONS_DEFAULT if (own := conf(OPTIONS)) is None else own
-    texts = {name: value for name in TEXTS if (value := conf(name))}
-    for name, pattern in {NAMES: names or "", OPTIONS: options, **texts}.items():
-        # They are Spark's settings, so they must not stop the job's start.
-        if problem := unusable(pattern):
-            log.error("querypulse: %s: %s; all it could hide is withheld", name, problem)
-    return Redactor(
-        secrets,
-        (*patterns, *texts.values()),
-        key_patterns=[names] if names else [],
-        option_patterns=[options] if options else [],
-    )
-
-
-# -- redacting --------------------------------------------------------------------------------
 
 
 Conf = Callable[[str], str | None]
@@ -213,9 +180,21 @@ class Redacting:
         return self._text(text)
 
     def _renew(self) -> None:
+        """Build the redactor. Spark's patterns are Java's: one that Python cannot use hides all."""
         self._values = tuple(secret.known for secret in self._secrets)
-        parts = [part for value in self._values for part in secret_parts(value)]
-        redactor = session_redactor(self._conf.get, secrets=parts, patterns=self._patterns)
+        names, options = self._conf.get(NAMES), self._conf.get(OPTIONS)
+        options = OPTIONS_DEFAULT if options is None else options
+        texts = {name: value for name in TEXTS if (value := self._conf.get(name))}
+        for name, pattern in {NAMES: names or "", OPTIONS: options, **texts}.items():
+            # They are Spark's settings, so they must not stop the job's start.
+            if problem := unusable(pattern):
+                log.error("querypulse: %s: %s; all it could hide is withheld", name, problem)
+        redactor = Redactor(
+            [part for value in self._values for part in secret_parts(value)],
+            (*self._patterns, *texts.values()),
+            key_patterns=[names] if names else [],
+            option_patterns=[options] if options else [],
+        )
         self._text = redactor.text
         # The failures of an hour ago are in every evaluation.
         self._repeated = lru_cache(KEPT_TEXTS)(redactor.text)

@@ -7,7 +7,6 @@ the default is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -207,15 +206,11 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
         return f"Settings({', '.join(shown)})"
 
 
-def _own_first() -> Iterator[msgspec.structs.FieldInfo]:
-    """The fields of the settings, and after them the limits, which msgspec puts first."""
-    fields = msgspec.structs.fields(Settings)
-    limits = len(LimitSettings.__struct_fields__)
-    yield from (*fields[limits:], *fields[:limits])
-
-
 HOLDS = holds(Settings)
-TYPES = {field.name: field.type for field in _own_first()}
+_FIELDS = msgspec.structs.fields(Settings)
+_LIMITS = len(LimitSettings.__struct_fields__)
+TYPES = {field.name: field.type for field in (*_FIELDS[_LIMITS:], *_FIELDS[:_LIMITS])}
+"""The type of each setting; the limits, which msgspec puts first, are the last."""
 
 
 class SettingsError(ValueError):

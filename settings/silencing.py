@@ -12,8 +12,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -145,35 +145,28 @@ def read_silences(path: Path) -> Silences:
     return tuple(_parse(path, i, line) for i, line in enumerate(lines, 1) if line.strip())
 
 
-def add_silence(path: Path, silence: Silence, now: float) -> None:
-    """Add a silence, and remove those that ended before ``now``.
+def change_silences(
+    path: Path, now: float, *, add: Silence | None = None, end: Ending | None = None
+) -> int:
+    """Add a silence or end others; returns how many. Those that ended before ``now`` go.
 
     Raises:
         OSError: the file cannot be written.
         ValueError: one of its lines is not a silence.
 
     """
-    _change(path, lambda silences: (*in_force(silences, now), silence))
-
-
-def end_silences(path: Path, ending: Ending, now: float) -> Silences:
-    """End what ``ending`` says; return it.
-
-    Raises:
-        OSError: the file cannot be written.
-        ValueError: one of its lines is not a silence.
-
-    """
-    ended: Silences = ()
-
-    def end(silences: Silences) -> Silences:
-        nonlocal ended
-        active = in_force(silences, now)
-        ended = tuple(silence for silence in active if ending.ends(silence))
-        return tuple(silence for silence in active if silence not in ended)
-
-    _change(path, end)
-    return ended
+    path = path.resolve()
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        active = in_force(read_silences(path), now)
+        kept = [silence for silence in active if end is None or not end.ends(silence)]
+        changed = kept if add is None else [*kept, add]
+        lines = [msgspec.json.encode(written(silence)) + b"\n" for silence in changed]
+        write_whole(path, b"".join(lines), FILE_MODE)
+    finally:
+        os.close(folder)
+    return len(active) - len(kept)
 
 
 def in_force(silences: Iterable[Silence], now: float) -> Silences:
@@ -194,23 +187,6 @@ def _parse(path: Path, number: int, text: bytes) -> Silence:
             'several apps may read this file: add "app": "NAME", or "*" for all apps'
         )
     return line.silence()
-
-
-def _change(path: Path, change: Callable[[Silences], Silences]) -> None:
-    path = path.resolve()
-    with _locked(path.parent):
-        lines = [msgspec.json.encode(written(line)) + b"\n" for line in change(read_silences(path))]
-        write_whole(path, b"".join(lines), FILE_MODE)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 # -- silencing --------------------------------------------------------------------------------

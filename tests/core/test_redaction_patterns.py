@@ -24,7 +24,8 @@ from querypulse.core.redaction import (
     Redactor,
     unusable,
 )
-from querypulse.settings.secrets import NAMES, OPTIONS, TEXTS, session_redactor
+from querypulse.settings.secrets import NAMES, OPTIONS, TEXTS, Redacting
+from querypulse.settings.settings import Settings
 
 OWN = "R0UT1NG/key+with=signs 'and' \"quotes\" ü"
 secrets = st.text(min_size=MIN_CHARACTERS, max_size=40).filter(lambda text: len(text.strip()) > 5)
@@ -159,14 +160,15 @@ def test_text_whose_redaction_fails_is_withheld(monkeypatch):
 # -- Spark's own settings -----------------------------------------------------------------------
 
 
-def session(**conf):
-    """A redactor for a session with these settings; ``__`` means a dot."""
-    values = {name.replace("__", "."): value for name, value in conf.items()}
-    return session_redactor(values.get)
+def session(conf, **settings):
+    """What redacts the texts of a session with this conf."""
+    redacting = Redacting(Settings(**settings))
+    redacting.honour(conf.get)
+    return redacting
 
 
 def test_default_session_hides_url_options_and_all_known_shapes():
-    redactor = session()
+    redactor = session({})
 
     assert redactor.text("options: {'url': 'jdbc:x'}") == f"options: {{'url': '{REDACTED}'}}"
     leaked = [entry.kind for entry in PLANTED if entry.secret in redactor.text(entry.text)]
@@ -174,10 +176,10 @@ def test_default_session_hides_url_options_and_all_known_shapes():
 
 
 def test_session_settings_add_patterns():
-    redactor = session_redactor(
-        {NAMES: "region", OPTIONS: "dbtable", TEXTS[0]: "ACME-1", TEXTS[1]: "ACME-2"}.get,
-        secrets=["own-value"],
-        patterns=["ACME-3"],
+    redactor = session(
+        {NAMES: "region", OPTIONS: "dbtable", TEXTS[0]: "ACME-1", TEXTS[1]: "ACME-2"},
+        pagerduty_routing_key="own-value",
+        redact_patterns=["ACME-3"],
     )
 
     clean = redactor.text("region: eu, dbtable=t, url=x, ACME-1 ACME-2 ACME-3 own-value ACME-4")
@@ -190,7 +192,7 @@ def test_session_settings_add_patterns():
 
 @pytest.mark.parametrize("name", [NAMES, OPTIONS, *TEXTS])
 def test_unusable_setting_is_logged_once_without_its_value(name, caplog):
-    redactor = session_redactor({name: r"hunter2\p{Alpha}"}.get)
+    redactor = session({name: r"hunter2\p{Alpha}"})
     redactor.text("a=b")
     redactor.text("a=b")
 

@@ -16,8 +16,7 @@ from querypulse.core.guard import Guard
 from querypulse.settings.silencing import (
     Ending,
     Silencing,
-    add_silence,
-    end_silences,
+    change_silences,
     make_silence,
     read_silences,
     unmatched,
@@ -123,8 +122,8 @@ def test_added_silences_are_read_in_order(path):
         "bronze*", alertname="StreamingQueryLagging", reason='backfill, "ours"\nuntil 7'
     )
     assert read_silences(path) == ()
-    add_silence(path, first, NOW)
-    add_silence(path, silence("silver"), NOW)
+    change_silences(path, NOW, add=first)
+    change_silences(path, NOW, add=silence("silver"))
 
     assert read_silences(path) == (first, silence("silver"))
     assert len(path.read_text().splitlines()) == 2
@@ -132,19 +131,18 @@ def test_added_silences_are_read_in_order(path):
 
 
 def test_adding_a_silence_removes_those_that_have_ended(path):
-    add_silence(path, silence("old"), NOW)
-    add_silence(path, silence("new", minutes=180), NOW + 7200)
+    change_silences(path, NOW, add=silence("old"))
+    change_silences(path, NOW + 7200, add=silence("new", minutes=180))
 
     assert patterns(path) == ["new"]
 
 
 def test_ending_removes_only_silences_of_the_same_pattern_and_app(path):
     for queries, app in (("a*", "etl"), ("a", "etl"), ("*", "etl"), ("a*", "etl"), ("a", "shop")):
-        add_silence(path, silence(queries, app=app), NOW)
+        change_silences(path, NOW, add=silence(queries, app=app))
 
-    assert end_silences(path, Ending("b"), NOW) == ()
-    assert end_silences(path, Ending("a*"), NOW) == (silence("a*"), silence("a*"))
-    assert end_silences(path, Ending("a", "shop"), NOW) == (silence("a", app="shop"),)
+    endings = [Ending("b"), Ending("a*"), Ending("a", "shop")]
+    assert [change_silences(path, NOW, end=ending) for ending in endings] == [0, 2, 1]
     assert read_silences(path) == (silence("a"), silence("*"))
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -182,14 +180,14 @@ def test_malformed_line_is_reported_with_file_and_line_and_kept(path, line, why)
         read_silences(path)
     assert f"{path}, line 2" in str(refused.value)
     with pytest.raises(ValueError):
-        add_silence(path, silence("a"), NOW)
+        change_silences(path, NOW, add=silence("a"))
     assert path.read_bytes() == content
 
 
 def test_symbolic_link_is_kept(path, tmp_path):
     real = tmp_path / "real"
     path.symlink_to(real)
-    add_silence(path, silence("a"), NOW)
+    change_silences(path, NOW, add=silence("a"))
 
     assert path.is_symlink()
     assert patterns(real) == ["a"]
@@ -281,11 +279,11 @@ def test_silence_replaces_one_of_the_same_patterns_that_ends_no_later(other, in_
 def test_file_takes_effect_with_the_next_read(path):
     harness = SilencingHarness(path=path)
     assert harness.read().quiet == []
-    add_silence(path, silence("a", minutes=1), NOW)
+    change_silences(path, NOW, add=silence("a", minutes=1))
     assert harness.quiet == []
     assert harness.read().quiet == ["a"]
     assert harness.after(61).quiet == []
-    add_silence(path, silence("b"), NOW)
+    change_silences(path, NOW, add=silence("b"))
     assert harness.read().quiet == ["b"]
     path.unlink()
     assert harness.read().quiet == []
@@ -293,7 +291,7 @@ def test_file_takes_effect_with_the_next_read(path):
 
 @pytest.mark.contains_errors
 def test_malformed_file_is_reported_once_and_keeps_the_last_silences(path):
-    add_silence(path, silence("a"), NOW)
+    change_silences(path, NOW, add=silence("a"))
     harness = SilencingHarness(path=path)
     assert harness.read().quiet == ["a"]
     for _ in range(3):
@@ -308,7 +306,7 @@ def test_malformed_file_is_reported_once_and_keeps_the_last_silences(path):
 
 @pytest.mark.contains_errors
 def test_failed_read_is_retried(path, monkeypatch):
-    add_silence(path, silence("a"), NOW)
+    change_silences(path, NOW, add=silence("a"))
     harness = SilencingHarness(path=path)
     with monkeypatch.context() as failing:
         failing.setattr(type(path), "read_bytes", lambda path: path.parent.read_text())
@@ -319,7 +317,7 @@ def test_failed_read_is_retried(path, monkeypatch):
 
 
 def test_start_reads_the_file_before_it_returns(path):
-    add_silence(path, silence("a"), NOW)
+    change_silences(path, NOW, add=silence("a"))
     harness = SilencingHarness(path=path)
     harness.silencing.start()
     try:

@@ -19,7 +19,7 @@ from querypulse.alerting.alert import Silence
 from querypulse.alerting.receivers.webhook import WebhookSettings
 from querypulse.commands import cli
 from querypulse.settings.settings import Settings
-from querypulse.settings.silencing import add_silence
+from querypulse.settings.silencing import change_silences
 from querypulse.watch.targets import receiver_hosts
 
 COULD_NOT_BEGIN = 2
@@ -195,7 +195,8 @@ def test_the_next_watcher_restores_open_alerts_from_the_spool(run, pages, tmp_pa
 def test_a_silence_suppresses_the_page(run, pages, tmp_path):
     """What is not silenced is sent before the watcher ends."""
     file = tmp_path / "silences"
-    add_silence(file, Silence("*", time.time() + 3600.0, "StreamingDriverDown", app="etl"), 0.0)
+    silence = Silence("*", time.time() + 3600.0, "StreamingDriverDown", app="etl")
+    change_silences(file, 0.0, add=silence)
     settings = {"webhook_url": pages.url, "silence_file": str(file)}
     with ServedDriver() as driver, run(driver.url, **settings) as watcher:
         watcher.wait_for("etl is up")
