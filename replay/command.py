@@ -34,33 +34,21 @@ def chosen_settings(choices: Iterable[str]) -> Settings:
         SettingsError: a choice is not ``NAME=VALUE``, or its setting is unknown or not allowed.
 
     """
+    lines: dict[str, str] = {}
     values: dict[str, Any] = {}
     for choice in choices:
-        _merge(values, _parsed(choice))
+        name, equals, value = map(str.strip, choice.partition("="))
+        if not equals or not name:
+            raise SettingsError(f"--set {choice}: give NAME=VALUE, such as gone_grace_seconds=30")
+        lines[name] = choice
+        try:
+            values = tomllib.loads("\n".join(lines.values()))
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            text = value.strip("\"'")
+            raise SettingsError(
+                f'--set {choice}: the value is not TOML ({error}); write a text as {name}="{text}"'
+            ) from None
     return load_strictly(values, os.environ).settings
-
-
-def _parsed(choice: str) -> dict[str, Any]:
-    name, equals, value = choice.partition("=")
-    text = value.strip().strip("\"'")
-    if not equals or not name.strip():
-        raise SettingsError(f"--set {choice}: give NAME=VALUE, such as gone_grace_seconds=30")
-    try:
-        return tomllib.loads(choice)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SettingsError(
-            f'--set {choice}: the value is not TOML ({error}); write a text as {name}="{text}"'
-        ) from None
-
-
-def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
-    """Merge tables recursively, so that ``queries."a".ignore=true`` and ``queries."b"...`` add."""
-    for name, value in more.items():
-        earlier = values.get(name)
-        if isinstance(earlier, dict) and isinstance(value, dict):
-            _merge(earlier, value)
-        else:
-            values[name] = value
 
 
 UNREADABLE = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -112,27 +112,21 @@ Host = tuple[str, int]
 
 def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
     """The hosts of the receivers or their proxies, without this machine, which proves nothing."""
-    return tuple(dict.fromkeys(filter(None, map(_host, _urls(settings)))))
-
-
-def _urls(settings: Settings) -> Iterator[str]:
+    hosts: list[Host] = []
     for receiver in configured(settings):
-        options = http_options(receiver.given, settings)
+        proxies = http_options(receiver.given, settings).proxies
         for url in receiver.given.targets():
             with suppress(ValueError):  # Not a URL: the receiver reports it.
+                parts = urlsplit(url)
                 # An SMTP server is not reached through a proxy for HTTP.
-                proxied = urlsplit(url).scheme in PORTS
-                yield (proxied and select_proxy(url, options.proxies(url))) or url
-
-
-def _host(url: str) -> Host | None:
-    try:
-        # A proxy may be given by host and port only.
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        host, port = parts.hostname, parts.port or PORTS.get(parts.scheme, 0)
-    except ValueError:
-        return None
-    return (host, port) if host and port and not is_loopback(host) else None
+                proxy = select_proxy(url, proxies(url)) if parts.scheme in PORTS else None
+                if proxy:
+                    # It may be given by host and port only.
+                    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+                host, port = parts.hostname, parts.port or PORTS.get(parts.scheme)
+                if host and port and not is_loopback(host):
+                    hosts.append((host, port))
+    return tuple(dict.fromkeys(hosts))
 
 
 def answers(hosts: Iterable[Host]) -> bool:

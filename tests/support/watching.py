@@ -19,6 +19,7 @@ from support.patience import PATIENCE_SECONDS
 from querypulse.alerting.alert_text import Guidance
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
+from querypulse.core.states import QueryState
 from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.state.snapshot import Snapshot
 from querypulse.watch.alerts import DriverAlerts
@@ -56,7 +57,9 @@ server.close()
 def published_driver(app="etl", heartbeat=None, **states):
     """The published state of a driver with queries in these states; by default its worker is alive."""
     health = {
-        query: SimpleNamespace(state=state, reason="reported", window_seconds=60.0, ignored=False)
+        query: SimpleNamespace(
+            state=QueryState(state), reason="reported", window_seconds=60.0, ignored=False
+        )
         for query, state in states.items()
     }
     beat = time.time() if heartbeat is None else heartbeat

@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from contextlib import ExitStack
 
 import pytest
 from support.patience import PATIENCE_SECONDS, until
-from support.watching import ServedDriver, address, is_seen, serving, watching
+from support.watching import ServedDriver, is_seen, serving, watching
 
 from querypulse.watch import alerts, client, targets, tracker
 from querypulse.watch.targets import answers
@@ -31,27 +30,9 @@ def seen(reported, app="etl"):
     return reported
 
 
-def crash(control, reported):
-    """End the driver ``control`` without a notice, once another one's end is known; it is reported."""
-    until(lambda: is_any_stopped(reported), "the notice of the other driver is received")
-    control.close(notice=None)
-    reported.wait_for("control")
-
-
-def is_any_stopped(reported):
-    return any(driver.is_stopped for driver in reported.tracker.drivers)
-
-
 def driver_of(reported):
     (driver,) = reported.tracker.drivers
     return driver
-
-
-def waits_for_shutdown_notice(server):
-    until(
-        lambda: len(server._shutdown_notice._waiting) == 1,
-        "the watcher waits for the shutdown notice",
-    )
 
 
 # -- processes --------------------------------------------------------------------------------
@@ -78,68 +59,7 @@ def test_a_frozen_driver_is_reported_and_resolves_when_it_resumes(monkeypatch):
         reported.wait_for_end("etl")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-def test_a_driver_that_is_back_soon_is_not_reported(monkeypatch, number):
-    """Once it is healthy again, nothing counts against it."""
-    with ServedDriver() as driver, watching(driver.url, gone_after=AN_HOUR) as reported:
-        seen(reported)
-        with monkeypatch.context() as patch:
-            patch.setattr(client, "POLL_SECONDS", 0.3)
-            driver.signal(number)
-            until(lambda: driver_of(reported).bad_polls, "it is found to be down")
-        with ExitStack() as stack:
-            if number == signal.SIGSTOP:
-                driver.signal(signal.SIGCONT)
-            else:
-                driver.process.wait(PATIENCE_SECONDS)
-                stack.enter_context(ServedDriver(port=driver.port))
-            until(lambda: driver_of(reported).bad_polls == 0, "it is found to be up")
-            assert driver_of(reported).bad_since is None
-            assert reported.firing == {}
-
-
 # -- servers in this process ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("token", [None, "secret"])
-def test_closing_a_sidecar_in_a_running_process_is_not_reported(token):
-    with (
-        serving(token=token) as server,
-        serving("control", token=token) as control,
-        watching(server.url, control.url, token=token) as reported,
-    ):
-        seen(reported)
-        seen(reported, "control")
-        waits_for_shutdown_notice(server)
-        server.close()
-        crash(control, reported)
-        assert set(reported.firing) == {"control"}
-
-
-def test_the_next_driver_after_a_graceful_shutdown_is_expected():
-    with serving() as server, watching(server.url) as reported:
-        seen(reported)
-        waits_for_shutdown_notice(server)
-        server.close()
-        with ServedDriver(port=address(server)[1]) as driver:
-            until(
-                lambda: any(not driver.is_stopped for driver in reported.tracker.drivers),
-                "seen again",
-            )
-            driver.signal(signal.SIGKILL)
-            reported.wait_for("etl")
-
-
-def test_a_stuck_worker_is_reported_and_resolves_when_it_resumes():
-    alive = threading.Event()
-    alive.set()
-    with serving(alive=alive.is_set) as server, watching(server.url) as reported:
-        seen(reported)
-        alive.clear()
-        reported.wait_for("etl")
-        assert "its worker does not advance" in reported.pages["etl"]["reason"]
-        alive.set()
-        reported.wait_for_end("etl")
 
 
 def test_a_wrong_token_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch):
@@ -150,16 +70,6 @@ def test_a_wrong_token_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch)
         reported.wait_for("querypulse-watch")
         assert list(reported.firing) == ["querypulse-watch"]
         assert "401" in reported.pages["querypulse-watch"]["reason"]
-
-
-def test_old_alerts_of_a_healthy_driver_are_resolved():
-    with serving() as server, watching(server.url) as reported:
-        seen(reported)
-        until(
-            lambda: f"etl@127.0.0.1:{address(server)[1]}" in reported.stale,
-            "old alerts are resolved",
-        )
-        assert reported.firing == {}
 
 
 def test_a_driver_without_the_watch_page_is_still_watched(monkeypatch):
