@@ -46,8 +46,8 @@ BUDGET = {
 <<<<<<< HEAD
     "settings": (1843, 9),
     "sidecar": (2255, 8),
-    "watch": (1611, 7),
-    "replay": (1007, 6),
+    "watch": (1605, 7),
+    "replay": (995, 6),
 =======
     "settings": (1909, 9),
     "sidecar": (2312, 8),
