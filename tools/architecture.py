@@ -43,17 +43,10 @@ BUDGET = {
     "listener": (8554, 38),
     "exporter": (2269, 8),
     "alerting": (8297, 30),
-<<<<<<< HEAD
     "settings": (1843, 9),
     "sidecar": (2255, 8),
     "watch": (1605, 7),
     "replay": (995, 6),
-=======
-    "settings": (1909, 9),
-    "sidecar": (2312, 8),
-    "watch": (1605, 7),
-    "replay": (995, 6),
->>>>>>> 2bfcb5a7 (The watcher's tests with real processes leave what the table of stories shows; --set is one TOML document, one pass finds the hosts of receivers)
     "launch": (455, 7),
     "commands": (1662, 10),
     "examples": (778, 5),
