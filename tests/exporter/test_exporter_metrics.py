@@ -12,10 +12,10 @@ from support.published_states import WALL, full_published, published
 from support.receiver_incidents import alert
 from support.story import CONFLICT, Story, processing, progress, run
 
-from querypulse.exporter.metrics import all_families
+from querypulse.exporter import metrics
+from querypulse.exporter.metrics import DROP_REASONS, all_families
 from querypulse.exporter.published_state import (
     ALERT_LABELS,
-    PROBE_BUCKETS,
     Buckets,
     Monitor,
     Timing,
@@ -28,24 +28,19 @@ from querypulse.listener.state.identity import base_label
 from querypulse.listener.state.query import BUCKETS
 
 
-def test_topic_exports_its_worst_partition():
-    story = Story().started(at=0)
+def test_topic_exports_its_worst_partition_if_its_retention_is_known():
     since = {"t/0": 10, "t/1": 40}
     ends = {
         name: dict.fromkeys(since, value)
         for name, value in (("committed", 5), ("earliest", 0), ("latest", 9))
     }
-    shown = published(story.ask(at=60, **ends, since=since, keeps=600))
+    shown = published(Story().started(at=0).ask(at=60, **ends, since=since, keeps=600))
+    unknown = published(Story().started(at=0).ask(at=60, committed=5))
 
     assert values(shown, "spark_streaming_topic_retention_left_seconds") == {
         ("shop", "a", "0", "t"): pytest.approx(510)
     }
-
-
-def test_topic_with_unknown_retention_has_no_series():
-    shown = published(Story().started(at=0).ask(at=60, committed=5))
-
-    assert values(shown, "spark_streaming_topic_retention_used_ratio") == {}
+    assert values(unknown, "spark_streaming_topic_retention_used_ratio") == {}
 
 
 def test_batch_histogram_is_cumulative_up_to_infinity():
@@ -58,23 +53,29 @@ def test_batch_histogram_is_cumulative_up_to_infinity():
     assert buckets[("+Inf",)] == 4
 
 
-def test_unknown_timestamps_and_figures_are_absent():
+def test_unknown_figures_and_values_that_are_no_numbers_are_absent():
+    odd = progress(batch=1, state_rows=-1, input_rows_per_second=math.nan,
+                   processed_rows_per_second=math.inf)  # fmt: skip
     story = Story().started(at=0)
-    names = {sample.name for sample in samples(published(story, monitor=Monitor()))}
-    for absent in (
-        "spark_streaming_query_last_commit_timestamp_seconds",
-        "spark_streaming_query_last_commit_batch_id",
-        "spark_streaming_query_last_activity_timestamp_seconds",
-        "spark_streaming_query_batch_in_flight_seconds",
-        "spark_streaming_query_no_progress_seconds",
-        "spark_streaming_query_watermark_timestamp_seconds",
-        "spark_streaming_query_state_rows",
-        "spark_streaming_query_input_rows_per_second",
-        "querypulse_heartbeat_timestamp_seconds",
-        "querypulse_driver_heartbeat_timestamp_seconds",
-        "querypulse_driver_expected_timestamp_seconds",
-    ):
-        assert absent not in names
+    new = {sample.name for sample in samples(published(story, monitor=Monitor()))}
+    story.state.apply_event(odd, 10)
+    shown = published(story)
+    absent = [
+        "last_commit_timestamp_seconds",
+        "last_commit_batch_id",
+        "last_activity_timestamp_seconds",
+        "batch_in_flight_seconds",
+        "no_progress_seconds",
+        "watermark_timestamp_seconds",
+        "state_rows",
+        "input_rows_per_second",
+    ]
+
+    assert new & {f"spark_streaming_query_{name}" for name in absent} == set()
+    assert not [name for name in new if "heartbeat" in name or "driver_expected" in name]
+    assert "NaN" not in text(shown)
+    for name in ("state_rows", "input_rows_per_second", "processed_rows_per_second"):
+        assert of_query(shown, "a", name) == {}
 
 
 def test_counters_continue_over_a_restart():
@@ -85,43 +86,22 @@ def test_counters_continue_over_a_restart():
     assert of_query(shown, "a", "restarts_total") == {(): 1}
 
 
-def test_values_that_are_not_numbers_are_omitted():
-    story = Story().started(at=0)
-    odd = progress(batch=1, state_rows=-1, input_rows_per_second=math.nan,
-                   processed_rows_per_second=math.inf)  # fmt: skip
-    story.state.apply_event(odd, 10)
-    shown = published(story)
-    assert "NaN" not in text(shown)
-    for name in ("state_rows", "input_rows_per_second", "processed_rows_per_second"):
-        assert of_query(shown, "a", name) == {}
-
-
 # -- the monitor's own metrics ----------------------------------------------------------------
 
 
 def test_monitor_counts_known_kinds_from_0():
     shown = full_published(monitor=Monitor(receivers=("webhook",)))
-    assert values(shown, "querypulse_events_total") == {
-        ("started",): 0, ("progress",): 0, ("idle",): 0, ("terminated",): 0,
-    }  # fmt: skip
-    assert values(shown, "querypulse_events_dropped_total") == {
-        ("progress_queue_full",): 0, ("lifecycle_queue_full",): 0,
-        ("progress_mailbox_full",): 0, ("lifecycle_mailbox_full",): 0,
-        ("failed_in_jvm",): 0, ("connection_lost",): 0, ("undecodable",): 0, ("undecodable_part",): 0, ("forged",): 0,
-    }  # fmt: skip
-    assert values(shown, "querypulse_deliveries_total", receiver="webhook") == {
-        ("delivered",): 0, ("transient",): 0, ("misconfigured",): 0,
-        ("rejected",): 0, ("failed",): 0,
-    }  # fmt: skip
-    assert values(shown, "querypulse_alerts_lost_total", receiver="webhook") == {
-        ("evicted",): 0, ("expired",): 0, ("obsolete",): 0, ("rejected",): 0,
-    }  # fmt: skip
+    kinds = {
+        "querypulse_events_total": "started progress idle terminated",
+        "querypulse_events_dropped_total": " ".join(DROP_REASONS),
+        "querypulse_deliveries_total": "delivered transient misconfigured rejected failed",
+        "querypulse_alerts_lost_total": "evicted expired obsolete rejected",
+    }
+    for name, known in kinds.items():
+        of_receiver = {} if "events" in name else {"receiver": "webhook"}
+        assert values(shown, name, **of_receiver) == {(kind,): 0 for kind in known.split()}
     assert values(shown, "querypulse_receiver_circuit_open") == {("webhook",): 0}
     assert values(shown, "querypulse_outbox_pending") == {("webhook",): 0}
-    empty = published(monitor=Monitor())
-    assert values(
-        replace(empty, probe_durations=PROBE_BUCKETS), "querypulse_probe_duration_seconds_count"
-    ) == {(): 0}
 
 
 def test_heartbeat_pings_are_counted_as_deliveries():
@@ -172,25 +152,17 @@ def test_series_of_an_alert_is_1_while_it_is_open_and_0_for_ten_minutes_afterwar
 
 
 def test_warning_that_becomes_critical_ends_and_another_series_begins():
+    """The query of an alert of the whole driver is a star."""
     warning, critical = (
-        alert("orders", name="StreamingBatchSlow", severity=severity)
+        alert("*", name="QuerypulseEventsMissing", severity=severity)
         for severity in ("warning", "critical")
     )
     last_open = alerts_last_open(alerts_last_open({}, [warning], 0), [critical], 1)
     shown = replace(published(), alerts=(critical,), alerts_last_open=last_open)
 
     assert values(
-        shown, "spark_streaming_query_alert", app="etl", query="orders", alertname=critical.name
+        shown, "spark_streaming_query_alert", app="etl", query="*", alertname=critical.name
     ) == {("warning",): 0, ("critical",): 1}
-
-
-def test_alert_of_the_whole_driver_has_a_star_as_query():
-    events_missing = alert("*", name="QuerypulseEventsMissing", severity="warning")
-    shown = replace(published(), alerts=(events_missing,))
-
-    assert values(shown, "spark_streaming_query_alert") == {
-        ("QuerypulseEventsMissing", "etl", "*", "warning"): 1
-    }
 
 
 # -- the heartbeat of a driver, and whether outside monitors should expect it to be alive -----
@@ -207,35 +179,30 @@ def committing() -> Story:
     return Story().started(at=0).commit(batch=1, at=90)
 
 
-def test_driver_is_expected_while_a_query_should_run():
-    stories = {
-        "runs": committing(),
-        "idles": committing().idle(at=95),
-        "failed": committing().ended(at=95, exception=CONFLICT),
-        "vanished": committing().probe(run(), at=94).probe(at=95).probe(at=96),
-        "another ended": committing().started("b", at=90).ended("b", at=95).expect_stop("b"),
-    }
-    shown = {name: expected(story, now=200.0) for name, story in stories.items()}
-    assert shown == dict.fromkeys(stories, BEAT)
+STOPPED_BY_APPLICATION = {"at": 94, "context": Context.STOPPED_BY_APPLICATION}
+EXPECTED = {
+    "runs": committing(),
+    "idles": committing().idle(at=95),
+    "failed": committing().ended(at=95, exception=CONFLICT),
+    "vanished": committing().probe(run(), at=94).probe(at=95).probe(at=96),
+    "another ended": committing().started("b", at=90).ended("b", at=95).expect_stop("b"),
+}
+NOT_EXPECTED = {
+    "no query": Story(),
+    "available now": Story().started(at=0).probe(run(trigger="AvailableNowTrigger"), at=1),
+    "once": Story().started(at=0).probe(run(trigger="OneTimeTrigger"), at=1).ended(at=9),
+    "to be stopped": committing().expect_stop(),
+    "stopped": committing().expect_stop().ended(at=95),
+    "Spark stopped": committing().probe(run(), **STOPPED_BY_APPLICATION),
+}
 
 
-def test_driver_is_expected_for_an_expected_query_that_was_never_seen():
+def test_driver_is_expected_while_a_query_should_run_or_was_never_seen():
+    shown = {name: expected(story, now=200.0) for name, story in EXPECTED.items()}
+
+    assert shown == dict.fromkeys(EXPECTED, BEAT)
     assert expected(expected=("bronze",)) == BEAT
-
-
-def test_driver_is_not_expected_if_no_query_should_run():
-    available_now = run(trigger="AvailableNowTrigger")
-    once = run(trigger="OneTimeTrigger")
-    stopped_by_application = {"at": 94, "context": Context.STOPPED_BY_APPLICATION}
-    stories = {
-        "no query": Story(),
-        "available now": Story().started(at=0).probe(available_now, at=1),
-        "once": Story().started(at=0).probe(once, at=1).ended(at=9),
-        "to be stopped": committing().expect_stop(),
-        "stopped": committing().expect_stop().ended(at=95),
-        "Spark stopped": committing().probe(run(), **stopped_by_application),
-    }
-    assert {name: shown for name, story in stories.items() if (shown := expected(story))} == {}
+    assert [name for name, story in NOT_EXPECTED.items() if expected(story)] == []
 
 
 def test_idleness_is_activity_without_a_commit():
@@ -245,43 +212,17 @@ def test_idleness_is_activity_without_a_commit():
     assert of_query(shown, "a", "last_commit_timestamp_seconds") == {(): WALL - 10}
 
 
-def test_batch_whose_tasks_finish_makes_progress():
+def test_batch_whose_tasks_finish_makes_progress_and_without_one_nothing_is_stuck():
     story = committing().probe(processing(batch=2, tasks=1), at=92)
-    story.probe(processing(batch=2, tasks=2), at=97)
-    shown = published(story)
+    shown = published(story.probe(processing(batch=2, tasks=2), at=97))
 
     assert of_query(shown, "a", "no_progress_seconds") == {(): 3}
     assert of_query(shown, "a", "batch_in_flight_seconds") == {(): 8}
-
-
-def test_waiting_or_ended_query_has_no_stuck_time():
-    story = committing().probe(processing(batch=2), at=92)
-
-    assert of_query(published(story.ended(at=95)), "a", "no_progress_seconds") == {}
-    assert of_query(published(committing()), "a", "no_progress_seconds") == {}
+    for without in (committing(), story.ended(at=98)):
+        assert of_query(published(without), "a", "no_progress_seconds") == {}
 
 
 # -- readers see the graph of queries, and how old the data at its end is ---------------------
-
-
-def of_lake(lake, **changes):
-    shown = published(lake)
-    return replace(shown, flow=lake.evaluate(100).flow, **changes)
-
-
-def chain():
-    return Lake(bronze="landing", silver="bronze", gold="silver").batches(1, at=90)
-
-
-def test_status_names_the_neighbours_and_the_age():
-    shown = status(of_lake(chain(), passed={"silver": 88.0}))
-    queries = {query.name: query for query in shown.queries}
-
-    assert queries["silver"].upstream == ("bronze",)
-    assert queries["silver"].downstream == ("gold",)
-    assert queries["silver"].end_to_end_age_seconds == 12
-    assert queries["bronze"].upstream == ()
-    assert queries["bronze"].end_to_end_age_seconds is None
 
 
 def family(shown, name):
@@ -290,9 +231,15 @@ def family(shown, name):
     return {labels: figure for _, _, labels, figure in family.samples}
 
 
-def test_metrics_have_the_edges_and_only_known_ages():
-    shown = of_lake(chain(), passed={"silver": 88.0})
+def test_readers_see_the_neighbours_of_a_query_and_the_age_where_it_is_known():
+    lake = Lake(bronze="landing", silver="bronze", gold="silver").batches(1, at=90)
+    shown = replace(published(lake), flow=lake.evaluate(100).flow, passed={"silver": 88.0})
+    queries = {query.name: query for query in status(shown).queries}
 
+    assert (queries["silver"].upstream, queries["silver"].downstream) == (("bronze",), ("gold",))
+    assert queries["bronze"].upstream == ()
+    assert queries["bronze"].end_to_end_age_seconds is None
+    assert queries["silver"].end_to_end_age_seconds == 12
     assert family(shown, "end_to_end_age_seconds") == {("shop", "silver"): 12}
     assert family(shown, "upstream") == {
         ("shop", "gold", "silver"): 1,
@@ -300,14 +247,62 @@ def test_metrics_have_the_edges_and_only_known_ages():
     }
 
 
-def test_number_of_series_and_of_listed_neighbours_is_bounded():
+def test_number_of_neighbours_is_bounded():
     names = [f"q{number}" for number in range(100)]
-    lake = Lake(**dict.fromkeys(names, ""))
     every = dict.fromkeys(names, tuple(names))
-    shown = replace(published(lake), flow=Flow(upstream=every, downstream=every))
+    shown = replace(
+        published(Lake(**dict.fromkeys(names, ""))), flow=Flow(upstream=every, downstream=every)
+    )
 
     assert {len(query.upstream) for query in status(shown).queries} == {50}
     assert len(family(shown, "upstream")) == 50 * len(names)
+
+
+# -- however many queries a driver has, a scrape stays bounded --------------------------------
+
+
+LIMIT = 5
+
+
+def driver(*, ended=0, running=0):
+    """A story of queries that have ended, and then of queries that run."""
+    story = Story()
+    for number in range(ended):
+        story.started(f"ended-{number}", at=0).ended(f"ended-{number}", at=1 + number / 100)
+    for number in range(running):
+        story.started(f"running-{number}", at=2)
+    return story
+
+
+def doomed():
+    story = driver(ended=2 * LIMIT, running=1)
+    return story.started("doomed", at=2).ended("doomed", at=3, exception=CONFLICT)
+
+
+RUNNING = [f"running-{number}" for number in range(LIMIT)]
+
+
+@pytest.mark.parametrize(
+    ("story", "known", "shown"),
+    [
+        (driver(running=LIMIT + 1), (), RUNNING),
+        (driver(ended=LIMIT, running=LIMIT), (), RUNNING),
+        (doomed(), (), ["running-0", "doomed", "ended-9", "ended-8", "ended-7"]),
+        (driver(running=LIMIT), ("bronze", "running-4"), ["running-4", "bronze", *RUNNING[:3]]),
+    ],
+    ids=["oldest first", "running before ended", "failed before ended", "expected first"],
+)
+def test_queries_beyond_the_limit_are_counted_and_the_most_important_have_series(
+    monkeypatch, story, known, shown
+):
+    monkeypatch.setattr(metrics, "MAX_QUERIES", LIMIT)
+    state = published(story, expected=known)
+    series = samples(state)
+
+    assert [s.labels["query"] for s in series if s.name == "spark_streaming_query_active"] == shown
+    assert values(state, "querypulse_queries_without_series") == {
+        ("shop",): len(state.rows) - LIMIT
+    }
 
 
 # -- label values of every kind, and promtool's checks ----------------------------------------

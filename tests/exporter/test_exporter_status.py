@@ -20,13 +20,17 @@ def queries(shown):
     return {query.name: query for query in status(shown).queries}
 
 
+def of_a(story):
+    return queries(published(story))["a"]
+
+
 def as_json(shown):
     return msgspec.json.decode(msgspec.json.encode(status(shown)))
 
 
-def with_health(shown, label, state, reason=""):
-    health = {**shown.health, label: QueryHealth(QueryState(state), reason)}
-    return msgspec.structs.replace(shown, health=health)
+def with_health(shown, state, reason="", *, ignored=False):
+    health = QueryHealth(QueryState(state), reason, ignored=ignored)
+    return replace(shown, health={**shown.health, "a": health})
 
 
 def test_process_has_an_id_of_its_own_and_its_start():
@@ -40,50 +44,40 @@ def test_process_has_an_id_of_its_own_and_its_start():
     }
 
 
-def test_idle_query_shows_since_when_it_is_idle():
-    story = Story().started(at=0).commit(batch=1, at=10).idle(at=90)
-    assert queries(published(story))["a"].last_idle_age_seconds == 10.0
-
-
 def test_last_thirty_batches_are_shown_and_survive_a_restart():
     story = Story().started(at=0)
     for batch in range(40):
         story.commit(batch=batch, at=1 + batch, seconds=1.0)
     story.commit(batch=40, at=540, seconds=500.0).started(run=2, at=550)
-    shown = queries(published(story))["a"].recent_batch_seconds
-    assert shown == (*(1.0,) * 29, 500.0)
+
+    assert of_a(story).recent_batch_seconds == (*(1.0,) * 29, 500.0)
 
 
 def test_ignored_and_expected_queries_are_marked():
     shown = published(Story().started(at=0).started("b", at=0), expected=("b",))
-    marks = {query.name: (query.expected, query.ignored) for query in status(shown).queries}
+    marks = {name: (query.expected, query.ignored) for name, query in queries(shown).items()}
+
     assert marks == {"a": (False, False), "b": (True, False)}
-    ignored = {**shown.health, "a": QueryHealth(QueryState.IDLE, ignored=True)}
-    assert queries(msgspec.structs.replace(shown, health=ignored))["a"].ignored is True
+    assert queries(with_health(shown, "idle", ignored=True))["a"].ignored
 
 
 def test_error_of_an_earlier_run_stays_until_the_next_run_commits():
     story = Story().started(at=0).ended(at=10, exception=CONFLICT).started(run=2, at=20)
-    assert queries(published(story))["a"].error_class == "ConcurrentAppendException"
-    story.commit(run=2, batch=1, at=30)
-    assert queries(published(story))["a"].error_class is None
+    assert of_a(story).error_class == "ConcurrentAppendException"
+    assert of_a(story.commit(run=2, batch=1, at=30)).error_class is None
 
 
-def test_polling_for_offsets_is_not_a_batch_in_flight():
+def test_query_that_is_idle_or_polls_for_offsets_is_shown_so():
     asking = run(message="Getting offsets from KafkaV2", busy=True)
-    story = Story().started(at=0).probe(asking, at=10)
-    assert queries(published(story))["a"].batch_in_flight_seconds is None
+    idle = Story().started(at=0).commit(batch=1, at=10).idle(at=90)
 
-
-def test_unnamed_query_is_shown_by_its_short_id():
-    story = Story()
-    story.probe(run(None), at=1)
-    assert list(queries(published(story))) == ["id-None"]
+    assert of_a(idle).last_idle_age_seconds == 10.0
+    assert of_a(Story().started(at=0).probe(asking, at=10)).batch_in_flight_seconds is None
 
 
 def test_each_state_is_ready_or_unready():
     shown = published(Story().started(at=0).commit(batch=1, at=10))
-    answers = {state: readiness(with_health(shown, "a", state, "because")) for state in STATES}
+    answers = {state: readiness(with_health(shown, state, "because")) for state in STATES}
     unready = {
         "failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting",
     }  # fmt: skip
@@ -95,30 +89,28 @@ def test_each_state_is_ready_or_unready():
 
 
 def test_expected_query_that_was_never_evaluated_is_not_ready():
-    shown = msgspec.structs.replace(published(expected=("a",)), health={})
+    shown = replace(published(expected=("a",)), health={})
     assert readiness(shown).reasons == (Reason("a", "starting", "not evaluated yet"),)
 
 
-def test_long_name_is_shown_once_and_shortened_even_while_only_expected():
+def test_name_is_shown_once_and_shortened_and_an_unnamed_query_by_its_id():
     name = "n" * 10_000
-    absent = status(published(expected=(name,)))
-    present = status(
-        published(Story().started(name, at=0).commit(name, batch=0, at=1), expected=(name,))
-    )
-
-    for shown in (absent, present):
-        (query,) = shown.queries
+    present = Story().started(name, at=0).commit(name, batch=0, at=1)
+    for shown in (published(expected=(name,)), published(present, expected=(name,))):
+        (query,) = status(shown).queries
         assert (len(query.name), query.expected) == (100, True)
+    assert list(queries(published(Story().probe(run(None), at=1)))) == ["id-None"]
 
 
 def test_two_queries_with_one_expected_name_are_both_expected():
     story = IdStory().start("11111111", "r1", at=0, session="s1")
     story.start("22222222", "r2", at=1, session="s2")
+    shown = queries(published(story, expected=("q",)))
 
-    shown = {
-        query.name: query.expected for query in status(published(story, expected=("q",))).queries
+    assert {name: query.expected for name, query in shown.items()} == {
+        "q": True,
+        "q-22222222": True,
     }
-    assert shown == {"q": True, "q-22222222": True}
 
 
 def test_suppressed_alert_names_the_suppressing_one():

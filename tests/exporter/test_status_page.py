@@ -61,10 +61,12 @@ def outline(answer):
 
 def test_page_is_html_and_is_not_cached(answer):
     assert answer.status_code == 200
-    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-    assert answer.headers["Cache-Control"] == "no-store"
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers.items() >= {
+        ("Content-Type", "text/html; charset=utf-8"),
+        ("Cache-Control", "no-store"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+    }
     assert answer.text.startswith("<!doctype html>")
 
 
@@ -104,9 +106,7 @@ def test_page_loads_nothing_from_other_servers(answer, outline):
 
 def test_scripts_insert_data_only_as_text():
     ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|setHTML|srcdoc|\beval\b|new Function|javascript:"  # fmt: skip
-    assert {name: re.findall(ways, source) for name, source in sources().items()} == {
-        name: [] for name in sources()
-    }
+    assert [name for name, source in sources().items() if re.search(ways, source)] == []
 
 
 def test_page_has_order_colour_and_shape_for_each_state():

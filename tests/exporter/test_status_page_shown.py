@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 from support.changing_states import (
@@ -55,12 +54,6 @@ def test_sentence_counts_healthy_queries_and_names_the_others(page):
     )
     assert texts(page, "#counts li") == ["1 failed", "1 missing", "3 running"]
     assert texts(page, ".identity > *")[:2] == ["telemetry", "Spark 4.0.0"]
-
-
-def test_labels_of_the_job_stand_beside_its_name(windows):
-    labels = {"env": "prod", "team": "<b>payments</b>"}
-    with status_page(windows, lambda: replace(incident()(), labels=labels)) as (page, _):
-        assert page.inner_text("#labels") == "env = prod, team = <b>payments</b>"
 
 
 def test_queries_are_sorted_by_severity_with_ignored_ones_last(windows):
@@ -122,11 +115,13 @@ def test_monitor_shows_its_own_health(windows):
     with status_page(windows, living) as (page, _):
         facts = dict(zip(texts(page, "#monitor dt"), texts(page, "#monitor dd"), strict=True))
         assert re.fullmatch(r"\d+ s ago", facts["heartbeat"])
-        assert facts["listener"] == "registered, by bus queue, registered again 1 times"
-        assert facts["dropped"] == "7 (progress_queue_full 7)"
-        assert facts["errors"] == "1 (worker 1)"
-        assert facts["spool"] == "/spool: no space left on device"
-        assert facts["app name"] == "the app is called 'pyspark-shell'"
+        assert facts.items() >= {
+            ("listener", "registered, by bus queue, registered again 1 times"),
+            ("dropped", "7 (progress_queue_full 7)"),
+            ("errors", "1 (worker 1)"),
+            ("spool", "/spool: no space left on device"),
+            ("app name", "the app is called 'pyspark-shell'"),
+        }
         assert texts(page, "#receivers tr:first-child > *") == [
             "webhook", "5", "2 (transient 2)", "1", "0", "open: paused after failures",
         ]  # fmt: skip
@@ -144,10 +139,12 @@ def test_hostile_texts_are_shown_as_text(windows):
         HOSTILE, at=BEGAN - 1, exception=f"{HOSTILE}: {HOSTILE}"
     )
     living = ChangingState(story, expected=(f"{HOSTILE}2",))
-    living.change = lambda shown: msgspec.structs.replace(shown, app=HOSTILE, spark_version=HOSTILE)
+    labels = {"env": "prod", "team": HOSTILE}
+    living.change = lambda shown: replace(shown, app=HOSTILE, spark_version=HOSTILE, labels=labels)
     with status_page(windows, living) as (page, _):
         assert row(page, HOSTILE).locator("h3").inner_text() == HOSTILE
         assert page.inner_text("#app") == HOSTILE
+        assert page.inner_text("#labels") == f"env = prod, team = {HOSTILE}"
         assert page.locator("img, body script:not([type=module])").count() == 0
         assert "onerror" in page.locator(".alert .reason").first.inner_text()
         assert page.title() != "owned"
@@ -162,7 +159,7 @@ def test_alert_links_to_dashboard_and_spark_ui(windows):
     }
     alert = Alert(labels, {"summary": "s", **links}, BEGAN)
     living = ChangingState(fleet("a"))
-    living.change = lambda shown: msgspec.structs.replace(shown, alerts=(alert,))
+    living.change = lambda shown: replace(shown, alerts=(alert,))
     with status_page(windows, living) as (page, _):
         result = page.locator(".alert .runbook a")
         assert result.all_inner_texts() == ["Runbook", "Dashboard", "Spark UI"]
@@ -174,22 +171,15 @@ def test_alert_links_to_dashboard_and_spark_ui(windows):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("stale", ["false", "true"])
-def test_every_text_has_enough_contrast(windows, scheme, stale):
+def test_every_text_has_enough_contrast_in_the_preferred_scheme(windows, scheme, stale):
     living = every_state()
     living.ignored = ("q-idle",)
     living.monitor = MONITOR
     with status_page(windows, living, color_scheme=scheme) as (page, _):
         page.locator("summary").first.click()
+        ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", ground))) > 380) is (scheme == "light")
         assert page.evaluate(AUDIT, stale) == []
-
-
-def test_page_follows_the_preferred_color_scheme(windows):
-    grounds = set()
-    for scheme in ("light", "dark"):
-        with status_page(windows, incident(), color_scheme=scheme) as (page, _):
-            ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-            grounds.add((scheme, sum(map(int, re.findall(r"\d+", ground))) > 380))
-    assert grounds == {("light", True), ("dark", False)}
 
 
 def test_phone_layout_does_not_scroll_sideways(windows):
