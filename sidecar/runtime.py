@@ -64,7 +64,7 @@ from ..settings.receivers import log_start
 from ..settings.silencing import post_silence, written
 from ..settings.wiring import Components, refused_address
 from .observers import FileReaders, observe_classic, observe_connect
-from .session import app_name, is_connect, spark_ui_url, warn_of_app_name
+from .session import app_name, is_connect, spark_ui_url
 from .worker import Inputs, Worker
 
 log = logging.getLogger("querypulse")
@@ -148,7 +148,6 @@ class Runtime:
         self._checkpoint_problems: set[str] = set()
         """Those that were logged."""
         app = app_name(settings, spark)
-        warn_of_app_name(app)
         if isinstance(path, ConnectPath):
             version = path.version
             self._observers = observe_connect(components, spark, path, self._arrived)

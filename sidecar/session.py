@@ -99,16 +99,19 @@ def _warn_once(problem: str) -> None:
 
 
 def app_name(settings: Settings, spark: Any) -> str:
-    """The label ``app``: the setting, else the name of the Spark application."""
-    name: str = settings.app_name or _spark_app_name(spark)
+    """The label ``app``: the setting, else the name of the application; warns of a generic one."""
+    name: str
+    if settings.app_name:
+        name = settings.app_name
+    elif is_connect(spark):
+        name = conf_of(spark, APP_NAME).get(APP_NAME, "")
+    else:
+        name = spark.sparkContext.appName
     # The environment may hold bytes that are not valid UTF-8; JSON and HTTP may not.
-    return name.encode("utf-8", "replace").decode()
-
-
-def _spark_app_name(spark: Any) -> Any:
-    if is_connect(spark):
-        return conf_of(spark, APP_NAME).get(APP_NAME, "")
-    return spark.sparkContext.appName
+    app = name.encode("utf-8", "replace").decode()
+    if problem := problem_of(app):
+        log.warning("querypulse: %s", problem)
+    return app
 
 
 def spark_ui_url(spark: Any) -> str:
@@ -118,13 +121,6 @@ def spark_ui_url(spark: Any) -> str:
     except (*THROWN, OSError, TypeError, AttributeError):
         return ""
     return url if isinstance(url, str) and url.startswith(("http://", "https://")) else ""
-
-
-def warn_of_app_name(app: str) -> None:
-    """Warn when the app name is generic, and say what that costs."""
-    problem = problem_of(app)
-    if problem:
-        log.warning("querypulse: %s", problem)
 
 
 def spark_conf(spark: Any) -> dict[str, str]:

@@ -44,7 +44,7 @@ BUDGET = {
     "exporter": (2269, 8),
     "alerting": (8297, 30),
     "settings": (1843, 9),
-    "sidecar": (2255, 8),
+    "sidecar": (2250, 8),
     "watch": (1605, 7),
     "replay": (995, 6),
     "launch": (455, 7),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +10,6 @@ from querypulse.alerting.alert import Incident, incident_key, is_generic, proble
 from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.core.states import QueryState
-from querypulse.sidecar.session import warn_of_app_name
 
 
 def alert(query: str = "bronze", severity: str = "critical", **fields) -> Alert:
@@ -124,12 +121,6 @@ def test_only_the_default_name_of_a_platform_is_generic(app):
     assert bool(problem_of(app)) is is_generic(app)
 
 
-def test_warning_names_the_app_and_the_setting(caplog):
-    with caplog.at_level(logging.WARNING, "querypulse"):
-        warn_of_app_name("pyspark-shell")
-        warn_of_app_name("orders")
-    (record,) = caplog.records
-
-    assert record.levelname == "WARNING"
-    assert "'pyspark-shell'" in record.getMessage()
-    assert "set app_name" in record.getMessage()
+def test_problem_of_a_generic_app_names_it_and_the_setting():
+    assert "'pyspark-shell'" in problem_of("pyspark-shell")
+    assert "set app_name" in problem_of("pyspark-shell")
