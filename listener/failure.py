@@ -8,7 +8,6 @@ is in the message likewise.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import msgspec
 
@@ -37,48 +36,44 @@ class RaisedAt(msgspec.Struct, frozen=True):
     traceback: str = ""
 
 
-class _Frame(msgspec.Struct, frozen=True):
-    path: str
-    line: str
-    text: Sequence[str]
-
-    @property
-    def is_users(self) -> bool:
-        return not is_library(self.path) and _INSTALLED.search(self.path) is None
-
-
 def raised_at(exception: str) -> RaisedAt:
     """Find the innermost traceback with a line of the user's code; empty if there is none."""
-    last: list[_Frame] = []
+    last: list[list[str]] = []
     for text in reversed(exception[-MAX_TEXT_CHARACTERS:].split(HEAD)[1:]):
         frames = _frames(text)
         last = last or frames
-        users = [frame for frame in frames if frame.is_users]
+        users = [frame for frame in frames if _is_users(frame)]
         if users:
-            return RaisedAt(redact(users[-1].line), _shown(users))
+            return RaisedAt(redact(_place(users[-1])), _shown(users))
     return RaisedAt("", _shown(last))
 
 
-def _frames(text: str) -> list[_Frame]:
-    """The frames at the start of a text, the innermost last."""
-    frames: list[_Frame] = []
-    lines: list[str] = []
+def _frames(text: str) -> list[list[str]]:
+    """The lines of each frame at the start of a text, the innermost last."""
+    frames: list[list[str]] = []
     for line in text.splitlines()[1:]:
-        match = _FRAME.match(line)
-        if match is not None:
-            path, number, name = match.groups()
-            lines = [line.strip()]
-            frames.append(_Frame(path, f"{path}:{number} in {name.strip()}", lines))
+        if _FRAME.match(line) is not None:
+            frames.append([line.strip()])
         elif not line[:1].isspace():
             break
         elif frames and _NOT_CODE.match(line) is None and line.strip():
-            lines.append(f"  {line.strip()}")
+            frames[-1].append(f"  {line.strip()}")
     return frames
 
 
-def _shown(frames: Sequence[_Frame]) -> str:
+def _is_users(frame: list[str]) -> bool:
+    path = _place(frame).rpartition(":")[0]
+    return not is_library(path) and _INSTALLED.search(path) is None
+
+
+def _place(frame: list[str]) -> str:
+    """``/job.py:12 in write``."""
+    return _FRAME.sub(r"\1:\2 in \3", frame[0])
+
+
+def _shown(frames: list[list[str]]) -> str:
     """The last lines of the frames, bounded and redacted."""
-    lines = [line for frame in frames for line in frame.text][-MAX_LINES:]
+    lines = [line for frame in frames for line in frame][-MAX_LINES:]
     return redact("\n".join(lines))[-MAX_CHARACTERS:]
 
 
@@ -142,7 +137,8 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
     ``error_class`` is Spark's (``errorClassOnException``) and takes precedence, unless it only
     says that user code failed.
     """
-    raised, message = _innermost(exception)
+    _, traceback, python = exception.rpartition(HEAD)
+    raised, message = _python_cause(python) if traceback else _java_cause(exception)
     name, message = raised, message[:MESSAGE_CHARACTERS].strip()
     condition = _SPARK_CONDITION.match(message)
     if error_class and error_class not in _GENERIC:
@@ -165,12 +161,6 @@ def died_of_stopped_context(exception: str) -> bool:
 
 def _bounded(name: str) -> str:
     return redact(name)[:NAME_CHARACTERS]
-
-
-def _innermost(exception: str) -> tuple[str, str]:
-    if HEAD in exception:
-        return _python_cause(exception.rpartition(HEAD)[2])
-    return _java_cause(exception)
 
 
 def _python_cause(traceback: str) -> tuple[str, str]:

@@ -148,15 +148,12 @@ def _cpu_seconds(idents: list[int]) -> float | None:
         except OSError:
             return None
         with suppress(OSError):
-            children = (task / "children").read_text().split()
-            seconds += sum(_process_seconds(child) for child in children)
+            for child in (task / "children").read_text().split():
+                stat = Path(f"/proc/{child}/stat").read_text(errors="replace")
+                # The name of the process, in parentheses, may hold spaces.
+                fields = stat.rpartition(")")[2].split()
+                seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return seconds
-
-
-def _process_seconds(process: str) -> float:
-    """The CPU time of another process; of its fields, the name in parentheses may hold spaces."""
-    fields = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main_thread() -> str:
@@ -198,15 +195,10 @@ def _calls_foreach_batch(code: CodeType) -> bool:
 
 def _location(frame: FrameType) -> CodeLocation:
     code = frame.f_code
-    return CodeLocation(code.co_filename, frame.f_lineno, code.co_name, _owner(code))
-
-
-def _owner(code: CodeType) -> str:
-    """The class that defines a function; empty in Python 3.10, which does not record it."""
-    if sys.version_info < (3, 11):
-        return ""
-    owner = code.co_qualname.rpartition(".")[0].rpartition(".")[2]
-    return "" if owner == "<locals>" else owner
+    # Python 3.10 does not record the class that defines a function.
+    qualified = code.co_qualname if sys.version_info >= (3, 11) else ""
+    owner = qualified.rpartition(".")[0].rpartition(".")[2].removesuffix("<locals>")
+    return CodeLocation(code.co_filename, frame.f_lineno, code.co_name, owner)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -217,11 +209,11 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _user_line(inside: list[FrameType]) -> str:
     """The innermost line outside libraries, else the innermost line."""
-    own = [frame for frame in inside if not is_library(frame.f_code.co_filename)]
-    frame = next(iter(own or inside), None)
-    if frame is None:
-        return ""
-    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+    places = list(map(_location, inside))
+    own = [place for place in places if not is_library(place.file)]
+    for place in (own or places)[:1]:
+        return f"{place.file}:{place.line} in {place.function}"
+    return ""
 
 
 def is_library(path: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..events import EventKind
 from ..mailbox import Mailbox, Received
-from ..probe import UNKNOWN_TRIGGER, ListenerHealth, RunFacts, Trigger, parse_trigger
+from ..probe import UNKNOWN_TRIGGER, ListenerHealth, RunFacts, parse_trigger
 from ..spark.event_paths import EventPath
 from ..spark.jvm import require_supported
 from .client import ConnectClient
@@ -104,7 +104,7 @@ class ConnectPath(EventPath):
                 query_id=query.id,
                 run_id=query.run_id,
                 name=name,
-                trigger=parse_trigger(trigger) if trigger else Trigger(UNKNOWN_TRIGGER),
+                trigger=parse_trigger(trigger or UNKNOWN_TRIGGER),
                 sink="foreachBatch" if start.HasField("foreach_batch") else start.format,
                 checkpoint=dict(start.options).get("checkpointLocation", ""),
                 session=self.client.session_id,

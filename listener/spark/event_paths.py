@@ -31,7 +31,6 @@ from .jvm import (
     RECORD,
     THROWN,
     compile_in_driver,
-    parse_flag,
     reason_of,
 )
 
@@ -164,7 +163,7 @@ class EventQueue(EventPath):
         received_at = self._clock()
         now, waiting, given, progress, lifecycle, failed, terminated, watchers = head.split(FIELD)
         self.depth = int(waiting)
-        self.terminated = parse_flag(terminated)
+        self.terminated = terminated == "true"
         self._taken += len(records)
         self.drops = {
             "progress_queue_full": int(progress),
@@ -263,11 +262,9 @@ class ProxyPath(EventPath):
         self._context = spark._jsc  # noqa: SLF001
         first = spark._jsparkSession.streams()  # noqa: SLF001
         self._managers: dict[int, Any] = {first.hashCode(): first}
-        """The ``StreamingQueryManager`` of each session that the listener is kept in."""
-        self._removed: set[int] = set()
-        """Sessions from which the user removed the listener."""
-        self._wirings_seen = listener.wirings
-        self._is_checked = False
+        """The ``StreamingQueryManager`` of each session; None where the user removed us."""
+        self._wirings_seen: int | None = None
+        """At the last check."""
         if by_hand:
             return
         from pyspark import java_gateway
@@ -282,46 +279,40 @@ class ProxyPath(EventPath):
         """Register in the session of a newly found query, unless it is registered there."""
         manager = execution.sparkSession().streams()
         key = manager.hashCode()
-        if key in self._managers or key in self._removed:
-            return
-        self._managers[key] = manager
-        if not self._is_registered(manager):
-            manager.addListener(self.java_listener)
+        if key not in self._managers:
+            self._managers[key] = manager
+            if not self._is_registered(manager):
+                manager.addListener(self.java_listener)
 
     def _check(self) -> ListenerHealth:
         # Not at first: PySpark may be about to add the listener, which would then be there twice.
-        is_first, self._is_checked = not self._is_checked, True
-        registered, put_back = (True, 0) if is_first else self._put_back()
-        self._wirings_seen = self._listener.wirings
-        again = self._health.reregistrations + put_back
+        is_first, wirings = self._wirings_seen is None, self._listener.wirings
+        lost = {
+            key: manager
+            for key, manager in self._managers.items()
+            if not is_first and manager is not None and not self._is_registered(manager)
+        }
+        again = self._health.reregistrations
+        # PySpark reads the listener once to add it and once to remove it.
+        if wirings != self._wirings_seen:
+            self._managers.update(dict.fromkeys(lost))
+        else:
+            for manager in lost.values():
+                manager.addListener(self.java_listener)
+                log.warning("querypulse: Spark dropped the listener; it is registered again")
+            again += len(lost)
+        self._wirings_seen = wirings
+        registered = any(manager is not None for manager in self._managers.values())
         return ListenerHealth(registered, again, self._dropped_events())
 
     def release(self) -> None:
         """Leave every session and release it."""
         for manager in self._managers.values():
             with suppress(Py4JJavaError):
-                while self._is_registered(manager):
+                while manager is not None and self._is_registered(manager):
                     manager.removeListener(self.java_listener)
         self._managers.clear()
         self.java_listener = self._context = None
-
-    def _put_back(self) -> tuple[bool, int]:
-        """Whether the listener is in every session, and in how many it was added again."""
-        lost = {
-            key: manager
-            for key, manager in self._managers.items()
-            if not self._is_registered(manager)
-        }
-        # PySpark reads the listener once to add it and once to remove it.
-        if lost and self._listener.wirings != self._wirings_seen:
-            for key in lost:
-                del self._managers[key]
-            self._removed.update(lost)
-            return False, 0
-        for manager in lost.values():
-            manager.addListener(self.java_listener)
-            log.warning("querypulse: Spark dropped the listener; it is registered again")
-        return bool(self._managers), len(lost)
 
     def _is_registered(self, manager: Any) -> bool:
         return any(listener.equals(self.java_listener) for listener in manager.listListeners())

@@ -16,7 +16,7 @@ from ...core.redaction import MAX_CHARACTERS, redact
 from ..probe import UNKNOWN_TRIGGER, IdleProgress, ProbedRun, RunFacts, parse_trigger, short_sink
 from ..state.flow import TABLE, TOPIC, Place, PlanPlaces, brokers_of
 from .jobs import PolledWork
-from .jvm import FIELD, RECORD, OptionalCalls, is_connection_lost, parse_flag, private_field
+from .jvm import FIELD, NETWORK_ERRORS, RECORD, OptionalCalls, private_field
 
 # -- all active runs at once ------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ def parse_living_runs(text: str) -> tuple[dict[str, Reported], bool]:
     for line in lines:
         query_id, run_id, *fields = line.split(FIELD)
         runs[query_id] = Reported(run_id, fields)
-    return runs, parse_flag(stopped)
+    return runs, stopped == "true"
 
 
 def read_run(java: Any, identity: Callable[[Any], int]) -> Reported:
@@ -178,15 +178,15 @@ class SparkRun:
             raise LookupError(f"{self.facts.query_id}: {fields[0]}")
         active, stopping, cpu, message, data_available, trigger_active, *rest = fields
         batch_id, session, offsets, idle_progress = rest
-        if not parse_flag(active):
+        if active != "true":
             return False
         seen = ProbedRun(
             facts=self.facts,
             active=True,
             message=message,
-            trigger_active=parse_flag(trigger_active),
-            data_available=parse_flag(data_available),
-            stopping=parse_flag(stopping),
+            trigger_active=trigger_active == "true",
+            data_available=data_available == "true",
+            stopping=stopping == "true",
             # For a continuous query the id is the epoch begun, which does not show commits.
             batch_id=int(batch_id) if batch_id else None,
             committed_offsets=offsets or self.last.committed_offsets,
@@ -312,8 +312,8 @@ def _error_class(cause: Any) -> str | None:
     """Spark's error class, which only a ``SparkThrowable`` has."""
     try:
         condition = cause.getErrorClass()
-    except Exception as error:
-        if is_connection_lost(error):
-            raise
+    except NETWORK_ERRORS:
+        raise
+    except Exception:  # noqa: BLE001 - any other exception has none
         return None
     return None if condition is None else str(condition)

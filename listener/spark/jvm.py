@@ -105,30 +105,13 @@ class OptionalCalls:
         """
         try:
             return call()
-        except Exception as error:
-            if is_connection_lost(error):
-                raise
-            self.miss(name, _first_lines(error) or type(error).__name__)
+        except NETWORK_ERRORS:
+            raise
+        except Exception as error:  # noqa: BLE001 - an odd answer is any error
+            if name not in self.missing:
+                self.missing.add(name)
+                log.warning("querypulse: Spark does not report %s: %s", name, reason_of(error))
             return default
-
-    def miss(self, name: str, reason: str) -> None:
-        """Record that a detail is not available."""
-        if name not in self.missing:
-            self.missing.add(name)
-            log.warning("querypulse: Spark does not report %s: %s", name, reason)
-
-
-def is_connection_lost(error: Exception) -> bool:
-    """Whether the JVM does not answer at all, as opposed to one call that failed."""
-    if isinstance(error, Py4JNetworkError) and isinstance(error.cause, UnicodeDecodeError):
-        # The JVM answered, but not in UTF-8.
-        return False
-    return isinstance(error, NETWORK_ERRORS)
-
-
-def _first_lines(error: Exception) -> str:
-    """The failed call and the JVM's error, redacted."""
-    return redact(" ".join(str(error).splitlines()[:2]))[:300]
 
 
 _IMPORT = re.compile(r"^import .*;$", re.MULTILINE)
@@ -163,33 +146,16 @@ def source_of(names: Sequence[str], suffix: str) -> str:
         OSError: a source is missing.
 
     """
-    sources = [_source(name) for name in names]
+    folder = files(__package__)
+    sources = [folder.joinpath(f"{name}.java").read_text(encoding="utf-8") for name in names]
     imports = dict.fromkeys(line for source in sources for line in _IMPORT.findall(source))
     text = "\n".join([*imports, *(_IMPORT.sub("", source) for source in sources)])
-    for name in names:
-        text = re.sub(rf"\b{name}\b", f"{name}_{suffix}", text)
-    return text
-
-
-def _source(name: str) -> str:
-    return files(__package__).joinpath(f"{name}.java").read_text(encoding="utf-8")
+    return re.sub(rf"\b({'|'.join(names)})\b", rf"\1_{suffix}", text)
 
 
 FIELD = "\x1f"
 RECORD = "\x1e"
 """They end the fields and the records in what our Java classes write."""
-
-
-def parse_flag(text: str) -> bool:
-    """Read a Java boolean.
-
-    Raises:
-        ValueError: it is none.
-
-    """
-    if text not in ("true", "false"):
-        raise ValueError(f"neither true nor false: {text!r}")
-    return text == "true"
 
 
 # What differs between supported versions is found by trying, because vendors backport: the classes

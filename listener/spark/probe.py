@@ -13,7 +13,7 @@ from ..probe import Context, ListenerHealth, ProbedRun, ProbeReport
 from ..python_frames import is_running
 from .event_paths import EventPath
 from .execution import Reported, SparkRun, parse_living_runs, read_run
-from .jobs import PolledWork, SparkWork
+from .jobs import PolledWork, identity
 from .jvm import NETWORK_ERRORS, THROWN, OptionalCalls, is_gone
 
 KEEP_REPORTED = 256
@@ -63,8 +63,7 @@ class SparkQueries:
         self._path = path
         self._closer_after = closer_after_seconds
         self._details = details
-        # No public way to the status tracker either.
-        self._work = SparkWork(context._jsc, self._jvm, path.job_counts, details)  # noqa: SLF001
+        self._context = context._jsc  # noqa: SLF001 - no public way to the status tracker
         self._living: dict[str, SparkRun] = {}
         self._ended = EndedRuns()
 
@@ -84,7 +83,9 @@ class SparkQueries:
             reported = ask("query_ids", self._read_runs, None)
         if reported is None:
             return None
-        work = PolledWork(self._work, [run.run_id for run in reported.values()])
+        run_ids = [run.run_id for run in reported.values()]
+        count_jobs = self._path.job_counts
+        work = PolledWork(self._context, self._jvm, count_jobs, self._details, run_ids)
         has_ended = False
         for query_id in dict.fromkeys([*reported, *self._living]):
             run = reported.get(query_id)
@@ -107,7 +108,7 @@ class SparkQueries:
         for query_id in _UUID.findall(self._active.keySet().toString()):
             java = self._active.get(self._uuid.fromString(query_id))
             if java is not None:
-                read = partial(read_run, java, self._work.identity)
+                read = partial(read_run, java, partial(identity, self._jvm))
                 runs[query_id] = self._details.ask("a query", read, Reported("", ["refused"]))
         return runs
 

@@ -158,116 +158,77 @@ def test_batch_is_not_lost_where_another_call_of_its_poll_fails(world, refused):
     assert [json.loads(event)["batchId"] for event in world.events] == [0, 1, 2]
 
 
-def test_run_that_the_job_started_has_its_trigger(world):
+@pytest.mark.parametrize("running", [{"r": "q"}, {}], ids=["it runs", "it has ended already"])
+def test_run_that_the_job_started_is_reported_with_its_trigger(world, running):
     facts = RunFacts("q", "r", "q", Trigger("AvailableNow"), "noop", "/c")
     world.starts.append(facts)
-    world.server.running = {"r": "q"}
-
-    assert polled(world)["r"].facts == facts
-
-
-def test_run_that_ended_before_the_first_poll_is_reported(world):
-    world.starts.append(RunFacts("q", "r", "q", Trigger("AvailableNow"), "noop", "/c"))
+    world.server.running = running
 
     run = polled(world)["r"]
-
-    assert (run.active, run.exception) == (False, None)
-
-
-def test_run_that_failed_is_reported_with_its_exception(world):
-    world.server.running = {"r": "q"}
-    world.runs.poll(0.0)
-    world.server.running = {}
-    world.server.ends["r"] = "org.apache.spark.SparkException: boom"
-
-    run = polled(world)["r"]
-
-    assert not run.active
-    assert run.exception == "org.apache.spark.SparkException: boom\nat x"
-
-
-def test_query_started_again_ends_its_old_run(world):
-    world.server.running = {"one": "q"}
-    world.runs.poll(0.0)
-    world.server.running = {"two": "q"}
-
-    runs = polled(world)
-
-    assert {run: seen.active for run, seen in runs.items()} == {
-        "one": False,
-        "two": True,
-    }
-
-
-def test_run_that_cannot_be_polled_does_not_affect_the_others(world):
-    world.server.running = {"bad": "b", "good": "g"}
-    world.server.errors["bad"] = ConnectCallError("no")
-    world.server.statuses["good"] = ("Processing new data", True)
-
-    assert polled(world)["good"].processing
-
-
-def test_refused_details_do_not_grow_with_the_number_of_runs(world):
-    for number in range(200):
-        world.server.running = {f"r{number}": f"q{number}"}
-        world.server.errors[f"r{number}"] = ConnectCallError("no")
-        world.runs.poll(0.0)
-
-    assert len(world.details.missing) <= 2
-    assert len(world.runs._living) <= END_POLLS
-
-
-def test_run_whose_end_is_unknown_is_not_reported_as_stopped(world):
-    world.server.running = {"r": "q"}
-    world.runs.poll(0.0)
-    world.server.running = {}
-    world.server.errors["r"] = ConnectCallError("no such query")
-
-    assert [list(polled(world)) for _ in range(END_POLLS)] == [["r"], ["r"], []]
+    assert (run.facts, run.active, run.exception) == (facts, bool(running), None)
 
 
 @pytest.mark.parametrize(
-    ("running", "answer"),
+    ("running", "message", "answer", "exception"),
     [
-        ({}, "Streaming query 51ca48ec is not found"),
-        ({"new": "q"}, "Run id mismatch for query id 51ca48ec. Run id in request r does not match"),
+        ({}, "", "", None),
+        ({"new": "q"}, "", "", None),
+        ({}, "org.apache.spark.SparkException: boom", "", "org.apache.spark.SparkException: boom\nat x"),
+        ({}, "", "Streaming query 51ca48ec is not found", RUN_LOST),
+        ({"new": "q"}, "", "Run id mismatch for query id 51ca48ec. Run id in request", RUN_LOST),
     ],
-    ids=["lost", "lost and started again"],
-)
-def test_run_that_the_server_no_longer_knows_has_failed(world, running, answer):
+    ids=["stopped", "started again", "failed", "lost", "lost and started again"],
+)  # fmt: skip
+def test_run_that_has_ended_is_reported_with_its_exception(
+    world, running, message, answer, exception
+):
     world.server.running = {"r": "q"}
     world.runs.poll(0.0)
-    world.server.running = running
-    world.server.errors["r"] = ConnectCallError(answer)
+    world.server.running, world.server.ends["r"] = running, message
+    if answer:
+        world.server.errors["r"] = ConnectCallError(answer)
 
-    run = polled(world)["r"]
-    assert (run.active, run.exception) == (False, RUN_LOST)
+    runs = polled(world)
+    assert (runs["r"].active, runs["r"].exception) == (False, exception)
+    assert [name for name, run in runs.items() if run.active] == list(running)
 
 
-def test_end_that_could_not_be_read_is_read_later(world):
-    world.server.running = {"r": "q"}
+def test_end_that_cannot_be_read_is_tried_again_and_is_not_reported_as_a_stop(world):
+    world.server.running = {"later": "l", "never": "n"}
     world.runs.poll(0.0)
     world.server.running = {}
-    world.server.errors["r"] = ConnectCallError("interrupted")
-    assert polled(world)["r"].active
-    del world.server.errors["r"]
+    world.server.errors = {run: ConnectCallError("interrupted") for run in ("later", "never")}
+    assert all(run.active for run in polled(world).values())
+    del world.server.errors["later"]
 
-    assert not polled(world)["r"].active
+    assert {name: run.active for name, run in polled(world).items()} == {
+        "later": False,
+        "never": True,
+    }
+    assert [list(polled(world)) for _ in range(END_POLLS - 2)] == [["later"]]
 
 
-def test_poll_without_the_active_queries_is_no_poll(world, monkeypatch):
+def test_run_that_cannot_be_polled_affects_no_other_and_is_missed_once(world):
+    for number in range(200):
+        world.server.running = {f"r{number}": f"q{number}", "good": "g"}
+        world.server.errors[f"r{number}"] = ConnectCallError("no")
+        world.server.statuses["good"] = ("Processing new data", True)
+
+        assert polled(world)["good"].processing
+    assert len(world.details.missing) <= 2
+    assert len(world.runs._living) <= END_POLLS + 1
+
+
+@pytest.mark.parametrize("silent", ["the active queries", "a run"])
+def test_poll_without_an_answer_is_no_poll(world, monkeypatch, silent):
     def interrupted():
         raise ConnectCallError("the operation was cancelled")
 
-    monkeypatch.setattr(world.server, "active", interrupted)
-
-    with pytest.raises(ServerSilentError):
-        world.runs.poll(0.0)
-
-
-def test_silent_server_fails_the_whole_poll(world):
     world.server.running = {"r": "q"}
-    world.server.errors["r"] = ServerSilentError(CallFailure.LATE)
+    if silent == "a run":
+        world.server.errors["r"] = ServerSilentError(CallFailure.LATE)
+    else:
+        monkeypatch.setattr(world.server, "active", interrupted)
 
     with pytest.raises(ServerSilentError):
         world.runs.poll(0.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pyspark.java_gateway
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -78,9 +76,9 @@ def test_own_queue_on_the_bus_is_the_best_path(driver):
 
 @pytest.mark.parametrize("part", ["janino", "listener_bus", "bus"])
 @pytest.mark.parametrize(
-    "refused", [NOT_ALLOWED, PySparkException("refused")], ids=["py4j", "pyspark"]
+    "refused", [NOT_ALLOWED, PySparkException("password=hunter2hunter")], ids=["py4j", "pyspark"]
 )
-def test_refused_queue_falls_back_to_a_python_proxy(driver, part, refused):
+def test_refused_queue_is_logged_and_falls_back_to_a_python_proxy(driver, caplog, part, refused):
     spark = driver(**{part: refused})
     path = spark.open()
 
@@ -89,6 +87,9 @@ def test_refused_queue_falls_back_to_a_python_proxy(driver, part, refused):
     assert path.source is spark.listener.mailbox
     assert spark.manager.added == [path.java_listener]
     assert spark.callback_servers == [spark.sparkContext._gateway]
+    (logged,) = [record.getMessage() for record in caplog.records]
+    assert "bus_queue" in logged
+    assert "hunter2hunter" not in logged
 
 
 def test_package_without_java_sources_falls_back_to_a_python_proxy(driver, monkeypatch):
@@ -103,15 +104,6 @@ def test_bus_that_loses_our_listener_falls_back_to_a_python_proxy(driver):
 
     assert spark.open().name == "python_proxy"
     assert spark.queue.closes == 1
-
-
-def test_refused_queue_is_logged_with_its_reason(driver, caplog):
-    caplog.set_level(logging.WARNING, "querypulse")
-    driver(bus=Py4JError("password=hunter2hunter on the bus")).open()
-    (logged,) = [record.getMessage() for record in caplog.records]
-
-    assert "bus_queue" in logged
-    assert "hunter2hunter" not in logged
 
 
 # -- errors that are no refusal -------------------------------------------------------------------
@@ -147,16 +139,10 @@ def test_driver_that_refuses_the_last_path_is_an_error(driver, also):
 
 
 @pytest.mark.parametrize("name", ERRORS_FOR)
-def test_manual_mode_adds_nothing_to_the_session(driver, name):
+def test_manual_mode_adds_nothing_to_the_session_and_finds_what_pyspark_adds(driver, name):
     """PySpark adds ``java_listener`` itself, and starts the callback server if needed."""
     spark, path = opened(driver, name, by_hand=True)
-
     assert (spark.manager.added, spark.callback_servers) == ([], [])
-    assert path.java_listener is not None
-
-
-def test_manual_mode_finds_the_listener_at_the_first_check(driver):
-    spark, path = opened(driver, "python_proxy", by_hand=True)
     assert path.check(0.0).registered
     spark.manager.addListener(path.java_listener)
     health = path.check(CHECK_EVERY_SECONDS)
@@ -240,26 +226,21 @@ def check(path, checks=1):
     return health
 
 
-def test_other_session_gets_the_listener_once_when_its_first_query_is_seen(driver):
+def test_each_session_gets_the_listener_when_its_first_query_is_seen_and_keeps_it(driver):
     spark, path = opened(driver, "python_proxy")
     other, by_user = Manager(), Manager(path.java_listener)
-    for manager in (other, other, by_user, spark.manager):
+    managers = spark.manager, other, by_user
+    for manager in (*managers, other):
         path.cover(Execution(manager))
+    assert registered(path, *managers) == [1, 1, 1]
 
-    assert registered(path, spark.manager, other, by_user) == [1, 1, 1]
-
-
-def test_listener_is_registered_again_in_every_session(driver):
-    spark, path = opened(driver, "python_proxy")
-    other = Manager()
-    path.cover(Execution(other))
     check(path)
-    for manager in (spark.manager, other):
+    for manager in managers[:2]:
         manager.removeListener(path.java_listener)
     health = check(path)
 
     assert (health.registered, health.reregistrations) == (True, 2)
-    assert registered(path, spark.manager, other) == [1, 1]
+    assert registered(path, *managers) == [1, 1, 1]
 
 
 def test_listener_removed_by_the_user_stays_removed(driver):
@@ -270,6 +251,7 @@ def test_listener_removed_by_the_user_stays_removed(driver):
     spark.listener.wirings += 1
 
     assert check(path).dropped_events == 7
+    path.cover(Execution(spark.manager))
     assert not check(path, 3).registered
     assert registered(path, spark.manager) == [0]
 

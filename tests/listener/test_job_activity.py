@@ -107,40 +107,41 @@ def test_batch_moves_by_its_own_jobs_or_by_unowned_ones_while_it_has_none(
     assert batch.moves(change) is moves
 
 
-def test_switch_between_counted_and_tracked_jobs_is_no_move():
-    counted, tracked = (
-        JobActivity(JobCounts(9, 0, 9), counted=True),
-        JobActivity(JobCounts(2, 1, 3)),
-    )
-
-    assert not counted.moved_since(tracked)
-    assert not tracked.moved_since(replace_counts(counted, JobCounts()))
+COUNTED = JobActivity(JobCounts(9, 0, 9), counted=True)
+ACTIVE = JobCounts(0, 1)
 
 
-def replace_counts(work, own):
-    return JobActivity(own, work.unowned, counted=work.counted)
-
-
-def test_counters_that_restart_from_zero_are_no_move():
-    assert not JobActivity(JobCounts(1), counted=True).moved_since(
-        JobActivity(JobCounts(9), counted=True)
-    )
+def python(seconds, **work):
+    return JobActivity(python_cpu_seconds=seconds, **work)
 
 
 @pytest.mark.parametrize(
     ("before", "now", "moves"),
     [
-        ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 1.002}, Moves.PYTHON),
-        ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 1.0001}, None),
-        ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 0.5}, None),
-        ({}, {"python_cpu_seconds": 1.0}, None),
-        ({"python_cpu_seconds": 1.0}, {}, None),
-        ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 9.0, "own": JobCounts(0, 1)}, None),
+        (JobActivity(JobCounts(2, 1, 3)), COUNTED, None),
+        (COUNTED, JobActivity(JobCounts(99)), None),
+        (COUNTED, JobActivity(JobCounts(1), counted=True), None),
+        (python(1.0), python(1.002), Moves.PYTHON),
+        (python(1.0), python(1.0001), None),
+        (python(1.0), python(0.5), None),
+        (python(None), python(1.0), None),
+        (python(1.0), python(None), None),
+        (python(1.0), python(9.0, own=ACTIVE), None),
     ],
-    ids=["Python", "it wakes up", "a pool has ended", "its first poll", "no call now", "its job is active"],
-)  # fmt: skip
-def test_batch_moves_by_the_cpu_time_of_its_python_thread_while_it_has_no_job(before, now, moves):
-    assert JobActivity(**now).moved_since(JobActivity(**before)) is moves
+    ids=[
+        "jobs are counted, which were tracked",
+        "jobs are tracked, which were counted",
+        "counters restart from zero",
+        "Python works",
+        "Python wakes up",
+        "a pool has ended",
+        "its first poll",
+        "no call now",
+        "its job is active",
+    ],
+)
+def test_batch_moves_by_its_jobs_or_by_the_cpu_time_of_its_python_thread(before, now, moves):
+    assert now.moved_since(before) is moves
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_batch_moves_by_the_cpu_time_of_its_python_thread_while_it_has_no_job(be
         (30.0, 0.02, JobCounts(), True),
         (0.1, 0.0001, JobCounts(), False),
         (30.0, 0.0012, JobCounts(), False),
-        (0.5, 0.002, JobCounts(0, 1), False),
+        (0.5, 0.002, ACTIVE, False),
     ],
     ids=["it computes", "slow requests", "it wakes up", "retries for a lock", "its job is active"],
 )
@@ -212,13 +213,6 @@ def attached_late(**jobs):
     return batch
 
 
-def test_long_task_that_began_before_attach_is_a_delay():
-    batch = attached_late(run_1_1=4)
-
-    assert batch.poll().own.jobs_active == 1
-    assert delay_of(batch.poll()) is Delay.TASK_RUNNING
-
-
 @pytest.mark.parametrize(
     ("group", "moves"), [("run_1_1", True), ("a_group_of_the_user", True), ("run_2_1", False)]
 )
@@ -226,34 +220,31 @@ def test_batch_moves_by_jobs_from_before_attach_that_are_its_own_or_a_thread_poo
     batch = attached_late(**{group: 4})
 
     assert batch.moves(lambda: batch.spark.active_jobs.update({1: 5})) is moves
-    assert moves or delay_of(batch.poll()) is None
+    delay = Delay.TASK_RUNNING if moves else None
+    assert delay_of(batch.poll()) is delay
 
 
-def test_active_job_that_the_tracker_still_lists_is_counted_once():
-    """The tracker may still list a counted job that has ended."""
-    batch = attached_late()
-    batch.counts[OWN] = JobCounts(3, 0, 9, 0)
-    batch.spark.jobs["run-1-1"] = [60]
-    batch.spark.active_jobs[60] = 2
+@pytest.mark.parametrize(
+    ("jobs", "counts"),
+    [
+        ({"run_1_1": 4}, JobCounts(3, 1, 9, 1)),
+        ({"a_group_of_the_user": 4}, JobCounts(3, 0, 9, 0)),
+        ({}, JobCounts(3, 0, 9, 0)),
+    ],
+    ids=[
+        "its own older one",
+        "an older one of others, between its short jobs",
+        "a counted one that has ended, and that the tracker still lists",
+    ],
+)
+def test_counted_jobs_take_precedence_over_those_of_the_tracker(jobs, counts):
+    batch = attached_late(**jobs)
+    batch.counts[OWN] = counts
+    if not jobs:
+        batch.spark.jobs["run-1-1"], batch.spark.active_jobs[60] = [60], 2
 
-    found = batch.poll()
-    assert (found.own, found.unowned, found.counted) == (JobCounts(3, 0, 9, 0), JobCounts(), True)
-
-
-def test_query_with_counted_jobs_does_not_move_by_older_ones_of_others():
-    """Between its short jobs, a long job of others from before attach is no sign of it."""
-    batch = attached_late(a_group_of_the_user=4)
-    batch.counts[OWN] = JobCounts(3, 0, 9, 0)
-
-    assert batch.moves(lambda: batch.counts.update({OWN: JobCounts(4, 0, 10, 0)}))
-    assert batch.poll().counted
-
-
-def test_counted_jobs_take_precedence_over_older_ones():
-    batch = attached_late(run_1_1=4)
-    batch.counts[OWN] = JobCounts(3, 1, 9, 1)
-
-    assert batch.poll().own == JobCounts(3, 1, 9, 1)
+    seen = batch.poll()
+    assert (seen.own, seen.unowned, seen.counted) == (counts, JobCounts(), True)
 
 
 @pytest.mark.parametrize(
@@ -303,10 +294,7 @@ def test_batch_is_delayed_only_while_a_job_is_active():
         (own, unowned, slots, delay_of(JobActivity(own, unowned, counted=True, slots=slots)))
         for own, unowned, slots, _ in delays
     ] == delays
-
-
-def test_delay_is_unknown_for_a_run_whose_jobs_were_not_examined():
-    assert delay_of(None) is None
+    assert delay_of(None) is None, "its jobs were not examined"
 
 
 def slots_of(batch, waits=True):
@@ -316,14 +304,11 @@ def slots_of(batch, waits=True):
 
 def test_waiting_batch_names_the_query_that_holds_the_slots():
     batch = BatchBesideSiblings(counted=True)
+    assert slots_of(batch) == SlotUse(4), "free slots have no holder"
     batch.counts[query_id(2)] = JobCounts(5, 1, 20, 3)
     batch.counts[UNOWNED] = JobCounts(5, 1, 20, 1)
 
     assert slots_of(batch) == SlotUse(4, 4, query_id(2), 3)
-
-
-def test_free_slots_have_no_holder():
-    assert slots_of(BatchBesideSiblings(counted=True)) == SlotUse(4)
 
 
 def test_driver_without_executors_has_no_slots(batch):
@@ -336,22 +321,16 @@ def test_driver_without_executors_has_no_slots(batch):
     assert batch.poll().slots == SlotUse(0)
 
 
-def test_slots_are_read_only_while_a_job_waits():
+def test_slots_are_read_only_while_a_job_waits_and_once_for_all_runs():
     batch = BatchBesideSiblings(counted=True)
-    waits, runs = slots_of(batch), slots_of(batch, waits=False)
+    reads = []
+    for waiting in ([], [1], [1, *SIBLINGS]):
+        for number in (1, *SIBLINGS):
+            batch.counts[query_id(number)] = WAITS if number in waiting else RUNS
+        batch.poll()
+        reads.append(batch.spark.commands.count("maxNumConcurrentTasks"))
 
-    assert (waits, runs) == (SlotUse(4), None)
-    assert batch.spark.commands.count("maxNumConcurrentTasks") == 1
-
-
-def test_slots_are_read_once_for_all_runs():
-    batch = BatchBesideSiblings(counted=True)
-    for number in (1, *SIBLINGS):
-        batch.counts[query_id(number)] = WAITS
-    batch.poll()
-    batch.poll()
-
-    assert batch.spark.commands.count("maxNumConcurrentTasks") == 2
+    assert reads == [0, 1, 2]
 
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd"), "no number"])

@@ -215,23 +215,42 @@ def test_failure_is_reported_unless_its_process_reported_it_before_it_closed():
     ]
 
 
-def test_remaining_process_does_not_end_for_a_query_of_a_closed_one():
-    state = State(0.0)
-    state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
-    state.own(parse_watchers("5:s1 left:6:s2"))
-    state.apply_event(Terminated("id-0", "run-0", CONFLICT, None), 8.0)
-    snapshot = state.snapshot(9.0)
-
-    assert reported(state) == ["q0"]
-    assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())) is None
-
-
 def test_closing_process_does_not_affect_other_sessions():
     state = failed_in_each(["s1", "s2", "s3"])
     state.own(parse_watchers("5:s1 9:s2"))
     state.own(parse_watchers("5:s1 left:6:s2"))
 
     assert reported(state) == ["q0", "q2"]
+
+
+@pytest.mark.parametrize(
+    ("claims", "ends"),
+    [
+        (["5:s1 left:6:s2"], False),
+        (["5:s1 9:s2", "5:s1"], False),
+        (["5:s1", "7:s9 ours:6:s2"], True),
+        (["5:s1 9:s2", "5:s1", "5:s1,s2"], True),
+    ],
+    ids=[
+        "of a process that closed",
+        "of a killed process",
+        "of its own first session, after it attached in another",
+        "of a session that it takes over from a killed process",
+    ],
+)
+def test_failure_is_reported_and_ends_the_process_only_for_a_session_of_its_own(claims, ends):
+    """As ``await_any_failure`` does; the query fails after these claims."""
+    state, known = State(0.0), ALONE
+    state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
+    for text in claims:
+        known = known.updated(parse_watchers(text))
+        state.own(known)
+    state.apply_event(Terminated("id-0", "run-0", CONFLICT, None), 8.0)
+    snapshot = state.snapshot(9.0)
+    assert reported(state) == ["q0"]
+
+    failure = first_failure(snapshot, evaluate(snapshot, 9.0, policy()))
+    assert (failure and failure.query) == ("q0" if ends else None)
 
 
 def test_failure_before_its_process_closed_ends_no_other_process():
@@ -241,32 +260,3 @@ def test_failure_before_its_process_closed_ends_no_other_process():
     snapshot = state.snapshot(9.0)
 
     assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())) is None
-
-
-def first_failure_after(*claims, session="s2"):
-    """What ``await_any_failure`` raises when a query fails after these claims, in order."""
-    state, known = State(0.0), ALONE
-    state.apply_event(Started("id-0", "run-0", "q0", session=session), 1.0)
-    for text in claims:
-        known = known.updated(parse_watchers(text))
-        state.own(known)
-    state.apply_event(Terminated("id-0", "run-0", CONFLICT, None), 8.0)
-    snapshot = state.snapshot(9.0)
-    assert reported(state) == ["q0"]
-    return first_failure(snapshot, evaluate(snapshot, 9.0, policy()))
-
-
-def test_query_of_a_killed_process_is_reported_and_ends_no_other_process():
-    assert first_failure_after("5:s1 9:s2", "5:s1") is None
-
-
-def test_process_that_attached_in_another_session_ends_for_its_first_one():
-    failure = first_failure_after("5:s1", "7:s9 ours:6:s2")
-
-    assert failure.query == "q0"
-
-
-def test_process_ends_for_a_session_that_it_takes_over_from_a_killed_one():
-    failure = first_failure_after("5:s1 9:s2", "5:s1", "5:s1,s2")
-
-    assert failure.query == "q0"

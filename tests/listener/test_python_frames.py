@@ -99,44 +99,19 @@ def stop_at(held):
     held.wait()
 
 
-def test_no_running_batch_finds_no_call():
+def test_each_batch_is_found_with_its_line_while_it_runs(running):
     assert list(foreach_batch_calls()) == []
-
-
-def test_running_batch_is_found_with_its_line(running):
-    batch = running(stop_at)
-    ((jdf, line, _),) = foreach_batch_calls()
-
-    assert jdf is batch
-    file, _, where = line.rpartition(":")
-    assert file == __file__
-    assert where.endswith("in wait")
-
-
-def test_concurrent_batches_are_reported_separately(running):
     batches = [running(stop_at), running(stop_at)]
-    results = [batch for batch, *_ in foreach_batch_calls()]
+    calls = list(foreach_batch_calls())
 
-    assert sorted(map(id, results)) == sorted(map(id, batches))
+    assert {call.jdf for call in calls} == set(batches)
+    assert {call.line.rpartition(":")[0] for call in calls} == {__file__}
+    assert all(call.line.endswith("in wait") for call in calls)
 
-
-def test_finished_batch_is_not_found(running):
-    running(stop_at)
     running.held.free.set()
-    running.threads[0].join(PATIENCE_SECONDS)
-
+    for thread in running.threads:
+        thread.join(PATIENCE_SECONDS)
     assert list(foreach_batch_calls()) == []
-
-
-def as_library(monkeypatch):
-    """Count this file as a library, so that its helpers are not user code."""
-    monkeypatch.setattr(
-        "querypulse.listener.python_frames._LIBRARIES", (LIBRARY, __file__, *stdlib())
-    )
-
-
-def stdlib():
-    return (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
 
 @pytest.mark.parametrize(
@@ -156,29 +131,29 @@ def stdlib():
 def test_innermost_line_of_the_user_is_reported_below_frames_of_libraries(
     running, monkeypatch, files, line
 ):
-    as_library(monkeypatch)
+    # This file counts as a library, so that its helpers are not user code.
+    ours = (LIBRARY, __file__, *map(sysconfig.get_path, ("stdlib", "platstdlib")))
+    monkeypatch.setattr("querypulse.listener.python_frames._LIBRARIES", ours)
     running(through(*files))
     (reported,) = lines(foreach_batch_calls())
 
     assert reported == f"{line}:2 in f" if line else reported
 
 
-def found_while_running(function, held):
-    """The calls that are found while another thread is in ``function``, which waits in ``held``."""
-    other = threading.Thread(target=function, args=(JavaDataFrame(),))
+def test_user_function_named_call_is_not_a_batch_whatever_its_argument():
+    held = HeldCode()
+
+    def call(jdf):
+        held.wait()
+
+    other = threading.Thread(target=call, args=(JavaDataFrame(),))
     other.start()
     assert held.there.acquire(timeout=PATIENCE_SECONDS)
-    results = list(foreach_batch_calls())
+    found = list(foreach_batch_calls())
     held.free.set()
     other.join(PATIENCE_SECONDS)
-    return results
 
-
-def test_user_function_named_call_is_not_a_batch_whatever_its_argument(running):
-    def call(jdf):
-        running.held.wait()
-
-    assert found_while_running(call, running.held) == []
+    assert found == []
 
 
 COLLECTING = """
@@ -248,31 +223,43 @@ def test_stack_names_the_call_and_the_job_line(stack, reported):
     assert waits_in(stack) == reported
 
 
-def test_main_thread_is_found_from_another_thread(tmp_path):
+def printed(tmp_path, script):
+    """What a job prints."""
     job = tmp_path / "job.py"
-    job.write_text(
-        "import threading\n"
-        "from querypulse.listener.python_frames import main_thread\n"
-        "done = threading.Event()\n"
-        "def report():\n"
-        "    text = ''\n"
-        "    while not ('in main' in text and text.startswith('waits')): text = main_thread()\n"
-        "    print(text); done.set()\n"
-        "threading.Thread(target=report).start()\n"
-        "def main():\n"
-        "    done.wait()\n"
-        "main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", str(job)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=True,
-    )
+    job.write_text(script)
+    command = [sys.executable, "-I", str(job)]
+    run = partial(subprocess.run, capture_output=True, text=True, check=True)
+    return run(command, timeout=PATIENCE_SECONDS).stdout.replace(str(job), "job.py")
 
+
+FOUND = """
+import threading
+from querypulse.listener.python_frames import main_thread
+done = threading.Event()
+def report():
+    text = ''
+    while not ('in main' in text and text.startswith('waits')): text = main_thread()
+    print(text); done.set()
+threading.Thread(target=report).start()
+def main():
+    done.wait()
+main()
+"""
+ENDED = """
+import threading, time
+from querypulse.listener.python_frames import main_thread
+def report():
+    while threading.main_thread().is_alive(): time.sleep(0.01)
+    print(main_thread())
+threading.Thread(target=report).start()
+"""
+
+
+def test_main_thread_is_found_from_another_thread(tmp_path):
     call = "Event.wait" if sys.version_info >= (3, 11) else "wait"
-    assert done.stdout == f"waits in {call}(), job line {job}:10 in main\n"
+
+    assert printed(tmp_path, FOUND) == f"waits in {call}(), job line job.py:11 in main\n"
+    assert printed(tmp_path, ENDED) == "has ended\n"
 
 
 class Large:
@@ -326,26 +313,6 @@ def test_method_is_reported_with_the_class_that_defines_it(monkeypatch):
     assert call(plain).startswith("waits in plain(), job line /jobs/etl/job.py:2 in f")
 
 
-def test_ended_main_thread_is_reported():
-    script = (
-        "import threading, time\n"
-        "from querypulse.listener.python_frames import main_thread\n"
-        "def report():\n"
-        "    while threading.main_thread().is_alive(): time.sleep(0.01)\n"
-        "    print(main_thread())\n"
-        "threading.Thread(target=report).start()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-Ic", script],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=True,
-    )
-
-    assert done.stdout == "has ended\n"
-
-
 # -- CPU time ---------------------------------------------------------------------------------
 
 
@@ -354,8 +321,7 @@ def cpu_seconds_by_batch():
 
 
 def cpu_seconds():
-    (seconds,) = cpu_seconds_by_batch().values()
-    return seconds
+    return sum(cpu_seconds_by_batch().values())
 
 
 def in_the_call(work):

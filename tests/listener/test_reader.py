@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -23,18 +21,20 @@ from querypulse.listener.probe import Context
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
 from querypulse.sidecar.runtime import sum_of
 
-STARTED = '{"id": "i", "runId": "r", "name": "a"}'
-PROGRESS = '{"progress": {"id": "i", "runId": "r", "batchId": 3}}'
-ENDED = '{"id": "i", "runId": "r", "exception": null}'
-FAILED = '{"id": "i", "runId": "r", "exception": "a.b.C: boom"}'
+TEXTS = {
+    EventKind.STARTED: '{"id": "i", "runId": "r", "name": "a"}',
+    EventKind.PROGRESS: '{"progress": {"id": "i", "runId": "r", "batchId": 3}}',
+    EventKind.IDLE: '{"id": "i", "runId": "r", "timestamp": "2026-01-01T00:00:00Z"}',
+    EventKind.TERMINATED: '{"id": "i", "runId": "r", "exception": "a.b.C: boom"}',
+}
+STARTED, PROGRESS, IDLE, FAILED = TEXTS.items()
+ENDED = EventKind.TERMINATED, '{"id": "i", "runId": "r", "exception": null}'
+GARBLED = EventKind.PROGRESS, "{"
+LOST = Py4JNetworkError("no answer")
 
 
 def progress(batch):
-    return PROGRESS.replace("3", str(batch))
-
-
-def idle(timestamp):
-    return json.dumps({"id": "i", "runId": "r", "timestamp": timestamp})
+    return EventKind.PROGRESS, PROGRESS[1].replace("3", str(batch))
 
 
 class Handle:
@@ -54,8 +54,8 @@ class Handle:
 class ScriptedQueue:
     """Returns one batch of events per take, or raises the error given in its place."""
 
-    def __init__(self):
-        self.batches = []
+    def __init__(self, batches):
+        self.batches = list(batches)
         self.waits = []
         self.wakes = 0
         self.drops = {"progress_queue_full": 0, "lifecycle_queue_full": 0}
@@ -70,54 +70,30 @@ class ScriptedQueue:
         batch = self.batches.pop(0) if self.batches else []
         if isinstance(batch, Exception):
             raise batch
-        return batch
+        return [event if isinstance(event, Received) else Received(*event, 1.0) for event in batch]
 
     def wake(self):
         self.wakes += 1
 
 
 class Reading:
-    """A reader between a source and the worker's mailbox."""
+    """A reader between a source, which returns a batch for each take, and the worker's mailbox."""
 
-    def __init__(self, *, context=lambda: Context.RUNNING, room=100, jvm_ended=lambda: False):
-        self.source = ScriptedQueue()
+    def __init__(self, *batches, context=lambda: Context.RUNNING, room=2000, jvm_ended=False):
+        self.source = ScriptedQueue(batches)
         self.arrived = Mailbox(room)
         self.guard = Guard()
-        self.context_asked = self.starts = self.losses = 0
-        self.pauses = []
-        self._context = context
+        self.calls, self.pauses = [], []
         self.reader = EventReader(
             self.source,
             self.arrived,
             self.guard,
-            context=self.ask_context,
-            on_started=self.on_started,
-            on_lost=self.on_lost,
-            jvm_ended=jvm_ended,
+            context=lambda: self.calls.append("context") or context(),
+            on_started=lambda: self.calls.append("started"),
+            on_lost=lambda: self.calls.append("lost"),
+            jvm_ended=lambda: jvm_ended,
             pause=self.pauses.append,
         )
-
-    def ask_context(self):
-        self.context_asked += 1
-        return self._context()
-
-    def on_started(self):
-        self.starts += 1
-
-    def on_lost(self):
-        self.losses += 1
-
-    def receive(self, kind, payload, at=1.0, **facts):
-        """One more event of the same take."""
-        if not self.source.batches:
-            self.source.batches.append([])
-        self.source.batches[-1].append(Received(kind, payload, at, **facts))
-        return self
-
-    def then(self):
-        """The next take returns the events that follow."""
-        self.source.batches.append([])
-        return self
 
     def mark(self):
         marker = Marker()
@@ -136,134 +112,99 @@ class Reading:
 # -- reading ----------------------------------------------------------------------------------
 
 
+def test_events_stay_in_the_order_of_the_queue():
+    assert Reading([STARTED, PROGRESS, ENDED]).events == [Started, Progress, Terminated]
+
+
 def test_json_of_a_handle_is_requested_once():
-    handle = Handle(PROGRESS)
-    (item,) = Reading().receive(EventKind.PROGRESS, handle, at=7.5).read()
+    handle = Handle(PROGRESS[1])
+    (item,) = Reading([Received(EventKind.PROGRESS, handle, 7.5)]).read()
 
     assert (item.event.batch_id, item.at, item.context) == (3, 7.5, Context.RUNNING)
     assert handle.asked == 1
 
 
-def test_events_stay_in_the_order_of_the_queue():
-    reading = Reading().receive(EventKind.STARTED, STARTED).receive(EventKind.PROGRESS, PROGRESS)
-    reading.receive(EventKind.TERMINATED, ENDED)
-
-    assert reading.events == [Started, Progress, Terminated]
-
-
-def test_start_has_session_and_trigger():
-    facts = {"session": "s-1", "trigger": "ProcessingTimeTrigger(1000)"}
-    reading = Reading().receive(EventKind.STARTED, STARTED, **facts)
+def test_start_has_session_and_trigger_and_triggers_a_poll():
+    facts = "s-1", "ProcessingTimeTrigger(1000)"
+    reading = Reading([Received(*STARTED, 1.0, *facts)])
     (item,) = reading.read()
 
-    assert item.event == Started("i", "r", "a", **facts)
-    assert reading.starts == 1, "a start triggers a poll"
+    assert item.event == Started("i", "r", "a", *facts)
+    assert reading.calls == ["started"]
 
 
 @pytest.mark.fault("Events", "Garbled events", "They are counted; the next one is read")
 @pytest.mark.parametrize("kind", list(EventKind))
 def test_undecodable_event_is_counted_and_dropped(kind):
     """The JVM returns "" for each event that cannot write its JSON; equal texts count each."""
-    reading = Reading()
-    for text in ("{", '{"x": ' + "[" * 100_000, "", ""):
-        reading.receive(kind, text)
-    reading.receive(EventKind.IDLE, '{"id": "i", "runId": "r"}')
+    texts = ("{", '{"x": ' + "[" * 100_000, "", "")
+    reading = Reading([*((kind, text) for text in texts), IDLE])
 
     assert reading.events == [Idle]
     assert reading.reader.dropped == {"undecodable": 4}
-    assert (reading.starts, reading.context_asked) == (0, 0)
+    assert reading.calls == []
 
 
 def test_lost_part_of_an_event_is_counted():
     odd = '{"progress": {"id": "i", "runId": "r", "batchId": 3, "eventTime": 5, "sink": 6}}'
-    reading = Reading().receive(EventKind.PROGRESS, odd).receive(EventKind.PROGRESS, odd)
+    reading = Reading([(EventKind.PROGRESS, odd)] * 2)
 
     assert reading.events == [Progress]
     assert reading.reader.dropped == {"undecodable_part": 2}
 
 
 @pytest.mark.contains_errors
-def test_failing_handle_loses_only_its_own_event():
-    reading = Reading().receive(EventKind.TERMINATED, Handle(None))
-    reading.receive(EventKind.PROGRESS, PROGRESS)
+def test_failing_handle_loses_only_its_own_event_which_is_read_when_it_arrives_again():
+    broken = Handle(None)
+    event = EventKind.TERMINATED, broken
+    reading = Reading([event, PROGRESS], [event])
 
     assert reading.events == [Progress]
     assert reading.guard.errors == {"reader": 1}
+    broken.text = FAILED[1]
+    assert reading.events == [Terminated]
 
 
 # -- duplicate events ---------------------------------------------------------------------------
 
 
 @pytest.mark.fault("Events", "Events that arrive twice", "Each counts once")
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        (EventKind.STARTED, STARTED),
-        (EventKind.PROGRESS, PROGRESS),
-        (EventKind.IDLE, idle("2026-01-01T00:00:00Z")),
-        (EventKind.TERMINATED, FAILED),
-    ],
-)
+@pytest.mark.parametrize(("kind", "text"), TEXTS.items())
 @pytest.mark.parametrize("payload", [str, Handle])
 def test_duplicate_event_is_dropped(kind, text, payload):
     """A listener that was added to a session twice receives everything twice."""
-    reading = Reading().receive(kind, payload(text), at=1.0).receive(kind, payload(text), at=1.1)
-    reading.then().receive(kind, payload(text), at=5.0)
+    first, second, third = (Received(kind, payload(text), at) for at in (1.0, 1.1, 5.0))
+    reading = Reading([first, second], [third])
     items = reading.read() + reading.read()
 
-    assert [(item.at, type(item.event)) for item in items] == [(1.0, type(items[0].event))]
-    assert reading.starts + reading.context_asked <= 1
+    assert [item.at for item in items] == [1.0]
+    assert len(reading.calls) <= 1
     assert not any(reading.reader.drops.values())
 
 
-@pytest.mark.contains_errors
-def test_unreadable_event_is_read_when_it_arrives_again():
-    broken = Handle(None)
-    reading = Reading().receive(EventKind.PROGRESS, broken)
-    assert reading.read() == []
-    broken.text = PROGRESS
-    reading.receive(EventKind.PROGRESS, broken)
-
-    assert reading.events == [Progress]
-
-
 def test_memory_of_seen_events_is_bounded():
-    reading = Reading(room=10 * REMEMBERED)
-    for batch in range(REMEMBERED + 10):
-        reading.receive(EventKind.PROGRESS, progress(batch))
-    reading.read()
+    reading = Reading([progress(batch) for batch in range(REMEMBERED + 10)], [progress(0)])
 
-    assert len(reading.reader._seen) == REMEMBERED
+    assert len(reading.read()) == REMEMBERED + 10
+    assert reading.events == [Progress]
 
 
 # -- the state of the SparkContext at a failure ---------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        (EventKind.STARTED, STARTED),
-        (EventKind.PROGRESS, PROGRESS),
-        (EventKind.IDLE, ENDED),
-        (EventKind.TERMINATED, ENDED),
-    ],
-)
-def test_context_is_read_only_at_a_failure(kind, text):
-    reading = Reading(context=lambda: Context.STOPPED).receive(kind, text)
-    (item,) = reading.read()
+@pytest.mark.parametrize("event", [STARTED, PROGRESS, IDLE, ENDED])
+def test_context_is_read_only_at_a_failure(event):
+    reading = Reading([event], context=lambda: Context.STOPPED)
 
-    assert item.context is Context.RUNNING
-    assert reading.context_asked == 0
-    assert reading.starts == (kind is EventKind.STARTED)
+    assert [item.context for item in reading.read()] == [Context.RUNNING]
+    assert "context" not in reading.calls
 
 
-def test_failure_has_the_context_at_its_read():
-    for context in Context:
-        reading = Reading(context=lambda context=context: context)
-        (item,) = reading.receive(EventKind.TERMINATED, FAILED).read()
+@pytest.mark.parametrize("context", list(Context))
+def test_failure_has_the_context_at_its_read(context):
+    (item,) = Reading([FAILED], context=lambda: context).read()
 
-        assert (item.event.exception, item.context) == ("a.b.C: boom", context)
-        assert reading.context_asked == 1
+    assert (item.event.exception, item.context) == ("a.b.C: boom", context)
 
 
 @pytest.mark.contains_errors
@@ -273,9 +214,7 @@ def test_failure_is_passed_on_when_the_context_cannot_be_read():
     def gone():
         raise ConnectionError("the JVM is gone")
 
-    reading = Reading(context=gone).receive(EventKind.TERMINATED, FAILED)
-
-    assert reading.events == [Terminated]
+    assert Reading([FAILED], context=gone).events == [Terminated]
 
 
 # -- a JVM that does not answer -------------------------------------------------------------------
@@ -288,18 +227,16 @@ def test_failure_is_passed_on_when_the_context_cannot_be_read():
 )
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
 def test_lost_jvm_triggers_a_poll_and_is_retried_after_a_pause(lost):
-    reading = Reading().receive(EventKind.PROGRESS, PROGRESS)
-    reading.source.batches.insert(0, lost("no answer"))
-    assert reading.events == []
+    reading = Reading(lost("no answer"), [PROGRESS])
 
-    assert (reading.losses, reading.pauses) == (1, [RETRY_SECONDS])
+    assert reading.events == []
+    assert (reading.calls, reading.pauses) == (["lost"], [RETRY_SECONDS])
     assert reading.events == [Progress]
-    assert (reading.losses, reading.guard.errors) == (1, {})
+    assert (reading.calls, reading.guard.errors) == (["lost"], {})
 
 
 def test_ended_jvm_is_not_asked_and_delays_no_marker():
-    reading = Reading(jvm_ended=lambda: True)
-    reading.source.batches.append(Py4JNetworkError("no answer"))
+    reading = Reading(LOST, jvm_ended=True)
     first, second = reading.mark(), reading.mark()
 
     assert (reading.read(), reading.read()) == ([first, second], [])
@@ -307,58 +244,50 @@ def test_ended_jvm_is_not_asked_and_delays_no_marker():
 
 
 def test_events_waiting_in_python_are_read_after_the_jvm_ended():
-    reading = Reading(jvm_ended=lambda: True).receive(EventKind.TERMINATED, FAILED)
+    reading = Reading([FAILED], jvm_ended=True)
 
     assert (reading.events, reading.pauses) == ([Terminated], [])
 
 
 def test_py4j_error_is_not_a_lost_jvm():
-    reading = Reading()
-    reading.source.batches.append(Py4JError("refused"))
+    reading = Reading(Py4JError("refused"))
     with pytest.raises(Py4JError, match="refused"):
         reading.read()
 
-    assert (reading.losses, reading.pauses) == (0, [])
-
-
-@pytest.mark.parametrize("received", [[], [FAILED]], ids=["at once", "while it is drained"])
-def test_marker_passes_a_lost_jvm(received):
-    """A flush must not wait for a JVM that is gone."""
-    reading = Reading()
-    for text in received:
-        reading.receive(EventKind.TERMINATED, text)
-    reading.source.batches.append(Py4JNetworkError("no answer"))
-    marker = reading.mark()
-    *events, last = reading.read()
-
-    assert ([type(item.event) for item in events], last) == ([Terminated] * len(received), marker)
-    assert reading.read() == []
+    assert (reading.calls, reading.pauses) == ([], [])
 
 
 # -- markers ------------------------------------------------------------------------------------
 
 
-def test_marker_follows_every_event_received_before_it():
-    """The marker waits for as many answers of the JVM as needed."""
-    reading = Reading()
-    for batch in range(5):
-        reading.then().receive(EventKind.PROGRESS, progress(batch))
+@pytest.mark.contains_errors
+@pytest.mark.parametrize(
+    ("batches", "events", "takes"),
+    [
+        ([[progress(number)] for number in range(5)], [Progress] * 5, 5),
+        ([[], [], [FAILED]], [Terminated], 3),
+        ([[(EventKind.PROGRESS, Handle(None)), GARBLED]], [], 2),
+        ([LOST], [], 1),
+        ([[FAILED], LOST], [Terminated], 2),
+    ],
+    ids=[
+        "several answers of the JVM",
+        "an event that arrives meanwhile",
+        "broken events",
+        "a lost JVM",
+        "a JVM that is lost while it is drained",
+    ],
+)
+def test_marker_follows_every_event_received_before_it(batches, events, takes):
+    reading = Reading(*batches)
     marker = reading.mark()
-    *events, last = reading.read()
+    *items, last = reading.read()
 
-    assert [item.event.batch_id for item in events] == [0, 1, 2, 3, 4]
+    assert [type(item.event) for item in items] == events
     assert last is marker
     assert not marker.passed.is_set()
-    assert reading.source.waits == [TAKE_SECONDS, 0, 0, 0, 0]
-
-
-def test_marker_follows_events_that_arrive_during_its_step():
-    """An empty first answer does not exclude events that arrived meanwhile."""
-    reading = Reading().then().then().receive(EventKind.TERMINATED, FAILED)
-    marker = reading.mark()
-    first, last = reading.read()
-
-    assert (type(first.event), last) == (Terminated, marker)
+    assert reading.source.waits == [TAKE_SECONDS, *[0] * (takes - 1)]
+    assert reading.read() == []
 
 
 def test_queue_that_is_never_empty_does_not_delay_a_marker():
@@ -370,43 +299,26 @@ def test_queue_that_is_never_empty_does_not_delay_a_marker():
     assert len(reading.source.waits) == 1 + MAX_ANSWERS
 
 
-def test_markers_are_passed_on_in_order_and_once():
-    reading = Reading()
+def test_markers_are_passed_on_in_order_and_only_they_wake_the_wait_for_events():
+    reading, wakes = Reading(), []
+    reading.reader.wake_if_marked()
     markers = [reading.mark(), reading.mark()]
-
+    for _ in range(2):
+        wakes.append(reading.source.wakes)
+        reading.reader.wake_if_marked()
     assert reading.read() == markers
-    assert reading.read() == []
-
-
-@pytest.mark.contains_errors
-def test_marker_passes_broken_events():
-    reading = Reading().receive(EventKind.PROGRESS, Handle(None)).receive(EventKind.PROGRESS, "{")
-    marker = reading.mark()
-
-    assert reading.read() == [marker]
-
-
-def test_wait_for_events_is_woken_only_for_a_marker():
-    reading = Reading()
-    reading.reader.wake_if_marked()
-    assert reading.source.wakes == 0
-    reading.mark()
-    reading.reader.wake_if_marked()
-    assert reading.source.wakes == 1
-    reading.read()
     reading.reader.wake_if_marked()
 
-    assert reading.source.wakes == 1
+    assert [*wakes, reading.source.wakes] == [0, 1, 2]
 
 
 # -- losses -------------------------------------------------------------------------------------
 
 
 def test_losses_are_shown_by_reason():
-    reading = Reading(room=1)
+    reading = Reading([GARBLED, progress(1), progress(2)], room=1)
     reading.source.drops |= {"progress_queue_full": 5, "lifecycle_queue_full": 1}
-    reading.receive(EventKind.PROGRESS, "{").receive(EventKind.PROGRESS, progress(1))
-    reading.receive(EventKind.PROGRESS, progress(2)).read()
+    reading.read()
 
     assert shown(reading, forged=4) == {
         "progress_queue_full": 5,
@@ -419,12 +331,10 @@ def test_losses_are_shown_by_reason():
 
 def test_losses_of_two_mailboxes_add_up():
     """If Spark calls Python, events pass through two mailboxes, and either may be full."""
-    reading = Reading(room=2)
     mailbox = Mailbox(3)
     for batch in range(5):
-        received = Received(EventKind.PROGRESS, progress(batch), 1.0)
-        mailbox.put(received, lifecycle=False)
-    reading.source.batches.append(mailbox.take(0))
+        mailbox.put(Received(*progress(batch), 1.0), lifecycle=False)
+    reading = Reading(mailbox.take(0), room=2)
     reading.read()
     reading.source.drops = mailbox.drops
 

@@ -7,11 +7,12 @@ import time
 
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
-from support.fake_spark import FakeChannel
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, rate, start, until
 
 from querypulse.listener.checkpoints import LogReader
 from querypulse.listener.spark import storage
+from querypulse.listener.spark.event_paths import EventQueue
+from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.probe import SparkProbe
 from querypulse.listener.spark.storage import SparkStorage
 
@@ -48,7 +49,9 @@ class Signal:
     def __init__(self, spark):
         self.progresses = Progresses()
         spark.streams.addListener(self.progresses)
-        self.probe = SparkProbe(spark, FakeChannel(), closer_after_seconds=0.2)
+        self.queue = EventQueue(spark, HealthListener(capacity=1, start=object, start_on=list))
+        self.queue.listen(spark)
+        self.probe = SparkProbe(spark, self.queue, closer_after_seconds=0.2)
         self.report = None
         self.reader = LogReader(
             SparkStorage(spark).open,
@@ -245,7 +248,7 @@ def test_bulk_and_single_queries_of_the_jvm_give_the_same_result(
     spark, signal, tmp_path, monkeypatch, at_once
 ):
     if not at_once:
-        monkeypatch.setattr(signal.probe._queries, "_refused_at", float("inf"))
+        monkeypatch.setattr(signal.queue, "living_runs", lambda: None)
     (tmp_path / "a.json").write_text('{"a": 1}')
     files = spark.readStream.schema("a long").json(str(tmp_path))
     query = start(files, "waiting", trigger="100 milliseconds")
