@@ -196,7 +196,7 @@ def _calls_foreach_batch(code: CodeType) -> bool:
 def _location(frame: FrameType) -> CodeLocation:
     code = frame.f_code
     # Python 3.10 does not record the class that defines a function.
-    qualified = code.co_qualname if sys.version_info >= (3, 11) else ""
+    qualified: str = getattr(code, "co_qualname", "")
     owner = qualified.rpartition(".")[0].rpartition(".")[2].removesuffix("<locals>")
     return CodeLocation(code.co_filename, frame.f_lineno, code.co_name, owner)
 
