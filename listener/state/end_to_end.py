@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
+from operator import itemgetter
 from typing import NamedTuple
 
 from ..events import Progress, SourceProgress
@@ -38,11 +39,10 @@ class Passing(NamedTuple):
 
 
 class EndToEnd:
-    """Remembers the last commits of all queries; used by one thread."""
+    """Remembers the last commits that read rows, of all queries; used by one thread."""
 
     def __init__(self) -> None:
         self._commits: dict[str, deque[Passing]] = {}
-        self._seen: dict[str, Progress] = {}
 
     def update(
         self, queries: Mapping[str, Query], flow: Flow, retired: Collection[str]
@@ -51,47 +51,39 @@ class EndToEnd:
 
         ``retired`` are the labels of queries that ended as intended; they have no age of their own.
         """
-        for label in self._seen.keys() - queries.keys():
-            del self._seen[label]
-            self._commits.pop(label, None)
-        for label, progress, at in sorted(self._new(queries), key=lambda one: one[2]):
+        for label in self._commits.keys() - queries.keys():
+            del self._commits[label]
+        new = [
+            (at, label, progress)
+            for label, query in queries.items()
+            if (progress := query.progress) is not None
+            and (at := query.progress_at) is not None
+            and progress.committed
+            and progress.input_rows > 0
+            and (label not in self._commits or self._commits[label][-1].at < at)
+        ]
+        for at, label, progress in sorted(new, key=itemgetter(0)):
             passing = Passing(at, self._passed(label, progress, at, flow, retired))
             self._commits.setdefault(label, deque(maxlen=KEPT_COMMITS)).append(passing)
-        newest = {label: commits[-1].passed for label, commits in self._commits.items()}
         return {
             label: passed
-            for label, passed in newest.items()
-            if passed is not None and label not in retired
+            for label, commits in self._commits.items()
+            if (passed := commits[-1].passed) is not None and label not in retired
         }
-
-    def _new(self, queries: Mapping[str, Query]) -> list[tuple[str, Progress, float]]:
-        """The commits that read rows and were not seen before."""
-        found = []
-        for label, query in queries.items():
-            progress, at = query.progress, query.progress_at
-            if progress is None or at is None or self._seen.get(label) is progress:
-                continue
-            self._seen[label] = progress
-            if progress.committed and progress.input_rows > 0:
-                found.append((label, progress, at))
-        return found
 
     def _passed(
         self, label: str, progress: Progress, at: float, flow: Flow, retired: Collection[str]
     ) -> float | None:
-        if progress.batch_seconds is None:
+        if progress.batch_seconds is None or any(map(_may_be_behind, progress.sources)):
             return None
-        if any(map(_may_be_behind, progress.sources)):
-            return None
-        began = at - progress.batch_seconds
-        oldest = began
+        oldest = began = at - progress.batch_seconds
         for writers in flow.feeds.get(label, ()):
-            living = [one for one in writers if one not in retired] or writers
-            known = [commits for one in living if (commits := self._commits.get(one))]
-            passed = [_before(commits, began) for commits in known]
+            living = [writer for writer in writers if writer not in retired] or writers
+            seen = [commits for writer in living if (commits := self._commits.get(writer))]
+            passed = [_before(commits, began) for commits in seen]
             if not passed or None in passed:
                 return None
-            oldest = min(oldest, max(one for one in passed if one is not None))
+            oldest = min(oldest, max(at for at in passed if at is not None))
         return oldest
 
 
@@ -103,4 +95,4 @@ def _may_be_behind(source: SourceProgress) -> bool:
 
 def _before(commits: deque[Passing], at: float) -> float | None:
     """``passed`` of the newest commit at or before ``at``."""
-    return next((one.passed for one in reversed(commits) if one.at <= at), None)
+    return next((commit.passed for commit in reversed(commits) if commit.at <= at), None)

@@ -153,7 +153,7 @@ def _distinct(places: Iterable[Place]) -> tuple[Place, ...]:
 
 
 MAX_EDGES = 10_000
-"""Further edges are left out, and ``Flow.complete`` is False."""
+"""Further edges are left out."""
 
 
 class Declared(msgspec.Struct, frozen=True, gc=False):
@@ -175,7 +175,6 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
     feeds: dict[str, tuple[tuple[str, ...], ...]] = {}
     upstream: dict[str, tuple[str, ...]] = {}
     downstream: dict[str, tuple[str, ...]] = {}
-    complete: bool = True
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -194,33 +193,28 @@ def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flo
     for label, (_, writes) in sides.items():
         for place in writes:
             writers.setdefault((place.kind, place.name), []).append((place, label))
-    feeds: dict[str, tuple[tuple[str, ...], ...]] = {}
-    edges = 0
-    for label, (reads, _) in sides.items():
-        fed = [_fed_by(place, label, writers.get((place.kind, place.name), ())) for place in reads]
+    flow, edges = Flow({}, {}, {}), 0
+    for reader, (reads, _) in sides.items():
+        fed = [_fed_by(place, reader, writers.get((place.kind, place.name), [])) for place in reads]
         edges += sum(map(len, fed))
-        if edges > MAX_EDGES:
-            break
-        if any(fed):
-            feeds[label] = tuple(filter(None, fed))
-    upstream = {label: tuple(dict.fromkeys(chain(*fed))) for label, fed in feeds.items()}
-    downstream: dict[str, tuple[str, ...]] = {}
-    for reader, sources in upstream.items():
-        for writer in sources:
-            downstream[writer] = (*downstream.get(writer, ()), reader)
-    return Flow(feeds, upstream, downstream, complete=edges <= MAX_EDGES)
+        if not any(fed) or edges > MAX_EDGES:
+            continue
+        flow.feeds[reader] = tuple(filter(None, fed))
+        flow.upstream[reader] = tuple(dict.fromkeys(chain(*fed)))
+        for writer in flow.upstream[reader]:
+            flow.downstream[writer] = (*flow.downstream.get(writer, ()), reader)
+    return flow
 
 
 def _sides(
     node: Node, declared: tuple[Declared, ...]
-) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
-    own = [side for side in declared if fnmatchcase(node.name, side.pattern)]
+) -> tuple[dict[Place, None], dict[Place, None]]:
+    own = (side for side in declared if fnmatchcase(node.name, side.pattern))
     sides: list[Places | Declared] = [node.places, *own]
     reads = dict.fromkeys(place for side in sides for place in side.reads)
-    writes = dict.fromkeys(place for side in sides for place in side.writes)
-    return tuple(reads), tuple(writes)
+    return reads, dict.fromkeys(place for side in sides for place in side.writes)
 
 
-def _fed_by(place: Place, label: str, writers: Iterable[tuple[Place, str]]) -> tuple[str, ...]:
-    fed_by = (writer for other, writer in writers if writer != label and place.may_be(other))
+def _fed_by(place: Place, reader: str, writers: list[tuple[Place, str]]) -> tuple[str, ...]:
+    fed_by = (writer for other, writer in writers if writer != reader and place.may_be(other))
     return tuple(dict.fromkeys(fed_by))

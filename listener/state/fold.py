@@ -7,7 +7,6 @@ never changes this one.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Mapping
 
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import Failure, describe_failure, died_of_stopped_context
-from ..offsets import BASE_INDEX, WHOLE
+from ..offsets import BASE_INDEX, WHOLE, Offsets
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
 from .flow import PlanPlaces, places_of
@@ -34,14 +33,10 @@ from .query import (
     in_flight,
     jobs_per_batch,
 )
-from .sources import between_runs, follow_source
+from .sources import PolledSource, between_runs, follow_source
 from .trends import follow, follow_polls
 
 # -- counting ---------------------------------------------------------------------------------
-
-
-TOGETHER_SECONDS = 1.0
-"""Events that are late come together, and a poll of Spark Connect may bring two at once."""
 
 
 def learn(
@@ -62,39 +57,37 @@ def learn(
     return (*recent, *of_hour[-2:])
 
 
-def observed_seconds(query: Query, progress: Progress, at: float) -> tuple[float | None, float]:
-    """How long the batch took, by Spark's wall clock, and what of the observed time it left.
+TOGETHER_SECONDS = 1.0
+"""Events that are late come together, and a poll of Spark Connect may bring two at once."""
 
-    That clock may be set meanwhile. So a batch counts at most as long as we observed: since the
-    batch before it arrived, else since its run began. Batches that arrive together share the time
-    that was observed before the first of them.
+
+def observed_seconds(query: Query, progress: Progress, at: float) -> float | None:
+    """How long the batch took, by Spark's wall clock, which may be set meanwhile.
+
+    So it counts at most as long as we observed: since the batch before it arrived, unless they
+    came together, else since its run began.
     """
-    observed, spare = at - query.started_at, math.inf
-    if query.progress_at is not None:
-        observed = at - query.progress_at
-        if observed < TOGETHER_SECONDS:
-            spare = query.spare_seconds
-            observed += spare
     if progress.batch_seconds is None:
-        return None, min(spare, observed)
-    seconds = max(0.0, min(progress.batch_seconds, observed))
-    return seconds, min(spare, observed - seconds)
+        return None
+    before = query.progress_at
+    alone = before is not None and at - before >= TOGETHER_SECONDS
+    since = before if before is not None and alone else query.started_at
+    return max(0.0, min(progress.batch_seconds, at - since))
 
 
 def count_batch(totals: Totals, progress: Progress) -> Totals:
     """Add a batch to the totals of its query."""
-    buckets, seconds = totals.batch_buckets, totals.batch_seconds
-    if progress.batch_seconds is not None:
-        slot = bisect_left(BUCKETS, progress.batch_seconds)
+    buckets, seconds = totals.batch_buckets, progress.batch_seconds
+    if seconds is not None:
+        slot = bisect_left(BUCKETS, seconds)
         buckets = (*buckets[:slot], buckets[slot] + 1, *buckets[slot + 1 :])
-        seconds += progress.batch_seconds
     return replace(
         totals,
         input_rows=totals.input_rows + progress.input_rows,
         output_rows=totals.output_rows + (progress.output_rows or 0),
         late_rows=totals.late_rows + progress.late_rows,
         batch_buckets=buckets,
-        batch_seconds=seconds,
+        batch_seconds=totals.batch_seconds + (seconds or 0.0),
     )
 
 
@@ -202,16 +195,14 @@ def _batch_at_death(query: Query) -> int:
 
     ``UNKNOWN_BATCH`` until any signal shows where the run began.
     """
-    committed = query.last_commit_batch
-    if committed is None and query.start_point is not None and query.start_point.committed:
-        committed = query.start_point.committed.batch_id
-    after_commit = 0 if committed is None else committed + 1
+    committed, point, probed = query.last_commit_batch, query.start_point, query.probed
+    if committed is None and point is not None and point.committed is not None:
+        committed = point.committed.batch_id
     flying = query.in_flight.batch_id if query.in_flight is not None else None
-    probed = query.probed
     polled = probed is not None and probed.has_batch_id and not probed.facts.trigger.is_continuous
-    if committed is None and flying is None and query.start_point is None and not polled:
+    if committed is None and flying is None and point is None and not polled:
         return UNKNOWN_BATCH
-    return max(after_commit, flying or 0)
+    return max(0 if committed is None else committed + 1, flying or 0)
 
 
 def _outcome(
@@ -246,35 +237,34 @@ def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) ->
     )
 
 
-def with_latest(progress: Progress, query: Query) -> Progress:
+def _with_latest(progress: Progress, query: Query, loop_began: float | None) -> Progress:
     """A batch with the latest offsets of its sources, as of the last poll before it ended.
 
     A trigger that ends by itself reads only the data present at its start (``availableNow``), so
     later data is not unread.
     """
-    if query.loop_began is not None:
+    if loop_began is not None:
         sources = tuple(replace(source, latest=None) for source in progress.sources)
     elif query.sources:
-        polls = query.polls
         sources = tuple(
-            _with_latest(source, polls.get(index)) for index, source in enumerate(progress.sources)
+            _polled(source, query.sources.get(index))
+            for index, source in enumerate(progress.sources)
         )
     else:
         return progress
     return replace(progress, sources=sources)
 
 
-def _with_latest(source: SourceProgress, poll: SourcePoll | None) -> SourceProgress:
-    if source.latest is not None or poll is None or not isinstance(source.end, dict):
-        return source
-    newest = poll.latest.get(WHOLE)
-    if newest is None:
+def _polled(source: SourceProgress, polled: PolledSource | None) -> SourceProgress:
+    """The source of a Delta table with its newest version, which Spark does not report."""
+    newest = polled.poll.latest.get(WHOLE) if polled is not None and polled.poll else None
+    if source.latest is not None or newest is None or not isinstance(source.end, dict):
         return source
     # The version before its first file is beyond everything in earlier versions.
-    latest = {
+    latest: Offsets = {
         key: (newest, BASE_INDEX) for key, end in source.end.items() if isinstance(end, tuple)
     }
-    return replace(source, latest=dict(latest)) if latest else source
+    return replace(source, latest=latest) if latest else source
 
 
 # -- fold -------------------------------------------------------------------------------------
@@ -287,19 +277,14 @@ NO_PLAN = PlanPlaces()
 
 def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
     """Apply an event of the query's current run, received at ``at``."""
-    name = event.name if isinstance(event, (Started, Progress)) else None
-    query = replace(
-        query, name=name or query.name, last_event_at=max(at, query.last_event_at or at)
-    )
     if isinstance(event, Progress):
         return _with_places(_progress(query, event, at))
+    query = replace(query, last_event_at=max(at, query.last_event_at or at))
     if isinstance(event, Started):
-        return replace(query, start=event)
+        return replace(query, name=event.name or query.name, start=event)
     if isinstance(event, Idle):
         return _idle(query, _no_later_than_flight(query, at))
-    if isinstance(event, Terminated):
-        return end(query, event.exception, event.error_class, at, signal="event", context=context)
-    return query
+    return end(query, event.exception, event.error_class, at, signal="event", context=context)
 
 
 def _no_later_than_flight(query: Query, at: float) -> float:
@@ -335,14 +320,13 @@ def fold_logs(query: Query, report: LogReport) -> Query:
     """Apply one round of checkpoint reading to the query's current run, which may be over."""
     start_point = report.starts.get(query.run_id)
     if start_point is not None:
-        if query.start_point is None:
-            # What earlier processes know of its batches.
-            longest = query.longest_batches
-            for seconds in start_point.longest_seconds:
-                longest = learn(longest, seconds, report.at)
-            query = replace(query, longest_batches=longest)
+        longest = query.longest_batches
+        # What earlier processes know of its batches.
+        for seconds in start_point.longest_seconds if query.start_point is None else ():
+            longest = learn(longest, seconds, report.at)
         start_point = without_own_plan(start_point, query.start_point)
-        query = with_batch_of_death(replace(query, start_point=start_point))
+        query = replace(query, longest_batches=longest, start_point=start_point)
+        query = with_batch_of_death(query)
     log = report.logs.get(query.run_id)
     return query if log is None or not query.alive else fold_log(query, log, report.at)
 
@@ -352,7 +336,7 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     before, read_at = query.logged, query.logged_at
     query = replace(query, logged=log, logged_at=at)
     if log.committed is not None:
-        query = _committed_by_log(query, log.committed, at, first_reading=before is None)
+        query = _committed_by_log(query, log.committed, at, is_first=before is None)
     if query.facts is None or not query.facts.async_progress:
         return query
     grown = before is None or log.committed != before.committed
@@ -374,36 +358,42 @@ def _recovered(query: Query) -> Query:
 
 
 def _progress(query: Query, progress: Progress, at: float) -> Query:
+    name, event_at = progress.name or query.name, max(at, query.last_event_at or at)
     if not progress.committed:
-        return _idle(query, at)
-    seconds, spare = observed_seconds(query, progress, at)
+        return replace(_idle(query, at), name=name, last_event_at=event_at)
+    seconds = observed_seconds(query, progress, at)
     if seconds != progress.batch_seconds:
         progress = replace(progress, batch_seconds=seconds)
-    if query.run_commit_batch is None or progress.batch_id >= query.run_commit_batch:
-        fresh = query.last_commit_at is None or progress.batch_id != query.run_commit_batch
-        commit_at = _committed_at(query, progress.batch_id, at) if fresh else query.last_commit_at
-        query = _commit(query, progress.batch_id, commit_at)
-    last, last_at = query.progress, query.progress_at
-    trends = query.trends
-    if last is None or progress.batch_id >= last.batch_id:
-        last, last_at = progress, at
+    batch_id, run_batch = progress.batch_id, query.run_commit_batch
+    if run_batch is None or batch_id >= run_batch:
+        is_new = query.last_commit_at is None or batch_id != run_batch
+        query = _commit(
+            query, batch_id, _committed_at(query, batch_id, at) if is_new else query.last_commit_at
+        )
+    newest, newest_at = query.progress, query.progress_at
+    trends, unreported = query.trends, query.unreported
+    if newest is None or batch_id >= newest.batch_id:
+        newest, newest_at, trigger = progress, at, query.trigger
+        loop_began = query.started_at if trigger is not None and trigger.ends_by_itself else None
         trends = follow(
             trends,
-            with_latest(progress, query),
+            _with_latest(progress, query, loop_began),
             at,
             query.sources,
-            interval=query.trigger.interval_seconds if query.trigger is not None else 0.0,
-            loop_began=query.loop_began,
+            interval=trigger.interval_seconds if trigger is not None else 0.0,
+            loop_began=loop_began,
         )
-        if query.unreported is not None and progress.batch_id >= query.unreported.batch_id:
-            query = replace(query, unreported=None)
+        if unreported is not None and batch_id >= unreported.batch_id:
+            unreported = None
     recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
     return replace(
         query,
+        name=name,
+        last_event_at=event_at,
         last_input_at=at if progress.input_rows else query.last_input_at,
-        progress=last,
-        progress_at=last_at,
-        spare_seconds=spare,
+        progress=newest,
+        progress_at=newest_at,
+        unreported=unreported,
         trends=trends,
         longest_batches=learn(query.longest_batches, seconds, at),
         recent_batches=recent[-RECENT_BATCHES:],
@@ -421,33 +411,36 @@ def _committed_by_probe(
     query: Query, previous: ProbedRun | None, batch_id: int, at: float
 ) -> Query:
     if previous is None or not previous.has_batch_id:
-        return _commit_seen(query, batch_id, at, first_poll=True)
-    before, query = query, _commit_seen(query, batch_id, at, first_poll=False)
-    if query is before or query.unreported is not None:
-        return query
+        return _commit_seen(query, batch_id, at, is_first=True, was_reported=True)
     # A run keeps the id of its committed batch until the next trigger. If no poll has seen the
     # batch run, it may have been committed, and reported, before the listener was added.
-    done, ran = before.run_commit_batch, previous.processing and previous.batch_id == batch_id
-    alone = before.last_commit_at is None and (done is None or batch_id <= done + 1)
-    return query if alone and not ran else replace(query, unreported=UnreportedCommit(at, batch_id))
+    done, ran = query.run_commit_batch, previous.processing and previous.batch_id == batch_id
+    alone = query.last_commit_at is None and (done is None or batch_id <= done + 1)
+    return _commit_seen(query, batch_id, at, is_first=False, was_reported=alone and not ran)
 
 
-def _committed_by_log(query: Query, batch_id: int, at: float, *, first_reading: bool) -> Query:
-    before, query = query, _commit_seen(query, batch_id, at, first_poll=first_reading)
+def _committed_by_log(query: Query, batch_id: int, at: float, *, is_first: bool) -> Query:
     has_events = query.facts is not None and not query.facts.trigger.is_continuous
     # It may have been committed, and reported, before the listener was added.
-    is_old = first_reading and before.last_commit_at is None
-    if query is before or query.unreported is not None or not has_events or is_old:
-        return query
-    return replace(query, unreported=UnreportedCommit(at, batch_id))
+    is_old = is_first and query.last_commit_at is None
+    return _commit_seen(
+        query, batch_id, at, is_first=is_first, was_reported=is_old or not has_events
+    )
 
 
-def _commit_seen(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:
-    """Count a commit without an event: batch ids only grow when Spark commits."""
+def _commit_seen(
+    query: Query, batch_id: int, at: float, *, is_first: bool, was_reported: bool
+) -> Query:
+    """Count a commit without an event: batch ids only grow when Spark commits.
+
+    The first poll proves the commit but not its time.
+    """
     if query.run_commit_batch is not None and batch_id <= query.run_commit_batch:
         return query
-    # The first poll proves the commit but not its time.
-    return _commit(query, batch_id, query.last_commit_at if first_poll else at)
+    query = _commit(query, batch_id, query.last_commit_at if is_first else at)
+    if was_reported or query.unreported is not None:
+        return query
+    return replace(query, unreported=UnreportedCommit(at, batch_id))
 
 
 def _commit(query: Query, batch_id: int, at: float | None) -> Query:

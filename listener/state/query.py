@@ -139,8 +139,6 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     progress: Progress | None = None
     progress_at: float | None = None
     """When ``progress`` arrived."""
-    spare_seconds: float = 0.0
-    """Time observed before that in which no batch ran; for events that arrive together."""
     probed: ProbedRun | None = None
     probed_at: float | None = None
     in_flight: InFlight | None = None

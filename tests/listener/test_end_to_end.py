@@ -103,4 +103,4 @@ def test_forgotten_query_leaves_nothing_behind():
     chain = Chain(a="x").commit_of("a", 1, at=10)
     chain.end_to_end.update({}, chain.evaluate(20).flow, ())
 
-    assert chain.end_to_end.__dict__ == {"_commits": {}, "_seen": {}}
+    assert chain.end_to_end.__dict__ == {"_commits": {}}

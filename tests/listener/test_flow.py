@@ -50,8 +50,7 @@ def test_number_of_edges_is_bounded():
     readers = tuple(node(f"r{number}", "x") for number in range(200))
     flow = flow_of(writers + readers)
 
-    assert not flow.complete
-    assert sum(map(len, flow.upstream.values())) <= MAX_EDGES
+    assert 0 < sum(map(len, flow.upstream.values())) <= MAX_EDGES
 
 
 def test_places_of_a_query_outlive_its_restart():

@@ -185,43 +185,32 @@ def test_batch_takes_at_most_as_long_as_it_was_observed(story, seconds):
 @pytest.mark.parametrize(
     ("arrivals", "counted"),
     [
-        ([(100, 100)] * 3, (100, 0, 0)),
+        ([(100, 100)] * 3, (100, 100, 100)),
         ([(100, 100), (400, 100), (400.001, 100), (400.002, 100)], (100, 100, 100, 100)),
-        ([(100, 90), (400, 100), (400.001, 100), (400.002, 7200), (400.003, 1)], (90, 100, 100, 100, 0)),
+        ([(100, 90), (400, 100), (400.001, 100), (400.002, 7200)], (90, 100, 100, 400)),
         ([(100, 10), (400, 10), (500, 7200)], (10, 10, 100)),
-        ([(0.5 * number, 0.25) for number in range(2, 50)] + [(25, 7200)], (0.25,) * 48 + (1.25,)),
         ([(number // 2, 0.5) for number in range(2, 8)], (0.5,) * 6),
     ],
-    ids=["all at once", "late together", "the clock was set ahead meanwhile", "the clock was set ahead long after",
-         "the clock was set ahead between short ones", "two in each poll"],
+    ids=["all at once", "late together", "the clock was set ahead meanwhile", "the clock was set ahead long after", "two in each poll"],
 )  # fmt: skip
-def test_batches_that_arrive_together_take_as_long_as_was_observed_since_the_arrival_before(
-    arrivals, counted
-):
+def test_batches_that_arrive_together_take_at_most_as_long_as_their_run(arrivals, counted):
     story = Story().started(at=0)
     for batch, (at, seconds) in enumerate(arrivals):
         story.commit(batch=batch, at=at, seconds=seconds)
 
-    assert [round(s, 1 if s > 2 else 2) for s in story.query().recent_batches] == list(counted)[
-        -30:
-    ]
+    assert story.query().recent_batches == pytest.approx(counted, abs=0.01)
 
 
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [
-        ("NoopTable", "NoopTable"),
-        ("org.apache.spark.sql.execution.datasources.noop.NoopTable$", "NoopTable"),
-        (
-            "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@3f1a",
-            "KafkaSourceProvider$KafkaTable",
-        ),
-        ("FileSink[/data/out.v1]", "FileSink[/data/out.v1]"),
-        ("", ""),
-    ],
-)
-def test_sink_is_shown_by_its_distinctive_part(text, short):
-    assert short_sink(text) == short
+def test_sink_is_shown_by_its_distinctive_part():
+    shown = {
+        "NoopTable": "NoopTable",
+        "org.apache.spark.sql.execution.datasources.noop.NoopTable$": "NoopTable",
+        "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@3f1a": "KafkaSourceProvider$KafkaTable",
+        "FileSink[/data/out.v1]": "FileSink[/data/out.v1]",
+        "": "",
+    }
+
+    assert {text: short_sink(text) for text in shown} == shown
 
 
 def test_starting_up_is_no_proof_of_idleness():
