@@ -25,7 +25,7 @@ from ..settings.loading import load_strictly
 from ..settings.receivers import configured, find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..settings.silencing import read_silences
-from ..settings.wiring import make_components
+from ..settings.wiring import Components
 
 UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
@@ -72,7 +72,7 @@ def require_usable(settings: Settings) -> None:
         SettingsError: something cannot be used.
 
     """
-    make_components(settings, Guard())
+    Components(settings, Guard())
     if settings.silence_file is not None:
         try:
             read_silences(Path(settings.silence_file))

@@ -265,7 +265,7 @@ class _Server(msgspec.Struct, frozen=True):
     ca_file: str | None
     token: Secret | None = None
 
-    def _ask(self, method: str, path: str, body: object = None) -> bytes:
+    def _ask(self, kind: type[Answer], method: str, path: str, body: object = None) -> Answer:
         with requests.Session() as session:
             if self.token is not None:
                 # No proxy or netrc of the environment: only the driver may receive the token.
@@ -283,13 +283,10 @@ class _Server(msgspec.Struct, frozen=True):
                 )
             except (OSError, ValueError) as error:
                 raise PlaceError(f"{self.name}: {type(error).__name__}: no answer") from None
-        if response.ok and not response.is_redirect:
-            return response.content
-        raise PlaceError(f"{self.name} answered {response.status_code}: {_reason(response)}")
-
-    def _read(self, content: bytes, kind: type[Answer]) -> Answer:
+        if not response.ok or response.is_redirect:
+            raise PlaceError(f"{self.name} answered {response.status_code}: {_reason(response)}")
         try:
-            return msgspec.json.decode(content, type=kind)
+            return msgspec.json.decode(response.content or b"null", type=kind)
         except msgspec.DecodeError as error:
             raise PlaceError(f"{self.name} is no {type(self).__name__}: {error}") from None
 
@@ -306,18 +303,15 @@ class Driver(_Server, frozen=True):
 
     def add(self, silence: Silence) -> str:
         """Add the silence; returns what the driver remarks."""
-        content = self._ask("POST", "silences", written(silence))
-        return self._read(content, dict[str, str]).get("note", "")
+        return self._ask(dict[str, str], "POST", "silences", written(silence)).get("note", "")
 
     def end(self, ending: Ending) -> int:
         """End silences; returns how many."""
-        content = self._ask("POST", "silences", ending)
-        return self._read(content, dict[str, int]).get("ended", 0)
+        return self._ask(dict[str, int], "POST", "silences", ending).get("ended", 0)
 
     def silences(self) -> list[Entry]:
         """Those in force."""
-        answer = self._read(self._ask("GET", "silences"), list[Written])
-        return [(silence.silence(), "") for silence in answer]
+        return [(entry.silence(), "") for entry in self._ask(list[Written], "GET", "silences")]
 
 
 # -- Alertmanager -----------------------------------------------------------------------------
@@ -401,20 +395,19 @@ class Alertmanager(_Server, frozen=True, kw_only=True):
             "createdBy": CREATOR,
             "comment": silence.reason or "querypulse silence",
         }
-        self._read(self._ask("POST", "api/v2/silences", body), dict[str, str])
+        self._ask(dict[str, str], "POST", "api/v2/silences", body)
         return f"only alerts with the labels {_labels_text(self.labels)}" if self.labels else ""
 
     def end(self, ending: Ending) -> int:
         """End silences that have ``labels``; returns how many."""
-        app = str(matcher("app", ending.app))
-        wanted = Ending(str(matcher("query", ending.end)), app)
+        wanted = Ending(str(matcher("query", ending.end)), str(matcher("app", ending.app)))
         ids = [
             silence.id
             for silence in self._silences()
             if wanted.ends(silence.silence()) and self.labels.items() <= silence.labels().items()
         ]
         for silence_id in ids:
-            self._ask("DELETE", f"api/v2/silence/{silence_id}")
+            self._ask(object, "DELETE", f"api/v2/silence/{silence_id}")
         return len(ids)
 
     def silences(self) -> list[Entry]:
@@ -423,10 +416,9 @@ class Alertmanager(_Server, frozen=True, kw_only=True):
 
     def _silences(self) -> list[_AlertmanagerSilence]:
         """Those of this command that have not ended."""
-        content = self._ask("GET", "api/v2/silences")
         return [
             silence
-            for silence in self._read(content, list[_AlertmanagerSilence])
+            for silence in self._ask(list[_AlertmanagerSilence], "GET", "api/v2/silences")
             if silence.created_by == CREATOR and silence.status.get("state") != "expired"
         ]
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from ..alerting.alert import Incident
-from ..alerting.alert_text import Guidance
 from ..alerting.delivery import Delivery, Notifier
 from ..alerting.heartbeat import Heartbeat, QueryHeartbeats
 from ..alerting.policy import Limits, LimitSettings, Policy
@@ -53,13 +50,7 @@ ALLOWED = (
 )
 
 
-def declared(queries: Mapping[str, QuerySettings]) -> tuple[Declared, ...]:
-    """The declarations, in the order of the settings.
-
-    Raises:
-        SettingsError: a place, or the pattern of its queries, could never match.
-
-    """
+def _declared(queries: Mapping[str, QuerySettings]) -> tuple[Declared, ...]:
     declarations = []
     for pattern, own in queries.items():
         reads = tuple(_place(text, pattern, "reads") for text in own.reads or ())
@@ -138,7 +129,7 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         probe_stale_seconds=SLOW_POLL_SECONDS
         + max(CALM_SECONDS, 2 * settings.probe_interval_seconds),
         probe_expected=probe_expected,
-        declared=declared(settings.queries),
+        declared=_declared(settings.queries),
     )
 
 
@@ -178,15 +169,8 @@ def make_notifier(
     return notifier
 
 
-class HttpAccess(msgspec.Struct, frozen=True):
-    """The token that readers need, and the server's certificates."""
-
-    token: Secret | None = None
-    tls: Tls | None = None
-
-
-def http_access(settings: Settings) -> HttpAccess:
-    """Token and TLS files of the HTTP server.
+def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
+    """The token that readers need, and the certificates of the HTTP server.
 
     Raises:
         SettingsError: a file cannot be read, or a certificate has no key.
@@ -199,13 +183,13 @@ def http_access(settings: Settings) -> HttpAccess:
         raise SettingsError("setting 'http_tls_client_ca_file' needs 'http_tls_cert_file'")
     token = secret_in(settings.http_token_file, "setting 'http_token_file'")
     if cert is None or key is None:
-        return HttpAccess(token)
+        return token, None
     tls = Tls(cert, key, settings.http_tls_client_ca_file)
     try:
         tls.context()
     except OSError as error:
         raise SettingsError(f"settings 'http_tls_...': {error}") from None
-    return HttpAccess(token, tls)
+    return token, tls
 
 
 def secret_in(path: str | None, setting: str) -> Secret | None:
@@ -270,43 +254,26 @@ def _poster(name: str, url: str, settings: Settings) -> HttpPoster:
 
 
 # -- components -------------------------------------------------------------------------------
-# The components of a sidecar that need no Spark: their settings are checked first.
 
 
-class Components(msgspec.Struct, frozen=True):
-    """Settings, and what is made of them without Spark. No thread runs yet."""
+class Components:
+    """What a sidecar is made of that needs no Spark: its settings are checked first.
 
-    settings: Settings
-    guard: Guard
-    guidance: Guidance
-    policy: Policy
-    receivers: list[Receiver]
-    heartbeat: Heartbeat | None
-    query_heartbeats: dict[str, Heartbeat]
-    """By name pattern of queries."""
-    push_targets: tuple[PushTarget, ...]
-    access: HttpAccess
-    redacting: Redacting
-    silencing: Silencing
-
-
-def make_components(settings: Settings, guard: Guard) -> Components:
-    """Make all components from the settings.
+    No thread runs yet.
 
     Raises:
         SettingsError: a limit, receiver, link, key, certificate or pattern cannot be used.
 
     """
-    return Components(
-        settings=settings,
-        guard=guard,
-        guidance=guidance(settings),
-        policy=policy(settings, probe_expected=True),
-        receivers=receivers_from_settings.receivers(settings),
-        heartbeat=receivers_from_settings.heartbeat(settings, guard),
-        query_heartbeats=receivers_from_settings.query_heartbeats(settings, guard),
-        push_targets=push_targets(settings),
-        access=http_access(settings),
-        redacting=Redacting(settings),
-        silencing=Silencing(settings.silence_file, guard),
-    )
+
+    def __init__(self, settings: Settings, guard: Guard) -> None:
+        self.settings, self.guard = settings, guard
+        self.guidance = guidance(settings)
+        self.policy = policy(settings, probe_expected=True)
+        self.receivers = receivers_from_settings.receivers(settings)
+        self.heartbeat = receivers_from_settings.heartbeat(settings, guard)
+        self.query_heartbeats = receivers_from_settings.query_heartbeats(settings, guard)
+        self.push_targets = push_targets(settings)
+        self.token, self.tls = http_access(settings)
+        self.redacting = Redacting(settings)
+        self.silencing = Silencing(settings.silence_file, guard)

@@ -26,7 +26,7 @@ from ..listener.spark.jvm import NETWORK_ERRORS
 from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage
 from ..listener.state.snapshot import Snapshot
-from ..settings.wiring import Components, HttpAccess, shortest_floor_seconds
+from ..settings.wiring import Components, shortest_floor_seconds
 
 log = logging.getLogger("querypulse")
 
@@ -158,13 +158,13 @@ class FileReaders:
     def __init__(self, components: Components, server: HttpServer | None) -> None:
         self._silencing = components.silencing
         self._redacting = components.redacting
-        self._token = None if server is None else components.access.token
+        self._token = None if server is None else components.token
         self._server = server
         self._certificate = Problem("querypulse: the HTTP server keeps its certificate: %s")
         reads = {}
         if self._redacting.reads_files:
             reads["secrets"] = ("secret-files", self._redacting.refresh)
-        if server is not None and components.access != HttpAccess():
+        if server is not None and (components.token is not None or components.tls is not None):
             reads["http"] = ("http-files", self._renew_access)
         self._loops = {
             kind: FileLoop(thread, read, READ_SECONDS, components.guard)

@@ -312,7 +312,7 @@ class Runtime:
 
     def _make_server(self, components: Components) -> HttpServer | None:
         """The HTTP server, not started; None if it is off or its address is refused."""
-        settings, token = self._settings, components.access.token
+        settings, token = self._settings, components.token
         refused = refused_address(settings)
         if refused:
             log.error("querypulse: no HTTP server: %s", refused)
@@ -331,7 +331,7 @@ class Runtime:
             content,
             self._guard,
             token=lambda: token.known if token is not None else None,
-            tls=components.access.tls,
+            tls=components.tls,
             external_name=urlsplit(external_url(settings)).hostname,
         )
 

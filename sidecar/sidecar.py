@@ -31,7 +31,7 @@ from ..listener.state.state import has_name
 from ..settings.loading import load_settings
 from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import make_silence, unmatched
-from ..settings.wiring import make_components
+from ..settings.wiring import Components
 from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
 from .runtime import MAILBOX_CAPACITY, Runtime, open_event_path
 from .session import (
@@ -72,7 +72,7 @@ class Sidecar:
             raise SettingsError(f"give Settings or arguments, not both: {', '.join(arguments)}")
         self.settings = settings if settings is not None else settings_of(spark, arguments)
         self._guard = Guard()
-        self._components = make_components(self.settings, self._guard)
+        self._components = Components(self.settings, self._guard)
         self._redacted_log = RedactedLog(self._components.redacting.text)
         self._runtime: Runtime | None = None
         self._news = threading.Condition()

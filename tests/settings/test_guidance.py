@@ -15,7 +15,7 @@ from querypulse.core.guard import Guard
 from querypulse.core.states import QueryState
 from querypulse.settings.links import guidance, runbook
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
-from querypulse.settings.wiring import make_components
+from querypulse.settings.wiring import Components
 from querypulse.sidecar import Settings, SettingsError
 from querypulse.sidecar.session import spark_ui_url
 
@@ -33,7 +33,7 @@ def annotations(guide: Guidance, *, app="orders", query="billing") -> dict[str, 
 def refusal(**settings):
     """The error of settings; empty if they are accepted."""
     try:
-        make_components(Settings(**settings), Guard())
+        Components(Settings(**settings), Guard())
     except SettingsError as error:
         return str(error)
     return ""

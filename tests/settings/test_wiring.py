@@ -129,7 +129,7 @@ def pem(tmp_path_factory):
 
 
 def test_token_and_certificate_are_read_from_their_files(file, pem):
-    access = wiring.http_access(
+    token, tls = wiring.http_access(
         Settings(
             http_token_file=file("token\n"),
             http_tls_cert_file=pem.cert,
@@ -138,9 +138,8 @@ def test_token_and_certificate_are_read_from_their_files(file, pem):
         )
     )
 
-    assert access.token.known == "token"
-    assert (access.tls.cert_file, access.tls.key_file) == (pem.cert, pem.key)
-    assert access.tls.client_ca_file == pem.ca
+    assert token.known == "token"
+    assert (tls.cert_file, tls.key_file, tls.client_ca_file) == (pem.cert, pem.key, pem.ca)
 
 
 @pytest.mark.parametrize(
