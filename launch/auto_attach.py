@@ -61,32 +61,25 @@ def status_lines(folder: Path, environment: Mapping[str, str]) -> list[str]:
         AutoAttachError: the file cannot be read.
 
     """
-    file, content = folder / NAME, _content(folder / NAME)
-    variable = environment.get(AUTO_ATTACH_VARIABLE)
-    value = "not set" if variable is None else repr(variable)
-    return [
-        f"file      {_file_text(content)}: {file}",
-        f"variable  {AUTO_ATTACH_VARIABLE} is {value}",
-        f"result    {_result(_is_ours(content), is_asked(environment))}",
-    ]
-
-
-def _file_text(content: str | None) -> str:
+    content, variable = _content(folder / NAME), environment.get(AUTO_ATTACH_VARIABLE)
     if content is None:
-        return "off, there is no file"
-    if content == CONTENT:
-        return "on"
-    if _is_ours(content):
-        return "on, of another version (`querypulse auto-attach on` renews it)"
-    return "off, the file is not ours"
-
-
-def _result(file: bool, variable: bool) -> str:
-    if file and variable:
-        return "drivers that start here are attached"
-    missing = [] if file else ["run `querypulse auto-attach on`"]
-    missing += [] if variable else [f"set {AUTO_ATTACH_VARIABLE}=1"]
-    return f"nothing is attached; to attach, {' and '.join(missing)}"
+        state = "off, there is no file"
+    elif not _is_ours(content):
+        state = "off, the file is not ours"
+    else:
+        state = "on"
+        if content != CONTENT:
+            state += ", of another version (`querypulse auto-attach on` renews it)"
+    missing = [] if state.startswith("on") else ["run `querypulse auto-attach on`"]
+    missing += [] if is_asked(environment) else [f"set {AUTO_ATTACH_VARIABLE}=1"]
+    result = "drivers that start here are attached"
+    if missing:
+        result = f"nothing is attached; to attach, {' and '.join(missing)}"
+    return [
+        f"file      {state}: {folder / NAME}",
+        f"variable  {AUTO_ATTACH_VARIABLE} is {'not set' if variable is None else repr(variable)}",
+        f"result    {result}",
+    ]
 
 
 def _content(file: Path) -> str | None:
@@ -98,5 +91,5 @@ def _content(file: Path) -> str | None:
         raise AutoAttachError(f"cannot read {file}: {error.strerror}") from None
 
 
-def _is_ours(content: str | None) -> bool:
-    return content is not None and content.startswith(MARK)
+def _is_ours(content: str) -> bool:
+    return content.startswith(MARK)

@@ -16,7 +16,6 @@ from typing import NoReturn
 # As site.py writes the entries of sys.path, also inside an archive.
 HERE = Path(os.path.abspath(__file__)).parent  # noqa: PTH100 - it must not resolve links
 BOOT = str(HERE / "boot")
-_STARTED_WITH = Path("/proc/self/environ")
 USAGE = "name it: job.py ARGS..., or -m MODULE ARGS..."
 
 
@@ -36,7 +35,7 @@ def run_job(arguments: Sequence[str]) -> NoReturn:
         raise LaunchError("this Python does not know its own program")
     command = [sys.executable, *arguments]
     try:
-        os.execve(sys.executable, command, environment_of(_uncoerced(os.environ)))  # noqa: S606 - no shell
+        os.execve(sys.executable, command, environment_of(os.environ))  # noqa: S606 - no shell
     except OSError as error:
         raise LaunchError(f"cannot start {sys.executable}: {error.strerror}") from None
 
@@ -48,13 +47,10 @@ def check_job(arguments: Sequence[str]) -> None:
         LaunchError: there is none.
 
     """
-    first = arguments[0] if arguments else ""
-    if first == "-m":
-        if not arguments[1:2]:
-            raise LaunchError(f"-m needs the name of a module; {USAGE}")
-    elif not first:
+    first, *others = arguments or [""]
+    if not first or (first == "-m" and not others):
         raise LaunchError(f"the job is missing; {USAGE}")
-    elif first.startswith("-"):
+    if first.startswith("-") and first != "-m":
         raise LaunchError(f"the job is missing before {first}; {USAGE}")
 
 
@@ -62,19 +58,6 @@ def environment_of(environment: Mapping[str, str], boot: str = BOOT) -> dict[str
     """The environment of the job's Python: our folder is first on ``PYTHONPATH``."""
     path = environment.get("PYTHONPATH")
     return {**environment, "PYTHONPATH": f"{boot}{os.pathsep}{path}" if path else boot}
-
-
-def _uncoerced(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the ``LC_CTYPE`` that Python sets for itself (PEP 538).
-
-    With it, the job's Python would not be in UTF-8 mode where plain Python is.
-    """
-    try:
-        began = _STARTED_WITH.read_bytes().split(b"\0")
-    except OSError:
-        return dict(environment)
-    coerced = not any(entry.startswith(b"LC_CTYPE=") for entry in began)
-    return {name: text for name, text in environment.items() if name != "LC_CTYPE" or not coerced}
 
 
 def launcher_script() -> Path:

@@ -127,22 +127,18 @@ def test_start_function_that_raises_counts_as_a_failure():
     assert query.restarts == 2
 
 
-def test_end_on_purpose_is_no_failure():
-    def announced():
-        return Story().probe(run(), at=0).expect_stop()
+ON_PURPOSE = [
+    Story().probe(run(), at=0).expect_stop().ended(at=10),
+    Story().probe(run(), at=0).expect_stop().ended(at=10, exception=CONFLICT),
+    Story().probe(run(trigger=ONCE), at=0).ended(at=10),
+]
 
-    completes = Story().probe(run(trigger=ONCE), at=0).ended(at=10)
-    ends = {
-        "announced stop": follow(running(), announced().ended(at=10), 10),
-        "failure after it": follow(running(), announced().ended(at=10, exception=CONFLICT), 10),
-        "availableNow completes": follow(running(), completes, 10),
-    }
 
-    assert {
-        name: query
-        for name, query in ends.items()
-        if not query.is_over or query.is_given_up or query.due_at is not None
-    } == {}
+@pytest.mark.parametrize("story", ON_PURPOSE, ids=["stop", "failure after it", "completed"])
+def test_end_on_purpose_is_no_failure(story):
+    query = follow(running(), story, 10)
+
+    assert (query.is_over, query.is_given_up, query.due_at) == (True, False, None)
 
 
 def test_run_that_somebody_else_started_is_supervised_and_not_started_twice():
@@ -168,14 +164,6 @@ def test_nothing_starts_until_the_probe_has_seen_spark_running_since_the_failure
 
     assert not query.may_start(story.snapshot(60), 60)
     assert query.may_start(story.probe(at=61).snapshot(61), 61)
-
-
-def test_start_that_waits_for_other_starts_is_due_since_the_last_of_them():
-    query = due()
-    query.advanced_at = 90
-
-    assert query.publish().due_at == 90
-    assert started(query, 1, 91).publish().due_at is None
 
 
 def owned(snapshot, session):
@@ -259,12 +247,17 @@ def harness():
     return Harness()
 
 
-def test_given_up_query_ends_the_wait_with_its_reason_and_stays_published(harness):
+def test_given_up_query_ends_the_wait_with_its_reason_and_stays_published_until_it_is_forgotten(
+    harness,
+):
     with pytest.raises(QueryFailure, match="ConcurrentAppendException") as raised:
         harness.run(a=harness.failing)
 
     assert raised.value.query == "a"
     assert harness.supervisor.publish()["a"].given_up
+    assert harness.supervisor.forget("a")
+    assert harness.supervisor.publish() == {}
+    assert not harness.supervisor.forget("a")
 
 
 def test_other_queries_go_on_after_one_is_given_up(harness):
@@ -283,28 +276,24 @@ def test_other_queries_go_on_after_one_is_given_up(harness):
     assert set(harness.supervisor.publish()) == {"a"}
 
 
-def test_secrets_in_the_error_of_a_start_function_are_redacted(harness):
-    def raises():
-        raise ValueError("password=hunter2")
-
-    with pytest.raises(QueryFailure) as raised:
-        harness.run(a=raises)
-
-    assert "hunter2" not in str(raised.value)
+def fails_to_start(harness):
+    raise ValueError("posting K3Y, password=hunter2")
 
 
-def test_our_own_secrets_in_the_failure_of_a_run_are_redacted(harness):
-    """The snapshot has the failure as Spark reported it."""
+def fails_as_it_runs(harness):
+    """The snapshot has the failure as Spark reported it, without the secrets of its shape."""
+    harness.story.started(at=0).ended(at=1, exception="java.lang.RuntimeException: posting K3Y")
+    return harness.handle()
 
-    def start():
-        harness.story.started(at=0).ended(at=1, exception="java.lang.RuntimeException: posting K3Y")
-        return harness.handle()
 
-    with pytest.raises(QueryFailure) as raised:
-        harness.run(a=start)
+@pytest.mark.parametrize("start", [fails_to_start, fails_as_it_runs])
+def test_secrets_in_a_failure_are_redacted(harness, start):
+    with pytest.raises(QueryFailure, match=r"posting \[redacted\]") as raised:
+        harness.run(a=partial(start, harness))
 
-    assert "posting [redacted]" in raised.value.reason
-    assert "K3Y" not in repr(harness.supervisor.publish())
+    shown = raised.value.reason + repr(harness.supervisor.publish())
+    assert "K3Y" not in shown
+    assert "hunter2" not in shown
 
 
 def test_queue_of_starts_that_advances_is_not_overdue(harness):
@@ -351,19 +340,15 @@ def test_given_up_query_that_runs_again_by_hand_can_be_supervised_again(harness)
     harness.run(a=harness.failing, b=works)
 
 
-def test_application_that_stops_spark_ends_the_wait(harness):
-    harness.story.probe(at=0, context=Context.STOPPED_BY_APPLICATION)
-
-    harness.run(a=lambda: pytest.fail("started"))
-
-
 @pytest.mark.parametrize("context", [Context.JVM_GONE, Context.STOPPED])
-def test_end_of_spark_raises_and_nothing_starts(harness, context):
+def test_end_of_spark_ends_the_wait_and_raises_unless_it_is_planned(harness, context):
     harness.story.probe(at=0, context=context)
-
     with pytest.raises(QueryFailure) as raised:
         harness.run(a=lambda: pytest.fail("started"))
+
     assert raised.value.query == "*"
+    harness.story.probe(at=1, context=Context.STOPPED_BY_APPLICATION)
+    harness.run(a=lambda: pytest.fail("started"))
 
 
 def test_same_name_twice_is_an_error(harness):
@@ -374,15 +359,6 @@ def test_same_name_twice_is_an_error(harness):
         return harness.handle()
 
     harness.run(a=start)
-
-
-def test_forgetting_a_given_up_query_ends_its_alert(harness):
-    with pytest.raises(QueryFailure):
-        harness.run(a=lambda: None)
-
-    assert harness.supervisor.forget("a")
-    assert harness.supervisor.publish() == {}
-    assert not harness.supervisor.forget("a")
 
 
 def test_run_that_spark_calls_active_is_not_started_again(harness):
