@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from support.metrics_page import labels_of, page
+from support.panels import values_of
 from support.repository import (
     METRIC,
     ROOT,
@@ -25,16 +26,8 @@ ELSEWHERE = {
 
 def queries_of(dashboard):
     """What Grafana asks Prometheus for: the queries of panels, variables and annotations."""
-    return "\n".join(texts(dashboard, {"expr", "query", "definition"}))
-
-
-def texts(value, keys, under=None):
-    if isinstance(value, str):
-        return [value] if under in keys else []
-    if isinstance(value, dict):
-        return [text for key, part in value.items() for text in texts(part, keys, key)]
-    parts = value if isinstance(value, list) else []
-    return [text for part in parts for text in texts(part, keys, under)]
+    asked = [text for key in ("expr", "query", "definition") for text in values_of(dashboard, key)]
+    return "\n".join(text for text in asked if isinstance(text, str))
 
 
 def shipped_queries():
@@ -67,7 +60,7 @@ def test_every_metric_is_queried():
 def test_labels_in_selectors_are_labels_of_the_metric():
     """``metric{label=...}``, including the labels that Prometheus adds."""
     wrong = set()
-    for where, text in selectors().items():
+    for where, text in {**shipped_queries(), **runbooks()}.items():
         for name, inner in re.findall(r"\b(\w+)\{([^{}]*)\}", text):
             if name in series():
                 labels = {*labels_of(families()[series()[name]]), "job", "instance", "le"}
@@ -77,16 +70,10 @@ def test_labels_in_selectors_are_labels_of_the_metric():
     assert wrong == set()
 
 
-def selectors():
-    return shipped_queries() | {f"runbooks/{name}.md": text for name, text in runbooks().items()}
-
-
-# -- documents --------------------------------------------------------------------------------------
-
-
-def test_page_of_metrics_matches_what_a_driver_exports():
+def test_page_of_metrics_matches_what_a_driver_exports_with_a_description_of_each():
     """``make dashboards`` writes the page."""
     assert (ROOT / "docs" / "metrics.md").read_text() == page()
+    assert {family.documentation[-1:] for family in families().values()} == {"."}
 
 
 def test_documents_name_only_existing_metrics():
@@ -98,9 +85,3 @@ def test_documents_name_only_existing_metrics():
     }
 
     assert {name: names for name, names in unknown.items() if names} == {}
-
-
-def test_every_metric_has_a_description():
-    assert [
-        name for name, family in families().items() if not family.documentation.endswith(".")
-    ] == []

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from functools import cache
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from support.compose import DASHBOARDS, FOLDER, compose, mounts, on_host, read
+from support.prometheus import accepted
 
 from querypulse.commands import cli
 from querypulse.commands.demo.scenarios import DemoSettings
 from querypulse.settings.loading import load_settings
-from querypulse.settings.settings import Settings
 
 ROOT = DASHBOARDS.parent
 
@@ -61,48 +60,35 @@ def test_each_service_is_pinned_on_loopback_checked_and_configured_with_shipped_
 # -- the driver -----------------------------------------------------------------------------------
 
 
-def script(monkeypatch):
-    """The demo settings that the driver's command requests."""
+def test_driver_command_is_a_valid_demo_command(monkeypatch):
     asked = []
-    monkeypatch.setitem(
-        cli._COMMANDS, "demo", lambda **arguments: asked.append(DemoSettings(**arguments)) or 0
-    )
+    demo = lambda **arguments: asked.append(DemoSettings(**arguments)) or 0
+    monkeypatch.setitem(cli._COMMANDS, "demo", demo)
     program, *arguments = services()["driver"]["command"]
     assert (program, cli.main(arguments)) == ("querypulse", 0)
-    return asked[0]
 
-
-def test_driver_command_is_a_valid_demo_command(monkeypatch):
-    asked = script(monkeypatch)
-
-    assert asked.scenario == "failure"
-    assert asked.duration - asked.after >= 10 * 60
-    assert ("driver", asked.http_port) in listening()
+    assert asked[0].scenario == "failure"
+    assert asked[0].duration - asked[0].after >= 10 * 60
+    assert ("driver", asked[0].http_port) in listening()
 
 
 def test_driver_environment_contains_valid_settings():
     settings = load_settings({}, services()["driver"]["environment"], {}).settings
 
-    assert settings.http_host == "0.0.0.0"
-    assert settings.http_allow_anonymous
+    assert (settings.http_host, settings.http_allow_anonymous) == ("0.0.0.0", True)
     assert [port_of(url) for url in settings.alertmanager_urls] == [("alertmanager", 9093)]
     assert settings.allow_http
-    assert settings != Settings()
-
-
-def dockerfile():
-    text = (FOLDER / services()["driver"]["build"] / "Dockerfile").read_text()
-    return text.replace("\\\n", " ")
 
 
 def test_driver_image_has_java_the_tested_pyspark_and_its_own_user():
+    text = (FOLDER / services()["driver"]["build"] / "Dockerfile").read_text()
     constraints = (ROOT / "constraints.txt").read_text().splitlines()
-    (pyspark,) = re.findall(r"pyspark==\S+", dockerfile())
+    (pyspark,) = re.findall(r"pyspark==\S+", text)
 
     assert pyspark in constraints
-    assert "openjdk-17-jre-headless" in dockerfile()
-    assert re.findall(r"^USER (\w+)$", dockerfile(), re.MULTILINE) == ["driver"]
-    assert re.findall(r"^FROM (\S+)$", dockerfile(), re.MULTILINE) == ["python:3.12-slim-bookworm"]
+    assert "openjdk-17-jre-headless" in text
+    assert re.findall(r"^USER (\w+)$", text, re.MULTILINE) == ["driver"]
+    assert re.findall(r"^FROM (\S+)$", text, re.MULTILINE) == ["python:3.12-slim-bookworm"]
 
 
 # -- Prometheus and Alertmanager ------------------------------------------------------------------
@@ -114,49 +100,35 @@ def test_promtool_accepts_the_configuration_of_prometheus(tmp_path):
     rules = config["rule_files"]
     config["rule_files"] = [str(on_host("prometheus", path)) for path in rules]
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    done = run("promtool", "check", "config", tmp_path / "prometheus.yaml")
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "SUCCESS" in done.stdout
-    assert re.search(r"SUCCESS: [1-9]\d* rules found", done.stdout)
+    answer = accepted("check", "config", tmp_path / "prometheus.yaml")
+    assert re.search(r"SUCCESS: [1-9]\d* rules found", answer)
 
 
 def test_prometheus_scrapes_the_driver_and_notifies_alertmanager():
     config = read(FOLDER / "prometheus.yaml")
     notified = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
     scraped = config["scrape_configs"][0]["static_configs"][0]
+    port = scraped["labels"]["instance"].rpartition(":")[2]
 
-    assert {
-        port_of(f"http://{target}") for target in [*notified, *scraped["targets"]]
-    } <= listening()
-    assert notified == ["alertmanager:9093"]
-    assert scraped["targets"] == ["driver:9719"]
-    assert (
-        f"127.0.0.1:{scraped['labels']['instance'].rpartition(':')[2]}:9719"
-        in (services()["driver"]["ports"])
-    )
-
-
-def run(*command):
-    return subprocess.run([*map(str, command)], capture_output=True, text=True)
+    assert (notified, scraped["targets"]) == (["alertmanager:9093"], ["driver:9719"])
+    assert {port_of(f"http://{target}") for target in (*notified, "driver:9719")} <= listening()
+    assert f"127.0.0.1:{port}:9719" in services()["driver"]["ports"]
 
 
 # -- Grafana --------------------------------------------------------------------------------------
 
 
-PROVISIONING = "/etc/grafana/provisioning"
-
-
-def provisioned(kind):
+def provisioned(kind, key):
     """The only entry of a file that provisions Grafana."""
-    (entry,) = read(on_host("grafana", f"{PROVISIONING}/{kind}/querypulse.yaml"))[
-        {"datasources": "datasources", "dashboards": "providers"}[kind]
-    ]
+    file = on_host("grafana", f"/etc/grafana/provisioning/{kind}/querypulse.yaml")
+    (entry,) = read(file)[key]
     return entry
 
 
 def test_grafana_finds_prometheus_and_the_dashboards():
-    source, provider = provisioned("datasources"), provisioned("dashboards")
+    source = provisioned("datasources", "datasources")
+    provider = provisioned("dashboards", "providers")
     home = services()["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     interval = read(FOLDER / "prometheus.yaml")["global"]["scrape_interval"]
 

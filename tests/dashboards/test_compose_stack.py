@@ -55,11 +55,13 @@ def test_prometheus_scrapes_the_driver_and_loads_the_rules(stack):
     assert get(f"{PROMETHEUS}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
 
 
-def test_grafana_shows_both_dashboards_without_login(stack):
+def test_grafana_shows_both_dashboards_without_login_and_rejects_the_default_password(stack):
     uids = {dashboard["uid"] for dashboard in get(f"{GRAFANA}/api/search", type="dash-db")}
+    default = {"auth": ("admin", "admin"), "timeout": PATIENCE_SECONDS}
 
     assert uids == {"querypulse-fleet", "querypulse-query"}
     assert get(f"{GRAFANA}/api/dashboards/uid/querypulse-fleet")["meta"]["provisioned"]
+    assert requests.get(f"{GRAFANA}/api/org/users", **default).status_code in {401, 403}
 
 
 def test_grafana_gets_figures_from_prometheus(stack):
@@ -77,14 +79,6 @@ def test_grafana_gets_figures_from_prometheus(stack):
         return answer.json()["results"]["A"]["frames"]
 
     until(lambda: len(frames()) == 8, "a line for each query", PATIENCE_SECONDS)
-
-
-def test_default_password_is_rejected(stack):
-    answer = requests.get(
-        f"{GRAFANA}/api/org/users", auth=("admin", "admin"), timeout=PATIENCE_SECONDS
-    )
-
-    assert answer.status_code in {401, 403}
 
 
 def test_query_failure_arrives_at_alertmanager(stack):

@@ -5,16 +5,14 @@ Runs where a Docker engine answers or GRAFANA_HOME names an installation.
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from support import grafana as grafanas
 from support.exporter_http import serving
+from support.panels import DASHBOARDS, FOLDER, panels
 from support.patience import until
 from support.prometheus import RealPrometheus
 from support.published_states import full_published
-
-import querypulse.dashboards
 
 pytestmark = [
     pytest.mark.grafana,
@@ -23,8 +21,7 @@ pytestmark = [
     pytest.mark.timeout(900),  # the image may have to be pulled
 ]
 
-SHIPPED = Path(querypulse.dashboards.__file__).parent / "grafana"
-UIDS = ("querypulse-fleet", "querypulse-query")
+UIDS = {dashboard["uid"]: dashboard for dashboard in DASHBOARDS.values()}
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +35,9 @@ def prometheus(tmp_path_factory):
 @pytest.fixture(scope="module", params=grafanas.places())
 def grafana(request, prometheus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("grafana")
-    with grafanas.running(request.param, folder, SHIPPED, prometheus.url) as real:
+    with grafanas.running(request.param, folder, FOLDER, prometheus.url) as real:
         until(lambda: real.dashboards() >= set(UIDS), "both dashboards are listed")
         yield real
-
-
-def shipped(uid):
-    dashboards = [json.loads(path.read_text()) for path in SHIPPED.glob("*.json")]
-    return next(dashboard for dashboard in dashboards if dashboard["uid"] == uid)
-
-
-def panels(dashboard):
-    """All panels, including those inside collapsed rows."""
-    for panel in dashboard["panels"]:
-        yield panel
-        yield from panel.get("panels", ())
 
 
 def requests_of(dashboard, panel):
@@ -65,15 +50,7 @@ def requests_of(dashboard, panel):
     return [{**common, **target} for target in json.loads(text)]
 
 
-def answers(grafana, dashboard):
-    """For each panel with targets: its title, a target's letter, Grafana's answer."""
-    for panel in panels(dashboard):
-        if panel.get("targets"):
-            for letter, answer in grafana.ask(requests_of(dashboard, panel)).items():
-                yield panel["title"], letter, answer
-
-
-def rows(answer):
+def points(answer):
     """The number of points in all series of an answer."""
     return sum(
         len(frame["data"]["values"][0]) for frame in answer["frames"] if frame["data"]["values"]
@@ -81,27 +58,28 @@ def rows(answer):
 
 
 @pytest.mark.parametrize("uid", UIDS)
-def test_grafana_serves_every_shipped_panel(grafana, uid):
+def test_grafana_serves_every_shipped_panel_and_answers_its_targets(grafana, uid):
     def described(dashboard):
-        return {(panel["id"], panel["type"], panel.get("title", "")) for panel in panels(dashboard)}
+        return [
+            (panel["id"], panel["type"], panel.get("title", "")) for panel in dashboard["panels"]
+        ]
 
-    served = grafana.get(f"dashboards/uid/{uid}")
-
+    shipped, served = UIDS[uid], grafana.get(f"dashboards/uid/{uid}")
     assert served["meta"]["provisioned"]
-    assert described(served["dashboard"]) == described(shipped(uid))
+    assert described(served["dashboard"]) == described(shipped)
 
-
-@pytest.mark.parametrize("uid", UIDS)
-def test_grafana_answers_the_targets_of_every_panel(grafana, uid):
-    given = list(answers(grafana, shipped(uid)))
+    answers = {
+        (panel["title"], letter): answer
+        for panel in panels(shipped)
+        for letter, answer in grafana.ask(requests_of(shipped, panel)).items()
+    }
     failed = [
-        (title, letter, answer)
-        for title, letter, answer in given
-        if "error" in answer or answer.get("status", 200) != 200
+        answer
+        for answer in answers.items()
+        if "error" in answer[1] or answer[1].get("status", 200) != 200
     ]
-
     assert failed == []
-    assert any(rows(answer) for _, _, answer in given)
+    assert any(map(points, answers.values()))
 
 
 def test_provisioning_reports_no_error(grafana):

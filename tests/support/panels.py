@@ -14,6 +14,16 @@ TIMES = {"__rate_interval": "1m", "__range": "10m", "__interval": "15s"}
 EVERYTHING = dict.fromkeys(("job", "instance", "app", "query"), ".+")
 
 
+def values_of(value, key):
+    """Every value under ``key`` in a piece of JSON."""
+    if isinstance(value, list):
+        return [inner for part in value for inner in values_of(part, key)]
+    if not isinstance(value, dict):
+        return []
+    here = [value[key]] if key in value else []
+    return here + [inner for part in value.values() for inner in values_of(part, key)]
+
+
 def panels(dashboard):
     """All panels except the headings."""
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]

@@ -22,6 +22,21 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def accepted(*arguments: object) -> str:
+    """The output of promtool, which must accept what it is given."""
+    done = promtool(*map(str, arguments))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def assert_valid(expressions: Sequence[str], folder: Path) -> None:
+    """Each expression becomes a recording rule, because promtool parses those."""
+    rules = [{"record": f"line:{at}", "expr": text} for at, text in enumerate(expressions)]
+    file = folder / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "expressions", "rules": rules}]}))
+    assert f"{len(rules)} rules found" in accepted("check", "rules", "--lint=none", file)
+
+
 class RealPrometheus(ServerProcess):
     """Scrapes each of ``drivers`` (base URLs) as ``job``, notifies ``alertmanagers`` (base URLs).
 
