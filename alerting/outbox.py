@@ -84,11 +84,9 @@ class OutboxRow(msgspec.Struct, frozen=True):
         )
 
     @property
-    def rank(self) -> int:
-        """How much it is worth a place in a full outbox."""
-        if self.incident.is_stale or (self.is_over and (self.known is Known.RESOLVED or self.dead)):
-            return 0
-        return 1 if not self.incident.is_critical else 2 if self.is_over else 3
+    def is_missed(self) -> bool:
+        """Whether people must hear of it even if it is over."""
+        return self.is_unsent and self.incident.is_critical and not self.incident.muted
 
     def loss(self, capabilities: ReceiverCapabilities, wall: float) -> str | None:
         """Why no message of it is worth sending any more: a reason of losses, empty without a loss.
@@ -122,34 +120,47 @@ class OutboxRow(msgspec.Struct, frozen=True):
             may_be_open = self.is_over and self.known is Known.UNSURE
             return Reason.RESOLVE if may_be_open else None
         if self.is_over:
-            is_current = self.known is Known.RESOLVED
-            if not is_current:
-                return Reason.TRIGGER if self._is_missed else Reason.RESOLVE
-        else:
-            if self.incident.muted:
-                return None
-            is_current = self.known is Known.FIRING and self.sent_version == self.version
-            if not is_current:
-                return Reason.TRIGGER
+            if self.known is not Known.RESOLVED:
+                return Reason.TRIGGER if self.is_missed else Reason.RESOLVE
+        elif self.incident.muted:
+            return None
+        elif self.known is not Known.FIRING or self.sent_version != self.version:
+            return Reason.TRIGGER
         return Reason.REPEAT if _is_past(self.sent_at, capabilities.resend_seconds, wall) else None
 
     def message(self, wall: float) -> Incident:
-        """What to send at Unix time ``wall``; a late page says how late it is."""
-        is_missed = not self.dead and self._is_missed
-        late = wall - self.queued_at
-        incident = _reopened(self.incident) if self.is_over and is_missed else self.incident
-        if incident.is_over or not self.is_unsent or late <= LATE_SECONDS:
-            return incident
-        note = {"delivery_delay_seconds": f"{late:.0f}"}
-        alerts = (
-            replace(alert, annotations={**alert.annotations, **note}) for alert in incident.alerts
-        )
-        return replace(incident, alerts=tuple(alerts))
+        """What to send at Unix time ``wall``; a late page says how late it is.
 
-    @property
-    def _is_missed(self) -> bool:
-        """Whether people must hear of it even if it is over."""
-        return self.is_unsent and self.incident.is_critical and not self.incident.muted
+        A page that was missed is sent as it was while its critical alerts fired.
+        """
+        incident, late = self.incident, wall - self.queued_at
+        alerts = incident.alerts
+        if self.is_over:
+            if self.dead or not self.is_missed:
+                return incident
+            critical = [alert for alert in alerts if alert.is_critical]
+            alerts = tuple(replace(alert, ends_at=None) for alert in critical or alerts)
+        if self.is_unsent and late > LATE_SECONDS:
+            note = {"delivery_delay_seconds": f"{late:.0f}"}
+            alerts = tuple(
+                replace(alert, annotations={**alert.annotations, **note}) for alert in alerts
+            )
+        return replace(incident, alerts=alerts)
+
+    def offered(self, incident: Incident, version: str, wall: float) -> OutboxRow:
+        """The row with the newest state of its incident.
+
+        An incident that begins again before its end was accepted is simply still open there.
+        """
+        row = self
+        if row.is_over and not incident.is_over:
+            known = Known.NOTHING if row.known is Known.RESOLVED else row.known
+            sent_at = row.sent_at if known is Known.FIRING else None
+            row = replace(row, known=known, sent_at=sent_at, queued_at=wall, dead=False)
+        elif row.is_unsent and row.incident.muted and not incident.muted:
+            row = replace(row, queued_at=wall)
+        is_same = (row.version, row.is_over) == (version, incident.is_over)
+        return replace(row, incident=incident, version=version, dead=row.dead and is_same)
 
 
 def essence(row: OutboxRow) -> tuple[object, ...]:
@@ -163,65 +174,6 @@ def essence(row: OutboxRow) -> tuple[object, ...]:
 def _is_past(since: float | None, seconds: float | None, wall: float) -> bool:
     """Whether it was that long ago; a clock that is set back must not prevent it for ever."""
     return since is not None and seconds is not None and not 0.0 <= wall - since < seconds
-
-
-def _reopened(incident: Incident) -> Incident:
-    """The incident as it was while its critical alerts fired."""
-    critical = [alert for alert in incident.alerts if alert.is_critical]
-    alerts = (replace(alert, ends_at=None) for alert in critical or incident.alerts)
-    return replace(incident, alerts=tuple(alerts))
-
-
-def _ended(incident: Incident, wall: float) -> Incident:
-    alerts = (
-        alert if alert.ends_at is not None else alert.ended(wall) for alert in incident.alerts
-    )
-    return replace(incident, alerts=tuple(alerts))
-
-
-# -- what happens to a row --------------------------------------------------------------------
-
-
-def _offered(row: OutboxRow, incident: Incident, version: str, wall: float) -> OutboxRow:
-    """The row with the newest state of its incident.
-
-    An incident that begins again before its end was accepted is simply still open there.
-    """
-    if row.is_over and not incident.is_over:
-        known = Known.NOTHING if row.known is Known.RESOLVED else row.known
-        sent_at = row.sent_at if known is Known.FIRING else None
-        row = replace(row, known=known, sent_at=sent_at, queued_at=wall, dead=False)
-    elif row.is_unsent and row.incident.muted and not incident.muted:
-        row = replace(row, queued_at=wall)
-    is_same = (row.version, row.is_over) == (version, incident.is_over)
-    return replace(row, incident=incident, version=version, dead=row.dead and is_same)
-
-
-def _begun(row: OutboxRow, message: Incident) -> OutboxRow:
-    """The row while ``message`` is in flight: from now on it may have arrived.
-
-    If the driver is killed now, its successor does not treat the message as unsent.
-    """
-    if message.is_over:
-        return row if row.known is Known.RESOLVED else replace(row, known=Known.UNSURE)
-    return row if row.known is Known.FIRING else replace(row, known=Known.UNSURE, sent_at=None)
-
-
-def _accepted(row: OutboxRow, before: OutboxRow, message: Incident, wall: float) -> OutboxRow:
-    """The row after the receiver accepted ``message`` of the row ``before``."""
-    if not message.is_over:
-        return replace(row, known=Known.FIRING, sent_version=before.version, sent_at=wall)
-    # It may have begun, and even ended, again meanwhile.
-    if row.is_over and not row.dead and row.queued_at == before.queued_at:
-        return replace(row, known=Known.RESOLVED, sent_at=wall)
-    return replace(row, known=Known.NOTHING, sent_at=None)
-
-
-def _refused(row: OutboxRow, before: OutboxRow, error: DeliveryError) -> OutboxRow:
-    """The row after an attempt that began with the row ``before`` has failed."""
-    if error.may_have_arrived or row.known is not Known.UNSURE:
-        return row
-    return replace(row, known=before.known, sent_at=before.sent_at)
 
 
 # -- outbox -----------------------------------------------------------------------------------
@@ -238,15 +190,6 @@ class Entry(msgspec.Struct):
     row: OutboxRow
     failures: Failures | None = None
     is_handed: bool = False
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether it was refused for good, and is tried again nevertheless."""
-        return self.failures is not None and self.failures.answer is DeliveryOutcome.REJECTED
-
-    def is_tried(self, flush: int) -> bool:
-        """Whether it has failed in this flush."""
-        return self.failures is not None and self.failures.flush >= flush
 
 
 class InFlight(msgspec.Struct, frozen=True):
@@ -292,20 +235,23 @@ class Outbox:
         """Whether the receiver is considered down."""
         return self._schedule.is_open
 
+    # What the receiver should know
+
     def restore(self, rows: Iterable[OutboxRow], wall: float) -> None:
         """Restore the rows of an earlier process; newer ones of this process win.
 
         What is open is known then, so that no incident is stale.
         """
         self._takes_stale = False
-        mine = {row.incident.key: row for row in self.rows if not row.incident.is_stale}
-        self._entries = {key: self._entries[key] for key in mine}
+        self._entries = {
+            key: entry for key, entry in self._entries.items() if not entry.row.incident.is_stale
+        }
         for row in rows:
-            newer = mine.get(row.incident.key)
+            newer = self._entries.get(row.incident.key)
             if newer is None:
                 self._put(row)
-            elif newer.known is Known.NOTHING:
-                self._put(_offered(row, newer.incident, newer.version, wall))
+            elif newer.row.known is Known.NOTHING:
+                newer.row = row.offered(newer.row.incident, newer.row.version, wall)
         self._tidy(wall)
 
     def offer(self, incidents: Iterable[Incident], wall: float) -> None:
@@ -316,32 +262,93 @@ class Outbox:
         """
         newest = {incident.key: incident for incident in incidents}
         self._outside.intersection_update(newest)
-        for row in self.rows:
-            if row.incident.key not in newest and not row.is_over:
-                self._change(row, _ended(row.incident, wall), wall)
+        for key, entry in self._entries.items():
+            if key not in newest and not entry.row.is_over:
+                alerts = (
+                    alert if alert.ends_at is not None else alert.ended(wall)
+                    for alert in entry.row.incident.alerts
+                )
+                self._change(entry, replace(entry.row.incident, alerts=tuple(alerts)), wall)
         self.add(newest.values(), wall)
 
     def add(self, incidents: Iterable[Incident], wall: float) -> None:
         """Add these incidents too."""
         for incident in incidents:
-            row = self._row(incident.key)
+            entry = self._entries.get(incident.key)
             if incident.is_stale:
-                if row is None and self._takes_stale:
+                if entry is None and self._takes_stale:
                     self._put(OutboxRow(incident, wall, known=Known.UNSURE))
-            elif row is not None:
-                self._change(row, incident, wall)
+            elif entry is not None:
+                self._change(entry, incident, wall)
             elif not incident.is_over or incident.is_critical:
                 self._put(OutboxRow(incident, wall, self._version(incident)))
         self._tidy(wall)
 
+    def _change(self, entry: Entry, incident: Incident, wall: float) -> None:
+        if entry.row.is_over and not incident.is_over:
+            # It begins again: it does not wait for an earlier retry.
+            entry.failures = None
+        entry.row = entry.row.offered(incident, self._version(incident), wall)
+
+    def _version(self, incident: Incident) -> str:
+        """What changes when the receiver must get the incident again.
+
+        One that groups by itself must know each change of the alerts; others are read by people.
+        """
+        if not self._capabilities.groups_itself:
+            return str(incident.revision)
+        alerts = sorted(
+            (sorted(alert.labels.items()), alert.ends_at is not None, alert.muted != "")
+            for alert in incident.alerts
+        )
+        return sha256(msgspec.json.encode(alerts)).hexdigest()[:16]
+
+    def _put(self, row: OutboxRow) -> None:
+        """Add a row, and make room: what is worth least goes, a newcomer before its equals."""
+        newest = row.incident.key
+        self._entries[newest] = Entry(row)
+        if len(self._entries) > self._max_rows:
+            busy = self._in_flight.message.key if self._in_flight is not None else None
+            others = [row for row in self.rows if row.incident.key != busy]
+            row = min(
+                others, key=lambda row: (_rank(row), row.incident.key != newest, row.queued_at)
+            )
+            key = row.incident.key
+            del self._entries[key]
+            if _rank(row) > 0 and key not in self._outside:
+                self.losses["evicted"] += 1
+                self._outside.add(key)
+        if newest in self._entries:
+            self._outside.discard(newest)
+
+    def _tidy(self, wall: float) -> None:
+        """Remove rows that need no message any more, and count those that were never sent."""
+        for row in self.rows:
+            loss = row.loss(self._capabilities, wall)
+            if loss is not None:
+                del self._entries[row.incident.key]
+            if loss:
+                self.losses[loss] += 1
+
+    # What it does not know yet
+
     def holds(self, key: str) -> bool:
         """Whether the receiver should get updates of this incident."""
-        row = self._row(key)
+        row = self._entries[key].row if key in self._entries else None
         return row is not None and row.known is not Known.RESOLVED and not row.incident.is_stale
 
     def pending(self, wall: float) -> int:
         """How many differences have not been sent to the receiver yet."""
         return len(self._differences(wall))
+
+    def is_flushed(self, wall: float, flush: int) -> bool:
+        """Whether every difference has failed in this flush already."""
+        return all(_has_failed_in(flush, entry) for entry in self._differences(wall))
+
+    def knows_error(self, text: str) -> bool:
+        """Whether a waiting message has already failed with this same error."""
+        failures = [entry.failures for entry in self._entries.values()]
+        return any(failed is not None and failed.error == text for failed in failures)
 
     def take_overdue(self, wall: float, after_seconds: float) -> tuple[Incident, ...]:
         """Incidents that may not have notified for ``after_seconds``, or never will as they are.
@@ -357,23 +364,46 @@ class Outbox:
                 handed.append(row.incident)
         return tuple(handed)
 
+    def _waiting(self, wall: float) -> list[tuple[Entry, Reason]]:
+        """What is to be sent, now or later; nothing stale while a difference waits.
+
+        A resolve that was refused for good, and is tried again nevertheless, is no such difference.
+        """
+        waiting, is_urgent = [], False
+        for entry in self._entries.values():
+            reason, failures = entry.row.reason(self._capabilities, wall), entry.failures
+            if reason is not None:
+                waiting.append((entry, reason))
+                is_refused = failures is not None and failures.answer is DeliveryOutcome.REJECTED
+                is_urgent |= reason.is_difference and not is_refused
+        return [row for row in waiting if row[1] is not Reason.STALE] if is_urgent else waiting
+
+    def _differences(self, wall: float) -> list[Entry]:
+        return [entry for entry, reason in self._waiting(wall) if reason.is_difference]
+
+    # Sending
+
     def begin(self, now: float, wall: float, flush: int = 0) -> Incident | None:
         """What to send now, the most urgent first; None when there is nothing, or not yet.
 
-        In a flush (a number above 0) that is any difference not yet tried in it.
+        In a flush (a number above 0) that is any difference not yet tried in it. From now on the
+        message may have arrived: if the driver is killed, its successor knows that it may.
         """
         self._tidy(wall)
         has_token = self._schedule.token_at(now) <= now
         for entry, reason in sorted(self._waiting(wall), key=self._urgency):
-            row = entry.row
-            is_untried = flush > 0 and reason.is_difference and not entry.is_tried(flush)
+            is_untried = flush > 0 and reason.is_difference and not _has_failed_in(flush, entry)
             # A page cannot wait for a token when the driver may be about to exit.
             may_go = has_token or (is_untried and reason is Reason.TRIGGER)
             if may_go and (is_untried or self._due_at(entry, reason) <= now):
                 self._schedule.spend(now)
-                self._in_flight = InFlight(self._message(row, wall), row, flush)
-                self._put(_begun(row, self._in_flight.message))
-                return self._in_flight.message
+                row, message = entry.row, self._message(entry.row, wall)
+                self._in_flight = InFlight(message, row, flush)
+                if message.is_over and row.known is not Known.RESOLVED:
+                    entry.row = replace(row, known=Known.UNSURE)
+                elif not message.is_over and row.known is not Known.FIRING:
+                    entry.row = replace(row, known=Known.UNSURE, sent_at=None)
+                return message
         return None
 
     def next_at(self, now: float, wall: float) -> float | None:
@@ -386,8 +416,15 @@ class Outbox:
         sent, entry = self._taken()
         self._schedule.delivered()
         if entry is not None:
-            entry.failures = None
-            self._put(_accepted(entry.row, sent.before, sent.message, wall))
+            entry.failures, row = None, entry.row
+            if not sent.message.is_over:
+                version = sent.before.version
+                entry.row = replace(row, known=Known.FIRING, sent_version=version, sent_at=wall)
+            elif row.is_over and not row.dead and row.queued_at == sent.before.queued_at:
+                entry.row = replace(row, known=Known.RESOLVED, sent_at=wall)
+            else:
+                # It has begun, and possibly even ended, again meanwhile.
+                entry.row = replace(row, known=Known.NOTHING, sent_at=None)
         self._tidy(wall)
 
     def failed(self, error: DeliveryError, now: float, wall: float) -> float | None:
@@ -410,25 +447,14 @@ class Outbox:
         if entry is not None and is_final and entry.row.incident.is_stale:
             del self._entries[message.key]
         elif entry is not None:
-            entry.failures, row = failures, entry.row
+            row = entry.row
             is_same = (row.version, row.is_over) == (before.version, before.is_over)
-            row = _refused(row, before, error)
-            self._put(replace(row, dead=is_same) if is_final else row)
+            if not error.may_have_arrived and row.known is Known.UNSURE:
+                row = replace(row, known=before.known, sent_at=before.sent_at)
+            entry.failures = failures
+            entry.row = replace(row, dead=is_same) if is_final else row
         self._tidy(wall)
         return None if is_final else self._schedule.due_at(failures, is_news=False)
-
-    def is_flushed(self, wall: float, flush: int) -> bool:
-        """Whether every difference has failed in this flush already."""
-        return all(entry.is_tried(flush) for entry in self._differences(wall))
-
-    def knows_error(self, text: str) -> bool:
-        """Whether a waiting message has already failed with this same error."""
-        failures = [entry.failures for entry in self._entries.values()]
-        return any(failed is not None and failed.error == text for failed in failures)
-
-    def _row(self, key: str) -> OutboxRow | None:
-        entry = self._entries.get(key)
-        return None if entry is None else entry.row
 
     def _message(self, row: OutboxRow, wall: float) -> Incident:
         """What to send; a receiver of single alerts learns which of them go on elsewhere."""
@@ -445,20 +471,6 @@ class Outbox:
         )
         return replace(message, alerts=tuple(alerts))
 
-    def _waiting(self, wall: float) -> list[tuple[Entry, Reason]]:
-        """What is to be sent, now or later; nothing stale while a difference waits."""
-        waiting = [
-            (entry, reason)
-            for entry in self._entries.values()
-            if (reason := entry.row.reason(self._capabilities, wall)) is not None
-        ]
-        if any(reason.is_difference and not entry.is_refused for entry, reason in waiting):
-            return [(entry, reason) for entry, reason in waiting if reason is not Reason.STALE]
-        return waiting
-
-    def _differences(self, wall: float) -> list[Entry]:
-        return [entry for entry, reason in self._waiting(wall) if reason.is_difference]
-
     def _urgency(self, waiting: tuple[Entry, Reason]) -> tuple[int, Reason, bool, float]:
         """New before failed, triggers before resolves, critical first, then the oldest."""
         entry, reason = waiting
@@ -469,59 +481,19 @@ class Outbox:
         is_news = reason is Reason.TRIGGER and entry.row.incident.is_critical
         return self._schedule.due_at(entry.failures, is_news=is_news)
 
-    def _version(self, incident: Incident) -> str:
-        """What changes when the receiver must get the incident again.
-
-        One that groups by itself must know each change of the alerts; others are read by people.
-        """
-        if not self._capabilities.groups_itself:
-            return str(incident.revision)
-        alerts = sorted(
-            (sorted(alert.labels.items()), alert.ends_at is not None, alert.muted != "")
-            for alert in incident.alerts
-        )
-        return sha256(msgspec.json.encode(alerts)).hexdigest()[:16]
-
-    def _change(self, row: OutboxRow, incident: Incident, wall: float) -> None:
-        if row.is_over and not incident.is_over:
-            # It begins again: it does not wait for an earlier retry.
-            self._entries[incident.key].failures = None
-        self._put(_offered(row, incident, self._version(incident), wall))
-
     def _taken(self) -> tuple[InFlight, Entry | None]:
         """The message that is not in flight any more, and its entry."""
         sent, self._in_flight = self._in_flight, None
         assert sent is not None, "no message is in flight"
         return sent, self._entries.get(sent.message.key)
 
-    def _put(self, row: OutboxRow) -> None:
-        """Add or replace a row, and make room."""
-        key = row.incident.key
-        if key in self._entries:
-            self._entries[key].row = row
-            return
-        self._entries[key] = Entry(row)
-        if len(self._entries) > self._max_rows:
-            self._evict(key)
-        if key in self._entries:
-            self._outside.discard(key)
 
-    def _evict(self, newest: str) -> None:
-        """Remove the row of the least rank, a newcomer before others of its rank."""
-        busy = self._in_flight.message.key if self._in_flight is not None else None
-        others = [row for row in self.rows if row.incident.key != busy]
-        row = min(others, key=lambda row: (row.rank, row.incident.key != newest, row.queued_at))
-        key = row.incident.key
-        del self._entries[key]
-        if row.rank > 0 and key not in self._outside:
-            self.losses["evicted"] += 1
-            self._outside.add(key)
+def _has_failed_in(flush: int, entry: Entry) -> bool:
+    return entry.failures is not None and entry.failures.flush >= flush
 
-    def _tidy(self, wall: float) -> None:
-        """Remove rows that need no message any more, and count those that were never sent."""
-        for row in self.rows:
-            loss = row.loss(self._capabilities, wall)
-            if loss is not None:
-                del self._entries[row.incident.key]
-            if loss:
-                self.losses[loss] += 1
+
+def _rank(row: OutboxRow) -> int:
+    """How much the row is worth a place in a full outbox."""
+    if row.incident.is_stale or (row.is_over and (row.known is Known.RESOLVED or row.dead)):
+        return 0
+    return 1 if not row.incident.is_critical else 2 if row.is_over else 3

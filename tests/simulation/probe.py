@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from querypulse.listener.checkpoints import LogReader
-from querypulse.listener.commit_log import LogReport, StorageError
+from querypulse.listener.commit_log import OFFSETS, LogReport, StorageError
 from querypulse.listener.probe import (
     Context,
     JobActivity,
@@ -40,8 +40,11 @@ class SimLogs:
 
     def files(self, log: str) -> dict[int, float | None]:
         """The newest hundred batches of a log, and when they were written by the storage's clock."""
-        written = self._run().query.checkpoint.written[log]
-        return {batch_id: WALL + at for batch_id, at in written.items()}
+        run = self._run()
+        written = run.query.checkpoint.written[log]
+        newest = run.planned if log == OFFSETS else run.logged
+        ids = range(max(0, newest - 99), newest + 1)
+        return dict.fromkeys(ids) | {batch_id: WALL + at for batch_id, at in written.items()}
 
     def _run(self) -> Run:
         """The newest run with this checkpoint."""
