@@ -47,7 +47,7 @@ BUDGET = {
     "sidecar": (2250, 8),
     "watch": (1605, 7),
     "replay": (995, 6),
-    "launch": (455, 7),
+    "launch": (431, 7),
     "commands": (1654, 10),
     "examples": (778, 5),
 }

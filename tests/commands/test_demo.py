@@ -24,54 +24,49 @@ ENDED_BY_FAILURE = 3
 
 
 SCENARIOS = {
-    "failure": ["--after", "5"],
-    "upstream": ["--after", "2"],
-    "hang": ["--after", "5", "--queries", "2"],
-    "stop": ["--after", "2", "--queries", "2"],
-    "healthy": ["--after", "2", "--queries", "2", "--duration", "20"],
+    "failure": (
+        "--after 5",
+        [
+            "alertname    StreamingQueryFailed",
+            "query        alert_resolution",
+            "ConcurrentAppendException: Files were added",
+            "7 of 8 queries healthy (alert_resolution failed)",
+            "all_queries  7 of 8 healthy",
+            "death to webhook",
+        ],
+    ),
+    "upstream": (
+        "--after 2",
+        [
+            "alertname    StreamingQueryFailed",
+            "query        bronze",
+            "downstream   alert_resolution, battery_status, door_status, engine_status, "
+            "position_status, tire_status, trip_status get no data from it",
+            "starving           alert_resolution, battery_status, door_status",
+            "Python waits in awaitTermination()",
+        ],
+    ),
+    "hang": (
+        "--after 5 --queries 2",
+        [
+            "alertname    StreamingQueryStalled",
+            "query        alert_resolution",
+            "(batch_hung)",
+            "pipeline.py:",
+            "1 of 2 queries healthy (alert_resolution stalled)",
+        ],
+    ),
+    "stop": (
+        "--after 2 --queries 2",
+        ["alertname    StreamingQueryStopped", "query        alert_resolution"],
+    ),
+    "healthy": ("--after 2 --queries 2 --duration 20", ["page               none"]),
 }
-PRINTED = {
-    "failure": [
-        "alertname    StreamingQueryFailed",
-        "query        alert_resolution",
-        "ConcurrentAppendException: Files were added",
-        "7 of 8 queries healthy (alert_resolution failed)",
-        "all_queries  7 of 8 healthy",
-        "death to webhook",
-        "result             as expected",
-    ],
-    "upstream": [
-        "alertname    StreamingQueryFailed",
-        "query        bronze",
-        "downstream   alert_resolution, battery_status, door_status, engine_status, "
-        "position_status, tire_status, trip_status get no data from it",
-        "starving           alert_resolution, battery_status, door_status",
-        "Python waits in awaitTermination()",
-        "result             as expected",
-    ],
-    "hang": [
-        "alertname    StreamingQueryStalled",
-        "query        alert_resolution",
-        "(batch_hung)",
-        "pipeline.py:",
-        "1 of 2 queries healthy (alert_resolution stalled)",
-        "result             as expected",
-    ],
-    "stop": [
-        "alertname    StreamingQueryStopped",
-        "query        alert_resolution",
-        "result             as expected",
-    ],
-    "healthy": ["page               none", "result             as expected"],
-}
-
-
+"""The arguments of each scenario, and what it prints."""
 EACH = [
     "failure",
-    pytest.param("upstream", marks=pytest.mark.thorough),
-    pytest.param("hang", marks=pytest.mark.thorough),
-    pytest.param("stop", marks=pytest.mark.nightly),
-    pytest.param("healthy", marks=pytest.mark.nightly),
+    *(pytest.param(name, marks=pytest.mark.thorough) for name in ("upstream", "hang")),
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("stop", "healthy")),
 ]
 
 
@@ -89,8 +84,8 @@ def played(tmp_path_factory):
             f"spark.eventLog.enabled true\nspark.eventLog.dir {log.as_uri()}\n"
             "spark.eventLog.compress false\n"
         )
-        chosen = ["--scenario", scenario, *SCENARIOS[scenario]]
-        return demo(*chosen, SPARK_CONF_DIR=str(conf)), log
+        arguments = SCENARIOS[scenario][0].split()
+        return demo("--scenario", scenario, *arguments, SPARK_CONF_DIR=str(conf)), log
 
     return play
 
@@ -101,7 +96,8 @@ def test_each_scenario_is_detected_and_reported(played, scenario):
 
     assert result.returncode == 0, result.stdout + result.stderr
     printed = unwrapped(result.stdout)
-    assert [text for text in PRINTED[scenario] if text not in printed] == [], result.stdout
+    expected = [*SCENARIOS[scenario][1], "result             as expected"]
+    assert [text for text in expected if text not in printed] == [], result.stdout
     assert ("PAGE" in result.stdout) == (scenario != "healthy")
     assert "Traceback" not in result.stdout + result.stderr
     assert "Exception in thread" not in result.stderr

@@ -9,18 +9,12 @@ from itertools import islice
 from types import SimpleNamespace
 
 import pytest
-import requests
 from support.patience import PATIENCE_SECONDS, until
 from support.repository import ROOT
 
 from querypulse.commands.demo import demo as demo_module
 from querypulse.commands.demo import pipeline as pipeline_module
-from querypulse.commands.demo.demo import (
-    DemoOutput,
-    DemoRun,
-    PageReceiver,
-    ReceivedAlert,
-)
+from querypulse.commands.demo.demo import DemoOutput, DemoRun, ReceivedAlert
 from querypulse.commands.demo.pipeline import (
     ALERTS,
     BRONZE,
@@ -58,16 +52,6 @@ def test_bronze_starts_first_and_the_failing_query_last(tmp_path, kind):
         assert (names[0], names[-1], len(set(names))) == (BRONZE, ALERTS, queries)
         assert {kind_of(name) for name in names[1:-1]} <= set(KINDS)
     assert domain_names(8)[5:] == ["tire_status", "position_status_1", "battery_status_1"]
-
-
-def test_page_receiver_keeps_each_alert_of_a_message():
-    receiver = PageReceiver()
-    alerts = [{"status": "firing", "labels": {"query": name}, "annotations": {}} for name in "ab"]
-    answer = requests.post(receiver.url, json={"alerts": alerts}, timeout=PATIENCE_SECONDS)
-    receiver.close()
-
-    assert (answer.status_code, answer.content) == (200, b"")
-    assert [page.labels["query"] for page in receiver.pages] == ["a", "b"]
 
 
 def query(name, state):
@@ -120,11 +104,11 @@ def test_page_shows_what_the_person_on_call_needs(capsys):
 
 
 class QueryAndSidecar:
-    """A query and a sidecar in one; the demo waits for either."""
+    """A query and a sidecar in one; the demo waits for either, until it is stopped or fails."""
 
     url = None
 
-    def __init__(self, failure=None):
+    def __init__(self, failure):
         self.failure = failure
         self.over = threading.Event()
         self.waits_in = []
@@ -134,9 +118,9 @@ class QueryAndSidecar:
         assert self.over.wait(PATIENCE_SECONDS)
 
     def await_any_failure(self):
+        self.waits_in.append("await_any_failure")
         if self.failure is not None:
             raise self.failure
-        self.waits_in.append("await_any_failure")
         assert self.over.wait(PATIENCE_SECONDS)
 
     def stop(self):
@@ -145,53 +129,37 @@ class QueryAndSidecar:
     close = stop
 
 
-@pytest.fixture
-def run(monkeypatch):
-    """Run the demo without Spark; ``play`` gets the run and returns whether it was as expected."""
-
-    def run(job, play, *, supervised):
-        def started(pipeline, _):
-            pipeline.queries[BRONZE] = job
-
-        def played(demo):
-            demo.as_expected = play()
-
-        spark = SimpleNamespace(stop=lambda: None, version="4.1.0")
-        monkeypatch.setattr(demo_module, "local_spark", lambda *_: spark)
-        monkeypatch.setattr(demo_module, "attach", lambda *_, **__: job)
-        monkeypatch.setattr(demo_module.signal, "signal", lambda *_: None)
-        monkeypatch.setattr(FilePipeline, "start", started)
-        monkeypatch.setattr(FilePipeline, "stop", lambda _: None)
-        monkeypatch.setattr(DemoRun, "_play", played)
-        return demo_module.run(DemoSettings("healthy", supervised=supervised))
-
-    return run
+ENDS = [
+    ("awaitTermination", None, True, 0),
+    ("awaitTermination", None, False, 1),
+    ("await_any_failure", None, True, 0),
+    ("await_any_failure", QueryFailure("alerts", "boom"), True, 3),
+    ("await_any_failure", QueryFailure("alerts", "boom"), False, 1),
+]
 
 
-@pytest.mark.parametrize(
-    ("supervised", "call"), [(False, "awaitTermination"), (True, "await_any_failure")]
-)
-@pytest.mark.parametrize(("as_expected", "code"), [(True, 0), (False, 1)])
-def test_job_without_a_failure_waits_until_the_scenario_is_over(
-    run, supervised, call, as_expected, code
-):
-    job, was_over = QueryAndSidecar(), []
+@pytest.mark.parametrize("end", ENDS)
+def test_job_waits_until_the_scenario_is_over_or_a_query_fails(monkeypatch, capsys, end):
+    call, failure, as_expected, code = end
+    job, was_over = QueryAndSidecar(failure), []
 
-    def play():
+    def play(demo):
         until(lambda: job.waits_in == [call], "the main thread waits")
         was_over.append(job.over.is_set())
-        return as_expected
+        demo.as_expected = as_expected
 
-    assert run(job, play, supervised=supervised) == code
+    spark = SimpleNamespace(stop=lambda: None, version="4.1.0")
+    monkeypatch.setattr(demo_module, "local_spark", lambda *_: spark)
+    monkeypatch.setattr(demo_module, "attach", lambda *_, **__: job)
+    monkeypatch.setattr(demo_module.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(FilePipeline, "start", lambda self, _: self.queries.update(bronze=job))
+    monkeypatch.setattr(FilePipeline, "stop", lambda _: None)
+    monkeypatch.setattr(DemoRun, "_play", play)
+
+    supervised = call == "await_any_failure"
+    assert demo_module.run(DemoSettings("healthy", supervised=supervised)) == code
     assert was_over == [False]
-
-
-@pytest.mark.parametrize(("as_expected", "code"), [(True, 3), (False, 1)])
-def test_failure_ends_the_wait_of_a_supervised_job(run, capsys, as_expected, code):
-    job = QueryAndSidecar(QueryFailure("alerts", "boom"))
-
-    assert run(job, lambda: as_expected, supervised=True) == code
-    assert "await_any_failure() raises QueryFailure: boom" in capsys.readouterr().out
+    assert ("raises QueryFailure: boom" in capsys.readouterr().out) == (failure is not None)
 
 
 # -- scenarios ----------------------------------------------------------------------------------
@@ -205,70 +173,18 @@ def test_scenario_raises_an_alert_that_has_a_runbook():
             assert scenario.within_seconds > 0
 
 
-class AlertQuery:
-    """Merges until it fails or is stopped, as the alert query does, without Spark."""
-
-    def __init__(self, pipeline):
-        self.status = {"isTriggerActive": False}
-        self.failures = []
-        self.stopped = threading.Event()
-        rows = [{"alert_id": "b", "action": "CREATE"}]
-        self._batch = SimpleNamespace(select=lambda *_: SimpleNamespace(collect=lambda: rows))
-        self._pipeline = pipeline
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self):
-        while not self.failures and not self.stopped.wait(0.01):
-            try:
-                self._pipeline._pair(self._batch, 0)
-            except ConcurrentAppendException as error:
-                self.failures.append(error)
-
-    def stop(self):
-        self.stopped.set()
-
-    def join(self):
-        self._thread.join(PATIENCE_SECONDS)
-
-
-@pytest.fixture
-def pipeline(tmp_path):
-    """A job on files whose alert query runs, without Spark."""
+def test_second_writer_fails_the_next_merge_and_a_table_without_merges_is_an_error(
+    tmp_path, monkeypatch
+):
     pipeline = FilePipeline(tmp_path, 2, lambda _: None)
-    pipeline.queries[ALERTS] = AlertQuery(pipeline)
-    until(lambda: pipeline.version > 0, "the query merges")
-    yield pipeline
-    pipeline.stop()
-    pipeline.queries[ALERTS].join()
-
-
-def test_failure_scenario_causes_one_conflict_with_a_second_writer(pipeline):
-    before = time.time()
-    failed_at = SCENARIOS["failure"].strike(pipeline)
-    pipeline.queries[ALERTS].join()
-
-    assert before <= failed_at <= time.time()
-    (failure,) = pipeline.queries[ALERTS].failures
-    assert f"version {pipeline.version} was committed by another writer" in str(failure)
-    assert pipeline.alerts == {"b": "open"}
-
-
-def test_failure_scenario_without_a_conflict_is_an_error(pipeline, monkeypatch):
+    rows = [{"alert_id": "b", "action": "CREATE"}]
+    batch = SimpleNamespace(select=lambda *_: SimpleNamespace(collect=lambda: rows))
+    pipeline._pair(batch, 0)
     monkeypatch.setattr(pipeline_module, "CONFLICT_SECONDS", 0.05)
-    SCENARIOS["stop"].strike(pipeline)
-    pipeline.queries[ALERTS].join()
     with pytest.raises(TimeoutError, match="caused no conflict"):
         SCENARIOS["failure"].strike(pipeline)
+    with pytest.raises(ConcurrentAppendException, match="version 2 was committed by another"):
+        pipeline._pair(batch, 1)
 
-
-def test_hang_scenario_blocks_the_query_until_the_table_is_free(pipeline, monkeypatch):
-    awaited, is_free = threading.Event(), pipeline.is_free
-    wait = is_free.wait
-    monkeypatch.setattr(is_free, "wait", lambda: is_free.is_set() or awaited.set() or wait())
-    SCENARIOS["hang"].strike(pipeline)
-    assert awaited.wait(PATIENCE_SECONDS)
-    stuck_at = pipeline.version
-    pipeline.is_free.set()
-
-    until(lambda: pipeline.version > stuck_at, "the query goes on")
+    assert pipeline.alerts == {"b": "open"}
+    assert SCENARIOS["failure"].strike(pipeline) <= time.time()

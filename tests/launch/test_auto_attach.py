@@ -57,21 +57,20 @@ def test_status(content, value, shown, tmp_path):
     assert [part for part, line in zip(shown, lines, strict=True) if part not in line] == []
 
 
-def test_lines_of_another_version_are_renewed_and_removed(auto_attach, tmp_path):
-    for action in ("on", "off"):
-        (tmp_path / NAME).write_text(f"{MARK}, version 0\n")
-        assert auto_attach(action)[0] == 0
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("action", ["on", "off"])
-def test_a_file_that_is_not_ours_is_kept(auto_attach, tmp_path, action):
-    (tmp_path / NAME).write_text("import other\n")
+def test_a_file_of_another_version_is_replaced_and_one_that_is_not_ours_is_kept(
+    auto_attach, tmp_path, action
+):
+    file = tmp_path / NAME
+    file.write_text(f"{MARK}, version 0\n")
+    assert auto_attach(action)[0] == 0
+    assert (file.read_text() if file.exists() else None) == (CONTENT if action == "on" else None)
+    file.write_text("import other\n")
     code, output, errors = auto_attach(action)
 
     assert (code, output) == (2, "")
     assert "is not ours" in errors
-    assert (tmp_path / NAME).read_text() == "import other\n"
+    assert file.read_text() == "import other\n"
 
 
 @pytest.fixture(scope="module")
@@ -100,16 +99,9 @@ def python(tmp_path_factory):
     return run
 
 
-def test_python_starts_without_us_until_the_variable_is_set(python):
+def test_python_starts_without_us_until_the_variable_is_set_and_silently_without_querypulse(python):
     assert python("-c", LOADED) == "False"
     assert python("-c", LOADED, QUERYPULSE_AUTO_ATTACH="0") == "True"
     assert python("-c", LOADED, QUERYPULSE_AUTO_ATTACH="1") == "True"
-
-
-def test_without_querypulse_the_file_is_silent(python):
-    away = python.folder / "away"
-    (python.folder / "querypulse").rename(away)
-    try:
-        assert python("-c", LOADED, QUERYPULSE_AUTO_ATTACH="1") == "False"
-    finally:
-        away.rename(python.folder / "querypulse")
+    (python.folder / "querypulse").rename(python.folder / "away")
+    assert python("-c", LOADED, QUERYPULSE_AUTO_ATTACH="1") == "False"

@@ -80,30 +80,25 @@ def test_the_start_imports_little(tmp_path):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Write the awaited module."""
+    """Write the awaited module; two hooks, of which one is installed, pass its value on."""
+    seen = []
     monkeypatch.syspath_prepend(tmp_path)
     waiting = [entry for entry in sys.meta_path if not isinstance(entry, ImportHook)]
     monkeypatch.setattr(sys, "meta_path", waiting)
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    for _ in range(2):
+        ImportHook([NAME], lambda module: seen.append(module.value)).install()
 
     def write(text):
         (tmp_path / f"{NAME}.py").write_text(text)
         importlib.invalidate_caches()
+        return seen
 
     return write
 
 
-@pytest.fixture
-def seen(monkeypatch):
-    """What two hooks, of which one is installed, have passed on."""
-    seen = []
-    for _ in range(2):
-        ImportHook([NAME], lambda module: seen.append(module.value)).install()
-    return seen
-
-
-def test_the_action_follows_the_import_once(module, seen):
-    module("value = 1\n")
+def test_the_action_follows_the_import_once(module):
+    seen = module("value = 1\n")
     assert seen == []
     imported = importlib.import_module(NAME)
 
@@ -111,8 +106,8 @@ def test_the_action_follows_the_import_once(module, seen):
     assert imported.__spec__.loader is imported.__loader__
 
 
-def test_a_module_that_cannot_be_imported_raises_its_own_error(module, seen):
-    module("raise ImportError('half')\n")
+def test_a_module_that_cannot_be_imported_raises_its_own_error(module):
+    seen = module("raise ImportError('half')\n")
 
     with pytest.raises(ImportError, match="half"):
         importlib.import_module(NAME)
@@ -120,7 +115,7 @@ def test_a_module_that_cannot_be_imported_raises_its_own_error(module, seen):
     assert NAME not in sys.modules
 
 
-def test_an_action_that_fails_ends_no_import(module, seen, capsys):
+def test_an_action_that_fails_ends_no_import(module, capsys):
     module("other = 1\n")
 
     assert importlib.import_module(NAME).other == 1
