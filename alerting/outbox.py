@@ -472,10 +472,12 @@ class Outbox:
         return replace(message, alerts=tuple(alerts))
 
     def _urgency(self, waiting: tuple[Entry, Reason]) -> tuple[int, Reason, bool, float]:
-        """New before failed, triggers before resolves, critical first, then the oldest."""
+        """The least failed first: one that is never accepted must not be the only one that is
+        tried. Then triggers before resolves, critical first, and the oldest.
+        """
         entry, reason = waiting
-        incident, turn = entry.row.incident, self._schedule.turn(entry.failures)
-        return turn, reason, not incident.is_critical, incident.starts_at
+        incident, failed = entry.row.incident, entry.failures.count if entry.failures else 0
+        return failed, reason, not incident.is_critical, incident.starts_at
 
     def _due_at(self, entry: Entry, reason: Reason) -> float:
         is_news = reason is Reason.TRIGGER and entry.row.incident.is_critical

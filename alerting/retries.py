@@ -1,8 +1,7 @@
-"""How a delivery is retried between posts, and while a receiver is down.
+"""When a delivery is retried, and how often a receiver is sent anything.
 
-The same holds for every receiver; docs/receivers.md has it as a table. While a receiver is down,
-its pauses replace those between posts. The first success sends all that waits. A flush, as at the
-driver's exit, waits for none of them.
+The same holds for every receiver; docs/receivers.md has it as a table. The first success sends all
+that waits. A flush, as at the driver's exit, waits for none of the pauses.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import math
 
 import msgspec
 import tenacity
-from msgspec.structs import replace
 from tenacity.wait import wait_base
 
 from ..core.states import DeliveryOutcome
@@ -19,6 +17,7 @@ from .receivers.receiver import DeliveryError
 
 TRANSIENT_WAIT = tenacity.wait_exponential(multiplier=1.0, max=300.0)
 """Of the whole receiver, after so many transient errors in a row."""
+LEAST_WAIT_SECONDS = 1.0
 MISCONFIGURED_WAIT_SECONDS = 300.0
 """Of one message; also of one that was rejected and is sent again nevertheless."""
 OPEN_AFTER = 5
@@ -52,38 +51,6 @@ class Failures(msgspec.Struct, frozen=True):
     successes: int
 
 
-class Outage(msgspec.Struct, frozen=True):
-    """The transient failures of a receiver since its last other answer.
-
-    Nothing is sent before ``not_before``; until ``asked_until``, the receiver asked for that.
-    """
-
-    count: int = 0
-    failed_at: float = -math.inf
-    not_before: float = -math.inf
-    asked_until: float = -math.inf
-    asked: bool = False
-    """The last failure came with a ``Retry-After``."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the receiver is considered down."""
-        return self.count >= OPEN_AFTER
-
-    def failed(self, now: float, retry_after: float | None) -> Outage:
-        """The outage after one more failure.
-
-        The first ``Retry-After`` replaces the pause: a receiver that answers is up, only busy. A
-        failure before ``not_before`` was out of turn (a flush, a new page), and prolongs nothing.
-        """
-        if now < self.not_before:
-            return replace(self, failed_at=now)
-        count, asked = self.count + 1, retry_after is not None
-        pause = 0.0 if asked and not self.asked else nth_wait(TRANSIENT_WAIT, count)
-        asked_until = now + (retry_after or 0.0)
-        return Outage(count, now, max(asked_until, now + pause), asked_until, asked)
-
-
 class Schedule:
     """When one receiver may be sent what, as the table in docs/receivers.md says.
 
@@ -96,34 +63,24 @@ class Schedule:
         self._per_minute = per_minute
         self._tokens = 0.0
         self._tokens_at = -math.inf
-        self._outage = Outage()
         self._successes = 0
+        self.answered()
 
     @property
     def is_open(self) -> bool:
         """Whether the receiver is considered down, so that attempts are rare."""
-        return self._outage.is_open
+        return self._outage >= OPEN_AFTER
 
     def due_at(self, failures: Failures | None, *, is_news: bool) -> float:
         """When a message with these failures may be sent; ``is_news``: a critical page."""
-        outage = self._outage
         if failures is None:
             # The receiver may have been up for minutes already, and the page is urgent.
-            sooner = outage.failed_at + NEWS_PAUSE_SECONDS if is_news else math.inf
-            return min(outage.not_before, max(outage.asked_until, sooner))
+            sooner = self._failed_at + NEWS_PAUSE_SECONDS if is_news else math.inf
+            return min(self._not_before, max(self._asked_until, sooner))
         has_accepted = failures.asked and failures.successes < self._successes
         if failures.answer is DeliveryOutcome.TRANSIENT or has_accepted:
-            return outage.not_before
-        return max(outage.not_before, failures.due_at)
-
-    def turn(self, failures: Failures | None) -> int:
-        """The place of a message among others: those that have not failed go first.
-
-        In an outage, failed messages take turns: one that the receiver never accepts must not be
-        the only one that is tried.
-        """
-        count = 0 if failures is None else failures.count
-        return count if self.is_open else min(count, 1)
+            return self._not_before
+        return max(self._not_before, failures.due_at)
 
     def token_at(self, now: float) -> float:
         """When the rate limit allows a request: ``now``, or later."""
@@ -144,7 +101,8 @@ class Schedule:
 
     def answered(self) -> None:
         """Note that the receiver has answered: everything that waited for that is due."""
-        self._outage = Outage()
+        self._outage = 0  # transient failures in a row
+        self._failed_at = self._not_before = self._asked_until = -math.inf
 
     def failed(
         self, before: Failures | None, error: DeliveryError, now: float, flush: int
@@ -156,7 +114,7 @@ class Schedule:
         """
         is_brief = error.answer is DeliveryOutcome.TRANSIENT and error.retry_after is None
         if error.answer is DeliveryOutcome.TRANSIENT:
-            self._outage = self._outage.failed(now, error.retry_after)
+            self._wait(now, error.retry_after)
         else:
             self.answered()
         again = before is not None and before.answer is error.answer
@@ -169,6 +127,20 @@ class Schedule:
             error.retry_after is not None,
             self._successes,
         )
+
+    def _wait(self, now: float, retry_after: float | None) -> None:
+        """Pause after a transient failure; one out of turn (a flush, a new page) prolongs nothing.
+
+        ``Retry-After`` replaces the pause: a receiver that answers is up, only busy.
+        """
+        self._failed_at = now
+        if now < self._not_before:
+            return
+        self._outage += 1
+        if retry_after is None:
+            self._not_before = now + nth_wait(TRANSIENT_WAIT, self._outage)
+        else:
+            self._asked_until = self._not_before = now + max(retry_after, LEAST_WAIT_SECONDS)
 
     def _tokens_left(self, now: float, per_minute: float) -> float:
         inflow = (now - self._tokens_at) * per_minute * (1.0 - BURST_SHARE) / MINUTE_SECONDS

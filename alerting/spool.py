@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import msgspec
@@ -33,62 +35,16 @@ from .outbox import OutboxRow, essence
 from .policy import RESTART_WINDOW_SECONDS
 from .rules.query_ends import is_committed, repeated
 
+log = logging.getLogger("querypulse")
+
 # -- file -------------------------------------------------------------------------------------
 
 HELD_BY_ANOTHER = frozenset({errno.EACCES, errno.EAGAIN})
 """The errors that POSIX allows ``fcntl`` if another process has the lock."""
+APP_CHARACTERS = 16
 
 _held: set[Path] = set()
 """The locks of this process: the system would grant one to the same process a second time."""
-
-
-class SpoolLock:
-    """Only one running process, and one spool of it, may write a spool's file.
-
-    It is a POSIX record lock on a side file, released when its process ends in any way. A forked
-    child does not inherit it, so a child that outlives its driver blocks no process.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-
-    def take(self) -> bool:
-        """Take the lock if it is free.
-
-        Raises:
-            OSError: the side file cannot be made, or its file system has no locks.
-
-        """
-        # Not on Windows, where everything but the spool works.
-        import fcntl
-
-        if self._descriptor is not None:
-            return True
-        path = self._path.resolve()
-        if path in _held:
-            return False
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in HELD_BY_ANOTHER:
-                return False
-            raise OSError(error.errno, f"it cannot be locked: {error.strerror}") from None
-        self._descriptor = descriptor
-        _held.add(path)
-        return True
-
-    def give_back(self) -> None:
-        """Release the lock."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-            _held.discard(self._path.resolve())
-
-
-APP_CHARACTERS = 16
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -104,33 +60,53 @@ class Kept(msgspec.Struct, frozen=True):
     opened: tuple[Opened, ...] = ()
 
 
-class SpoolBusyError(Exception):
-    """Another running process uses the spool."""
-
-
 class SpoolFile:
     """The file of one application in ``folder``, a JSON document; only its owner can read it.
 
-    ``mishap`` says why an earlier file could not be read, and where it was moved.
+    Only one running process, and one spool of it, may write it. Its lock is a POSIX record lock on
+    a side file, released when its process ends in any way. A forked child does not inherit it, so a
+    child that outlives its driver blocks no process.
     """
 
     def __init__(self, folder: Path, app: str) -> None:
         name = f"outbox-{sha256(app.encode()).hexdigest()[:APP_CHARACTERS]}"
         self.path = folder / f"{name}.json"
-        self.mishap = ""
-        self._lock = SpoolLock(folder / f"{name}.lock")
+        self._lock = folder / f"{name}.lock"
+        self._descriptor: int | None = None
 
-    def open(self, wall: float) -> Kept | None:
-        """Take the file and read it; an unreadable one is renamed at Unix time ``wall``.
+    def take(self) -> bool:
+        """Make the folder, and lock the file if no other process has it.
 
         Raises:
-            SpoolBusyError: another process has it.
-            OSError: it cannot be read, made or locked.
+            OSError: the side file cannot be made, or its file system has no locks.
 
         """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self._lock.take():
-            raise SpoolBusyError(f"{self.path}: in use by another process")
+        # Not on Windows, where everything but the spool works.
+        import fcntl
+
+        lock = self._lock.resolve()
+        if lock in _held:
+            return False
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in HELD_BY_ANOTHER:
+                return False
+            raise OSError(error.errno, f"it cannot be locked: {error.strerror}") from None
+        self._descriptor = descriptor
+        _held.add(lock)
+        return True
+
+    def read(self, wall: float) -> Kept | None:
+        """The content; an unreadable file is renamed at Unix time ``wall``.
+
+        Raises:
+            OSError: it cannot be read.
+
+        """
         for draft in self.path.parent.glob(f".{self.path.name}.*"):
             draft.unlink()
         try:
@@ -144,7 +120,8 @@ class SpoolFile:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
             self.path.replace(aside)
-            self.mishap = f"{self.path}: {error}; put aside as {aside}"
+            text = "querypulse: the alerts' spool %s: %s; put aside as %s"
+            log.warning(text, self.path, error, aside)
             return None
 
     def write(self, kept: Kept) -> None:
@@ -158,7 +135,10 @@ class SpoolFile:
 
     def close(self) -> None:
         """Release the lock."""
-        self._lock.give_back()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            _held.discard(self._lock.resolve())
 
 
 def try_folder(folder: Path) -> None:
@@ -171,14 +151,13 @@ def try_folder(folder: Path) -> None:
 
     """
     nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    path = nearest / f".querypulse-check-{os.getpid()}"
-    lock = SpoolLock(path)
-    try:
-        lock.take()
-        write_whole(path, b"querypulse", 0o600)
-    finally:
-        lock.give_back()
-        path.unlink(missing_ok=True)
+    with TemporaryDirectory(dir=nearest, prefix=".querypulse-check-") as made:
+        file = SpoolFile(Path(made), "check")
+        try:
+            file.take()
+            file.write(Kept())
+        finally:
+            file.close()
 
 
 # -- spool ------------------------------------------------------------------------------------
@@ -208,16 +187,16 @@ class Spool:
         self._guard = guard
         self._wall = wall
         self._loop = Loop("spool", self._step, guard, last=self._file.close)
+        self._is_open = False
         self._left: Kept | None = None
         """What an earlier process left, until ``load`` returns it."""
-        self._is_open = False
-        self._fails = False
         self._newest = Kept()
         """What the file should hold."""
         self._on_disk: tuple[object, ...] = ()
-        self._offered = 0
-        self._written = 0
-        self._was_late_after: int | None = None
+        self._offered = self._written = 0
+        """How often something was offered, and how much of that is on the disk."""
+        self._is_late = False
+        """Whether a write was too slow to wait for, and has not ended yet."""
         # Guards what was left and offered; never held while the disk is at work.
         self._changed = threading.Condition()
 
@@ -235,7 +214,7 @@ class Spool:
         """
         self._loop.start()
         with self._changed:
-            self._changed.wait_for(lambda: self._is_open or self._fails, timeout)
+            self._changed.wait_for(lambda: self._is_open or self._problem.text, timeout)
             left, self._left = self._left, None
             if left is not None:
                 # What was offered before does not include it; the next offers will.
@@ -266,15 +245,14 @@ class Spool:
 
         Does not wait while the disk fails, nor again before a write that was too slow has ended.
         """
-        if self._is_open and not self._fails and self._was_late_after != self._written:
-            in_time = self.flush(WRITE_AHEAD_SECONDS)
-            self._was_late_after = None if in_time else self._written
+        if self._is_open and not self._problem.text and not self._is_late:
+            self._is_late = not self.flush(WRITE_AHEAD_SECONDS)
 
     def close(self, timeout: float) -> None:
         """Write what is pending if there is time, and release the file."""
         deadline = Deadline(timeout)
         # Without a running thread, nothing will be written.
-        if not self._fails and self._left is None and not self._loop.join(0.0):
+        if not self._problem.text and self._left is None and not self._loop.join(0.0):
             self.flush(timeout)
         self._loop.stop()
         with self._changed:
@@ -294,24 +272,25 @@ class Spool:
                 self._write_newest()
             else:
                 self._open()
-        except SpoolBusyError as error:
-            self.is_taken = True
-            self._fail(str(error))
         except OSError as error:
             self._guard.report("spool", error)
             if isinstance(error, FileNotFoundError):
                 # The folder is gone, and our lock with it.
                 self._file.close()
                 self._is_open = False
-            self._fail(f"{self._file.path}: {error}")
+            self._pause(str(error))
 
     def _open(self) -> None:
         with self._hang:
-            left = self._file.open(self._wall())
+            self.is_taken = not self._file.take()
+            left = None if self.is_taken else self._file.read(self._wall())
+        if self.is_taken:
+            self._pause("in use by another process")
+            return
         with self._changed:
             self._left = left
             self._on_disk = () if left is None else _essence(left)
-            self._is_open, self.is_taken = True, False
+            self._is_open = True
             self._offered += 1
             self._changed.notify_all()
 
@@ -326,17 +305,14 @@ class Spool:
         if wanted != self._on_disk:
             with self._hang:
                 self._file.write(newest)
-        self._on_disk = wanted
         with self._changed:
-            self._written = offered
-            self._fails = False
+            self._on_disk, self._written, self._is_late = wanted, offered, False
+            self._problem.note("")
             self._changed.notify_all()
-        self._problem.note(self._file.mishap)
 
-    def _fail(self, problem: str) -> None:
-        self._problem.note(problem)
+    def _pause(self, problem: str) -> None:
         with self._changed:
-            self._fails = True
+            self._problem.note(f"{self._file.path}: {problem}")
             self._changed.notify_all()
             self._changed.wait_for(self._loop.stopping.is_set, RETRY_SECONDS)
 

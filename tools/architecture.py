@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1140, 10),
     "listener": (8456, 38),
     "exporter": (2269, 8),
-    "alerting": (8266, 30),
+    "alerting": (8198, 30),
     "settings": (1810, 9),
     "sidecar": (2250, 8),
     "watch": (1605, 7),

@@ -96,35 +96,26 @@ def _message_id(incident: Incident, which: str) -> str:
 
 # -- connection -------------------------------------------------------------------------------
 
-READY = 220
-"""The server's greeting (RFC 5321, 4.2.3)."""
 GO_AHEAD = 354
-"""The server waits for the message."""
+"""The server waits for the message (RFC 5321, 4.2.3)."""
+PERMANENT = 500
+"""From this code on a refusal is permanent, from 400 on temporary (RFC 5321, 4.2.1)."""
 
 
 class SmtpConnection(smtplib.SMTP):
-    """``smtplib`` within a deadline for the whole dialogue."""
+    """``smtplib`` within the time of an exchange; ``implicit``: TLS from the start."""
 
-    def __init__(self, wire: SocketDeadline) -> None:
+    def __init__(
+        self, host: str, port: int, wire: SocketDeadline, implicit: ssl.SSLContext | None
+    ) -> None:
+        self._wire = wire
+        self._implicit = implicit
+        self.has_data = False
+        """Whether the message was sent, at least in part."""
         # Without a name, smtplib asks DNS for one, which may take longer than the deadline.
         name = socket.gethostname()
         is_full = "." in name and name.isascii()
-        super().__init__(local_hostname=name if is_full else "[127.0.0.1]")
-        self._wire = wire
-        self._implicit: ssl.SSLContext | None = None
-        self.has_data = False
-        """Whether the message was sent, at least in part."""
-
-    def open(self, host: str, port: int, tls: str, context: ssl.SSLContext) -> None:
-        """Connect, with TLS from the start, after STARTTLS, or not at all."""
-        # The name that a certificate must be for; smtplib sets it only in its own constructor.
-        self._host = host
-        self._implicit = context if tls == "implicit" else None
-        code, answer = self.connect(host, port)
-        if code != READY:
-            raise smtplib.SMTPConnectError(code, answer)
-        if tls == "starttls":
-            self.starttls(context=context)
+        super().__init__(host, port, local_hostname=name if is_full else "[127.0.0.1]")
 
     def getreply(self) -> tuple[int, bytes]:
         """Read an answer."""
@@ -141,36 +132,23 @@ class SmtpConnection(smtplib.SMTP):
         return self._implicit.wrap_socket(made, server_hostname=host)
 
 
-# -- failure ----------------------------------------------------------------------------------
-
-PERMANENT = 500
-"""From this code on a refusal is permanent, from 400 on temporary (RFC 5321, 4.2.1)."""
-UNUSABLE: dict[type[Exception], str] = {
-    smtplib.SMTPNotSupportedError: "offers no STARTTLS, or no login that we know",
-    FileNotFoundError: "was not reached: ca_file is gone",
-    UnicodeError: "was not sent the login: it is not ASCII",
-}
-
-
 def diagnose_smtp(error: Exception) -> tuple[str, DeliveryOutcome]:
-    """What happened, without the server's own words, and what that means for the alert."""
+    """What happened, without the server's own words, and what that means for the alert.
+
+    A refusal for good may be a wrong login, sender or recipient: the alert is kept.
+    """
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        text = "offers no STARTTLS, or no login that we know"
+        return text, DeliveryOutcome.MISCONFIGURED
     if isinstance(error, smtplib.SMTPRecipientsRefused):
-        codes = sorted(code for code, _ in error.recipients.values())
-        return f"refused every recipient: {codes[0]}", _by_code(codes[0])
-    if isinstance(error, smtplib.SMTPResponseException):
+        code, does = min(code for code, _ in error.recipients.values()), "refused every recipient:"
+    elif isinstance(error, smtplib.SMTPResponseException):
         is_of_the_text = isinstance(error, smtplib.SMTPDataError)
-        does = "refused the message:" if is_of_the_text else "answered"
-        return f"{does} {error.smtp_code}", _by_code(error.smtp_code)
-    for kind, text in UNUSABLE.items():
-        if isinstance(error, kind):
-            return text, DeliveryOutcome.MISCONFIGURED
-    text, outcome, _ = diagnose(error)
-    return text, outcome
-
-
-def _by_code(code: int) -> DeliveryOutcome:
-    """A refusal for good may be a wrong login, sender or recipient: it is kept."""
-    return DeliveryOutcome.MISCONFIGURED if code >= PERMANENT else DeliveryOutcome.TRANSIENT
+        code, does = error.smtp_code, "refused the message:" if is_of_the_text else "answered"
+    else:
+        return diagnose(error)[:2]
+    permanent, temporary = DeliveryOutcome.MISCONFIGURED, DeliveryOutcome.TRANSIENT
+    return f"{does} {code}", permanent if code >= PERMANENT else temporary
 
 
 # -- receiver ---------------------------------------------------------------------------------
@@ -199,10 +177,15 @@ class EmailSettings(ReceiverSettings, tag_field="type", tag="email", frozen=True
         """Make the receiver; see ``ReceiverSettings.make``."""
         return Email(self, context)
 
+    @property
+    def server_port(self) -> int:
+        """The port to connect to."""
+        return self.port or PORTS[self.tls]
+
     def targets(self) -> Sequence[str]:
         """The server."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return (f"smtp://{host}:{self.port or PORTS[self.tls]}",)
+        return (f"smtp://{host}:{self.server_port}",)
 
 
 class Email:
@@ -233,33 +216,42 @@ class Email:
         A message that is refused after its text is sent again with its headline only: filters
         dislike links and long texts.
         """
-        given = self._given
-        full, less = (
-            email_message(incident, given.sender, given.to, wall, self._external_url, minimal=less)
-            for less in (False, True)
-        )
         with self._wire.within(TOTAL_SECONDS):
             try:
-                self._deliver(full)
+                self._deliver(incident, wall)
             except DeliveryError as error:
                 if error.status is None or error.status < PERMANENT:
                     raise
-                self._deliver(less)
+                self._deliver(incident, wall, minimal=True)
 
     def close(self) -> None:
         """End the message being sent; it may be sent again."""
         self._wire.cut()
 
-    def _deliver(self, message: EmailMessage) -> None:
+    def _deliver(self, incident: Incident, wall: float, *, minimal: bool = False) -> None:
         """Send one message.
 
         Raises:
             DeliveryError: it was not accepted; with a status if the server refused the text.
 
         """
-        server = SmtpConnection(self._wire)
+        given, server = self._given, None
+        message = email_message(
+            incident, given.sender, given.to, wall, self._external_url, minimal=minimal
+        )
         try:
-            self._converse(server, message)
+            # The authorities that all other receivers trust.
+            context = ssl.create_default_context(cafile=self._ca_file or DEFAULT_CA_BUNDLE_PATH)
+            implicit = context if given.tls == "implicit" else None
+            server = SmtpConnection(given.host, given.server_port, self._wire, implicit)
+            if given.tls == "starttls":
+                server.starttls(context=context)
+            if self._password is not None:
+                server.login(given.user or "", self._password.reveal())
+            refused = server.send_message(message)
+            # The message has been accepted, so nothing that happens now matters.
+            with suppress(smtplib.SMTPException, OSError):
+                server.quit()
         except (smtplib.SMTPException, OSError, ValueError) as error:
             text, outcome = diagnose_smtp(error)
             # A server that answers has not accepted the message (RFC 5321, 4.2.5).
@@ -267,36 +259,26 @@ class Email:
             raise DeliveryError(
                 f"{self._place} {text}",
                 outcome,
-                may_have_arrived=server.has_data and not answered,
+                may_have_arrived=server is not None and server.has_data and not answered,
                 status=error.smtp_code if isinstance(error, smtplib.SMTPDataError) else None,
             ) from None
         finally:
-            server.close()
-
-    def _converse(self, server: SmtpConnection, message: EmailMessage) -> None:
-        given = self._given
-        # The authorities that all other receivers trust.
-        context = ssl.create_default_context(cafile=self._ca_file or DEFAULT_CA_BUNDLE_PATH)
-        server.open(given.host, given.port or PORTS[given.tls], given.tls, context)
-        if given.user is not None and self._password is not None:
-            server.login(given.user, self._password.reveal())
-        refused = server.send_message(message)
+            if server is not None:
+                server.close()
         for address, (code, _) in refused.items():
             log.warning("querypulse: %s refused the recipient %s: %d", self._place, address, code)
-        # The message has been accepted, so nothing that happens now matters.
-        with suppress(smtplib.SMTPException, OSError):
-            server.quit()
 
 
 def _password(given: EmailSettings, context: ReceiverContext) -> Secret | None:
-    has_password = given.password is not None or given.password_file is not None
-    if given.password is not None and given.password_file is not None:
+    passwords = [given.password, given.password_file]
+    if None not in passwords:
         raise ValueError("give 'password' or 'password_file', not both")
-    if has_password != (given.user is not None):
+    if (passwords == [None, None]) != (given.user is None):
         raise ValueError("'user' and 'password' or 'password_file' go together")
-    password = context.secret("password") if has_password else None
-    word = password.reveal() if password is not None else ""
-    for setting, text in (("user", given.user or ""), ("password", word)):
+    if given.user is None:
+        return None
+    password = context.secret("password")
+    for setting, text in (("user", given.user), ("password", password.reveal())):
         if not text.isascii():
             raise ValueError(f"{setting} must be ASCII: SMTP allows nothing else")
     return password

@@ -24,7 +24,7 @@ class Tries:
         while self.keys and min(map(due, self.keys)) <= end:
             self.now = max(self.now, min(map(due, self.keys)))
             ready = [key for key in self.keys if due(key) <= self.now]
-            key = min(ready, key=lambda key: self.schedule.turn(self.failures[key]))
+            key = min(ready, key=lambda key: self.failures[key].count if self.failures[key] else 0)
             self.times.append(self.now)
             if error is None:
                 self.keys.remove(key)
