@@ -103,6 +103,16 @@ def test_sidecar_watches_at_once_and_leaves_nothing_after_closing(driver):
     assert our_threads() == []
 
 
+def test_closing_ends_a_wait_although_queries_are_expected(driver):
+    sidecar = attach(driver, **QUIET, expected_queries=["bronze"])
+    waiting = threading.Thread(target=sidecar.await_any_failure, daemon=True)
+    waiting.start()
+    sidecar.close()
+    waiting.join(PATIENCE_SECONDS)
+
+    assert not waiting.is_alive()
+
+
 def test_second_attach_returns_the_same_sidecar(driver, fakes):
     first = attach(driver, **QUIET)
 
