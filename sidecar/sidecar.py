@@ -81,11 +81,12 @@ class Sidecar:
         """Spark's own ``StreamingQueryManager``, to wait in where nothing is watched."""
         self._supervisor = Supervisor(
             lambda: self._require_runtime().evaluated.snapshot,
-            closed=lambda: self._closed,
+            closed=lambda: self.closed,
             redact_ours=self._components.redacting.text,
         )
         self._closing = threading.Lock()
-        self._closed, self._ended = False, threading.Event()
+        self.closed, self._ended = False, threading.Event()
+        """Whether ``close`` has begun; and its end."""
         self._pid = os.getpid()
         self.listener = HealthListener(
             capacity=MAILBOX_CAPACITY,
@@ -94,8 +95,8 @@ class Sidecar:
         )
 
     def __repr__(self) -> str:
-        if self._runtime is None or self._closed:
-            return f"<Sidecar {self._without_runtime}>"
+        if self._runtime is None or self.closed:
+            return f"<Sidecar {'closed' if self.closed else 'not started'}>"
         published = self._runtime.published
         count, alerts = len(published.snapshot.queries), len(self._runtime.evaluated.alerts)
         app, url = published.app, self._runtime.url
@@ -103,23 +104,16 @@ class Sidecar:
 
     def _repr_html_(self) -> str:
         """What a notebook shows for the last value of a cell."""
-        if self._runtime is None or self._closed:
-            return f"<div><p><b>querypulse</b> {self._without_runtime}</p></div>"
+        if self._runtime is None or self.closed:
+            return (
+                f"<div><p><b>querypulse</b> {'closed' if self.closed else 'not started'}</p></div>"
+            )
         return notebook_page(status(self._runtime.published), self._runtime.url)
-
-    @property
-    def _without_runtime(self) -> str:
-        return "closed" if self._closed else "not started"
 
     @property
     def url(self) -> str | None:
         """Where the HTTP server listens; None when it is off."""
         return self._runtime.url if self._runtime is not None else None
-
-    @property
-    def closed(self) -> bool:
-        """Whether ``close`` has begun."""
-        return self._closed
 
     def snapshot(self) -> Status:
         """A frozen view of all queries, the same as ``/status`` serves.
@@ -179,7 +173,7 @@ class Sidecar:
         if os.getpid() != self._pid:
             return
         with self._closing:
-            first, self._closed = not self._closed, True
+            first, self.closed = not self.closed, True
         if not first:
             self._ended.wait(timeout)
             return
@@ -324,7 +318,7 @@ class Sidecar:
 
     def _start(self, *, by_hand: bool) -> None:
         with SIDECARS.lock:
-            if self._runtime is not None or self._closed:
+            if self._runtime is not None or self.closed:
                 return
             spark = self._spark or active_session()
             SIDECARS.require_none(watched_by(spark))
@@ -345,16 +339,13 @@ class Sidecar:
                 runtime.start()
                 with self._closing:
                     # A ``close`` that came first has nothing to stop.
-                    if not self._closed:
+                    if not self.closed:
                         undo.pop_all()
-                        self._keep(runtime, watched_by(spark))
-
-    def _keep(self, runtime: Runtime, watched: Any) -> None:
-        self._runtime = runtime
-        log.addFilter(self._redacted_log)
-        SIDECARS.remember(watched, self)
-        atexit.register(self._at_exit)
-        SIDECARS.handle_termination()
+                        self._runtime = runtime
+                        log.addFilter(self._redacted_log)
+                        SIDECARS.remember(watched_by(spark), self)
+                        atexit.register(self._at_exit)
+                        SIDECARS.handle_termination()
 
     def _name_of(self, method: str, query: Any) -> str:
         """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
@@ -402,15 +393,15 @@ class Sidecar:
         """A failure, or whether nothing is left to wait for."""
         evaluated = self._evaluated()
         if evaluated is None:
-            return self._closed
+            return self.closed
         failure = first_failure(evaluated.snapshot, evaluated.evaluation)
         failure = failure or (first_stall(evaluated) if on_stall else None)
-        left = self._closed or nothing_left(evaluated.snapshot, evaluated.evaluation)
+        left = self.closed or nothing_left(evaluated.snapshot, evaluated.evaluation)
         return left if failure is None else failure
 
     def _on_evaluated(self) -> None:
         self._wake()
-        newest = None if self._closed else self._evaluated()
+        newest = None if self.closed else self._evaluated()
         if newest is not None and newest.snapshot.context.is_on_purpose:
             # The worker calls this and cannot wait for its own end.
             close = partial(self._guard.attempt, "close", self.close)
