@@ -44,7 +44,7 @@ BUDGET = {
     "exporter": (2269, 8),
     "alerting": (8198, 30),
     "settings": (1810, 9),
-    "sidecar": (2250, 8),
+    "sidecar": (2241, 8),
     "watch": (1605, 7),
     "replay": (995, 6),
     "launch": (431, 7),

@@ -53,47 +53,35 @@ def test_test_alert_is_a_warning_that_resolves_at_once(run_test_alert, server):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "settings", "app"),
-    [
-        ((), {}, "querypulse"),
-        ((), {"app_name": "etl"}, "etl"),
-        (("--app", "nightly"), {}, "nightly"),
-        (("--app", "nightly"), {"app_name": "etl"}, "nightly"),
-    ],
+    ("arguments", "app_name", "app"),
+    [((), None, "querypulse"), ((), "etl", "etl"), (("--app", "nightly"), "etl", "nightly")],
 )
-def test_test_alert_has_the_app_name_of_the_job(run_test_alert, server, arguments, settings, app):
-    run_test_alert(*arguments, webhook_url=server.url, **settings)
+def test_test_alert_has_the_app_and_the_labels_of_the_job(
+    run_test_alert, server, arguments, app_name, app
+):
+    named = {} if app_name is None else {"app_name": app_name}
+    run_test_alert(*arguments, webhook_url=server.url, labels={"env": "prod"}, **named)
 
-    assert json.loads(server.requests[0].body)["alerts"][0]["labels"]["app"] == app
-
-
-def test_test_alert_has_the_labels_of_the_job(run_test_alert, server):
-    run_test_alert(webhook_url=server.url, app_name="etl", labels={"env": "prod"})
-
-    own = {"app": "etl", "query": "*", "env": "prod"}
+    own = {"app": app, "query": "*", "env": "prod"}
     for request in server.requests:
         sent = json.loads(request.body)
         assert sent["groupLabels"] == own
         assert own.items() <= sent["alerts"][0]["labels"].items()
-        assert sent["groupKey"] == "querypulse/etl;alertname=QuerypulseTest;env=prod/*/warning"
+        assert sent["groupKey"] == f"querypulse/{app};alertname=QuerypulseTest;env=prod/*/warning"
 
 
-def test_heartbeat_is_pinged_once_without_changing_its_state(run_test_alert, server):
-    code, output, _ = run_test_alert(heartbeat_url=f"{server.url}/check", webhook_url=server.url)
-    (ping,) = [request for request in server.requests if request.path.startswith("/check")]
+@pytest.mark.parametrize(
+    ("answer", "result", "code"),
+    [(202, "accepted the ping", 0), (404, "did NOT accept the ping: ", 1)],
+)
+def test_heartbeat_is_pinged_once_without_changing_its_state(run_test_alert, answer, result, code):
+    with HttpDouble(otherwise=reply(answer)) as server:
+        ended, output, _ = run_test_alert(heartbeat_url=f"{server.url}/hidden")
+        (ping,) = server.requests
 
-    assert code == 0
-    assert ping.path.startswith("/check/log?rid=")
-    assert output.splitlines()[-1].split(maxsplit=1) == ["heartbeat", "accepted the ping"]
-
-
-def test_refused_heartbeat_is_a_failure(run_test_alert):
-    with HttpDouble(otherwise=reply(404)) as server:
-        code, output, _ = run_test_alert(heartbeat_url=f"{server.url}/hidden")
-
-    assert code == 1
-    assert output.startswith("heartbeat  did NOT accept the ping: ")
-    assert "404" in output
+    assert ping.path.startswith("/hidden/log?rid=")
+    assert (ended, output.split(maxsplit=1)[1][: len(result)]) == (code, result)
+    assert str(answer) in output or code == 0
     assert "hidden" not in output
 
 
@@ -147,14 +135,11 @@ def test_test_alert_that_may_have_arrived_is_resolved(run_test_alert):
 
 
 def test_failing_receiver_does_not_stop_the_others(run_test_alert, server):
-    tables = [
-        {"type": "webhook", "name": "bad", "url": "http://127.0.0.1:1/hidden"},
-        {"type": "webhook", "name": "good", "url": server.url},
-    ]
+    urls = {"bad": "http://127.0.0.1:1/hidden", "good": server.url}
+    tables = [{"type": "webhook", "name": name, "url": url} for name, url in urls.items()]
     code, output, _ = run_test_alert(receivers=tables)
 
-    assert code == 1
-    assert len(reported(server)) == 2
+    assert (code, len(reported(server))) == (1, 2)
     bad, good = output.splitlines()
     assert bad.startswith("bad   did NOT accept the test alert")
     assert "hidden" not in bad
