@@ -19,7 +19,7 @@ import msgspec
 from . import exposition
 from .metrics import all_families
 from .published_state import PublishedState
-from .status import readiness, status
+from .status import status, why_unready
 
 WAIT_SECONDS = 20.0
 """How long one request to ``/watch`` may wait; short enough for any proxy in between."""
@@ -173,8 +173,8 @@ def _livez(content: Content, notice: Notice | None) -> Reply:
 
 
 def _readyz(published: PublishedState | None) -> Reply:
-    answer = readiness(published)
-    return _json(200 if answer.ready else 503, answer)
+    reasons = why_unready(published)
+    return _json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
 
 
 def _watch(published: PublishedState | None, notice: Notice | None) -> Reply:

@@ -232,12 +232,8 @@ class HttpServer:
         self._events.set_exception_handler(lambda _, context: self._report(context))
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
         self._closing: asyncio.Future[Notice | None] = self._events.create_future()
-        try:
-            self._pages_loop.start()
-            self._loop.start()
-        except RuntimeError:
-            self._finish()
-            raise
+        self._pages_loop.start()
+        self._loop.start()
         self._is_open = True
         myself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _leave(myself()))

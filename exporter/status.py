@@ -129,13 +129,6 @@ class Reason(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Readiness(msgspec.Struct, frozen=True):
-    """``ready``, or the reasons."""
-
-    ready: bool
-    reasons: tuple[Reason, ...] = ()
-
-
 def status(published: PublishedState) -> Status:
     """Convert the published state."""
     return Status(
@@ -163,16 +156,15 @@ def status(published: PublishedState) -> Status:
     )
 
 
-def readiness(published: PublishedState | None) -> Readiness:
-    """Check every known or expected query that is not ignored; None is not ready."""
+def why_unready(published: PublishedState | None) -> list[Reason]:
+    """Check every known or expected query that is not ignored; empty if the driver is ready."""
     if published is None:
-        return Readiness(False, (Reason(None, "starting", "nothing has been evaluated yet"),))
-    reasons = tuple(
+        return [Reason(None, "starting", "nothing has been evaluated yet")]
+    return [
         Reason(row.label, row.state, row.health.reason)
         for row in published.rows
         if row.state in UNREADY and not row.health.ignored
-    )
-    return Readiness(not reasons, reasons)
+    ]
 
 
 def _query(row: QueryRow) -> QueryStatus:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -141,13 +140,6 @@ def test_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
         assert client.recv(1)
         until(lambda: not server._tasks, "it is dropped")
         assert get(server, "/livez").status_code == 200
-
-
-def test_concurrent_scrapes_get_the_same_answer():
-    with serving(full_published()) as server, ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda _: get(server, "/metrics"), range(100)))
-    assert {answer.status_code for answer in answers} == {200}
-    assert len({answer.content for answer in answers}) == 1
 
 
 def test_late_body_does_not_revoke_the_answer():

@@ -342,12 +342,6 @@ def test_hostile_name_is_a_valid_label(parse, render):
     assert failures == {}
 
 
-def test_two_queries_with_one_name_do_not_share_series():
-    story = Story().started("a", at=0).started_again("a", at=1)
-    names = {s.labels["query"] for s in samples(published(story)) if "query" in s.labels}
-    assert len(names) == 2
-
-
 # -- the value type behind histograms ---------------------------------------------------------
 
 

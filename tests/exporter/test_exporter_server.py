@@ -78,20 +78,6 @@ def test_server_without_an_address_is_an_os_error_and_leaves_no_thread(monkeypat
         assert get(first, "/livez").status_code == 200
 
 
-def test_server_whose_thread_cannot_be_started_leaves_the_port_free(monkeypatch):
-    def refuse(_):
-        raise RuntimeError("can't start new thread")
-
-    server = unstarted()
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        with pytest.raises(RuntimeError, match="new thread"):
-            server.start()
-    server.close()
-    with socket.create_server(("127.0.0.1", address(server)[1])):
-        """The port is free."""
-
-
 def test_livez_does_not_wait_for_a_page_that_hangs():
     held, hangs = threading.Event(), threading.Event()
 

@@ -13,7 +13,7 @@ from support.story import CONFLICT, Story, run
 from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import STATES, QueryState
 from querypulse.exporter.published_state import process_of
-from querypulse.exporter.status import UNREADY, Reason, readiness, status
+from querypulse.exporter.status import UNREADY, Reason, status, why_unready
 
 
 def queries(shown):
@@ -77,20 +77,19 @@ def test_query_that_is_idle_or_polls_for_offsets_is_shown_so():
 
 def test_each_state_is_ready_or_unready():
     shown = published(Story().started(at=0).commit(batch=1, at=10))
-    answers = {state: readiness(with_health(shown, state, "because")) for state in STATES}
+    answers = {state: why_unready(with_health(shown, state, "because")) for state in STATES}
     unready = {
         "failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting",
     }  # fmt: skip
     assert unready == set(UNREADY)
-    assert {state for state, answer in answers.items() if not answer.ready} == unready
-    assert {state: answer.reasons for state, answer in answers.items()} == {
-        state: (Reason("a", state, "because"),) if state in unready else () for state in STATES
+    assert answers == {
+        state: [Reason("a", state, "because")] if state in unready else [] for state in STATES
     }
 
 
 def test_expected_query_that_was_never_evaluated_is_not_ready():
     shown = replace(published(expected=("a",)), health={})
-    assert readiness(shown).reasons == (Reason("a", "starting", "not evaluated yet"),)
+    assert why_unready(shown) == [Reason("a", "starting", "not evaluated yet")]
 
 
 def test_name_is_shown_once_and_shortened_and_an_unnamed_query_by_its_id():

@@ -10,9 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import requests
 from support.exporter_http import get, serving
-from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
 from querypulse.core.states import STATES
@@ -57,17 +55,6 @@ def answer():
 @pytest.fixture(scope="module")
 def outline(answer):
     return Outline(answer.text)
-
-
-def test_page_is_html_and_is_not_cached(answer):
-    assert answer.status_code == 200
-    assert answer.headers.items() >= {
-        ("Content-Type", "text/html; charset=utf-8"),
-        ("Cache-Control", "no-store"),
-        ("X-Content-Type-Options", "nosniff"),
-        ("Referrer-Policy", "no-referrer"),
-    }
-    assert answer.text.startswith("<!doctype html>")
 
 
 def test_content_security_policy_allows_only_the_inline_script_and_style(answer, outline):
@@ -122,7 +109,5 @@ def test_page_has_order_colour_and_shape_for_each_state():
 
 def test_token_protects_the_data_but_not_the_page():
     with serving(full_published(), token="t") as server:
-        assert get(server, "/").status_code == 200
-        assert get(server, "/?x=1").status_code == 200
-        assert get(server, "/watch/page").status_code == 401
-        assert requests.post(server.url + "/", timeout=PATIENCE_SECONDS).status_code == 401
+        paths = ("/", "/?x=1", "/watch/page")
+        assert [get(server, path).status_code for path in paths] == [200, 200, 401]
