@@ -196,6 +196,9 @@ class _Run:
         is_long = at - self._since >= max(patience, self._last_seconds)
         may_stall = probed.work is not None and busy and is_long
         self.decides = probed.active and (needs_log or may_stall)
+        if not probed.active:
+            # It holds Java objects, and reports keep hundreds of runs that have ended.
+            self.checkpoint = None
 
     def has_rested(self, at: float, longest_rest: float) -> bool:
         """Whether to read the logs in the round that begins at ``at``."""

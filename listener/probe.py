@@ -248,7 +248,7 @@ class ProbedRun(msgspec.Struct, frozen=True):
     """Where its planned batch ends; read only when its jobs are polled or it has ended."""
     last_progress_mark: str = ""
     idle_progress: Progress | None = None
-    """The progress of its newest trigger without a batch, which Spark sends no event for."""
+    """The progress of its newest trigger, if that had no batch: Spark sends no event for it."""
     work: JobActivity | None = None
     exception: str | None = None
     error_class: str | None = None
@@ -274,10 +274,14 @@ class ProbedRun(msgspec.Struct, frozen=True):
         return self.batch_id is not None and self.batch_id >= 0
 
     @property
+    def waiting(self) -> bool:
+        """Whether it waits for its next trigger."""
+        return self.message.startswith("Waiting for") and not self.trigger_active
+
+    @property
     def waiting_without_data(self) -> bool:
         """Proof that it is idle: the last trigger asked all sources and found nothing new."""
-        waiting = self.active and self.message.startswith("Waiting for")
-        return waiting and not self.trigger_active and not self.data_available
+        return self.active and self.waiting and not self.data_available
 
 
 class Context(str, Enum):
@@ -345,30 +349,17 @@ class Probe(Protocol):
         ...
 
 
-class IdleProgress:
-    """Keeps one run's newest progress without a batch, and returns it while the run waits.
+def with_idle_progress(seen: ProbedRun, text: str, before: ProbedRun) -> ProbedRun:
+    """The run with its newest progress without a batch, while no batch came after it.
 
-    Spark writes such a progress at most every ``noDataProgressEventInterval`` (10 s).
+    ``text`` is the newest progress as JSON; empty when it has not changed since ``before``. Spark
+    writes one without a batch at most every ``noDataProgressEventInterval`` (10 s).
     """
-
-    def __init__(self) -> None:
-        self._progress: Progress | None = None
-        self._text = ""
-        self._batch_id: int | None = None
-
-    def poll(self, seen: ProbedRun, text: str) -> Progress | None:
-        """None while the run is busy, and after a batch until a trigger without a batch.
-
-        ``text`` is the newest progress as JSON; empty when it has not changed.
-        """
-        if seen.batch_id != self._batch_id:
-            self._batch_id, self._progress = seen.batch_id, None
-        if text and text != self._text:
-            progress = decode_progress(text)
-            has_batch = progress is None or progress.committed
-            self._text, self._progress = text, None if has_batch else progress
-        waits = seen.message.startswith("Waiting for") and not seen.trigger_active
-        return self._progress if waits else None
+    progress = decode_progress(text) if text else None
+    if progress is None and seen.batch_id == before.batch_id:
+        progress = before.idle_progress
+    has_batch = progress is None or progress.committed
+    return replace(seen, idle_progress=None if has_batch else progress)
 
 
 CALM_SECONDS = 1.0

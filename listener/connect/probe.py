@@ -15,11 +15,11 @@ from ..events import decode_progress
 from ..probe import (
     UNKNOWN_TRIGGER,
     Context,
-    IdleProgress,
     ProbedRun,
     ProbeReport,
     RunFacts,
     Trigger,
+    with_idle_progress,
 )
 from ..python_frames import is_running
 from ..spark.jvm import OptionalCalls
@@ -65,7 +65,6 @@ class ConnectRun:
         self._on_progress = on_progress
         self._next_batch = 0 if is_new else math.inf
         """Batches from this id on are yet to be passed on."""
-        self._idle_progress = IdleProgress()
 
     def poll(self) -> None:
         """Poll; progress comes first: a batch that commits between two calls is only seen later."""
@@ -79,8 +78,7 @@ class ConnectRun:
             data_available=status.is_data_available,
             batch_id=self._batch_id,
         )
-        idle = self._idle_progress.poll(seen, self._progress_text)
-        self.last = replace(seen, idle_progress=idle)
+        self.last = with_idle_progress(seen, self._progress_text, self.last)
 
     def poll_end(self) -> None:
         """The last poll of a run that has ended.

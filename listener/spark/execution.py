@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from ...core.redaction import MAX_CHARACTERS, redact
-from ..probe import UNKNOWN_TRIGGER, IdleProgress, ProbedRun, RunFacts, parse_trigger, short_sink
+from ..probe import (
+    UNKNOWN_TRIGGER,
+    ProbedRun,
+    RunFacts,
+    parse_trigger,
+    short_sink,
+    with_idle_progress,
+)
 from ..state.flow import TABLE, TOPIC, Place, PlanPlaces, brokers_of
 from .jobs import PolledWork
 from .jvm import FIELD, NETWORK_ERRORS, RECORD, OptionalCalls, private_field
@@ -156,7 +163,6 @@ class SparkRun:
         self.last = ProbedRun(self.facts, active=True)
         self._busy_since: float | None = None
         self._polled_closely_at = 0.0
-        self._idle_progress = IdleProgress()
 
     def poll(
         self, fields: Sequence[str], now: float, closer_after: float, work: PolledWork
@@ -191,7 +197,7 @@ class SparkRun:
             batch_id=int(batch_id) if batch_id else None,
             committed_offsets=offsets or self.last.committed_offsets,
         )
-        seen = replace(seen, idle_progress=self._idle_progress.poll(seen, idle_progress))
+        seen = with_idle_progress(seen, idle_progress, self.last)
         if self._is_due(seen, now, closer_after):
             details = work.of(self._java, self.facts, int(session) if session else None)
             seen = replace(

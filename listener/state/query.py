@@ -254,10 +254,10 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def holds_back(self) -> bool:
         """Whether the last trigger left a source's data unread (``minOffsetsPerTrigger``)."""
-        idle = self.probed.idle_progress if self.probed is not None else None
-        return idle is not None and any(
-            behind(source.end, source.latest) for source in idle.sources
-        )
+        probed = self.probed
+        if probed is None or probed.idle_progress is None or not probed.waiting:
+            return False
+        return any(behind(source.end, source.latest) for source in probed.idle_progress.sources)
 
     @property
     def trigger(self) -> Trigger | None:
