@@ -16,7 +16,7 @@ import msgspec
 
 from ..core.guard import Guard, Problem
 from ..core.secret import Secret
-from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
+from ..core.states import OUTCOMES, DeliveryOutcome
 from ..core.text import shorten
 from ..core.threads import Deadline, Loop
 from .alert import Incident
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 # -- ping -------------------------------------------------------------------------------------
 # https://healthchecks.io/docs/http_api/ describes the paths; a check takes 5 pings a minute.
 
+INTERVAL_SECONDS = 60.0
 LEAST_SECONDS = 12.5
 """Between two pings: a little less than 5 a minute."""
 MAX_TEXT_CHARACTERS = 2000
@@ -59,13 +60,13 @@ def ping_of(incidents: Sequence[Incident]) -> Ping:
     return Ping("", f"healthy; {len(firing)} not critical or silenced" if firing else "healthy")
 
 
-def due_at(ping: Ping, last: Ping | None, last_at: float, interval_seconds: float) -> float:
+def due_at(ping: Ping, last: Ping | None, last_at: float) -> float:
     """When ``ping`` may leave; ``last`` is the last that arrived, ``last_at`` when one last left.
 
     A change between healthy and failing does not wait for the interval.
     """
     changed = last is None or last == START or (ping.path == "/fail") != (last.path == "/fail")
-    return last_at + (min(LEAST_SECONDS, interval_seconds) if changed else interval_seconds)
+    return last_at + (LEAST_SECONDS if changed else INTERVAL_SECONDS)
 
 
 def ping_url(url: str, path: str, run: str) -> str:
@@ -79,7 +80,6 @@ def ping_url(url: str, path: str, run: str) -> str:
 
 NAME = "heartbeat"
 RETRY_SECONDS = 15.0
-DELIVERED = DeliveryOutcome.DELIVERED.value
 PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
@@ -97,7 +97,6 @@ class Heartbeat:
         *,
         name: str = NAME,
         announces: bool = True,
-        interval_seconds: float = 60.0,
         http: HttpOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -108,7 +107,6 @@ class Heartbeat:
         """The last ping, if it has arrived."""
         self._poster = HttpPoster(url, setting="heartbeat_url", http=http)
         self._announces = announces
-        self._interval = interval_seconds
         self._clock = clock
         self._guard = guard
         self._loop = Loop(NAME, self._step, guard, last=self._send_last)
@@ -137,7 +135,7 @@ class Heartbeat:
     def offer(self, ping: Ping) -> None:
         """Send this ping if one is due, else drop it: by then the worker may hang. Never waits."""
         with self._changed:
-            due = max(due_at(ping, self.last, self._last_at, self._interval), self._not_before)
+            due = max(due_at(ping, self.last, self._last_at), self._not_before)
             if self._next is None and self._clock() >= due:
                 self._next = ping
                 self._changed.notify_all()
@@ -173,7 +171,7 @@ class Heartbeat:
     def _send_last(self) -> None:
         if not self._announces and self._next is not None:
             self._ping(self._next)
-        elif self._announces and self.outcomes[DELIVERED]:
+        elif self._announces and self.outcomes[DeliveryOutcome.DELIVERED.value]:
             self._ping(STOPPED)
 
     def _send(self, ping: Ping) -> DeliveryError | None:
@@ -190,21 +188,18 @@ class Heartbeat:
 
     def _ping(self, ping: Ping) -> None:
         """Ping, and record the outcome, and how long to pause after an error."""
-        outcome, error, pause = FAILED, None, 0.0
-        try:
-            error = self._send(ping)
-            outcome = DELIVERED if error is None else error.answer.value
-            if error is not None:
-                pause = self._interval
-            if error is not None and error.answer is DeliveryOutcome.TRANSIENT:
-                pause = max(min(RETRY_SECONDS, self._interval), error.retry_after or 0.0)
-        finally:
-            with self._changed:
-                self.outcomes[outcome] += 1
-                self.last = ping if outcome == DELIVERED else None
-                self._not_before = self._clock() + pause
-                if outcome == DELIVERED and self._loop.stopping.is_set():
-                    self._next = None
+        error, pause = self._send(ping), INTERVAL_SECONDS
+        outcome = DeliveryOutcome.DELIVERED if error is None else error.answer
+        if error is None:
+            pause = 0.0
+        elif error.answer is DeliveryOutcome.TRANSIENT:
+            pause = max(RETRY_SECONDS, error.retry_after or 0.0)
+        with self._changed:
+            self.outcomes[outcome.value] += 1
+            self.last = ping if error is None else None
+            self._not_before = self._clock() + pause
+            if error is None and self._loop.stopping.is_set():
+                self._next = None
         self._problem.note("" if error is None else str(error))
 
 

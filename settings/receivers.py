@@ -133,10 +133,6 @@ def _contradiction(entry: Configured, entries: Sequence[Configured]) -> str:
 # -- receivers from settings ------------------------------------------------------------------
 
 
-QUERY_HEARTBEAT_SECONDS = 60.0
-"""The shortest time between two pings of a query's heartbeat."""
-
-
 def receivers(settings: Settings) -> list[Receiver]:
     """One receiver for each that the settings name.
 
@@ -185,7 +181,6 @@ def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
                 guard,
                 name=f"{HEARTBEAT} {pattern}",
                 announces=False,
-                interval_seconds=QUERY_HEARTBEAT_SECONDS,
                 http=http_options(None, settings),
             )
     return made
@@ -213,7 +208,8 @@ def _receiver(entry: Configured, settings: Settings) -> Receiver:
 
     with as_settings_error(entry):
         http = http_options(entry.given, settings)
-        return entry.given.make(ReceiverContext(http, external_url(settings), secret, secrets))
+        context = ReceiverContext(http, external_url(settings), secret, secrets)
+        return entry.given.makes(entry.given, context)
 
 
 def _secret(value: str | None, file: str | None, setting: str) -> Secret:

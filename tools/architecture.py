@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1140, 10),
     "listener": (8454, 38),
     "exporter": (2269, 8),
-    "alerting": (8198, 30),
+    "alerting": (8182, 30),
     "settings": (1810, 9),
     "sidecar": (2241, 8),
     "watch": (1605, 7),

@@ -109,23 +109,6 @@ SOONEST_FIRST = (DeliveryOutcome.TRANSIENT, DeliveryOutcome.MISCONFIGURED, Deliv
 """If members refuse differently, the outcome with the earliest retry counts."""
 
 
-class AlertmanagerSettings(
-    HttpReceiverSettings, tag_field="type", tag="alertmanager", frozen=True, kw_only=True
-):
-    """All members of one cluster."""
-
-    short_form: ClassVar[Mapping[str, str]] = {"urls": "alertmanager_urls"}
-    urls: Annotated[tuple[Address, ...], Meta(min_length=1)]
-
-    def make(self, context: ReceiverContext) -> Alertmanager:
-        """Make the receiver; see ``ReceiverSettings.make``."""
-        return Alertmanager(self, context)
-
-    def targets(self) -> Sequence[str]:
-        """The members."""
-        return self.urls
-
-
 class Alertmanager:
     """Posts every incident to all members of the cluster; their gossip deduplicates it.
 
@@ -141,7 +124,7 @@ class Alertmanager:
     )
 
     def __init__(self, given: AlertmanagerSettings, context: ReceiverContext) -> None:
-        """Check the URLs; see ``ReceiverSettings.make``."""
+        """Check the URLs; see ``ReceiverSettings.makes``."""
         self.name = given.name
         self._external_url = context.external_url
         self._members = [
@@ -232,3 +215,18 @@ def _error(member: HttpPoster, alerts: list[dict[str, Any]]) -> DeliveryError | 
             log.warning("querypulse: %s of %s is not taken: %s", name, query, refusal)
             errors.append(refusal)
     return errors[0] if len(errors) == len(alerts) else None
+
+
+class AlertmanagerSettings(
+    HttpReceiverSettings, tag_field="type", tag="alertmanager", frozen=True, kw_only=True
+):
+    """All members of one cluster."""
+
+    makes = Alertmanager
+
+    short_form: ClassVar[Mapping[str, str]] = {"urls": "alertmanager_urls"}
+    urls: Annotated[tuple[Address, ...], Meta(min_length=1)]
+
+    def targets(self) -> Sequence[str]:
+        """The members."""
+        return self.urls

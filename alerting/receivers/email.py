@@ -157,37 +157,6 @@ TOTAL_SECONDS = 10.0
 PORTS = {"starttls": 587, "implicit": 465, "none": 25}
 
 
-class EmailSettings(ReceiverSettings, tag_field="type", tag="email", frozen=True, kw_only=True):
-    """``tls``: after STARTTLS, from the start (``implicit``), or not at all on this machine."""
-
-    host: Annotated[
-        Text, Meta(pattern=r"^([A-Za-z0-9_]([A-Za-z0-9_-]*\.?)*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$")
-    ]
-    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
-    """By default 587, 465 or 25, by ``tls``."""
-    sender: Text
-    to: Annotated[tuple[Text, ...], Meta(min_length=1)]
-    tls: Literal["starttls", "implicit", "none"] = "starttls"
-    user: Text | None = None
-    password: Key | None = None
-    password_file: SecretFile | None = None
-    ca_file: Text | None = None
-
-    def make(self, context: ReceiverContext) -> Email:
-        """Make the receiver; see ``ReceiverSettings.make``."""
-        return Email(self, context)
-
-    @property
-    def server_port(self) -> int:
-        """The port to connect to."""
-        return self.port or PORTS[self.tls]
-
-    def targets(self) -> Sequence[str]:
-        """The server."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return (f"smtp://{host}:{self.server_port}",)
-
-
 class Email:
     """One message per incident; the messages of an incident are one thread.
 
@@ -197,7 +166,7 @@ class Email:
     capabilities = ReceiverCapabilities(per_minute=30.0)
 
     def __init__(self, given: EmailSettings, context: ReceiverContext) -> None:
-        """Check addresses, ``tls`` and the login; see ``ReceiverSettings.make``."""
+        """Check addresses, ``tls`` and the login; see ``ReceiverSettings.makes``."""
         self.name = given.name
         self._given = given
         for setting, address in [("sender", given.sender), *(("to", to) for to in given.to)]:
@@ -292,3 +261,32 @@ def _check_address(setting: str, text: str) -> None:
     is_odd = bare not in text or not bare.isascii() or not text.isprintable()
     if not name or not domain or is_odd or not set(" ,;<>").isdisjoint(bare) or ";" in text:
         raise ValueError(f"{setting} must be one e-mail address in ASCII (given: {text!r})")
+
+
+class EmailSettings(ReceiverSettings, tag_field="type", tag="email", frozen=True, kw_only=True):
+    """``tls``: after STARTTLS, from the start (``implicit``), or not at all on this machine."""
+
+    makes = Email
+
+    host: Annotated[
+        Text, Meta(pattern=r"^([A-Za-z0-9_]([A-Za-z0-9_-]*\.?)*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$")
+    ]
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    """By default 587, 465 or 25, by ``tls``."""
+    sender: Text
+    to: Annotated[tuple[Text, ...], Meta(min_length=1)]
+    tls: Literal["starttls", "implicit", "none"] = "starttls"
+    user: Text | None = None
+    password: Key | None = None
+    password_file: SecretFile | None = None
+    ca_file: Text | None = None
+
+    @property
+    def server_port(self) -> int:
+        """The port to connect to."""
+        return self.port or PORTS[self.tls]
+
+    def targets(self) -> Sequence[str]:
+        """The server."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (f"smtp://{host}:{self.server_port}",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import socket
 import ssl
@@ -341,6 +342,8 @@ class HttpReceiver:
 
     capabilities = ReceiverCapabilities(per_minute=60.0)
     setting = "url"
+    max_bytes = math.inf
+    """The largest body that it takes."""
 
     def __init__(
         self, given: ReceiverSettings, context: ReceiverContext, url: Secret | None = None
@@ -355,7 +358,7 @@ class HttpReceiver:
     def post(
         self, full: bytes, less: bytes, headers: Callable[[bytes], Mapping[str, str]] = lambda _: {}
     ) -> None:
-        """Post ``full``; if the body is refused and ``less`` differs, post ``less``.
+        """Post ``full``; if the body is too large or refused and ``less`` differs, post ``less``.
 
         A page must not depend on its details. ``headers`` returns those of a body.
 
@@ -363,6 +366,8 @@ class HttpReceiver:
             DeliveryError: neither was accepted.
 
         """
+        if len(full) > self.max_bytes:
+            full = less
         try:
             self.check(self.poster.post(full, headers(full)))
         except DeliveryError as refusal:

@@ -42,8 +42,6 @@ ROUTING_KEY_CHARACTERS = 32
 MAX_SUMMARY_CHARACTERS = 1024
 MINIMAL_SUMMARY_CHARACTERS = 512
 MAX_COMPONENT_CHARACTERS = 255
-MAX_EVENT_BYTES = 512_000
-"""512 KB, read as Alertmanager does: decimal."""
 
 SEVERITIES = {"critical": "critical", "warning": "warning", "info": "info"}
 ABOUT_THE_KEY = re.compile(rb"routing[ _]?key", re.IGNORECASE)
@@ -141,32 +139,6 @@ EVENTS_URLS = {
 BAD_REQUEST = 400
 
 
-class PagerDutySettings(
-    HttpReceiverSettings, tag_field="type", tag="pagerduty", frozen=True, kw_only=True
-):
-    """``region`` is the service region; ``url`` replaces it. By default warnings do not page."""
-
-    one_of: ClassVar[tuple[str, ...]] = ("routing_key", "routing_key_file")
-    short_form: ClassVar[Mapping[str, str]] = {
-        "routing_key": "pagerduty_routing_key",
-        "routing_key_file": "pagerduty_routing_key_file",
-        "url": "pagerduty_url",
-    }
-    severities: tuple[Severity, ...] = ("critical",)
-    routing_key: Key | None = None
-    routing_key_file: SecretFile | None = None
-    region: Literal["us", "eu"] = "us"
-    url: Address | None = None
-
-    def make(self, context: ReceiverContext) -> PagerDuty:
-        """Make the receiver; see ``ReceiverSettings.make``."""
-        return PagerDuty(self, context)
-
-    def targets(self) -> Sequence[str]:
-        """Where events are posted."""
-        return (self.url if self.url is not None else EVENTS_URLS[self.region],)
-
-
 class PagerDuty(HttpReceiver):
     """Triggers and resolves through the Events API v2; the incident's key is the ``dedup_key``.
 
@@ -176,6 +148,8 @@ class PagerDuty(HttpReceiver):
 
     capabilities = ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0)
     setting = "pagerduty_url"
+    max_bytes = 512_000
+    """512 KB, read as Alertmanager does: decimal."""
 
     def __init__(self, given: PagerDutySettings, context: ReceiverContext) -> None:
         """Check the settings, and the key; see ``HttpReceiver``."""
@@ -204,5 +178,28 @@ class PagerDuty(HttpReceiver):
             return resolve, resolve
         full = trigger_event(incident, key, self._source, self.external_url)
         less = _bare_trigger(incident, key, self._source, MINIMAL_SUMMARY_CHARACTERS)
-        body, smallest = to_json(full), to_json(less)
-        return body if len(body) <= MAX_EVENT_BYTES else smallest, smallest
+        return to_json(full), to_json(less)
+
+
+class PagerDutySettings(
+    HttpReceiverSettings, tag_field="type", tag="pagerduty", frozen=True, kw_only=True
+):
+    """``region`` is the service region; ``url`` replaces it. By default warnings do not page."""
+
+    makes = PagerDuty
+
+    one_of: ClassVar[tuple[str, ...]] = ("routing_key", "routing_key_file")
+    short_form: ClassVar[Mapping[str, str]] = {
+        "routing_key": "pagerduty_routing_key",
+        "routing_key_file": "pagerduty_routing_key_file",
+        "url": "pagerduty_url",
+    }
+    severities: tuple[Severity, ...] = ("critical",)
+    routing_key: Key | None = None
+    routing_key_file: SecretFile | None = None
+    region: Literal["us", "eu"] = "us"
+    url: Address | None = None
+
+    def targets(self) -> Sequence[str]:
+        """Where events are posted."""
+        return (self.url if self.url is not None else EVENTS_URLS[self.region],)

@@ -314,21 +314,19 @@ class ReceiverSettings(Route, frozen=True, kw_only=True):
 
     one_of: ClassVar[tuple[str, ...]] = ()
     short_form: ClassVar[Mapping[str, str]] = {}
+    makes: ClassVar[Callable[..., Receiver]]
+    """Makes the receiver of its settings and a ``ReceiverContext``.
+
+    Raises:
+        ValueError: a setting cannot be used; the message names it.
+
+    """
     name: _Name
 
     @classmethod
     def type_name(cls) -> str:
         """The value of ``type`` in its table."""
         return str(cls.__struct_config__.tag)
-
-    def make(self, context: ReceiverContext) -> Receiver:
-        """Make the receiver.
-
-        Raises:
-            ValueError: a setting cannot be used; the message names it.
-
-        """
-        raise NotImplementedError
 
     def targets(self) -> Sequence[str]:
         """The URLs where its alerts go, as far as they can be read."""

@@ -12,7 +12,7 @@ from ...core.text import shorten, to_json, utc
 from ..alert import Incident
 from ..alert_text import STATUS_PAGE, as_lines, facts, headline_of, line, links, more_labels, others
 from .http import HttpReceiver
-from .receiver import DeliveryError, ReceiverContext, UrlReceiverSettings
+from .receiver import DeliveryError, UrlReceiverSettings
 
 # -- slack message ----------------------------------------------------------------------------
 # https://docs.slack.dev/reference/block-kit/blocks gives the limits; a message beyond them is
@@ -109,16 +109,6 @@ def _plain(text: str) -> str:
 ACCEPTED = b"ok"
 
 
-class SlackSettings(UrlReceiverSettings, tag_field="type", tag="slack", frozen=True, kw_only=True):
-    """An incoming webhook."""
-
-    short_form: ClassVar[Mapping[str, str]] = {"url_file": "slack_webhook_url_file"}
-
-    def make(self, context: ReceiverContext) -> Slack:
-        """Make the receiver; see ``ReceiverSettings.make``."""
-        return Slack(self, context)
-
-
 class Slack(HttpReceiver):
     """A Slack channel with an incoming webhook.
 
@@ -139,3 +129,11 @@ class Slack(HttpReceiver):
             meant = DeliveryOutcome.MISCONFIGURED if answer.strip() else DeliveryOutcome.TRANSIENT
             text = f"{self.poster.place} answered 2xx without Slack's 'ok'"
             raise DeliveryError(text, meant, may_have_arrived=True)
+
+
+class SlackSettings(UrlReceiverSettings, tag_field="type", tag="slack", frozen=True, kw_only=True):
+    """An incoming webhook."""
+
+    makes = Slack
+
+    short_form: ClassVar[Mapping[str, str]] = {"url_file": "slack_webhook_url_file"}

@@ -9,27 +9,17 @@ from ...core.text import shorten, to_json, utc
 from ..alert import Incident
 from ..alert_text import as_lines, facts, headline_of, line, links, more_labels, others
 from .http import HttpReceiver
-from .receiver import ReceiverContext, UrlReceiverSettings
+from .receiver import UrlReceiverSettings
 
 MAX_TITLE_CHARACTERS = 1024
 MAX_REASON_CHARACTERS = 500
 MAX_EVIDENCE_CHARACTERS = 4000
 MAX_LINES = 40
-MAX_MESSAGE_BYTES = 27 * 1024
-"""Teams takes 28 KB. The workflow has answered 202 by then, so nobody would see the refusal."""
 MAX_URL_CHARACTERS = 2000
 """Of a link that Teams can open."""
 COLORS = {"critical": "Attention", "warning": "Warning"}
 CARD_VERSION = "1.4"
 """Teams on every platform shows this version; a newer one is shown as an error."""
-
-
-class TeamsSettings(UrlReceiverSettings, tag_field="type", tag="teams", frozen=True, kw_only=True):
-    """The URL of a workflow "Post to a channel when a webhook request is received"."""
-
-    def make(self, context: ReceiverContext) -> Teams:
-        """Make the receiver; see ``ReceiverSettings.make``."""
-        return Teams(self, context)
 
 
 class Teams(HttpReceiver):
@@ -38,11 +28,13 @@ class Teams(HttpReceiver):
     https://learn.microsoft.com/power-automate/teams/send-a-message-in-teams
     """
 
+    max_bytes = 27 * 1024
+    """Teams takes 28 KB. The workflow has answered 202 by then, so nobody would see the refusal."""
+
     def send(self, incident: Incident, _wall: float) -> None:
         """Send one incident; see ``Receiver.send``."""
         full = to_json(teams_message(incident, self.external_url))
-        less = to_json(minimal_message(incident))
-        self.post(full if len(full) <= MAX_MESSAGE_BYTES else less, less)
+        self.post(full, to_json(minimal_message(incident)))
 
 
 def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
@@ -109,3 +101,9 @@ def _facts(details: Mapping[str, str]) -> list[dict[str, Any]]:
 def _text(text: str, **style: str | bool) -> dict[str, Any]:
     run = {"type": "TextRun", "text": text, **style}
     return {"type": "RichTextBlock", "inlines": [run]}
+
+
+class TeamsSettings(UrlReceiverSettings, tag_field="type", tag="teams", frozen=True, kw_only=True):
+    """The URL of a workflow "Post to a channel when a webhook request is received"."""
+
+    makes = Teams

@@ -155,27 +155,6 @@ def signed_headers(
 
 # -- webhook ----------------------------------------------------------------------------------
 
-MAX_BODY_BYTES = 1024 * 1024
-"""The largest body that nginx, in front of many receivers, takes by default."""
-
-
-class WebhookSettings(
-    UrlReceiverSettings, tag_field="type", tag="webhook", frozen=True, kw_only=True
-):
-    """The URL of a server that takes Alertmanager's version-4 JSON."""
-
-    short_form: ClassVar[Mapping[str, str]] = {
-        "url": "webhook_url",
-        "url_file": "webhook_url_file",
-        "secret_files": "webhook_secret_file",
-    }
-    secret_files: tuple[SecretFile, ...] = ()
-    """More than one during a rotation: each secret signs."""
-
-    def make(self, context: ReceiverContext) -> Webhook:
-        """Make the receiver; see ``ReceiverSettings.make``."""
-        return Webhook(self, context)
-
 
 class Webhook(HttpReceiver):
     """One POST per incident, signed with each of ``secret_files``: two during a rotation.
@@ -185,6 +164,8 @@ class Webhook(HttpReceiver):
 
     capabilities = ReceiverCapabilities()
     setting = "webhook_url"
+    max_bytes = 1024 * 1024
+    """The largest body that nginx, in front of many receivers, takes by default."""
 
     def __init__(self, given: WebhookSettings, context: ReceiverContext) -> None:
         """Check the settings, and the secrets; see ``HttpReceiver``."""
@@ -208,10 +189,26 @@ class Webhook(HttpReceiver):
             to_json(message(incident, self.name, self.external_url, plain=plain))
             for plain in (False, True)
         )
-        self.post(full if len(full) <= MAX_BODY_BYTES else less, less, headers)
+        self.post(full, less, headers)
 
     def check(self, answer: bytes) -> None:
         """Any body will do: it is a server of our own."""
 
     def _signing_keys(self) -> list[bytes]:
         return [signing_key(secret.reveal()) for secret in self._secrets]
+
+
+class WebhookSettings(
+    UrlReceiverSettings, tag_field="type", tag="webhook", frozen=True, kw_only=True
+):
+    """The URL of a server that takes Alertmanager's version-4 JSON."""
+
+    makes = Webhook
+
+    short_form: ClassVar[Mapping[str, str]] = {
+        "url": "webhook_url",
+        "url_file": "webhook_url_file",
+        "secret_files": "webhook_secret_file",
+    }
+    secret_files: tuple[SecretFile, ...] = ()
+    """More than one during a rotation: each secret signs."""

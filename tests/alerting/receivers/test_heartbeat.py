@@ -260,7 +260,7 @@ def test_only_an_unmuted_critical_incident_is_a_failure(incidents, path, text):
 )
 def test_change_does_not_wait_for_the_interval(ping, last, seconds):
     """A check still accepts only five pings a minute."""
-    assert due_at(ping, last, 1000.0, 60.0) == 1000 + seconds
+    assert due_at(ping, last, 1000.0) == 1000 + seconds
 
 
 def test_signal_is_added_before_the_query_of_the_url():

@@ -23,7 +23,7 @@ from support.receiver_incidents import (
 from support.receivers import NEXT_SIGNING_SECRET, SIGNING_KEY, SIGNING_SECRET, webhook
 
 from querypulse.alerting.receivers.webhook import (
-    MAX_BODY_BYTES,
+    Webhook,
     fingerprint,
     message,
     message_id,
@@ -149,7 +149,7 @@ def test_body_that_is_too_large_is_sent_in_plain_at_once(double):
     webhook(double).send(many, time.time())
     (request,) = double.requests
 
-    assert len(request.body) <= MAX_BODY_BYTES
+    assert len(request.body) <= Webhook.max_bytes
     assert len(json.loads(request.body)["alerts"]) == 200
 
 
