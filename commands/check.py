@@ -13,19 +13,17 @@ from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident, incident_key, incident_labels, problem_of
 from ..alerting.finding import WHOLE_DRIVER, Severity
-from ..alerting.heartbeat import Heartbeat
 from ..alerting.receivers.receiver import DeliveryError, Receiver
 from ..alerting.spool import try_folder
 from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
 from ..settings import receivers as receivers_from_settings
-from ..settings import wiring
 from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
 from ..settings.receivers import configured, find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..settings.silencing import read_silences
-from ..settings.wiring import Components
+from ..settings.wiring import Components, refused_address
 
 UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
@@ -43,35 +41,25 @@ def check(environment: Mapping[str, str]) -> int:
 
     """
     loaded = load_strictly({}, environment)
-    require_usable(loaded.settings)
+    settings = loaded.settings
+    _require_usable(settings)
     width = max(map(len, TYPES))
     for name in TYPES:
-        value = _text(mask(name, getattr(loaded.settings, name)))
+        value = mask(name, getattr(settings, name))
+        text = "-" if value is None else msgspec.json.encode(value).decode()
         origin = loaded.origins.get(name, "default")
-        sys.stdout.write(f"{name:<{width}}  {value:<34}  {origin}\n")
-    app_name = loaded.settings.app_name
-    note = UNNAMED_APP if app_name is None else problem_of(app_name)
+        sys.stdout.write(f"{name:<{width}}  {text:<34}  {origin}\n")
+    note = UNNAMED_APP if settings.app_name is None else problem_of(settings.app_name)
     sys.stdout.write(f"note: {note}\n" if note else "")
-    sys.stdout.write(f"\n{_summary(loaded.settings)}\n")
+    names = receivers_text([entry.given.name for entry in configured(settings)])
+    gap = find_gap(settings, settings.app_name or "")
+    summary = f", but {gap}." if gap else f": {names}. querypulse test-alert tries them."
+    sys.stdout.write(f"\nThese settings can be used{summary}\n")
     return 0
 
 
-def _summary(settings: Settings) -> str:
-    """One last line: the settings can be used, and who is notified."""
-    problem = find_gap(settings, settings.app_name or "")
-    if problem:
-        return f"These settings can be used, but {problem}."
-    names = [entry.given.name for entry in configured(settings)]
-    return f"These settings can be used: {receivers_text(names)}. querypulse test-alert tries them."
-
-
-def require_usable(settings: Settings) -> None:
-    """Try everything that can be tried without sending anything.
-
-    Raises:
-        SettingsError: something cannot be used.
-
-    """
+def _require_usable(settings: Settings) -> None:
+    """Try everything that can be tried without sending anything."""
     Components(settings, Guard())
     if settings.silence_file is not None:
         try:
@@ -79,8 +67,7 @@ def require_usable(settings: Settings) -> None:
         except (OSError, ValueError) as error:
             raise SettingsError(f"setting 'silence_file': {error}") from None
     require_spool(settings)
-    refused = wiring.refused_address(settings)
-    if refused:
+    if refused := refused_address(settings):
         raise SettingsError(refused)
 
 
@@ -98,11 +85,6 @@ def require_spool(settings: Settings) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise SettingsError(f"setting 'spool_dir': {settings.spool_dir}: {reason}") from None
-
-
-def _text(value: object) -> str:
-    """A value as JSON; a dash where there is none."""
-    return "-" if value is None else msgspec.json.encode(value).decode()
 
 
 # -- test-alert ---------------------------------------------------------------------------------
@@ -163,14 +145,10 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
     for receiver in receivers:
         report(receiver.name, _try(receiver, incident), TAKEN)
     if heartbeat is not None:
-        report(heartbeat.name, _try_heartbeat(heartbeat), PINGED)
+        error = heartbeat.try_once()
+        problem = None if error is None else f"did NOT accept the ping: {_explain(error)}"
+        report(heartbeat.name, problem, PINGED)
     return code
-
-
-def _try_heartbeat(heartbeat: Heartbeat) -> str | None:
-    """What went wrong with one ping that reports no state; None when nothing did."""
-    error = heartbeat.try_once()
-    return None if error is None else f"did NOT accept the ping: {_explain(error)}"
 
 
 def _try(receiver: Receiver, incident: Incident) -> str | None:

@@ -157,10 +157,7 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
 
     """
     with as_settings_error():
-        secret = _heartbeat_url(settings)
-        if secret is None:
-            return None
-        return Heartbeat(secret, guard, http=http_options(None, settings))
+        return _heartbeat(settings, settings, guard)
 
 
 def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
@@ -173,24 +170,21 @@ def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
     made = {}
     for pattern, own in settings.queries.items():
         with as_settings_error(f"queries {pattern!r}: "):
-            secret = _heartbeat_url(own)
-            if secret is None:
-                continue
-            made[pattern] = Heartbeat(
-                secret,
-                guard,
-                name=f"{HEARTBEAT} {pattern}",
-                announces=False,
-                http=http_options(None, settings),
-            )
-    return made
+            name = f"{HEARTBEAT} {pattern}"
+            made[pattern] = _heartbeat(own, settings, guard, name=name, announces=False)
+    return {pattern: heartbeat for pattern, heartbeat in made.items() if heartbeat is not None}
 
 
-def _heartbeat_url(given: Settings | QuerySettings) -> Secret | None:
+def _heartbeat(
+    given: Settings | QuerySettings, settings: Settings, guard: Guard, **options: Any
+) -> Heartbeat | None:
     url, file = given.heartbeat_url, given.heartbeat_url_file
     if url is not None and file is not None:
         raise ValueError("give 'heartbeat_url' or 'heartbeat_url_file', not both")
-    return None if url is None and file is None else _secret(url, file, "heartbeat_url_file")
+    if url is None and file is None:
+        return None
+    secret = _secret(url, file, "heartbeat_url_file")
+    return Heartbeat(secret, guard, http=http_options(None, settings), **options)
 
 
 def _receiver(entry: Configured, settings: Settings) -> Receiver:

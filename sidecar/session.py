@@ -123,21 +123,18 @@ def spark_ui_url(spark: Any) -> str:
     return url if isinstance(url, str) and url.startswith(("http://", "https://")) else ""
 
 
-def spark_conf(spark: Any) -> dict[str, str]:
-    """The ``spark.querypulse.*`` entries of the Spark conf the application was started with.
-
-    ``getConf()`` would copy all of it, with a few JVM calls for each of hundreds of entries.
-    """
-    # Private, like the names of a Scala tuple's fields: the public way is the slow one.
-    conf = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001
-    ours = conf.getAllWithPrefix(SPARK_PREFIX)
-    return {SPARK_PREFIX + pair._1(): pair._2() for pair in ours}  # noqa: SLF001
-
-
 def _conf_unless_refused(spark: Any) -> dict[str, str]:
-    """The Spark conf; empty where the platform refuses access, which must not end the job."""
+    """The ``spark.querypulse.*`` entries of the conf that the application was started with.
+
+    It is empty where the platform refuses access, which must not end the job.
+    """
     try:
-        return dict(conf_of(spark, SPARK_PREFIX)) if is_connect(spark) else spark_conf(spark)
+        if is_connect(spark):
+            return dict(conf_of(spark, SPARK_PREFIX))
+        # Private, like the names of a Scala tuple's fields. The public ``getConf()`` copies all of
+        # it, with a few JVM calls for each of hundreds of entries.
+        ours = spark.sparkContext._jsc.sc().conf().getAllWithPrefix(SPARK_PREFIX)  # noqa: SLF001
+        return {SPARK_PREFIX + pair._1(): pair._2() for pair in ours}  # noqa: SLF001
     except (*THROWN, OSError, TypeError, ConnectCallError) as error:
         log.warning("querypulse: the Spark conf cannot be read: %s", reason_of(error))
         return {}
@@ -148,14 +145,10 @@ def _known_session() -> Any:
 
     # The others are PySpark's defaults: a thread that has run nothing has no active session.
     classic = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001
-    return classic or _default_connect_session()
-
-
-def _default_connect_session() -> Any:
     # A process that uses Spark Connect has imported it; it may be impossible in another.
     module = sys.modules.get("pyspark.sql.connect.session")
     find = getattr(getattr(module, "SparkSession", None), "_get_default_session", None)
-    return find() if find is not None else None
+    return classic or (find() if find is not None else None)
 
 
 # -- the open sidecars ---------------------------------------------------------------------------
