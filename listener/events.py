@@ -43,6 +43,10 @@ class EventKind(str, Enum):
         return self in (EventKind.STARTED, EventKind.TERMINATED)
 
 
+_WIRE_NAMES = {"query_id": "id", "run_id": "runId", "error_class": "errorClassOnException"}
+"""Where Spark's JSON has the same field under another name, it is decoded at once."""
+
+
 class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     """One source of a batch; a figure that Spark does not report is None.
 
@@ -109,20 +113,20 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     lost_parts: tuple[str, ...] = ()
 
 
-class Idle(msgspec.Struct, frozen=True, gc=False):
+class Idle(msgspec.Struct, frozen=True, gc=False, rename=_WIRE_NAMES):
     """A trigger found nothing to do (Spark 3.5+, at most every 10 s by default)."""
 
     query_id: str
     run_id: str
 
 
-class Terminated(msgspec.Struct, frozen=True, gc=False):
+class Terminated(msgspec.Struct, frozen=True, gc=False, rename=_WIRE_NAMES):
     """A run ended; ``exception`` is the full Java text, None after a clean stop."""
 
     query_id: str
     run_id: str
-    exception: str | None
-    error_class: str | None
+    exception: str | None = None
+    error_class: str | None = None
 
 
 Event = Started | Progress | Idle | Terminated
@@ -155,19 +159,11 @@ class DecodeError(ValueError):
     """The text is not an event of the given kind."""
 
 
-class _Ids(msgspec.Struct, gc=False, rename="camel"):
+class _Started(msgspec.Struct, gc=False, rename="camel"):
     id: str
     run_id: str
-
-
-class _Started(_Ids, gc=False, rename="camel"):
     name: str | None = None
     timestamp: Any = None
-
-
-class _Terminated(_Ids, gc=False, rename="camel"):
-    exception: str | None = None
-    error_class_on_exception: str | None = None
 
 
 class _Source(msgspec.Struct, gc=False, rename="camel"):
@@ -189,7 +185,12 @@ class _Sink(msgspec.Struct, gc=False, rename="camel"):
     num_output_rows: _Long | None = None
 
 
-class _Progress(_Ids, gc=False, rename="camel"):
+_NO_SINK = _Sink()
+
+
+class _Progress(msgspec.Struct, gc=False, rename="camel"):
+    id: str
+    run_id: str
     batch_id: _Long
     name: str | None = None
     timestamp: str | None = None
@@ -210,8 +211,8 @@ class _ProgressEvent(msgspec.Struct, gc=False):
 
 _STARTED = msgspec.json.Decoder(_Started)
 _PROGRESS = msgspec.json.Decoder(_ProgressEvent)
-_IDLE = msgspec.json.Decoder(_Ids)
-_TERMINATED = msgspec.json.Decoder(_Terminated)
+_IDLE = msgspec.json.Decoder(Idle)
+_TERMINATED = msgspec.json.Decoder(Terminated)
 
 
 def decode(kind: EventKind, text: str | bytes) -> Event:
@@ -222,7 +223,18 @@ def decode(kind: EventKind, text: str | bytes) -> Event:
 
     """
     try:
-        return _decode(kind, text)
+        if kind is EventKind.PROGRESS:
+            try:
+                return _progress(_PROGRESS.decode(text).progress)
+            except _UNREADABLE:
+                return _progress_in_parts(text)
+        if kind is EventKind.STARTED:
+            started = _STARTED.decode(text)
+            at = _timestamp(started.timestamp)
+            return Started(started.id, started.run_id, started.name, timestamp=at)
+        if kind is EventKind.IDLE:
+            return _IDLE.decode(text)
+        return _TERMINATED.decode(text)
     except _UNREADABLE as error:
         raise DecodeError(f"not a {kind.value} event: {error}") from error
 
@@ -233,23 +245,6 @@ def decode_progress(text: str) -> Progress | None:
         event = decode(EventKind.PROGRESS, f'{{"progress":{text}}}')
         return event if isinstance(event, Progress) else None
     return None
-
-
-def _decode(kind: EventKind, text: str | bytes) -> Event:
-    if kind is EventKind.PROGRESS:
-        try:
-            return _progress(_PROGRESS.decode(text).progress)
-        except _UNREADABLE:
-            return _progress_in_parts(text)
-    if kind is EventKind.STARTED:
-        started = _STARTED.decode(text)
-        at = _timestamp(started.timestamp)
-        return Started(started.id, started.run_id, started.name, timestamp=at)
-    if kind is EventKind.IDLE:
-        idle = _IDLE.decode(text)
-        return Idle(idle.id, idle.run_id)
-    ended = _TERMINATED.decode(text)
-    return Terminated(ended.id, ended.run_id, ended.exception, ended.error_class_on_exception)
 
 
 def _progress_in_parts(text: str | bytes) -> Progress:
@@ -296,6 +291,8 @@ def _progress(wire: _Progress) -> Progress:
         name: max(0.0, ms / 1000) for name, ms in (wire.duration_ms or {}).items() if ms is not None
     }
     operators, input_rows = wire.state_operators or [], _input_rows(wire)
+    sink = wire.sink or _NO_SINK
+    output_rows = sink.num_output_rows
     seconds = phases.pop("triggerExecution", None)
     if wire.batch_duration is not None:
         seconds = max(0.0, wire.batch_duration / 1000)
@@ -310,7 +307,8 @@ def _progress(wire: _Progress) -> Progress:
         batch_seconds=seconds,
         phase_seconds=phases,
         input_rows=input_rows,
-        output_rows=_output_rows(wire.sink),
+        # V1 sinks (foreachBatch, file, Delta) report -1 for an unknown count.
+        output_rows=None if output_rows is None or output_rows < 0 else output_rows,
         input_rows_per_second=_finite(wire.input_rows_per_second),
         processed_rows_per_second=_finite(wire.processed_rows_per_second),
         watermark_timestamp=_event_time(wire.event_time, "watermark"),
@@ -318,7 +316,7 @@ def _progress(wire: _Progress) -> Progress:
         state_memory_bytes=_total([op.memory_used_bytes for op in operators]),
         late_rows=sum(max(0, op.num_rows_dropped_by_watermark or 0) for op in operators),
         sources=tuple(_source(source) for source in wire.sources or ()),
-        sink=_sink(wire.sink),
+        sink=_described(sink.description or ""),
         event_time_max=_event_time(wire.event_time, "max"),
         timestamp=_timestamp(wire.timestamp),
     )
@@ -338,53 +336,39 @@ def _input_rows(wire: _Progress) -> int:
 
 
 def _source(wire: _Source) -> SourceProgress:
-    end = parse_offsets(wire.end_offset)
-    latest = _latest(wire, end)
-    lag, behind_ms = lag_between(end, latest), _metric(wire, "maxMsBehindLatest")
+    end, metrics = parse_offsets(wire.end_offset), wire.metrics
+    if wire.description.startswith(_EVENT_HUBS):
+        latest = None
+    elif wire.latest_offset == wire.end_offset:
+        latest = end
+    else:
+        latest = parse_offsets(wire.latest_offset)
+    lag, behind_ms = lag_between(end, latest), _metric(metrics, "maxMsBehindLatest")
     return SourceProgress(
-        description=redact(_without_identity(wire.description)),
-        lag_offsets=_metric(wire, "numRecordsReadyToProcess") if lag is None else lag,
+        description=_described(wire.description),
+        lag_offsets=_metric(metrics, "numRecordsReadyToProcess") if lag is None else lag,
         end=end,
         latest=latest,
         input_rows=max(0, wire.num_input_rows or 0),
-        backlog_files=_metric(wire, *_FILES),
-        backlog_bytes=_metric(wire, *_BYTES),
+        backlog_files=_metric(metrics, *_FILES),
+        backlog_bytes=_metric(metrics, *_BYTES),
         behind_seconds=None if behind_ms is None else behind_ms / 1000,
     )
 
 
-def _latest(wire: _Source, end: Offsets | None) -> Offsets | None:
-    """The newest offsets when the batch was planned; None if unknown."""
-    if wire.description.startswith(_EVENT_HUBS):
-        return None
-    caught_up = wire.latest_offset == wire.end_offset
-    return end if caught_up else parse_offsets(wire.latest_offset)
+def _described(text: str) -> str:
+    return redact(_IDENTITY.sub("", text) if "@" in text else text)
 
 
-def _sink(wire: _Sink | None) -> str:
-    return "" if wire is None else redact(_without_identity(wire.description or ""))
-
-
-def _without_identity(description: str) -> str:
-    return _IDENTITY.sub("", description) if "@" in description else description
-
-
-def _metric(wire: _Source, *names: str) -> float | None:
+def _metric(metrics: Any, *names: str) -> float | None:
     """The first of these metrics that a source reports; Spark writes all of them as text."""
-    if not wire.metrics or not isinstance(wire.metrics, dict):
+    if not metrics or not isinstance(metrics, dict):
         return None
-    for value in map(wire.metrics.get, names):
+    for value in map(metrics.get, names):
         number = _finite(value) if isinstance(value, (str, int, float)) else None
         if number is not None and number >= 0:
             return number
     return None
-
-
-def _output_rows(sink: _Sink | None) -> int | None:
-    # V1 sinks (foreachBatch, file, Delta) report -1 for an unknown count.
-    if sink is None or sink.num_output_rows is None or sink.num_output_rows < 0:
-        return None
-    return sink.num_output_rows
 
 
 def _finite(value: _Number) -> float | None:

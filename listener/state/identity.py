@@ -21,14 +21,7 @@ from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with
-from .query import (
-    RECENT_BATCHES,
-    Ended,
-    Outcome,
-    Query,
-    has_uncounted_rows,
-    without_input,
-)
+from .query import Ended, Outcome, Query, without_input
 from .sources import between_runs
 from .trends import Trends, carry_over
 
@@ -92,31 +85,22 @@ def same_query(query: Query, other: Query) -> tuple[Query, Query] | None:
 
 
 def join(older: Query, newer: Query) -> Query:
-    """One query of two: ``newer``, whose run began after that of ``older`` had ended, and its past.
+    """``newer``, with the failures and the counters of ``older``, which it did not succeed.
 
-    One of them was not known by its name, so ``newer`` did not succeed ``older``.
+    The name of one of them was not known when ``newer`` began.
     """
     committed_at = newer.newest_commit[1] if newer.newest_commit is not None else 0.0
-    recovered = (
-        newer.activity_seen or is_done_with(newer) or committed_at > older.gone_or_started_at
-    )
-    failures = [failure for failure in (older.failure, newer.unrecovered) if failure is not None]
+    is_over = newer.activity_seen or is_done_with(newer) or committed_at > older.gone_or_started_at
+    failures = filter(None, (older.failure, newer.unrecovered))
     totals = add_totals(older.totals, newer.totals)
-    deaths = sorted((*older.deaths, *newer.deaths), key=lambda died: died.at)
     return replace(
         newer,
-        unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
-        unrecovered=newer.unrecovered
-        if recovered
-        else max(failures, key=lambda failure: failure.at, default=None),
-        deaths=tuple(deaths[-PAST_DEATHS:]),
-        unrecovered_deaths=newer.unrecovered_deaths
-        + (0 if recovered else older.unrecovered_deaths),
+        unrecovered=newer.unrecovered if is_over else max(failures, key=_AT, default=None),
+        deaths=tuple(sorted((*older.deaths, *newer.deaths), key=_AT)[-PAST_DEATHS:]),
+        unrecovered_deaths=newer.unrecovered_deaths + (0 if is_over else older.unrecovered_deaths),
         totals=replace(totals, restarts=totals.restarts + 1),
         commits_before_run=older.totals.commits + newer.commits_before_run,
         longest_batches=(*older.longest_batches, *newer.longest_batches)[-2 * USUAL_HOURS :],
-        recent_batches=(*older.recent_batches, *newer.recent_batches)[-RECENT_BATCHES:],
-        jobs_per_batch=newer.jobs_per_batch or older.jobs_per_batch,
     )
 
 
@@ -163,6 +147,7 @@ MAX_FORGOTTEN = 1000
 """As many as ended queries that are still shown (``MAX_GONE_QUERIES``)."""
 
 _LAST = attrgetter("gone_or_started_at")
+_AT = attrgetter("at")
 
 
 class Newcomer(msgspec.Struct, frozen=True):
@@ -374,20 +359,14 @@ def _may_live_beside(query: Query, new: Newcomer) -> bool:
 
 
 def _remains(query: Query) -> Query:
-    gone_at = query.gone_or_started_at
-    return Query(
-        query_id=query.query_id,
-        run_id=query.run_id,
-        name=query.name,
-        label=query.label,
-        started_at=query.started_at,
-        start=query.start,
-        ended=Ended(gone_at, Outcome.COMPLETED, "forgotten"),
-        last_commit_batch=query.last_commit_batch,
-        totals=query.totals,
-        facts=query.facts,
-        trends=query.trends,
-        longest_batches=query.longest_batches,
-        last_input_at=gone_at if has_uncounted_rows(query) else query.last_input_at,
-        without_input_before=query.without_input_before,
+    """What is kept of a query that is forgotten: no failure, and nothing large."""
+    return replace(
+        query,
+        ended=Ended(query.gone_or_started_at, Outcome.COMPLETED, "forgotten"),
+        unrecovered=None,
+        deaths=(),
+        unrecovered_deaths=0,
+        progress=None,
+        probed=None,
+        sources={},
     )

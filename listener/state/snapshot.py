@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import TypeVar
 
 import msgspec
@@ -86,44 +87,35 @@ def parse_watchers(text: str, clock: Callable[[int], float] = float) -> Ownershi
     if not text:
         return ALONE
     first, *rest = text.split(" ")
+    closed = [part for part in rest if part.startswith((LEFT, OURS))]
     since, own = _parsed(first)
-    left, ours = (
-        [one.removeprefix(mark) for one in rest if one.startswith(mark)] for mark in (LEFT, OURS)
-    )
-    others = [_parsed(one) for one in rest if not one.startswith((LEFT, OURS))]
-    claimed = frozenset[str]().union(*(sessions for _, sessions in others))
+    others = [_parsed(part) for part in rest if part not in closed]
+    left: dict[str, float] = {}
+    for part in closed:
+        when, sessions = _parsed(part.partition(":")[2])
+        left |= {session: max(clock(when), left.get(session, -inf)) for session in sessions}
+    foreign = [sessions for _, sessions in others]
+    foreign += [_parsed(part.removeprefix(LEFT))[1] for part in closed if part.startswith(LEFT)]
     elders = [sessions for when, sessions in others if when < since]
     return Ownership(
         own=own,
-        others=claimed,
-        elders=frozenset[str]().union(*elders),
+        others=frozenset().union(*(sessions for _, sessions in others)),
+        elders=frozenset().union(*elders),
         is_eldest=not elders,
         has_others=bool(others),
-        left=_left([*left, *ours], clock),
-        foreign=dict.fromkeys(sorted(claimed.union(*(_parsed(one)[1] for one in left)))),
+        left=left,
+        foreign=dict.fromkeys(sorted(frozenset().union(*foreign))),
     )
 
 
 def _parsed(text: str) -> tuple[int, frozenset[str]]:
     since, _, sessions = text.partition(":")
-    return int(since), _sessions(sessions)
-
-
-def _left(texts: list[str], clock: Callable[[int], float]) -> dict[str, float]:
-    left: dict[str, float] = {}
-    for when, sessions in map(_parsed, texts):
-        for session in sessions:
-            left[session] = max(clock(when), left.get(session, float("-inf")))
-    return left
+    return int(since), frozenset(filter(None, sessions.split(",")))
 
 
 def _newest(sessions: dict[str, V]) -> dict[str, V]:
     surplus = len(sessions) - MAX_SESSIONS
     return dict(list(sessions.items())[max(0, surplus) :])
-
-
-def _sessions(text: str) -> frozenset[str]:
-    return frozenset(filter(None, text.split(",")))
 
 
 # -- supervised -------------------------------------------------------------------------------

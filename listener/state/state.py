@@ -100,7 +100,6 @@ class State:
         self.supervised: Mapping[str, SupervisedQuery] = {}
         self._undecided: dict[str, list[Arrived]] = {}
         """By query id: the events of a run whose query is not decided yet, oldest first."""
-        self._has_ended = False
         self._queries: dict[str, Query] = {}
         self._identity = Identity(self._queries)
         self._driver = Snapshot(at=began_at, began_at=began_at)
@@ -110,7 +109,8 @@ class State:
         """Apply an event that arrived at ``at``; ``context`` is the state when it was read."""
         self.events[KIND_OF[type(event)].value] += 1
         self._apply(Arrived(event, at, context), wait=True)
-        self._settle()
+        if isinstance(event, Terminated):
+            self._settle()
 
     def apply_probe(self, report: ProbeReport) -> None:
         """Apply a probe report; it is complete, so an active run that it lacks has vanished.
@@ -239,26 +239,26 @@ class State:
 
     def _apply(self, seen: Arrived, *, wait: bool) -> None:
         event = seen.event
-        present = self.query(event.query_id)
-        is_present = present is not None and present.run_id == event.run_id
-        if event.query_id in self._undecided and not is_present:
-            self._hold(seen)
-            return
-        if isinstance(event, Terminated):
-            self._end_past_run(event, seen.at, "event", seen.context)
-        try:
-            query = self.query(event.query_id) if is_present else self._new_run(seen, wait=wait)
-        except UndecidedError:
-            self._hold(seen)
-            return
+        query = self.query(event.query_id)
+        if query is None or query.run_id != event.run_id:
+            if event.query_id in self._undecided:
+                self._hold(seen)
+                return
+            if isinstance(event, Terminated):
+                self._end_past_run(event, seen.at, "event", seen.context)
+            try:
+                query = self._new_run(seen, wait=wait)
+            except UndecidedError:
+                self._hold(seen)
+                return
         if query is not None:
             self._put(fold_event(query, event, seen.at, context=seen.context))
-        self._has_ended |= isinstance(event, Terminated)
 
     def _settle(self) -> None:
         """After an end, decide held events: their run may succeed the run that has ended."""
-        while self._has_ended:
-            self._has_ended = False
+        held = -1
+        while held != len(self._undecided):
+            held = len(self._undecided)
             self._decide(self._undecided, wait=True)
 
     def _hold(self, seen: Arrived) -> None:

@@ -273,7 +273,8 @@ class Run:
         self.message = "Running"
         self._suffer(query.hang_until - now, Health.STUCK)
         if now >= query.hang_until:
-            self.committed = query.checkpoint.logged = query.checkpoint.batch
+            self.committed = query.checkpoint.batch
+            query.checkpoint.write(COMMITS, self.committed, now)
             query.checkpoint.batch += 1
             self._shows_life()
         self._spark.later(self, max(1.0, self.spec.every), self.trigger)
