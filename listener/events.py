@@ -287,9 +287,8 @@ def _fitting(value: Any, kind: Any, name: str, lost: list[str]) -> Any:
 
 def _progress(wire: _Progress) -> Progress:
     # Spark's wall clock may have been set back.
-    phases = {
-        name: max(0.0, ms / 1000) for name, ms in (wire.duration_ms or {}).items() if ms is not None
-    }
+    millis = (wire.duration_ms or {}).items()
+    phases = {name: ms / 1000 if ms > 0 else 0.0 for name, ms in millis if ms is not None}
     operators, input_rows = wire.state_operators or [], _input_rows(wire)
     sink = wire.sink or _NO_SINK
     output_rows = sink.num_output_rows

@@ -20,8 +20,7 @@ from ..listener.probe import Context, ProbeReport
 from ..listener.state.identity import UNNAMED
 from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
-from .log_files import Application, ReplayError, read_lines
-from .recording import Entry, Reader
+from .log_files import Application, Entry, Reader, ReplayError, read_lines
 
 # -- results ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""``querypulse watch``: from arguments and settings to a running watcher, and to its end."""
+"""``querypulse watch``: from arguments and settings to the threads of a watcher, and to its end."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import signal
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from queue import Empty, SimpleQueue
 
 import msgspec
 
-from ..alerting.alert import Incident, incident_labels, why_muted
+from ..alerting.alert import Alert, Incident, incident_labels, why_muted
 from ..alerting.delivery import Notifier
 from ..alerting.finding import WHOLE_DRIVER
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
-from ..core.threads import Deadline
+from ..core.threads import Deadline, Loop
+from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
 from ..settings import receivers as receivers_from_settings
 from ..settings import wiring
 from ..settings.links import guidance
@@ -29,10 +31,9 @@ from ..settings.secrets import Redacting
 from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import Silencing
 from .alerts import APP, DriverAlerts
-from .client import Access
-from .targets import Targets, receiver_hosts
+from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll
+from .targets import Host, Targets, answers, receiver_hosts
 from .tracker import TERMINATED_AFTER_SECONDS, TargetTracker
-from .watcher import Watcher
 
 log = logging.getLogger("querypulse")
 
@@ -107,6 +108,189 @@ def seconds_from(least: float) -> Callable[[str], float]:
         return value
 
     return seconds
+
+
+# -- driver poller ----------------------------------------------------------------------------
+# Polls one endpoint: one thread polls, another waits for the shutdown notice.
+
+
+REST_SECONDS = 1.0
+DISPLACED_SECONDS = RETURN_SECONDS / 2
+"""How soon to ask again after another watcher took this one's place."""
+
+
+Observation = Callable[[TargetTracker], None]
+"""What a thread has found out, for the thread that owns the tracker to apply."""
+
+
+class DriverPoller:
+    """Passes every poll and the shutdown notice to ``report``, from its own threads, at once."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        access: Access,
+        interval_seconds: float,
+        report: Callable[[Observation], None],
+        guard: Guard,
+    ) -> None:
+        self._endpoint = endpoint
+        self._interval = interval_seconds
+        self._report = report
+        self._polling, self._waiting = Client(endpoint, access), Client(endpoint, access)
+        self._poll_now = threading.Event()
+        self._loops = [
+            Loop("poll", self._poll, guard),
+            Loop("await", self._await_shutdown_notice, guard),
+        ]
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self) -> None:
+        """End soon; running requests are cut."""
+        for loop in self._loops:
+            loop.stop()
+        self._poll_now.set()
+        self._polling.cut()
+        self._waiting.cut()
+
+    def _poll(self) -> None:
+        seen = poll(self._polling)
+        self._report(lambda tracker: tracker.polled(self._endpoint, seen))
+        self._poll_now.wait(self._interval)
+        self._poll_now.clear()
+
+    def _await_shutdown_notice(self) -> None:
+        began = time.monotonic()
+        pause = self._interval
+        try:
+            page = await_notice(self._waiting)
+        except NoAnswer:
+            # The connection broke, or there is none: the driver may have been killed.
+            self._poll_now.set()
+            page, pause = None, REST_SECONDS
+        if page is not None and page.status != "running":
+            at, notice, reported = time.monotonic(), Notice(page.status), page.reported
+            self._report(lambda tracker: tracker.closes(self._endpoint, at, notice, reported))
+        elif page is not None:
+            is_displaced = time.monotonic() - began < WAIT_SECONDS / 2
+            pause = DISPLACED_SECONDS if is_displaced else 0.0
+        self._loops[1].stopping.wait(pause)
+
+
+# -- watcher ----------------------------------------------------------------------------------
+
+
+ALONE = (
+    "querypulse: no receiver on another machine: an unreachable driver is reported only "
+    "while another driver on the network answers"
+)
+TICK_SECONDS = 0.5
+PROOF_SECONDS = 1.0
+
+
+class Watcher:
+    """Watches until it is closed; connects to ``hosts`` when its own network is in doubt.
+
+    ``muted`` returns why an alert is silenced now, or nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        targets: Targets,
+        evaluate: DriverAlerts,
+        access: Access,
+        hosts: Sequence[Host],
+        sink: Notifier,
+        guard: Guard,
+        muted: Callable[[Alert], str] = lambda _: "",
+    ) -> None:
+        self._targets = targets
+        self._evaluate = evaluate
+        self._tracker = evaluate.tracker
+        self._access = access
+        self._interval = evaluate.tracker.interval_seconds
+        self._hosts = hosts
+        self._sink = sink
+        self._guard = guard
+        self._muted = muted
+        self._observations: SimpleQueue[Observation] = SimpleQueue()
+        self._pollers: dict[Endpoint, DriverPoller] = {}
+        self._is_unsure = False
+        self._problem = ""
+        self._warned = False
+        self._loops = [
+            Loop("targets", self._list, guard),
+            Loop("network", self._prove, guard),
+            Loop("watch", self._step, guard, last=self._stop_pollers),
+        ]
+
+    def start(self) -> None:
+        """Start watching."""
+        for loop in self._loops:
+            loop.start()
+
+    def close(self, timeout: float) -> None:
+        """Stop polling. Alerts stay open: closing the watcher brings no driver back."""
+        for loop in self._loops:
+            loop.stop()
+        self._loops[-1].join(timeout)
+
+    def _step(self) -> None:
+        """Apply all observations, evaluate, and hand over the incidents."""
+        for observation in self._waiting_observations():
+            observation(self._tracker)
+        self._sink.offer(self._evaluate.update(time.monotonic(), time.time(), self._muted))
+        for line in self._evaluate.news():
+            log.info("%s", line)
+        self._is_unsure = any(driver.is_unsure for driver in self._tracker.drivers)
+        self._update_pollers()
+
+    def _waiting_observations(self) -> list[Observation]:
+        observations: list[Observation] = []
+        try:
+            observations.append(self._observations.get(timeout=TICK_SECONDS))
+            while True:
+                observations.append(self._observations.get_nowait())
+        except Empty:
+            return observations
+
+    def _update_pollers(self) -> None:
+        """Run exactly one poller for each endpoint."""
+        wanted = self._tracker.endpoint_states.keys()
+        for endpoint in self._pollers.keys() - wanted:
+            self._pollers.pop(endpoint).stop()
+        for endpoint in wanted - self._pollers.keys():
+            self._pollers[endpoint] = DriverPoller(
+                endpoint, self._access, self._interval, self._observations.put, self._guard
+            )
+
+    def _stop_pollers(self) -> None:
+        for poller in self._pollers.values():
+            poller.stop()
+
+    def _list(self) -> None:
+        """Read the targets again; an error is logged once, and the last good list stays."""
+        try:
+            endpoints = self._targets.now()
+            if not (self._hosts or self._warned or all(e.loopback for e in endpoints)):
+                self._warned = True
+                log.warning(ALONE)
+            self._observations.put(lambda tracker: tracker.listed(endpoints))
+            self._problem = ""
+        except SettingsError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                log.error("querypulse: %s; keeping the last list", error)  # noqa: TRY400 - one line
+        self._loops[0].stopping.wait(self._interval)
+
+    def _prove(self) -> None:
+        """While a driver is unreachable, find out whether any host is reachable."""
+        self._loops[1].stopping.wait(PROOF_SECONDS)
+        if self._is_unsure and answers(self._hosts):
+            at = time.monotonic()
+            self._observations.put(lambda tracker: tracker.proved(at))
 
 
 # -- command ----------------------------------------------------------------------------------

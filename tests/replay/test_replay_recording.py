@@ -9,7 +9,7 @@ from support.event_log import BEGAN, EventLog, ids, progress, spark_time
 from support.recorded import FIXTURES, recorded
 
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated, decode
-from querypulse.replay.recording import Reader
+from querypulse.replay.log_files import Reader
 
 
 def read(*lines):

@@ -24,9 +24,9 @@ from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.state.snapshot import Snapshot
 from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Access
+from querypulse.watch.command import Watcher
 from querypulse.watch.targets import Targets
 from querypulse.watch.tracker import TargetTracker
-from querypulse.watch.watcher import Watcher
 
 __all__ = [
     "RecordingSink",
