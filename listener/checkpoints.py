@@ -139,8 +139,10 @@ class LogReader:
         if at < run.retry_at or not (is_due or run.needs_start):
             return None
         try:
-            run.checkpoint = run.checkpoint or self._open(run.facts.checkpoint, run.facts.query_id)
-            offsets, commits = run.checkpoint.files(OFFSETS), run.checkpoint.files(COMMITS)
+            checkpoint = run.checkpoint or self._open(run.facts.checkpoint, run.facts.query_id)
+            # It holds Java objects, and reports keep hundreds of runs that have ended.
+            run.checkpoint = checkpoint if run.decides else None
+            offsets, commits = checkpoint.files(OFFSETS), checkpoint.files(COMMITS)
         except StorageError as error:
             run.retry_at, run.trouble = self._clock() + RETRY_SECONDS, str(error)
         else:
@@ -196,9 +198,6 @@ class _Run:
         is_long = at - self._since >= max(patience, self._last_seconds)
         may_stall = probed.work is not None and busy and is_long
         self.decides = probed.active and (needs_log or may_stall)
-        if not probed.active:
-            # It holds Java objects, and reports keep hundreds of runs that have ended.
-            self.checkpoint = None
 
     def has_rested(self, at: float, longest_rest: float) -> bool:
         """Whether to read the logs in the round that begins at ``at``."""

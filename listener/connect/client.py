@@ -15,7 +15,9 @@ from enum import Enum
 from typing import Any, TypeVar
 
 _SESSION_LOST = ("INVALID_HANDLE.SESSION_CHANGED", "INVALID_HANDLE.SESSION_NOT_FOUND")
-_UNREACHABLE = frozenset({"UNAVAILABLE", "CANCELLED", "UNAUTHENTICATED", "PERMISSION_DENIED"})
+_UNREACHABLE = frozenset(
+    {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNAUTHENTICATED", "PERMISSION_DENIED"}
+)
 
 
 class CallFailure(str, Enum):
@@ -24,9 +26,7 @@ class CallFailure(str, Enum):
     REFUSED = "refused"
     """The server's machine answers, and nothing listens on the port."""
     UNREACHABLE = "unreachable"
-    """The connection is cut, or the server refuses to talk to us."""
-    LATE = "late"
-    """The call's deadline has passed."""
+    """The connection is cut, the deadline has passed, or the server refuses to talk to us."""
     SESSION_CLOSED = "session_closed"
     """The session was released, or it expired."""
     SESSION_LOST = "session_lost"
@@ -44,8 +44,6 @@ def failure_of(code: str, details: str) -> CallFailure:
         return CallFailure.SESSION_CLOSED
     if any(name in details for name in _SESSION_LOST):
         return CallFailure.SESSION_LOST
-    if code == "DEADLINE_EXCEEDED":
-        return CallFailure.LATE
     if code == "UNAVAILABLE" and "Connection refused" in details:
         return CallFailure.REFUSED
     return CallFailure.UNREACHABLE if code in _UNREACHABLE else CallFailure.REJECTED

@@ -23,7 +23,6 @@ class JobCounter {
   private static final String FIELD = "\u001f";
   private static final String RECORD = "\u001e";
   private static final String QUERY_ID = "sql.streaming.queryId";
-  private static final int MAX_JOBS = 100000;
   private static final int MAX_QUERIES = 1000;
   private static final int MAX_DURATIONS = 101;
 
@@ -77,9 +76,6 @@ class JobCounter {
 
   private void jobStarted(SparkListenerJobStart start) {
     forgetLostTrack();
-    if (jobs.size() >= MAX_JOBS) {
-      forget();
-    }
     if (byQuery.size() >= MAX_QUERIES) {
       text();
     }
@@ -179,19 +175,15 @@ class JobCounter {
     return counts;
   }
 
+  /** Begins to count again after events were lost: the active jobs and tasks are unknown. */
   private void forgetLostTrack() {
     if (lostTrack) {
-      forget();
+      firstJob = Integer.MAX_VALUE;
+      jobs.clear();
+      stages.clear();
+      byQuery.clear();
       lostTrack = false;
     }
-  }
-
-  /** Begins to count again: events were lost, so the active jobs and tasks are unknown. */
-  private void forget() {
-    firstJob = Integer.MAX_VALUE;
-    jobs.clear();
-    stages.clear();
-    byQuery.clear();
   }
 
   private static class Counts {

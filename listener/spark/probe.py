@@ -42,109 +42,12 @@ class EndedRuns:
         return tuple(run for _, run in self._runs.values())
 
 
-class SparkQueries:
-    """Polls all queries of one SparkContext, in all sessions, with one call.
+class SparkProbe:
+    """Polls all queries of one classic SparkContext, in all sessions; used by one thread.
 
     Py4J needs a dozen commands per run, and each costs time in the JVM and in Python. So our Java
-    makes the calls. Where Spark refuses it, each run is read on its own. A run that does not
-    answer keeps its last poll and does not affect the others.
-
-    ``SharedState.activeStreamingQueries`` is private, but stable in Spark 3.5 to 4.3.
-    """
-
-    def __init__(
-        self, spark: Any, path: EventPath, closer_after_seconds: float, details: OptionalCalls
-    ) -> None:
-        context = spark.sparkContext
-        self._jvm = context._jvm  # noqa: SLF001 - no public way to the JVM
-        java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
-        self._active = java_session.sharedState().activeStreamingQueries()
-        self._uuid = getattr(self._jvm, "java.util.UUID")
-        self._path = path
-        self._closer_after = closer_after_seconds
-        self._details = details
-        self._context = context._jsc  # noqa: SLF001 - no public way to the status tracker
-        self._living: dict[str, SparkRun] = {}
-        self._ended = EndedRuns()
-
-    def poll(self, now: float) -> bool | None:
-        """Poll every run once; ``now`` is monotonic seconds.
-
-        Returns whether the SparkContext is stopped; None if that must be read again, because
-        nobody said so, or a run has ended and the context may have stopped since.
-
-        Raises:
-            Py4JNetworkError, ConnectionError, EOFError: the JVM does not answer.
-
-        """
-        ask = self._details.ask
-        reported, stopped = ask("living_runs", self._living_runs, None) or (None, None)
-        if reported is None:
-            reported = ask("query_ids", self._read_runs, None)
-        if reported is None:
-            return None
-        run_ids = [run.run_id for run in reported.values()]
-        count_jobs = self._path.job_counts
-        work = PolledWork(self._context, self._jvm, count_jobs, self._details, run_ids)
-        has_ended = False
-        for query_id in dict.fromkeys([*reported, *self._living]):
-            run = reported.get(query_id)
-            poll = partial(self._poll_query, query_id, run, now, work)
-            # One name for all queries: what is missing is remembered by name.
-            has_ended |= ask("a query", poll, False)
-        return None if has_ended else stopped
-
-    def report(self, now: float) -> tuple[ProbedRun, ...]:
-        """All runs, active and recently ended."""
-        return tuple(run.last for run in self._living.values()) + self._ended.report(now)
-
-    def _living_runs(self) -> tuple[dict[str, Reported], bool] | None:
-        text = self._path.living_runs()
-        return None if text is None else parse_living_runs(text)
-
-    def _read_runs(self) -> dict[str, Reported]:
-        """Each query's run, read on its own."""
-        runs = {}
-        for query_id in _UUID.findall(self._active.keySet().toString()):
-            java = self._active.get(self._uuid.fromString(query_id))
-            if java is not None:
-                read = partial(read_run, java, partial(identity, self._jvm))
-                runs[query_id] = self._details.ask("a query", read, Reported("", ["refused"]))
-        return runs
-
-    def _poll_query(
-        self, query_id: str, reported: Reported | None, now: float, work: PolledWork
-    ) -> bool:
-        """Poll the query's run; whether one has ended."""
-        if reported is not None and not reported.run_id:
-            raise LookupError(f"{query_id}: {reported.fields[0]}")
-        run, has_ended = self._living.get(query_id), False
-        if run is not None and (reported is None or reported.run_id != run.facts.run_id):
-            self._end(query_id, run, now)
-            run, has_ended = None, True
-        if reported is None:
-            return has_ended
-        run = run or self._added(query_id, reported.run_id)
-        if run is None or run.poll(reported.fields, now, self._closer_after, work):
-            return has_ended
-        self._end(query_id, run, now)
-        return True
-
-    def _added(self, query_id: str, run_id: str) -> SparkRun | None:
-        java = self._active.get(self._uuid.fromString(query_id))
-        if java is None:
-            return None
-        run = self._living[query_id] = SparkRun(java, self._jvm, self._details, query_id, run_id)
-        self._details.ask("session", lambda: self._path.cover(java), None)
-        return run
-
-    def _end(self, query_id: str, run: SparkRun, now: float) -> None:
-        self._ended.add(run.final_poll(), now)
-        del self._living[query_id]
-
-
-class SparkProbe:
-    """Polls the queries of one classic SparkContext; used by one thread.
+    describes all runs in one answer. Where Spark refuses it, each run is read on its own. A run
+    that does not answer keeps its last poll and does not affect the others.
 
     Once a run is busy with the same batch for ``closer_after_seconds``, its jobs and stacks are
     polled too, every half of that interval. It must be far below the shortest stall window.
@@ -155,21 +58,27 @@ class SparkProbe:
     def __init__(self, spark: Any, path: EventPath, closer_after_seconds: float) -> None:
         self.details = OptionalCalls()
         self._path = path
+        self._closer_after = closer_after_seconds
         self._context = spark.sparkContext
-        self._gateway = self._context._gateway  # noqa: SLF001 - no public way to the JVM
         self._stop = inspect.unwrap(type(self._context).stop).__code__
-        self._queries: SparkQueries | None = SparkQueries(
-            spark, path, closer_after_seconds, self.details
-        )
+        # Private: PySpark has no public way to the JVM, the status tracker, or all sessions.
+        self._jvm = self._context._jvm  # noqa: SLF001
+        self._tracked: Any = self._context._jsc  # noqa: SLF001
+        session = spark._jsparkSession  # noqa: SLF001
+        self._active: Any = session.sharedState().activeStreamingQueries()
+        """Stable in Spark 3.5 to 4.3; None once the probe is released."""
+        self._uuid = getattr(self._jvm, "java.util.UUID")
+        self._living: dict[str, SparkRun] = {}
+        self._ended = EndedRuns()
         self._listener = ListenerHealth()
         self._seen = Context.RUNNING
-        self._end: Context | None = None
+        self._end_of_jvm: Context | None = None
         """What ended the JVM; None while it lives, as far as is known."""
 
     @property
     def ended(self) -> bool:
         """Whether the JVM is known to have ended."""
-        return self._end is not None
+        return self._end_of_jvm is not None
 
     def context(self, *, stopped: bool | None = None) -> Context:
         """Whether the SparkContext runs, and if not, what stopped it; any thread may call this.
@@ -202,39 +111,108 @@ class SparkProbe:
 
         """
         began_at = clock()
-        if self._end is None:
+        if self._end_of_jvm is None:
             try:
                 report = self._poll(began_at, clock)
             except NETWORK_ERRORS:
-                if not is_gone(self._gateway):
+                if not is_gone(self._context._gateway):  # noqa: SLF001 - no public way
                     raise
-                self._end = self._context_at_end()
+                self._end_of_jvm = self._context_at_end()
             else:
                 self._seen = report.context
                 return report
-        return ProbeReport(began_at, clock(), runs=(), context=self._end)
+        return ProbeReport(began_at, clock(), runs=(), context=self._end_of_jvm)
 
     def release(self) -> None:
         """Remove the listener from Spark, if Spark still exists, and release Spark's objects."""
         with suppress(*THROWN, OSError):
             self._path.release()
-        self._queries = None
+        self._active = self._tracked = None
+        self._living.clear()
 
     def _poll(self, began_at: float, clock: Callable[[], float]) -> ProbeReport:
-        if self._queries is None:
+        if self._active is None:
             raise RuntimeError("the probe was released")
-        stopped = self._queries.poll(began_at)
+        stopped = self._poll_runs(began_at)
         self._listener = self.details.ask(
             "listeners", lambda: self._path.check(began_at), self._listener
         )
         context = self.context(stopped=stopped)
+        living = tuple(run.last for run in self._living.values())
         return ProbeReport(
             began_at=began_at,
             at=clock(),
-            runs=self._queries.report(began_at),
+            runs=living + self._ended.report(began_at),
             context=context,
             listener=self._listener,
         )
+
+    def _poll_runs(self, now: float) -> bool | None:
+        """Poll every run once.
+
+        Returns whether the SparkContext is stopped; None if that must be read again, because
+        nobody said so, or a run has ended and the context may have stopped since.
+        """
+        ask = self.details.ask
+        reported, stopped = ask("living_runs", self._living_runs, None) or (None, None)
+        if reported is None:
+            reported = ask("query_ids", self._read_runs, None)
+        if reported is None:
+            return None
+        run_ids = [run.run_id for run in reported.values()]
+        count_jobs = self._path.job_counts
+        work = PolledWork(self._tracked, self._jvm, count_jobs, self.details, run_ids)
+        has_ended = False
+        for query_id in dict.fromkeys([*reported, *self._living]):
+            run = reported.get(query_id)
+            poll = partial(self._poll_query, query_id, run, now, work)
+            # One name for all queries: what is missing is remembered by name.
+            has_ended |= ask("a query", poll, False)
+        return None if has_ended else stopped
+
+    def _living_runs(self) -> tuple[dict[str, Reported], bool] | None:
+        text = self._path.living_runs()
+        return None if text is None else parse_living_runs(text)
+
+    def _read_runs(self) -> dict[str, Reported]:
+        """Each query's run, read on its own."""
+        runs = {}
+        for query_id in _UUID.findall(self._active.keySet().toString()):
+            java = self._active.get(self._uuid.fromString(query_id))
+            if java is not None:
+                read = partial(read_run, java, partial(identity, self._jvm))
+                runs[query_id] = self.details.ask("a query", read, Reported("", ["refused"]))
+        return runs
+
+    def _poll_query(
+        self, query_id: str, reported: Reported | None, now: float, work: PolledWork
+    ) -> bool:
+        """Poll the query's run; whether one has ended."""
+        if reported is not None and not reported.run_id:
+            raise LookupError(f"{query_id}: {reported.fields[0]}")
+        run, has_ended = self._living.get(query_id), False
+        if run is not None and (reported is None or reported.run_id != run.facts.run_id):
+            self._end(query_id, run, now)
+            run, has_ended = None, True
+        if reported is None:
+            return has_ended
+        run = run or self._added(query_id, reported.run_id)
+        if run is None or run.poll(reported.fields, now, self._closer_after, work):
+            return has_ended
+        self._end(query_id, run, now)
+        return True
+
+    def _added(self, query_id: str, run_id: str) -> SparkRun | None:
+        java = self._active.get(self._uuid.fromString(query_id))
+        if java is None:
+            return None
+        run = self._living[query_id] = SparkRun(java, self._jvm, self.details, query_id, run_id)
+        self.details.ask("session", lambda: self._path.cover(java), None)
+        return run
+
+    def _end(self, query_id: str, run: SparkRun, now: float) -> None:
+        self._ended.add(run.final_poll(), now)
+        del self._living[query_id]
 
     def _context_at_end(self) -> Context:
         with suppress(*NETWORK_ERRORS):

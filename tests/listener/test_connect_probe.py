@@ -22,7 +22,7 @@ def test_grpc_status_is_classified():
         ("UNAVAILABLE", "", CallFailure.UNREACHABLE),
         ("UNAUTHENTICATED", "token expired", CallFailure.UNREACHABLE),
         ("CANCELLED", "Channel closed!", CallFailure.UNREACHABLE),
-        ("DEADLINE_EXCEEDED", "Deadline Exceeded", CallFailure.LATE),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", CallFailure.UNREACHABLE),
         ("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED] The handle", CallFailure.SESSION_CLOSED),
         ("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED] The handle", CallFailure.SESSION_LOST),
         ("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND] The", CallFailure.SESSION_LOST),
@@ -85,7 +85,7 @@ def world():
 
 
 GONE, STOPPED, RUNNING = Context.JVM_GONE, Context.STOPPED_BY_APPLICATION, Context.RUNNING
-REFUSES, LATE, CUT = CallFailure.REFUSED, CallFailure.LATE, CallFailure.UNREACHABLE
+REFUSES, CUT = CallFailure.REFUSED, CallFailure.UNREACHABLE
 CLOSED, LOST = CallFailure.SESSION_CLOSED, CallFailure.SESSION_LOST
 
 
@@ -93,10 +93,8 @@ CLOSED, LOST = CallFailure.SESSION_CLOSED, CallFailure.SESSION_LOST
     ("polls", "contexts"),
     [
         ([None], [RUNNING]),
-        ([LATE] * 99, [None] * 99),
         ([CUT] * 99, [None] * 99),
         ([REFUSES] * 6 + [None], [None] * 5 + [GONE, RUNNING]),
-        ([REFUSES, LATE] + [REFUSES] * 5, [None] * 7),
         ([REFUSES, CUT] + [REFUSES] * 5, [None] * 7),
         ([REFUSES, None] + [REFUSES] * 5, [None, RUNNING] + [None] * 5),
         ([LOST, None, REFUSES], [GONE] * 3),
@@ -104,10 +102,8 @@ CLOSED, LOST = CallFailure.SESSION_CLOSED, CallFailure.SESSION_LOST
     ],
     ids=[
         "it answers",
-        "it is slow",
         "the connection is cut",
         "it refuses for five seconds, and comes back",
-        "slow between refusals",
         "cut between refusals",
         "an answer between refusals",
         "it was started again",

@@ -226,7 +226,7 @@ def test_poll_without_an_answer_is_no_poll(world, monkeypatch, silent):
 
     world.server.running = {"r": "q"}
     if silent == "a run":
-        world.server.errors["r"] = ServerSilentError(CallFailure.LATE)
+        world.server.errors["r"] = ServerSilentError(CallFailure.UNREACHABLE)
     else:
         monkeypatch.setattr(world.server, "active", interrupted)
 

@@ -296,7 +296,7 @@ def test_released_probe_holds_no_spark_objects(spark, refuse):
     probe.release()
 
     assert channel.released == 1
-    assert probe._queries is None
+    assert (probe._active, probe._tracked, probe._living) == (None, None, {})
     assert probe.context() is Context.RUNNING
     spark.stopped = True
     assert probe.context() is Context.STOPPED
