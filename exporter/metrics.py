@@ -16,7 +16,7 @@ import msgspec
 
 from ..core.installed import VERSION
 from ..core.states import LOSS_REASONS, OUTCOMES, STATES
-from ..listener.events import EventKind, Progress, SourceProgress
+from ..listener.events import EventKind, SourceProgress
 from ..listener.state.query import BUCKETS
 from .exposition import Family
 from .published_state import Buckets, Labels, Monitor, PublishedState, QueryRow, alert_labels
@@ -117,22 +117,11 @@ def _info(row: QueryRow) -> Figures:
     return {(row.query.query_id, row.query.run_id, trigger, sink): 1}
 
 
-def _rate(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], float | None]:
-    def figure(row: QueryRow) -> float | None:
-        progress = row.live_progress
-        return None if progress is None else read(progress)
-
-    return figure
-
-
-def _by_source(read: Callable[[SourceProgress], float | None]) -> Callable[[QueryRow], Figures]:
+def _by_source(
+    sources: Sequence[SourceProgress], read: Callable[[SourceProgress], float | None]
+) -> Figures:
     """A figure of each source, by its index, as Spark reported it after the last batch."""
-
-    def figures(row: QueryRow) -> Figures:
-        sources = row.progress.sources if row.progress is not None else ()
-        return {(str(index),): read(source) for index, source in enumerate(sources)}
-
-    return figures
+    return {(str(index),): read(source) for index, source in enumerate(sources)}
 
 
 def _topic_lags(row: QueryRow) -> Figures:
@@ -234,24 +223,24 @@ QUERY_FIGURES: Table[QueryRow] = {
     "spark_streaming_query_input_rows_per_second": Figure(
         "The rate at which rows arrived before the last batch; absent once that is older than the "
         "stall window.",
-        _rate(lambda progress: progress.input_rows_per_second),
+        lambda row: row.live_progress.input_rows_per_second,
     ),
     "spark_streaming_query_processed_rows_per_second": Figure(
         "The rate at which rows were processed in the last batch; absent once that is older than "
         "the stall window.",
-        _rate(lambda progress: progress.processed_rows_per_second),
+        lambda row: row.live_progress.processed_rows_per_second,
     ),
     "spark_streaming_query_watermark_timestamp_seconds": Figure(
         "Event-time watermark after the last batch.",
-        lambda row: None if row.progress is None else row.progress.watermark_timestamp or None,
+        lambda row: row.progress.watermark_timestamp or None,
     ),
     "spark_streaming_query_state_rows": Figure(
         "Rows in all state stores of the query.",
-        lambda row: None if row.progress is None else row.progress.state_rows,
+        lambda row: row.progress.state_rows,
     ),
     "spark_streaming_query_state_memory_bytes": Figure(
         "Memory used by all state stores of the query.",
-        lambda row: None if row.progress is None else row.progress.state_memory_bytes,
+        lambda row: row.progress.state_memory_bytes,
     ),
     "spark_streaming_query_late_rows_dropped_total": Figure(
         "Rows dropped because they were behind the watermark.", lambda row: row.totals.late_rows
@@ -273,7 +262,7 @@ QUERY_FIGURES: Table[QueryRow] = {
     ),
     "spark_streaming_query_phase_duration_seconds{phase}": Figure(
         "The time that the last batch spent in each phase, by Spark's names (durationMs).",
-        lambda row: None if row.progress is None else _by_label(row.progress.phase_seconds),
+        lambda row: _by_label(row.progress.phase_seconds),
     ),
     "spark_streaming_query_terminations_total{outcome}": Figure(
         "Ended runs, by outcome.",
@@ -288,11 +277,11 @@ QUERY_FIGURES: Table[QueryRow] = {
     # 4.4.0, Iceberg 1.12.0, Spark 4.3.0).
     "spark_streaming_source_backlog_files{source}": Figure(
         "Unread files in each source, by its index; only if the source reports them.",
-        _by_source(lambda source: source.backlog_files),
+        lambda row: _by_source(row.progress.sources, lambda source: source.backlog_files),
     ),
     "spark_streaming_source_backlog_bytes{source}": Figure(
         "Unread bytes in each source, by its index; only if the source reports them.",
-        _by_source(lambda source: source.backlog_bytes),
+        lambda row: _by_source(row.progress.sources, lambda source: source.backlog_bytes),
     ),
     "spark_streaming_source_lag_offsets{source}": Figure(
         "Lag in offsets of each source, by its index: from the broker if it can be polled, else "
@@ -302,7 +291,7 @@ QUERY_FIGURES: Table[QueryRow] = {
     "spark_streaming_source_lag_reported_offsets{source}": Figure(
         "Lag in offsets of each source when Spark planned the last batch, while that is current: "
         "always 0 if batches have no size limit.",
-        lambda row: _by_label(row.reported_lags),
+        lambda row: _by_source(row.live_sources, lambda source: source.lag_offsets),
     ),
     "spark_streaming_source_lag_seconds{source}": Figure(
         "Age of the first unread record of each source, by its timestamp; 0 if nothing is unread, "

@@ -7,10 +7,9 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from functools import cache, cached_property
-from operator import attrgetter
 from secrets import token_hex
 
 import msgspec
@@ -219,6 +218,10 @@ OVER = frozenset({"stopped", "completed"})
 MAX_NEIGHBOURS = 50
 _NOT_EVALUATED = QueryHealth(QueryState.STARTING, "not evaluated yet")
 _NO_RUN = Ended(0.0, Outcome.STOPPED, "")
+# Of a query without a batch every figure is unknown.
+_NO_PROGRESS = Progress(
+    "", "", None, -1, False, None, {}, 0, None, None, None, None, None, None, 0, ()
+)
 
 
 class QueryRow:
@@ -239,7 +242,7 @@ class QueryRow:
         self.state = self.health.state.value
         self.totals = self.query.totals
         self.facts = self.query.facts
-        self.progress = self.query.progress
+        self.progress = self.query.progress or _NO_PROGRESS
         self.supervised = published.snapshot.supervised.get(label)
 
     def age(self, at: float | None) -> float | None:
@@ -288,12 +291,18 @@ class QueryRow:
         return snapshot.watched(flight.moved_at, snapshot.at)
 
     @property
-    def live_progress(self) -> Progress | None:
+    def live_progress(self) -> Progress:
         """The last progress while the run is active and the stall window has not passed.
 
         A dead, hung or idle query has no rate.
         """
-        return self.progress if self._is_live(self.query.progress_at) else None
+        return self.progress if self._is_live(self.query.progress_at) else _NO_PROGRESS
+
+    @cached_property
+    def live_sources(self) -> tuple[SourceProgress, ...]:
+        """Its sources, by index, as Spark reported them after the last batch, while current."""
+        times = self.query.progress_at, self.query.last_idle_at
+        return self.progress.sources if any(map(self._is_live, times)) else ()
 
     def _is_live(self, at: float | None) -> bool:
         """Whether a figure from the time ``at`` is still current."""
@@ -333,35 +342,19 @@ class QueryRow:
         return {index: poll for index, poll in polls.items() if poll.at >= oldest}
 
     @cached_property
-    def reported_lags(self) -> dict[str, float]:
-        """The lags that Spark reported after the last batch, by source index, while current.
-
-        By index because two sources may share a description, which may hold a path or a topic
-        list of any length.
-        """
-        return self._reported(attrgetter("lag_offsets"))
-
-    def _reported(self, figure: Callable[[SourceProgress], float | None]) -> dict[str, float]:
-        query = self.query
-        if self.progress is None or not any(
-            map(self._is_live, (query.progress_at, query.last_idle_at))
-        ):
-            return {}
-        return {
-            str(index): reported
-            for index, source in enumerate(self.progress.sources)
-            if (reported := figure(source)) is not None
-        }
-
-    @cached_property
     def lags(self) -> dict[str, float]:
         """Known lags by source index: from the broker if it can be polled, else Spark's.
 
-        The broker's figure also counts for a failed query. An old poll of a broker that no longer
-        answers does not describe the present: then there is none, instead of Spark's frozen one.
+        By index because two sources may share a description, which may hold a path or a topic
+        list of any length. The broker's figure also counts for a failed query. An old poll of a
+        broker that no longer answers does not describe the present: then there is none, instead
+        of Spark's frozen one.
         """
-        polled = set(map(str, self.query.polls))
-        lags = {index: lag for index, lag in self.reported_lags.items() if index not in polled}
+        lags = {
+            str(index): source.lag_offsets
+            for index, source in enumerate(self.live_sources)
+            if source.lag_offsets is not None and index not in self.query.polls
+        }
         for index, poll in self.fresh_polls.items():
             if poll.lag_offsets is not None:
                 lags[str(index)] = float(poll.lag_offsets)
@@ -392,7 +385,11 @@ class QueryRow:
     @cached_property
     def source_ages(self) -> dict[str, float]:
         """The age of the first unread record of each source, if known."""
-        reported = self._reported(attrgetter("behind_seconds"))
+        reported = {
+            str(index): source.behind_seconds
+            for index, source in enumerate(self.live_sources)
+            if source.behind_seconds is not None
+        }
         polled = {index: max(ages.values()) for index, ages in self.topic_ages.items() if ages}
         return reported | polled
 
