@@ -41,7 +41,7 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1140, 10),
     "listener": (8383, 38),
-    "exporter": (2269, 8),
+    "exporter": (2242, 8),
     "alerting": (8182, 30),
     "settings": (1800, 9),
     "sidecar": (2234, 8),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
+from support.panels import values_of
+from support.prometheus import accepted
 from support.repository import ROOT
 
 from querypulse.commands import cli, export_dashboards
@@ -17,15 +19,9 @@ USAGE_ERROR = 2
 RUNBOOK = "runbooks/StreamingQueryFailed.md"
 
 BROKEN_ADDRESSES = (
-    "",
-    "runbooks",
-    "ftp://h/x",
-    'https://h/"x',
-    "https://h/a b",
-    "https://h/#{{x}}",
-    "https://u:hidden@h/x",
-    "https://hidden@h/x",
-)
+    "", "runbooks", "ftp://h/x", 'https://h/"x', "https://h/a b", "https://h/#{{x}}",
+    "https://u:hidden@h/x", "https://hidden@h/x",
+)  # fmt: skip
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -50,13 +46,13 @@ def content(folder):
     }
 
 
+@cache
 def committed():
     """Relative path -> bytes of the files of ``dashboards/`` that are data."""
-    return {
-        name: data
-        for name, data in content(ROOT / "dashboards").items()
-        if name.partition("/")[0] in export_dashboards.FOLDERS
-    }
+    folders = {path.name for path in (ROOT / "dashboards").iterdir() if path.is_dir()}
+    assert folders - {"__pycache__"} <= {*export_dashboards.FOLDERS}
+    files = content(ROOT / "dashboards").items()
+    return {name: data for name, data in files if "/" in name and "__pycache__" not in name}
 
 
 def assert_refused(answer, *words):
@@ -81,12 +77,6 @@ def test_all_data_files_are_exported_unchanged(export, tmp_path):
     assert last.startswith(f"{len(committed())} files written below ")
     modes = {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*.*") if path.is_file()}
     assert modes == {0o644}
-
-
-def test_every_data_folder_is_exported():
-    folders = {path.name for path in (ROOT / "dashboards").iterdir() if path.is_dir()}
-
-    assert folders - {"__pycache__"} <= set(export_dashboards.FOLDERS)
 
 
 def test_second_export_writes_nothing(export, tmp_path):
@@ -132,22 +122,10 @@ def test_dashboards_select_by_each_label_that_is_named(export, tmp_path):
         dashboard = json.loads(labelled[name])
         variables = [variable["name"] for variable in dashboard["templating"]["list"]]
         assert variables == ["datasource", "job", "env", "team", "instance", "app", "query"]
-        selectors = re.findall(r"\{[^{}]*=[^{}]*\}", "\n".join(expressions(dashboard)))
+        selectors = re.findall(r"\{[^{}]*=[^{}]*\}", "\n".join(values_of(dashboard, "expr")))
         selects = [', env=~"$env", team=~"$team"' in selector for selector in selectors]
         assert (len(selects) > 80, set(selects)) == (True, {True})
         assert "${instance:queryparam}&${env:queryparam}&${team:queryparam}" in str(dashboard)
-
-
-def expressions(part):
-    """All PromQL of a dashboard, its variables included."""
-    if isinstance(part, dict):
-        for key, value in part.items():
-            if key == "expr" and isinstance(value, str):
-                yield value
-            yield from expressions(value)
-    elif isinstance(part, list):
-        for entry in part:
-            yield from expressions(entry)
 
 
 @pytest.mark.parametrize("label", ["", "a-b", "1a", "app", "query", "job", "instance", "état"])
@@ -164,40 +142,29 @@ def test_label_that_cannot_be_selected_is_refused(export, tmp_path, capsys, labe
 def test_exported_rules_pass_their_tests_with_other_runbook_links(export, tmp_path, monkeypatch):
     monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", "https://wiki.example.com/runbooks")
     export(tmp_path)
-    folder = tmp_path / "prometheus" / "tests"
-    command = ["promtool", "test", "rules", "drivers.yaml", "queries.yaml"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    tests = [tmp_path / "prometheus" / "tests" / name for name in ("drivers.yaml", "queries.yaml")]
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    accepted("test", "rules", *tests)
 
 
 # -- refusals -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def changed(export, tmp_path):
-    """A folder where two exported files were changed and one removed."""
+def test_changed_files_are_overwritten_only_by_force_and_without_it_nothing_is_written(
+    export, tmp_path
+):
     export(tmp_path)
-    for name in (RUNBOOK, "runbooks/StreamingQueryStopped.md"):
+    changed = (RUNBOOK, "runbooks/StreamingQueryStopped.md")
+    for name in changed:
         (tmp_path / name).write_text("ours\n")
     (tmp_path / "runbooks" / "StreamingBatchSlow.md").unlink()
-    return tmp_path
+    before = content(tmp_path)
 
-
-def test_changed_file_is_not_overwritten_and_nothing_else_is_written(export, changed):
-    before = content(changed)
-
-    assert_refused(
-        export(changed), RUNBOOK, "runbooks/StreamingQueryStopped.md", "--force", "nothing was"
-    )
-    assert content(changed) == before
-
-
-def test_force_overwrites_changed_files(export, changed):
-    code, output, errors = export("--force", changed)
-
+    assert_refused(export(tmp_path), *changed, "--force", "nothing was")
+    assert content(tmp_path) == before
+    code, output, errors = export("--force", tmp_path)
     assert (code, errors) == (0, "")
-    assert content(changed) == committed()
+    assert content(tmp_path) == committed()
     assert len(output.splitlines()) == 4
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import ExitStack
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import requests
@@ -93,64 +93,36 @@ def test_failures_are_counted_and_shown_until_a_push_succeeds(double, publishing
     assert publisher.pushes.problem == ""
 
 
-class Target:
-    """Fails, or hangs until it is ``free``."""
-
-    name = "otlp"
-
-    def __init__(self, error=None):
-        self.error = error
-        self.began, self.free, self.closed = (threading.Event() for _ in range(3))
-        self.poster = SimpleNamespace(close=self.closed.set)
-
-    def push(self, published):
-        self.began.set()
-        if self.error:
-            raise self.error
-        self.free.wait(PATIENCE_SECONDS)
-
-    def end(self, published): ...
-
-
-class NotedPauses(threading.Event):
-    """Keeps for how long it was waited for."""
-
-    def __init__(self):
-        super().__init__()
-        self.seconds = []
-
-    def wait(self, timeout=None):
-        self.seconds.append(timeout)
-        return super().wait(timeout)
-
-
 @pytest.mark.contains_errors
-def test_unexpected_error_is_shown_and_followed_by_the_usual_pause():
-    guard, pauses = Guard(), NotedPauses()
-    broken = Target(ImportError("a package that another one has broken"))
-    publisher = Publisher(broken, full_published, guard)
-    publisher._loop.stopping = pauses
+def test_unexpected_error_is_shown_and_followed_by_the_usual_pause(double, monkeypatch):
+    """Such as that of a package which another one has broken."""
+    monkeypatch.setattr(push, "as_text", Mock(side_effect=ImportError))
+    guard, pauses = Guard(), []
+    (target,) = push_targets(Settings(pushgateway_url=double.url))
+    publisher = Publisher(target, full_published, guard)
+    stopping = publisher._loop.stopping
+    wait = stopping.wait
+    monkeypatch.setattr(stopping, "wait", lambda seconds: pauses.append(seconds) or wait(seconds))
     publisher.start()
-    until(lambda: pauses.seconds, "it pauses")
+    until(lambda: pauses, "it pauses")
     end(publisher, planned=True)
 
     assert publisher.pushes.problem == "ImportError"
-    assert publisher.pushes.outcomes["failed"] == guard.errors["push-otlp"] == 1
-    assert pauses.seconds == [2 * push.PUSH_SECONDS]
+    assert publisher.pushes.outcomes["failed"] == guard.errors["push-pushgateway"] == 1
+    assert pauses == [2 * push.PUSH_SECONDS]
 
 
-def test_target_that_hangs_does_not_delay_the_end():
-    target = Target()
-    publisher = Publisher(target, full_published, Guard())
-    publisher.start()
-    assert target.began.wait(PATIENCE_SECONDS)
+def test_target_that_hangs_does_not_delay_the_end(double, publishing):
+    answers = threading.Event()
+    double.script.append(held(answers, reply(200)))
+    publisher = publishing(pushgateway_url=double.url)
+    double.wait_for(1)
     publisher.stop(planned=True)
     publisher.join(0.05)
-    hangs = publisher._loop._thread.is_alive()
-    target.free.set()
-    publisher.join(PATIENCE_SECONDS)
 
-    assert (target.closed.is_set(), hangs) == (True, True)
+    until(lambda: not publisher._loop._thread.is_alive(), "its connection is cut")
+    assert not publisher.pushes.outcomes["delivered"]
+    answers.set()
 
 
 @pytest.mark.parametrize(
