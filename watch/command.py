@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
@@ -239,22 +240,15 @@ class Watcher:
 
     def _step(self) -> None:
         """Apply all observations, evaluate, and hand over the incidents."""
-        for observation in self._waiting_observations():
-            observation(self._tracker)
+        with suppress(Empty):
+            self._observations.get(timeout=TICK_SECONDS)(self._tracker)
+            while True:
+                self._observations.get_nowait()(self._tracker)
         self._sink.offer(self._evaluate.update(time.monotonic(), time.time(), self._muted))
         for line in self._evaluate.news():
             log.info("%s", line)
         self._is_unsure = any(driver.is_unsure for driver in self._tracker.drivers)
         self._update_pollers()
-
-    def _waiting_observations(self) -> list[Observation]:
-        observations: list[Observation] = []
-        try:
-            observations.append(self._observations.get(timeout=TICK_SECONDS))
-            while True:
-                observations.append(self._observations.get_nowait())
-        except Empty:
-            return observations
 
     def _update_pollers(self) -> None:
         """Run exactly one poller for each endpoint."""

@@ -159,21 +159,15 @@ def test_invalid_set_option_gives_one_error_line(replay, log):
 # -- unreadable input -----------------------------------------------------------------------------
 
 
-def test_error_names_a_file_that_is_not_a_log(replay, tmp_path):
-    path = tmp_path / "README.md"
-    path.write_text("# querypulse\n\nhello\n")
-    code, output, errors = replay(path)
-
-    assert (code, output) == (UNREADABLE, "")
-    assert f"querypulse: {path}: neither an event log nor recorded events\n" in errors
-
-
 def test_unreadable_file_does_not_stop_the_replay_of_others(replay, log):
     (log.parent / "a.lzf").write_bytes(b"ZV")
+    readme = log.parent / "README.md"
+    readme.write_text("# querypulse\n\nhello\n")
     code, output, errors = replay(log.parent, "--json")
 
     assert (code, alerts(output)) == (UNREADABLE, REPORTED)
     assert "a.lzf" in errors
+    assert f"querypulse: {readme}: neither an event log nor recorded events\n" in errors
 
 
 def test_missing_codec_package_stops_the_replay(replay, log, monkeypatch):

@@ -200,13 +200,15 @@ def test_applications_in_one_file_are_evaluated_separately(tmp_path):
 # -- the summary ----------------------------------------------------------------------------------
 
 
-def test_replay_counts_events_alerts_and_what_they_span(tmp_path):
+def test_replay_counts_events_alerts_and_what_they_span_and_a_setting_names_the_app(tmp_path):
     log = steady(until=101).commit(batch=50, at=725, seconds=620)
-    log.ended(exception=CONFLICT).stopped(at=730)
-    ((_, replay),) = replayed(log.write(tmp_path / "log"))
+    path = log.ended(exception=CONFLICT).stopped(at=730).write(tmp_path / "log")
+    ((alerts, replay),) = replayed(path)
 
     assert (replay.app, replay.events, replay.opened) == ("etl", 53, 2)
     assert (replay.began_at, replay.ended_at) == (BEGAN, BEGAN + 730)
+    assert {alert.app for alert in alerts} == {"etl"}
+    assert {alert.app for alert in changes(path, app_name="prod")} == {"prod"}
 
 
 @pytest.mark.parametrize(
@@ -239,12 +241,6 @@ def test_incident_is_a_notification_when_it_opens_or_becomes_critical(
         engine.evaluate()
 
     assert replay.notifications == notifications
-
-
-def test_app_name_setting_overrides_the_name_in_the_log(tmp_path):
-    log = steady(until=21).ended(exception=CONFLICT)
-
-    assert [c.app for c in changes(log.write(tmp_path / "log"), app_name="prod")] == ["prod"]
 
 
 # -- skipping ahead gives the same result as evaluating every tick --------------------------------
@@ -314,22 +310,3 @@ def test_skipping_a_silent_stretch_equals_evaluating_every_tick(story, grace, fl
         )
     )
     assert the_same(play(story, wanted), play(story, wanted, every_tick=True))
-
-
-@pytest.mark.parametrize("others", [0, 1, 20])
-def test_stall_that_ends_between_two_evaluations_is_reported(others):
-    wanted = policy(Settings(stall_floor_seconds=60.0))
-    engine, alerts, now = ReplayEngine(wanted, Replayed("app", "log"), BEGAN), [], 0.0
-    alerts += engine.apply(progress("a", batch=0), BEGAN)
-    while now < 61.5:
-        now += 0.5
-        for number in range(others):
-            event = progress(f"other-{number}", batch=round(now * 2))
-            alerts += engine.apply(event, BEGAN + now)
-    alerts += engine.apply(progress("a", batch=1), BEGAN + 61.7)
-    alerts += engine.wait(BEGAN + 62.0) + engine.evaluate()
-
-    assert [(change.status, change.alertname) for change in alerts] == [
-        ("firing", "StreamingQueryStalled"),
-        ("resolved", "StreamingQueryStalled"),
-    ]

@@ -33,55 +33,48 @@ def is_over(story, now=100.0, **policy):
 # -- failures that end the wait ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("grace", [0.0, 60.0])
-def test_failed_query_ends_the_wait_with_its_name_and_reason(grace):
-    """Also within its grace."""
-    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
-    error = failure(story, 1, failed_grace_seconds=grace)
-
-    assert (error.query, error.reason) == ("a", "ConcurrentAppendException: Files were added")
-    assert str(error) == "streaming query a: ConcurrentAppendException: Files were added"
+def committed():
+    return Story().started(at=0).commit(batch=0, at=5)
 
 
-def test_stopped_query_ends_the_wait():
-    error = failure(Story().probe(run(), at=0).ended(at=1), 100)
-
-    assert error.query == "a"
-    assert "stopped without an exception" in error.reason
+def failed():
+    return Story().started(at=0).ended(at=1, exception=CONFLICT)
 
 
-def test_end_of_the_jvm_ends_the_wait():
-    story = Story().probe(run(), run("b"), at=0).probe(at=1, context=Context.JVM_GONE)
-    error = failure(story, 1)
-
-    assert (error.query, error.reason) == (
-        "*",
-        "the JVM of the driver has ended, and 2 streaming queries with it: a, b",
-    )
+def stopped():
+    return Story().probe(run(), at=0).ended(at=1)
 
 
-def test_nothing_else_ends_the_wait():
-    def failed():
-        return Story().started(at=0).ended(at=1, exception=CONFLICT)
+FAILED = ("a", "ConcurrentAppendException: Files were added")
+JVM_GONE = ("*", "the JVM of the driver has ended, and 2 streaming queries with it: a, b")
+FAILURES = [
+    ("failed", failed(), 1, {}, FAILED),
+    ("failed, within its grace", failed(), 1, {"failed_grace_seconds": 60.0}, FAILED),
+    ("stopped", stopped(), 100, {}, ("a", "stopped without an exception")),
+    ("JVM gone", Story().probe(run(), run("b"), at=0).probe(at=1, context=Context.JVM_GONE), 1, {}, JVM_GONE),
+    ("nothing", Story(), 1000, {}, None),
+    ("healthy", committed(), 10, {}, None),
+    ("hung", committed().probe(processing(batch=1), at=6), 900, {}, None),
+    ("missing", Story(), 1000, {"expected": ["bronze"]}, None),
+    ("stopped just now", stopped(), 30, {}, None),
+    ("completed", Story().probe(run(trigger=ONCE), at=0).ended(at=1), 1000, {}, None),
+    ("ignored", failed(), 2, {"overrides": [("*", {"ignore": True})]}, None),
+    ("recovered", failed().started(run=2, at=2).commit(run=2, batch=0, at=3), 4, {}, None),
+]  # fmt: skip
 
-    def committed():
-        return Story().started(at=0).commit(batch=0, at=5)
 
-    stories = {
-        "nothing": (Story(), 1000, {}),
-        "healthy": (committed(), 10, {}),
-        "hung": (committed().probe(processing(batch=1), at=6), 900, {}),
-        "missing": (Story(), 1000, {"expected": ["bronze"]}),
-        "stopped just now": (Story().probe(run(), at=0).ended(at=1), 30, {}),
-        "completed": (Story().probe(run(trigger=ONCE), at=0).ended(at=1), 1000, {}),
-        "ignored": (failed(), 2, {"overrides": [("*", {"ignore": True})]}),
-        "recovered": (failed().started(run=2, at=2).commit(run=2, batch=0, at=3), 4, {}),
-    }
-    failures = {
-        name: failure(story, now, **policy) for name, (story, now, policy) in stories.items()
-    }
+@pytest.mark.parametrize("row", [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES])
+def test_failed_or_stopped_query_or_the_end_of_the_jvm_ends_the_wait_with_its_reason(row):
+    story, now, policy, expected = row
+    error = failure(story, now, **policy)
 
-    assert failures == dict.fromkeys(stories)
+    if expected is None:
+        assert error is None
+    else:
+        query, reason = expected
+        assert error.query == query
+        assert reason in error.reason
+        assert str(error) == f"streaming query {query}: {error.reason}"
 
 
 # -- several processes on one JVM -----------------------------------------------------------------
@@ -109,22 +102,14 @@ def test_failure_of_another_process_does_not_end_the_wait(watchers):
     assert failure(story.ended("mine", at=3, exception=CONFLICT), 4).query == "mine"
 
 
-def test_query_claimed_by_no_process_ends_no_wait():
-    """It may belong to any process, and a process must not end for a foreign query."""
-    ended = [
-        failure(shared(watchers, lost="").ended("lost", at=1, exception=CONFLICT), 2)
-        for watchers in (FIRST, SECOND)
-    ]
+@pytest.mark.parametrize("watchers", [FIRST, SECOND], ids=["first", "second"])
+@pytest.mark.parametrize("is_expected", [False, True])
+def test_query_claimed_by_no_process_ends_no_wait_unless_it_is_expected(watchers, is_expected):
+    """It may belong to any process. The wait covers the queries that the settings name."""
+    story = shared(watchers, lost="").ended("lost", at=1, exception=CONFLICT)
+    story.state.expected = frozenset({"lost"} if is_expected else ())
 
-    assert ended == [None, None]
-
-
-def test_expected_query_of_another_process_ends_the_wait():
-    """The wait covers the queries that the settings name, wherever they run."""
-    story = shared(SECOND, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
-    story.state.expected = frozenset({"theirs"})
-
-    assert failure(story, 2).query == "theirs"
+    assert (failure(story, 2) is not None) == is_expected
 
 
 # -- stalls -------------------------------------------------------------------------------------
@@ -198,30 +183,23 @@ def completed(story=None, query="a", *, at=1):
     return story.probe(run(query, trigger=ONCE), at=at - 1).ended(query, at=at)
 
 
-def test_wait_ends_when_every_query_completed():
+def test_wait_ends_when_every_query_completed_or_the_application_stopped_its_context():
     story = Story().probe(run(trigger=ONCE), run("b", trigger=ONCE), at=0)
     assert not is_over(story.ended(at=1))
-
     assert is_over(story.ended("b", at=2))
-
-
-def test_wait_ends_when_the_application_stopped_its_context():
-    story = Story().started(at=0).probe(run(), at=1, context=Context.STOPPED_BY_APPLICATION)
-
-    assert is_over(story)
+    assert is_over(Story().started(at=0).probe(run(), at=1, context=Context.STOPPED_BY_APPLICATION))
 
 
 def test_wait_goes_on_while_something_can_still_fail():
-    jvm_gone = {"at": 1, "context": Context.JVM_GONE}
     stories = {
         "nothing yet": (Story(), {}),
         "all missing": (Story(), {"expected": ["bronze"]}),
         "one missing": (completed(), {"expected": ["a", "bronze"]}),
         "living": (Story().started(at=0), {}),
-        "stopped": (Story().probe(run(), at=0).ended(at=1), {}),
-        "failed": (Story().started(at=0).ended(at=1, exception=CONFLICT), {}),
+        "stopped": (stopped(), {}),
+        "failed": (failed(), {}),
         "context died": (Story().probe(run(), at=1, context=Context.STOPPED), {}),
-        "JVM gone": (Story().probe(run(), at=0).probe(**jvm_gone), {}),
+        "JVM gone": (Story().probe(run(), at=0).probe(at=1, context=Context.JVM_GONE), {}),
         "one living": (completed().started("b", at=2), {}),
     }
 
@@ -240,13 +218,7 @@ def test_ignored_query_does_not_prolong_the_wait(end):
 # -- the wait itself --------------------------------------------------------------------------
 
 
-def test_closed_sidecar_does_not_wait():
-    sidecar = Sidecar(Settings())
-    sidecar.close()
-    sidecar.await_any_failure()
-
-
-def test_closing_ends_the_wait_of_another_thread():
+def test_closing_ends_the_wait_of_another_thread_and_later_waits():
     sidecar = Sidecar(Settings())
     ended = threading.Event()
     waiting = threading.Thread(target=lambda: sidecar.await_any_failure() or ended.set())
@@ -256,6 +228,7 @@ def test_closing_ends_the_wait_of_another_thread():
     waiting.join(PATIENCE_SECONDS)
 
     assert ended.is_set()
+    sidecar.await_any_failure()
 
 
 class Evaluating:
