@@ -6,8 +6,6 @@ again. Times are monotonic seconds.
 
 from __future__ import annotations
 
-from functools import partial
-
 import msgspec
 
 from ..core.states import QueryState
@@ -18,7 +16,7 @@ from ..listener.state.snapshot import Snapshot
 from .alert import CRITICAL, WARNING, is_generic
 from .alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 from .evaluate import Evaluation
-from .finding import NOT_WORKING, WHOLE_DRIVER, QueryHealth, Severity
+from .finding import NOT_WORKING, WHOLE_DRIVER, Severity
 
 UNHEALTHY = NOT_WORKING | {
     QueryState.FLAPPING,
@@ -56,14 +54,11 @@ class DriverHealth:
     def __init__(self, evaluation: Evaluation, snapshot: Snapshot, now: float) -> None:
         self.now = now
         self.queries = snapshot.labels()
+        self.labels = evaluation.health.keys() | self.queries.keys()
+        """Of all queries that exist or are expected."""
         self._health = evaluation.health
         self._listed = {label for finding in evaluation.findings for label in finding.members}
         self._snapshot = snapshot
-
-    @property
-    def expected(self) -> frozenset[str]:
-        """The labels of all queries that exist or are expected."""
-        return frozenset(self._health) | frozenset(self.queries)
 
     def has_seen(self, label: str) -> bool:
         """Whether the query itself was seen, and not only others of its name."""
@@ -81,16 +76,33 @@ class DriverHealth:
 
         A warning does not keep a critical alert open: it has its own alert. A recovery does not
         begin before the run has shown activity. It is dropped while no poll shows whether the
-        query is still in its last batch: then nothing proves that the query is healthy.
+        query is still in its last batch: then nothing proves that the query is healthy. Of unnamed
+        queries, those that another alert lists do not count.
         """
-        if label == UNNAMED or self._members(label):
-            return self._recovery_of_all(label, severity, before)
-        query, health = self.queries.get(label), self._health.get(label)
-        if self._is_unhealthy(label, severity) or self._is_unseen_in_batch(label):
+        members = self._members(label)
+        covers_several = bool(members) or label == UNNAMED
+        listed = self._listed if label == UNNAMED else frozenset()
+        if any(
+            (own not in listed and self._is_unhealthy(own, severity)) or self._is_unseen(own)
+            for own in (members if covers_several else [label])
+        ):
             return None
-        if before is not None and _continues(before, query):
-            return before
-        return _recovering(self.now, query, health)
+        if not covers_several:
+            continues = before is not None and _continues(before, self.queries.get(label))
+            return before if continues else self._recovering(label)
+        if any(self._health[own].state is QueryState.STARTING for own in members):
+            return before if label == UNNAMED else None
+        return before or RecoveryWindow(self.now, 0)
+
+    def _recovering(self, label: str) -> RecoveryWindow | None:
+        """A recovery that begins now; None while a watched run has not shown activity."""
+        query, health = self.queries.get(label), self._health.get(label)
+        if query is None or health is None:
+            return RecoveryWindow(self.now, 0)
+        if query.alive and not query.activity_seen and not health.ignored:
+            return None
+        active = query.alive or health.state is QueryState.COMPLETED
+        return RecoveryWindow(self.now, query.totals.commits, query.totals.restarts, active)
 
     def has_recovered(self, label: str, recovery: RecoveryWindow, seconds: float) -> bool:
         """Whether ``recovery`` has lasted for ``seconds`` and is proven.
@@ -102,7 +114,12 @@ class DriverHealth:
         if self.watched_since(recovery.since) < seconds:
             return False
         if (members := self._members(label)) or label == UNNAMED:
-            return all(map(partial(self._was_active, recovery), members))
+            return all(
+                self._health[own].ignored
+                or self._health[own].state is not QueryState.RUNNING
+                or self.queries[own].last_activity_at > recovery.since
+                for own in members
+            )
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:
             return True
@@ -118,23 +135,11 @@ class DriverHealth:
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:
             return UNWATCHED[0]
-        if health.state is QueryState.COMPLETED:
-            return COMPLETED[0]
-        if health.state is QueryState.STOPPED:
-            return STOPPED[0]
+        ends = {QueryState.COMPLETED: COMPLETED[0], QueryState.STOPPED: STOPPED[0]}
+        if health.state in ends:
+            return ends[health.state]
         commits = 0 if recovery is None else query.totals.commits - recovery.commits
         return recovered(alertname) if commits >= COMMITS_OF_HEALTH else IDLE[0]
-
-    def _is_unseen_in_batch(self, label: str) -> bool:
-        query, health = self.queries.get(label), self._health.get(label)
-        if query is None or health is None:
-            return False
-        flight, polled_at = query.in_flight, query.probed_at
-        if flight is None or flight.batch_id is None or polled_at is None:
-            return False
-        if query.last_activity_at > polled_at or health.ignored or not query.alive:
-            return False
-        return self._snapshot.watched(polled_at, self.now) > POLL_IS_OLD_SECONDS
 
     def _members(self, label: str) -> list[str]:
         """The labels of the queries that this one covers; none if it is that of one query.
@@ -145,33 +150,21 @@ class DriverHealth:
         """
         if label == UNNAMED:
             return [label for label, query in self.queries.items() if query.is_unnamed]
-        if label in self.queries:
+        if label in self.queries or label == WHOLE_DRIVER:
             return []
         queries = self.queries.values()
         same = [query.label for query in queries if is_of_namesake(label, query.name)]
         return same if len(same) > 1 else []
 
-    def _was_active(self, recovery: RecoveryWindow, label: str) -> bool:
-        """Whether the query was active since then; True if it does not run."""
-        query, health = self.queries[label], self._health.get(label)
-        if health is None or health.ignored:
-            return True
-        return health.state is not QueryState.RUNNING or query.last_activity_at > recovery.since
-
-    def _recovery_of_all(
-        self, label: str, severity: str, before: RecoveryWindow | None
-    ) -> RecoveryWindow | None:
-        """None while a member is unhealthy and, without a name, not listed by another alert."""
-        members = self._members(label)
-        listed = self._listed if label == UNNAMED else frozenset()
-        if any(self._is_unhealthy(own, severity) for own in members if own not in listed):
-            return None
-        if any(map(self._is_unseen_in_batch, members)):
-            return None
-        states = {self._health[own].state for own in members if own in self._health}
-        if QueryState.STARTING in states:
-            return before if label == UNNAMED else None
-        return before or RecoveryWindow(self.now, 0)
+    def _is_unseen(self, label: str) -> bool:
+        query, health = self.queries.get(label), self._health.get(label)
+        if query is None or health is None or health.ignored or not query.alive:
+            return False
+        flight, polled_at = query.in_flight, query.probed_at
+        if flight is None or flight.batch_id is None or polled_at is None:
+            return False
+        is_old = self._snapshot.watched(polled_at, self.now) > POLL_IS_OLD_SECONDS
+        return is_old and query.last_activity_at <= polled_at
 
     def _is_unhealthy(self, label: str, severity: str) -> bool:
         query, health = self.queries.get(label), self._health.get(label)
@@ -188,24 +181,18 @@ class DriverHealth:
         if health.state in states or query is None:
             # Without a query: it is expected, but has not been seen yet.
             return True
-        is_stopped = health.state is QueryState.STOPPED
-        return is_stopped and not _on_purpose(query, self._snapshot.context)
+        if health.state is not QueryState.STOPPED or query.stop_expected:
+            return False
+        # Any stop that is not planned may soon raise ``StreamingQueryStopped``. If the trigger is
+        # unknown, the query may have been allowed to end. One that ends by itself was cut off if
+        # its SparkContext stopped by itself.
+        context, trigger = self._snapshot.context, query.trigger
+        may_end = trigger is None or (trigger.ends_by_itself and context is not Context.STOPPED)
+        return not (context.is_on_purpose or may_end)
 
     def watched_since(self, at: float) -> float:
         """Seconds since then, without the time in which querypulse was paused."""
         return self._snapshot.watched(at, self.now)
-
-
-def _recovering(
-    now: float, query: Query | None, health: QueryHealth | None
-) -> RecoveryWindow | None:
-    """A recovery that begins now; None while a watched run has not shown activity."""
-    if query is None or health is None:
-        return RecoveryWindow(now, 0)
-    if query.alive and not query.activity_seen and not health.ignored:
-        return None
-    active = query.alive or health.state is QueryState.COMPLETED
-    return RecoveryWindow(now, query.totals.commits, query.totals.restarts, active)
 
 
 def _continues(before: RecoveryWindow, query: Query | None) -> bool:
@@ -221,18 +208,6 @@ def _continues(before: RecoveryWindow, query: Query | None) -> bool:
         # Fewer commits than before: another query has this name now.
         return totals.commits > before.commits
     return before.active or (totals.restarts == before.restarts and not query.alive)
-
-
-def _on_purpose(query: Query, context: Context) -> bool:
-    """Whether the stop is planned; any other may soon raise ``StreamingQueryStopped``.
-
-    If the trigger is unknown, the query may have been allowed to end. One that ends by itself was
-    cut off if its SparkContext stopped by itself.
-    """
-    if context.is_on_purpose or query.stop_expected:
-        return True
-    trigger = query.trigger
-    return trigger is None or (trigger.ends_by_itself and context is not Context.STOPPED)
 
 
 class FirstHealth:
@@ -251,22 +226,28 @@ class FirstHealth:
         """Severity and label of what has been healthy for ``seconds`` now, ``*`` if all are."""
         if self._is_generic:
             return []
+        # What is healthy without a warning is healthy without a critical alert, too.
+        unproven = [label for label in health.queries if (WARNING, label) not in self._healthy]
         windows = {
-            key: health.recovery(label, severity, self._windows.get(key))
-            for label in health.queries
+            (severity, label): health.recovery(
+                label, severity, self._windows.get((severity, label))
+            )
+            for label in unproven
             for severity in (CRITICAL, WARNING)
-            if (key := (severity, label)) not in self._healthy
+            if (severity, label) not in self._healthy
         }
         self._windows = {key: window for key, window in windows.items() if window is not None}
         proven = [
-            (severity, label)
-            for (severity, label), window in self._windows.items()
-            if health.has_recovered(label, window, seconds)
+            key
+            for key, window in self._windows.items()
+            if health.has_recovered(key[1], window, seconds)
         ]
         self._healthy.update(dict.fromkeys(proven))
         news = [key for key in proven if not health.queries[key[1]].is_unnamed]
         if proven:
-            news += self._shared(health)
+            shared = self._shared(health)
+            self._healthy.update(dict.fromkeys(shared))
+            news += shared
         while len(self._healthy) > MAX_REMEMBERED:
             del self._healthy[next(iter(self._healthy))]
         return sorted(news, key=lambda key: key[0] == WARNING)
@@ -274,13 +255,11 @@ class FirstHealth:
     def _shared(self, health: DriverHealth) -> list[tuple[str, str]]:
         """The labels that cover several queries, if all of those are healthy now."""
         unnamed = [label for label, query in health.queries.items() if query.is_unnamed]
-        news = [
+        return [
             (severity, shared)
             for severity in (CRITICAL, WARNING)
-            for shared, labels in ((UNNAMED, unnamed), (WHOLE_DRIVER, [*health.expected]))
+            for shared, labels in ((UNNAMED, unnamed), (WHOLE_DRIVER, health.labels))
             if labels
             and (severity, shared) not in self._healthy
             and all((severity, label) in self._healthy for label in labels)
         ]
-        self._healthy.update(dict.fromkeys(news))
-        return news

@@ -36,6 +36,7 @@ from querypulse.exporter.pages import Notice
 from querypulse.listener import event_reader, past_failures, probe
 from querypulse.listener.probe import Context
 from querypulse.listener.state import fold, identity, sources, state, trends
+from querypulse.listener.state.identity import UNNAMED
 from querypulse.listener.state.query import Totals
 from querypulse.listener.state.snapshot import Snapshot
 from querypulse.watch import alerts as alerts_module
@@ -123,7 +124,7 @@ _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _failed, _restore = identity.succeed, Outbox.failed, Outbox.restore
 _suppressor, _present_open = Lifecycle._suppressor, Lifecycle._present_open
 _incident, _incident_key, _open = Lifecycle._incident, lifecycle.incident_key, Lifecycle._open
-_first_health = FirstHealth.update
+_first_health, _recovery = FirstHealth.update, DriverHealth.recovery
 _forget = state.to_forget
 _met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
 _remains = identity._remains
@@ -323,7 +324,9 @@ def _starting_is_calm(
 def _calm_while_one_starts(
     self: DriverHealth, label: str, severity: str, before: RecoveryWindow | None
 ) -> RecoveryWindow | None:
-    own = [label for label, query in self.queries.items() if query.is_unnamed]
+    own = self._members(label)
+    if label != UNNAMED:
+        return _recovery(self, label, severity, before)
     if any(label not in self._listed and self._is_unhealthy(label, severity) for label in own):
         return None
     return before or RecoveryWindow(self.now, 0)
@@ -521,7 +524,7 @@ IDENTITY = (
              state, "to_forget", _forget_expected,
              only("restart", finite=1.0, expected=1.0, queries=(6,), small_memory=1.0, minutes=(8.0,))),
     Mutation("each unnamed query has an alert of its own", "P5|P7",
-             EVALUATION, "_of_unnamed", lambda findings, _: list(findings),
+             EVALUATION, "gather", lambda findings, labels, _: _gather(findings, labels),
              only("crash_loop", named=0.0, kept=0.0)),
     Mutation("the time in which a query starts counts as health", "P3",
              DriverHealth, "recovery", _starting_is_calm,
@@ -533,7 +536,7 @@ IDENTITY = (
              identity, "_is_older", _by_its_own_time,
              plan=plan_of("a late start event of a run that failed at once replaces the running one")),
     Mutation("the alert of unnamed queries resolves while one of them is starting", "P3",
-             DriverHealth, "_recovery_of_all", _calm_while_one_starts,
+             DriverHealth, "recovery", _calm_while_one_starts,
              plan=plan_of("a failed unnamed query whose next process only starts it")),
     Mutation("an alert of a namesake waits for its label, which no query has now", "P3",
              recovery, "is_of_namesake", lambda *_: False,
