@@ -40,9 +40,7 @@ def evidence(context: RuleContext, window: Window | None = None) -> dict[str, st
         "last_commit": _last_commit(context),
         OVER_RESTARTS: str(unfinished(context) or ""),
         "window": str(context.window if window is None else window),
-        "batch_in_flight": _in_flight(context),
         "batch_ids": query.went_back,
-        "commit_log": _commit_log(query),
         "lag": _lag(context),
         "backlog": _backlog(context),
         "sources_unread": query.source_trouble,
@@ -58,11 +56,9 @@ def evidence(context: RuleContext, window: Window | None = None) -> dict[str, st
             "checkpoint": query.facts.checkpoint,
         }
     if probed is not None:
-        facts |= {
-            "spark_says": probed.message if query.alive else "",
-            "committed_offsets": probed.committed_offsets,
-            **(_work(probed.work) if query.alive else {}),
-        }
+        facts["committed_offsets"] = probed.committed_offsets
+    if query.alive:
+        facts |= _of_run(context)
     return {name: text for name, text in facts.items() if text}
 
 
@@ -94,40 +90,63 @@ def _last_commit(context: RuleContext) -> str:
     return f"batch {batch}, before {since}"
 
 
-def _in_flight(context: RuleContext) -> str:
-    flight = context.query.in_flight
-    if flight is None or not context.query.alive:
-        return ""
-    what = "asking for offsets" if flight.batch_id is None else f"batch {flight.batch_id} in flight"
-    return f"{what} for {context.now - flight.since:.0f} s"
-
-
-def _commit_log(query: Query) -> str:
-    """What the checkpoint says: "batch 812 planned, 811 committed"."""
-    log = query.logged
-    if log is None or not query.alive:
-        return ""
-    if log.planned is not None and log.planned != log.committed:
+def _of_run(context: RuleContext) -> dict[str, str]:
+    """What the run is doing: its batch, the newest batches in its checkpoint, its jobs."""
+    query, facts = context.query, {}
+    flight, log, probed = query.in_flight, query.logged, query.probed
+    if flight is not None:
+        batch = flight.batch_id
+        what = "asking for offsets" if batch is None else f"batch {batch} in flight"
+        facts["batch_in_flight"] = f"{what} for {context.now - flight.since:.0f} s"
+    if log is not None and log.planned is not None and log.planned != log.committed:
         done = "none" if log.committed is None else str(log.committed)
-        return f"batch {log.planned} planned, never committed; last committed: {done}"
-    return "empty" if log.committed is None else f"batch {log.committed} committed, none planned"
+        plan = f"batch {log.planned} planned, never committed"
+        facts["commit_log"] = f"{plan}; last committed: {done}"
+    elif log is not None:
+        done = f"batch {log.committed} committed, none planned"
+        facts["commit_log"] = "empty" if log.committed is None else done
+    if probed is not None:
+        facts["spark_says"] = probed.message
+    return facts if context.work is None else facts | _jobs(context.work)
+
+
+def _jobs(work: JobActivity) -> dict[str, str]:
+    own, unowned, jobs, others = work.own, work.unowned, "no Spark job", ""
+    if own.jobs_started and work.counted:
+        jobs = f"jobs: {own.jobs_started} started so far, {own.jobs_active} active"
+    elif own.jobs_started:
+        jobs = f"jobs: {own.jobs_active} active, newest {own.jobs_started - 1}"
+    if not own.jobs_active and unowned.jobs_started:
+        # Jobs that name no query may belong to this one.
+        theirs = f"{unowned.jobs_active} active that name no query"
+        others = f"{theirs}, tasks: {_tasks(unowned, work)}"
+    return {
+        "tasks": f"{_tasks(own, work)} ({jobs})",
+        "other_jobs": others,
+        "python_line": work.python_line,
+        "stream_thread": "\n".join(work.jvm_stack),
+    }
+
+
+def _tasks(counts: JobCounts, work: JobActivity) -> str:
+    """Task counts: of all batches if they are ``counted``, else of the active jobs only."""
+    since = " so far" if work.counted else ""
+    return f"{counts.tasks_completed} completed{since}, {counts.tasks_active} running"
 
 
 def _lag(context: RuleContext) -> str:
     """Lag and its age by source: polled where the source answers, else as Spark reported it."""
     query = context.query
-    polled = {
+    sources = query.progress.sources if query.progress is not None else ()
+    lags = {
+        index: f"{source.description}: {source.lag_offsets:.0f} offsets, {_reported(context)}"
+        for index, source in enumerate(sources)
+        if source.lag_offsets is not None
+    } | {
         index: f"{poll.description}: {poll.lag_offsets} offsets, {context.now - poll.at:.0f} s ago"
         for index, poll in query.polls.items()
         if poll.lag_offsets is not None
     }
-    sources = query.progress.sources if query.progress is not None else ()
-    reported = {
-        index: f"{source.description}: {source.lag_offsets:.0f} offsets, {_reported(context)}"
-        for index, source in enumerate(sources)
-        if source.lag_offsets is not None
-    }
-    lags = reported | polled
     return "; ".join(lags[index] for index in sorted(lags))
 
 
@@ -159,40 +178,6 @@ def _signals(context: RuleContext) -> str:
     return ", ".join(
         f"{name} {context.now - at:.1f} s ago" for name, at in received.items() if at is not None
     )
-
-
-def _work(work: JobActivity | None) -> dict[str, str]:
-    if work is None:
-        return {}
-    return {
-        "tasks": f"{_tasks(work.own, work)} ({_jobs(work)})",
-        "other_jobs": _other_jobs(work),
-        "python_line": work.python_line,
-        "stream_thread": "\n".join(work.jvm_stack),
-    }
-
-
-def _jobs(work: JobActivity) -> str:
-    own = work.own
-    if not own.jobs_started:
-        return "no Spark job"
-    if work.counted:
-        return f"jobs: {own.jobs_started} started so far, {own.jobs_active} active"
-    return f"jobs: {own.jobs_active} active, newest {own.jobs_started - 1}"
-
-
-def _other_jobs(work: JobActivity) -> str:
-    """Jobs that name no query, so that they may belong to this one."""
-    unowned = work.unowned
-    if work.own.jobs_active or not unowned.jobs_started:
-        return ""
-    return f"{unowned.jobs_active} active that name no query, tasks: {_tasks(unowned, work)}"
-
-
-def _tasks(counts: JobCounts, work: JobActivity) -> str:
-    """Task counts: of all batches if they are ``counted``, else of the active jobs only."""
-    since = " so far" if work.counted else ""
-    return f"{counts.tasks_completed} completed{since}, {counts.tasks_active} running"
 
 
 # -- over restarts ----------------------------------------------------------------------------
@@ -258,22 +243,15 @@ def on_restart(query: Query) -> dict[str, str]:
     probed = query.probed
     if probed is None or probed.facts.trigger.is_continuous or probed.facts.trigger.is_real_time:
         return {}
-    if probed.facts.async_progress:
-        text = _async(query)
-    else:
+    last, missing, text = query.last_commit_batch, query.batches_not_durable, ""
+    if not probed.facts.async_progress:
         batch = _planned(query, probed)
         text = "" if batch is None else f"batch {batch} runs again{_offsets(probed)}"
-    return {"on_restart": text} if text else {}
-
-
-def _async(query: Query) -> str:
-    missing = query.batches_not_durable
-    if not missing or query.last_commit_batch is None:
-        return ""
-    last = query.last_commit_batch
-    if missing == 1:
-        return f"batch {last} runs again: done, but not in the commit log"
-    return f"batches {last - missing + 1} to {last} run again: done, but not in the commit log"
+    elif missing and last is not None:
+        batches = f"batches {last - missing + 1} to {last} run"
+        batches = f"batch {last} runs" if missing == 1 else batches
+        text = f"{batches} again: done, but not in the commit log"
+    return {"on_restart": text}
 
 
 def _planned(query: Query, probed: ProbedRun) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..listener.probe import Context
+from ..listener.probe import Context, JobActivity
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot
 from .policy import Limits, Policy, Window, batch_window, most_without_cpu, stall_window
@@ -39,10 +39,14 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
         return most if is_stuck else window
 
     @property
+    def work(self) -> JobActivity | None:
+        """The job activity of the run at the newest probe."""
+        return self.query.probed.work if self.query.probed is not None else None
+
+    @property
     def _stuck_for(self) -> float:
         """Seconds without a job, a task or CPU time; 0 if CPU time is not known."""
-        flight, probed = self.query.in_flight, self.query.probed
-        work = probed.work if probed is not None else None
+        flight, work = self.query.in_flight, self.work
         if flight is None or work is None or work.jobs.jobs_active or not work.has_cpu_times:
             return 0.0
         times = (flight.moved_at, flight.delayed_at, flight.tried_at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from ..listener.probe import UNOWNED, JobActivity, LongTask, Moves
+from ..listener.probe import UNOWNED, JobActivity, Moves
 from ..listener.state.query import Delay, InFlight, Query, delay_of
 from .evidence import evidence, unfinished
 from .finding import Severity
@@ -19,11 +19,6 @@ SAMPLE_SECONDS = 10.0
 RETRIES_AT_LEAST = 10
 RETRIES_FACTOR = 5.0
 """A batch retries if it runs this many times the jobs of the query's other batches."""
-
-
-def work_of(context: RuleContext) -> JobActivity | None:
-    """The job activity of the run at the newest probe."""
-    return context.query.probed.work if context.query.probed is not None else None
 
 
 def lasted(context: RuleContext, flight: InFlight) -> float:
@@ -51,13 +46,13 @@ def is_slow(context: RuleContext, flight: InFlight) -> bool:
 
 def is_waiting(context: RuleContext) -> bool:
     """Whether the batch waits for executors or slots."""
-    delay = delay_of(work_of(context))
+    delay = delay_of(context.work)
     return delay is not None and delay is not Delay.TASK_RUNNING
 
 
 def is_bare(context: RuleContext) -> bool:
     """Whether the batch waits because Spark has no executor."""
-    return delay_of(work_of(context)) is Delay.NO_EXECUTORS
+    return delay_of(context.work) is Delay.NO_EXECUTORS
 
 
 def moved_lately(context: RuleContext, flight: InFlight) -> bool:
@@ -95,9 +90,8 @@ def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
     nothing = context.watched_since(nothing_since)
     if nothing > window:
         return Severity.CRITICAL if nothing > _blocked_limit(context, flight) else Severity.WARNING
-    holder = holder_of(context)
-    if holder is not None:
-        is_victim = not is_slow_for_long(context, flight) or _holds_since(holder, flight)
+    if holder_of(context) is not None:
+        is_victim = not is_slow_for_long(context, flight) or bool(to_page(context, flight))
         return Severity.WARNING if is_victim else Severity.CRITICAL
     is_long = still(context, flight) > max(window, limits.stall_critical_seconds)
     is_critical = is_long or is_slow_for_long(context, flight)
@@ -118,7 +112,7 @@ def _blocked_limit(context: RuleContext, flight: InFlight) -> float:
 def counts_nothing(context: RuleContext) -> bool:
     """Whether nothing counts the jobs of the run, as on Spark Connect."""
     probe = context.snapshot.probe
-    return work_of(context) is None and probe is not None and bool(probe.listener.missing)
+    return context.work is None and probe is not None and bool(probe.listener.missing)
 
 
 def slow_limit(context: RuleContext) -> float:
@@ -128,7 +122,7 @@ def slow_limit(context: RuleContext) -> float:
 
 def holder_of(context: RuleContext) -> Query | None:
     """The other query that holds most of the slots that the batch waits for."""
-    work = work_of(context)
+    work = context.work
     if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
         return None
     holder = _query_of(context, work.slots.holder)
@@ -136,21 +130,20 @@ def holder_of(context: RuleContext) -> Query | None:
 
 
 def to_page(context: RuleContext, flight: InFlight) -> str:
-    """The label of the query that must be paged for, since this one has waited too long for it."""
+    """The label of the query that must be paged for, since this one has waited too long for it.
+
+    One batch of the holder must have been in flight while this one stood still.
+    """
     holder = holder_of(context)
-    is_cause = holder is not None and is_slow_for_long(context, flight)
-    return holder.label if holder and is_cause and _holds_since(holder, flight) else ""
-
-
-def _holds_since(holder: Query, flight: InFlight) -> bool:
-    """Whether one batch of the holder has been in flight while the other batch stood still."""
-    held = holder.in_flight
-    return held is not None and held.since <= flight.moved_at + SAMPLE_SECONDS
+    held = holder.in_flight if holder is not None else None
+    if holder is None or held is None or not is_slow_for_long(context, flight):
+        return ""
+    return holder.label if held.since <= flight.moved_at + SAMPLE_SECONDS else ""
 
 
 def python_line(context: RuleContext) -> str:
     """The line of the job's own code that the batch is in, while no job of it is active."""
-    work = work_of(context)
+    work = context.work
     return "" if work is None or work.own.jobs_active else work.python_line
 
 
@@ -170,7 +163,7 @@ def may_wait_outside(context: RuleContext, flight: InFlight) -> bool:
 
 def place_text(context: RuleContext) -> str:
     """Where the thread that runs the batch is: a Python line, else the JVM's frame, else empty."""
-    work = work_of(context)
+    work = context.work
     if work is None:
         return ""
     return work.python_line or next(iter(work.jvm_stack), "")
@@ -179,7 +172,7 @@ def place_text(context: RuleContext) -> str:
 def moves_text(context: RuleContext, flight: InFlight) -> str:
     """What moves in a batch that makes progress."""
     if flight.moves is Moves.TASKS:
-        work = work_of(context)
+        work = context.work
         is_own = work is None or work.own.jobs_active or not work.unowned.jobs_started
         others = "" if is_own else ", or those of jobs that name no query"
         return f"its tasks still finish{others}"
@@ -198,7 +191,7 @@ def with_stop(reason: str, context: RuleContext) -> str:
 
 def delay_text(context: RuleContext) -> tuple[str, str] | None:
     """The code that begins the reason, and the facts behind it; None without a delay."""
-    work = work_of(context)
+    work = context.work
     delay = delay_of(work)
     if work is None or delay is None:
         return None
@@ -210,36 +203,30 @@ def delay_text(context: RuleContext) -> tuple[str, str] | None:
 
 
 def _running(work: JobActivity) -> str:
-    count, longest = work.jobs.tasks_active, work.jobs.longest
-    tasks = "1 task" if count == 1 else f"{count} tasks"
+    count, task = work.jobs.tasks_active, work.jobs.longest
     whose = "" if work.own.jobs_active else " in jobs that name no query"
-    return f"{tasks} running{whose}{'' if longest is None else _described(longest)}"
-
-
-def _described(task: LongTask) -> str:
+    text = f"{'1 task' if count == 1 else f'{count} tasks'} running{whose}"
+    if task is None:
+        return text
+    beside = ""
+    if task.usual_seconds is not None:
+        beside = f", while its siblings took {round(task.usual_seconds, 1):g} s"
     where = f"partition {task.partition} of stage {task.stage} on {task.host}"
-    usual = task.usual_seconds
-    beside = "" if usual is None else f", while its siblings took {round(usual, 1):g} s"
-    return f" ({where} for {task.seconds:.0f} s{beside})"
+    return f"{text} ({where} for {task.seconds:.0f} s{beside})"
 
 
 def slots_text(context: RuleContext) -> str:
     """Who holds the slots: "others hold 4 of 4 slots, bronze 3 of them"; empty if not known."""
-    work = work_of(context)
+    work = context.work
     if work is None or work.slots is None or not work.slots.total:
         return ""
     slots = work.slots
     if not slots.taken:
         return f"others hold 0 of {slots.total} slots"
-    holder = _called(context, slots.holder)
+    query = _query_of(context, slots.holder)
+    holder = slots.holder[:8] if query is None else query.label
+    holder = "jobs that name no query" if slots.holder == UNOWNED else holder
     return f"others hold {slots.taken} of {slots.total} slots, {holder} {slots.held} of them"
-
-
-def _called(context: RuleContext, query_id: str) -> str:
-    if query_id == UNOWNED:
-        return "jobs that name no query"
-    query = _query_of(context, query_id)
-    return query_id[:8] if query is None else query.label
 
 
 def _query_of(context: RuleContext, query_id: str) -> Query | None:
@@ -248,7 +235,7 @@ def _query_of(context: RuleContext, query_id: str) -> Query | None:
 
 def retries_text(context: RuleContext, flight: InFlight) -> str:
     """How many jobs the batch has run, if far more than usual for the query; else empty."""
-    work, usual = work_of(context), context.query.jobs_per_batch
+    work, usual = context.work, context.query.jobs_per_batch
     if work is None or flight.jobs_before is None or usual is None or not work.counted:
         return ""
     jobs = work.own.jobs_started - flight.jobs_before
@@ -270,7 +257,7 @@ def _critical_after(context: RuleContext, flight: InFlight) -> str:
     window, slow = context.batch_window.seconds, slow_limit(context)
     if moved_lately(context, flight) or holder_of(context):
         return f"{slow:.0f} s in flight"
-    if delay_of(work_of(context)) is None and may_wait_outside(context, flight):
+    if delay_of(context.work) is None and may_wait_outside(context, flight):
         return f"{max(window, BLOCKED_SECONDS):.0f} s without progress"
     stall = max(window, context.limits.stall_critical_seconds)
     if counts_nothing(context):

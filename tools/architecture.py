@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1140, 10),
     "listener": (8383, 38),
     "exporter": (2242, 8),
-    "alerting": (8182, 30),
+    "alerting": (8129, 30),
     "settings": (1800, 9),
     "sidecar": (2234, 8),
     "watch": (1578, 6),

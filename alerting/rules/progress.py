@@ -207,8 +207,7 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
 
 def _waits_for_log(context: RuleContext) -> bool:
     """Whether Spark reports that the query only waits for its commit log."""
-    probed = context.query.probed
-    return probed is not None and probed.work is not None and probed.work.waits_for_log
+    return context.work is not None and context.work.waits_for_log
 
 
 # -- offsets stalled ----------------------------------------------------------------------------
