@@ -39,9 +39,8 @@ OpenCheckpoint = Callable[[str, str], "SparkCheckpoint"]
 
 READ_EVERY_SECONDS = 2.0
 RETRY_SECONDS = 10.0
-MAX_REST_SECONDS = 15.0
 REST_SHARE = 0.05
-"""A log that has not grown for some time is not read again for this share of that time."""
+"""A log is read again after this share of the shortest stall window of any query."""
 STALL_FLOOR_SECONDS = 60.0
 CLOCK_SET_SECONDS = 5.0
 """A larger step of the wall clock means that it was set."""
@@ -56,10 +55,8 @@ class LogReader:
     batch. A continuous query sends no events, and async progress tracking reports a commit before
     it is written, so for these only the log shows commits, and it is always read.
 
-    A log that has not grown for some time is due again after a twentieth of that time, at most
-    ``MAX_REST_SECONDS`` and a quarter of ``stall_floor_seconds``, or when the run starts its next
-    batch. A storage that fails is read again after ``RETRY_SECONDS``, so that its timeouts do not
-    delay the other logs.
+    A log is due again after a twentieth of ``stall_floor_seconds``. A storage that fails is read
+    again after ``RETRY_SECONDS``, so that its timeouts do not delay the other logs.
 
     The starting point of each run is read once, also of a run that has ended, which may have failed
     before the first reading.
@@ -82,7 +79,7 @@ class LogReader:
         self._on_report = on_report
         # Two steps early: one step may pass before the batch is seen, one before its log is read.
         self._patience = stall_floor_seconds / 2 - 2 * interval_seconds
-        self._longest_rest = min(MAX_REST_SECONDS, stall_floor_seconds / 4)
+        self._rest = REST_SHARE * stall_floor_seconds
         self._interval = interval_seconds
         self._clock = clock
         self._wall = wall
@@ -135,7 +132,7 @@ class LogReader:
         ``offsets`` is read first: a batch planned and committed between the two reads makes
         ``planned`` briefly too small, but never makes a finished batch seem unfinished.
         """
-        is_due = run.decides and run.has_rested(at, self._longest_rest)
+        is_due = run.decides and at - run.read_at >= self._rest
         if at < run.retry_at or not (is_due or run.needs_start):
             return None
         try:
@@ -152,7 +149,8 @@ class LogReader:
         run.warn()
         if run.trouble or not is_due:
             return None
-        return run.add(LoggedBatches(max(offsets, default=None), max(commits, default=None)), at)
+        run.read_at = at
+        return LoggedBatches(max(offsets, default=None), max(commits, default=None))
 
     def _wall_unless_set(self, now: float) -> float | None:
         """Unix seconds now; None if the wall clock was set since the first reading."""
@@ -175,16 +173,13 @@ class _Run:
         """Whether its log decides something now."""
         self.trouble = ""
         """Why its checkpoint could not be read."""
-        self.retry_at = -math.inf
+        self.read_at = self.retry_at = -math.inf
         self._warned = False
         self._step: tuple[bool, int | None] = False, None
         """Whether it is busy, and with which batch."""
         self._since = at
         self._last_seconds = 0.0
         """How long it was busy the time before."""
-        self._seen: LoggedBatches | None = None
-        self._read_at = -math.inf
-        self._grown_at = -math.inf
 
     def follow(self, probed: ProbedRun, at: float, patience: float) -> None:
         """Apply a poll of the run."""
@@ -198,18 +193,6 @@ class _Run:
         is_long = at - self._since >= max(patience, self._last_seconds)
         may_stall = probed.work is not None and busy and is_long
         self.decides = probed.active and (needs_log or may_stall)
-
-    def has_rested(self, at: float, longest_rest: float) -> bool:
-        """Whether to read the logs in the round that begins at ``at``."""
-        quiet = at - max(self._since, self._grown_at)
-        return at - self._read_at >= min(longest_rest, REST_SHARE * quiet)
-
-    def add(self, logged: LoggedBatches, at: float) -> LoggedBatches:
-        """Keep the newest batches, read at ``at``, and return them."""
-        if self._seen not in (None, logged):
-            self._grown_at = at
-        self._seen, self._read_at = logged, at
-        return logged
 
     def warn(self) -> None:
         """Log once that a log which decides something cannot be read, until it can."""

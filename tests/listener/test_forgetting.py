@@ -9,7 +9,6 @@ from support.story import CONFLICT, Story
 from support.worker_harness import WorkerHarness
 
 from querypulse.listener.event_reader import Forget
-from querypulse.listener.events import Started, Terminated
 from querypulse.listener.state import state as state_module
 from querypulse.listener.state.identity import MAX_FORGOTTEN, MAX_PAST, Identity
 from querypulse.listener.state.state import MAX_GONE_UNNAMED, State
@@ -62,20 +61,6 @@ def test_forgotten_query_is_no_longer_expected():
 
     forget(harness, "a")
     assert {finding.query for finding in harness.worker.evaluated.evaluation.findings} == {"b"}
-
-
-def test_live_query_is_not_forgotten():
-    harness = forget(WorkerHarness().started().step(), "a")
-
-    assert names(harness) == ["a"]
-
-
-def test_only_the_ended_query_of_two_with_one_name_is_forgotten():
-    story = IdStory().start("11111111", "r1", at=0, session="s1")
-    story.start("22222222", "r2", at=1, session="s2").fails("11111111", "r1", at=2)
-    story.state.forget_name("q")
-
-    assert list(story.shown()) == ["q-22222222"]
 
 
 class Running:
@@ -133,11 +118,6 @@ def test_forget_waits_for_a_pending_end_event():
     assert forgotten_by(harness, "a", flush=lambda: harness.ended().step()) == ["a"]
 
 
-def test_sidecar_that_watches_nothing_knows_no_query():
-    with pytest.raises(ValueError, match=r"no query is named 'bronse'; known: \[\]"):
-        Sidecar(Settings(http_port=-1)).forget("bronse")
-
-
 # -- limits -----------------------------------------------------------------------------------
 
 
@@ -178,44 +158,41 @@ def test_query_restarted_forever_under_new_ids_takes_limited_memory():
 
 def test_query_forgotten_by_its_label_is_no_longer_expected_by_its_name():
     name = "n" * 150
-    state = State(0.0, [name])
-    state.apply_event(Started("id-0", "run-0", name), 1.0)
-    state.apply_event(Terminated("id-0", "run-0", None, None), 2.0)
-    (label,) = state.snapshot(3.0).labels()
-    state.forget_name(label)
+    story = IdStory()
+    story.state = State(0.0, [name])
+    story.start("id", "run", name, at=1).ends("id", "run", at=2)
+    (label,) = story.shown(3)
+    story.state.forget_name(label)
 
-    assert (label != name, state.expected) == (True, frozenset())
+    assert (label != name, story.state.expected) == (True, frozenset())
 
 
-def test_live_query_with_the_same_name_stays_expected():
-    state = State(0.0, ["twin"])
-    state.apply_event(Started("id-0", "run-0", "twin", session="s1"), 1.0)
-    state.apply_event(Started("id-1", "run-1", "twin", session="s2"), 1.0)
-    state.apply_event(Terminated("id-0", "run-0", None, None), 2.0)
-    state.forget_name("twin")
+def test_of_two_queries_with_one_name_only_the_ended_one_is_forgotten_and_the_name_is_expected():
+    story = IdStory()
+    story.state = State(0.0, ["q"])
+    story.start("11111111", "r1", at=0, session="s1").start("22222222", "r2", at=1, session="s2")
+    story.fails("11111111", "r1", at=2).state.forget_name("q")
 
-    assert [query.query_id for query in state.snapshot(3.0).queries] == ["id-1"]
-    assert state.expected == {"twin"}
+    assert (list(story.shown()), story.state.expected) == (["q-22222222"], {"q"})
 
 
 def test_failed_unnamed_query_is_forgotten_last():
-    state = State(0.0)
+    story = IdStory()
     for number in range(MAX_GONE_UNNAMED + 10):
         ids = f"{number:08}-id", f"run-{number}"
-        state.apply_event(Started(*ids, None), number + 1.0)
-        state.apply_event(Terminated(*ids, None if number else CONFLICT, None), number + 1.5)
+        story.start(*ids, None, at=number + 1)
+        story.ends(*ids, at=number + 1.5, exception=None if number else CONFLICT)
 
-    assert "00000000" in state.snapshot(99.0).labels()
+    assert "00000000" in story.shown(99)
 
 
 def test_query_that_stopped_suddenly_outlives_older_failures(monkeypatch):
     """Its grace period may not be over: nobody was notified yet."""
     monkeypatch.setattr(state_module, "MAX_GONE_QUERIES", 3)
-    state = State(0.0)
+    story = Story()
     for number, failure in enumerate([CONFLICT, CONFLICT, None, CONFLICT]):
-        ids = f"{number:08}-id", f"run-{number}"
-        state.apply_event(Started(*ids, f"q{number}"), number + 1.0)
-        state.apply_event(Terminated(*ids, failure, None), number + 1.5)
-    state.forget(99.0)
+        name = f"q{number}"
+        story.started(name, at=number).ended(name, at=number + 0.5, exception=failure)
+    story.state.forget(99.0)
 
-    assert set(state.snapshot(99.0).labels()) == {"q1", "q2", "q3"}
+    assert set(story.snapshot(99).labels()) == {"q1", "q2", "q3"}
