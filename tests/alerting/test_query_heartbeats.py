@@ -201,22 +201,22 @@ def scheduled(double, *answers):
     return heartbeats, heartbeat, story
 
 
-def test_failed_ping_is_retried_once_when_the_process_ends(double):
-    heartbeats, heartbeat, story = scheduled(double, reply(429))
-    until(lambda: heartbeat.outcomes["transient"], "the response is read")
-    heartbeats.update(Evaluated(story.state.snapshot(4), story.evaluate(4), ()))
+@pytest.mark.parametrize(
+    ("answers", "fails", "requests"),
+    [([reply(429)], False, 2), ([], False, 1), ([reply(429)], True, 1)],
+    ids=["not taken", "taken", "not taken, and the query fails"],
+)
+def test_ping_that_was_not_taken_is_sent_again_when_the_process_ends(
+    double, answers, fails, requests
+):
+    heartbeats, heartbeat, story = scheduled(double, *answers)
+    until(lambda: sum(heartbeat.outcomes.values()), "the response is read")
+    if fails:
+        story.started(run=2, at=4).ended(run=2, at=5, exception=CONFLICT)
+    heartbeats.update(Evaluated(story.state.snapshot(6), story.evaluate(6), ()))
     heartbeats.close(Deadline(PATIENCE_SECONDS))
 
-    assert [one.body for one in double.requests] == [b"a: completed"] * 2
-    assert heartbeat.outcomes["delivered"] == 1
-
-
-def test_delivered_ping_is_not_repeated_at_the_end(double):
-    heartbeats, heartbeat, _ = scheduled(double)
-    until(lambda: heartbeat.outcomes["delivered"], "the response is read")
-    heartbeats.close(Deadline(PATIENCE_SECONDS))
-
-    assert len(double.requests) == 1
+    assert [one.body for one in double.requests] == [b"a: completed"] * requests
 
 
 def test_ping_in_flight_at_the_end_is_not_repeated(double):
@@ -227,16 +227,6 @@ def test_ping_in_flight_at_the_end_is_not_repeated(double):
     until(lambda: heartbeat._next, "a ping is pending at the end")
     arrives.set()
     closing.join()
-
-    assert len(double.requests) == 1
-
-
-def test_pending_ping_is_dropped_when_the_query_fails(double):
-    heartbeats, heartbeat, story = scheduled(double, reply(429))
-    until(lambda: heartbeat.outcomes["transient"], "the response is read")
-    story.started(run=2, at=4).ended(run=2, at=5, exception=CONFLICT)
-    heartbeats.update(Evaluated(story.state.snapshot(6), story.evaluate(6), ()))
-    heartbeats.close(Deadline(PATIENCE_SECONDS))
 
     assert len(double.requests) == 1
 

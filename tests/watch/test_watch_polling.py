@@ -145,9 +145,10 @@ def test_a_closed_port_is_refused():
 
 
 @pytest.mark.usefixtures("short_polls")
-def test_a_port_that_never_answers_is_silent():
+@pytest.mark.parametrize("scheme", ["http:", "https:"])
+def test_a_port_that_never_answers_is_silent(scheme):
     with listening() as url:
-        assert ended(lambda: seen(url)).said is Said.SILENT
+        assert ended(lambda: seen(url.replace("http:", scheme))).said is Said.SILENT
 
 
 @pytest.mark.usefixtures("short_polls")
@@ -198,16 +199,11 @@ def test_each_answer_of_livez_has_its_meaning(answer, said):
 
 
 @pytest.mark.usefixtures("short_polls")
-def test_a_driver_that_answers_byte_by_byte_is_silent():
-    with HttpDouble(otherwise=DRIPPING) as driver:
-        assert ended(lambda: seen(driver.url)).said is Said.SILENT
-
-
-@pytest.mark.usefixtures("short_polls")
-def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy():
-    with HttpDouble(reply(200), otherwise=DRIPPING) as driver:
+@pytest.mark.parametrize(("script", "said"), [([], Said.SILENT), ([reply(200)], Said.HEALTHY)])
+def test_a_driver_that_answers_byte_by_byte_is_silent_but_if_its_livez_is_good(script, said):
+    with HttpDouble(*script, otherwise=DRIPPING) as driver:
         result = ended(lambda: seen(driver.url))
-    assert (result.said, result.app) == (Said.HEALTHY, "")
+    assert (result.said, result.app) == (said, "")
 
 
 @pytest.mark.parametrize(
@@ -277,12 +273,6 @@ def test_a_driver_that_requires_a_client_certificate_gets_one(secured, authority
     with secured(ask=True) as server:
         assert seen(server.url, context=context).app == "etl"
         assert seen(server.url, context=trusting(authority)).said is not Said.HEALTHY
-
-
-@pytest.mark.usefixtures("short_polls")
-def test_a_port_that_never_answers_is_silent_over_tls():
-    with listening() as url:
-        assert seen(url.replace("http:", "https:")).said is Said.SILENT
 
 
 @pytest.mark.usefixtures("short_polls")

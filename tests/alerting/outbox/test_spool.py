@@ -177,53 +177,26 @@ def test_next_driver_delivers_the_rest_and_nothing_twice(child, spool):
 # -- faults -----------------------------------------------------------------------------------
 
 
-def overwrite(path):
-    path.write_bytes(b"This is not a document at all. " * 100)
-
-
-def garble(path):
-    content = bytearray(path.read_bytes())
-    content[4096:] = bytes(random.Random(1).randbytes(len(content) - 4096))
-    path.write_bytes(bytes(content))
-
-
-def cut_off(path):
-    path.write_bytes(path.read_bytes()[:5000])
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
-def nest(path):
-    path.write_bytes(b'{"x":' + b"[" * 100_000)
-
-
-def make_newer(path):
-    path.write_bytes(path.read_bytes().replace(b'"version":2', b'"version":3'))
-
-
-def make_foreign(path):
-    path.write_text('{"version": 2, "rows": {"pager": [{"cake": "flour"}]}}')
-
-
-def spoil_a_failure(path):
-    path.write_text(
-        '{"version": 2, "failures": [{"query_id": "id-1", "mark": "", "deaths": [{}]}]}'
-    )
-
-
-DAMAGES = (overwrite, garble, cut_off, empty, nest, make_newer, make_foreign, spoil_a_failure)
+DAMAGES = {
+    "overwritten": lambda _: b"This is not a document at all. " * 100,
+    "garbled": lambda content: content[:4096] + random.Random(1).randbytes(len(content) - 4096),
+    "cut off": lambda content: content[:5000],
+    "empty": lambda _: b"",
+    "nested": lambda _: b'{"x":' + b"[" * 100_000,
+    "newer": lambda content: content.replace(b'"version":2', b'"version":3'),
+    "foreign": lambda _: b'{"version": 2, "rows": {"pager": [{"cake": "flour"}]}}',
+    "a failure": lambda _: b'{"version": 2, "failures": [{"query_id": "i", "deaths": [{}]}]}',
+}
 
 
 @pytest.mark.fault(
     "Disk, port and mounts", "The spool file is damaged", "It is moved aside and replaced"
 )
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_unreadable_file_is_moved_aside_and_replaced(spool, folder, caplog, damage):
     """The log reports it; the file is kept for inspection."""
     written(spool(), pager=tuple(entry(number) for number in range(50))).close(PATIENCE_SECONDS)
-    damage(document(folder))
+    document(folder).write_bytes(damage(document(folder).read_bytes()))
     one = spool()
     assert not one.load(PATIENCE_SECONDS)
     written(one, pager=(entry(7),)).close(PATIENCE_SECONDS)
@@ -317,32 +290,25 @@ def test_full_disk_is_reported_and_does_not_delay_close(child):
 
 
 @pytest.mark.contains_errors
-def test_recovered_disk_gets_all_entries(spool, folder, monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
-    kept = written(spool(), pager=(entry(1),))
-    shutil.rmtree(folder)
-    folder.write_text("not a folder")
-    kept.offer_rows("pager", (entry(1), entry(2)))
-    until(lambda: "Not a directory" in kept.problem, "the problem is reported")
-    folder.unlink()
-    assert kept.flush(PATIENCE_SECONDS)
-    until(lambda: kept.problem == "", "the problem is cleared")
-    kept.close(PATIENCE_SECONDS)
-
-    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 2
-
-
-@pytest.mark.contains_errors
-def test_folder_that_somebody_removes_is_made_again(spool, folder, monkeypatch):
+@pytest.mark.parametrize("is_broken", [True, False], ids=["disk is back", "folder was removed"])
+def test_folder_that_is_back_or_was_removed_gets_all_entries(spool, folder, monkeypatch, is_broken):
     """Its lock is taken again with it."""
     monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     kept = written(spool(), pager=(entry(1),))
     shutil.rmtree(folder)
+    if is_broken:
+        folder.write_text("not a folder")
     kept.offer_rows("pager", (entry(1), entry(2)))
+    if is_broken:
+        until(lambda: "Not a directory" in kept.problem, "the problem is reported")
+        folder.unlink()
     assert kept.flush(PATIENCE_SECONDS)
-
     assert spool().load(PATIENCE_SECONDS) is None
+    until(lambda: kept.problem == "", "the problem is cleared")
     assert {path.suffix for path in folder.iterdir()} == {".json", ".lock"}
+    kept.close(PATIENCE_SECONDS)
+
+    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 2
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.tls import Authority
 
 from querypulse.alerting.receivers import alertmanager, email, http
 from querypulse.core import socket_deadline
@@ -17,3 +18,8 @@ def long_deadlines(monkeypatch):
     monkeypatch.setattr(alertmanager, "TOTAL_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(email, "TOTAL_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(socket_deadline, "CONNECT_SECONDS", LONG_SECONDS)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))

@@ -59,11 +59,6 @@ def _relay(source: socket.socket, sink: socket.socket) -> None:
 TARGET = "https://hook.test/services/B0000SECRETB0000"
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory):
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture
 def target(authority):
     with HttpDouble(otherwise=reply(200, body=b"ok"), tls=authority.server("hook.test")) as double:
@@ -88,29 +83,20 @@ def refusal(authority, proxy, **options):
 
 
 def test_https_uses_a_tunnel_that_reveals_only_the_host_name_to_the_proxy(authority, target, proxy):
-    sent = poster(authority, proxy_url=proxy.url)
+    """The password of the proxy goes only to the proxy."""
+    url = proxy.url.replace("//", "//me:hunter2@")
+    sent = poster(authority, proxy_url=url)
     assert [sent.post(b"1"), sent.post(b"2")] == [b"ok", b"ok"]
-    sent.close()
 
     assert [(one.method, one.path) for one in proxy.requests] == [("CONNECT", "hook.test:443")] * 2
     assert [one.body for one in target.requests] == [b"1", b"2"]
-
-
-def test_proxy_password_goes_only_to_the_proxy(authority, target, proxy):
-    url = proxy.url.replace("//", "//me:hunter2@")
-    sent = poster(authority, proxy_url=url)
-    sent.post(b"{}")
-    sent.close()
-
     assert proxy.requests[0].headers["Proxy-Authorization"] == credentials("me:hunter2")
     assert target.requests[0].headers["Proxy-Authorization"] is None
 
 
 def test_connection_to_the_proxy_may_use_tls(authority, target):
     with HttpDouble(otherwise=tunnel(port_of(target)), tls=authority.server()) as proxy:
-        sent = poster(authority, proxy_url=proxy.url)
-        assert sent.post(b"{}") == b"ok"
-        sent.close()
+        assert poster(authority, proxy_url=proxy.url).post(b"{}") == b"ok"
 
     assert len(target.requests) == 1
 
@@ -127,14 +113,8 @@ def test_plain_http_sends_the_full_url_to_the_proxy(authority):
 @pytest.mark.parametrize(
     ("status", "answer"),
     [
-        (407, DeliveryOutcome.MISCONFIGURED),
-        (403, DeliveryOutcome.MISCONFIGURED),
-        (400, DeliveryOutcome.MISCONFIGURED),
-        (410, DeliveryOutcome.MISCONFIGURED),
-        (502, DeliveryOutcome.TRANSIENT),
-        (503, DeliveryOutcome.TRANSIENT),
-        (504, DeliveryOutcome.TRANSIENT),
-        (429, DeliveryOutcome.TRANSIENT),
+        *((status, DeliveryOutcome.MISCONFIGURED) for status in (400, 403, 407, 410)),
+        *((status, DeliveryOutcome.TRANSIENT) for status in (429, 502, 503, 504)),
     ],
 )
 def test_proxy_error_is_not_an_answer_of_the_receiver(authority, status, answer):
@@ -170,26 +150,15 @@ def test_server_behind_a_proxy_must_be_trusted(authority, proxy, tmp_path):
 
 
 def test_proxy_of_the_environment_is_used(authority, target, proxy, monkeypatch):
+    """Unless NO_PROXY or the settings say otherwise."""
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-    sent = poster(authority)
-    sent.post(b"{}")
-    sent.close()
-
+    poster(authority).post(b"{}")
     assert len(target.requests) == 1
 
-
-def test_no_proxy_in_the_environment_is_respected(authority, proxy, monkeypatch):
-    monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-    monkeypatch.setenv("NO_PROXY", "hook.test")
-
-    assert HttpOptions().proxies(TARGET) == {}
-
-
-def test_configured_proxy_takes_precedence_over_the_environment(monkeypatch):
-    monkeypatch.setenv("HTTPS_PROXY", "http://elsewhere:1")
     options = HttpOptions(proxy_url="http://here:1")
-
     assert set(options.proxies(TARGET).values()) == {"http://here:1"}
+    monkeypatch.setenv("NO_PROXY", "hook.test")
+    assert HttpOptions().proxies(TARGET) == {}
 
 
 def test_unusable_proxy_of_the_environment_is_a_misconfiguration(authority, monkeypatch):

@@ -62,14 +62,6 @@ def test_query_text_does_not_end_the_bold_title():
     assert "~" not in title
 
 
-def test_message_has_every_link():
-    links = {"dashboard_url": "https://g/d", "spark_ui_url": "http://driver:4040"}
-
-    assert sections(slack_message(incident(**links)))[-1] == (
-        "<https://x/StreamingQueryFailed.md|Runbook> · <https://g/d|Dashboard> · <http://driver:4040|Spark UI>"
-    )
-
-
 @settings(max_examples=60)
 @given(st.lists(st.tuples(LONG, LONG, LONG), min_size=1, max_size=3), st.booleans(), LONG)
 def test_any_text_stays_within_slacks_limits(texts, over, home):

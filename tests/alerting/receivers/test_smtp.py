@@ -17,7 +17,6 @@ from support.patience import PATIENCE_SECONDS
 from support.receiver_incidents import ENDED, ONE, STARTED, alert, holding, incident
 from support.receivers import receiver
 
-from querypulse.alerting.receivers.email import email_message
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.states import DeliveryOutcome
 from querypulse.sidecar import Settings, SettingsError
@@ -59,34 +58,32 @@ def send(server, reported=ONE, **options):
     email(server.port, **options).send(reported, STARTED + 1)
 
 
-def refusal(server, reported=ONE, **options) -> DeliveryError:
+def refused(made) -> DeliveryError:
     with pytest.raises(DeliveryError) as error:
-        send(server, reported, **options)
+        made.send(ONE, STARTED)
     return error.value
+
+
+def refusal(server, **options) -> DeliveryError:
+    return refused(email(server.port, **options))
 
 
 # -- the message ---------------------------------------------------------------------------------
 
 
-def test_message_has_headline_details_links_and_start(server):
-    send(server, incident(last_commit="batch 10, 2 s ago"))
+def test_message_has_headers_and_the_headline_first(server):
+    to = "On call <oncall@example.com>"
+    send(server, to=(to,), external_url="https://driver.example")
     (message,) = server.messages
 
     assert message["Subject"] == "critical: bronze failed"
-    assert (message["From"], message["To"]) == (SENDER, ", ".join(TO))
+    assert (message["From"], message["To"]) == (SENDER, to)
     assert message["Importance"] == "high"
     assert message["Auto-Submitted"] == "auto-generated"
-    assert message.get_content().splitlines() == [
-        "bronze failed",
-        "",
-        "reason: ConcurrentAppendException",
-        "last_commit: batch 10, 2 s ago",
-        "",
-        "Runbook: https://x/StreamingQueryFailed.md",
-        "",
-        "StreamingQueryFailed since Sat, 21 Nov 2026 09:02:08 -0000",
-    ]
-    assert server.recipients == [list(TO)]
+    lines = message.get_content().splitlines()
+    assert lines[:3] == ["bronze failed", "", "reason: ConcurrentAppendException"]
+    assert "Status page: https://driver.example" in lines
+    assert server.recipients == [["oncall@example.com"]]
 
 
 def test_resolve_joins_the_thread_of_its_incident(server):
@@ -125,29 +122,32 @@ def test_no_text_of_a_query_breaks_the_message(server, text):
     assert len(message.get_content()) <= 20_002
 
 
-def test_warning_is_not_marked_as_important():
-    made = email_message(holding(alert(severity="warning")), SENDER, TO, STARTED)
+def test_warning_is_not_marked_as_important(server):
+    send(server, holding(alert(severity="warning")))
+    (message,) = server.messages
 
-    assert made["Importance"] is None
-    assert made["Subject"].startswith("warning: ")
+    assert message["Importance"] is None
+    assert message["Subject"].startswith("warning: ")
 
 
 # -- TLS and login -------------------------------------------------------------------------------
 
 
 def test_rotated_password_is_used_without_a_restart(tls, ca_file, tmp_path):
-    """After STARTTLS."""
+    """After STARTTLS; one that SMTP cannot carry is not sent."""
     file = tmp_path / "password"
     file.write_text("old")
     with MailServer(tls, login=True) as server:
         options = {"user": USER, "password_file": str(file), "ca_file": ca_file}
         made = email(server.port, host="localhost", tls="starttls", **options)
-        with pytest.raises(DeliveryError) as error:
-            made.send(ONE, STARTED)
+        errors = [refused(made)]
+        file.write_text("p\u00e4ss")
+        errors.append(refused(made))
         file.write_text(f"{PASSWORD}\n")
         made.send(ONE, STARTED)
 
-        assert error.value.answer is DeliveryOutcome.MISCONFIGURED
+        assert {error.answer for error in errors} == {DeliveryOutcome.MISCONFIGURED}
+        assert "\u00e4" not in str(errors)
         assert [one["Subject"] for one in server.messages] == ["critical: bronze failed"]
         assert server.logins[-1:] == [USER]
 
@@ -183,19 +183,6 @@ def test_slow_name_lookup_of_this_machine_delays_nothing(server, monkeypatch):
     send(server)
 
     assert len(server.messages) == 1
-
-
-def test_rotated_password_that_is_not_ascii_is_misconfigured(tmp_path):
-    file = tmp_path / "password"
-    file.write_text(PASSWORD)
-    with MailServer(login=True, login_without_tls=True) as server:
-        made = email(server.port, user=USER, password_file=str(file))
-        file.write_text("p\u00e4ss")
-        with pytest.raises(DeliveryError) as error:
-            made.send(ONE, STARTED)
-
-    assert error.value.answer is DeliveryOutcome.MISCONFIGURED
-    assert "\u00e4" not in str(error.value)
 
 
 # -- refusals ------------------------------------------------------------------------------------
@@ -241,14 +228,11 @@ def test_one_accepted_recipient_is_enough_and_the_other_is_logged(server, caplog
 
 
 def test_server_that_is_down_is_tried_again():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    made = email(port)
-    with pytest.raises(DeliveryError) as error:
-        made.send(ONE, STARTED)
+    with MailServer() as gone:
+        pass
+    error = refusal(gone)
 
-    assert (error.value.answer, error.value.may_have_arrived) == (DeliveryOutcome.TRANSIENT, False)
+    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, False)
 
 
 def drip(listener: socket.socket) -> None:
@@ -274,10 +258,9 @@ def test_server_that_is_slow_does_not_hold_the_receiver(monkeypatch, tls, server
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=server, args=(listener,), daemon=True).start()
         made = email(listener.getsockname()[1], tls=tls)
-        with pytest.raises(DeliveryError) as error:
-            ended(lambda: made.send(ONE, STARTED))
+        error = ended(lambda: refused(made))
 
-    assert error.value.answer is DeliveryOutcome.TRANSIENT
+    assert error.answer is DeliveryOutcome.TRANSIENT
 
 
 def test_close_ends_a_message_in_flight(server):
@@ -292,8 +275,7 @@ def test_close_ends_a_message_in_flight(server):
             sending.result(PATIENCE_SECONDS)
 
     assert error.value.may_have_arrived
-    with pytest.raises(DeliveryError, match="closed"):
-        made.send(ONE, STARTED)
+    assert "closed" in str(refused(made))
 
 
 # -- settings ------------------------------------------------------------------------------------
@@ -352,12 +334,3 @@ def test_port_follows_tls(given, place):
     (one,) = Settings(receivers=[{"type": "email", **PLAIN, **given}]).receivers
 
     assert one.targets() == (place,)
-
-
-def test_status_page_is_linked_and_named_addresses_get_it(server):
-    to = "On call <oncall@example.com>"
-    send(server, to=(to,), external_url="https://driver.example")
-    (message,) = server.messages
-
-    assert "Status page: https://driver.example" in message.get_content()
-    assert (server.recipients, message["To"]) == ([["oncall@example.com"]], to)
