@@ -74,12 +74,23 @@ def test_own_queue_on_the_bus_is_the_best_path(driver):
     assert (spark.manager.added, spark.callback_servers) == ([], [])
 
 
-@pytest.mark.parametrize("part", ["janino", "listener_bus", "bus"])
-@pytest.mark.parametrize(
-    "refused", [NOT_ALLOWED, PySparkException("password=hunter2hunter")], ids=["py4j", "pyspark"]
-)
-def test_refused_queue_is_logged_and_falls_back_to_a_python_proxy(driver, caplog, part, refused):
-    spark = driver(**{part: refused})
+REFUSALS = {
+    "janino": NOT_ALLOWED,
+    "listener_bus": PySparkException("password=hunter2hunter"),
+    "bus": NOT_ALLOWED,
+    "the bus loses our listener": None,
+    "a package without Java": None,
+}
+
+
+@pytest.mark.parametrize("part", REFUSALS)
+def test_refused_queue_is_logged_and_falls_back_to_a_python_proxy(
+    driver, caplog, monkeypatch, part
+):
+    spark = driver(**{part: REFUSALS[part]} if REFUSALS[part] else {})
+    spark.bus.forgets = part == "the bus loses our listener"
+    if part == "a package without Java":
+        monkeypatch.setattr("querypulse.listener.spark.jvm.__package__", "querypulse.exporter")
     path = spark.open()
 
     assert path.name == "python_proxy"
@@ -90,20 +101,6 @@ def test_refused_queue_is_logged_and_falls_back_to_a_python_proxy(driver, caplog
     (logged,) = [record.getMessage() for record in caplog.records]
     assert "bus_queue" in logged
     assert "hunter2hunter" not in logged
-
-
-def test_package_without_java_sources_falls_back_to_a_python_proxy(driver, monkeypatch):
-    monkeypatch.setattr("querypulse.listener.spark.jvm.__package__", "querypulse.exporter")
-
-    assert driver().open().name == "python_proxy"
-
-
-def test_bus_that_loses_our_listener_falls_back_to_a_python_proxy(driver):
-    spark = driver()
-    spark.bus.forgets = True
-
-    assert spark.open().name == "python_proxy"
-    assert spark.queue.closes == 1
 
 
 # -- errors that are no refusal -------------------------------------------------------------------
@@ -119,19 +116,14 @@ def test_lost_jvm_is_raised_and_causes_no_fallback(driver, part):
         assert (spark.manager.added, spark.callback_servers) == ([], [])
 
 
-def test_session_that_loses_the_new_listener_is_an_error(driver):
+@pytest.mark.parametrize("refused", ["session", "proxy", "the session loses it"])
+def test_driver_that_refuses_the_last_path_is_an_error(driver, refused):
     """An attach that watches nothing must not seem to watch."""
-    spark = driver(janino=NOT_ALLOWED)
-    spark.manager.forgets = True
-    with pytest.raises(NotListeningError):
-        spark.open()
-
-
-@pytest.mark.parametrize("also", [{}, {"proxy": NOT_ALLOWED}], ids=["session", "proxy"])
-def test_driver_that_refuses_the_last_path_is_an_error(driver, also):
+    also = {"proxy": NOT_ALLOWED} if refused == "proxy" else {}
     spark = driver(janino=NOT_ALLOWED, **also)
-    spark.manager.refusal = NOT_ALLOWED
-    with pytest.raises(Py4JError, match="not whitelisted"):
+    spark.manager.forgets = refused == "the session loses it"
+    spark.manager.refusal = NOT_ALLOWED if refused == "session" else None
+    with pytest.raises(NotListeningError if spark.manager.forgets else Py4JError):
         spark.open()
 
 
@@ -243,21 +235,7 @@ def test_each_session_gets_the_listener_when_its_first_query_is_seen_and_keeps_i
     assert registered(path, *managers) == [1, 1, 1]
 
 
-def test_listener_removed_by_the_user_stays_removed(driver):
-    spark, path = opened(driver, "python_proxy")
-    spark.bus.shared_drops[SHARED_QUEUE] = 7
-    check(path)
-    spark.manager.removeListener(path.java_listener)
-    spark.listener.wirings += 1
-
-    assert check(path).dropped_events == 7
-    path.cover(Execution(spark.manager))
-    assert not check(path, 3).registered
-    assert registered(path, spark.manager) == [0]
-
-
-def test_listener_added_by_the_user_elsewhere_is_still_restored_in_the_first(driver):
-    """The second ``addListener`` must not count as a removal."""
+def test_listener_removed_by_the_user_stays_removed_and_one_added_elsewhere_does_not_count(driver):
     spark, path = opened(driver, "python_proxy")
     check(path)
     other = Manager(path.java_listener)
@@ -265,9 +243,15 @@ def test_listener_added_by_the_user_elsewhere_is_still_restored_in_the_first(dri
     path.cover(Execution(other))
     check(path)
     spark.manager.removeListener(path.java_listener)
+    assert check(path).reregistrations == 1, "Spark dropped it"
 
-    assert check(path).reregistrations == 1
-    assert registered(path, spark.manager, other) == [1, 1]
+    for manager in (spark.manager, other):
+        manager.removeListener(path.java_listener)
+    spark.listener.wirings += 1
+    check(path)
+    path.cover(Execution(spark.manager))
+    assert not check(path, 3).registered
+    assert registered(path, spark.manager, other) == [0, 0]
 
 
 def test_lost_jvm_does_not_count_as_a_removal(driver):
@@ -285,12 +269,7 @@ def test_lost_jvm_does_not_count_as_a_removal(driver):
 # -- jobs and owners ------------------------------------------------------------------------------
 
 
-def test_only_the_bus_counts_jobs(driver):
-    assert opened(driver, "bus_queue")[1].job_counts().by_query == {"id-a": JobCounts(3, 1, 40, 2)}
-    assert opened(driver, "python_proxy")[1].job_counts() is None
-
-
-def test_queue_in_the_jvm_knows_the_other_processes(driver):
+def test_only_the_queue_in_the_jvm_counts_jobs_and_knows_the_other_processes(driver):
     spark, path = opened(driver, "bus_queue")
     assert path.ownership.is_alone
     spark.queue.answers = [answer(watchers="7:session-1 5:session-2")]
@@ -298,7 +277,9 @@ def test_queue_in_the_jvm_knows_the_other_processes(driver):
 
     assert path.ownership.covers("session-1")
     assert not path.ownership.covers("session-2")
-    assert opened(driver, "python_proxy")[1].ownership == ALONE
+    assert path.job_counts().by_query == {"id-a": JobCounts(3, 1, 40, 2)}
+    proxy = opened(driver, "python_proxy")[1]
+    assert (proxy.ownership, proxy.job_counts(), proxy.living_runs()) == (ALONE, None, None)
 
 
 # -- release ------------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ def test_batch_moves_by_jobs_from_before_attach_that_are_its_own_or_a_thread_poo
     [
         ({"run_1_1": 4}, JobCounts(3, 1, 9, 1)),
         ({"a_group_of_the_user": 4}, JobCounts(3, 0, 9, 0)),
-        ({}, JobCounts(3, 0, 9, 0)),
+        ({}, JobCounts()),
     ],
     ids=[
         "its own older one",
@@ -401,10 +401,19 @@ def test_examining_jobs_costs_the_same_for_each_run(monkeypatch, counted):
     assert cost(40) <= 40 * 12
 
 
-def test_jobs_are_counted_once_per_poll_and_only_if_a_run_is_due(monkeypatch):
-    _, channel, probe = busy_driver(monkeypatch, 5)
-    poll(probe, CLOSER_AFTER - 1)
-    before = channel.counted
-    poll(probe, 2 * CLOSER_AFTER)
+def test_jobs_are_counted_once_per_poll_and_every_half_interval_while_a_run_is_due(monkeypatch):
+    spark, channel, probe = busy_driver(monkeypatch, 5)
+    shown = []
+    for at in (0.9, 1.0, 1.4, 1.5):
+        shown.append((channel.counted, poll(probe, at * CLOSER_AFTER)["query 1"].work))
+    spark.start(1, batch=4, **BUSY)
+    work = poll(probe, 1.6 * CLOSER_AFTER)["query 1"].work
 
-    assert (before, channel.counted) == (0, 1)
+    assert [counted for counted, _ in shown] == [0, 0, 1, 1]
+    assert channel.counted == 2
+    assert (shown[0][1], shown[1][1] is shown[2][1], shown[2][1] is shown[3][1]) == (
+        None,
+        True,
+        False,
+    )
+    assert work is None, "the next batch has just begun"
