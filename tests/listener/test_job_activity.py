@@ -403,9 +403,10 @@ def test_examining_jobs_costs_the_same_for_each_run(monkeypatch, counted):
 
 def test_jobs_are_counted_once_per_poll_and_every_half_interval_while_a_run_is_due(monkeypatch):
     spark, channel, probe = busy_driver(monkeypatch, 5)
-    shown = []
-    for at in (0.9, 1.0, 1.4, 1.5):
-        shown.append((channel.counted, poll(probe, at * CLOSER_AFTER)["query 1"].work))
+    shown = [
+        (channel.counted, poll(probe, at * CLOSER_AFTER)["query 1"].work)
+        for at in (0.9, 1.0, 1.4, 1.5)
+    ]
     spark.start(1, batch=4, **BUSY)
     work = poll(probe, 1.6 * CLOSER_AFTER)["query 1"].work
 
