@@ -152,29 +152,6 @@ def test_late_failure_of_an_older_checkpoint_counts_for_the_query_of_its_name():
 # -- succession -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("session", ["", "s1", "s2"])
-def test_new_checkpoint_under_a_failed_querys_name_continues_it_in_any_session(session):
-    story = IdStory().start("old", "r1", at=0, session="s1").commits("old", "r1", at=1, batch=3)
-    story.fails("old", "r1", at=2).start("new", "r2", at=3, session=session)
-
-    (query,) = story.shown().values()
-    assert (query.query_id, query.label) == ("new", "q")
-    assert (query.totals.commits, query.totals.restarts, len(query.deaths)) == (1, 1, 1)
-    assert query.failure is not None
-    story.commits("new", "r2", at=4, batch=0)
-    assert story.found(5) == []
-
-
-def test_replaced_query_does_not_return_through_the_probes_memory():
-    ended = polled("old", "r1", active=False, exception=CONFLICT)
-    story = IdStory().start("old", "r1", at=0).fails("old", "r1", at=1)
-    story.start("new", "r2", at=2).commits("new", "r2", at=3, batch=0)
-    story.probe(ended, polled("new", "r2"), at=4).probe(ended, polled("new", "r2"), at=5)
-
-    assert list(story.shown()) == ["q"]
-    assert story.found(6) == []
-
-
 @pytest.mark.parametrize("memory", ["remembered", "forgotten by the probe"])
 @pytest.mark.parametrize("order", ["the end first", "the start first"])
 def test_new_checkpoint_after_an_announced_stop_pages_nobody(order, memory):
@@ -193,13 +170,19 @@ def test_new_checkpoint_after_an_announced_stop_pages_nobody(order, memory):
     assert story.found(200) == []
 
 
-def test_late_failure_of_a_replaced_query_remains_until_its_successor_commits():
-    story = IdStory().start("old", "r1", at=0, session="s1")
-    story.start("new", "r2", at=1, session="s1").fails("old", "r1", at=2)
-    assert story.found(3) == [("StreamingQueryFailed", "q")]
+@pytest.mark.parametrize("session", ["", "s1", "s2"])
+def test_new_checkpoint_under_a_failed_querys_name_continues_it_in_any_session(session):
+    """The replaced query does not return through the probe's memory."""
+    story = IdStory().start("old", "r1", at=0, session="s1").commits("old", "r1", at=1, batch=3)
+    story.fails("old", "r1", at=2).start("new", "r2", at=3, session=session)
 
-    story.commits("new", "r2", at=4, batch=0)
-    assert story.found(5) == []
+    (query,) = story.shown().values()
+    assert (query.query_id, query.label) == ("new", "q")
+    assert (query.totals.commits, query.totals.restarts, len(query.deaths)) == (1, 1, 1)
+    assert story.found(3.5) == [("StreamingQueryFailed", "q")]
+    ended = polled("old", "r1", active=False, exception=CONFLICT)
+    story.commits("new", "r2", at=4, batch=0).probe(ended, polled("new", "r2"), at=5)
+    assert (list(story.shown()), story.found(6)) == (["q"], [])
 
 
 # -- queries of one name --------------------------------------------------------------------------
@@ -211,23 +194,77 @@ def namesakes():
     return story.start("22222222-b", "r2", at=1, session="s2")
 
 
-def test_live_queries_with_one_name_in_two_sessions_never_merge_and_keep_their_labels():
-    story = namesakes()
-    assert {label: query.query_id for label, query in story.shown().items()} == {
-        "q": "11111111-a", "q-22222222": "22222222-b",
-    }  # fmt: skip
-
-    story.fails("11111111-a", "r1", at=2).commits("22222222-b", "r2", at=3, batch=0)
-    assert story.found(4) == [("StreamingQueryFailed", "q")]
+FIRST, SECOND, THIRD = "11111111-a", "22222222-b", "33333333-c"
+S1, S2 = {"session": "s1"}, {"session": "s2"}
 
 
-def test_restart_of_one_query_does_not_affect_its_namesake():
-    story = namesakes().fails("11111111-a", "r1", at=2).fails("22222222-b", "r2", at=2)
-    story.start("33333333-c", "r3", at=3, session="s2").commits("33333333-c", "r3", at=4, batch=0)
+def poll_of(*ids, at, story=None):
+    """A poll that shows a run of each of these ids active, in the session of the same number."""
+    runs = [polled(key, f"r{key[0]}", session=f"s{key[0]}") for key in ids]
+    return (story or IdStory()).probe(*runs, at=at)
 
-    labels = {label: query.query_id for label, query in story.shown().items()}
-    assert labels == {"q": "11111111-a", "q-22222222": "33333333-c"}
-    assert story.found(5) == [("StreamingQueryFailed", "q")]
+
+def first(at=0):
+    return IdStory().start(FIRST, "r1", at=at, **S1)
+
+
+BOTH = {"q": FIRST, "q-22222222": SECOND}
+
+
+@pytest.mark.parametrize(
+    ("story", "labels", "failed"),
+    [
+        (namesakes().fails(FIRST, "r1", at=2).commits(SECOND, "r2", at=3, batch=0), BOTH, {"q"}),
+        (namesakes().fails(FIRST, "r1", at=2).fails(SECOND, "r2", at=2).start(THIRD, "r3", at=3, **S2).commits(THIRD, "r3", at=4, batch=0),
+         {"q": FIRST, "q-22222222": THIRD}, {"q"}),
+        (IdStory().start(FIRST, "r1", at=0).start(SECOND, "r2", at=1).probe(polled(FIRST, "r1"), polled(SECOND, "r2"), at=2), BOTH, set()),
+        (poll_of(FIRST, SECOND, at=3, story=first().fails(FIRST, "r1", at=2)).commits(SECOND, "r2", at=4, batch=0), BOTH, {"q"}),
+        (IdStory().start("old", "r1", at=0, **S1).fails("old", "r1", at=1).probe(polled("old", "r1", **S1), polled("new", "r2", **S1), at=2),
+         {"q": "new"}, set()),
+        (IdStory().start("old", "r1", at=0).start("new", "r2", at=1).probe(polled("new", "r2"), at=2), {"q": "new"}, set()),
+        (IdStory().start(FIRST, "r1", at=0).start(SECOND, "r2", at=1).fails(SECOND, "r2", at=2), BOTH, {"q-22222222"}),
+        (poll_of(SECOND, FIRST, at=2, story=poll_of(SECOND, at=1.5, story=first().probe(at=1))), BOTH, set()),
+        (poll_of(SECOND, FIRST, at=2, story=poll_of(SECOND, at=1.5, story=first().probe(at=1).start(SECOND, "r2", at=1.1, **S2))), BOTH, set()),
+        (first().probe(at=1).start(SECOND, "r2", at=1.1, **S2).ends(FIRST, "r1", at=1.2), {"q": SECOND}, set()),
+        (first().probe(at=1).start(SECOND, "r2", at=1 + UNDECIDED_SECONDS, **S2), {"q": SECOND}, set()),
+        (IdStory().start(FIRST, "r", "*", at=0), {"*-11111111": FIRST}, set()),
+        (IdStory().start(FIRST, "r", "unnamed", at=0), {"unnamed-11111111": FIRST}, set()),
+        (IdStory().start("22222222-z", "r0", "q-22222222", at=0, session="s0").start(FIRST, "r1", at=1, **S1).start(SECOND, "r2", at=2, **S2),
+         {"q-22222222": "22222222-z", "q": FIRST, "q-22222222-2": SECOND}, set()),
+    ],
+    ids=["two live ones", "one of two is restarted with a new checkpoint", "two live ones seen by the probe",
+         "one that a poll shows beside one that ends before the report", "a restart whose last poll is shown again",
+         "a poll without the predecessor", "one that fails while it is undecided", "polls miss a run for a moment",
+         "polls miss a run for a moment, and another one starts", "a run that vanished and whose end comes late", "a run that vanished long ago",
+         "a reserved name", "another reserved name", "names that imitate labels"],
+)  # fmt: skip
+def test_queries_of_one_name_have_labels_of_their_own_unless_one_continues_the_other(
+    story, labels, failed
+):
+    """The ids by label, and the labels with a failure that is not recovered."""
+    shown = story.shown()
+
+    assert {label: query.query_id for label, query in shown.items()} == labels
+    assert {label for label, query in shown.items() if query.failure} == failed
+
+
+def test_query_that_a_poll_shows_beside_its_namesake_does_not_continue_a_third_one():
+    story = IdStory().start("00000000-z", "r0", at=0, session="s0")
+    story.start(FIRST, "r1", at=0, **S1).fails("00000000-z", "r0", at=1).fails(FIRST, "r1", at=2)
+    poll_of(FIRST, SECOND, at=3, story=story).commits(SECOND, "r2", at=4, batch=0)
+
+    shown = story.shown()
+    assert {label for label, query in shown.items() if query.failure} == {"q", "q-11111111"}
+
+
+def test_label_does_not_move_when_its_first_query_is_forgotten():
+    story = IdStory().start(FIRST, "r1", at=0, trigger="OneTimeTrigger", **S1)
+    story.start(SECOND, "r2", at=1, **S2).ends(FIRST, "r1", at=2)
+    story.state.forget(KEEP_COMPLETED_SECONDS + 3)
+
+    assert list(story.shown()) == ["q-22222222"]
+    story.start(FIRST, "r3", at=2000, **S1)
+    assert story.state.query(FIRST).label == "q"
 
 
 def nameless():
@@ -257,15 +294,8 @@ def test_query_first_known_by_its_failure_gets_the_label_of_its_name(shows_name)
     assert list(story.shown()) == ["bronze"]
     assert story.shown()["bronze"].totals.failed == 1
     assert story.state.query("aaaaaaaa-1").label == "bronze"
-
-
-def test_label_moves_only_once_and_only_to_a_name():
-    story = nameless().start("aaaaaaaa-1", "run-1", None, at=4)
-    assert list(story.shown(5)) == ["aaaaaaaa"]
-    story.start("aaaaaaaa-1", "run-2", "bronze", at=5)
-    story.start("aaaaaaaa-1", "run-3", "silver", at=9)
-
-    assert list(story.shown()) == ["bronze"]
+    story.start("aaaaaaaa-1", "run-9", "silver", at=9)
+    assert list(story.shown()) == ["bronze"], "it moves only once"
 
 
 def restarted(session="s1", commits_at=None):
@@ -358,62 +388,6 @@ def test_joined_failures_are_in_order_of_time():
     assert story.found(5002) == [("StreamingQueryFailed", "bronze")]
 
 
-def test_late_end_of_a_joined_run_changes_nothing():
-    story = restarted()
-    before = story.state.query("bbbbbbbb-2")
-    story.fails("aaaaaaaa-1", "run-0", at=8).ends("aaaaaaaa-1", "run-0", at=8)
-
-    assert story.state.query("bbbbbbbb-2") == before
-
-
-def test_label_does_not_move_when_its_first_query_is_forgotten():
-    story = IdStory().start("11111111-a", "r1", at=0, session="s1", trigger="OneTimeTrigger")
-    story.start("22222222-b", "r2", at=1, session="s2").ends("11111111-a", "r1", at=2)
-    story.state.forget(KEEP_COMPLETED_SECONDS + 3)
-
-    assert list(story.shown()) == ["q-22222222"]
-    story.start("11111111-a", "r3", at=2000, session="s1")
-    assert story.state.query("11111111-a").label == "q"
-
-
-def test_two_live_queries_seen_by_the_probe_are_namesakes():
-    story = IdStory().start("11111111-a", "r1", at=0).start("22222222-b", "r2", at=1)
-    assert list(story.shown(1)) == ["q"]
-
-    story.probe(polled("11111111-a", "r1"), polled("22222222-b", "r2"), at=2)
-    assert list(story.shown(2)) == ["q", "q-22222222"]
-
-
-def test_query_that_a_poll_shows_beside_one_that_ends_before_the_report_does_not_continue_it():
-    story = IdStory().start("11111111-a", "r1", at=0, session="s1").fails("11111111-a", "r1", at=2)
-    story.probe(
-        polled("11111111-a", "r1", session="s1"), polled("22222222-b", "r2", session="s2"), at=3
-    )
-    story.commits("22222222-b", "r2", at=4, batch=0)
-
-    assert story.found(5) == [("StreamingQueryFailed", "q")]
-
-
-def test_query_that_a_poll_shows_beside_its_namesake_does_not_continue_a_third_one():
-    story = IdStory().start("00000000-z", "r0", at=0, session="s0")
-    story.start("11111111-a", "r1", at=0, session="s1").fails("00000000-z", "r0", at=1)
-    story.fails("11111111-a", "r1", at=2)
-    story.probe(
-        polled("11111111-a", "r1", session="s1"), polled("22222222-b", "r2", session="s2"), at=3
-    )
-    story.commits("22222222-b", "r2", at=4, batch=0)
-
-    failed = [label for alert, label in story.found(5) if alert == "StreamingQueryFailed"]
-    assert sorted(failed) == ["q", "q-11111111"]
-
-
-def test_restart_in_the_same_session_continues_a_query_whose_last_poll_is_shown_again():
-    story = IdStory().start("old", "r1", at=0, session="s1").fails("old", "r1", at=1)
-    story.probe(polled("old", "r1", session="s1"), polled("new", "r2", session="s1"), at=2)
-
-    assert {label: query.query_id for label, query in story.shown(3).items()} == {"q": "new"}
-
-
 def test_start_received_before_the_end_of_its_predecessor_waits_for_it():
     story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
     story.commits("new", "r2", at=1.1, batch=0)
@@ -423,13 +397,6 @@ def test_start_received_before_the_end_of_its_predecessor_waits_for_it():
     (query,) = story.shown(1.3).values()
     assert (query.query_id, query.label, query.totals.restarts) == ("new", "q", 1)
     assert query.last_commit_batch == 0
-
-
-def test_poll_without_the_predecessor_decides_for_the_successor():
-    story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
-    story.probe(polled("new", "r2"), at=2)
-
-    assert {label: query.query_id for label, query in story.shown(2).items()} == {"q": "new"}
 
 
 def held_starts():
@@ -455,37 +422,6 @@ def test_next_run_of_an_id_keeps_its_label_from_an_earlier_start_of_its_name(dec
 
     labels = {label: query.query_id for label, query in story.shown().items()}
     assert labels == {"q": "11111111-a", "q-22222222": "22222222-b"}
-
-
-@pytest.mark.parametrize("first_seen", ["poll", "start"])
-def test_run_that_polls_miss_for_a_moment_leaves_its_label_to_no_other_session(first_seen):
-    story = IdStory().start("11111111-a", "r1", at=0, session="s1").probe(at=1)
-    twin = polled("22222222-b", "r2", session="s2")
-    if first_seen == "start":
-        story.start("22222222-b", "r2", at=1.1, session="s2")
-    story.probe(twin, at=1.5).probe(twin, polled("11111111-a", "r1", session="s1"), at=2)
-
-    labels = {label: query.query_id for label, query in story.shown().items()}
-    assert labels == {"q": "11111111-a", "q-22222222": "22222222-b"}
-
-
-@pytest.mark.parametrize("order", ["the end comes late", "it vanished long ago"])
-def test_run_that_has_vanished_is_continued_in_another_session(order):
-    story = IdStory().start("11111111-a", "r1", at=0, session="s1").probe(at=1)
-    at = 1.1 if order == "the end comes late" else 1 + UNDECIDED_SECONDS
-    story.start("22222222-b", "r2", at=at, session="s2")
-    if order == "the end comes late":
-        story.ends("11111111-a", "r1", at=1.2)
-
-    assert {label: query.query_id for label, query in story.shown().items()} == {"q": "22222222-b"}
-
-
-def test_undecided_query_counts_as_its_own_after_a_while():
-    story = IdStory().start("11111111-a", "r1", at=0).start("22222222-b", "r2", at=1)
-    story.fails("22222222-b", "r2", at=2)
-
-    assert list(story.shown(1 + UNDECIDED_SECONDS)) == ["q"]
-    assert story.found(1.1 + UNDECIDED_SECONDS) == [("StreamingQueryFailed", "q-22222222")]
 
 
 def test_flood_of_undecided_events_is_decided_at_once():
@@ -559,21 +495,6 @@ def test_long_expected_name_is_missing_under_its_label():
     assert IdStory().found(500, expected=[name]) == [("StreamingQueryMissing", base_label(name))]
     story = IdStory().start("id", "r", name, at=0).commits("id", "r", name, at=1, batch=0)
     assert story.found(2, expected=[name]) == []
-
-
-@pytest.mark.parametrize("name", ["*", "unnamed"])
-def test_query_never_gets_a_label_reserved_for_several_queries(name):
-    story = IdStory().start("11111111-a", "r", name, at=0)
-
-    assert list(story.shown()) == [f"{name}-11111111"]
-
-
-def test_labels_stay_distinct_if_names_imitate_them():
-    story = IdStory().start("22222222-z", "r0", "q-22222222", at=0, session="s0")
-    story.start("11111111-a", "r1", at=1, session="s1")
-    story.start("22222222-b", "r2", at=2, session="s2")
-
-    assert list(story.shown()) == ["q-22222222", "q", "q-22222222-2"]
 
 
 # -- forgetting -----------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.story import CONFLICT, Story, processing, progress, run
 
 from querypulse.listener.events import Idle, Started, Terminated
-from querypulse.listener.probe import Context, short_sink
+from querypulse.listener.probe import Context, Trigger, short_sink
 from querypulse.listener.state.query import Outcome
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES
 
@@ -48,12 +49,8 @@ def test_failure_reported_after_the_next_start_remains_until_the_new_run_is_acti
     assert query.failure.failure.error_class == "ConcurrentAppendException"
     assert (query.totals.failed, len(query.deaths), query.unrecovered_deaths) == (1, 1, 1)
     assert story.commit(run=2, batch=2, at=10).query().failure is None
-
-
-def test_failure_reported_after_the_new_run_committed_is_only_counted():
-    story = Story().started(at=0).started(run=2, at=5).commit(run=2, batch=2, at=6)
-    query = story.ended(at=8, exception=CONFLICT).query()
-
+    late = Story().started(at=0).started(run=2, at=5).commit(run=2, batch=2, at=6)
+    query = late.ended(at=8, exception=CONFLICT).query()
     assert (query.failure, query.unrecovered_deaths, len(query.deaths)) == (None, 0, 1)
 
 
@@ -71,27 +68,21 @@ def test_first_signal_reports_a_failure_and_later_ones_do_not_change_it():
 WEEK = 7 * 24 * 3600
 
 
-def test_failed_query_stays_visible():
-    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
-    story.state.forget(WEEK)
-
-    assert story.query().failure.failure.error_class == "ConcurrentAppendException"
-
-
 @pytest.mark.parametrize(
-    "story",
+    ("story", "alert"),
     [
-        Story().probe(run(), at=0).ended(at=1),
-        Story().probe(run(), at=0).probe(at=1).probe(at=2),
-        Story().started(at=0).ended(at=1),
+        (Story().probe(run(), at=0).ended(at=1), "StreamingQueryStopped"),
+        (Story().probe(run(), at=0).probe(at=1).probe(at=2), "StreamingQueryStopped"),
+        (Story().started(at=0).ended(at=1), "StreamingQueryStopped"),
+        (Story().started(at=0).ended(at=1, exception=CONFLICT), "StreamingQueryFailed"),
     ],
-    ids=["stopped", "vanished", "ended under an unknown trigger"],
+    ids=["stopped", "vanished", "ended under an unknown trigger", "failed"],
 )
-def test_stopped_query_is_not_forgotten_so_its_alert_does_not_resolve(story):
+def test_query_that_ended_unexpectedly_is_not_forgotten_so_its_alert_does_not_resolve(story, alert):
     before = story.evaluate(WEEK, expected=["a"]).findings
     story.state.forget(WEEK)
 
-    assert [finding.alertname for finding in before] == ["StreamingQueryStopped"]
+    assert [finding.alertname for finding in before] == [alert]
     assert story.evaluate(WEEK, expected=["a"]).findings == before
 
 
@@ -102,6 +93,24 @@ def test_completed_query_is_forgotten_after_a_while():
     story.state.forget(KEEP_COMPLETED_SECONDS + 2)
 
     assert story.state.snapshot(0).queries == ()
+
+
+def test_run_that_a_poll_lacks_has_vanished_until_one_shows_it_unless_it_began_during_the_poll():
+    assert Story().started(at=5).probe(at=5).query().alive
+    story = Story().started(at=0).probe(run(), at=1).probe(at=2)
+    assert (story.query().vanished_at, story.query().alive) == (2, False)
+
+    assert story.probe(run(), at=3).query().alive
+
+
+def test_waiting_run_is_idle_at_each_poll_and_stays_alive_without_a_new_one():
+    story, waiting = Story(), run()
+    for at in (1, 3, 5):
+        story.report(waiting, at=at)
+    query = story.query()
+    assert (query.alive, query.last_idle_at, query.probed_at) == (True, 1, 1)
+
+    assert story.probe(waiting, at=7).query().last_idle_at == 7
 
 
 def test_number_of_ended_queries_is_limited_and_the_oldest_go_first():
@@ -136,18 +145,6 @@ def test_end_is_completed_for_a_finite_trigger_and_no_failure_after_its_own_spar
     story = Story().probe(run(trigger=trigger), at=0).ended(at=1, exception=exception, context=context)  # fmt: skip
 
     assert story.query().ended.outcome is outcome
-
-
-def test_run_that_vanished_from_the_probe_may_reappear():
-    story = Story().started(at=0).probe(run(), at=1).probe(at=2)
-    assert story.query().vanished_at == 2
-    story.probe(run(), at=3)
-
-    assert story.query().alive
-
-
-def test_run_started_after_the_poll_began_has_not_vanished():
-    assert Story().started(at=5).probe(at=5).query().alive
 
 
 def test_second_longest_batch_of_two_days_is_usual_and_takes_constant_space():
@@ -246,6 +243,76 @@ def test_monitors_own_pauses_are_not_watched_time():
     assert snapshot.watched(0, 400) == 290
     assert snapshot.watched(80, 400) == 320 - 20 - 50
     assert snapshot.watched(300, 400) == 100
+
+
+# -- events that Spark's queue has dropped --------------------------------------------------------
+
+
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "Spark's bus dropped events before `attach`",
+    "They are not reported as lost afterwards",
+)
+def test_events_dropped_before_the_first_count_are_ignored():
+    """A driver may have dropped events long before we attached to it."""
+    for counts in ([37], [37, 37, 37], [None, None], [None, 37], [None, 37, 37], [0, None]):
+        story = Story()
+        for at, dropped in enumerate(counts, 1):
+            story.probe(run(), at=at, dropped=dropped)
+
+        assert story.state.snapshot(9).events_dropped_at is None
+        assert story.evaluate(9).findings == ()
+
+
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "Spark's bus overflows and drops events",
+    "The drops are counted and reported",
+)
+def test_events_dropped_since_the_last_poll_are_reported():
+    story = Story().probe(run(), at=1, dropped=None).probe(run(), at=2, dropped=37)
+    story.probe(run(), at=3, dropped=38).probe(run(), at=4, dropped=38)
+
+    assert story.state.snapshot(9).events_dropped_at == 3
+    assert [finding.alertname for finding in story.evaluate(9).findings] == [
+        "QuerypulseEventsMissing"
+    ]
+
+
+# -- what only a start event contains -------------------------------------------------------------
+
+
+def begun(*, session="s-1", trigger="ProcessingTimeTrigger(5000)", story=None, number=1):
+    """A run that has started and that the probe has not seen yet."""
+    story = story or Story()
+    story.state.apply_event(Started("id-a", f"a-{number}", "a", session, trigger), number)
+    return story
+
+
+def probed(story, *, session="", trigger="Unknown", number=1):
+    seen = run(number=number, trigger=trigger)
+    return story.probe(replace(seen, facts=replace(seen.facts, session=session)), at=number)
+
+
+def test_session_and_trigger_are_those_of_the_probe_else_of_the_start_of_the_run():
+    every_5_s = Trigger("ProcessingTime", 5.0)
+    cases = [
+        ("the start", begun(), "s-1", every_5_s),
+        ("neither start nor probe", begun(session="", trigger=""), "", None),
+        ("a probe that cannot read them either", probed(begun(session="", trigger="")), "", None),
+        ("a probe that cannot read them", probed(begun()), "s-1", every_5_s),
+        ("the probe", probed(begun(), session="s-2", trigger="OneTimeTrigger"), "s-2", Trigger("Once")),
+        ("the next start",
+         begun(story=begun(), number=2, session="s-2", trigger="OneTimeTrigger"), "s-2", Trigger("Once")),
+    ]  # fmt: skip
+    known = [(what, story.query()) for what, story, *_ in cases]
+
+    assert [(what, query.session, query.trigger) for what, query in known] == [
+        (what, session, trigger) for what, _, session, trigger in cases
+    ]
+
+
+# -- any order ---------------------------------------------------------------------------------
 
 
 observations = st.one_of(
