@@ -10,7 +10,7 @@ from support.exporter_exposition import FORMATS, of_query, samples, text, values
 from support.flowing import Lake
 from support.published_states import WALL, full_published, published
 from support.receiver_incidents import alert
-from support.story import CONFLICT, Story, processing, progress, run
+from support.story import CONFLICT, Story, progress, run
 
 from querypulse.exporter import metrics
 from querypulse.exporter.metrics import DROP_REASONS, all_families
@@ -26,21 +26,6 @@ from querypulse.listener.probe import Context
 from querypulse.listener.state.flow import Flow
 from querypulse.listener.state.identity import base_label
 from querypulse.listener.state.query import BUCKETS
-
-
-def test_topic_exports_its_worst_partition_if_its_retention_is_known():
-    since = {"t/0": 10, "t/1": 40}
-    ends = {
-        name: dict.fromkeys(since, value)
-        for name, value in (("committed", 5), ("earliest", 0), ("latest", 9))
-    }
-    shown = published(Story().started(at=0).ask(at=60, **ends, since=since, keeps=600))
-    unknown = published(Story().started(at=0).ask(at=60, committed=5))
-
-    assert values(shown, "spark_streaming_topic_retention_left_seconds") == {
-        ("shop", "a", "0", "t"): pytest.approx(510)
-    }
-    assert values(unknown, "spark_streaming_topic_retention_used_ratio") == {}
 
 
 def test_batch_histogram_is_cumulative_up_to_infinity():
@@ -76,14 +61,6 @@ def test_unknown_figures_and_values_that_are_no_numbers_are_absent():
     assert "NaN" not in text(shown)
     for name in ("state_rows", "input_rows_per_second", "processed_rows_per_second"):
         assert of_query(shown, "a", name) == {}
-
-
-def test_counters_continue_over_a_restart():
-    story = Story().started(at=0).commit(batch=1, at=10).ended(at=20, exception=CONFLICT)
-    story.started(run=2, at=30).commit(run=2, batch=2, at=40)
-    shown = published(story)
-    assert of_query(shown, "a", "commits_total") == {(): 2}
-    assert of_query(shown, "a", "restarts_total") == {(): 1}
 
 
 # -- the monitor's own metrics ----------------------------------------------------------------
@@ -203,23 +180,6 @@ def test_driver_is_expected_while_a_query_should_run_or_was_never_seen():
     assert shown == dict.fromkeys(EXPECTED, BEAT)
     assert expected(expected=("bronze",)) == BEAT
     assert [name for name, story in NOT_EXPECTED.items() if expected(story)] == []
-
-
-def test_idleness_is_activity_without_a_commit():
-    shown = published(committing().idle(at=95))
-
-    assert of_query(shown, "a", "last_activity_timestamp_seconds") == {(): WALL - 5}
-    assert of_query(shown, "a", "last_commit_timestamp_seconds") == {(): WALL - 10}
-
-
-def test_batch_whose_tasks_finish_makes_progress_and_without_one_nothing_is_stuck():
-    story = committing().probe(processing(batch=2, tasks=1), at=92)
-    shown = published(story.probe(processing(batch=2, tasks=2), at=97))
-
-    assert of_query(shown, "a", "no_progress_seconds") == {(): 3}
-    assert of_query(shown, "a", "batch_in_flight_seconds") == {(): 8}
-    for without in (committing(), story.ended(at=98)):
-        assert of_query(published(without), "a", "no_progress_seconds") == {}
 
 
 # -- readers see the graph of queries, and how old the data at its end is ---------------------

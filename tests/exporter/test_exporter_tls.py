@@ -27,18 +27,19 @@ from querypulse.exporter.server import Tls
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Paths of a server's and a client's certificate, and of the authority behind both."""
+    """Paths of a server's certificate and key, a client's, and of the authority behind both."""
     folder = tmp_path_factory.mktemp("tls")
     authority = trustme.CA()
-    paths = {name: str(folder / f"{name}.pem") for name in ("ca", "cert", "key", "client")}
-    authority.cert_pem.write_to_path(paths["ca"])
-    server = authority.issue_cert("127.0.0.1", "localhost")
-    server.private_key_pem.write_to_path(paths["key"])
-    for number, blob in enumerate(server.cert_chain_pems):
-        blob.write_to_path(paths["cert"], append=number > 0)
-    authority.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(
-        paths["client"]
-    )
+    server, client = (authority.issue_cert(name) for name in ("127.0.0.1", "client.example"))
+    blobs = {
+        "ca": authority.cert_pem,
+        "cert": server.cert_chain_pems[0],
+        "key": server.private_key_pem,
+        "client": client.private_key_and_cert_chain_pem,
+    }
+    paths = {name: str(folder / f"{name}.pem") for name in blobs}
+    for name, blob in blobs.items():
+        blob.write_to_path(paths[name])
     return paths
 
 
@@ -46,30 +47,27 @@ def tls(files, **changes):
     return Tls(**{"cert_file": files["cert"], "key_file": files["key"], **changes})
 
 
-def get(server, files, path="/metrics", **options):
-    return requests.get(server.url + path, verify=files["ca"], timeout=PATIENCE_SECONDS, **options)
+def get(server, files, **options):
+    url = f"{server.url}/metrics"
+    return requests.get(url, verify=files["ca"], timeout=PATIENCE_SECONDS, **options)
 
 
-def test_metrics_are_served_over_tls(files):
+def test_plain_http_is_rejected_silently_and_tls_is_served(files, capfd):
     with serving(full_published(), tls=tls(files)) as server:
         assert server.url.startswith("https://127.0.0.1:")
+        with pytest.raises(requests.ConnectionError):
+            requests.get(server.url.replace("https", "http"), timeout=PATIENCE_SECONDS)
         answer = get(server, files)
         assert answer.status_code == 200
         assert "spark_streaming_query_active" in answer.text
+    assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("shakes_hands", [False, True])
-@pytest.mark.fault(
-    "Readers over HTTP", "A client that never starts its TLS handshake", "It is dropped"
-)
-def test_silent_client_is_dropped_before_and_after_the_handshake(files, monkeypatch, shakes_hands):
-    monkeypatch.setattr(server_module, "CLIENT_SECONDS", 0.5)
-    context = ssl.create_default_context(cafile=files["ca"])
-    with serving(full_published(), tls=tls(files)) as server, connected(server) as client:
-        if shakes_hands:
-            client = context.wrap_socket(client, server_hostname="127.0.0.1")  # noqa: PLW2901
-        with client, suppress(ssl.SSLEOFError):
-            assert client.recv(1) == b""
+def test_only_clients_of_the_client_ca_are_accepted(files):
+    with serving(full_published(), tls=tls(files, client_ca_file=files["ca"])) as server:
+        assert get(server, files, cert=files["client"]).status_code == 200
+        with pytest.raises(requests.ConnectionError):
+            get(server, files)
 
 
 def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
@@ -87,29 +85,32 @@ def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
         assert ssl.get_server_certificate(address(server), timeout=PATIENCE_SECONDS) != before
 
 
-def test_plain_http_is_rejected_silently(files, capfd):
-    with serving(full_published(), tls=tls(files)) as server:
-        with pytest.raises(requests.ConnectionError):
-            requests.get(server.url.replace("https", "http"), timeout=PATIENCE_SECONDS)
-        assert get(server, files).status_code == 200
-    assert capfd.readouterr() == ("", "")
-
-
-def test_only_clients_of_the_client_ca_are_accepted(files):
-    with serving(full_published(), tls=tls(files, client_ca_file=files["ca"])) as server:
-        assert get(server, files, cert=files["client"]).status_code == 200
-        with pytest.raises(requests.ConnectionError):
-            get(server, files)
+@pytest.mark.parametrize("shakes_hands", [False, True])
+@pytest.mark.fault(
+    "Readers over HTTP", "A client that never starts its TLS handshake", "It is dropped"
+)
+def test_silent_client_is_dropped_before_and_after_the_handshake(files, monkeypatch, shakes_hands):
+    monkeypatch.setattr(server_module, "CLIENT_SECONDS", 0.5)
+    context = ssl.create_default_context(cafile=files["ca"])
+    with serving(full_published(), tls=tls(files)) as server, connected(server) as client:
+        if shakes_hands:
+            client = context.wrap_socket(client, server_hostname="127.0.0.1")  # noqa: PLW2901
+        with client, suppress(ssl.SSLEOFError):
+            assert client.recv(1) == b""
 
 
 @pytest.mark.parametrize("field", ["cert_file", "key_file", "client_ca_file"])
-def test_unreadable_file_is_an_error_that_names_it(files, field, tmp_path):
-    nonsense = tmp_path / "nonsense.pem"
-    nonsense.write_text("nonsense")
-    for path in (str(tmp_path / "missing.pem"), str(nonsense)):
-        with pytest.raises(OSError, match=path), serving(None, tls=tls(files, **{field: path})):
-            """It does not start."""
-        assert our_threads() == []
+@pytest.mark.parametrize("content", [None, "nonsense"])
+def test_unreadable_file_is_an_error_that_names_it(files, field, content, tmp_path):
+    path = tmp_path / "file.pem"
+    if content:
+        path.write_text(content)
+    with (
+        pytest.raises(OSError, match=str(path)),
+        serving(None, tls=tls(files, **{field: str(path)})),
+    ):
+        """It does not start."""
+    assert our_threads() == []
 
 
 def test_encrypted_key_is_an_error_without_a_prompt(files, tmp_path):
