@@ -73,8 +73,15 @@ def configured(settings: Settings) -> tuple[Configured, ...]:
 
 
 def _short_forms(settings: Settings) -> Iterator[Configured]:
+    """The receivers that top-level settings define; a single file is a list of one."""
     for kind in RECEIVER_TYPES:
-        given = _given(settings, kind)
+        defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
+        values = {field: getattr(settings, name) for field, name in kind.short_form.items()}
+        given = {
+            field: (value,) if defaults[field] == () and isinstance(value, str) else value
+            for field, value in values.items()
+            if value is not None and value != ()
+        }
         needed = kind.one_of or tuple(kind.short_form)
         if not given.keys().isdisjoint(needed):
             # mypy knows the fields of one kind only.
@@ -83,17 +90,6 @@ def _short_forms(settings: Settings) -> Iterator[Configured]:
         elif given:
             names = " or ".join(repr(kind.short_form[field]) for field in needed)
             raise SettingsError(f"setting {kind.short_form[min(given)]!r} needs {names}")
-
-
-def _given(settings: Settings, kind: type[ReceiverSettings]) -> dict[str, object]:
-    """The fields of the receiver that top-level settings define; a single file is a list of one."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
-    values = {field: getattr(settings, name) for field, name in kind.short_form.items()}
-    return {
-        field: (value,) if defaults[field] == () and isinstance(value, str) else value
-        for field, value in values.items()
-        if value is not None and value != ()
-    }
 
 
 def _require_one_of_two(entry: Configured) -> None:
@@ -276,18 +272,15 @@ def is_taken(settings: Settings, labels: dict[str, str]) -> bool:
 
 
 def log_start(settings: Settings, app: str, status_page: str | None) -> None:
-    """Log one line, and a warning when nobody would be notified."""
-    names = [entry.given.name for entry in configured(settings)]
-    log.info("querypulse: %s", watching(app, names, status_page))
-    problem = find_gap(settings, app)
-    if problem:
-        log.warning("querypulse: %s", problem)
+    """Log ``watching "orders": 2 receivers (oncall, team), status page at http://...``.
 
-
-def watching(app: str, receivers: Sequence[str], status_page: str | None) -> str:
-    """``watching "orders": 2 receivers (oncall, team), status page at http://...``."""
+    It is followed by a warning when nobody would be notified.
+    """
+    names = receivers_text([entry.given.name for entry in configured(settings)])
     where = f"status page at {status_page}" if status_page else "no status page"
-    return f'watching "{app}": {receivers_text(receivers)}, {where}'
+    log.info('querypulse: watching "%s": %s, %s', app, names, where)
+    if gap := find_gap(settings, app):
+        log.warning("querypulse: %s", gap)
 
 
 def receivers_text(receivers: Sequence[str]) -> str:

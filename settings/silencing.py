@@ -114,17 +114,17 @@ def unmatched(silence: Silence, queries: Collection[str] | None) -> str:
 
     ``queries`` are the known names, or None where they are not known.
     """
-    notes = [_note("alert", silence.alertname, ALERT_NAMES)]
+    patterns: list[tuple[str, str, Collection[str]]] = [("alert", silence.alertname, ALERT_NAMES)]
     if queries is not None:
-        notes.append(_note("query", silence.queries, [*queries, WHOLE_DRIVER]))
-    return "; ".join(filter(None, notes))
-
-
-def _note(kind: str, pattern: str, names: Collection[str]) -> str:
-    if any(fnmatchcase(name, pattern) for name in names):
-        return ""
-    hint = suggest(pattern, names)
-    return f"{kind} {pattern!r} matches nothing now" + (f"; {hint}" if hint else "")
+        patterns.append(("query", silence.queries, [*queries, WHOLE_DRIVER]))
+    notes = [
+        "; ".join(
+            filter(None, (f"{kind} {pattern!r} matches nothing now", suggest(pattern, names)))
+        )
+        for kind, pattern, names in patterns
+        if not any(fnmatchcase(name, pattern) for name in names)
+    ]
+    return "; ".join(notes)
 
 
 # -- the file ---------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..alerting.alert import Incident
@@ -53,23 +53,23 @@ ALLOWED = (
 def _declared(queries: Mapping[str, QuerySettings]) -> tuple[Declared, ...]:
     declarations = []
     for pattern, own in queries.items():
-        reads = tuple(_place(text, pattern, "reads") for text in own.reads or ())
-        writes = tuple(_place(text, pattern, "writes") for text in own.writes or ())
-        if (reads or writes) and not pattern.strip():
-            raise SettingsError("setting 'queries': an empty name pattern matches no query")
+        reads = tuple(_places(pattern, "reads", own.reads or ()))
+        writes = tuple(_places(pattern, "writes", own.writes or ()))
         if reads or writes:
             declarations.append(Declared(pattern, reads, writes))
     return tuple(declarations)
 
 
-def _place(text: str, pattern: str, side: str) -> Place:
-    place = _parsed(text.strip())
-    if place is None:
-        raise SettingsError(
-            f"setting 'queries', {side!r} of {pattern!r}: {text!r} could never match; write "
-            f"{ALLOWED}"
-        )
-    return place
+def _places(pattern: str, side: str, texts: Sequence[str]) -> Iterator[Place]:
+    for text in texts:
+        if not pattern.strip():
+            raise SettingsError("setting 'queries': an empty name pattern matches no query")
+        if (place := _parsed(text.strip())) is None:
+            raise SettingsError(
+                f"setting 'queries', {side!r} of {pattern!r}: {text!r} could never match; write "
+                f"{ALLOWED}"
+            )
+        yield place
 
 
 def _parsed(text: str) -> Place | None:

@@ -198,13 +198,9 @@ class Runtime:
         page = (external_url(self._settings) or self.url) if self.url else None
         log_start(self._settings, self.published.app, page)
 
-    def expect_stop(self, name: str) -> None:
-        """Announce a planned stop to the worker, before the stop itself arrives."""
-        self._arrived.put(ExpectStop(name), lifecycle=True)
-
-    def forget(self, name: str) -> None:
-        """Let the worker drop a query that will not come back."""
-        self._arrived.put(Forget(name), lifecycle=True)
+    def ask_worker(self, request: ExpectStop | Forget) -> None:
+        """Pass a request of the application to the worker, before what has not arrived yet."""
+        self._arrived.put(request, lifecycle=True)
 
     def announce_termination(self) -> None:
         """Notify watchers and push gateways that a signal ends this process; takes a moment."""

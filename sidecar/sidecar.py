@@ -23,6 +23,7 @@ from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
 from ..exporter.status import Status, notebook_page, status
+from ..listener.event_reader import ExpectStop, Forget
 from ..listener.spark.event_paths import EventQueue
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError
@@ -250,7 +251,7 @@ class Sidecar:
         name = self._name_of("expect_stop", name)
         if not (self._called(name) or (self.flush() and self._called(name))):
             raise ValueError(f"expect_stop: no query is named {name!r}; known: {self._names()}")
-        self._require_runtime().expect_stop(name)
+        self._require_runtime().ask_worker(ExpectStop(name))
 
     def forget(self, name: Any) -> None:
         """Drop a query that will not come back: its alerts resolve, its series end.
@@ -270,7 +271,7 @@ class Sidecar:
             if not self._can_be_forgotten(name):
                 raise ValueError(f"forget: {name!r} is still running; stop it first")
             self._supervisor.forget(name)
-            self._require_runtime().forget(name)
+            self._require_runtime().ask_worker(Forget(name))
         elif not self._supervisor.forget(name):
             raise ValueError(f"forget: no query is named {name!r}; known: {self._names()}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 
 import pytest
 import trustme
@@ -10,7 +11,7 @@ from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.core.guard import Guard
-from querypulse.settings.receivers import find_gap, heartbeat, receivers, watching
+from querypulse.settings.receivers import find_gap, heartbeat, log_start, receivers
 from querypulse.sidecar import Settings, SettingsError
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
@@ -249,15 +250,21 @@ def test_invalid_heartbeat_is_refused(settings, word):
 
 
 @pytest.mark.parametrize(
-    ("receivers", "page", "text"),
+    ("names", "page", "text"),
     [
         (("oncall", "team"), "http://d:9719", "2 receivers (oncall, team), status page at http://d:9719"),
         (("oncall",), None, "1 receiver (oncall), no status page"),
         ((), "http://d:9719", "no receiver, status page at http://d:9719"),
     ],
 )  # fmt: skip
-def test_start_line_names_app_receivers_and_status_page(receivers, page, text):
-    assert watching("orders", receivers, page) == f'watching "orders": {text}'
+def test_start_line_names_app_receivers_and_status_page(names, page, text, caplog):
+    with caplog.at_level(logging.INFO, "querypulse"):
+        log_start(Settings(receivers=[hook(name) for name in names]), "orders", page)
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == f'querypulse: watching "orders": {text}'
+    assert [line for line in lines[1:] if "nobody is notified" not in line] == []
+    assert len(lines) == (1 if names else 2)
 
 
 JOB, NAMED, OTHER = "this job (app=etl, env=prod)", "the queries", "queries that no `queries` names"
