@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
-from support.rules_table import asynchronous, hung_batch, steady
+from support.rules_table import asynchronous, hung_batch, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.evidence import MAX_CHARACTERS
@@ -61,30 +60,27 @@ def test_planned_batch_runs_again_with_its_offsets(story, text):
 
 def test_source_that_hangs_before_a_batch_is_planned_repeats_nothing():
     asking = run(message="Getting offsets from Kafka", busy=True, batch=10, **IDLE)
-    story = steady()
-    for at in range(101, 171, 5):
-        story.probe(replace(asking), at=at)
 
-    assert said(story) is None
+    assert said(watched(steady(), (101, 170, asking))) is None
 
 
-def test_async_progress_tracking_repeats_all_batches_missing_in_the_log():
-    story = asynchronous(until=400, log_until=300)
-
-    assert said(story, 400) == "batches 150 to 200 run again: done, but not in the commit log"
-    assert story.query().batches_not_durable == 51
-
-
-def test_async_progress_tracking_repeats_nothing_if_the_log_is_up_to_date():
+def up_to_date():
     story = asynchronous(until=102, log_until=102).log(at=103, committed=51)
-    story.ended(at=103, exception=CONFLICT)
-
-    assert story.query().batches_not_durable == 0
-    assert said(story, 104) is None
+    return story.ended(at=103, exception=CONFLICT)
 
 
-def test_ordinary_query_has_no_count_of_batches_not_durable():
-    assert hung(**PLANNED).query().batches_not_durable is None
+@pytest.mark.parametrize(
+    ("story", "now", "text", "missing"),
+    [
+        (asynchronous(until=400, log_until=300), 400, "batches 150 to 200 run again: done, but not in the commit log", 51),
+        (up_to_date(), 104, None, 0),
+        (hung(), 170, "batch 10 runs again", None),
+    ],
+    ids=["the log is behind", "the log is up to date", "an ordinary query"],
+)  # fmt: skip
+def test_async_progress_tracking_repeats_all_batches_missing_in_the_log(story, now, text, missing):
+    assert said(story, now) == text
+    assert story.query().batches_not_durable == missing
 
 
 def test_long_offsets_are_cut():

@@ -62,16 +62,10 @@ def recovering():
     ]  # fmt: skip
 
 
-def test_query_is_not_recovering():
+def test_query_is_recovering_or_not():
     assert [what for what, story, now in unhealthy() if is_recovering(story, now)] == []
-
-
-def test_query_is_recovering():
     assert [what for what, story, now in recovering() if not is_recovering(story, now)] == []
-
-
-def test_expected_query_that_was_never_seen_is_not_recovering():
-    assert not is_recovering(Story(), 10, expected=["a"])
+    assert not is_recovering(Story(), 10, expected=["a"]), "expected, and never seen"
 
 
 def test_ignored_query_recovers_in_any_state_after_some_time():
@@ -143,15 +137,6 @@ def test_recovery_does_not_begin_while_the_first_batch_of_a_run_is_slow():
     assert recovery(started().commit(batch=0, at=5)) is not None
 
 
-def test_recovery_by_a_completed_run_continues_while_the_next_run_is_starting():
-    """Otherwise each run of an ``availableNow`` loop would restart the recovery."""
-    completed = Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=5)
-    before = health(completed, 10).recovery("a", "critical", None)
-
-    assert before is not None
-    assert health(completed.started(run=2, at=20), 21).recovery("a", "critical", before) == before
-
-
 @pytest.mark.parametrize(
     ("trigger", "period", "commits", "ends", "announced"),
     [
@@ -188,23 +173,31 @@ def test_loop_of_short_runs_recovers(trigger, period, commits, ends, announced):
     assert found < 65
 
 
-def test_recovery_by_a_planned_stop_ends_when_the_next_run_is_starting():
-    """The new run may do what the stopped one did: only its activity shows that it recovers."""
-    stopped = started().expect_stop().ended(at=5)
-    before = health(stopped, 10).recovery("a", "critical", None)
+def restarted(story):
+    return story.started(run=2, at=20)
+
+
+def polled_again(story):
+    return story.probe(run(trigger=AVAILABLE_NOW, busy=True), at=20)
+
+
+@pytest.mark.parametrize(
+    ("story", "then", "continues"),
+    [
+        (Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=5), restarted, True),
+        (started().expect_stop().ended(at=5), restarted, False),
+        (Story().probe(run(trigger=AVAILABLE_NOW, busy=True), at=0).probe(at=5), polled_again, False),
+    ],
+    ids=["it completed, as each run of a loop does", "a planned stop", "it had vanished"],
+)  # fmt: skip
+def test_recovery_of_an_ended_run_continues_while_the_next_one_starts_if_it_has_completed(
+    story, then, continues
+):
+    """The new run may do what a stopped one did: only its activity shows that it recovers."""
+    before = health(story, 10).recovery("a", "critical", None)
 
     assert before is not None
-    assert health(stopped.started(run=2, at=20), 21).recovery("a", "critical", before) is None
-
-
-def test_recovery_by_a_vanished_run_ends_when_a_poll_shows_the_run_again():
-    """It has not completed, and has shown no activity yet."""
-    vanished = Story().probe(run(trigger=AVAILABLE_NOW, busy=True), at=0).probe(at=5)
-    before = health(vanished, 10).recovery("a", "critical", None)
-    again = vanished.probe(run(trigger=AVAILABLE_NOW, busy=True), at=15)
-
-    assert before is not None
-    assert health(again, 16).recovery("a", "critical", before) is None
+    assert (health(then(story), 21).recovery("a", "critical", before) == before) is continues
 
 
 def test_another_query_with_the_same_name_restarts_the_recovery():

@@ -33,18 +33,13 @@ def test_each_story_notifies_as_the_table_says(rows):
 # -- the content of an alert ------------------------------------------------------------------
 
 
-def test_alert_starts_when_its_finding_first_held():
-    harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 30)
-
-    assert harness.incidents[0].starts_at == WALL + 10
-
-
-def test_annotations_are_the_newest_and_stay_during_recovery():
+def test_alert_has_its_first_start_and_the_newest_annotations_also_during_recovery():
     harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 29)
     harness.reason = "found again"
     harness.play([(35, "a", "starts")], 60)
     (alert,) = harness.incidents[0].alerts
 
+    assert alert.starts_at == harness.incidents[0].starts_at == WALL + 10
     assert (alert.annotations["reason"], alert.annotations["at"]) == ("found again", "34")
 
 
@@ -194,27 +189,20 @@ def test_queries_that_fail_together_for_one_cause_are_one_incident_of_the_driver
     assert otherwise((what, story, 100, reported) for what, story, reported in GROUPS) == {}
 
 
-def test_three_failures_with_three_causes_are_three_incidents():
+@pytest.mark.parametrize(
+    ("causes", "reported"),
+    [
+        ({"a": "OutOfMemoryError", "b": "ConnectException", "c": "ValueError"}, ["10 + a Failed", "10 + b Failed", "10 + c Failed"]),
+        (dict.fromkeys("abc", "OutOfMemoryError") | dict.fromkeys("def", "ValueError"),
+         ["10 + * Failed(a,b,c)", "10 + d Failed", "10 + e Failed", "10 + f Failed"]),
+    ],
+    ids=["three causes", "two groups"],
+)  # fmt: skip
+def test_failures_with_several_causes_are_not_one_incident(causes, reported):
     harness = LifecycleHarness()
-    harness.causes = {"a": "OutOfMemoryError", "b": "ConnectException", "c": "ValueError"}
+    harness.causes = causes
 
-    assert harness.play(failing(10, "abc"), 100).reported == [
-        "10 + a Failed",
-        "10 + b Failed",
-        "10 + c Failed",
-    ]
-
-
-def test_two_groups_at_the_same_time_are_not_one_incident():
-    harness = LifecycleHarness()
-    harness.causes = dict.fromkeys("abc", "OutOfMemoryError") | dict.fromkeys("def", "ValueError")
-
-    assert harness.play(failing(10, "abcdef"), 100).reported == [
-        "10 + * Failed(a,b,c)",
-        "10 + d Failed",
-        "10 + e Failed",
-        "10 + f Failed",
-    ]
+    assert harness.play(failing(10, "".join(causes)), 100).reported == reported
 
 
 def test_failure_that_is_gone_before_its_group_could_form_is_reported():
@@ -391,48 +379,37 @@ def test_restored_alert_fires_at_once_with_its_annotations_and_start():
 
 
 @pytest.mark.parametrize(
-    ("second", "story", "ends"),
+    ("left_open", "others", "story", "ends"),
     [
-        ("commits", [], True),
-        ("starts", [], False),
-        ("ends", [], False),
-        ("StreamingQueryStalled", [], False),
-        ("completed", [(5, "bronze", "StreamingQueryFailed"), (10, "bronze-11111111", "forgotten")], False),
+        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "commits"}, [], True),
+        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "starts"}, [], False),
+        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "ends"}, [], False),
+        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "StreamingQueryStalled"}, [], False),
+        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "completed"}, [(5, "bronze", "StreamingQueryFailed"), (10, "bronze-11111111", "forgotten")], False),
+        ("bronze-8ecb3ceb", {"bronze": "commits"}, [], False),
+        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-raw": "commits"}, [], False),
+        ("bronze-eu", {"bronze": "commits", "bronze-11111111": "commits"}, [], False),
     ],
+    ids=["both commit", "starts", "ends", "stalls", "forgotten", "one query has the name", "another name", "no id at the end"],
 )  # fmt: skip
 def test_restored_alert_of_a_namesake_ends_once_every_query_of_that_name_is_healthy(
-    second, story, ends
-):
-    harness = successor(left("bronze-8ecb3ceb")).condition("bronze", "commits")
-    harness.condition("bronze-11111111", second, name="bronze").play(story, 600)
-
-    assert ("30 - bronze-8ecb3ceb" in harness.reported) is ends
-    assert ("- bronze-8ecb3ceb" in " ".join(harness.reported)) is ends
-
-
-@pytest.mark.parametrize(
-    ("left_open", "names"),
-    [
-        pytest.param("bronze-8ecb3ceb", ["bronze"], id="one query has the name"),
-        pytest.param("bronze-8ecb3ceb", ["bronze", "bronze-raw"], id="another name"),
-        pytest.param("bronze-eu", ["bronze", "bronze"], id="no id at the end"),
-    ],
-)  # fmt: skip
-def test_restored_alert_of_an_unknown_query_does_not_end_because_others_are_healthy(
-    left_open, names
+    left_open, others, story, ends
 ):
     harness = successor(left(left_open))
-    for number, name in enumerate(names):
-        harness.condition(f"{name}{f'-1111111{number}' * bool(number)}", "commits", name=name)
-    harness.play([], 600)
+    for label, what in others.items():
+        harness.condition(label, what, name=label.removesuffix("-11111111"))
+    harness.play(story, 600)
 
-    assert harness.reported == [f"0 + {left_open} Failed"]
+    assert (f"30 - {left_open}" in harness.reported) is ends
+    assert (f"- {left_open}" in " ".join(harness.reported)) is ends
 
 
 RESTORED = [
     ("the driver's waits for a query", left("*"), [(100, "b", "starts")], 131, ["130 - *"]),
     ("the driver's suppresses nothing before it is found again", left("*", "StreamingQueryStalled"), [(5, "a", "StreamingQueryStalled")], 6, ["6 + a Stalled"]),
     ("one that is still found after a day does not expire", left(name="StreamingQueryMissing"), [(0, "a", "StreamingQueryMissing")], DAY + 60, ["14400 ^ a Missing"]),
+    ("one that is found again does not notify", left(), [(10, "a", "StreamingQueryFailed")], 20, []),
+    ("a reminder that is due is sent", left(), [], 4 * 3600 + 60, ["14400 ^ a Failed"]),
 ]  # fmt: skip
 
 
@@ -446,11 +423,9 @@ def test_restored_alert_goes_on_as_if_this_process_had_opened_it():
     assert wrong == {}
 
 
-def test_restored_alert_that_is_found_again_updates_without_notifying():
-    harness = successor(left()).play([(10, "a", "StreamingQueryFailed")], 20)
-    (alert,) = harness.incidents[0].alerts
+def test_restored_alert_that_is_found_again_has_the_newest_texts_and_its_old_start():
+    (alert,) = successor(left()).play([(10, "a", "StreamingQueryFailed")], 20).incidents[0].alerts
 
-    assert harness.reported == ["0 + a Failed"]
     assert (alert.annotations["reason"], alert.starts_at) == ("as found", WALL - 500)
 
 
@@ -464,29 +439,20 @@ def test_restored_alert_that_a_silence_muted_is_sent_only_if_it_still_holds(stil
     assert [bool(one.muted) for one in harness.incidents] == [not still_fails]
 
 
-def test_restored_alert_found_without_its_query_still_waits_for_the_query():
-    harness = successor(left(name="StreamingQueryMissing"))
-    harness.play([(10, "a", "StreamingQueryMissing"), (20, "a", "forgotten")], 3600)
-    assert harness.reported == ["0 + a Missing"]
-    harness.play([], DAY + 60)
+@pytest.mark.parametrize(
+    ("name", "story", "expires"),
+    [
+        ("StreamingQueryFailed", [], "86400 - a"),
+        ("StreamingQueryMissing", [(10, "a", "StreamingQueryMissing"), (20, "a", "forgotten")], "86400 - a"),
+    ],
+    ids=["never found", "found without its query"],
+)  # fmt: skip
+def test_restored_alert_whose_query_never_appears_expires_after_a_day(name, story, expires):
+    harness = successor(left(name=name)).play(story, DAY + 60)
 
+    assert harness.reported[-1] == expires
     assert harness.ended[-1].alerts[0].annotations["outcome"] == "was not seen for a day"
-
-
-def test_restored_alert_whose_query_never_appears_expires_after_a_day():
-    harness = successor(left()).play([], DAY)
-    ended = harness.incidents[0]
-
-    assert harness.reported[-1] == "86400 - a"
-    assert ended.alerts[0].annotations["outcome"] == "was not seen for a day"
     assert harness.tick() == ()
-
-
-def test_restored_alert_is_sent_again_when_a_reminder_is_due():
-    harness = successor(left(), repeat_interval_seconds=100.0).play([], 150)
-
-    assert harness.reported == ["0 + a Failed", "100 ^ a Failed"]
-    assert harness.incidents[0].revision == 3
 
 
 @pytest.mark.parametrize(
@@ -527,12 +493,23 @@ def test_group_is_restored_with_its_ended_members():
 # -- what an earlier process without a spool may have left open ---------------------------------
 
 
-@pytest.mark.parametrize("recovery", ["commits", "idle", "completed"])
-def test_healthy_query_is_resolved_once_and_the_driver_when_all_are_healthy(recovery):
-    harness = LifecycleHarness().play([(0, "a", recovery)], 600)
+ALL = ["30 a", "30 *", "30 a/warning", "30 */warning"]
+CLOSED = [
+    *[(f"a query that {what}", [(0, "a", what)], ALL) for what in ("commits", "idle", "completed")],
+    *[(f"not seen healthy: {what}", [(0, "a", what)], [])
+      for what in ("starts", "ends", "StreamingQueryFailed", "StreamingBatchSlow", "StreamingQueryFlapping")],
+    ("a stall in one poll", [(0, "a", "idle"), (20, "a", "StreamingQueryStalled"), (21, "a", "idle")],
+     ["51 a", "51 *", "51 a/warning", "51 */warning"]),
+    ("a slow batch in one poll", [(0, "a", "idle"), (20, "a", "StreamingBatchSlow"), (21, "a", "idle")],
+     ["30 a", "30 *", "51 a/warning", "51 */warning"]),
+    ("a warning does not keep the critical incident open", [(0, "a", "StreamingBatchSlow+commits")], ["30 a", "30 *"]),
+]  # fmt: skip
 
-    assert harness.closed == ["30 a", "30 *", "30 a/warning", "30 */warning"]
-    assert harness.incidents == ()
+
+def test_query_is_resolved_once_when_it_is_first_seen_healthy_and_the_driver_when_all_are():
+    closed = [LifecycleHarness().play(story, 600).closed for _, story, _ in CLOSED]
+
+    assert closed == [keys for *_, keys in CLOSED]
 
 
 def test_hundred_healthy_queries_are_resolved_by_a_hundred_and_one_keys():
@@ -545,29 +522,6 @@ def test_hundred_healthy_queries_are_resolved_by_a_hundred_and_one_keys():
 @pytest.mark.parametrize("app", ["pyspark-shell", "Databricks Shell"])
 def test_generic_app_name_resolves_nothing(app):
     assert LifecycleHarness(app).play([(0, "a", "idle")], 600).closed == []
-
-
-@pytest.mark.parametrize(
-    "what",
-    ["starts", "ends", "StreamingQueryFailed", "StreamingBatchSlow", "StreamingQueryFlapping"],
-)
-def test_query_not_seen_healthy_is_not_resolved(what):
-    assert LifecycleHarness().play([(0, "a", what)], 600).closed == []
-
-
-@pytest.mark.parametrize("glitch", ["StreamingQueryStalled", "StreamingBatchSlow"])
-def test_query_with_a_glitch_is_resolved_after_the_recovery_time(glitch):
-    story = [(0, "a", "idle"), (20, "a", glitch), (21, "a", "idle")]
-
-    closed = LifecycleHarness().play(story, 600).closed
-    assert ("51 a" if glitch == "StreamingQueryStalled" else "30 a") in closed
-    assert "51 a/warning" in closed
-
-
-def test_warning_does_not_keep_the_critical_incident_of_an_earlier_process_open():
-    harness = LifecycleHarness().play([(0, "a", "StreamingBatchSlow+commits")], 600)
-
-    assert harness.closed == ["30 a", "30 *"]
 
 
 def test_end_and_stale_end_of_one_key_never_come_together():

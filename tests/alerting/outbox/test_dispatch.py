@@ -113,33 +113,35 @@ def test_receiver_gets_only_incidents_whose_labels_match(start, match, sent):
     assert [query for query, _ in harness.sent("chat")] == sent
 
 
-def test_fallback_is_notified_when_the_first_receiver_does_not_accept_in_time(start):
-    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
-    harness.offer(incident())
-    harness.offer(incident(), after=59.0)
-    assert harness.sent("phone") == []
+A, B, C = incident("a"), incident("b"), incident("c")
+LATER = incident(starts_at=WALL + 200.0)
+OVER = over(incident(), WALL + 5)
+TRIGGER, RESOLVE = ("a", "firing"), ("a", "resolved")
+ESCALATED = [
+    ("not accepted in time", outage(), [((A,), 0.0), ((A,), 59.0)], []),
+    ("not accepted for a minute", outage(), [((A,), 0.0), ((A,), 60.0)], [TRIGGER]),
+    ("rejected: at once", poison(), [((A,), 0.0), ((A,), 0.25)], [TRIGGER]),
+    ("while the first answers 410: what waits, and what comes later", gone(),
+     [((A, B), 0.0), ((A, B, C), 0.25), ((A, B, C), 61.0)], [TRIGGER, ("b", "firing"), ("c", "firing")]),
+    ("a page that ended before it was taken: trigger and resolve, once each", wrong_token(),
+     [((A,), 0.0), ((OVER,), 5.0), *[((), 30.0)] * 5], [TRIGGER, RESOLVE]),
+    ("the next occurrence, too", wrong_token(),
+     [((A,), 40.0), ((A,), 60.0), ((), 100.0), ((LATER,), 40.0), ((LATER,), 60.0), ((), 100.0)], [TRIGGER, RESOLVE] * 2),
+]  # fmt: skip
 
-    harness.offer(incident(), after=1.0).settle()
-    assert harness.sent("phone") == [("a", "firing")]
 
-
-def test_fallback_is_notified_at_once_of_rejected_incidents(start):
-    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(poison()))
-    harness.offer(incident())
-    harness.offer(incident(), after=0.25).settle()
-
-    assert harness.sent("phone") == [("a", "firing")]
-
-
-def test_fallback_gets_everything_while_the_first_receiver_answers_410(start):
-    """The fallback gets pending incidents and later ones."""
-    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
-    harness.offer(incident("a"), incident("b"))
-    harness.offer(incident("a"), incident("b"), incident("c"), after=0.25)
-    harness.offer(incident("a"), incident("b"), incident("c"), after=61.0)
+@pytest.mark.parametrize(
+    ("error", "offers", "phone"),
+    [row[1:] for row in ESCALATED],
+    ids=[row[0] for row in ESCALATED],
+)
+def test_fallback_is_notified_of_what_the_first_receiver_does_not_take(start, error, offers, phone):
+    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(error))
+    for incidents, after in offers:
+        harness.offer(*incidents, after=after)
     harness.settle()
 
-    assert sorted(harness.sent("phone")) == [("a", "firing"), ("b", "firing"), ("c", "firing")]
+    assert sorted(harness.recorders["phone"].sent) == sorted(phone)
 
 
 def test_fallback_is_notified_until_the_incident_ends(start):
@@ -151,32 +153,8 @@ def test_fallback_is_notified_until_the_incident_ends(start):
     harness.offer(incident(revision=1), after=60.0)
     harness.offer(after=60.0)
 
-    assert harness.recorders["phone"].sent == [("a", "firing"), ("a", "firing"), ("a", "resolved")]
-    assert harness.sent("pager")[-1] == ("a", "resolved")
-
-
-def test_page_that_ended_before_the_first_receiver_took_it_is_not_lost(start):
-    """The fallback gets the trigger and the resolve, once each."""
-    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
-    harness.offer(incident())
-    harness.offer(over(incident(), WALL + 5), after=5.0)
-    for _ in range(5):
-        harness.offer(after=30.0)
-
-    assert harness.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")]
-    assert harness.deliveries["pager"].pending == 1
-
-
-def test_next_occurrence_is_escalated_too(start):
-    """The first receiver is still down and has not accepted the previous occurrence."""
-    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
-    for began in (0.0, 200.0):
-        firing = incident(starts_at=WALL + began)
-        harness.offer(firing, after=40.0)
-        harness.offer(firing, after=60.0)
-        harness.offer(after=100.0)
-
-    assert harness.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")] * 2
+    assert harness.recorders["phone"].sent == [TRIGGER, TRIGGER, RESOLVE]
+    assert harness.sent("pager")[-1] == RESOLVE
 
 
 def test_fallback_chain_is_followed_link_by_link(start):

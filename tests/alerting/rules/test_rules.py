@@ -147,7 +147,7 @@ def test_table_has_more_silent_rows_than_firing_ones():
     assert len(cases()) - len(firing) > len(firing)
 
 
-def test_stall_reports_its_kind():
+def test_reason_says_what_holds_or_moves_the_batch():
     rows = [
         (hung_batch(until=170), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
         (hung_batch(until=170, tasks=3), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
@@ -165,6 +165,12 @@ def test_stall_reports_its_kind():
         (no_executor(until=500), 500, "no_executors: batch 10 in flight for 399 s, no executor is available to run its tasks, none finished for 399 s"),
         (watched(steady(), (101, 180, processing(batch=10, own=JobCounts(4, 1, 126, 2, SKEWED)))), 180, "task_running: batch 10 in flight for 79 s, 2 tasks running (partition 17 of stage 4 on host-3 for 75 s, while its siblings took 2.1 s), none finished for 79 s"),
         (no_slot(until=180), 180, "waiting_for_slots: batch 10 in flight for 79 s, none of its tasks is running, others hold 4 of 4 slots, id-b 3 of them, none finished for 79 s"),
+        (working(until=170, stopping=True), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s, blocked at /jobs/sync.py:12 in call_api; it was stopped 69 s ago and still runs"),
+        (counted(until=600, own=True, active=1), 600, "batch 10 in flight for 499 s, its tasks still finish"),
+        (counted(until=600, unowned=True), 600, "batch 10 in flight for 499 s, its tasks still finish, or those of jobs that name no query"),
+        (working(python=0.01, until=170), 170, "batch 10 in flight for 69 s, no task of its own runs, its Python thread works at /jobs/sync.py:12 in call_api"),
+        (working(driver=0.01, until=170, line="", stack=("o.a.s.Log.write(Log.scala:3)",)), 170, "batch 10 in flight for 69 s, no task of its own runs, its thread in the driver works at o.a.s.Log.write(Log.scala:3)"),
+        (listing(until=310), 310, "planning the next batch for 310 s, no task of its own runs, its thread in the driver works"),
         (steady(), 170, "silent: no activity for 70 s from events, probe or commit log"),
         (steady().probe(run(), at=100), 170, "silent: no activity for 70 s from events, probe or commit log"),
     ]  # fmt: skip
@@ -173,65 +179,55 @@ def test_stall_reports_its_kind():
     assert found == [[reason] for *_, reason in rows]
 
 
-def job_evidence(**work):
-    story = watched(steady(), (101, 170, processing(batch=10, **work)))
-    (finding,) = story.evaluate(170).findings
-    return finding.evidence["tasks"], finding.evidence.get("other_jobs")
-
-
-@pytest.mark.parametrize(
-    ("own", "unowned", "tasks", "other_jobs"),
-    [
-        (JobCounts(), JobCounts(), "0 completed so far, 0 running (no Spark job)", None),
-        (
-            JobCounts(9, 1, 40, 2),
-            JobCounts(7, 3, 8, 1),
-            "40 completed so far, 2 running (jobs: 9 started so far, 1 active)",
-            None,
-        ),
-        (
-            JobCounts(9, 0, 40, 0),
-            JobCounts(7, 3, 8, 1),
-            "40 completed so far, 0 running (jobs: 9 started so far, 0 active)",
-            "3 active that name no query, tasks: 8 completed so far, 1 running",
-        ),
-    ],
+TABLE_CONFLICT = (
+    "io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] "
+    "Transaction conflict detected. a concurrent MERGE added data to table lake.fleet.alerts "
+    "committed at version 7."
 )
-def test_stall_separates_the_jobs_of_the_query_from_others(own, unowned, tasks, other_jobs):
-    assert job_evidence(own=own, unowned=unowned) == (tasks, other_jobs)
+OF_OTHERS, OWN = JobCounts(7, 3, 8, 1), JobCounts(9, 1, 40, 2)
 
 
-def test_stall_without_job_counts_reports_sparks_status():
-    assert job_evidence(tasks=3) == ("3 completed, 0 running (jobs: 1 active, newest 1)", None)
+def busy(**work):
+    return watched(steady(), (101, 170, processing(batch=10, **work)))
 
 
-def test_slow_batch_does_not_claim_jobs_without_a_query():
-    reasons = [
-        counted(until=600, **moving).evaluate(600).findings[0].reason
-        for moving in ({"own": True, "active": 1}, {"unowned": True})
-    ]
-
-    assert reasons == [
-        "batch 10 in flight for 499 s, its tasks still finish",
-        "batch 10 in flight for 499 s, its tasks still finish, or those of jobs that name no query",
-    ]
-
-
-def test_waiting_batch_names_the_query_that_holds_most_slots():
+def two_queries():
     story = Story().started(at=0).started("b", at=0).commit("b", batch=0, at=99)
-    steady(story)
-    (finding,) = (
-        no_slot(until=180, story=story).evaluate(180, overrides=[("b", {"ignore": True})]).findings
-    )
-
-    assert finding.evidence["slots"] == "others hold 4 of 4 slots, b 3 of them"
+    return steady(story)
 
 
-def test_batch_warning_reports_when_it_becomes_critical():
-    (mild,), (critical,) = (one_task(until=at).evaluate(at).findings for at in (180, 706))
+def test_evidence_says_what_was_observed():
+    failed = two_queries().probe(processing(batch=10), run("b"), at=100)
+    rows = [
+        (busy(own=JobCounts(), unowned=JobCounts()), 170, {"tasks": "0 completed so far, 0 running (no Spark job)", "other_jobs": None}),
+        (busy(own=OWN, unowned=OF_OTHERS), 170, {"tasks": "40 completed so far, 2 running (jobs: 9 started so far, 1 active)", "other_jobs": None}),
+        (busy(own=JobCounts(9, 0, 40, 0), unowned=OF_OTHERS), 170,
+         {"tasks": "40 completed so far, 0 running (jobs: 9 started so far, 0 active)", "other_jobs": "3 active that name no query, tasks: 8 completed so far, 1 running"}),
+        (busy(tasks=3), 170, {"tasks": "3 completed, 0 running (jobs: 1 active, newest 1)", "other_jobs": None}),
+        (hung_batch(until=170), 170, {"window": "60 s: the least (stall_floor_seconds)", "spark_says": "Processing new data", "batch_in_flight": "batch 10 in flight for 69 s"}),
+        (no_slot(until=180, story=two_queries()), 180, {"slots": "others hold 4 of 4 slots, b 3 of them"}),
+        (one_task(until=180), 180, {"critical_after": "600 s without a finished task, or 1800 s in flight"}),
+        (one_task(until=706), 706, {"critical_after": None}),
+        (working(until=170, stopping=True), 170, {"critical_after": "180 s without progress"}),
+        (failed.ended(at=101, exception=CONFLICT), 103,
+         {"all_queries": "1 of 2 healthy; unhealthy: a", "last_commit": "batch 9, 3 s ago", "error_class": "ConcurrentAppendException", "seen_by": "event", "table": None}),
+        (Story().started(at=0).ended(at=1, exception=TABLE_CONFLICT), 2,
+         {"table": "lake.fleet.alerts", "exception": "ConcurrentAppendException", "error_class": "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"}),
+    ]  # fmt: skip
+    scratch = {"overrides": [("b", {"ignore": True})]}
+    found = [
+        {name: finding.evidence.get(name) for name in expected}
+        for story, now, expected in rows
+        for finding in story.evaluate(now, **(scratch if "slots" in expected else {})).findings
+    ]
 
-    assert mild.evidence["critical_after"] == "600 s without a finished task, or 1800 s in flight"
-    assert "critical_after" not in critical.evidence
+    assert found == [expected for *_, expected in rows]
+
+
+def test_failure_names_the_affected_table():
+    (finding,) = Story().started(at=0).ended(at=1, exception=TABLE_CONFLICT).evaluate(2).findings
+
+    assert finding.summary == "a failed: ConcurrentAppendException on table lake.fleet.alerts"
 
 
 @pytest.mark.parametrize(
@@ -265,44 +261,6 @@ def test_missing_input_says_how_long_no_rows_were_read():
     ]
 
     assert reasons == [f"no rows read for {how_long} (600 s allowed)" for how_long in stories]
-
-
-def test_failure_has_evidence():
-    story = steady().started("b", at=0).commit("b", batch=0, at=99)
-    story.probe(processing(batch=10), run("b"), at=100).ended(at=101, exception=CONFLICT)
-
-    (finding,) = story.evaluate(103).findings
-
-    assert finding.reason == "ConcurrentAppendException: Files were added"
-    assert "table" not in finding.evidence
-    assert (
-        finding.evidence.items()
-        >= {
-            "all_queries": "1 of 2 healthy; unhealthy: a",
-            "last_commit": "batch 9, 3 s ago",
-            "error_class": "ConcurrentAppendException",
-            "seen_by": "event",
-        }.items()
-    )
-
-
-def test_failure_names_the_affected_table():
-    conflict = (
-        "io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] "
-        "Transaction conflict detected. a concurrent MERGE added data to table lake.fleet.alerts "
-        "committed at version 7."
-    )
-    (finding,) = Story().started(at=0).ended(at=1, exception=conflict).evaluate(2).findings
-
-    assert finding.summary == "a failed: ConcurrentAppendException on table lake.fleet.alerts"
-    assert (
-        finding.evidence.items()
-        >= {
-            "table": "lake.fleet.alerts",
-            "exception": "ConcurrentAppendException",
-            "error_class": "DELTA_CONCURRENT_APPEND.WITHOUT_HINT",
-        }.items()
-    )
 
 
 @pytest.mark.parametrize(
@@ -345,14 +303,6 @@ def test_failure_of_an_unseen_query_is_reported_as_unnamed():
     assert finding.reason.startswith("id-a: ")
 
 
-def test_stall_explains_its_window():
-    (finding,) = hung_batch(until=170).evaluate(170).findings
-
-    assert finding.evidence["window"] == "60 s: the least (stall_floor_seconds)"
-    assert finding.evidence["spark_says"] == "Processing new data"
-    assert finding.evidence["batch_in_flight"] == "batch 10 in flight for 69 s"
-
-
 @pytest.mark.parametrize(
     ("trigger", "seconds", "limits", "window"),
     [
@@ -373,33 +323,6 @@ def test_window_adapts_to_trigger_and_batch_duration(trigger, seconds, limits, w
     assert (
         f"{story.evaluate(at, **limits).health['a'].window_seconds:.0f} s" == window.split(":")[0]
     )
-
-
-def test_stopped_run_that_goes_on_says_so():
-    (finding,) = working(until=170, stopping=True).evaluate(170).findings
-
-    assert finding.reason == (
-        "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s, "
-        "blocked at /jobs/sync.py:12 in call_api; it was stopped 69 s ago and still runs"
-    )
-    assert finding.evidence["critical_after"] == "180 s without progress"
-
-
-def test_slow_batch_says_what_moves():
-    reasons = [
-        story.evaluate(170 if "listing" not in what else 310).findings[0].reason
-        for what, story in {
-            "Python": working(python=0.01, until=170),
-            "the driver": working(driver=0.01, until=170, line="", stack=("o.a.s.Log.write(Log.scala:3)",)),
-            "the first listing": listing(until=310),
-        }.items()
-    ]  # fmt: skip
-
-    assert reasons == [
-        "batch 10 in flight for 69 s, no task of its own runs, its Python thread works at /jobs/sync.py:12 in call_api",
-        "batch 10 in flight for 69 s, no task of its own runs, its thread in the driver works at o.a.s.Log.write(Log.scala:3)",
-        "planning the next batch for 310 s, no task of its own runs, its thread in the driver works",
-    ]  # fmt: skip
 
 
 def test_query_that_holds_the_slots_is_paged_for_and_names_who_waits():
