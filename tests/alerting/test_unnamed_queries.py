@@ -30,23 +30,25 @@ def failed(number, story=None, *, at=0.0):
 # -- findings -------------------------------------------------------------------------------------
 
 
-def test_unnamed_queries_with_one_alert_name_share_a_finding():
-    story = failed(2, failed(1)).start("id", "r", "q", at=0).fails("id", "r", at=1)
-    finding, named = sorted(findings(story, 5), key=lambda one: one.query, reverse=True)
+def test_unnamed_queries_with_one_alert_name_share_a_finding_that_says_what_they_read():
+    orders = source(None, description="KafkaV2[Subscribe[orders]]")
+    story = IdStory().start("00000001-id", "r-1", None, at=0)
+    story.commits("00000001-id", "r-1", None, at=1, batch=0, sources=(orders,))
+    story = failed(2, story.fails("00000001-id", "r-1", at=2), at=3)
+    finding, named = sorted(
+        findings(story.start("id", "r", "q", at=4).fails("id", "r", at=5), 6),
+        key=lambda one: one.query,
+        reverse=True,
+    )
 
     assert (finding.query, named.query) == ("unnamed", "q")
     assert finding.reason.startswith("2 queries without a name, the newest 00000002: ")
     lines = finding.evidence["queries"].splitlines()
     assert [line[:8] for line in lines] == ["00000002", "00000001"]
-
-
-def test_alert_of_an_unnamed_query_says_what_it_reads():
-    orders = source(None, description="KafkaV2[Subscribe[orders]]")
-    story = IdStory().start("00000001-id", "r-1", None, at=0)
-    story.commits("00000001-id", "r-1", None, at=1, batch=0, sources=(orders,))
-    (finding,) = findings(story.fails("00000001-id", "r-1", at=2), 5)
-
-    assert finding.evidence["reads"] == "KafkaV2[Subscribe[orders]]"
+    story.start("00000002-id", "r-3", None, at=7).commits("00000002-id", "r-3", None, at=8, batch=0)
+    (alone,) = (one for one in findings(story, 9) if one.query == "unnamed")
+    assert alone.reason.startswith("00000001: ")
+    assert alone.evidence["reads"] == "KafkaV2[Subscribe[orders]]"
 
 
 def test_long_list_of_unnamed_queries_is_cut():
@@ -56,14 +58,6 @@ def test_long_list_of_unnamed_queries_is_cut():
     (finding,) = findings(story, 5)
 
     assert finding.evidence["queries"].endswith("\nand 5 more")
-
-
-def test_recovered_query_leaves_the_list():
-    story = failed(2, failed(1)).start("00000001-id", "r-3", None, at=5)
-    story.commits("00000001-id", "r-3", None, at=6, batch=0)
-
-    (finding,) = findings(story, 7)
-    assert finding.reason.startswith("00000002: ")
 
 
 def test_unnamed_query_of_another_process_does_not_end_this_one():

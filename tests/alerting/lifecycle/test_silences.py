@@ -46,11 +46,8 @@ NOT_COVERED = [
 ]
 
 
-def test_matching_silence_covers_an_alert():
+def test_silence_covers_the_alerts_that_it_matches_and_no_others():
     assert [why for why, one in COVERED if why_muted(alert(), [one], WALL) != str(one)] == []
-
-
-def test_other_silence_does_not_cover_an_alert():
     assert [why for why, one in NOT_COVERED if why_muted(alert(), [one], WALL)] == []
 
 
@@ -65,14 +62,17 @@ def test_silence_that_ends_last_wins():
     assert why_muted(alert(), [first, last, Silence("*", WALL + 5)], WALL) == str(last)
 
 
-def test_silence_is_described_with_end_and_reason():
-    assert str(Silence("*", WALL)) == "silenced until 2023-11-14T22:13:20Z"
-    assert str(Silence("*", WALL, reason="deploy")) == "silenced until 2023-11-14T22:13:20Z: deploy"
-
-
-@pytest.mark.parametrize("until", [math.inf, 1e30])
-def test_very_late_end_is_written_as_year_9999(until):
-    assert str(Silence("*", until)) == "silenced until 9999-12-31T23:59:59Z"
+@pytest.mark.parametrize(
+    ("silence", "text"),
+    [
+        (Silence("*", WALL), "silenced until 2023-11-14T22:13:20Z"),
+        (Silence("*", WALL, reason="deploy"), "silenced until 2023-11-14T22:13:20Z: deploy"),
+        (Silence("*", math.inf), "silenced until 9999-12-31T23:59:59Z"),
+        (Silence("*", 1e30), "silenced until 9999-12-31T23:59:59Z"),
+    ],
+)
+def test_silence_is_described_with_end_and_reason(silence, text):
+    assert str(silence) == text
 
 
 # -- in the life of an incident ---------------------------------------------------------------
@@ -84,57 +84,44 @@ def quiet(until, queries="*", alertname="*"):
     return harness
 
 
-FAILING = [HEALTHY, (10, "a", "StreamingQueryFailed")]
+A = "a"
+FAILING = [HEALTHY, (10, A, "StreamingQueryFailed")]
+IN_DANGER = [(10, A, "StreamingQueryFailed+StreamingDataLossRisk")]
+GROUP = all_of(10, "StreamingQueryFailed", "abc")
+FROM_THE_START = [
+    ("a failure that recovers during it is not reported", (100,), [*FAILING, (20, A, "idle")], 300, []),
+    ("one that recovers as it ends is not reported", (15,), [*FAILING, (12, A, "starts"), (14, A, "commits")], 300, []),
+    ("another query", (60, "b"), FAILING, 30, ["10 + a Failed"]),
+    ("another alert", (60, A, "StreamingQueryStalled"), FAILING, 30, ["10 + a Failed"]),
+    ("a silenced failure beside a loud warning is no page", (1000, "*", "StreamingQueryFailed"), IN_DANGER, 60, ["11 + a/warning StreamingDataLossRisk"]),
+    ("a group of which only silenced alerts still fire", (1000, "[ab]"), [*GROUP, (20, "c", "idle")], 115, ["10 + * Failed(c)"]),
+    ("a failure that joins a muted group ends its silence", (1000, "[abc]"), [*GROUP, (15, "d", "StreamingQueryFailed")], 60, ["15 + * Failed(d)"]),
+]  # fmt: skip
+LATER = [
+    ("what was reported before is resolved during it", FAILING, 15, 1000, [(20, A, "idle")], 60, ["10 + a Failed", "50 - a"]),
+    ("a reminder waits until it ends", FAILING, 50, 14_600, [], 14_700, ["10 + a Failed", "14600 ^ a Failed"]),
+    ("a later failure is reported when it ends", GROUP, 12, 60, [(25, "d", "StreamingQueryFailed")], 90, ["10 + * Failed(a,b,c)", "60 + d Failed"]),
+]  # fmt: skip
 
 
-def test_failure_that_recovers_during_a_silence_is_not_reported():
-    harness = quiet(100).play([*FAILING, (20, "a", "idle")], 300)
-
-    assert harness.reported == []
-    assert [ended.muted != "" for ended in harness.ended] == [True]
-
-
-def test_alert_outside_the_silence_is_reported():
-    assert quiet(60, "b").play(FAILING, 30).reported == ["10 + a Failed"]
-    assert quiet(60, "a", "StreamingQueryStalled").play(FAILING, 30).reported == ["10 + a Failed"]
-
-
-def test_alert_reported_before_the_silence_is_resolved_during_it():
-    harness = LifecycleHarness().play(FAILING, 15)
-    harness.silences = [Silence("*", WALL + 1000)]
-    harness.play([(20, "a", "idle")], 60)
-
-    assert harness.reported == ["10 + a Failed", "50 - a"]
-
-
-def test_reminders_wait_until_the_silence_ends():
-    harness = quiet(0).play(FAILING, 50)
-    harness.silences = [Silence("*", WALL + 350)]
-    harness.play([], 460)
-
-    assert harness.reported == [
-        "10 + a Failed",
-        "350 ^ a Failed",
-        "450 ^ a Failed",
+def test_nobody_is_notified_of_what_is_silenced_from_the_start():
+    reported = [
+        quiet(*silence).play(story, until).reported
+        for _, silence, story, until, _ in FROM_THE_START
     ]
 
-
-def test_unreported_alert_that_recovers_as_the_silence_ends_stays_unreported():
-    harness = quiet(15).play([*FAILING, (12, "a", "starts"), (14, "a", "commits")], 300)
-
-    assert harness.reported == []
+    assert reported == [expected for *_, expected in FROM_THE_START]
 
 
-def test_silenced_failure_beside_a_loud_warning_is_no_page():
-    story = [(10, "a", "StreamingQueryFailed+StreamingDataLossRisk")]
-    harness = quiet(1000, alertname="StreamingQueryFailed").play(story, 60)
-
-    assert [line.split()[2] for line in harness.reported] == ["a/warning"]
+def test_silence_that_begins_later_hides_no_end():
+    for what, before, at, ends, after, until, expected in LATER:
+        harness = LifecycleHarness().play(before, at)
+        harness.silences = [Silence("*", WALL + ends)]
+        assert harness.play(after, until).reported == expected, what
 
 
 def test_silence_that_begins_later_ends_no_critical_incident():
-    story = [(10, "a", "StreamingQueryFailed+StreamingDataLossRisk")]
-    harness = LifecycleHarness().play(story, 20)
+    harness = LifecycleHarness().play(IN_DANGER, 20)
     harness.silences = [Silence("*", WALL + 900, "StreamingQueryFailed")]
 
     assert [incident.key for incident in harness.play([], 60).incidents] == ["querypulse/etl/a"]
@@ -153,30 +140,6 @@ def test_silenced_alert_of_a_group_is_sent_to_nobody():
 
     assert [alert.query for alert in harness.incidents[0].alerts] == ["b", "c"]
     assert [alert.muted[:8] for alert in harness.lifecycle.alerts] == ["silenced", "", ""]
-
-
-def test_group_is_muted_when_only_silenced_alerts_still_fire():
-    story = [*all_of(10, "StreamingQueryFailed", "abc"), (20, "c", "idle")]
-    harness = quiet(1000, "[ab]").play(story, 115)
-
-    assert (harness.reported, harness.incidents[0].muted[:8]) == (
-        ["10 + * Failed(c)"],
-        "silenced",
-    )
-
-
-def test_failure_that_joins_a_muted_group_ends_its_silence():
-    story = [*all_of(10, "StreamingQueryFailed", "abc"), (15, "d", "StreamingQueryFailed")]
-
-    assert quiet(1000, "[abc]").play(story, 60).reported == ["15 + * Failed(d)"]
-
-
-def test_later_failure_in_silence_is_reported_when_it_ends():
-    harness = LifecycleHarness().play(all_of(10, "StreamingQueryFailed", "abc"), 12)
-    harness.silences = [Silence("*", WALL + 60)]
-    harness.play([(25, "d", "StreamingQueryFailed")], 90)
-
-    assert harness.reported == ["10 + * Failed(a,b,c)", "60 + d Failed"]
 
 
 @pytest.mark.parametrize(("silenced", "paged"), [("c", "b"), ("b", "a"), ("[ab]", None)])
