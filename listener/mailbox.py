@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import count
+from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -15,6 +16,7 @@ from .probe import Context
 T = TypeVar("T")
 
 LIFECYCLE_CAPACITY = 10_000
+_DROPS = "progress_mailbox_full", "lifecycle_mailbox_full"
 
 
 class Mailbox(Generic[T]):
@@ -28,24 +30,18 @@ class Mailbox(Generic[T]):
     def __init__(
         self, progress_capacity: int, lifecycle_capacity: int = LIFECYCLE_CAPACITY
     ) -> None:
-        self.drops = {"progress_mailbox_full": 0, "lifecycle_mailbox_full": 0}
+        self.drops = dict.fromkeys(_DROPS, 0)
         """Items dropped since the start, by queue."""
-        self._progress_capacity = progress_capacity
-        self._lifecycle_capacity = lifecycle_capacity
-        self._lifecycle: deque[tuple[int, T]] = deque()
-        self._progress: deque[tuple[int, T]] = deque()
+        self._capacities = progress_capacity, lifecycle_capacity
+        self._lanes: tuple[deque[tuple[int, T]], ...] = deque(), deque()
         self._numbers = count()
         self._wake: SimpleQueue[None] = SimpleQueue()
 
     def put(self, item: T, *, lifecycle: bool) -> bool:
         """Queue one item; False when its queue is full and the item was dropped."""
-        lane, capacity, name = (
-            (self._lifecycle, self._lifecycle_capacity, "lifecycle_mailbox_full")
-            if lifecycle
-            else (self._progress, self._progress_capacity, "progress_mailbox_full")
-        )
+        lane, capacity = self._lanes[lifecycle], self._capacities[lifecycle]
         if len(lane) >= capacity:
-            self.drops[name] += 1
+            self.drops[_DROPS[lifecycle]] += 1
             return False
         lane.append((next(self._numbers), item))
         if lifecycle or len(lane) * 2 == capacity:
@@ -70,25 +66,16 @@ class Mailbox(Generic[T]):
             pass
         # Leave items with later numbers: the queues are drained one after the other, and a
         # producer as fast as the consumer must not keep it here.
-        end = next(self._numbers)
-        items = _drain(self._lifecycle, end) + _drain(self._progress, end)
-        return [item for _, item in sorted(items, key=_number)]
+        end, items = next(self._numbers), list[tuple[int, T]]()
+        for lane in self._lanes:
+            while lane and lane[0][0] < end:
+                items.append(lane.popleft())
+        return [item for _, item in sorted(items, key=itemgetter(0))]
 
     @property
     def depth(self) -> int:
         """Items queued now, in both queues."""
-        return len(self._lifecycle) + len(self._progress)
-
-
-def _drain(lane: deque[tuple[int, T]], end: int) -> list[tuple[int, T]]:
-    items = []
-    while lane and lane[0][0] < end:
-        items.append(lane.popleft())
-    return items
-
-
-def _number(numbered: tuple[int, object]) -> int:
-    return numbered[0]
+        return sum(map(len, self._lanes))
 
 
 class Received(NamedTuple):

@@ -7,6 +7,7 @@ last. A query without a name matches only its own id.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -76,7 +77,12 @@ class PastFailures:
         """
         stored = [shifted(failed, now - wall) for failed in kept]
         for failed in stored[:MAX_KEPT]:
-            deaths = _believable(failed.deaths, now, began_at - LEAST_AGE_SECONDS)
+            believable = [
+                replace(died, at=min(died.at, began_at - LEAST_AGE_SECONDS))
+                for died in failed.deaths
+                if -CLOCKS_DIFFER_SECONDS <= now - died.at <= KEEP_SECONDS
+            ]
+            deaths = tuple(sorted(believable, key=lambda died: died.at)[-PAST_DEATHS:])
             unrecovered = min(max(0, failed.unrecovered_deaths), len(deaths))
             self._kept[failed.query_id] = replace(
                 failed, deaths=deaths, unrecovered_deaths=unrecovered
@@ -106,22 +112,12 @@ class PastFailures:
         ):
             return None
         mark = mark_of(query.name)
-        namesakes = [failed for failed in self._kept.values() if failed.mark == mark]
-        last = max(namesakes, key=_gone_at, default=None)
-        return None if last is None else self._kept.pop(last.query_id)
-
-
-def _gone_at(failed: FailedQuery) -> float:
-    return float("inf") if failed.gone_at is None else failed.gone_at
-
-
-def _believable(deaths: Iterable[Died], now: float, latest: float) -> tuple[Died, ...]:
-    believed = [
-        replace(died, at=min(died.at, latest))
-        for died in deaths
-        if -CLOCKS_DIFFER_SECONDS <= now - died.at <= KEEP_SECONDS
-    ]
-    return tuple(sorted(believed, key=lambda died: died.at)[-PAST_DEATHS:])
+        namesakes = [
+            (math.inf if failed.gone_at is None else failed.gone_at, query_id)
+            for query_id, failed in self._kept.items()
+            if failed.mark == mark
+        ]
+        return self._kept.pop(max(namesakes)[1]) if namesakes else None
 
 
 def _with_past(query: Query, past: FailedQuery) -> Query:

@@ -40,7 +40,7 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1140, 10),
-    "listener": (8366, 38),
+    "listener": (8349, 38),
     "exporter": (2242, 8),
     "alerting": (8129, 30),
     "settings": (1793, 9),

@@ -25,14 +25,14 @@ def test_items_put_during_a_take_wait_for_the_next_take():
     """A producer as fast as the consumer must not block it, nor reorder its items across lanes."""
     mailbox = Mailbox(10)
     fill(mailbox, "p1", "S1")
-    lane = mailbox._lifecycle
+    progress, lifecycle = mailbox._lanes
 
-    class Lane(type(lane)):
+    class Lane(type(progress)):
         def popleft(self):
-            fill(mailbox, "S2", "p2") if len(mailbox._progress) == 1 else None
+            fill(mailbox, "S2", "p2") if len(self) == 1 else None
             return super().popleft()
 
-    mailbox._lifecycle = Lane(lane)
+    mailbox._lanes = Lane(progress), lifecycle
 
     assert mailbox.take(0) == ["p1", "S1"]
     assert mailbox.take(0) == ["S2", "p2"]
