@@ -40,35 +40,29 @@ class HangDetector:
         return f"no answer for {waited:.0f} s" if waited > HANGS_SECONDS else ""
 
 
-class FileLoop:
+class FileLoop(Loop):
     """An unstarted thread that calls ``read`` every ``seconds``."""
 
     def __init__(self, name: str, read: Callable[[], object], seconds: float, guard: Guard) -> None:
-        self._name = name
+        super().__init__(name, self._read_and_wait, guard)
         self._read = read
         self._seconds = seconds
-        self._guard = guard
         self._hang = HangDetector()
-        self._loop = Loop(name, self._step, guard)
 
     @property
     def problem(self) -> str:
         """That a read does not return; empty without a problem."""
         return self._hang.problem
 
-    def start(self) -> None:
-        """Start the thread; a second call does nothing."""
-        self._loop.start()
-
     def end(self) -> None:
         """Stop the thread and wait briefly: a hanging read must not delay a close."""
-        self._loop.stop()
-        self._loop.join(END_SECONDS)
+        self.stop()
+        self.join(END_SECONDS)
 
-    def _step(self) -> None:
+    def _read_and_wait(self) -> None:
         with self._hang:
-            self._guard.attempt(self._name, self._read)
-        self._loop.stopping.wait(self._seconds)
+            self._guard.attempt(self.name, self._read)
+        self.stopping.wait(self._seconds)
 
 
 def signature_of(path: str | Path) -> Signature:

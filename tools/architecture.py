@@ -39,10 +39,10 @@ DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1140, 10),
+    "core": (1134, 10),
     "listener": (8349, 38),
     "exporter": (2242, 8),
-    "alerting": (8129, 30),
+    "alerting": (8115, 30),
     "settings": (1793, 9),
     "sidecar": (2231, 8),
     "watch": (1578, 6),

@@ -101,16 +101,6 @@ NOTHING_LEFT = (NewConnectionError, *AT_THE_PROXY)
 """Errors that occur before a request is sent."""
 
 UNTRUSTED = (ssl.SSLCertVerificationError, CertificateError)
-MISFITS = re.compile(
-    "CERTIFICATE_(?:REQUIRED|REVOKED|EXPIRED|UNKNOWN)|BAD_CERTIFICATE|UNSUPPORTED_CERTIFICATE"
-    "|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE_FAILURE|PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL"
-    "|WRONG_VERSION_NUMBER|HTTP_REQUEST|UNRECOGNIZED_NAME"
-    "|NO_CERTIFICATE_OR_CRL_FOUND|PEM_LIB|KEY_VALUES_MISMATCH"
-)
-"""OpenSSL's names for errors that no retry fixes: our certificate is missing or wrong, a file
-contains none, the server does not speak TLS, or it supports no TLS version that we do.
-"""
-
 TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})\b")
 """The error of ``http.client`` when a proxy refuses to connect."""
 
@@ -130,7 +120,7 @@ def diagnose(error: BaseException) -> tuple[str, DeliveryOutcome, bool]:
     text = f"{who}did not answer: {reason}"
     # Of requests: it cannot find a bundle or certificate that existed at the start.
     is_a_missing_file = type(error) is OSError and error.errno is None
-    if isinstance(error, ValueError) or is_a_missing_file or any(map(_is_misfit, chain)):
+    if isinstance(error, ValueError) or is_a_missing_file:
         return text, DeliveryOutcome.MISCONFIGURED, False
     return text, DeliveryOutcome.TRANSIENT, not _is_any(chain, NOTHING_LEFT)
 
@@ -146,10 +136,6 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 def _is_any(chain: list[BaseException], kinds: tuple[type, ...]) -> bool:
     return any(isinstance(cause, kinds) for cause in chain)
-
-
-def _is_misfit(error: BaseException) -> bool:
-    return isinstance(error, ssl.SSLError) and bool(MISFITS.search(error.reason or ""))
 
 
 def _reason(error: BaseException) -> str:

@@ -245,17 +245,41 @@ def test_second_spool_in_one_process_is_locked_out(spool):
     assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
 
 
-@pytest.mark.fault(
-    "Disk, port and mounts", "`spool_dir` is read-only", "It is reported; delivery goes on"
+@pytest.mark.parametrize(
+    ("child_mode", "reported"),
+    [
+        pytest.param(
+            "nobody",
+            "Permission denied",
+            marks=[
+                pytest.mark.fault(
+                    "Disk, port and mounts",
+                    "`spool_dir` is read-only",
+                    "It is reported; delivery goes on",
+                ),
+                pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user"),
+            ],
+        ),
+        pytest.param(
+            "full",
+            "File too large",
+            marks=pytest.mark.fault(
+                "Disk, port and mounts",
+                "The disk under `spool_dir` is full",
+                "It is reported; closing is not delayed",
+            ),
+        ),
+    ],
 )
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become an unprivileged user")
-def test_unwritable_folder_is_reported_and_delivery_continues(folder, child):
+def test_disk_that_refuses_is_reported_and_does_not_delay_close(
+    folder, child, child_mode, reported
+):
     folder.mkdir(mode=0o755)
     folder.parent.chmod(0o755)
-    (output, _) = child("nobody").communicate(timeout=PATIENCE_SECONDS)
+    (output, _) = child(child_mode).communicate(timeout=PATIENCE_SECONDS)
 
     assert output.startswith("False ")
-    assert "Permission denied" in output
+    assert reported in output
     assert "{'spool': 1}" in output
 
 
@@ -274,19 +298,6 @@ def test_folder_that_cannot_be_created_does_not_stop_delivery(spool, tmp_path):
     assert recorder.sent == [("a", "firing")]
     assert "Not a directory" in one.problem
     assert one._guard.errors["spool"] == 1
-
-
-@pytest.mark.fault(
-    "Disk, port and mounts",
-    "The disk under `spool_dir` is full",
-    "It is reported; closing is not delayed",
-)
-def test_full_disk_is_reported_and_does_not_delay_close(child):
-    (output, _) = child("full").communicate(timeout=PATIENCE_SECONDS)
-
-    assert output.startswith("False ")
-    assert "File too large" in output
-    assert "{'spool': 1}" in output
 
 
 @pytest.mark.contains_errors

@@ -76,12 +76,6 @@ def test_resolve_says_how_long_it_lasted_and_has_no_buttons(server):
     assert buttons(message) == {}
 
 
-def test_large_group_is_cut():
-    reported = holding(*(alert(f"q{n}", reason=f"E{n}: no") for n in range(200)))
-
-    assert "and 180 more" in texts(teams_message(reported))
-
-
 @given(summary=LONG, reason=LONG, evidence=LONG)
 @settings(max_examples=60, deadline=None)
 def test_any_text_makes_a_card_that_teams_shows(summary, reason, evidence):
