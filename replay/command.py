@@ -6,7 +6,9 @@ import argparse
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -110,13 +112,49 @@ def replay(
     return replay_fleet(applications, policy(settings), settings.app_name, out)
 
 
+LONG_BYTES = 64 * 1024 * 1024
+"""Shorter logs take less than a few seconds."""
+EVERY_SECONDS = 0.2
+
+
+class Progress:
+    """Shows on a terminal how much of long logs has been read."""
+
+    def __init__(self, applications: Sequence[Application]) -> None:
+        files = {Path(file) for application in applications for file in application.files}
+        # Reading a file that does not exist reports the error.
+        self._total = sum(file.stat().st_size for file in files if file.exists())
+        self._is_shown = self._total >= LONG_BYTES and sys.stderr.isatty()
+        self._read = 0
+        self._due = 0.0
+
+    def add(self, size: int) -> None:
+        """Add the bytes of one read."""
+        self._read += size
+        if self._is_shown and time.monotonic() >= self._due:
+            self._due = time.monotonic() + EVERY_SECONDS
+            sys.stderr.write(f"\r\x1b[K{self._read / self._total:4.0%}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Clear the line for other output."""
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
 def _replay_here(
     applications: Sequence[Application], settings: Settings, shown: Callable[[Change], str]
 ) -> int:
     replays = [Replayed(settings.app_name or entry.label, entry.path) for entry in applications]
+    progress = Progress(applications)
     for application, replayed in zip(applications, replays, strict=True):
-        changes = replay_application(application, policy(settings), settings.app_name, replayed)
-        sys.stdout.writelines(f"{shown(change)}\n" for change in changes)
+        for change in replay_application(
+            application, policy(settings), settings.app_name, replayed, progress.add
+        ):
+            progress.clear()
+            sys.stdout.write(f"{shown(change)}\n")
+        progress.clear()
         sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(replayed))
     sys.stdout.flush()
     sys.stderr.write(f"{summary(replays)}\n")

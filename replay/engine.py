@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -248,11 +248,16 @@ def _seconds(policy: Policy) -> list[tuple[str, float]]:
 
 
 def replay_application(
-    application: Application, policy: Policy, app_name: str | None, replayed: Replayed
+    application: Application,
+    policy: Policy,
+    app_name: str | None,
+    replayed: Replayed,
+    on_read: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Change]:
     """Evaluate one application from beginning to end; a file with several is evaluated in parts.
 
-    ``app_name`` overrides the name in the log. ``replayed`` gets the counts and times so far.
+    ``app_name`` overrides the name in the log. ``replayed`` gets the counts and times so far,
+    ``on_read`` the bytes of each read.
 
     Raises:
         NotInstalledError: a file's codec needs a package that is not installed.
@@ -260,7 +265,7 @@ def replay_application(
     """
     reader = Reader()
     engine: ReplayEngine | None = None
-    for at, what in _entries(application.files, reader, replayed):
+    for at, what in _entries(application.files, reader, replayed, on_read):
         if isinstance(what, str):
             yield from _finish(engine, replayed)
             engine, replayed.app = None, app_name or what or replayed.app
@@ -279,10 +284,12 @@ def replay_application(
     yield from _finish(engine, replayed)
 
 
-def _entries(files: Iterable[str], reader: Reader, replayed: Replayed) -> Iterator[Entry]:
+def _entries(
+    files: Iterable[str], reader: Reader, replayed: Replayed, on_read: Callable[[int], object]
+) -> Iterator[Entry]:
     try:
         for file in files:
-            yield from reader.entries(read_lines(Path(file)))
+            yield from reader.entries(read_lines(Path(file), on_read))
     except ReplayError as error:
         replayed.error = str(error)
     replayed.unread = reader.unread

@@ -11,10 +11,10 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -187,8 +187,22 @@ def _label(path: Path) -> str:
 BUFFER_BYTES = 1024 * 1024
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, decompressed, with their line ends.
+class CountedFile(io.FileIO):
+    """A file that reports the bytes of each read."""
+
+    def __init__(self, path: Path, on_read: Callable[[int], object]) -> None:
+        super().__init__(path)
+        self._on_read = on_read
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read into ``buffer``."""
+        size = super().readinto(buffer)
+        self._on_read(size or 0)
+        return size
+
+
+def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
+    """The lines of a file, decompressed, with their line ends; ``on_read`` gets the bytes read.
 
     Raises:
         NotInstalledError: the file's codec needs a package that is not installed.
@@ -197,7 +211,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
     """
     damage: type[Exception] = OSError
     try:
-        with path.open("rb", BUFFER_BYTES) as raw:
+        with io.BufferedReader(CountedFile(path, on_read), BUFFER_BYTES) as raw:
             lines, damage = decompressed(raw, path)
             yield from lines
     except EOFError:

@@ -46,7 +46,7 @@ BUDGET = {
     "settings": (1793, 9),
     "sidecar": (2231, 8),
     "watch": (1578, 6),
-    "replay": (981, 5),
+    "replay": (1040, 5),
     "launch": (431, 7),
     "commands": (1632, 10),
     "examples": (778, 5),

@@ -196,6 +196,22 @@ def test_wrong_arguments_exit_with_2(arguments):
     assert exit_.value.code == UNREADABLE
 
 
+@pytest.mark.parametrize(
+    ("long_bytes", "is_terminal", "is_shown"),
+    [(1, True, True), (10_000_000, True, False), (1, False, False)],
+)
+def test_only_a_long_replay_at_a_terminal_shows_its_progress(
+    replay, log, monkeypatch, long_bytes, is_terminal, is_shown
+):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setattr(command, "LONG_BYTES", long_bytes)
+    _, output, errors = replay(log, "--json")
+
+    assert errors.startswith("\r\x1b[K100%\r\x1b[K") == is_shown == ("%" in errors)
+    assert errors.rpartition("\x1b[K")[2].startswith("1 application, ")
+    assert alerts(output) == REPORTED
+
+
 # -- as a process ---------------------------------------------------------------------------------
 
 COMMAND = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
