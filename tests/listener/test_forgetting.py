@@ -81,8 +81,8 @@ class Running:
         self.on_flush()
         return False
 
-    def forget(self, name):
-        self.forgotten.append(name)
+    def ask_worker(self, request):
+        self.forgotten.append(request.name)
 
 
 def forgotten_by(harness, name, **parts):

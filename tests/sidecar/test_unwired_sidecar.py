@@ -71,17 +71,6 @@ def test_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
     assert SIDECARS.find(driver.sparkContext) is None
 
 
-@pytest.mark.contains_errors
-def test_failed_sidecar_is_not_registered():
-    """A second ``attach`` in a notebook must not return a monitor that watches nothing."""
-    context = FakeJavaContext()
-    sidecar = Sidecar(Settings(), spark=SimpleNamespace(sparkContext=context, streams=None))
-    sidecar.start_or_stand_by()
-
-    assert sidecar.closed
-    assert SIDECARS.find(context) is None
-
-
 # -- addListener with the sidecar's listener ------------------------------------------------------
 
 
