@@ -28,13 +28,9 @@ public class EventQueue implements Runnable {
 
   private Map executions;
   private Object context;
-  private int progressCapacity;
-  private int lifecycleCapacity;
   private final ConcurrentLinkedQueue waiting = new ConcurrentLinkedQueue();
-  private final AtomicInteger progressWaiting = new AtomicInteger();
-  private final AtomicInteger lifecycleWaiting = new AtomicInteger();
-  private final AtomicLong progressDropped = new AtomicLong();
-  private final AtomicLong lifecycleDropped = new AtomicLong();
+  private final Lane progress = new Lane();
+  private final Lane lifecycle = new Lane();
   private final AtomicLong failures = new AtomicLong();
   private long given;
   private final Semaphore urgent = new Semaphore(0);
@@ -68,8 +64,8 @@ public class EventQueue implements Runnable {
     this.executions = executions;
     this.context = context;
     watchers = new Watchers(process);
-    this.progressCapacity = progressCapacity;
-    this.lifecycleCapacity = lifecycleCapacity;
+    progress.capacity = progressCapacity;
+    lifecycle.capacity = lifecycleCapacity;
     counter = new JobCounter(executions);
   }
 
@@ -157,7 +153,7 @@ public class EventQueue implements Runnable {
    */
   public String take(long waitMillis) throws InterruptedException {
     long deadline = System.nanoTime() + waitMillis * 1000000L;
-    while (lifecycleWaiting.get() <= 0) {
+    while (lifecycle.waiting.get() <= 0) {
       long now = System.nanoTime();
       Received oldest = (Received) waiting.peek();
       if (now >= deadline || (oldest != null && now - oldest.at >= GATHER_NANOS)) {
@@ -187,16 +183,16 @@ public class EventQueue implements Runnable {
     Received received = null;
     while (answer.length() < ANSWER_CHARACTERS && (received = poll()) != null) {
       given++;
-      (received.isLifecycle() ? lifecycleWaiting : progressWaiting).decrementAndGet();
+      laneOf(received).waiting.decrementAndGet();
       answer.append(received.kind).append(FIELD).append(received.at).append(FIELD);
       answer.append(received.session).append(FIELD).append(received.trigger).append(FIELD);
       answer.append(json(received.event)).append(RECORD);
     }
     long now = System.nanoTime();
     askedAt = now;
-    int left = Math.max(0, progressWaiting.get() + lifecycleWaiting.get());
-    String head = now + FIELD + left + FIELD + given + FIELD + progressDropped.get() + FIELD
-        + lifecycleDropped.get() + FIELD + failures.get() + FIELD + terminated + FIELD
+    int left = Math.max(0, progress.waiting.get() + lifecycle.waiting.get());
+    String head = now + FIELD + left + FIELD + given + FIELD + progress.dropped.get() + FIELD
+        + lifecycle.dropped.get() + FIELD + failures.get() + FIELD + terminated + FIELD
         + (closed ? "" : watchers.beat(now)) + RECORD;
     return head + answer;
   }
@@ -238,16 +234,15 @@ public class EventQueue implements Runnable {
       leaving.setDaemon(true);
       leaving.start();
     }
-    boolean lifecycle = received.isLifecycle();
-    AtomicInteger count = lifecycle ? lifecycleWaiting : progressWaiting;
-    if (closed || count.get() >= (lifecycle ? lifecycleCapacity : progressCapacity)) {
-      (lifecycle ? lifecycleDropped : progressDropped).incrementAndGet();
+    Lane lane = laneOf(received);
+    if (closed || lane.waiting.get() >= lane.capacity) {
+      lane.dropped.incrementAndGet();
       return;
     }
     describe(received);
     waiting.add(received);
-    count.incrementAndGet();
-    if (lifecycle) {
+    lane.waiting.incrementAndGet();
+    if (lane == lifecycle) {
       urgent.release();
     }
   }
@@ -274,6 +269,11 @@ public class EventQueue implements Runnable {
 
   private Received poll() {
     return (Received) waiting.poll();
+  }
+
+  private Lane laneOf(Received received) {
+    String kind = received.kind;
+    return kind.equals("started") || kind.equals("terminated") ? lifecycle : progress;
   }
 
   /** Leaves the bus, unless it listens again by now. */
@@ -303,10 +303,10 @@ public class EventQueue implements Runnable {
   private void abandon() {
     closed = true;
     for (Received left = poll(); left != null; left = poll()) {
-      (left.isLifecycle() ? lifecycleDropped : progressDropped).incrementAndGet();
+      laneOf(left).dropped.incrementAndGet();
     }
-    progressWaiting.set(0);
-    lifecycleWaiting.set(0);
+    progress.waiting.set(0);
+    lifecycle.waiting.set(0);
   }
 
   /** The event's JSON; for an end whose JSON fails, a minimal one. */
@@ -339,10 +339,13 @@ public class EventQueue implements Runnable {
           : event instanceof StreamingQueryListener.QueryIdleEvent ? "idle"
           : event instanceof StreamingQueryListener.QueryProgressEvent ? "progress" : "";
     }
+  }
 
-    boolean isLifecycle() {
-      return kind.equals("started") || kind.equals("terminated");
-    }
+  /** Progress, or starts and ends: how many wait, and how many were dropped. */
+  private static class Lane {
+    int capacity;
+    final AtomicInteger waiting = new AtomicInteger();
+    final AtomicLong dropped = new AtomicLong();
   }
 
   private class SessionListener extends StreamingQueryListener {
