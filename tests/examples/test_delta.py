@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from support.patience import PATIENCE_SECONDS, until
 
+from querypulse.commands.demo.scenarios import DemoSettings
+from querypulse.core.installed import NotInstalledError
+from querypulse.examples.delta import __main__ as command
 from querypulse.examples.delta import artifacts, broker, delta_pipeline
 from querypulse.examples.delta.artifacts import (
     ArtifactsError,
@@ -275,3 +278,43 @@ def test_guard_kills_the_broker_when_its_parent_is_gone():
 
     assert guarded.wait(PATIENCE_SECONDS) == -9
     guard.wait(PATIENCE_SECONDS)
+
+
+# -- the command ------------------------------------------------------------------------------
+
+
+def ending_with(monkeypatch, error):
+    """The exit code of the command if this error is raised instead of running the demo."""
+
+    def cannot(_):
+        raise error
+
+    monkeypatch.setattr(command, "_demo", cannot)
+    return command.main([])
+
+
+@pytest.mark.parametrize("error", [ArtifactsError, BrokerError, NotInstalledError])
+def test_pipeline_error_exits_with_2_and_one_line(monkeypatch, capsys, error):
+    code = ending_with(monkeypatch, error("no Delta Lake connector is known for Spark 9.9"))
+
+    assert code == 2
+    assert capsys.readouterr() == (
+        "",
+        "querypulse: no Delta Lake connector is known for Spark 9.9\n",
+    )
+
+
+def test_interrupted_download_exits_with_130(monkeypatch, capsys):
+    assert ending_with(monkeypatch, KeyboardInterrupt()) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_arguments_of_the_demo_run_the_pipeline_on_delta_lake(monkeypatch):
+    asked = []
+    monkeypatch.setattr(command, "require_spark", lambda: None)
+    monkeypatch.setattr(command, "run", lambda *given: asked.append(given) or 7)
+
+    code = command.main(["--supervised"])
+
+    assert code == 7
+    assert asked == [(DemoSettings(supervised=True), DeltaPipeline)]
