@@ -18,8 +18,7 @@ import re
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum
-from types import NoneType, UnionType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -149,7 +148,11 @@ _FILES = ("numFilesOutstanding", "approximateQueueSize")
 _BYTES = ("numBytesOutstanding", "sizeOfRecordsReadyToProcess", "estimatedTotalBytesBehindLatest")
 """What the sources of Delta, Auto Loader, Pub/Sub and Kafka report on Databricks."""
 _COMMITS = frozenset({"addBatch", "commitOffsets"})
-_UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+_UNREADABLE = (
+    msgspec.MsgspecError, ValueError, OverflowError, RecursionError,
+    # JSON of another shape than an event's.
+    AttributeError, KeyError, TypeError,
+)  # fmt: skip
 _EVENT_HUBS = "org.apache.spark.sql.eventhubs.EventHubsSource"
 """Event Hubs' native connector. Spark asks such a V1 source for one offset and reports it as the
 newest one too, but this one is limited by ``maxEventsPerTrigger`` (EventHubsSource.scala)."""
@@ -249,40 +252,20 @@ def decode_progress(text: str) -> Progress | None:
 
 def _progress_in_parts(text: str | bytes) -> Progress:
     """The progress without the parts of it that are not as Spark writes them."""
-    lost: list[str] = []
-    parts = _fitting(json.loads(text, parse_constant=str), _ProgressEvent, "progress", lost)
-    return replace(
-        _progress(msgspec.convert(parts, _ProgressEvent).progress), lost_parts=tuple(lost)
-    )
-
-
-def _fitting(value: Any, kind: Any, name: str, lost: list[str]) -> Any:
-    """``value`` as ``kind``; what does not fit is ``lost``: it becomes None, or an empty record."""
-    if value is None:
-        return None
-    options: list[Any] = [option for option in get_args(kind) if option is not NoneType]
-    if get_origin(kind) is UnionType and len(options) == 1:
-        return _fitting(value, options[0], name, lost)
-    if get_origin(kind) is list and isinstance(value, list):
-        return [_fitting(item, options[0], name, lost) or {} for item in value]
-    if get_origin(kind) is dict and isinstance(value, dict):
-        return {key: _fitting(item, options[1], name, lost) for key, item in value.items()}
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
-        return {
-            field.encode_name: _fitting(
-                value[field.encode_name], field.type, field.encode_name, lost
-            )
-            for field in fields(kind)
-            if value.get(field.encode_name) is not None
-        }
-    try:
-        # Only what JSON can hold: no lone surrogate, no infinity.
-        fitting = msgspec.json.decode(msgspec.json.encode(value), type=kind)
-    except _UNREADABLE:
-        fitting = None
-    if fitting is None:
-        lost.append(name)
-    return fitting
+    parts = json.loads(text, parse_constant=str)["progress"]
+    fitting, lost = {}, []
+    for part in fields(_Progress):
+        if parts.get(part.encode_name) is None:
+            continue
+        try:
+            # Only what JSON can hold: no lone surrogate, no infinity.
+            value = msgspec.json.encode(parts[part.encode_name])
+            fitting[part.name] = msgspec.json.decode(value, type=part.type)
+        except _UNREADABLE:
+            lost.append(part.encode_name)
+        else:
+            lost += [part.encode_name] if fitting[part.name] is None else []
+    return replace(_progress(_Progress(**fitting)), lost_parts=tuple(lost))
 
 
 def _progress(wire: _Progress) -> Progress:
