@@ -208,6 +208,12 @@ def first(at=0):
     return IdStory().start(FIRST, "r1", at=at, **S1)
 
 
+def forgot_imitation():
+    story = IdStory().start("22222222-z", "r0", "q-22222222", at=0).ends("22222222-z", "r0", at=1)
+    story.state.forget_name("q-22222222")
+    return story
+
+
 BOTH = {"q": FIRST, "q-22222222": SECOND}
 
 
@@ -231,12 +237,14 @@ BOTH = {"q": FIRST, "q-22222222": SECOND}
         (IdStory().start(FIRST, "r", "unnamed", at=0), {"unnamed-11111111": FIRST}, set()),
         (IdStory().start("22222222-z", "r0", "q-22222222", at=0, session="s0").start(FIRST, "r1", at=1, **S1).start(SECOND, "r2", at=2, **S2),
          {"q-22222222": "22222222-z", "q": FIRST, "q-22222222-2": SECOND}, set()),
+        (forgot_imitation().start(FIRST, "r1", at=1, **S1).start(SECOND, "r2", at=2, **S2), {"q": FIRST, "q-22222222-2": SECOND}, set()),
     ],
     ids=["two live ones", "one of two is restarted with a new checkpoint", "two live ones seen by the probe",
          "one that a poll shows beside one that ends before the report", "a restart whose last poll is shown again",
          "a poll without the predecessor", "one that fails while it is undecided", "polls miss a run for a moment",
          "polls miss a run for a moment, and another one starts", "a run that vanished and whose end comes late", "a run that vanished long ago",
-         "a reserved name", "another reserved name", "names that imitate labels"],
+         "a reserved name", "another reserved name", "names that imitate labels",
+         "a name that imitated a label and is forgotten"],
 )  # fmt: skip
 def test_queries_of_one_name_have_labels_of_their_own_unless_one_continues_the_other(
     story, labels, failed
