@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -32,27 +32,19 @@ log = logging.getLogger("querypulse")
 ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
 
 
-class _Declared(NamedTuple):
-    """A text in the settings, the place before its field, and what the field declares."""
-
-    place: str
-    field: str
-    kind: Holds
-    text: str
-    has_file: bool
-    """Whether a file may be given instead."""
-
-
-def _declared_texts(settings: Settings) -> Iterator[_Declared]:
+def _declared_texts(settings: Settings) -> Iterator[tuple[str, Holds, str, str]]:
+    """Each declared text: its setting, what it holds, the text, and what to do in place of it."""
     records: dict[str, msgspec.Struct] = {"": settings}
     records |= {f"queries.{pattern}.": own for pattern, own in settings.queries.items()}
     records |= {f"receivers[{number}].": own for number, own in enumerate(settings.receivers)}
     for place, record in records.items():
         for field, kind in holds(type(record)).items():
-            value, has_file = getattr(record, field), f"{field}_file" in record.__struct_fields__
+            has_file = f"{field}_file" in record.__struct_fields__
+            instead = f"give '{field}_file' instead" if has_file else ELSEWHERE
+            value = getattr(record, field)
             for text in value if isinstance(value, tuple) else (value,):
                 if isinstance(text, str):
-                    yield _Declared(place, field, kind, text, has_file)
+                    yield place + field, kind, text, instead
 
 
 def own_secrets(settings: Settings) -> list[Secret]:
@@ -63,11 +55,11 @@ def own_secrets(settings: Settings) -> list[Secret]:
 
     """
     secrets = []
-    for place, field, kind, text, _ in _declared_texts(settings):
+    for setting, kind, text, _ in _declared_texts(settings):
         if kind in (Holds.KEY, Holds.URL, Holds.ADDRESS):
             secrets.append(Secret(text))
         elif kind is Holds.SECRET_FILE:
-            secrets.append(Secret.from_file(text, setting=f"{place}{field}"))
+            secrets.append(Secret.from_file(text, setting=setting))
     return secrets
 
 
@@ -79,12 +71,11 @@ def refuse_secret(name: str, value: object, origin: str) -> None:
 
     """
     given: dict[str, Any] = {name: value}
-    for place, field, kind, text, has_file in _declared_texts(Settings(**given)):
+    for setting, kind, text, instead in _declared_texts(Settings(**given)):
         is_url = kind is Holds.URL and bool(secret_parts(text))
         if kind is Holds.KEY or is_url or (kind is Holds.ADDRESS and "@" in text):
-            instead = f"give '{field}_file' instead" if has_file else ELSEWHERE
             raise SettingsError(
-                f"setting {place + field!r} from {origin} holds a secret, and event logs show the "
+                f"setting {setting!r} from {origin} holds a secret, and event logs show the "
                 f"Spark conf: {instead}"
             )
 

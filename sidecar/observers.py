@@ -161,15 +161,13 @@ class FileReaders:
         self._token = None if server is None else components.token
         self._server = server
         self._certificate = Problem("querypulse: the HTTP server keeps its certificate: %s")
-        reads = {}
+        self._loops: dict[str, FileLoop] = {}
+        guard, has_access = components.guard, (components.token or components.tls) is not None
         if self._redacting.reads_files:
-            reads["secrets"] = ("secret-files", self._redacting.refresh)
-        if server is not None and (components.token is not None or components.tls is not None):
-            reads["http"] = ("http-files", self._renew_access)
-        self._loops = {
-            kind: FileLoop(thread, read, READ_SECONDS, components.guard)
-            for kind, (thread, read) in reads.items()
-        }
+            read = self._redacting.refresh
+            self._loops["secrets"] = FileLoop("secret-files", read, READ_SECONDS, guard)
+        if server is not None and has_access:
+            self._loops["http"] = FileLoop("http-files", self._renew_access, READ_SECONDS, guard)
 
     @property
     def problems(self) -> dict[str, str]:

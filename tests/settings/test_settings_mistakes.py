@@ -328,17 +328,6 @@ SECRET_CONF = [
     ("webhook_url", "https://user:hidden@h/x", "'webhook_url_file'"),
     ("webhook_url", "https://h/x?token=hidden", "'webhook_url_file'"),
     ("alertmanager_urls", "https://am1,https://user:hidden@am2", "QUERYPULSE_CONFIG"),
-    (
-        "receivers",
-        '[{"type": "webhook", "name": "b", "url": "https://h/x"},'
-        ' {"type": "pagerduty", "name": "a", "routing_key": "hiddenhiddenhiddenhiddenhiddenhi"}]',
-        "'receivers[1].routing_key'",
-    ),
-    (
-        "receivers",
-        '[{"type": "slack", "name": "a", "url": "https://s/services/hidden"}]',
-        "'url_file'",
-    ),
 ]
 
 
