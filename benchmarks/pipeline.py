@@ -53,7 +53,7 @@ class EventPipeline:
             self._arrived,
             self._guard,
             context=lambda: Context.RUNNING,
-            on_started=lambda: None,
+            poke=lambda: None,
         )
         self._lifecycle = Lifecycle(
             APP, Guidance("https://example.test/runbooks/{alertname}.md"), LifecycleSettings()

@@ -62,9 +62,9 @@ Inbox = Mailbox[Item]
 class EventReader:
     """One step: take the received events, read, decode and pass on each one once.
 
-    An event arrives twice if the listener was added to a session twice. ``on_lost`` is called
-    when the JVM does not answer, ``on_started`` after a start, ``context`` at a failure. A JVM
-    that has ended is not asked again.
+    An event arrives twice if the listener was added to a session twice. ``poke`` is called
+    after a start, and when the JVM does not answer; ``context`` at a failure. A JVM that has ended
+    is not asked again.
     """
 
     def __init__(
@@ -74,8 +74,7 @@ class EventReader:
         guard: Guard,
         *,
         context: Callable[[], Context],
-        on_started: Callable[[], None],
-        on_lost: Callable[[], None] = lambda: None,
+        poke: Callable[[], None],
         jvm_ended: Callable[[], bool] = lambda: False,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -84,8 +83,7 @@ class EventReader:
         self._arrived = arrived
         self._guard = guard
         self._context = context
-        self._on_started = on_started
-        self._on_lost = on_lost
+        self._poke = poke
         self._jvm_ended = jvm_ended
         self._source_ended = False
         self._pause = pause
@@ -123,7 +121,7 @@ class EventReader:
                     break
         except NETWORK_ERRORS:
             self._source_ended = self._jvm_ended()
-            self._on_lost()
+            self._poke()
             return self._rest()
         return marked
 
@@ -151,7 +149,7 @@ class EventReader:
             self.dropped["undecodable_part"] += len(event.lost_parts)
         if isinstance(event, Started):
             event = replace(event, session=received.session, trigger=received.trigger)
-            self._on_started()
+            self._poke()
         arrived = Arrived(event, received.at, self._context_of(event))
         self._arrived.put(arrived, lifecycle=received.kind.is_lifecycle)
 

@@ -103,8 +103,7 @@ def observe_classic(
         arrived,
         guard,
         context=probe.context,
-        on_started=prober.poke,
-        on_lost=prober.poke,
+        poke=prober.poke,
         jvm_ended=lambda: probe.ended,
     )
     loops = [
@@ -138,7 +137,7 @@ def observe_connect(
 
     interval = max(CONNECT_POLL_SECONDS, components.settings.probe_interval_seconds)
     prober = Prober(probe, interval, pass_on_report)
-    reader = EventReader(path.source, arrived, guard, context=probe.context, on_started=prober.poke)
+    reader = EventReader(path.source, arrived, guard, context=probe.context, poke=prober.poke)
     loops = [
         Loop("reader", reader.step, guard),
         Loop("probe", prober.step, guard, last=probe.release),

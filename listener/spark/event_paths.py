@@ -41,7 +41,6 @@ PROGRESS_CAPACITY = 2000
 PROCESS = uuid4().hex
 """Names this process among those that monitor the same JVM."""
 _NANOS = 1e9
-_SOURCES = ("EventQueue", "JobCounter", "LivingRuns", "Watchers", "Calls")
 _SHARED_QUEUE_DROPS = "queue.streams.numDroppedEvents"
 
 
@@ -118,7 +117,7 @@ class EventQueue(EventPath):
         # Private: PySpark has no public way to the JVM, to the bus, or to a session's id.
         context, session = spark._jsc.sc(), spark._jsparkSession  # noqa: SLF001
         executions = session.sharedState().activeStreamingQueries()
-        made = compile_in_driver(spark.sparkContext._jvm, *_SOURCES).newInstance()  # noqa: SLF001
+        made = compile_in_driver(spark.sparkContext._jvm).newInstance()  # noqa: SLF001
         made.prepare(executions, context, PROCESS, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
         self.java: Any = made
         """The Java object; None once released."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -116,10 +116,11 @@ class OptionalCalls:
 
 _IMPORT = re.compile(r"^import .*;$", re.MULTILINE)
 COMPILER = "org.codehaus.janino.SimpleCompiler"
+SOURCES = ("EventQueue", "JobCounter", "LivingRuns", "Watchers", "Calls")
 
 
-def compile_in_driver(jvm: Any, *names: str) -> Any:
-    """Compile this package's ``.java`` files of these names; return the first one's ``Class``.
+def compile_in_driver(jvm: Any) -> Any:
+    """Compile this package's Java; return the ``Class`` of ``EventQueue``.
 
     Spark compiles its generated code with Janino, so every driver has it. The classes and their
     loader can be collected once nothing refers to them.
@@ -135,11 +136,11 @@ def compile_in_driver(jvm: Any, *names: str) -> Any:
     compiler.setParentClassLoader(loader)
     # Py4J caches methods by class name and would call those of an earlier class.
     suffix = uuid4().hex
-    compiler.cook(source_of(names, suffix))
-    return compiler.getClassLoader().loadClass(f"{names[0]}_{suffix}")
+    compiler.cook(java_source(suffix))
+    return compiler.getClassLoader().loadClass(f"{SOURCES[0]}_{suffix}")
 
 
-def source_of(names: Sequence[str], suffix: str) -> str:
+def java_source(suffix: str) -> str:
     """All sources as one text, as Janino requires, with the suffix added to each class name.
 
     Raises:
@@ -147,10 +148,10 @@ def source_of(names: Sequence[str], suffix: str) -> str:
 
     """
     folder = files(__package__)
-    sources = [folder.joinpath(f"{name}.java").read_text(encoding="utf-8") for name in names]
+    sources = [folder.joinpath(f"{name}.java").read_text(encoding="utf-8") for name in SOURCES]
     imports = dict.fromkeys(line for source in sources for line in _IMPORT.findall(source))
     text = "\n".join([*imports, *(_IMPORT.sub("", source) for source in sources)])
-    return re.sub(rf"\b({'|'.join(names)})\b", rf"\1_{suffix}", text)
+    return re.sub(rf"\b({'|'.join(SOURCES)})\b", rf"\1_{suffix}", text)
 
 
 FIELD = "\x1f"

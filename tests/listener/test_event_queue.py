@@ -18,7 +18,7 @@ from querypulse.listener.mailbox import LIFECYCLE_CAPACITY
 from querypulse.listener.probe import UNOWNED, CountedJobs, JobCounts, LongTask
 from querypulse.listener.spark.event_paths import PROCESS, PROGRESS_CAPACITY, EventQueue
 from querypulse.listener.spark.health_listener import HealthListener
-from querypulse.listener.spark.jvm import compile_in_driver
+from querypulse.listener.spark.jvm import SOURCES, compile_in_driver
 from querypulse.listener.state.snapshot import ALONE
 
 TEXTS = st.text(
@@ -241,18 +241,18 @@ def test_event_never_seems_later_than_its_answer_or_earlier_than_it_was(rounds):
 
 def test_classes_compiled_together_have_names_of_their_own_and_import_each_name_once(driver):
     """Py4J caches methods by class name, and would call those of an earlier class."""
-    names = ("EventQueue", "JobCounter", "Watchers")
     for _ in range(2):
-        compile_in_driver(driver.sparkContext._jvm, *names)
+        compile_in_driver(driver.sparkContext._jvm)
+    names = "|".join(SOURCES)
     first, second = (
-        set(re.findall(rf"\bclass ((?:{'|'.join(names)})\w*)", source)) for source in driver.sources
+        set(re.findall(rf"\bclass ((?:{names})\w+)", source)) for source in driver.sources
     )
     source = driver.sources[0]
     imports = re.findall(r"^import (.*);$", source, re.MULTILINE)
 
-    assert len(first) == len(second) == 3
+    assert len(first) == len(second) == len(SOURCES)
     assert first.isdisjoint(second)
-    assert re.findall(rf"\b(?:{'|'.join(names)})\b", source) == []
+    assert re.findall(rf"\b(?:{names})\b", source) == []
     assert len(imports) == len(set(imports)) > 0
     assert source.startswith("import ")
     assert source.rindex("\nimport ") < source.index("class ")

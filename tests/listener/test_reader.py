@@ -89,8 +89,7 @@ class Reading:
             self.arrived,
             self.guard,
             context=lambda: self.calls.append("context") or context(),
-            on_started=lambda: self.calls.append("started"),
-            on_lost=lambda: self.calls.append("lost"),
+            poke=lambda: self.calls.append("poke"),
             jvm_ended=lambda: jvm_ended,
             pause=self.pauses.append,
         )
@@ -130,7 +129,7 @@ def test_start_has_session_and_trigger_and_triggers_a_poll():
     (item,) = reading.read()
 
     assert item.event == Started("i", "r", "a", *facts)
-    assert reading.calls == ["started"]
+    assert reading.calls == ["poke"]
 
 
 @pytest.mark.fault("Events", "Garbled events", "They are counted; the next one is read")
@@ -230,9 +229,9 @@ def test_lost_jvm_triggers_a_poll_and_is_retried_after_a_pause(lost):
     reading = Reading(lost("no answer"), [PROGRESS])
 
     assert reading.events == []
-    assert (reading.calls, reading.pauses) == (["lost"], [RETRY_SECONDS])
+    assert (reading.calls, reading.pauses) == (["poke"], [RETRY_SECONDS])
     assert reading.events == [Progress]
-    assert (reading.calls, reading.guard.errors) == (["lost"], {})
+    assert (reading.calls, reading.guard.errors) == (["poke"], {})
 
 
 def test_ended_jvm_is_not_asked_and_delays_no_marker():

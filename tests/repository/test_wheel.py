@@ -34,7 +34,7 @@ from querypulse.launch import launcher, startup
 from querypulse.listener.spark import jvm
 from querypulse.settings import links
 assert sys.argv[1] in querypulse.__file__, querypulse.__file__
-assert "SparkListener" in jvm.source_of(["EventQueue"], "")
+assert "SparkListener" in jvm.java_source("")
 assert pages.status_page().body
 assert "StreamingQueryFailed" in links.runbook("StreamingQueryFailed")
 assert "StreamingQueryFailed" in links.next_steps()

@@ -333,7 +333,7 @@ class SimDriver:
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
-            on_started=self.probe.poll, pause=lambda _: None,
+            poke=self.probe.poll, pause=lambda _: None,
         )  # fmt: skip
         named = [query for query in queries if query.spec.name]
         self._called = {str(query.spec.name): query.key for query in reversed(named)}

@@ -233,7 +233,7 @@ def test_java_classes_compile_for_java_8(spark):
     compiler.setParentClassLoader(loader)
     compiler.setSourceVersion(8)
     compiler.setTargetVersion(8)
-    compiler.cook(jvm_module.source_of(event_paths._SOURCES, "java8"))
+    compiler.cook(jvm_module.java_source("java8"))
 
 
 @pytest.fixture
