@@ -231,9 +231,12 @@ class SparkSources:
 
         """
         with java_errors():
-            execution = self._hold(query)
+            execution = self._held.get(query.run_id)
             if execution is None:
-                return None
+                execution = self._active.get(self._uuid.fromString(query.query_id))
+                if execution is None or execution.runId().toString() != query.run_id:
+                    return None
+                self._held[query.run_id] = execution
             streams = execution.sources().distinct()
             count = int(streams.size())
             if not count and query.alive:
@@ -248,15 +251,6 @@ class SparkSources:
     def release(self, run_id: str) -> None:
         """Forget a run that will not be opened again."""
         self._held.pop(run_id, None)
-
-    def _hold(self, query: Query) -> Any:
-        """Its ``StreamExecution``, if it was available while the run was active."""
-        if query.run_id not in self._held:
-            execution = self._active.get(self._uuid.fromString(query.query_id))
-            if execution is None or execution.runId().toString() != query.run_id:
-                return None
-            self._held[query.run_id] = execution
-        return self._held[query.run_id]
 
     def _source(self, query: Query, execution: Any, streams: Any, index: int) -> Source | None:
         stream = streams.apply(index)

@@ -25,9 +25,8 @@ KEEP_COMPLETED_SECONDS = 15 * 60.0
 MAX_GONE_QUERIES = 1000
 MAX_GONE_UNNAMED = 20
 """Each restart of a query without a name and a checkpoint leaves one more of them."""
-MAX_BEFORE_FORGETTING = 2000
 FORGET_EVERY = 100
-"""Queries are forgotten at each hundredth above 2,000, and not only once a minute."""
+"""Queries are forgotten at each hundredth new one, and not only once a minute."""
 
 
 def to_forget(
@@ -298,9 +297,7 @@ class State:
         query = self._identity.introduce(new, wait=wait)
         is_new = query.label not in self._queries
         self._put(query)
-        count = len(self._queries)
-        is_crowded = count > MAX_BEFORE_FORGETTING and count % FORGET_EVERY == 0
-        if is_new and (query.is_unnamed or is_crowded):
+        if is_new and (query.is_unnamed or len(self._queries) % FORGET_EVERY == 0):
             self.forget(new.at)
         return query
 

@@ -51,6 +51,11 @@ class Rewind(Streak, frozen=True, gc=False):
     now: Position
 
 
+NO_STREAKS: dict[str, Streak] = {}
+NO_REWINDS: dict[str, Rewind] = {}
+"""Nearly every source has these, so that it needs no dictionaries of its own."""
+
+
 class SourceTrend(msgspec.Struct, frozen=True, gc=False):
     """One source and its last end offsets.
 
@@ -307,7 +312,7 @@ def _follow_source(before: SourceTrend | None, source: SourceProgress, at: float
     if before is None or before.description not in ("", source.description):
         before = SourceTrend()
     was, ends = _positions(before.end), _positions(source.end)
-    rewound = {}
+    rewound, stuck = dict[str, Rewind](), behind(source.end, source.latest)
     if before.rewound or was != ends:
         for partition, now in ends.items():
             earlier = before.rewound.get(partition)
@@ -320,9 +325,11 @@ def _follow_source(before: SourceTrend | None, source: SourceProgress, at: float
         end=source.end,
         stuck={
             name: _longer(before.stuck.get(name) if was.get(name) == ends[name] else None, at)
-            for name in behind(source.end, source.latest)
-        },
-        rewound=rewound,
+            for name in stuck
+        }
+        if stuck
+        else NO_STREAKS,
+        rewound=rewound or NO_REWINDS,
         empty=_empty(before, source, at),
     )
 

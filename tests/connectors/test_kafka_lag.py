@@ -25,11 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
 def query_state(query):
     """The state of a query of Spark's that no signal has shown yet."""
     return Query(
-        query_id=query.id,
-        run_id=query.runId,
-        name=query.name,
-        label=query.name,
-        started_at=0.0,
+        query_id=query.id, run_id=query.runId, name=query.name, label=query.name, started_at=0.0
     )
 
 
@@ -137,30 +133,25 @@ def test_records_read_and_deleted_during_a_poll_do_not_count_as_lost(held, kafka
     assert poll.lag_offsets == 0
 
 
-def test_lag_grows_while_the_query_hangs_and_ends_when_it_catches_up(held, kafka):
+def test_lag_and_its_age_grow_while_the_query_hangs_and_end_when_it_catches_up(held, kafka):
     job = held(partitions=2)
-    job.hang()
-    for number in (1, 2, 3):
-        kafka.produce(job.topics[0], ["x"] * 10, partition=1)
-        assert job.poll().lag_offsets == 1 + 10 * number
-    job.read_on()
-
-    assert job.poll().lag_offsets == 0
-
-
-def test_age_of_unread_records_is_that_of_the_first_one(held, kafka):
-    job = held()
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     job.trap.hold.set()
-    producer.produce(job.topics[0], "old", timestamp=1_600_000_000_000)
+    producer.produce(job.topics[0], "old", partition=0, timestamp=1_600_000_000_000)
     producer.flush(PATIENCE_SECONDS)
     assert job.trap.held.wait(PATIENCE_SECONDS)
-    waiting_since = {f"{job.topics[0]}/0": 1_600_000_000.0}
-    assert job.poll().waiting_since == waiting_since
+    for number in (1, 2):
+        producer.produce(
+            job.topics[0], "later", partition=0, timestamp=int((time.time() + 50) * 1000)
+        )
+        producer.flush(PATIENCE_SECONDS)
+        kafka.produce(job.topics[0], ["x"] * 9, partition=1)
+        poll = job.poll()
+        assert poll.lag_offsets == 1 + 10 * number
+        assert poll.waiting_since[f"{job.topics[0]}/0"] == 1_600_000_000.0
+    job.read_on()
 
-    producer.produce(job.topics[0], "later", timestamp=int((time.time() + 50) * 1000))
-    producer.flush(PATIENCE_SECONDS)
-    assert job.poll().waiting_since == waiting_since
+    assert (job.poll().lag_offsets, job.poll().waiting_since) == (0, {})
 
 
 def test_transaction_markers_are_no_lag(held, kafka):
@@ -176,31 +167,23 @@ def test_transaction_markers_are_no_lag(held, kafka):
         assert poll.waiting_since == {}
 
 
-def test_aborted_transaction_is_no_lag_for_a_read_committed_query(held, kafka):
+def test_aborted_transaction_is_no_lag_and_an_open_one_holds_records_back(held, kafka):
+    """For a query that may not read them (``read_committed``)."""
     job = held(**{"kafka.isolation.level": "read_committed"})
+    place = f"{job.topics[0]}/0"
     job.hang()
     kafka.transaction(job.topics[0], ["x"] * 5, commit=False)
     poll = job.poll()
-    assert poll.latest[f"{job.topics[0]}/0"] - poll.committed[f"{job.topics[0]}/0"] == 7
-    since = poll.waiting_since
+    assert (poll.latest[place] - poll.committed[place], len(poll.waiting_since)) == (7, 1)
     job.read_on()
-    job.trap.hold.set()
     kafka.transaction(job.topics[0], ["x"] * 5, commit=False)
     until(lambda: job.poll().lag_offsets == 0, "nothing is unread")
-
-    assert len(since) == 1
     assert job.poll().waiting_since == {}
 
-
-def test_records_behind_an_open_transaction_are_seen_until_it_commits(held, kafka):
-    """The query may not read them, so its lag is 0."""
-    job = held(**{"kafka.isolation.level": "read_committed"})
-    place = f"{job.topics[0]}/0"
     with kafka.open_transaction(job.topics[0], ["x"] * 7):
         until(lambda: job.poll().log_end[place] - job.poll().latest[place] == 7, "7 records wait")
         assert job.poll().lag_offsets == 0
     job.query.processAllAvailable()
-
     until(lambda: job.poll().log_end == job.poll().latest, "none waits after the commit")
 
 
@@ -305,7 +288,7 @@ def test_retention_is_reported_per_topic(held, kafka):
     assert poll.bounded_by_size == {sized}
 
 
-def test_queries_on_one_cluster_share_an_admin_client(spark, held, kafka):
+def test_queries_on_one_cluster_with_equal_security_share_an_admin_client(spark, held, kafka):
     """It joins no consumer group, and is closed with the last of them."""
     finds = SparkSources(spark)
     plain = held(finds=finds)
@@ -317,21 +300,16 @@ def test_queries_on_one_cluster_share_an_admin_client(spark, held, kafka):
     assert len(admins(spark)) == 1
     groups = kafka.admin.list_consumer_groups().result(PATIENCE_SECONDS).valid
     assert not [group.group_id for group in groups if "querypulse" in group.group_id]
+    secure = held(finds=finds, **{"kafka.sasl.jaas.config": "x.Module required password=hunter2;"})
+    assert secure.poll().lag_offsets == 0
+    assert len(admins(spark)) == 2
+    secure.sources[0].close()
 
     plain.sources[0].close()
     assert careful.poll().lag_offsets == 1
-    assert len(admins(spark)) == 1
+    until(lambda: len(admins(spark)) == 1, "the others share one")
     careful.sources[0].close()
     until(lambda: not admins(spark), "no thread is left")
-
-
-def test_query_with_its_own_security_settings_has_its_own_admin_client(spark, held):
-    finds = SparkSources(spark)
-    theirs = {"kafka.sasl.jaas.config": "x.Module required password=hunter2;"}
-    for job in (held(finds=finds), held(finds=finds, **theirs)):
-        assert job.poll().lag_offsets == 0
-
-    assert len(admins(spark)) == 2
 
 
 def admins(spark):
