@@ -45,7 +45,7 @@ BUDGET = {
     "alerting": (8115, 30),
     "settings": (1784, 9),
     "sidecar": (2229, 8),
-    "watch": (1578, 6),
+    "watch": (1566, 6),
     "replay": (1040, 5),
     "launch": (431, 7),
     "commands": (1632, 10),

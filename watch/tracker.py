@@ -15,9 +15,6 @@ from msgspec.structs import replace
 from ..exporter.pages import Notice
 from .client import Endpoint, OpenAlerts, Poll, Said
 
-HEARTBEAT_SECONDS = 5.0
-"""How long a heartbeat may not advance; a worker evaluates about once a second."""
-
 
 class EndpointState(msgspec.Struct):
     """One endpoint: the newest poll, and the app that was last seen there."""
@@ -26,19 +23,12 @@ class EndpointState(msgspec.Struct):
     app: str = ""
     closed_at: float | None = None
     """When its driver announced its end; None again once a driver is seen there."""
-    beat: float | None = None
-    beat_since: float = 0.0
     refused_since: float | None = None
     """Since when its driver refuses the watcher."""
 
-    def take(self, poll: Poll) -> Poll:
-        """Store a poll and return it; ``STUCK`` if the heartbeat does not advance."""
-        if poll.heartbeat is None or poll.heartbeat != self.beat:
-            self.beat, self.beat_since = poll.heartbeat, poll.at
-        stuck = poll.at - self.beat_since
-        if poll.said is Said.HEALTHY and stuck >= HEARTBEAT_SECONDS:
-            detail = f"its worker's heartbeat has not advanced for {stuck:.0f} s"
-            poll = replace(poll, said=Said.STUCK, detail=detail)
+    def take(self, poll: Poll) -> None:
+        """Store a poll."""
+        self.poll = poll
         if poll.said is not Said.BARRED:
             self.refused_since = None
         elif self.refused_since is None:
@@ -46,8 +36,6 @@ class EndpointState(msgspec.Struct):
         if poll.said is Said.HEALTHY:
             self.closed_at = None
             self.app = poll.app or self.app
-        self.poll = poll
-        return poll
 
     @property
     def is_up(self) -> bool | None:
@@ -239,7 +227,7 @@ class TargetTracker:
             return
         if poll.said is not Said.UNREACHABLE and not endpoint.loopback:
             self.proved(poll.at)
-        poll = state.take(poll)
+        state.take(poll)
         self._know_app(endpoint, state.app)
         for driver in self._under(endpoint.url):
             self._report(driver, endpoint, poll)

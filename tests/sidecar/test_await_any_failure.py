@@ -102,14 +102,15 @@ def test_failure_of_another_process_does_not_end_the_wait(watchers):
     assert failure(story.ended("mine", at=3, exception=CONFLICT), 4).query == "mine"
 
 
-@pytest.mark.parametrize("watchers", [FIRST, SECOND], ids=["first", "second"])
-@pytest.mark.parametrize("is_expected", [False, True])
-def test_query_claimed_by_no_process_ends_no_wait_unless_it_is_expected(watchers, is_expected):
-    """It may belong to any process. The wait covers the queries that the settings name."""
-    story = shared(watchers, lost="").ended("lost", at=1, exception=CONFLICT)
-    story.state.expected = frozenset({"lost"} if is_expected else ())
+@pytest.mark.parametrize("session", ["foreign", ""], ids=["another's", "nobody's"])
+@pytest.mark.parametrize("exception", [CONFLICT, None], ids=["fails", "stops"])
+@pytest.mark.parametrize("expected", [frozenset(), frozenset({"theirs"})])
+def test_query_that_is_not_its_own_ends_the_wait_only_if_expected(session, exception, expected):
+    """What no process claims may belong to any. The wait covers what the settings name."""
+    story = shared(SECOND, theirs=session).ended("theirs", at=1, exception=exception)
+    story.state.expected = expected
 
-    assert (failure(story, 2) is not None) == is_expected
+    assert (failure(story, 100, expected=expected) is not None) == bool(expected)
 
 
 # -- stalls -------------------------------------------------------------------------------------

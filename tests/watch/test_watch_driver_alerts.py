@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 from support.watch_harness import (
     BAD,
-    BEAT,
     DAY,
     ENDPOINTS,
     WALL,
@@ -80,13 +79,6 @@ def test_a_driver_that_is_down_is_reported(row):
     assert harness_of(places).play(story).reported == names
 
 
-def test_a_stuck_heartbeat_is_reported_while_the_server_answers():
-    harness = WatchHarness().poll(heartbeat=BEAT).polls(Said.HEALTHY, 19, heartbeat=BEAT)
-    assert harness.reported == []
-    assert harness.polls(Said.HEALTHY, 2, heartbeat=BEAT).reported == ["etl"]
-    assert "heartbeat has not advanced" in harness.page["connection"]
-
-
 # -- drivers that are not reported ------------------------------------------------------------
 
 FINE = [
@@ -132,13 +124,6 @@ def test_a_driver_that_may_be_fine_is_not_reported(row):
 )
 def test_an_app_that_returns_after_another_one_is_not_reported(story):
     assert "etl" not in WatchHarness().play(story).ever_reported
-
-
-def test_a_slow_heartbeat_counts_as_up():
-    harness = WatchHarness()
-    for beat in range(60):
-        harness.polls(Said.HEALTHY, 4, heartbeat=BEAT + beat)
-    assert harness.polls(Said.HEALTHY, 60, heartbeat=None).ever_reported == set()
 
 
 def test_a_poll_begun_before_the_shutdown_notice_does_not_make_the_driver_expected():
