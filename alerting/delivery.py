@@ -104,8 +104,8 @@ class Delivery:
         """Send these too, because another receiver has not taken them."""
         with self._changed:
             new = [incident for incident in incidents if not self._outbox.holds(incident.key)]
+            self._outbox.add(new, self._wall())
             if new:
-                self._outbox.add(new, self._wall())
                 self._save()
 
     def take_overdue(self, now_wall: float) -> tuple[Incident, ...]:
@@ -167,34 +167,7 @@ class Delivery:
             # A process that is killed as it sends leaves no incident that its successor does not
             # know.
             self._spool.write_ahead()
-        self._record(incident, self._send(incident))
-
-    def _pause(self, now: float, wall: float) -> float | None:
-        """Seconds until there may be something to send; None to wait for the next change."""
-        next_at = self._outbox.next_at(now, wall)
-        if next_at is not None:
-            return max(0.0, next_at - now)
-        needs_repeats = self._receiver.capabilities.resend_seconds is not None
-        return POLL_SECONDS if needs_repeats and self._outbox.rows else None
-
-    def _send(self, incident: Incident) -> DeliveryError | None:
-        """Why the receiver did not take it; None when it did."""
-        try:
-            self._receiver.send(incident, self._wall())
-        except DeliveryError as error:
-            self.outcomes[error.answer.value] += 1
-            return error
-        except Exception as error:  # noqa: BLE001 - a receiver's bug must not end the deliveries
-            self.outcomes[FAILED] += 1
-            self.guard.report(f"deliver-{self.name}", error)
-            return DeliveryError(
-                type(error).__name__, DeliveryOutcome.TRANSIENT, may_have_arrived=True
-            )
-        self.outcomes[DeliveryOutcome.DELIVERED.value] += 1
-        return None
-
-    def _record(self, incident: Incident, error: DeliveryError | None) -> None:
-        """Record the outcome; log an error if it is new."""
+        error = self._send(incident)
         now, wall = self._clock(), self._wall()
         with self._changed:
             if error is None:
@@ -206,6 +179,29 @@ class Delivery:
             self._save()
         if not is_known:
             self._log_refusal(incident, error, None if again_at is None else again_at - now)
+
+    def _pause(self, now: float, wall: float) -> float | None:
+        """Seconds until there may be something to send; None to wait for the next change."""
+        next_at = self._outbox.next_at(now, wall)
+        if next_at is not None:
+            return max(0.0, next_at - now)
+        needs_repeats = self._receiver.capabilities.resend_seconds is not None
+        return POLL_SECONDS if needs_repeats and self._outbox.rows else None
+
+    def _send(self, incident: Incident) -> DeliveryError | None:
+        """Why the receiver did not take it; None when it did."""
+        error, outcome = None, DeliveryOutcome.DELIVERED.value
+        try:
+            self._receiver.send(incident, self._wall())
+        except DeliveryError as refusal:
+            error, outcome = refusal, refusal.answer.value
+        except Exception as bug:  # noqa: BLE001 - a receiver's bug must not end the deliveries
+            self.guard.report(f"deliver-{self.name}", bug)
+            answer = DeliveryOutcome.TRANSIENT
+            error = DeliveryError(type(bug).__name__, answer, may_have_arrived=True)
+            outcome = FAILED
+        self.outcomes[outcome] += 1
+        return error
 
     def _log_refusal(
         self, incident: Incident, error: DeliveryError, wait_seconds: float | None
