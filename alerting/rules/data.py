@@ -13,7 +13,7 @@ from ...core.states import QueryState
 from ...core.text import duration, utc
 from ...listener.events import Progress
 from ...listener.source_polls import SourcePoll
-from ...listener.state.query import Outcome, Query, has_uncounted_rows
+from ...listener.state.query import Outcome, has_uncounted_rows
 from ...listener.state.sources import Edge, EdgePoint, Exposure
 from ...listener.state.trends import LagPoint, Wait, Watermark
 from ..evidence import evidence, report
@@ -191,7 +191,7 @@ def _longest_usual(took: tuple[float, ...]) -> float:
 MIN_BATCHES_LONG = 5
 NOTABLE_GROWTH = 1.5
 """Growth beyond that of the same hours a day ago, so the time of day does not explain it."""
-MUCH_LONGER = 3.0
+MUCH_GROWTH = 3.0
 """Growth within a day by the time of day alone is smaller, as a rule."""
 
 
@@ -214,9 +214,9 @@ def query_falling_behind(context: RuleContext) -> Finding | None:
     if long.batches < MIN_BATCHES_LONG or seconds <= context.trend_seconds:
         return None
     first, newest, day_ago = median(long.first), median(long.newest), query.day_ago_seconds
-    much_longer = newest > MUCH_LONGER * (day_ago or newest)
+    much_longer = newest > MUCH_GROWTH * (day_ago or newest)
     if day_ago is None or is_loop:
-        grows = newest >= max(MUCH_LONGER * first, NOTABLE_GROWTH * (day_ago or 0.0))
+        grows = newest >= max(MUCH_GROWTH * first, NOTABLE_GROWTH * (day_ago or 0.0))
     else:
         grows = much_longer or newest >= NOTABLE_GROWTH * max(first, day_ago)
     has_interval = query.trigger is not None and query.trigger.interval_seconds
@@ -392,23 +392,12 @@ def input_missing(context: RuleContext) -> Finding | None:
     allowed, query = context.limits.expected_input_seconds, context.query
     if not (context.is_running or context.is_between_runs):
         return None
-    empty = _reads_around_its_data(context)
-    if empty:
-        return _no_input(context, empty)
-    if allowed is None or has_uncounted_rows(query):
+    reason = _reads_around_its_data(context)
+    if not reason and allowed is not None and not has_uncounted_rows(query):
+        reason = _without_rows(context, allowed)
+    if not reason:
         return None
-    if query.last_input_at is None:
-        seconds = context.watched_since(query.started_at) + query.without_input_before
-    else:
-        seconds = context.watched_since(query.last_input_at)
-    if seconds <= max(allowed, context.window.seconds):
-        return None
-    reason = f"no rows read for {seconds:.0f} s{_meanwhile(query)} ({allowed:.0f} s allowed)"
-    return _no_input(context, reason)
-
-
-def _no_input(context: RuleContext, reason: str) -> Finding:
-    state = None if context.query.activity_seen else QueryState.STARTING
+    state = None if query.activity_seen else QueryState.STARTING
     return report(context, INPUT_MISSING, Severity.WARNING, reason, state=state)
 
 
@@ -427,11 +416,17 @@ def _reads_around_its_data(context: RuleContext) -> str:
     return ""
 
 
-def _meanwhile(query: Query) -> str:
-    """What the time without rows includes, unless the present run has read some."""
+def _without_rows(context: RuleContext, allowed: float) -> str:
+    query, including = context.query, ""
     if query.last_input_at is not None:
+        seconds = context.watched_since(query.last_input_at)
+    else:
+        before = query.without_input_before
+        seconds = context.watched_since(query.started_at) + before
+        including = ", over restarts" if before > 0 else ", since its run began"
+    if seconds <= max(allowed, context.window.seconds):
         return ""
-    return ", over restarts" if query.without_input_before > 0 else ", since its run began"
+    return f"no rows read for {seconds:.0f} s{including} ({allowed:.0f} s allowed)"
 
 
 # -- watermark stuck ----------------------------------------------------------------------------
@@ -461,7 +456,16 @@ def watermark_stuck(context: RuleContext) -> Finding | None:
     may_wait = len(progress.sources) > 1 and watermark.timestamp > 0 >= ahead
     if may_wait and seconds <= sum(watermark.stood):
         return None
-    reason = _in_future(watermark, ahead) if ahead > 0 else _does_not_advance(watermark, seconds)
+    reason = (
+        f"the watermark has not advanced for {seconds:.0f} s and {watermark.batches} batches "
+        "with rows, although newer event times were read"
+    )
+    if ahead > 0:
+        at = utc(watermark.timestamp) if watermark.timestamp < END_OF_9999 else "a year after 9999"
+        reason = (
+            f"the watermark is at {at}, {duration(ahead)} in the future: rows "
+            f"before it are late, and {watermark.late_rows} were dropped"
+        )
     return report(context, WATERMARK_STUCK, Severity.WARNING, reason)
 
 
@@ -472,24 +476,7 @@ def _all_come(watermark: Watermark, progress: Progress, context: RuleContext) ->
     )
 
 
-def _does_not_advance(watermark: Watermark, seconds: float) -> str:
-    return (
-        f"the watermark has not advanced for {seconds:.0f} s and {watermark.batches} batches "
-        "with rows, although newer event times were read"
-    )
-
-
-def _in_future(watermark: Watermark, ahead: float) -> str:
-    at = utc(watermark.timestamp) if watermark.timestamp < END_OF_9999 else "a year after 9999"
-    return (
-        f"the watermark is at {at}, {duration(ahead)} in the future: rows "
-        f"before it are late, and {watermark.late_rows} were dropped"
-    )
-
-
 # -- rows dropped -------------------------------------------------------------------------------
-
-MIN_BATCHES = 3
 
 
 def rows_dropped(context: RuleContext) -> Finding | None:
@@ -503,15 +490,10 @@ def rows_dropped(context: RuleContext) -> Finding | None:
     seconds = context.watched_since(late.since)
     if late.batches < MIN_BATCHES or seconds <= context.trend_seconds:
         return None
+    watermark, newest, behind = progress.watermark_timestamp, progress.event_time_max, ""
+    if watermark is not None and newest is not None and newest < watermark:
+        behind = f"; the newest event time is {duration(watermark - newest)} behind the watermark"
     dropped = f"each of the last {late.batches} batches with rows dropped late ones"
     count = f" ({late.rows}, counted after aggregation)" if late.rows else ""
-    reason = f"{dropped}, for {seconds:.0f} s{count}{_newest_row(progress)}"
+    reason = f"{dropped}, for {seconds:.0f} s{count}{behind}"
     return report(context, ROWS_DROPPED, Severity.WARNING, reason)
-
-
-def _newest_row(progress: Progress) -> str:
-    """How far the newest row is behind the watermark, if it is."""
-    watermark, newest = progress.watermark_timestamp, progress.event_time_max
-    if watermark is None or newest is None or newest >= watermark:
-        return ""
-    return f"; the newest event time is {duration(watermark - newest)} behind the watermark"

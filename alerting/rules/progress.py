@@ -256,7 +256,6 @@ def _stuck_text(trend: SourceTrend, partitions: dict[str, float]) -> str:
 # -- offsets rewound ----------------------------------------------------------------------------
 
 MIN_BATCHES_REWOUND = 2
-MIN_POLLS = 2
 
 
 def offsets_rewound(context: RuleContext) -> Finding | None:

@@ -135,21 +135,26 @@ def query_stopped(context: RuleContext) -> Finding | None:
     one that ``supervise`` restarts, or one in an application that stops its own SparkContext. If
     the trigger is unknown, the alert fires only for an expected query.
     """
-    gone_at = _gone_at(context)
-    if gone_at is None or context.snapshot.context.explains_ends:
-        return None
-    if context.query.failure is not None:
-        # ``query_failed`` reports it, and knows how much time it has.
+    query, snapshot = context.query, context.snapshot
+    # Spark still lists idle queries as active after their SparkContext has stopped.
+    gone_at = snapshot.context_stopped_at if query.gone_at is None else query.gone_at
+    # ``query_failed`` reports a failure, and knows how much time it has.
+    if gone_at is None or snapshot.context.explains_ends or query.failure is not None:
         return None
     with_context = _ended_with_context(context, gone_at)
-    if context.query.stop_expected or not _should_run(context, with_context=with_context):
+    if query.stop_expected or not _should_run(context, with_context=with_context):
         return None
     if is_restarted(context) and not with_context:
         return None
+    seconds = context.watched_since(gone_at)
     grace = 0.0 if context.policy.crashed else context.limits.gone_grace_seconds
-    if grace and (context.watched_since(gone_at) <= grace or _is_unconfirmed(context)):
+    if grace and (seconds <= grace or _is_unconfirmed(context)):
         return None
-    how, seconds = _how_it_ended(context, with_context=with_context), context.watched_since(gone_at)
+    how = "disappeared without an end event"
+    if with_context:
+        how = "ended with its SparkContext, which stopped by itself"
+    elif query.ended is not None:
+        how = "stopped without an exception"
     reason = f"{how} {seconds:.0f} s ago and has not restarted"
     cause = CONTEXT_GONE if with_context else ""
     return report(context, QUERY_STOPPED, Severity.CRITICAL, reason, cause=cause)
@@ -168,13 +173,6 @@ def _is_unconfirmed(context: RuleContext) -> bool:
     shows_life = query.last_event_at is not None and query.last_event_at > query.vanished_at
     has_events = query.facts is None or not query.facts.trigger.is_continuous
     return shows_life or not (has_events and context.probe_is_stale)
-
-
-def _gone_at(context: RuleContext) -> float | None:
-    if context.query.gone_at is not None:
-        return context.query.gone_at
-    # Spark still lists idle queries as active after their SparkContext has stopped.
-    return context.snapshot.context_stopped_at
 
 
 def _should_run(context: RuleContext, *, with_context: bool) -> bool:
@@ -200,14 +198,6 @@ def _ended_with_context(context: RuleContext, gone_at: float) -> bool:
     if ran_at is not None:
         earliest = min(earliest, max(ran_at, stopped_at - SLOWLY_NOTICED_SECONDS))
     return gone_at >= earliest
-
-
-def _how_it_ended(context: RuleContext, *, with_context: bool) -> str:
-    if with_context:
-        return "ended with its SparkContext, which stopped by itself"
-    if context.query.ended is None:
-        return "disappeared without an end event"
-    return "stopped without an exception"
 
 
 # -- missing and given up -----------------------------------------------------------------------
@@ -284,46 +274,29 @@ def query_flapping(context: RuleContext) -> Finding | None:
     too, and the reason says how many they are. For a query that ``supervise`` has given up, or
     restarts without delay, it is a warning.
     """
-    if not is_flapping(context.query, context.limits, context.now):
+    query, limits, began_at = context.query, context.limits, context.snapshot.began_at
+    if not is_flapping(query, limits, context.now):
         return None
-    severity = Severity.WARNING if is_handled(context) else Severity.CRITICAL
-    facts = {**evidence(context), "deaths": _deaths_text(context)}
-    return report(context, QUERY_FLAPPING, severity, _flapping_reason(context), facts)
-
-
-def _flapping_reason(context: RuleContext) -> str:
-    poison = poison_batch(context.query, context.limits)
+    poison, last = poison_batch(query, limits), query.deaths[-1]
     if poison is not None:
-        times = context.limits.restart_budget
-        same = context.query.deaths[-times:]
-        return (
-            f"poison_batch: batch {poison.batch_id} failed {times} times with "
-            f"{poison.error_class}{_in_earlier(context, same)}"
-        )
-    at = context.query.deaths[-1].at if context.query.failure is not None else context.now
-    counted = recent(context.query.deaths, at)
-    last = context.query.deaths[-1]
-    return (
-        f"{len(counted)} failures within {RESTART_WINDOW_SECONDS:.0f} s"
-        f"{_in_earlier(context, counted)}, the last with {last.error_class}"
+        times, counted = limits.restart_budget, query.deaths[-limits.restart_budget :]
+        begin = f"poison_batch: batch {poison.batch_id} failed {times} times with "
+        begin, end = begin + poison.error_class, ""
+    else:
+        counted = recent(query.deaths, last.at if query.failure is not None else context.now)
+        begin = f"{len(counted)} failures within {RESTART_WINDOW_SECONDS:.0f} s"
+        end = f", the last with {last.error_class}"
+    earlier = sum(died.at < began_at for died in counted)
+    reason = f"{begin}{f', {earlier} of them in earlier processes' if earlier else ''}{end}"
+    deaths = "\n".join(
+        f"{context.now - died.at:.0f} s ago: "
+        f"{'unknown batch' if died.batch_id == UNKNOWN_BATCH else f'batch {died.batch_id}'}, "
+        f"{died.error_class}{', in an earlier process' if died.at < began_at else ''}"
+        for died in reversed(query.deaths)
     )
-
-
-def _in_earlier(context: RuleContext, deaths: Sequence[Died]) -> str:
-    count = sum(died.at < context.snapshot.began_at for died in deaths)
-    return f", {count} of them in earlier processes" if count else ""
-
-
-def _deaths_text(context: RuleContext) -> str:
-    return "\n".join(
-        f"{context.now - died.at:.0f} s ago: {_batch_text(died)}, {died.error_class}"
-        f"{', in an earlier process' if died.at < context.snapshot.began_at else ''}"
-        for died in reversed(context.query.deaths)
-    )
-
-
-def _batch_text(died: Died) -> str:
-    return f"batch {died.batch_id}" if died.batch_id != UNKNOWN_BATCH else "unknown batch"
+    severity = Severity.WARNING if is_handled(context) else Severity.CRITICAL
+    facts = {**evidence(context), "deaths": deaths}
+    return report(context, QUERY_FLAPPING, severity, reason, facts)
 
 
 # -- failures over all runs ---------------------------------------------------------------------
