@@ -279,7 +279,7 @@ def query_flapping(context: RuleContext) -> Finding | None:
         return None
     poison, last = poison_batch(query, limits), query.deaths[-1]
     if poison is not None:
-        times, counted = limits.restart_budget, query.deaths[-limits.restart_budget :]
+        times, counted = limits.restart_budget, [*query.deaths[-limits.restart_budget :]]
         begin = f"poison_batch: batch {poison.batch_id} failed {times} times with "
         begin, end = begin + poison.error_class, ""
     else:
