@@ -167,18 +167,7 @@ class Delivery:
             # A process that is killed as it sends leaves no incident that its successor does not
             # know.
             self._spool.write_ahead()
-        error = self._send(incident)
-        now, wall = self._clock(), self._wall()
-        with self._changed:
-            if error is None:
-                self._outbox.delivered(wall)
-                self._save()
-                return
-            is_known = self._outbox.knows_error(str(error)) or self._loop.stopping.is_set()
-            again_at = self._outbox.failed(error, now, wall)
-            self._save()
-        if not is_known:
-            self._log_refusal(incident, error, None if again_at is None else again_at - now)
+        self._record(incident, self._send(incident))
 
     def _pause(self, now: float, wall: float) -> float | None:
         """Seconds until there may be something to send; None to wait for the next change."""
@@ -202,6 +191,20 @@ class Delivery:
             outcome = FAILED
         self.outcomes[outcome] += 1
         return error
+
+    def _record(self, incident: Incident, error: DeliveryError | None) -> None:
+        """Note the outcome; log an error if it is new."""
+        now, wall = self._clock(), self._wall()
+        with self._changed:
+            if error is None:
+                self._outbox.delivered(wall)
+                self._save()
+                return
+            is_known = self._outbox.knows_error(str(error)) or self._loop.stopping.is_set()
+            again_at = self._outbox.failed(error, now, wall)
+            self._save()
+        if not is_known:
+            self._log_refusal(incident, error, None if again_at is None else again_at - now)
 
     def _log_refusal(
         self, incident: Incident, error: DeliveryError, wait_seconds: float | None
