@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1134, 10),
     "listener": (8328, 38),
     "exporter": (2242, 8),
-    "alerting": (8115, 30),
+    "alerting": (8068, 30),
     "settings": (1784, 9),
     "sidecar": (2229, 8),
     "watch": (1566, 6),
