@@ -45,16 +45,13 @@ class Configured(msgspec.Struct, frozen=True):
 
     def called(self, field: str) -> str:
         """The name of the setting for a field, as the user wrote it."""
-        return self.given.short_form.get(field, field) if self.is_short else field
+        names = self.given.short_form if self.is_short else {}
+        return names.get(field) or names.get(f"{field}_file", field)
 
     def reworded(self, message: str) -> str:
-        """A message that begins with a top-level setting, with the name that this receiver has."""
-        setting, space, rest = message.partition(" ")
-        if not self.is_short:
-            names = self.given.short_form.items()
-            fields = {name: field.removesuffix("_file") for field, name in names}
-            setting = fields.get(setting, setting)
-        return f"{self.place}{setting}{space}{rest}"
+        """A message that begins with a field, with the place and the name of its setting."""
+        field, space, rest = message.partition(" ")
+        return f"{self.place}{self.called(field)}{space}{rest}"
 
 
 def configured(settings: Settings) -> tuple[Configured, ...]:

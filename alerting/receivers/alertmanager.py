@@ -130,7 +130,7 @@ class Alertmanager:
         self._members = [
             HttpPoster(
                 Secret(url.rstrip("/") + PATH),
-                setting="alertmanager_urls",
+                setting="urls",
                 http=context.http,
                 total_seconds=max(LEAST_SECONDS, TOTAL_SECONDS / len(given.urls)),
             )

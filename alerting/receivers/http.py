@@ -327,7 +327,6 @@ class HttpReceiver:
     """
 
     capabilities = ReceiverCapabilities(per_minute=60.0)
-    setting = "url"
     max_bytes = math.inf
     """The largest body that it takes."""
 
@@ -337,9 +336,7 @@ class HttpReceiver:
         """Check the settings; see ``ReceiverSettings.make``."""
         self.name = given.name
         self.external_url = context.external_url
-        self.poster = HttpPoster(
-            url or context.secret("url"), setting=self.setting, http=context.http
-        )
+        self.poster = HttpPoster(url or context.secret("url"), setting="url", http=context.http)
 
     def post(
         self, full: bytes, less: bytes, headers: Callable[[bytes], Mapping[str, str]] = lambda _: {}

@@ -58,7 +58,7 @@ def check_routing_key(routing_key: str) -> str:
     key = routing_key.strip()
     if len(key) != ROUTING_KEY_CHARACTERS:
         raise ValueError(
-            f"pagerduty_routing_key must have {ROUTING_KEY_CHARACTERS} characters, not {len(key)}"
+            f"routing_key must have {ROUTING_KEY_CHARACTERS} characters, not {len(key)}"
         )
     return key
 
@@ -147,7 +147,6 @@ class PagerDuty(HttpReceiver):
     """
 
     capabilities = ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0)
-    setting = "pagerduty_url"
     max_bytes = 512_000
     """512 KB, read as Alertmanager does: decimal."""
 

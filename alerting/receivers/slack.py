@@ -115,8 +115,6 @@ class Slack(HttpReceiver):
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
     """
 
-    setting = "slack_webhook_url_file"
-
     def send(self, incident: Incident, _wall: float) -> None:
         """Send one incident; see ``Receiver.send``."""
         full = to_json(slack_message(incident, self.external_url))

@@ -124,7 +124,7 @@ def signing_key(secret: str) -> bytes:
         key = b""
     if not encoded.startswith(PREFIX) or not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
         raise ValueError(
-            f"webhook_secret_file must hold '{PREFIX}' and the base64 "
+            f"secret_files must hold '{PREFIX}' and the base64 "
             f"of {MIN_KEY_BYTES} to {MAX_KEY_BYTES} bytes"
         ) from None
     return key
@@ -163,7 +163,6 @@ class Webhook(HttpReceiver):
     """
 
     capabilities = ReceiverCapabilities()
-    setting = "webhook_url"
     max_bytes = 1024 * 1024
     """The largest body that nginx, in front of many receivers, takes by default."""
 

@@ -190,7 +190,7 @@ def test_invalid_url_of_a_short_form_is_refused(name):
 
 @pytest.mark.parametrize("key", ["short-hidden", "hidden" * 6, " ", ""])
 def test_invalid_routing_key_is_refused(key):
-    assert refused(pagerduty_routing_key=key).startswith("pagerduty_routing_key")
+    assert refused(pagerduty_routing_key=key).startswith("pagerduty_routing_key must ")
     table = pagerduty(routing_key=key)
     assert refused(receivers=[table]).startswith("receiver 'a': routing_key")
 
@@ -205,6 +205,15 @@ def test_secret_file_without_a_secret_is_refused(file, tmp_path, name):
         message = refused(webhook_url=HOOK, **{name: path})
         assert message.startswith(f"{name}: ")
         assert path in message
+
+
+def test_unusable_signing_key_is_refused_by_the_name_of_its_setting(file):
+    path = file("hidden-path")
+
+    short = refused(webhook_url=HOOK, webhook_secret_file=path)
+    assert short.startswith("webhook_secret_file must hold ")
+    full = refused(receivers=[hook(secret_files=[path])])
+    assert full.startswith("receiver 'a': secret_files must hold ")
 
 
 @pytest.mark.parametrize(

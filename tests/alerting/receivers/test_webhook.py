@@ -228,7 +228,7 @@ def test_ids_differ_by_status_by_occurrence_and_by_revision_and_not_by_words():
 )
 def test_bad_secret_is_rejected_without_showing_it(secret):
     """The error names the setting and the form."""
-    with pytest.raises(ValueError, match="webhook_secret_file must hold 'whsec_'") as caught:
+    with pytest.raises(ValueError, match="secret_files must hold 'whsec_'") as caught:
         signing_key(secret)
 
     assert len(secret) < 10 or secret.removeprefix("whsec_") not in str(caught.value)
