@@ -123,7 +123,7 @@ class Content(msgspec.Struct, frozen=True):
     published: Callable[[], PublishedState | None]
     alive: Callable[[], bool]
     runbook: Callable[[str], str | None] = lambda _: None
-    silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None
+    silence: Callable[[bytes], tuple[int, dict[str, object]]] = lambda _: (404, {})
     silences: Callable[[], list[dict[str, str]]] = list
 
 
@@ -149,7 +149,7 @@ def page(content: Content, path: str, accept: str, notice: Notice | None) -> Rep
 
 def posted_silence(content: Content, body: bytes) -> Reply:
     """Answer a POST to ``SILENCES`` from a client with the token."""
-    return Reply(404, b"not found\n") if content.silence is None else _json(*content.silence(body))
+    return _json(*content.silence(body))
 
 
 def _metrics(published: PublishedState | None, accept: str) -> Reply:

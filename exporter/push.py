@@ -207,10 +207,7 @@ _CUMULATIVE: Fields = {"aggregation_temporality": "AGGREGATION_TEMPORALITY_CUMUL
 
 def is_installed() -> bool:
     """Whether the package of the extra ``otlp`` is there."""
-    try:
-        return find_spec("opentelemetry.proto") is not None
-    except ModuleNotFoundError:
-        return False
+    return all(map(find_spec, ("opentelemetry", "opentelemetry.proto")))
 
 
 def _metrics_url(endpoint: str) -> str:

@@ -149,7 +149,7 @@ def test_any_posted_body_is_a_silence_or_a_bad_request(body):
     assert content["queries"] if code == 201 else content["error"]
 
 
-def answered(head, body, *, token, silence=None):
+def answered(head, body, *, token, silence=lambda _: (404, {})):
     """What a client receives that sends no more than this, and the guard of the server."""
     guard = Guard()
     with serving(SHOWN, token=token, guard=guard, silence=silence) as server:
