@@ -12,7 +12,6 @@ from support.panels import (
     DASHBOARDS,
     ROOT,
     every_expression,
-    every_panel,
     every_target,
     filled,
     panels,
@@ -54,22 +53,19 @@ def test_panels_fill_the_page_without_gaps_and_overlaps(name):
 
 @each_dashboard
 def test_dashboard_can_be_provisioned_as_it_is(name):
-    """Its panels have ids of their own, and its variables the same order and form in all."""
+    """Its panels have ids and titles of their own, and its variables the same order and form in all."""
     dashboard = DASHBOARDS[name]
     numbers = [panel["id"] for panel in dashboard["panels"]]
+    titles = [panel["title"] for panel in panels(dashboard)]
     names = [variable["name"] for variable in dashboard["templating"]["list"]]
 
     assert (dashboard["uid"], dashboard["schemaVersion"]) == (f"querypulse-{name}", 39)
     assert not {"id", "__inputs", "__requires", "__elements"} & set(dashboard)
     assert "DS_PROMETHEUS" not in json.dumps(dashboard)
-    assert len(set(numbers)) == len(numbers)
+    assert (len(set(numbers)), len(set(titles))) == (len(numbers), len(titles))
     assert names == ["datasource", "job", "instance", "app", "query"]
     # Grafana escapes a value for its regex only for multi-value variables.
     assert all(variable["multi"] for variable in variables(dashboard))
-
-
-def test_panel_titles_are_unique_within_a_dashboard():
-    assert len(every_panel()) == sum(len(panels(dashboard)) for dashboard in DASHBOARDS.values())
 
 
 @each_dashboard

@@ -45,16 +45,11 @@ def test_unknown_figures_and_values_that_are_no_numbers_are_absent():
     new = {sample.name for sample in samples(published(story, monitor=Monitor()))}
     story.state.apply_event(odd, 10)
     shown = published(story)
-    absent = [
-        "last_commit_timestamp_seconds",
-        "last_commit_batch_id",
-        "last_activity_timestamp_seconds",
-        "batch_in_flight_seconds",
-        "no_progress_seconds",
-        "watermark_timestamp_seconds",
-        "state_rows",
-        "input_rows_per_second",
-    ]
+    absent = (
+        "last_commit_timestamp_seconds", "last_commit_batch_id", "last_activity_timestamp_seconds",
+        "batch_in_flight_seconds", "no_progress_seconds", "watermark_timestamp_seconds",
+        "state_rows", "input_rows_per_second",
+    )  # fmt: skip
 
     assert new & {f"spark_streaming_query_{name}" for name in absent} == set()
     assert not [name for name in new if "heartbeat" in name or "driver_expected" in name]
