@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.story import progress, source
 
 from querypulse.listener.offsets import WHOLE, behind, is_before, lag_between, parse_offsets
-from querypulse.listener.state.trends import MAX_POINTS, Trends, carry_over, follow
+from querypulse.listener.state.trends import MAX_POINTS, Rewind, Streak, Trends, carry_over, follow
 
 ICEBERG = {
     "version": 1,
@@ -76,17 +76,13 @@ JSON = st.recursive(
 def test_offsets_of_any_shape_can_be_compared(value, other):
     first, second = parse_offsets(value), parse_offsets(other)
 
+    assert not is_before(1, (2, 0))
+    assert not is_before((1, 0), 2)
     assert parse_offsets(json.dumps(value)) == first or isinstance(value, str)
     assert behind(first, first) == ()
     assert not set(behind(first, second)) & set(behind(second, first))
     lag = lag_between(first, second)
     assert lag is None or lag >= 0
-
-
-def test_positions_of_different_kinds_are_not_compared():
-    assert not is_before(1, (2, 0))
-    assert not is_before((1, 0), 2)
-    assert is_before((1, 9), (2, 0))
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=400))
@@ -105,19 +101,13 @@ def test_rise_keeps_few_points_and_knows_when_the_lag_last_fell(lags):
     assert [point.lag for point in rise] == [lags[int(point.at)] for point in rise]
 
 
-def test_stuck_period_starts_with_the_first_batch_that_leaves_data_unread():
-    (trend,) = followed(5, 5, 5, latest=9).sources
+def test_stuck_and_rewound_partitions_are_followed_until_they_advance():
+    (stuck,) = followed(5, 5, 5, latest=9).sources
+    (rewound,) = followed(9, 3, 4).sources
+    (back,) = followed(9, 3, 4, 9).sources
 
-    assert (trend.stuck[WHOLE].since, trend.stuck[WHOLE].batches) == (0, 3)
-
-
-def test_rewind_ends_when_the_partition_reaches_its_old_offset():
-    (trend,) = followed(9, 3, 4).sources
-    assert (trend.rewound[WHOLE].was, trend.rewound[WHOLE].now) == (9, 4)
-    assert (trend.rewound[WHOLE].since, trend.rewound[WHOLE].batches) == (1, 2)
-
-    (trend,) = followed(9, 3, 4, 9).sources
-    assert trend.rewound == {}
+    assert stuck.stuck == {WHOLE: Streak(0, 3)}
+    assert (rewound.rewound, back.rewound) == ({WHOLE: Rewind(1, 2, 9, 4)}, {})
 
 
 def test_next_run_inherits_only_the_offsets():
