@@ -45,7 +45,7 @@ BUDGET = {
     "alerting": (8068, 30),
     "settings": (1781, 9),
     "sidecar": (2228, 8),
-    "watch": (1566, 6),
+    "watch": (1571, 6),
     "replay": (1040, 5),
     "launch": (431, 7),
     "commands": (1632, 10),

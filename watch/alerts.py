@@ -293,7 +293,8 @@ class DriverAlerts:
         """
         healthy, unseen = driver.healthy_seconds, 2 * self.tracker.interval_seconds
         is_almost = healthy is not None and healthy + unseen > self._resolve_after
-        return is_almost or (healthy is not None and not entry.was_resent)
+        is_back = healthy is not None or driver.has_woken
+        return is_almost or (is_back and not entry.was_resent)
 
     def _stale(self) -> Iterator[Incident]:
         """What an earlier watcher may have left open of drivers that are healthy, once each.

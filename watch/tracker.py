@@ -71,6 +71,8 @@ class WatchedDriver(msgspec.Struct, eq=False):
     """Whether an incident about it is open that it has opened itself, under the watcher's key."""
     has_resolved: bool = False
     """Whether it has resolved such an incident since it answers."""
+    has_woken: bool = False
+    """Whether its process answered, still stuck, after a pause: what waited to be sent goes out."""
 
     @property
     def address(self) -> str:
@@ -121,7 +123,7 @@ class WatchedDriver(msgspec.Struct, eq=False):
             self.holds_key = poll.holds_key
             self.reported, self.labels = poll.reported, poll.labels
         self.endpoint, self.last = endpoint, poll
-        self.notice, self.seen = None, True
+        self.notice, self.seen, self.has_woken = None, True, False
         self.forgive()
         if self.holds_key:
             self.healthy_since = None
@@ -136,6 +138,8 @@ class WatchedDriver(msgspec.Struct, eq=False):
             return
         if self.last is not None and poll.began_at - self.last.at > longest_pause:
             self.forgive()
+        if poll.said is Said.STUCK and self.last is not None:
+            self.has_woken |= self.last.said is Said.SILENT
         self.endpoint, self.last = endpoint, poll
         self.healthy_since = None
         self.holds_key = self.has_resolved = False
