@@ -313,13 +313,12 @@ class Lifecycle:
             return
         tracked.is_found, alert = False, tracked.alert
         calm, outcome = max(self._terms.resolve_after_seconds, tracked.calm_seconds), ""
+        recovery = None
         if tracked.unseen_since is None or health.knows(alert.query):
-            tracked.recovery = health.recovery(
-                alert.query, alert.labels["severity"], tracked.recovery
-            )
+            recovery = health.recovery(alert.query, alert.labels["severity"], tracked.recovery)
             if health.has_seen(alert.query):
                 tracked.unseen_since = None
-        recovery = tracked.recovery
+        tracked.recovery = recovery
         if recovery is not None and health.has_recovered(alert.query, recovery, calm):
             outcome = health.outcome(alert.query, alert.name, recovery)
         elif tracked.unseen_since is not None:
@@ -425,11 +424,13 @@ class Lifecycle:
         ]
         whole = [other for other in others if other.subject == WHOLE_DRIVER]
         driver = self._incidents.get(WHOLE_DRIVER)
-        # What joins an open critical incident notifies nobody at PagerDuty. What has just opened,
-        # such as another group, is not in the incident yet.
-        is_taken = any(other.alert.is_critical for other in whole)
-        is_taken |= driver is not None and driver.is_critical
-        if is_taken and not any(other in whole for other in alike):
+        # What joins an open incident notifies nobody at PagerDuty, unless it makes it critical. One
+        # that has just opened, such as that of another group, is not there yet.
+        is_taken = driver is not None or bool(whole)
+        was_critical = any(other.alert.is_critical for other in whole)
+        was_critical |= driver is not None and driver.is_critical
+        is_news = not was_critical and any(other.alert.is_critical for other in alike)
+        if is_taken and not is_news and not any(other in whole for other in alike):
             return query
         if len(alike) >= GROUP_SIZE:
             return WHOLE_DRIVER

@@ -472,12 +472,15 @@ class Outbox:
         return replace(message, alerts=tuple(alerts))
 
     def _urgency(self, waiting: tuple[Entry, Reason]) -> tuple[int, Reason, bool, float]:
-        """The least failed first: one that is never accepted must not be the only one that is
-        tried. Then triggers before resolves, critical first, and the oldest.
+        """New before failed, triggers before resolves, critical first, then the oldest.
+
+        In an outage, failed messages take turns: one that is never accepted must not be the only
+        one that is tried. Once the receiver is back, how often each has failed says nothing.
         """
         entry, reason = waiting
         incident, failed = entry.row.incident, entry.failures.count if entry.failures else 0
-        return failed, reason, not incident.is_critical, incident.starts_at
+        turn = failed if self._schedule.is_open else min(failed, 1)
+        return turn, reason, not incident.is_critical, incident.starts_at
 
     def _due_at(self, entry: Entry, reason: Reason) -> float:
         is_news = reason is Reason.TRIGGER and entry.row.incident.is_critical

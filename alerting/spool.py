@@ -75,13 +75,15 @@ class SpoolFile:
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        """Make the folder, and lock the file if no other process has it.
+        """Make the folder, and lock the file if nobody else has it.
 
         Raises:
             OSError: the side file cannot be made, or its file system has no locks.
 
         """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._descriptor is not None:
+            return True  # the file could not be read the last time
         # Not on Windows, where everything but the spool works.
         import fcntl
 

@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1134, 10),
     "listener": (8328, 38),
     "exporter": (2239, 8),
-    "alerting": (8068, 30),
+    "alerting": (8074, 30),
     "settings": (1781, 9),
     "sidecar": (2228, 8),
     "watch": (1571, 6),

@@ -181,6 +181,10 @@ GROUPS = [
      ["11 + * Stopped+QuerypulseMonitoringDegraded+QuerypulseEventsMissing"]),
     ("three that fail while the driver is suspected", [*failing(10, "*", "StreamingQueryStalled"), *failing(20, "abc")],
      ["11 + * Stalled", "20 + a Failed", "20 + b Failed", "20 + c Failed"]),
+    ("three warnings while the driver has another one",
+     [*failing(10, "*", "QuerypulseMonitoringDegraded"), *failing(60, "abc", "StreamingBatchSlow")],
+     ["11 + */warning QuerypulseMonitoringDegraded", "61 + a/warning StreamingBatchSlow", "61 + b/warning StreamingBatchSlow",
+      "61 + c/warning StreamingBatchSlow"]),
 ]  # fmt: skip
 
 
@@ -386,11 +390,12 @@ def test_restored_alert_fires_at_once_with_its_annotations_and_start():
         ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "ends"}, [], False),
         ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "StreamingQueryStalled"}, [], False),
         ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "completed"}, [(5, "bronze", "StreamingQueryFailed"), (10, "bronze-11111111", "forgotten")], False),
+        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "commits"}, [(10, "bronze-11111111", "forgotten")], False),
         ("bronze-8ecb3ceb", {"bronze": "commits"}, [], False),
         ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-raw": "commits"}, [], False),
         ("bronze-eu", {"bronze": "commits", "bronze-11111111": "commits"}, [], False),
     ],
-    ids=["both commit", "starts", "ends", "stalls", "forgotten", "one query has the name", "another name", "no id at the end"],
+    ids=["both commit", "starts", "ends", "stalls", "forgotten", "forgotten as it recovers", "one query has the name", "another name", "no id at the end"],
 )  # fmt: skip
 def test_restored_alert_of_a_namesake_ends_once_every_query_of_that_name_is_healthy(
     left_open, others, story, ends

@@ -175,6 +175,17 @@ def test_most_urgent_is_sent_first_and_failed_ones_last():
     assert [query for query, _ in harness.send_all()] == ["b", "w", "x"]
 
 
+def test_once_a_receiver_is_back_the_page_that_failed_most_goes_before_resolves_and_warnings():
+    """In the outage all took turns, the page first, so it has failed at least as often."""
+    harness = delivered(incident("x"), incident("y"))
+    harness.offer(incident("w", severity="warning"), incident("a"))
+    for _ in range(5):
+        harness.at(harness.outbox.next_at(harness.now, harness.wall)).send(outage())
+    assert harness.outbox.circuit_open
+    harness.at(harness.outbox.next_at(harness.now, harness.wall)).send()
+    assert harness.send() == FIRING
+
+
 def test_flush_tries_each_difference_once_despite_its_pause():
     harness = Harness().offer(incident("a"), incident("b"))
     harness.send(gone())

@@ -322,6 +322,24 @@ def test_folder_that_is_back_or_was_removed_gets_all_entries(spool, folder, monk
     assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 2
 
 
+@pytest.mark.contains_errors
+def test_file_that_cannot_be_read_for_a_while_is_read_later(spool, folder, monkeypatch):
+    """Meanwhile the lock is held by this spool itself, which is not another process."""
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
+    path = document(folder)
+    hidden = path.rename(folder / "hidden")
+    path.symlink_to(hidden)
+    later = spool()
+    assert later.load(PATIENCE_SECONDS) is None
+    guard = later._guard
+    until(lambda: guard.errors["spool"] > 1, "it is tried again")
+    assert not later.is_taken
+    hidden.rename(path)
+
+    assert until(lambda: later.load(0.0), "it is read").rows["pager"] == (entry(1),)
+
+
 @pytest.fixture
 def hanging_disk(monkeypatch):
     """Let the writes of a spool hang until the event that is returned is set."""
