@@ -10,6 +10,7 @@ from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery import Notifier
 from querypulse.alerting.finding import DRIVER_DOWN
 from querypulse.core.guard import Guard
+from querypulse.sidecar.runtime import ALIVE_SECONDS
 from querypulse.watch import alerts
 from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Endpoint, Poll, Said, holds_key
@@ -90,7 +91,7 @@ class SimWatch:
         return Poll(
             began_at=now,
             at=now,
-            said=Said.HEALTHY,
+            said=Said.HEALTHY if now - driver.worker.beat_at < ALIVE_SECONDS else Said.STUCK,
             app=driver.app,
             heartbeat=beat,
             holds_key=holds_key(driver.lifecycle.alerts),
