@@ -118,8 +118,9 @@ def diagnose(error: BaseException) -> tuple[str, DeliveryOutcome, bool]:
         return f"is not trusted: {reason}", DeliveryOutcome.MISCONFIGURED, False
     who = "was not reached, the proxy " if _is_any(chain, AT_THE_PROXY) else ""
     text = f"{who}did not answer: {reason}"
-    # Of requests: it cannot find a bundle or certificate that existed at the start.
-    is_a_missing_file = type(error) is OSError and error.errno is None
+    # A bundle or certificate that existed at the start; of requests, an error without a number.
+    is_a_missing_file = isinstance(error, FileNotFoundError)
+    is_a_missing_file |= type(error) is OSError and error.errno is None
     if isinstance(error, ValueError) or is_a_missing_file:
         return text, DeliveryOutcome.MISCONFIGURED, False
     return text, DeliveryOutcome.TRANSIENT, not _is_any(chain, NOTHING_LEFT)

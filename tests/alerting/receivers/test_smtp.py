@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import trustme
@@ -166,6 +167,16 @@ def test_untrusted_certificate_is_refused(tls):
     assert error.answer is DeliveryOutcome.MISCONFIGURED
     assert "is not trusted" in str(error)
     assert server.messages == []
+
+
+def test_missing_file_of_certificates_is_a_misconfiguration(server, ca_file, tmp_path):
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text(Path(ca_file).read_text())
+    made = email(server.port, ca_file=str(bundle))
+    bundle.unlink()
+    error = refused(made)
+
+    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.MISCONFIGURED, False)
 
 
 @pytest.mark.parametrize(
