@@ -302,6 +302,8 @@ class HttpServer:
             served = [task for client, task in self._tasks.items() if client not in self._idle]
             if served:
                 await asyncio.wait(served, timeout=SENDING_SECONDS)
+        # Cancelled alone, it would still be called for a connection that has just come.
+        self._events.remove_reader(self._listener)
         tasks = [accepting, *self._tasks.values()]
         for task in tasks:
             task.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import threading
@@ -102,6 +103,21 @@ def test_close_waits_for_no_silent_client_and_frees_the_port_and_may_be_called_t
         assert our_threads() == []
         with serving(None, host=host, port=port) as again:
             assert get(again, "/livez").status_code == 200
+
+
+def test_client_that_connects_as_the_server_closes_is_no_error(monkeypatch):
+    loops, clients = [], []
+    with serving(None, token=lambda: loops.append(asyncio.get_running_loop())) as server:
+        get(server, "/status")
+        call_soon = loops[0].call_soon_threadsafe
+
+        def connect_as(close, *arguments):
+            call_soon(lambda: (close(*arguments), clients.append(connected(server))))
+
+        monkeypatch.setattr(loops[0], "call_soon_threadsafe", connect_as)
+        server.close(PATIENCE_SECONDS)
+    [client] = clients
+    client.close()
 
 
 @pytest.mark.parametrize("path", ["/watch", "/watch/page"])
