@@ -115,7 +115,7 @@ def test_client_that_connects_as_the_server_closes_is_no_error(monkeypatch):
             call_soon(lambda: (close(*arguments), clients.append(connected(server))))
 
         monkeypatch.setattr(loops[0], "call_soon_threadsafe", connect_as)
-        server.close(PATIENCE_SECONDS)
+        server.close(PATIENCE_SECONDS, notice=None)
     [client] = clients
     client.close()
 
