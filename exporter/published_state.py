@@ -170,7 +170,7 @@ def process_of(pid: int) -> Process:
     return Process(f"{pid}-{token_hex(6)}", iso(time.time()))
 
 
-class PublishedState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that readers see at one moment; nothing in it changes after publication.
 
     ``health`` is by the labels of ``snapshot.labels()``, plus expected queries not seen yet;
@@ -201,9 +201,12 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """A monotonic time as Unix seconds; None stays None."""
         return None if at is None else self.wall - (self.snapshot.at - at)
 
-    @cached_property
+    @property
     def rows(self) -> tuple[QueryRow, ...]:
-        """All queries: first the known ones, then those only evaluated or expected."""
+        """All queries: first the known ones, then those only evaluated or expected.
+
+        They are not kept: a state that refers to them would wait for the garbage collector.
+        """
         seen = self.snapshot.labels()
         names = {query.name for query in self.snapshot.queries}
         absent = [base_label(name) for name in self.expected if name not in names]

@@ -18,7 +18,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
@@ -224,16 +224,23 @@ class HttpServer:
 
         """
         self.renew()
-        self._listener = _listening(self._host, self._port)
-        address, self._port = self._listener.getsockname()[:2]
-        self._is_local = ip_address(address).is_loopback
-        # A job may have set a policy that makes other event loops.
-        self._events = asyncio.SelectorEventLoop()
-        self._events.set_exception_handler(lambda _, context: self._report(context))
-        self._slots = asyncio.Semaphore(MAX_REQUESTS)
-        self._closing: asyncio.Future[Notice | None] = self._events.create_future()
-        self._pages_loop.start()
-        self._loop.start()
+        with ExitStack() as undo:
+            self._listener = _listening(self._host, self._port)
+            undo.callback(self._listener.close)
+            address, self._port = self._listener.getsockname()[:2]
+            self._is_local = ip_address(address).is_loopback
+            # A job may have set a policy that makes other event loops.
+            self._events = asyncio.SelectorEventLoop()
+            undo.callback(self._events.close)
+            self._events.set_exception_handler(lambda _, context: self._report(context))
+            self._slots = asyncio.Semaphore(MAX_REQUESTS)
+            self._closing: asyncio.Future[Notice | None] = self._events.create_future()
+            self._pages_loop.start()
+            undo.callback(self._pages_loop.join, SENDING_SECONDS)
+            undo.callback(self._stop_pages)
+            self._loop.start()
+            # Without a thread or a file descriptor for all of it, nothing may keep the port.
+            undo.pop_all()
         self._is_open = True
         myself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _leave(myself()))
@@ -287,6 +294,9 @@ class HttpServer:
     def _finish(self) -> None:
         self.leave()
         self._events.close()
+        self._stop_pages()
+
+    def _stop_pages(self) -> None:
         self._pages_loop.stop()
         self._jobs.put((lambda: None, Future()))
 
@@ -391,13 +401,16 @@ class HttpServer:
         """Send the answer; the other thread makes it first unless there is one.
 
         Raises:
-            OSError: too many requests wait already.
+            OSError: too many requests wait already, or a page hangs.
 
         """
         if not is_made and self._slots.locked() and len(self._tasks) > MAX_CONNECTIONS:
             raise OSError("too many wait")
         async with nullcontext() if is_made else self._slots:
             if not is_made:
+                # While a page hangs, clients leave and what they asked for stays.
+                if self._jobs.qsize() >= MAX_REQUESTS:
+                    raise OSError("a page hangs")
                 length = 0 if request.is_read else int(request.headers["Content-Length"])
                 job = partial(self._answer, request, await reader.readexactly(length))
                 done: Future[None] = Future()

@@ -41,7 +41,7 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1134, 10),
     "listener": (8328, 38),
-    "exporter": (2241, 8),
+    "exporter": (2259, 8),
     "alerting": (8074, 30),
     "settings": (1781, 9),
     "sidecar": (2228, 8),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import msgspec
 import pytest
 import requests
@@ -13,6 +15,7 @@ from support.published_states import full_published, published
 from support.story import Story
 
 from querypulse.core.guard import Guard
+from querypulse.exporter.published_state import QueryRow
 from querypulse.exporter.status import Status, status
 
 PATHS = ("/metrics", "/status", "/livez", "/readyz")
@@ -49,6 +52,19 @@ def test_status_equals_the_snapshot():
         answer = get(server, "/status")
     assert answer.headers["Content-Type"] == "application/json"
     assert msgspec.json.decode(answer.content, type=Status) == status(shown)
+
+
+def test_reading_leaves_nothing_for_the_garbage_collector():
+    state = full_published()
+    with serving(state) as server:
+        get(server, "/metrics")
+        gc.collect()
+        gc.disable()
+        try:
+            assert all(get(server, path).ok for path in ("/metrics", "/status"))
+            assert not any(isinstance(kept, QueryRow) for kept in gc.get_objects())
+        finally:
+            gc.enable()
 
 
 def test_livez_shows_whether_the_worker_is_alive():

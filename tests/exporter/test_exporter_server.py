@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import threading
@@ -16,7 +17,7 @@ from support.published_states import full_published
 
 from querypulse.core.guard import Guard
 from querypulse.exporter.pages import Content
-from querypulse.exporter.server import MAX_RETRIES, HttpServer, is_own_name
+from querypulse.exporter.server import MAX_REQUESTS, MAX_RETRIES, HttpServer, is_own_name
 
 
 def unstarted(host="127.0.0.1", port=0):
@@ -77,6 +78,45 @@ def test_server_without_an_address_is_an_os_error_and_leaves_no_thread(monkeypat
             second.close()
         assert len(our_threads()) == 2
         assert get(first, "/livez").status_code == 200
+
+
+@pytest.mark.parametrize("lacks", ["a file descriptor", "a thread"])
+def test_server_that_cannot_start_keeps_neither_the_port_nor_a_thread(monkeypatch, lacks):
+    begin = threading.Thread.start
+
+    def fail(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def start(thread):
+        if thread.name == "querypulse-http":
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    if lacks == "a thread":
+        monkeypatch.setattr(threading.Thread, "start", start)
+    else:
+        monkeypatch.setattr("asyncio.SelectorEventLoop", fail)
+    server = unstarted()
+    with pytest.raises((OSError, RuntimeError), match=r"start new thread|Too many open files"):
+        server.start()
+    assert our_threads() == []
+    with pytest.raises(ConnectionRefusedError):
+        connected(server)
+
+
+def test_page_that_hangs_keeps_few_of_the_requests_whose_clients_have_left(monkeypatch):
+    monkeypatch.setattr("querypulse.exporter.server.CLIENT_SECONDS", 0.1)
+    held = threading.Event()
+    with serving(None, runbook=lambda _: held.wait(PATIENCE_SECONDS) and "") as server:
+        for _ in range(3 * MAX_REQUESTS):
+            with connected(server) as client:
+                client.sendall(b"GET /runbooks/x HTTP/1.1\r\n\r\n")
+                assert client.recv(1) == b""
+        assert server._jobs.qsize() <= MAX_REQUESTS
+        held.set()
+        until(lambda: not server._jobs.qsize(), "what nobody waits for is dropped")
+        monkeypatch.setattr("querypulse.exporter.server.CLIENT_SECONDS", PATIENCE_SECONDS)
+        assert get(server, "/runbooks/x").status_code == 200
 
 
 def test_livez_does_not_wait_for_a_page_that_hangs():
