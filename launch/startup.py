@@ -50,24 +50,33 @@ class ImportHook:
         finally:
             self._finding.discard(name)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            self._follow(spec.loader, name)
+            spec.loader = _Follower(spec.loader, self._act)
         return cast("ModuleSpec | None", spec)
-
-    def _follow(self, loader: Any, name: str) -> None:
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            if module.__name__ == name:  # An archive has one loader for all its modules.
-                self._act(module)
-
-        loader.exec_module = exec_module
 
     def _act(self, module: ModuleType) -> None:
         try:
             self._action(module)
         except Exception as error:  # noqa: BLE001 - the import must succeed after any error
             sys.stderr.write(f"querypulse: not attached to {module.__name__}: {error}\n")
+
+
+class _Follower:
+    """Another loader, which may not be changed, and our action after it; the module keeps it."""
+
+    def __init__(self, loader: Any, act: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._act = act
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module, then act."""
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._act(module)
 
 
 SESSIONS = ("pyspark.sql.session", "pyspark.sql.connect.session")

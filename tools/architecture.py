@@ -47,7 +47,7 @@ BUDGET = {
     "sidecar": (2228, 8),
     "watch": (1571, 6),
     "replay": (1040, 5),
-    "launch": (431, 7),
+    "launch": (440, 7),
     "commands": (1632, 10),
     "examples": (778, 5),
 }

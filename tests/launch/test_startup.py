@@ -7,6 +7,7 @@ import logging
 import subprocess
 import sys
 import traceback
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -104,6 +105,28 @@ def test_the_action_follows_the_import_once(module):
 
     assert seen == [1]
     assert imported.__spec__.loader is imported.__loader__
+
+
+def test_a_loader_that_cannot_be_changed_is_followed_too(module):
+    class Fixed:
+        __slots__ = ()
+
+        def create_module(self, spec):
+            return None
+
+        def exec_module(self, module):
+            module.value = 2
+
+    class Finder:
+        @staticmethod
+        def find_spec(name, *_):
+            return ModuleSpec(name, Fixed()) if name == NAME else None
+
+    seen = module("value = 1\n")
+    sys.meta_path.insert(1, Finder)
+
+    assert importlib.import_module(NAME).value == 2
+    assert seen == [2]
 
 
 def test_a_module_that_cannot_be_imported_raises_its_own_error(module):
