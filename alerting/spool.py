@@ -313,8 +313,8 @@ class Spool:
             self._changed.notify_all()
 
     def _pause(self, problem: str) -> None:
+        self._problem.note(f"{self._file.path}: {problem}")  # it logs, which may take long
         with self._changed:
-            self._problem.note(f"{self._file.path}: {problem}")
             self._changed.notify_all()
             self._changed.wait_for(self._loop.stopping.is_set, RETRY_SECONDS)
 

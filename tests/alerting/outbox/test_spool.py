@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import logging
 import os
 import random
 import shutil
@@ -370,6 +371,32 @@ def test_offer_does_not_wait_for_the_disk(spool, hanging_disk):
     answer.set()
 
     assert one.flush(PATIENCE_SECONDS)
+
+
+@pytest.mark.contains_errors
+def test_offer_does_not_wait_for_the_log(spool, tmp_path):
+    """A full pipe holds whoever logs the problem, and nobody else."""
+
+    class Hanging(logging.Handler):
+        begun, answer = threading.Event(), threading.Event()
+
+        def emit(self, record):
+            if "the alerts' spool" in record.getMessage():
+                self.begun.set()
+                self.answer.wait(NEVER)
+
+    (tmp_path / "file").write_text("not a folder")
+    handler = Hanging(logging.WARNING)
+    logging.getLogger("querypulse").addHandler(handler)
+    try:
+        kept = spool(where=tmp_path / "file" / "spool")
+        kept.load(0.0)
+        assert handler.begun.wait(PATIENCE_SECONDS)
+        ended(lambda: kept.offer_rows("pager", (entry(1),)))
+        assert not handler.answer.is_set()
+    finally:
+        handler.answer.set()
+        logging.getLogger("querypulse").removeHandler(handler)
 
 
 def test_write_ahead_does_not_wait_for_a_spool_that_is_not_open(spool, monkeypatch):
