@@ -95,6 +95,7 @@ def join(older: Query, newer: Query) -> Query:
     totals = add_totals(older.totals, newer.totals)
     return replace(
         newer,
+        unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
         unrecovered=newer.unrecovered if is_over else max(failures, key=_AT, default=None),
         deaths=tuple(sorted((*older.deaths, *newer.deaths), key=_AT)[-PAST_DEATHS:]),
         unrecovered_deaths=newer.unrecovered_deaths + (0 if is_over else older.unrecovered_deaths),

@@ -396,6 +396,17 @@ def test_joined_failures_are_in_order_of_time():
     assert story.found(5002) == [("StreamingQueryFailed", "bronze")]
 
 
+def test_failure_of_a_joined_run_whose_end_comes_last_is_reported():
+    """A poll missed a nameless run, whose name a late event shows after its restart."""
+    story = IdStory().probe(polled("aaaaaaaa-1", "run-0", None, session="s1"), at=1).probe(at=2)
+    story.start("bbbbbbbb-2", "run-1", "bronze", at=3, session="s1")
+    story.commits("aaaaaaaa-1", "run-0", "bronze", at=3.5, batch=0)
+    assert list(story.shown(3.6)) == ["bronze"]
+
+    story.fails("aaaaaaaa-1", "run-0", at=4)
+    assert story.found(5) == [("StreamingQueryFailed", "bronze")]
+
+
 def test_start_received_before_the_end_of_its_predecessor_waits_for_it():
     story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
     story.commits("new", "r2", at=1.1, batch=0)
