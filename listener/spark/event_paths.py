@@ -65,6 +65,8 @@ class EventPath:
     """Which queries this process alerts for."""
     java_listener: Any = None
     """The object for PySpark's ``addListener``."""
+    java: Any = None
+    """``EventQueue.java``; None where our Java is refused, and once released."""
     _checked_at = float("-inf")
     _health = ListenerHealth(registered=True)
 
@@ -85,8 +87,9 @@ class EventPath:
         """Listen to the session of a newly found run, a ``StreamExecution``, if necessary."""
 
     def living_runs(self) -> str | None:
-        """All active runs as ``LivingRuns.java`` writes them; None without our Java."""
-        return None
+        """All active runs as ``LivingRuns.java`` writes them, in one command."""
+        java = self.java
+        return None if java is None else str(java.livingRuns())
 
     def job_counts(self) -> CountedJobs | None:
         """Jobs and tasks by query id, in one Py4J command; None where nothing counts them."""
@@ -119,8 +122,7 @@ class EventQueue(EventPath):
         executions = session.sharedState().activeStreamingQueries()
         made = compile_in_driver(spark.sparkContext._jvm).newInstance()  # noqa: SLF001
         made.prepare(executions, context, PROCESS, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
-        self.java: Any = made
-        """The Java object; None once released."""
+        self.java = made
         self.source = self
         self.java_listener = made.sessionListener()
         self.depth = 0
@@ -192,10 +194,6 @@ class EventQueue(EventPath):
             registered = str(self.java.listenOnBus(self._bus)).lower()
             again += 1
         return ListenerHealth(registered == "true", again, int(dropped))
-
-    def living_runs(self) -> str | None:
-        """All active runs, in one command."""
-        return None if self.java is None else str(self.java.livingRuns())
 
     def job_counts(self) -> CountedJobs:
         """Jobs and tasks by query id, since counting began.
@@ -311,7 +309,7 @@ class ProxyPath(EventPath):
                 while manager is not None and self._is_registered(manager):
                     manager.removeListener(self.java_listener)
         self._managers.clear()
-        self.java_listener = self._context = None
+        self.java_listener = self.java = self._context = None
 
     def _is_registered(self, manager: Any) -> bool:
         return any(listener.equals(self.java_listener) for listener in manager.listListeners())
@@ -340,6 +338,7 @@ def open_path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPa
         queue = EventQueue(spark, listener)
         queue.listen(spark)
     except Exception as error:
+        java = None if queue is None else queue.java
         if queue is not None:
             with suppress(*THROWN, OSError):
                 queue.release()
@@ -347,5 +346,8 @@ def open_path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPa
         if not is_refused or isinstance(error, NETWORK_ERRORS):
             raise
         log.warning("querypulse: this driver refuses %s: %s", EventQueue.name, reason_of(error))
-        return ProxyPath(spark, listener, by_hand=by_hand)
+        proxy = ProxyPath(spark, listener, by_hand=by_hand)
+        # It shows the runs, and the CPU time of their threads, also off the bus.
+        proxy.java = java
+        return proxy
     return queue

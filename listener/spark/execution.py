@@ -53,21 +53,24 @@ def parse_living_runs(text: str) -> tuple[dict[str, Reported], bool]:
     return runs, stopped == "true"
 
 
-def read_run(java: Any, identity: Callable[[Any], int]) -> Reported:
+def read_run(java: Any, identity: Callable[[Any], int], details: OptionalCalls) -> Reported:
     """What ``LivingRuns.java`` would write of this ``StreamExecution``, with a dozen commands.
 
+    What else Spark refuses is empty.
+
     Raises:
-        Exception: Spark refuses to answer.
+        Exception: Spark does not show whether the run is active, or its status.
 
     """
+    ask = details.ask
     active = bool(java.isActive())
     # stop() only begins the end.
     stopping = not active and not (
         java.exception().isDefined() or not java.queryExecutionThread().isAlive()
     )
     status = msgspec.json.decode(java.status().json())
-    is_continuous = str(java.getClass().getSimpleName()).startswith("Continuous")
-    progress = java.lastProgress()
+    name = ask("execution_class", lambda: str(java.getClass().getSimpleName()), "Continuous")
+    is_continuous = name.startswith("Continuous")
     flags = active or stopping, stopping, status["isDataAvailable"], status["isTriggerActive"]
     shown = [str(flag).lower() for flag in flags]
     fields = [
@@ -75,12 +78,17 @@ def read_run(java: Any, identity: Callable[[Any], int]) -> Reported:
         "",
         status["message"],
         *shown[2:],
-        "" if is_continuous else str(_batch_id(java)),
-        str(identity(java.sparkSessionForStream())),
-        str(java.committedOffsets().toString()),
-        "" if progress is None else str(progress.json()),
+        "" if is_continuous else ask("batch_id", lambda: str(_batch_id(java)), ""),
+        ask("batch_session", lambda: str(identity(java.sparkSessionForStream())), ""),
+        ask("offsets", lambda: str(java.committedOffsets().toString()), ""),
+        ask("idle_progress", lambda: _last_progress(java), ""),
     ]
     return Reported(str(java.runId().toString()), fields)
+
+
+def _last_progress(java: Any) -> str:
+    progress = java.lastProgress()
+    return "" if progress is None else str(progress.json())
 
 
 def _batch_id(java: Any) -> int:

@@ -180,7 +180,7 @@ class SparkProbe:
         for query_id in _UUID.findall(self._active.keySet().toString()):
             java = self._active.get(self._uuid.fromString(query_id))
             if java is not None:
-                read = partial(read_run, java, partial(identity, self._jvm))
+                read = partial(read_run, java, partial(identity, self._jvm), self.details)
                 runs[query_id] = self.details.ask("a query", read, Reported("", ["refused"]))
         return runs
 

@@ -86,6 +86,20 @@ def test_run_is_read_on_its_own_where_our_java_is_refused(spark, odd, answers, s
 
 
 @pytest.mark.parametrize(
+    "refused",
+    ["getClass", "getLatestExecutionContext", "sparkSessionForStream", "committedOffsets",
+     "lastProgress"],
+)  # fmt: skip
+def test_refused_detail_of_a_run_that_is_read_on_its_own_is_only_missing(spark, refused):
+    execution = spark.start(2, message="Processing new data", busy=True)
+    execution.answers[refused] = PySparkException("refused")
+    spark.refuse_all = Py4JError("refused")
+    run = poll(fake_probe(spark))["query 2"]
+
+    assert (run.active, run.message, run.processing) == (True, "Processing new data", True)
+
+
+@pytest.mark.parametrize(
     ("name", "is_async", "seconds"),
     [
         ("AsyncProgressTrackingMicroBatchExecution", True, 12),

@@ -134,6 +134,9 @@ class JavaQueue:
         self.given += text.count(RECORD) - 1
         return text.replace(GIVEN, str(self.given))
 
+    def livingRuns(self) -> str:
+        return f"false{RECORD}"
+
     def jobCounts(self) -> str:
         return f"7{RECORD}id-a{FIELD}3{FIELD}1{FIELD}40{FIELD}2{RECORD}"
 
