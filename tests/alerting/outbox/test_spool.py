@@ -375,7 +375,7 @@ def test_offer_does_not_wait_for_the_disk(spool, hanging_disk):
 
 @pytest.mark.contains_errors
 def test_offer_does_not_wait_for_the_log(spool, tmp_path):
-    """A full pipe holds whoever logs the problem, and nobody else."""
+    """A full pipe holds the thread that logs the problem, and no other."""
 
     class Hanging(logging.Handler):
         begun, answer = threading.Event(), threading.Event()
