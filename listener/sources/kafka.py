@@ -135,17 +135,16 @@ def _by_name(name: re.Pattern[str], text: str) -> list[tuple[str, str]]:
 class SharedClient:
     """An admin client that all sources with equal options use; opened when first needed."""
 
-    def __init__(self, config: Any, name: str, open_client: Callable[[str], Any]) -> None:
+    def __init__(self, config: Any, name: str) -> None:
         self.config = config
         self.users = 0
         self._name = name
-        self._open = open_client
         self._client: Any = None
 
-    def get(self) -> Any:
-        """The client."""
+    def get(self, open_client: Callable[[str], Any]) -> Any:
+        """The client; ``open_client`` opens one of a name, and is not kept: it holds a run."""
         if self._client is None:
-            self._client = self._open(self._name)
+            self._client = open_client(self._name)
         return self._client
 
     def close(self, at_once: Any) -> None:
@@ -170,11 +169,11 @@ class SharedClients:
         self._numbers = count(1)
         self._clients: list[SharedClient] = []
 
-    def lease(self, config: Any, open_client: Callable[[str], Any]) -> SharedClient:
-        """The configuration's client, for one more user; ``open_client`` opens one of a name."""
+    def lease(self, config: Any) -> SharedClient:
+        """The configuration's client, for one more user."""
         client = next((client for client in self._clients if client.config.equals(config)), None)
         if client is None:
-            client = SharedClient(config, f"{self._name}-{next(self._numbers)}", open_client)
+            client = SharedClient(config, f"{self._name}-{next(self._numbers)}")
             self._clients.append(client)
         client.users += 1
         return client
@@ -398,8 +397,8 @@ class KafkaSource:
         """The admin client, with the query's options and Spark's own security."""
         if self._admin is None:
             config = admin_config(self._java, self._params)
-            self._admin = self._admins.lease(config, self._open)
-        return self._admin.get()
+            self._admin = self._admins.lease(config)
+        return self._admin.get(self._open)
 
     def _open(self, name: str) -> Any:
         params = self._java.java("java.util.HashMap")(self._params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -26,9 +27,9 @@ class Cluster:
         self.clients = SharedClients(SimpleNamespace(millis=float))
 
     def lease(self, **config):
-        return self.clients.lease(Config(config), self._connect)
+        return self.clients.lease(Config(config))
 
-    def _connect(self, name):
+    def connect(self, name):
         if self.refusal is not None:
             raise self.refusal
         self.opened += 1
@@ -44,34 +45,35 @@ def test_only_sources_with_the_same_cluster_and_credentials_share_a_client():
         for servers, password in (("a", "x"), ("a", "x"), ("b", "x"), ("a", "y"))
     ]
     assert cluster.opened == 0, "a client is opened at its first use"
-    first, second, *others = (lease.get().name for lease in leases)
+    first, second, *others = (lease.get(cluster.connect).name for lease in leases)
 
     assert first == second
     assert len({first, *others}) == 3
     assert all(name.startswith("querypulse-admin-") for name in (first, *others))
-    assert first != Cluster().lease(servers="a").get().name
+    other = Cluster()
+    assert first != other.lease(servers="a").get(other.connect).name
 
 
 def test_last_release_closes_the_client_and_a_later_lease_opens_a_new_one():
     cluster = Cluster()
     first, second, other = (cluster.lease(servers=name) for name in ("a", "a", "b"))
-    before, kept = first.get(), other.get()
+    before, kept = first.get(cluster.connect), other.get(cluster.connect)
     cluster.clients.release(first)
     assert cluster.open == [before, kept]
     cluster.clients.release(second)
     assert cluster.open == [kept]
 
-    assert cluster.lease(servers="a").get() not in (before, kept)
+    assert cluster.lease(servers="a").get(cluster.connect) not in (before, kept)
 
 
 def test_closed_client_is_reopened_once_for_all():
     cluster = Cluster()
     first, second = cluster.lease(servers="a"), cluster.lease(servers="a")
-    before = first.get()
+    before = first.get(cluster.connect)
     second.close(0)
     assert cluster.open == []
 
-    assert first.get() is second.get() is not before
+    assert first.get(cluster.connect) is second.get(cluster.connect) is not before
     assert cluster.opened == 2
 
 
@@ -80,8 +82,24 @@ def test_failed_open_is_retried():
     shared = cluster.lease(servers="a")
     cluster.refusal = OSError("No resolvable bootstrap urls")
     with pytest.raises(OSError, match="No resolvable"):
-        shared.get()
+        shared.get(cluster.connect)
     shared.close(0)
     cluster.refusal = None
 
-    assert shared.get() in cluster.open
+    assert shared.get(cluster.connect) in cluster.open
+
+
+def test_client_keeps_no_source_that_has_released_it():
+    cluster = Cluster()
+
+    class Source:
+        def open(self, name):
+            return cluster.connect(name)
+
+    source, first, second = Source(), cluster.lease(servers="a"), cluster.lease(servers="a")
+    before, held = first.get(source.open), weakref.ref(source)
+    cluster.clients.release(first)
+    del source, first
+
+    assert held() is None
+    assert second.get(cluster.connect) is before
