@@ -21,6 +21,8 @@ import org.apache.spark.sql.streaming.StreamingQueryListener;
 public class EventQueue implements Runnable {
   private static final String FIELD = "\u001f";
   private static final String RECORD = "\u001e";
+  /** The processes on one JVM share no class, so each publishes the name of its bus queue. */
+  private static final String NAME_TAKEN = "querypulse.bus_queue.";
   /** Py4J writes a longer answer in two packets; the second one arrives 40 ms later. */
   private static final int ANSWER_CHARACTERS = 7000;
   private static final long SECOND = 1000000000L;
@@ -82,9 +84,7 @@ public class EventQueue implements Runnable {
     // While we were not on the bus, jobs may have started and ended.
     counter.loseTrack();
     bus = listenerBus;
-    if (busQueue.isEmpty()) {
-      busQueue = watchers.isAlone() ? "querypulse" : "querypulse-" + watchers.id();
-    }
+    takeName();
     boolean listening = false;
     try {
       if (!isOnBus()) {
@@ -102,11 +102,12 @@ public class EventQueue implements Runnable {
   /** Whether the listener bus still feeds this queue, and how many events it has dropped for us. */
   public String busHealth() throws Exception {
     Object from = bus;
-    if (from == null) {
+    String queue = busQueue;
+    if (from == null || queue.isEmpty()) {
       return false + FIELD + droppedBefore;
     }
     Object registry = calls.call(calls.call(from, "metrics"), "metricRegistry");
-    Object[] name = new Object[] {"queue." + busQueue + ".numDroppedEvents"};
+    Object[] name = new Object[] {"queue." + queue + ".numDroppedEvents"};
     Object counter = calls.call(registry, "counter", name);
     long dropped = ((Long) calls.call(counter, "getCount")).longValue();
     if (dropped > droppedBefore) {
@@ -290,8 +291,23 @@ public class EventQueue implements Runnable {
   private synchronized void leaveBus() throws Exception {
     Object from = bus;
     bus = null;
-    if (from != null) {
-      calls.call(from, "removeListener", new Object[] {busListener});
+    try {
+      if (from != null) {
+        calls.call(from, "removeListener", new Object[] {busListener});
+      }
+    } finally {
+      System.clearProperty(NAME_TAKEN + busQueue);
+      busQueue = "";
+    }
+  }
+
+  /** Takes the first free name: Spark keeps the metrics of each name for as long as it runs. */
+  private void takeName() {
+    for (int number = 1; busQueue.isEmpty(); number++) {
+      String name = number == 1 ? "querypulse" : "querypulse-" + number;
+      if (System.getProperties().putIfAbsent(NAME_TAKEN + name, "taken") == null) {
+        busQueue = name;
+      }
     }
   }
 

@@ -21,8 +21,7 @@ class Watchers {
   private static final long ABANDONED_NANOS = 900 * REFRESH_NANOS;
 
   private final String process;
-  private final String id = UUID.randomUUID().toString();
-  private final String name = PREFIX + id;
+  private final String name = PREFIX + UUID.randomUUID();
   private final long since = System.nanoTime();
   private final Set sessions = new LinkedHashSet();
   private String known = "";
@@ -32,15 +31,6 @@ class Watchers {
 
   Watchers(String process) {
     this.process = process;
-  }
-
-  String id() {
-    return id;
-  }
-
-  /** Whether no other process has its queries here and answers. */
-  synchronized boolean isAlone() {
-    return !others(System.nanoTime()).matches(".* \\d.*");
   }
 
   /** Claims a session's queries for our process. */

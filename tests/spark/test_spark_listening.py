@@ -250,23 +250,26 @@ def listen(queue, spark):
     assert queue.java.listenOnBus(spark._jsc.sc().listenerBus())
 
 
-def test_each_process_on_the_jvm_has_its_own_bus_queue(spark, watch, second):
+def test_each_process_on_the_jvm_has_its_own_bus_queue_until_it_closes(spark, watch, second):
     """Listeners on one queue would share its thread, and each waits for events to gather."""
 
     def names():
-        counters = spark._jsc.sc().listenerBus().metrics().metricRegistry().getCounters()
-        ours = re.findall(r"queue\.(querypulse[-\w]*)\.", str(counters.keySet().toString()))
-        return len(ours), "querypulse" in ours
+        taken = spark.sparkContext._jvm.java.lang.System.getProperties().stringPropertyNames()
+        prefix = "querypulse.bus_queue."
+        return {name.removeprefix(prefix) for name in taken if name.startswith(prefix)}
 
     sidecar = watch()
-    before = names()
     second.listen(spark)
-    assert before[1]
-    assert names() == (before[0] + 1, True)
+    assert names() == {"querypulse", "querypulse-2"}
     sidecar.close()
-    second.release()
+    assert names() == {"querypulse-2"}
     watch()
-    assert names() == (before[0] + 1, True)
+    assert len(names()) == 2
+    second.release()
+    assert names() == {"querypulse"}
+    counters = spark._jsc.sc().listenerBus().metrics().metricRegistry().getCounters()
+    measured = re.findall(r"queue\.(querypulse[-\w]*)\.", str(counters.keySet().toString()))
+    assert [name for name in measured if not re.fullmatch(r"querypulse(-\d)?", name)] == []
 
 
 @pytest.mark.thorough
