@@ -335,8 +335,9 @@ class Sidecar:
                     on_evaluated=self._on_evaluated,
                     supervised=self._supervisor.publish,
                 )
-                stop = partial(runtime.stop, Deadline(ROLLBACK_SECONDS))
-                undo.callback(self._guard.attempt, "attach", stop)
+                undo.callback(
+                    self._guard.attempt, "attach", lambda: runtime.stop(Deadline(ROLLBACK_SECONDS))
+                )
                 runtime.start()
                 with self._closing:
                     # A ``close`` that came first has nothing to stop.

@@ -239,7 +239,8 @@ class Supervisor:
         self._redact_ours = redact_ours
         self._clock = clock
         self._lock = threading.RLock()
-        self._news = threading.Event()
+        self._news: list[threading.Event] = []
+        """One for each call: what wakes one must not be cleared by another."""
         self._queries: dict[str, Supervision] = {}
         """By name. What was given up stays after its call: its alert waits until it is fixed."""
 
@@ -257,7 +258,8 @@ class Supervisor:
 
     def wake(self) -> None:
         """Signal a new evaluation, or the end; never blocks."""
-        self._news.set()
+        for news in list(self._news):
+            news.set()
 
     def forget(self, name: str) -> bool:
         """Drop a query that is not running; whether it was supervised or given up."""
@@ -284,16 +286,18 @@ class Supervisor:
                 twice = ", ".join(sorted(others.intersection(starts)))
                 raise ValueError(f"supervise: already supervised: {twice}")
             self._queries |= {query.name: query for query in mine}
+            self._news.append(news := threading.Event())
         try:
-            while self._has_left(mine, starts):
+            while self._has_left(mine, starts, news):
                 pass
         finally:
             with self._lock:
+                self._news.remove(news)
                 for query in mine:
                     if not query.is_given_up and self._queries.get(query.name) is query:
                         del self._queries[query.name]
 
-    def _has_left(self, mine: list[Supervision], starts: Starts) -> bool:
+    def _has_left(self, mine: list[Supervision], starts: Starts, news: threading.Event) -> bool:
         """One round: follow what the snapshot says, start what is due, else wait for news.
 
         Returns whether a query is left to supervise.
@@ -302,7 +306,7 @@ class Supervisor:
             QueryFailure: as ``supervise``.
 
         """
-        self._news.clear()
+        news.clear()
         snapshot = self._snapshot()
         if self._closed() or snapshot.context.is_on_purpose:
             return False
@@ -311,7 +315,10 @@ class Supervisor:
         for query in mine:
             self._follow(query, snapshot)
         if not all(query.is_over for query in mine):
-            self._start_due(mine, starts, snapshot)
+            if not self._has_started(mine, starts, snapshot):
+                now = self._clock()
+                pauses = [query.due_at - now for query in mine if query.due_at is not None]
+                news.wait(min([ROUND_SECONDS, *(pause for pause in pauses if pause > 0)]))
             return True
         for query in mine:
             if query.is_given_up:
@@ -325,8 +332,8 @@ class Supervisor:
             why = "it ended, and no signal has shown its run"
             self._change(query, partial(query.fail, why, now))
 
-    def _start_due(self, mine: list[Supervision], starts: Starts, snapshot: Snapshot) -> None:
-        """Start what is due, until a newer snapshot says more; wait for news if nothing is."""
+    def _has_started(self, mine: list[Supervision], starts: Starts, snapshot: Snapshot) -> bool:
+        """Start what is due, until a newer snapshot says more; whether anything was due."""
         now = self._clock()
         # What disappeared from a poll may be active after all.
         due = [
@@ -339,9 +346,7 @@ class Supervisor:
                 self._start(query, starts[query.name], mine)
             if self._closed() or self._snapshot() is not snapshot:
                 break
-        if not due:
-            pauses = [query.due_at - now for query in mine if query.due_at is not None]
-            self._news.wait(min([ROUND_SECONDS, *(pause for pause in pauses if pause > 0)]))
+        return bool(due)
 
     def _start(
         self, query: Supervision, start: Callable[[], Any], mine: Iterable[Supervision]

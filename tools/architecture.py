@@ -44,7 +44,7 @@ BUDGET = {
     "exporter": (2259, 8),
     "alerting": (8074, 30),
     "settings": (1781, 9),
-    "sidecar": (2228, 8),
+    "sidecar": (2234, 8),
     "watch": (1571, 6),
     "replay": (1040, 5),
     "launch": (440, 7),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 from support.clock import Clock
+from support.patience import until
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.core.redaction import redact
 from querypulse.listener.probe import Context
 from querypulse.listener.state.snapshot import Ownership
-from querypulse.sidecar import QueryFailure
+from querypulse.sidecar import QueryFailure, supervise
 from querypulse.sidecar.supervise import (
     RestartTerms,
     Supervision,
@@ -349,6 +351,36 @@ def test_end_of_spark_ends_the_wait_and_raises_unless_it_is_planned(harness, con
     assert raised.value.query == "*"
     harness.story.probe(at=1, context=Context.STOPPED_BY_APPLICATION)
     harness.run(a=lambda: pytest.fail("started"))
+
+
+def test_news_that_wake_one_call_wake_every_call(monkeypatch, harness):
+    monkeypatch.setattr(supervise, "ROUND_SECONDS", 3600.0)
+    rounds = []
+
+    def newest():
+        rounds.append("b" in names)
+        return snapshot
+
+    def end_beside_another_call(text):
+        """Between the snapshot that a call has read and its wait, another call is woken, too."""
+        if any(rounds) and not harness.is_closed:
+            harness.is_closed = True
+            harness.supervisor.wake()
+            harness.supervisor.supervise({"a": harness.handle}, NEVER_AGAIN)
+        return text
+
+    def start():
+        names.append("b")
+        return harness.handle(name="b", active=True)
+
+    names, snapshot = [], harness.snapshot()
+    harness.newest = newest
+    harness.supervisor = Supervisor(
+        harness.snapshot, lambda: harness.is_closed, end_beside_another_call
+    )
+    call = threading.Thread(target=harness.run, kwargs={"b": start}, daemon=True)
+    call.start()
+    until(lambda: not call.is_alive(), "the call has ended")
 
 
 def test_same_name_twice_is_an_error(harness):
