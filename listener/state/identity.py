@@ -360,9 +360,10 @@ def _may_live_beside(query: Query, new: Newcomer) -> bool:
 
 
 def _remains(query: Query) -> Query:
-    """What is kept of a query that is forgotten: no failure, and nothing large."""
+    """What is kept of a query that is forgotten: no failure, also to come, and nothing large."""
     return replace(
         query,
+        unended_runs=(),
         ended=Ended(query.gone_or_started_at, Outcome.COMPLETED, "forgotten"),
         unrecovered=None,
         deaths=(),

@@ -99,6 +99,8 @@ class State:
         self.supervised: Mapping[str, SupervisedQuery] = {}
         self._undecided: dict[str, list[Arrived]] = {}
         """By query id: the events of a run whose query is not decided yet, oldest first."""
+        self._has_ended = False
+        """Whether a run has ended since held events were last decided."""
         self._queries: dict[str, Query] = {}
         self._identity = Identity(self._queries)
         self._driver = Snapshot(at=began_at, began_at=began_at)
@@ -108,8 +110,7 @@ class State:
         """Apply an event that arrived at ``at``; ``context`` is the state when it was read."""
         self.events[KIND_OF[type(event)].value] += 1
         self._apply(Arrived(event, at, context), wait=True)
-        if isinstance(event, Terminated):
-            self._settle()
+        self._settle()
 
     def apply_probe(self, report: ProbeReport) -> None:
         """Apply a probe report; it is complete, so an active run that it lacks has vanished.
@@ -252,12 +253,12 @@ class State:
                 return
         if query is not None:
             self._put(fold_event(query, event, seen.at, context=seen.context))
+        self._has_ended |= isinstance(event, Terminated)
 
     def _settle(self) -> None:
         """After an end, decide held events: their run may succeed the run that has ended."""
-        held = -1
-        while held != len(self._undecided):
-            held = len(self._undecided)
+        while self._has_ended:
+            self._has_ended = False
             self._decide(self._undecided, wait=True)
 
     def _hold(self, seen: Arrived) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from support.id_story import IdStory, polled
 from support.story import CONFLICT
 
+from querypulse.listener.probe import ProbeReport
 from querypulse.listener.state.identity import LABEL_CHARACTERS, UNDECIDED_SECONDS, base_label
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES, State
 
@@ -405,6 +406,25 @@ def test_failure_of_a_joined_run_whose_end_comes_last_is_reported():
 
     story.fails("aaaaaaaa-1", "run-0", at=4)
     assert story.found(5) == [("StreamingQueryFailed", "bronze")]
+
+
+def test_start_after_a_poll_began_waits_for_the_next_poll_which_may_show_its_namesake():
+    story = IdStory().start("11111111-a", "r1", at=0).probe(polled("11111111-a", "r1"), at=1)
+    story.start("22222222-b", "r2", at=2.1)
+    story.state.apply_probe(ProbeReport(began_at=2.0, at=2.2, runs=()))
+    assert [query.query_id for query in story.shown(2.3).values()] == ["11111111-a"]
+
+    story.probe(polled("11111111-a", "r1"), polled("22222222-b", "r2"), at=3)
+    shown = {label: query.query_id for label, query in story.shown(3.1).items()}
+    assert shown == {"q": "11111111-a", "q-22222222": "22222222-b"}
+
+
+def test_late_failure_of_a_forgotten_query_is_none_of_the_query_that_returns():
+    story = IdStory().start("id", "r1", at=0).start("id", "r2", at=1).ends("id", "r2", at=2)
+    story.state.forget_name("q")
+    story.start("id", "r3", at=10).fails("id", "r1", at=11)
+
+    assert story.found(12) == []
 
 
 def test_start_received_before_the_end_of_its_predecessor_waits_for_it():
