@@ -36,21 +36,29 @@ def chosen_settings(choices: Iterable[str]) -> Settings:
         SettingsError: a choice is not ``NAME=VALUE``, or its setting is unknown or not allowed.
 
     """
-    lines: dict[str, str] = {}
     values: dict[str, Any] = {}
     for choice in choices:
         name, equals, value = map(str.strip, choice.partition("="))
         if not equals or not name:
             raise SettingsError(f"--set {choice}: give NAME=VALUE, such as gone_grace_seconds=30")
-        lines[name] = choice
         try:
-            values = tomllib.loads("\n".join(lines.values()))
+            _merge(values, tomllib.loads(choice))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             text = value.strip("\"'")
             raise SettingsError(
                 f'--set {choice}: the value is not TOML ({error}); write a text as {name}="{text}"'
             ) from None
     return load_strictly(values, os.environ).settings
+
+
+def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
+    """Add ``more``, also to the tables of tables that earlier choices have given."""
+    for name, value in more.items():
+        earlier = values.get(name)
+        if isinstance(earlier, dict) and isinstance(value, dict):
+            _merge(earlier, value)
+        else:
+            values[name] = value
 
 
 UNREADABLE = 2

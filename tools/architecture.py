@@ -46,7 +46,7 @@ BUDGET = {
     "settings": (1781, 9),
     "sidecar": (2234, 8),
     "watch": (1571, 6),
-    "replay": (1040, 5),
+    "replay": (1048, 5),
     "launch": (440, 7),
     "commands": (1632, 10),
     "examples": (778, 5),

@@ -116,6 +116,8 @@ def test_set_option_overrides_settings(replay, log):
         (["stall_floor_seconds=10", "stall_floor_seconds = 80"], REPORTED[:2]),
         (['queries."bronze*".stall_floor_seconds=80'], REPORTED[:2]),
         (["queries.a.ignore=true", "queries.bronze.ignore=true"], []),
+        (["queries={bronze={ignore=true}}", "queries={a={ignore=true}}"], []),
+        (["queries={bronze={ignore=true}}", "queries.a.ignore=true"], []),
         (['expected_queries=["bronze"]'], REPORTED),
         (['app_name="prod"', 'webhook_url="https://h/x"', "http_port=-1"], REPORTED),
     ]
