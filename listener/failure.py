@@ -52,8 +52,8 @@ def _frames(text: str) -> list[list[str]]:
     """The lines of each frame at the start of a text, the innermost last."""
     frames: list[list[str]] = []
     for line in text.splitlines()[1:]:
-        if _FRAME.match(line) is not None:
-            frames.append([line.strip()])
+        if (match := _FRAME.match(line)) is not None:
+            frames.append([match.group().strip()])
         elif not line[:1].isspace():
             break
         elif frames and _NOT_CODE.match(line) is None and line.strip():

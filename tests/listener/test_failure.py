@@ -271,3 +271,5 @@ def test_long_traceback_is_bounded():
 
     assert len(raised.traceback) <= MAX_CHARACTERS
     assert raised.line in {"", "/jobs/a.py:3 in f"}
+    named = raised_at(HEAD + frame("/jobs/a.py", 3, "f" * 9000, "x") + "RecursionError: too deep\n")
+    assert named.line == f"/jobs/a.py:3 in {'f' * 200}"
