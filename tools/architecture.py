@@ -45,7 +45,7 @@ BUDGET = {
     "alerting": (8074, 30),
     "settings": (1781, 9),
     "sidecar": (2234, 8),
-    "watch": (1571, 6),
+    "watch": (1574, 6),
     "replay": (1048, 5),
     "launch": (440, 7),
     "commands": (1632, 10),

@@ -293,7 +293,7 @@ class DriverAlerts:
         """
         healthy, unseen = driver.healthy_seconds, 2 * self.tracker.interval_seconds
         is_almost = healthy is not None and healthy + unseen > self._resolve_after
-        is_back = healthy is not None or driver.has_woken
+        is_back = healthy is not None or driver.polls_awake > 1
         return is_almost or (is_back and not entry.was_resent)
 
     def _stale(self) -> Iterator[Incident]:

@@ -71,8 +71,10 @@ class WatchedDriver(msgspec.Struct, eq=False):
     """Whether an incident about it is open that it has opened itself, under the watcher's key."""
     has_resolved: bool = False
     """Whether it has resolved such an incident since it answers."""
-    has_woken: bool = False
-    """Whether its process answered, still stuck, after a pause: what waited to be sent goes out."""
+    polls_awake: int = 0
+    """Failed polls since its process answered, still stuck, after a pause. What waited to be sent
+    goes out then; but the first answer may only have come before the worker's first round.
+    """
 
     @property
     def address(self) -> str:
@@ -123,7 +125,7 @@ class WatchedDriver(msgspec.Struct, eq=False):
             self.holds_key = poll.holds_key
             self.reported, self.labels = poll.reported, poll.labels
         self.endpoint, self.last = endpoint, poll
-        self.notice, self.seen, self.has_woken = None, True, False
+        self.notice, self.seen, self.polls_awake = None, True, 0
         self.forgive()
         if self.holds_key:
             self.healthy_since = None
@@ -138,8 +140,9 @@ class WatchedDriver(msgspec.Struct, eq=False):
             return
         if self.last is not None and poll.began_at - self.last.at > longest_pause:
             self.forgive()
-        if poll.said is Said.STUCK and self.last is not None:
-            self.has_woken |= self.last.said is Said.SILENT
+        was_silent = self.last is not None and self.last.said is Said.SILENT
+        if self.polls_awake or (was_silent and poll.said is Said.STUCK):
+            self.polls_awake += 1
         self.endpoint, self.last = endpoint, poll
         self.healthy_since = None
         self.holds_key = self.has_resolved = False

@@ -211,6 +211,7 @@ SENT_AGAIN = [
     ("gone just after it was stuck", "healthy, stuck 30, healthy 2, refused 17", 1),
     ("gone as it wakes up", "healthy, silent 30, stuck, refused 17", 1),
     ("wakes up stuck", "healthy, silent 30, stuck 30", 1),
+    ("answers before its worker as it wakes up", "healthy, silent 30, stuck, wait 1, healthy 2", 0),
     ("stuck, and then gone", "healthy, stuck 30, refused 30", 0),
     ("back from a pause", "healthy, silent 30, healthy 2", 0),
     ("a new process is gone soon", "healthy, silent 30, refused, healthy 10, refused 17", 1),
