@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.story import poll
 
+from querypulse.listener.source_polls import SourcePoll
 from querypulse.listener.state.sources import (
     MAX_EDGE_POINTS,
     MAX_MARKS,
     MAX_MOVES,
     follow_source,
 )
-from querypulse.listener.state.trends import MAX_POINTS, Trends, follow_polls
+from querypulse.listener.state.trends import MAX_POINTS, POLLED, Trends, follow_polls
 
 DAY = 86_400.0
 
@@ -260,3 +261,13 @@ def test_long_backlog_is_stored_in_few_marks():
     # Half of the records are unread, and the marks cover them evenly.
     gaps = [after.at - before.at for before, after in itertools.pairwise(marks)]
     assert max(gaps) < 250
+
+
+@pytest.mark.parametrize(("latest", "noise"), [(30, 20.0), (4, 0.0)], ids=["grown", "recreated"])
+def test_noise_of_a_lag_is_what_arrived_since_the_last_poll_and_never_negative(latest, noise):
+    """A recreated topic ends earlier, and would else hide that the lag grows."""
+    first = follow_source(None, SourcePoll("K", {"t/0": 5}, {}, {"t/0": 10}, at=0.0, wall=0.0))
+    answer = SourcePoll("K", {"t/0": 6}, {}, {"t/0": latest}, at=15.0, wall=15.0)
+    trends = follow_polls(Trends(), {0: first}, {0: follow_source(first, answer)})
+
+    assert trends.rises[POLLED][-1].noise == noise
