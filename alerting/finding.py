@@ -60,6 +60,9 @@ OF_QUERIES: dict[str, Wording] = {
     QUERY_FALLING_BEHIND: Wording(QueryState.SLOW, "falls behind", "take ever longer"),
 }
 
+WITH_CODE = frozenset({QUERY_STALLED, BATCH_SLOW, QUERY_FLAPPING})
+"""Alerts whose reasons may begin with a code; others begin with names of users."""
+
 
 # -- findings and health ----------------------------------------------------------------------
 
@@ -127,13 +130,14 @@ def finding_about(
     ``says`` in its place; a code at its beginning goes to the end.
     """
     usual = OF_QUERIES[alertname]
+    says = says or (code_last(reason) if alertname in WITH_CODE else reason)
     return Finding(
         alertname,
         label,
         severity,
         state or usual.state,
         reason,
-        summary=f"{label} {does or usual.does}: {says or code_last(reason)}",
+        summary=f"{label} {does or usual.does}: {says}",
         evidence={name: text for name, text in facts.items() if text},
         cause=cause,
     )

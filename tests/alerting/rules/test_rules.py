@@ -30,6 +30,13 @@ from support.rules_table import (
 from support.story import CONFLICT, Story, policy, processing, run
 
 from querypulse.alerting import rules
+from querypulse.alerting.finding import (
+    BATCH_SLOW,
+    OFFSETS_REWOUND,
+    QUERY_GIVEN_UP,
+    Severity,
+    finding_about,
+)
 from querypulse.alerting.policy import Limits, stall_window
 from querypulse.alerting.rule_context import rule_context
 from querypulse.alerting.rules.monitoring import driver_down, events_missing, monitoring_degraded
@@ -228,6 +235,20 @@ def test_failure_names_the_affected_table():
     (finding,) = Story().started(at=0).ended(at=1, exception=TABLE_CONFLICT).evaluate(2).findings
 
     assert finding.summary == "a failed: ConcurrentAppendException on table lake.fleet.alerts"
+
+
+@pytest.mark.parametrize(
+    ("alertname", "reason", "summary"),
+    [
+        (BATCH_SLOW, "task_running: 2 tasks", "a is slow: 2 tasks (task_running)"),
+        (OFFSETS_REWOUND, "orders: from 5 to 3", "a has rewound offsets: orders: from 5 to 3"),
+        (QUERY_GIVEN_UP, "boom: no", "a is not restarted any more: boom: no"),
+    ],
+)
+def test_a_code_goes_to_the_end_of_a_summary_and_a_name_of_the_user_stays(
+    alertname, reason, summary
+):
+    assert finding_about("a", alertname, Severity.CRITICAL, reason, {}).summary == summary
 
 
 @pytest.mark.parametrize(
