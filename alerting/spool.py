@@ -253,11 +253,13 @@ class Spool:
     def close(self, timeout: float) -> None:
         """Write what is pending if there is time, and release the file."""
         deadline = Deadline(timeout)
-        # Without a running thread, nothing will be written.
-        if not self._problem.text and self._left is None and not self._loop.join(0.0):
-            self.flush(timeout)
-        self._loop.stop()
+        # Without a running thread, or on a disk that fails, nothing will be written.
         with self._changed:
+            if self._left is None and not self._loop.join(0.0):
+                self._changed.wait_for(
+                    lambda: self._written == self._offered or self._problem.text, timeout
+                )
+            self._loop.stop()
             self._changed.notify_all()
         self._loop.join(deadline.left)
 

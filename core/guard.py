@@ -60,9 +60,9 @@ class Problem:
 
     def note(self, text: str) -> None:
         """Remember the problem, empty when it is over."""
-        if text and text != self.text:
+        is_new, self.text = text != self.text, text
+        if text and is_new:
             log.warning(self._message, *self._arguments, text)
-        self.text = text
 
 
 def _traceback(error: Exception) -> str:
