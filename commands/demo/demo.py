@@ -261,7 +261,8 @@ class DemoRun(msgspec.Struct, eq=False):
         self.commits_before = self._commits()
         quiet = max(0.0, (settings.duration or HEALTHY_SECONDS) - settings.after)
         self._watch(scenario.within_seconds or quiet, lambda: bool(self.firing))
-        self._watch(OUTAGE_SECONDS, self._all_is_delivered)
+        fired_at = self.sidecar.snapshot().at
+        self._watch(OUTAGE_SECONDS, lambda: self._all_is_delivered(fired_at))
         self._watch(OTHERS_SECONDS, lambda: self.over.is_set() or self._others_have_gone_on())
         left = (settings.duration or 0.0) - (time.monotonic() - began)
         self._watch(max(AFTERMATH_SECONDS, left), self.over.is_set)
@@ -296,8 +297,11 @@ class DemoRun(msgspec.Struct, eq=False):
         commits = self._commits()
         return all(commits.get(name) is not None for name in self.pipeline.names)
 
-    def _all_is_delivered(self) -> bool:
-        return not any(self.sidecar.snapshot().monitor.outbox_pending.values())
+    def _all_is_delivered(self, fired_at: str) -> bool:
+        """A state is published before its alerts are handed over: only a later one counts them."""
+        status = self.sidecar.snapshot()
+        is_later = status.at > fired_at or self.over.is_set()
+        return is_later and not any(status.monitor.outbox_pending.values())
 
     def _gone_on(self) -> set[str]:
         """The queries that have committed since the scenario began."""
