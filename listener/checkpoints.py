@@ -41,6 +41,7 @@ READ_EVERY_SECONDS = 2.0
 RETRY_SECONDS = 10.0
 REST_SHARE = 0.05
 """A log is read again after this share of the shortest stall window of any query."""
+LONGEST_REST_SECONDS = 15.0
 STALL_FLOOR_SECONDS = 60.0
 CLOCK_SET_SECONDS = 5.0
 """A larger step of the wall clock means that it was set."""
@@ -55,8 +56,8 @@ class LogReader:
     batch. A continuous query sends no events, and async progress tracking reports a commit before
     it is written, so for these only the log shows commits, and it is always read.
 
-    A log is due again after a twentieth of ``stall_floor_seconds``. A storage that fails is read
-    again after ``RETRY_SECONDS``, so that its timeouts do not delay the other logs.
+    A log is due again after a twentieth of ``stall_floor_seconds``, at most 15 s. A storage that
+    fails is read again after ``RETRY_SECONDS``, so that its timeouts do not delay the other logs.
 
     The starting point of each run is read once, also of a run that has ended, which may have failed
     before the first reading.
@@ -79,7 +80,7 @@ class LogReader:
         self._on_report = on_report
         # Two steps early: one step may pass before the batch is seen, one before its log is read.
         self._patience = stall_floor_seconds / 2 - 2 * interval_seconds
-        self._rest = REST_SHARE * stall_floor_seconds
+        self._rest = min(LONGEST_REST_SECONDS, REST_SHARE * stall_floor_seconds)
         self._interval = interval_seconds
         self._clock = clock
         self._wall = wall

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -156,7 +156,7 @@ class SparkProbe:
         ask = self.details.ask
         reported, stopped = ask("living_runs", self._living_runs, None) or (None, None)
         if reported is None:
-            reported = ask("query_ids", self._read_runs, None)
+            reported = ask("query_ids", self._read_all_runs, None)
         if reported is None:
             return None
         run_ids = [run.run_id for run in reported.values()]
@@ -172,12 +172,19 @@ class SparkProbe:
 
     def _living_runs(self) -> tuple[dict[str, Reported], bool] | None:
         text = self._path.living_runs()
-        return None if text is None else parse_living_runs(text)
+        if text is None:
+            return None
+        runs, stopped = parse_living_runs(text)
+        refused = [query_id for query_id, run in runs.items() if len(run.fields) == 1]
+        return runs | self._read_runs(refused), stopped
 
-    def _read_runs(self) -> dict[str, Reported]:
-        """Each query's run, read on its own."""
+    def _read_all_runs(self) -> dict[str, Reported]:
+        return self._read_runs(_UUID.findall(self._active.keySet().toString()))
+
+    def _read_runs(self, query_ids: Iterable[str]) -> dict[str, Reported]:
+        """Each query's run, read on its own, as one odd detail must not hide a hang."""
         runs = {}
-        for query_id in _UUID.findall(self._active.keySet().toString()):
+        for query_id in query_ids:
             java = self._active.get(self._uuid.fromString(query_id))
             if java is not None:
                 read = partial(read_run, java, partial(identity, self._jvm), self.details)
