@@ -16,7 +16,6 @@ from support.repository import ROOT
 from querypulse.listener.probe import Moves
 from querypulse.listener.spark.event_paths import EventQueue
 from querypulse.listener.spark.health_listener import HealthListener
-from querypulse.listener.spark.jvm import FIELD, RECORD
 from querypulse.listener.spark.probe import SparkProbe
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.thorough]
@@ -57,21 +56,6 @@ def test_odd_object_among_sparks_queries_does_not_affect_others(spark, probe):
 
     assert list(runs(probe)) == ["plain"]
     assert probe.details.missing == {"a query"}
-
-
-def test_run_that_our_java_cannot_describe_is_read_on_its_own(spark, probe, monkeypatch):
-    describe = probe._path.living_runs
-
-    def refused():
-        *lines, stopped, end = describe().split(RECORD)
-        lines = [FIELD.join([*line.split(FIELD)[:2], "no progress"]) for line in lines]
-        return RECORD.join([*lines, stopped, end])
-
-    monkeypatch.setattr(probe._path, "living_runs", refused)
-    start(rate(spark), "plain", trigger="100 milliseconds")
-    until(lambda: "plain" in runs(probe), "the query is polled")
-    first = runs(probe)["plain"]
-    until(lambda: runs(probe)["plain"].batch_id > first.batch_id, "its batches are seen")
 
 
 def test_two_hung_batches_report_their_own_python_lines(spark, probe):

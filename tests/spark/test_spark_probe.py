@@ -119,18 +119,26 @@ def test_execution_class_shows_async_progress_tracking(spark, name, is_async, se
 
 @pytest.mark.parametrize(
     ("written", "instead"),
-    [(f"{FIELD}3{FIELD}", f"{FIELD}three{FIELD}"), ("Waiting", f"Waiting{FIELD}"), ("", None)],
+    [(f"{FIELD}3{FIELD}", f"{FIELD}three{FIELD}"), ("Waiting", f"Waiting{FIELD}")],
 )
 def test_unreadable_line_affects_only_its_run(spark, written, instead):
     probe = fake_probe(spark)
     before = poll(probe)
-    line = spark._line(query_id(2))
-    spark.lines[query_id(2)] = (
-        FIELD.join((query_id(2), "", "odd")) if instead is None else line.replace(written, instead)
-    )
+    spark.lines[query_id(2)] = spark._line(query_id(2)).replace(written, instead)
     after = poll(probe, at=1)
 
     assert [name for name in after if after[name] is before[name]] == ["query 2"]
+
+
+@pytest.mark.parametrize("run_id", ["", "run-2-1"])
+def test_run_that_our_java_cannot_describe_is_read_on_its_own(spark, run_id):
+    probe = fake_probe(spark)
+    before = poll(probe)["query 2"]
+    spark.lines[query_id(2)] = FIELD.join((query_id(2), run_id, "its progress throws"))
+    run = poll(probe, at=1)["query 2"]
+
+    assert run is not before
+    assert (run.active, run.facts, run.batch_id) == (True, before.facts, before.batch_id)
 
 
 @of_odd_answers
