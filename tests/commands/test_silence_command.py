@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 import pytest
 import requests
 from support.alertmanager import Notifications, RealAlertmanager
-from support.http_double import HttpDouble, reply
+from support.http_double import HttpDouble, closed_port, reply
 from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.alerting.alert import Alert, end_text
@@ -283,7 +283,9 @@ def test_an_alertmanager_that_refuses_or_does_not_answer_is_named_without_its_pa
     with HttpDouble(otherwise=reply(400, body=b"bad matcher")) as double:
         url = double.url.replace("://", "://user:hunter2@")
         refused = silence(*HOUR, "--app", "a", "--alertmanager", url)
-    nobody = silence(*HOUR, "--app", "a", "--alertmanager", url)
+    with closed_port() as port:
+        place = f"127.0.0.1:{port}"
+        nobody = silence(*HOUR, "--app", "a", "--alertmanager", f"http://user:hunter2@{place}")
 
     assert refused == (1, "", f"querypulse: {double.url} answered 400: bad matcher\n")
-    assert nobody == (1, "", f"querypulse: {double.url}: ConnectionError: no answer\n")
+    assert nobody == (1, "", f"querypulse: http://{place}: ConnectionError: no answer\n")

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
+from support.clock import Clock
 from support.patience import PATIENCE_SECONDS
 
 from querypulse.core import socket_deadline
-from querypulse.core.socket_deadline import SocketDeadline
+from querypulse.core.socket_deadline import CONNECT_SECONDS, SocketDeadline
 
-LOOPBACK = "127.0.0.1"
-OTHER_LOOPBACK = "127.0.0.2"
+BLACK_HOLE = ("192.0.2.1", 80)
 
 
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
-    """A server that accepts connections on the second loopback address."""
-    with socket.create_server((OTHER_LOOPBACK, 0)) as made:
+    with socket.create_server(("127.0.0.1", 0)) as made:
         yield made
-
-
-@pytest.fixture
-def black_hole(server) -> Iterator[tuple[str, int]]:
-    """The server's port on the first loopback address, where no connection is ever accepted."""
-    port = server.getsockname()[1]
-    with ExitStack() as stack:
-        stack.enter_context(socket.create_server((LOOPBACK, port), backlog=0))
-        for _ in range(4):
-            filler = stack.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex((LOOPBACK, port))
-        yield LOOPBACK, port
 
 
 def resolving_to(monkeypatch, *addresses):
@@ -50,18 +37,26 @@ def connected(seconds: float) -> Iterator[socket.socket]:
 
 
 @pytest.mark.parametrize(
-    ("step_seconds", "seconds"), [(0.05, 3600.0), (3600.0, 1.0)], ids=["step", "share"]
+    ("seconds", "taken"), [(3600.0, CONNECT_SECONDS), (5.0, 2.5)], ids=["a step", "its share"]
 )
 def test_address_that_never_answers_leaves_time_for_the_next_one(
-    monkeypatch, server, black_hole, step_seconds, seconds
+    monkeypatch, server, seconds, taken
 ):
-    """It takes at most a step, and its share of the time."""
-    monkeypatch.setattr(socket_deadline, "CONNECT_SECONDS", step_seconds)
-    there = server.getsockname()
-    resolving_to(monkeypatch, (socket.AF_INET, black_hole), (socket.AF_INET, there))
+    clock, there, connect = Clock(), server.getsockname(), socket.socket.connect
+
+    def connect_in_vain(made, address):
+        if address == BLACK_HOLE:
+            clock.now += made.gettimeout()
+            raise TimeoutError
+        connect(made, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connect_in_vain)
+    monkeypatch.setattr(socket_deadline, "time", SimpleNamespace(monotonic=clock))
+    resolving_to(monkeypatch, (socket.AF_INET, BLACK_HOLE), (socket.AF_INET, there))
 
     with connected(seconds) as made:
         assert made.getpeername() == there
+    assert clock.now == taken
 
 
 def test_no_time_is_left(monkeypatch, server):

@@ -6,7 +6,8 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -132,6 +133,14 @@ def raw(text: bytes = b"") -> Answer:
         handler.close_connection = True
 
     return answer
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port of loopback that refuses connections: it is bound, so that nobody else gets it."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 class HttpDouble(ThreadingHTTPServer):

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from support.http_double import HttpDouble, reply
+from support.http_double import reply
 from support.receiver_incidents import ENDED, ENDED_ONE, ONE, incident
 from support.receivers import KINDS, NEXT_SIGNING_SECRET, ROUTING_KEY, SIGNING_SECRET, at, receiver
 
@@ -17,12 +17,6 @@ EVERY_STATUS = range(101, 600)
 WITH_LESS = [kind for kind in KINDS if kind != "alertmanager"]
 """They send a body with less if the full one is refused."""
 LONG = incident(stream_thread="x" * 5000)
-
-
-@pytest.fixture
-def double():
-    with HttpDouble(otherwise=reply(200, body=b"ok")) as double:
-        yield double
 
 
 def meaning(status):

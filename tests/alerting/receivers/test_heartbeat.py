@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from support.clock import Clock
 from support.ending import ended
-from support.http_double import HttpDouble, held, raw, reply
+from support.http_double import held, raw, reply
 from support.patience import PATIENCE_SECONDS, until
 from support.receiver_incidents import ENDED_ONE, ONE, SEVERAL, incident
 
@@ -17,12 +17,6 @@ from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 
 WARNING = incident(name="StreamingQueryLagging", severity="warning")
-
-
-@pytest.fixture
-def double():
-    with HttpDouble(otherwise=reply(200, body=b"OK")) as double:
-        yield double
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 from support.ending import ended
+from support.http_double import closed_port
 from support.mail_server import PASSWORD, USER, MailServer
 from support.patience import PATIENCE_SECONDS
 from support.receiver_incidents import ENDED, ONE, STARTED, alert, holding, incident
@@ -242,9 +243,8 @@ def test_one_accepted_recipient_is_enough_and_the_other_is_logged(server, caplog
 
 
 def test_server_that_is_down_is_tried_again():
-    with MailServer() as gone:
-        pass
-    error = refusal(gone)
+    with closed_port() as port:
+        error = refused(email(port))
 
     assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, False)
 

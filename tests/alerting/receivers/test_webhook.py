@@ -5,12 +5,11 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import Iterator
 
 import pytest
 import standardwebhooks
 from msgspec.structs import replace
-from support.http_double import HttpDouble, reply
+from support.http_double import reply
 from support.receiver_incidents import (
     ENDED,
     ENDED_ONE,
@@ -32,12 +31,6 @@ from querypulse.alerting.receivers.webhook import (
 from querypulse.core.text import rfc3339, shorten, to_json
 
 (ALERT,) = ONE.alerts
-
-
-@pytest.fixture
-def double() -> Iterator[HttpDouble]:
-    with HttpDouble() as double:
-        yield double
 
 
 def test_firing_alert_has_the_format_of_alertmanager(double):
