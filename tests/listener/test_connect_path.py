@@ -16,7 +16,7 @@ from querypulse.listener.connect import event_path
 from querypulse.listener.connect.client import ConnectClient, ServerSilentError
 from querypulse.listener.connect.event_path import ConnectPath, trigger_text
 from querypulse.listener.events import Started, decode
-from querypulse.listener.probe import ProbeReport, parse_trigger
+from querypulse.listener.probe import ProbeReport, RunFacts, parse_trigger
 from querypulse.listener.state.state import State
 
 
@@ -89,13 +89,8 @@ def test_start_by_the_job_is_an_event_and_known_to_the_probe(job, sends_event):
     (event,), (facts,) = path.source.take(0), path.starts
     assert decode(event.kind, event.payload) == Started("q", "r", "bronze")
     assert (event.trigger, event.session) == ("OneTimeTrigger", "session")
-    assert (facts.query_id, facts.run_id, facts.name, facts.session) == (
-        "q",
-        "r",
-        "bronze",
-        "session",
-    )
-    assert (facts.sink, facts.checkpoint, str(facts.trigger)) == ("delta", "/c", "Once")
+    once = parse_trigger("OneTimeTrigger")
+    assert facts == RunFacts("q", "r", "bronze", once, "delta", "/c", session="session")
 
 
 @pytest.mark.parametrize("command", [JobCommand(), JobCommand(WriteStart()), None])
@@ -153,37 +148,26 @@ def test_release_leaves_the_jobs_client_as_others_left_it(job, wrapped):
     assert path.client.closed
 
 
-def test_trigger_is_written_as_spark_prints_it():
-    starts = [
-        (WriteStart(), "ProcessingTime"),
-        (WriteStart(processing_time_interval="1 second"), "ProcessingTime(1 s)"),
-        (
-            WriteStart(processing_time_interval="INTERVAL 1 minute 30 SECONDS"),
-            "ProcessingTime(90 s)",
-        ),
-        (WriteStart(processing_time_interval="1 day 2 hours"), "ProcessingTime(93600 s)"),
-        (WriteStart(available_now=True), "AvailableNow"),
-        (WriteStart(once=True), "Once"),
-        (WriteStart(continuous_checkpoint_interval="500 milliseconds"), "Continuous(0.5 s)"),
-        (WriteStart(real_time_batch_duration="5 minutes"), "RealTime(300 s)"),
-    ]
+def test_trigger_is_written_as_spark_prints_it_or_unknown():
+    """By the field of the request that holds it, and its value."""
+    texts = {
+        ("processing_time_interval", "1 second"): "ProcessingTime(1 s)",
+        ("processing_time_interval", "INTERVAL 1 minute 30 SECONDS"): "ProcessingTime(90 s)",
+        ("processing_time_interval", "1 day 2 hours"): "ProcessingTime(93600 s)",
+        ("available_now", True): "AvailableNow",
+        ("once", True): "Once",
+        ("continuous_checkpoint_interval", "500 milliseconds"): "Continuous(0.5 s)",
+        ("real_time_batch_duration", "5 minutes"): "RealTime(300 s)",
+        ("later_kind", "1 second"): "",
+        **{
+            ("processing_time_interval", odd): ""
+            for odd in ("1 month", "", "1", "1 second or so", "1.5 seconds")
+        },
+    }
+    written = {(kind, text): trigger_text(WriteStart(**{kind: text})) for kind, text in texts}
 
-    assert [(start, str(parse_trigger(trigger_text(start)))) for start, _ in starts] == starts
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        *(
-            WriteStart(processing_time_interval=text)
-            for text in ("1 month", "", "1", "1 second or so", "1.5 seconds")
-        ),
-        WriteStart(later_kind="1 second"),
-    ],
-    ids=str,
-)
-def test_trigger_that_is_not_understood_is_unknown(start):
-    assert trigger_text(start) == ""
+    assert {key: text and str(parse_trigger(text)) for key, text in written.items()} == texts
+    assert str(parse_trigger(trigger_text(WriteStart()))) == "ProcessingTime"
 
 
 class Rotating(DefaultChannelBuilder):
@@ -202,12 +186,9 @@ def test_each_request_has_the_metadata_that_the_jobs_builder_returns_then():
 
     def execute(request, *, metadata, timeout):
         sent.append(metadata)
-        answer = SimpleNamespace(active=SimpleNamespace(active_queries=[]))
-        return [
-            SimpleNamespace(
-                HasField=lambda kind: True, streaming_query_manager_command_result=answer
-            )
-        ]
+        none = SimpleNamespace(active=SimpleNamespace(active_queries=[]))
+        result = {"streaming_query_manager_command_result": none}
+        return [SimpleNamespace(HasField=lambda kind: True, **result)]
 
     with closing(ConnectClient(SimpleNamespace(client=job))) as client:
         client._stub = SimpleNamespace(ExecutePlan=execute)

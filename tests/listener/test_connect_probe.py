@@ -89,27 +89,18 @@ REFUSES, CUT = CallFailure.REFUSED, CallFailure.UNREACHABLE
 CLOSED, LOST = CallFailure.SESSION_CLOSED, CallFailure.SESSION_LOST
 
 
-@pytest.mark.parametrize(
-    ("polls", "contexts"),
-    [
-        ([None], [RUNNING]),
-        ([CUT] * 99, [None] * 99),
-        ([REFUSES] * 6 + [None], [None] * 5 + [GONE, RUNNING]),
-        ([REFUSES, CUT] + [REFUSES] * 5, [None] * 7),
-        ([REFUSES, None] + [REFUSES] * 5, [None, RUNNING] + [None] * 5),
-        ([LOST, None, REFUSES], [GONE] * 3),
-        ([CLOSED, None, REFUSES], [STOPPED] * 3),
-    ],
-    ids=[
-        "it answers",
-        "the connection is cut",
-        "it refuses for five seconds, and comes back",
-        "cut between refusals",
-        "an answer between refusals",
-        "it was started again",
-        "the session was closed elsewhere",
-    ],
-)
+SERVERS = {
+    "it answers": ([None], [RUNNING]),
+    "the connection is cut": ([CUT] * 99, [None] * 99),
+    "it refuses for five seconds, and comes back": ([REFUSES] * 6 + [None], [None] * 5 + [GONE, RUNNING]),
+    "cut between refusals": ([REFUSES, CUT] + [REFUSES] * 5, [None] * 7),
+    "an answer between refusals": ([REFUSES, None] + [REFUSES] * 5, [None, RUNNING] + [None] * 5),
+    "it was started again": ([LOST, None, REFUSES], [GONE] * 3),
+    "the session was closed elsewhere": ([CLOSED, None, REFUSES], [STOPPED] * 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("polls", "contexts"), SERVERS.values(), ids=SERVERS)
 def test_what_a_server_answers_each_second_shows_whether_it_has_ended(world, polls, contexts):
     assert REFUSED_SECONDS == 5
     assert [world.polled(poll, at) for at, poll in enumerate(polls)] == contexts
@@ -129,12 +120,6 @@ def test_end_of_the_session_is_said_once(world, caplog, failure, said):
     assert caplog.text.count(said) == 1
 
 
-def test_session_that_the_job_is_releasing_is_no_news(world, caplog):
-    world.spark.stop(during=lambda: world.polled(CLOSED))
-
-    assert caplog.text == ""
-
-
 def test_another_session_that_the_job_stops_does_not_end_this_one(world):
     contexts = []
     RemoteSession().stop(during=lambda: contexts.append(world.polled()))
@@ -142,9 +127,9 @@ def test_another_session_that_the_job_stops_does_not_end_this_one(world):
     assert contexts == [RUNNING]
 
 
-@pytest.mark.parametrize("failure", [None, CLOSED, REFUSES])
-def test_session_stopped_by_the_job_is_no_news(world, caplog, failure):
-    world.spark.stop()
+def test_session_that_the_job_releases_or_has_stopped_is_no_news(world, caplog):
+    world.spark.stop(during=lambda: world.polled(CLOSED))
 
-    assert world.polled(failure) is world.probe.context() is STOPPED
+    for failure in (None, CLOSED, REFUSES):
+        assert world.polled(failure) is world.probe.context() is STOPPED
     assert caplog.text == ""

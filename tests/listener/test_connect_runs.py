@@ -107,25 +107,17 @@ def test_progress_without_a_batch_names_the_next_batch_and_is_no_event(world):
     assert world.events == []
 
 
-@pytest.mark.parametrize(
-    ("is_new", "polls", "events"),
-    [
-        (False, [[1], [1], [1, 2]], [1, 2]),
-        (False, [[7, 8, 9], [7, 8, 9, 10, 11, 12]], [9, 10, 11, 12]),
-        (False, [[8, 9], [9, 10, (11,)], [10, (11,), 11]], [9, 10, 11]),
-        (False, [[(9,)], [(9,), 9, 10, (11,)]], [9, 10]),
-        (True, [[0, 1, 2], [0, 1, 2, 3]], [0, 1, 2, 3]),
-        (True, [[(0,)], [(0,)]], []),
-    ],
-    ids=[
-        "each batch is an event once",
-        "batches between two polls are not lost, those before attach are no events",
-        "triggers without a batch are no events",
-        "batches before such a trigger are not lost",
-        "all batches of a run that the job has started",
-        "no batch yet",
-    ],
-)
+POLLS = {
+    "each batch is an event once": (False, [[1], [1], [1, 2]], [1, 2]),
+    "batches between two polls, and none from before attach": (False, [[7, 8, 9], [7, 8, 9, 10, 11, 12]], [9, 10, 11, 12]),
+    "triggers without a batch are no events": (False, [[8, 9], [9, 10, (11,)], [10, (11,), 11]], [9, 10, 11]),
+    "batches before such a trigger are not lost": (False, [[(9,)], [(9,), 9, 10, (11,)]], [9, 10]),
+    "all batches of a run that the job has started": (True, [[0, 1, 2], [0, 1, 2, 3]], [0, 1, 2, 3]),
+    "no batch yet": (True, [[(0,)], [(0,)]], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("is_new", "polls", "events"), POLLS.values(), ids=POLLS)
 def test_each_batch_is_an_event_once(world, is_new, polls, events):
     if is_new:
         world.starts.append(RunFacts("q", "r", "q", Trigger("AvailableNow"), "noop", "/c"))
@@ -168,17 +160,16 @@ def test_run_that_the_job_started_is_reported_with_its_trigger(world, running):
     assert (run.facts, run.active, run.exception) == (facts, bool(running), None)
 
 
-@pytest.mark.parametrize(
-    ("running", "message", "answer", "exception"),
-    [
-        ({}, "", "", None),
-        ({"new": "q"}, "", "", None),
-        ({}, "org.apache.spark.SparkException: boom", "", "org.apache.spark.SparkException: boom\nat x"),
-        ({}, "", "Streaming query 51ca48ec is not found", RUN_LOST),
-        ({"new": "q"}, "", "Run id mismatch for query id 51ca48ec. Run id in request", RUN_LOST),
-    ],
-    ids=["stopped", "started again", "failed", "lost", "lost and started again"],
-)  # fmt: skip
+ENDS = {
+    "stopped": ({}, "", "", None),
+    "started again": ({"new": "q"}, "", "", None),
+    "failed": ({}, "org.apache.spark.SparkException: boom", "", "org.apache.spark.SparkException: boom\nat x"),
+    "lost": ({}, "", "Streaming query 51ca48ec is not found", RUN_LOST),
+    "lost and started again": ({"new": "q"}, "", "Run id mismatch for query id 51ca48ec. Run id in request", RUN_LOST),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("running", "message", "answer", "exception"), ENDS.values(), ids=ENDS)
 def test_run_that_has_ended_is_reported_with_its_exception(
     world, running, message, answer, exception
 ):

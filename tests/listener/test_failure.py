@@ -119,29 +119,27 @@ def test_any_text_has_an_error_class():
     assert [text for text in texts if not describe_failure(text).error_class] == []
 
 
-def test_python_worker_failure_in_a_task_is_reported_by_its_python_error():
-    text = (
-        "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 "
-        "failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) (10.0.0.7 executor 2): "
-        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+@pytest.mark.parametrize(
+    ("begin", "error_class"),
+    [
+        ("org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 "
+         "failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) (10.0.0.7 executor 2): "
+         "org.apache.spark.api.python.PythonException: ", None),
+        ("org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown "
+         "from Python worker:\n", "PYTHON_EXCEPTION"),
+    ],
+    ids=["in a task", "with the class of Spark 4.3 for it"],
+)  # fmt: skip
+def test_failure_of_a_python_worker_is_reported_by_its_python_error(begin, error_class):
+    """That a Python worker failed explains nothing."""
+    traceback = (
+        "Traceback (most recent call last):\n"
         '  File "udf.py", line 3, in f\n    return 1 / x\nZeroDivisionError: division by zero\n\n'
         "\tat org.apache.spark.api.python.X.y(X.scala:1)\n"
     )
+    failure = describe_failure(begin + traceback, error_class)
 
-    assert describe_failure(text).reason == "ZeroDivisionError: division by zero"
-
-
-def test_python_error_wins_over_sparks_class_for_python_workers():
-    """Spark 4.3: that a Python worker failed explains nothing."""
-    text = (
-        "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown "
-        "from Python worker:\nTraceback (most recent call last):\n"
-        '  File "udf.py", line 3, in f\n    return 1 / x\nZeroDivisionError: division by zero\n\n'
-        "\tat org.apache.spark.api.python.X.y(X.scala:1)\n"
-    )
-    failure = describe_failure(text, "PYTHON_EXCEPTION")
-
-    assert failure.headline == "ZeroDivisionError: division by zero"
+    assert failure.reason == failure.headline == "ZeroDivisionError: division by zero"
     assert failure.error_class == "ZeroDivisionError"
     assert failure.raised_at.line == "udf.py:3 in f"
 
@@ -203,27 +201,23 @@ def test_innermost_line_of_user_code_is_reported():
     )
 
 
-@pytest.mark.parametrize(
-    "library",
-    [
-        "/opt/spark/python/lib/pyspark.zip/pyspark/sql/utils.py",
-        "/opt/spark/python/lib/py4j-0.10.9.9-src.zip/py4j/protocol.py",
-        "/databricks/python/lib/python3.11/site-packages/requests/api.py",
-        "/usr/lib/python3.12/socket.py",
-        "/usr/lib/python3/dist-packages/yaml/__init__.py",
-    ],
-)
-def test_library_line_is_not_user_code(library):
-    text = HEAD + frame("/jobs/a.py", 3, "f") + frame(library, 9, "call") + "ValueError: no\n"
-
-    assert raised_at(text).line == "/jobs/a.py:3 in f"
+LIBRARIES = [
+    "/opt/spark/python/lib/pyspark.zip/pyspark/sql/utils.py",
+    "/opt/spark/python/lib/py4j-0.10.9.9-src.zip/py4j/protocol.py",
+    "/databricks/python/lib/python3.11/site-packages/requests/api.py",
+    "/usr/lib/python3.12/socket.py",
+    "/usr/lib/python3/dist-packages/yaml/__init__.py",
+]
 
 
-def test_failure_only_in_libraries_shows_their_last_lines():
-    text = HEAD + frame("/opt/pyspark.zip/pyspark/worker.py", 9, "call", "f()") + "ValueError: no"
+def test_lines_of_libraries_are_not_user_code():
+    for library in LIBRARIES:
+        inner = frame(library, 9, "call", "f()") + "ValueError: no\n"
+        only = raised_at(HEAD + inner)
 
-    assert raised_at(text).line == ""
-    assert raised_at(text).traceback.endswith("line 9, in call\n  f()")
+        assert raised_at(HEAD + frame("/jobs/a.py", 3, "f") + inner).line == "/jobs/a.py:3 in f"
+        assert only.line == ""
+        assert only.traceback.endswith("line 9, in call\n  f()")
 
 
 def test_last_of_chained_exceptions_is_reported():

@@ -17,50 +17,42 @@ LATE = 2000.0
 # -- new runs ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "late",
-    [
-        lambda story: story.commits("id", "run-0", at=LATE, batch=99),
-        lambda story: story.idles("id", "run-0", at=LATE),
-        lambda story: story.ends("id", "run-0", at=LATE),
-        lambda story: story.fails("id", "run-0", at=LATE),
-        lambda story: story.start("id", "run-0", at=LATE),
-        lambda story: story.probe(polled("id", "run-0", active=False), at=LATE),
-        lambda story: story.probe(polled("id", "run-0", active=False, exception=CONFLICT), at=LATE),
-    ],
-    ids=["progress", "idle", "end", "failure", "start", "probe's end", "probe's failure"],
-)
+ENDED, DIED = {"active": False}, {"active": False, "exception": CONFLICT}
+LATE_OBSERVATIONS = {
+    "progress": lambda story, run: story.commits("id", run, at=LATE, batch=99),
+    "idle": lambda story, run: story.idles("id", run, at=LATE),
+    "end": lambda story, run: story.ends("id", run, at=LATE),
+    "probe's end": lambda story, run: story.probe(polled("id", run, **ENDED), at=LATE),
+    "probe's failure": lambda story, run: story.probe(polled("id", run, **DIED), at=LATE),
+    "failure": lambda story, run: story.fails("id", run, at=LATE),
+    "start": lambda story, run: story.start("id", run, at=LATE),
+}
+"""What may be observed of a run of ``id`` long after it has ended."""
+
+
+@pytest.mark.parametrize("late", LATE_OBSERVATIONS.values(), ids=LATE_OBSERVATIONS)
 def test_late_observation_of_a_past_run_changes_nothing(late):
     for runs in (2, 17, 18, 1001):
         story = IdStory().crash_loop(runs)
         before = story.state.query("id")
-        late(story)
+        late(story, "run-0")
 
         assert story.state.query("id") == before, f"{runs - 1} runs ago"
         assert before.failure is not None
         assert before.run_id == f"run-{runs - 1}"
 
 
-@pytest.mark.parametrize(
-    "late",
-    [
-        lambda story: story.commits("id", "unmet", at=LATE, batch=99),
-        lambda story: story.idles("id", "unmet", at=LATE),
-        lambda story: story.ends("id", "unmet", at=LATE),
-        lambda story: story.probe(polled("id", "unmet", active=False), at=LATE),
-    ],
-    ids=["progress", "idle", "end", "probe's end"],
-)
-def test_event_of_an_unknown_run_does_not_replace_a_known_query(late):
+def test_event_of_an_unknown_run_does_not_replace_a_known_query():
     """Forgetting past runs is therefore harmless."""
-    story = IdStory().crash_loop(2)
-    before = story.state.query("id")
-    late(story)
+    for what in ("progress", "idle", "end", "probe's end"):
+        story = IdStory().crash_loop(2)
+        before = story.state.query("id")
+        LATE_OBSERVATIONS[what](story, "unmet")
 
-    assert story.state.query("id") == before
+        assert story.state.query("id") == before, what
 
 
-FAILED = polled("id", "a", active=False, exception=CONFLICT)
+FAILED = polled("id", "a", **DIED)
 
 
 @pytest.mark.parametrize(
@@ -286,9 +278,7 @@ def nameless():
     [
         lambda story: story.start("aaaaaaaa-1", "run-1", "bronze", at=5),
         lambda story: story.probe(polled("aaaaaaaa-1", "run-1", "bronze"), at=5),
-        lambda story: story.probe(
-            polled("aaaaaaaa-1", "run-0", "bronze", active=False, exception=CONFLICT), at=5
-        ),
+        lambda story: story.probe(polled("aaaaaaaa-1", "run-0", "bronze", **DIED), at=5),
         lambda story: story.start("aaaaaaaa-1", "run-1", None, at=5).commits(
             "aaaaaaaa-1", "run-1", "bronze", at=6, batch=3
         ),
@@ -485,25 +475,20 @@ def overtaken(story, n, at, session):
         story.fails(f"id-{n - 1}", f"r-{n - 1}", at=at + 0.1)
 
 
-@pytest.mark.parametrize("session", ["", "s1"], ids=["unknown session", "one session"])
-@pytest.mark.parametrize("restart", [ended_first, overtaken])
+@pytest.mark.parametrize(
+    ("restart", "session"),
+    [(ended_first, ""), (ended_first, "s1"), (ended_first, "s{}"), (overtaken, ""), (overtaken, "s1")],
+)  # fmt: skip
 def test_crash_loop_without_a_fixed_checkpoint_is_one_query(restart, session):
+    """In an unknown session, in one, or in a new session each time."""
     story, found = IdStory(), set()
     for number in range(30):
-        restart(story, number, number * 2.0, session)
+        restart(story, number, number * 2.0, session.format(number))
         found |= set(story.found(number * 2.0 + 1.5))
 
     assert set(story.shown()) == {"q"}
     assert found <= {("StreamingQueryFailed", "q"), ("StreamingQueryFlapping", "q")}
     assert story.shown()["q"].totals.restarts == 29
-
-
-def test_crash_loop_with_a_new_session_each_time_is_one_query():
-    story = IdStory()
-    for number in range(30):
-        ended_first(story, number, number * 2.0, f"session-{number}")
-
-    assert set(story.shown()) == {"q"}
 
 
 # -- label length ---------------------------------------------------------------------------------
@@ -557,29 +542,13 @@ def forgotten():
     return story
 
 
-@pytest.mark.parametrize(
-    "late",
-    [
-        lambda story: story.start("id", "run-1", at=LATE),
-        lambda story: story.commits("id", "run-1", at=LATE, batch=1),
-        lambda story: story.commits("id", "unmet", at=LATE, batch=1),
-        lambda story: story.fails("id", "run-1", at=LATE),
-        lambda story: story.probe(polled("id", "run-1", active=False), at=LATE),
-        lambda story: story.probe(
-            polled("id", "run-1", active=False, exception=CONFLICT), at=LATE
-        ),
-        lambda story: story.probe(
-            polled("id", "unmet", active=False, exception=CONFLICT), at=LATE
-        ),
-    ],
-    ids=["start", "progress", "progress of another run", "failure", "probe's end",
-         "probe's failure", "probe's failure of another run"],
-)  # fmt: skip
-def test_old_events_do_not_bring_a_forgotten_query_back(late):
-    story = forgotten()
-    late(story)
+def test_old_events_do_not_bring_a_forgotten_query_back():
+    of_other_runs = [(what, "unmet") for what in ("progress", "probe's failure")]
+    for what, run in [*((what, "run-1") for what in LATE_OBSERVATIONS), *of_other_runs]:
+        story = forgotten()
+        LATE_OBSERVATIONS[what](story, run)
 
-    assert story.shown() == {}
+        assert story.shown() == {}, (what, run)
 
 
 @pytest.mark.parametrize("query_id", ["id", "new"])

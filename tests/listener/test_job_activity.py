@@ -73,27 +73,18 @@ OWN = query_id(1)
 OTHERS = tuple(map(query_id, SIBLINGS))
 
 
-@pytest.mark.parametrize(
-    ("active", "changes", "moves"),
-    [
-        ({}, [(OWN, {"jobs": 1})], True),
-        ({OWN: 1}, [(OWN, {"tasks": 3, "active": [1]})], True),
-        ({}, [(UNOWNED, {"jobs": 1, "tasks": 4, "active": [70]})], True),
-        ({UNOWNED: 70}, [(UNOWNED, {"tasks": 4, "active": [70]})], True),
-        ({}, [], False),
-        ({}, [(sibling, {"jobs": 3, "tasks": 40, "active": [101]}) for sibling in OTHERS], False),
-        ({OWN: 1}, [(UNOWNED, {"jobs": 9, "tasks": 90, "active": [70]})], False),
-    ],
-    ids=[
-        "a job of its own starts",
-        "tasks of its own finish",
-        "a thread pool's job starts, without a query",
-        "tasks of one long job of a thread pool finish",
-        "nothing happens",
-        "only its siblings go on",
-        "it hangs in a task of its own beside other jobs",
-    ],
-)
+CHANGES = {
+    "a job of its own starts": ({}, [(OWN, {"jobs": 1})], True),
+    "tasks of its own finish": ({OWN: 1}, [(OWN, {"tasks": 3, "active": [1]})], True),
+    "a thread pool's job starts, without a query": ({}, [(UNOWNED, {"jobs": 1, "tasks": 4, "active": [70]})], True),
+    "tasks of one long job of a thread pool finish": ({UNOWNED: 70}, [(UNOWNED, {"tasks": 4, "active": [70]})], True),
+    "nothing happens": ({}, [], False),
+    "only its siblings go on": ({}, [(sibling, {"jobs": 3, "tasks": 40, "active": [101]}) for sibling in OTHERS], False),
+    "it hangs in a task of its own beside other jobs": ({OWN: 1}, [(UNOWNED, {"jobs": 9, "tasks": 90, "active": [70]})], False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("active", "changes", "moves"), CHANGES.values(), ids=CHANGES)
 def test_batch_moves_by_its_own_jobs_or_by_unowned_ones_while_it_has_none(
     batch, active, changes, moves
 ):
@@ -115,31 +106,20 @@ def python(seconds, **work):
     return JobActivity(python_cpu_seconds=seconds, **work)
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "moves"),
-    [
-        (JobActivity(JobCounts(2, 1, 3)), COUNTED, None),
-        (COUNTED, JobActivity(JobCounts(99)), None),
-        (COUNTED, JobActivity(JobCounts(1), counted=True), None),
-        (python(1.0), python(1.002), Moves.PYTHON),
-        (python(1.0), python(1.0001), None),
-        (python(1.0), python(0.5), None),
-        (python(None), python(1.0), None),
-        (python(1.0), python(None), None),
-        (python(1.0), python(9.0, own=ACTIVE), None),
-    ],
-    ids=[
-        "jobs are counted, which were tracked",
-        "jobs are tracked, which were counted",
-        "counters restart from zero",
-        "Python works",
-        "Python wakes up",
-        "a pool has ended",
-        "its first poll",
-        "no call now",
-        "its job is active",
-    ],
-)
+ACTIVITIES = {
+    "jobs are counted, which were tracked": (JobActivity(JobCounts(2, 1, 3)), COUNTED, None),
+    "jobs are tracked, which were counted": (COUNTED, JobActivity(JobCounts(99)), None),
+    "counters restart from zero": (COUNTED, JobActivity(JobCounts(1), counted=True), None),
+    "Python works": (python(1.0), python(1.002), Moves.PYTHON),
+    "Python wakes up": (python(1.0), python(1.0001), None),
+    "a pool has ended": (python(1.0), python(0.5), None),
+    "its first poll": (python(None), python(1.0), None),
+    "no call now": (python(1.0), python(None), None),
+    "its job is active": (python(1.0), python(9.0, own=ACTIVE), None),
+}
+
+
+@pytest.mark.parametrize(("before", "now", "moves"), ACTIVITIES.values(), ids=ACTIVITIES)
 def test_batch_moves_by_its_jobs_or_by_the_cpu_time_of_its_python_thread(before, now, moves):
     assert now.moved_since(before) is moves
 
@@ -224,19 +204,14 @@ def test_batch_moves_by_jobs_from_before_attach_that_are_its_own_or_a_thread_poo
     assert delay_of(batch.poll()) is delay
 
 
-@pytest.mark.parametrize(
-    ("jobs", "counts"),
-    [
-        ({"run_1_1": 4}, JobCounts(3, 1, 9, 1)),
-        ({"a_group_of_the_user": 4}, JobCounts(3, 0, 9, 0)),
-        ({}, JobCounts()),
-    ],
-    ids=[
-        "its own older one",
-        "an older one of others, between its short jobs",
-        "a counted one that has ended, and that the tracker still lists",
-    ],
-)
+COUNTED_JOBS = {
+    "its own older one": ({"run_1_1": 4}, JobCounts(3, 1, 9, 1)),
+    "an older one of others, between its short jobs": ({"a_group_of_the_user": 4}, JobCounts(3, 0, 9, 0)),
+    "a counted one that has ended, and that the tracker still lists": ({}, JobCounts()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("jobs", "counts"), COUNTED_JOBS.values(), ids=COUNTED_JOBS)
 def test_counted_jobs_take_precedence_over_those_of_the_tracker(jobs, counts):
     batch = attached_late(**jobs)
     batch.counts[OWN] = counts

@@ -104,27 +104,18 @@ def test_newest_report_replaces_the_last_and_is_announced():
     assert len(poller.probe_durations) == 2
 
 
-@pytest.mark.parametrize(
-    ("runs", "interval", "calm", "pause"),
-    [
-        ((), 0.5, 0.0, 0.5),
-        ((), 0.5, 2.0, 2.0),
-        ((run(batch=3, busy=True), run("b")), 0.5, 2.0, 2.0),
-        ((run(batch=3, busy=True, tasks=1),), 0.5, 2.0, 0.5),
-        ((run(), run("b", batch=3, tasks=0)), 0.5, 2.0, 0.5),
-        ((run(batch=3, tasks=1, active=False), run("b")), 0.5, 2.0, 2.0),
-        ((run(),), 5.0, 2.0, 5.0),
-    ],
-    ids=[
-        "the interval",
-        "no query",
-        "no batch takes long",
-        "a batch takes long",
-        "one of two does",
-        "a long batch has ended",
-        "a longer interval",
-    ],
-)
+PAUSES = {
+    "the interval": ((), 0.5, 0.0, 0.5),
+    "no query": ((), 0.5, 2.0, 2.0),
+    "no batch takes long": ((run(batch=3, busy=True), run("b")), 0.5, 2.0, 2.0),
+    "a batch takes long": ((run(batch=3, busy=True, tasks=1),), 0.5, 2.0, 0.5),
+    "one of two does": ((run(), run("b", batch=3, tasks=0)), 0.5, 2.0, 0.5),
+    "a long batch has ended": ((run(batch=3, tasks=1, active=False), run("b")), 0.5, 2.0, 2.0),
+    "a longer interval": ((run(),), 5.0, 2.0, 5.0),
+}
+
+
+@pytest.mark.parametrize(("runs", "interval", "calm", "pause"), PAUSES.values(), ids=PAUSES)
 def test_next_poll_waits_for_the_interval_and_longer_while_no_batch_takes_long(
     runs, interval, calm, pause
 ):

@@ -259,23 +259,18 @@ def test_py4j_error_is_not_a_lost_jvm():
 # -- markers ------------------------------------------------------------------------------------
 
 
+BEFORE_A_MARKER = {
+    "several answers of the JVM": ([[progress(number)] for number in range(5)], [Progress] * 5, 5),
+    "an event that arrives meanwhile": ([[], [], [FAILED]], [Terminated], 3),
+    "broken events": ([[(EventKind.PROGRESS, Handle(None)), GARBLED]], [], 2),
+    "a lost JVM": ([LOST], [], 1),
+    "a JVM that is lost while it is drained": ([[FAILED], LOST], [Terminated], 2),
+}
+
+
 @pytest.mark.contains_errors
 @pytest.mark.parametrize(
-    ("batches", "events", "takes"),
-    [
-        ([[progress(number)] for number in range(5)], [Progress] * 5, 5),
-        ([[], [], [FAILED]], [Terminated], 3),
-        ([[(EventKind.PROGRESS, Handle(None)), GARBLED]], [], 2),
-        ([LOST], [], 1),
-        ([[FAILED], LOST], [Terminated], 2),
-    ],
-    ids=[
-        "several answers of the JVM",
-        "an event that arrives meanwhile",
-        "broken events",
-        "a lost JVM",
-        "a JVM that is lost while it is drained",
-    ],
+    ("batches", "events", "takes"), BEFORE_A_MARKER.values(), ids=BEFORE_A_MARKER
 )
 def test_marker_follows_every_event_received_before_it(batches, events, takes):
     reading = Reading(*batches)
