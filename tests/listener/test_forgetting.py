@@ -186,7 +186,7 @@ def test_failed_unnamed_query_is_forgotten_last():
     assert "00000000" in story.shown(99)
 
 
-def test_query_that_stopped_suddenly_outlives_older_failures(monkeypatch):
+def test_oldest_failures_are_forgotten_first_and_before_a_sudden_stop(monkeypatch):
     """Its grace period may not be over: nobody was notified yet."""
     monkeypatch.setattr(state_module, "MAX_GONE_QUERIES", 3)
     story = Story()

@@ -68,8 +68,6 @@ def work_for(batch, owner, *, jobs=0, tasks=0, active=()):
 
 
 OWN = query_id(1)
-
-
 OTHERS = tuple(map(query_id, SIBLINGS))
 
 
@@ -79,8 +77,8 @@ CHANGES = {
     "a thread pool's job starts, without a query": ({}, [(UNOWNED, {"jobs": 1, "tasks": 4, "active": [70]})], True),
     "tasks of one long job of a thread pool finish": ({UNOWNED: 70}, [(UNOWNED, {"tasks": 4, "active": [70]})], True),
     "nothing happens": ({}, [], False),
-    "only its siblings go on": ({}, [(sibling, {"jobs": 3, "tasks": 40, "active": [101]}) for sibling in OTHERS], False),
-    "it hangs in a task of its own beside other jobs": ({OWN: 1}, [(UNOWNED, {"jobs": 9, "tasks": 90, "active": [70]})], False),
+    "only its siblings go on": ({}, [(other, {"jobs": 3, "tasks": 40, "active": [101]}) for other in OTHERS], False),
+    "its own task hangs beside other jobs": ({OWN: 1}, [(UNOWNED, {"jobs": 9, "tasks": 90, "active": [70]})], False),
 }  # fmt: skip
 
 
@@ -385,11 +383,8 @@ def test_jobs_are_counted_once_per_poll_and_every_half_interval_while_a_run_is_d
     spark.start(1, batch=4, **BUSY)
     work = poll(probe, 1.6 * CLOSER_AFTER)["query 1"].work
 
-    assert [counted for counted, _ in shown] == [0, 0, 1, 1]
-    assert channel.counted == 2
-    assert (shown[0][1], shown[1][1] is shown[2][1], shown[2][1] is shown[3][1]) == (
-        None,
-        True,
-        False,
-    )
+    assert ([counted for counted, _ in shown], channel.counted) == ([0, 0, 1, 1], 2)
+    none, first, same, second = (seen for _, seen in shown)
+    assert none is None
+    assert first is same is not second
     assert work is None, "the next batch has just begun"

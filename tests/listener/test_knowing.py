@@ -11,7 +11,7 @@ from support.story import CONFLICT, Story, processing, progress, run
 from querypulse.listener.events import Idle, Started, Terminated
 from querypulse.listener.probe import Context, Trigger, short_sink
 from querypulse.listener.state.query import Outcome
-from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES
+from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS
 
 
 def test_commit_counts_once_with_the_time_of_the_signal_that_shows_it_first():
@@ -111,17 +111,6 @@ def test_waiting_run_is_idle_at_each_poll_and_stays_alive_without_a_new_one():
     assert (query.alive, query.last_idle_at, query.probed_at) == (True, 1, 1)
 
     assert story.probe(waiting, at=7).query().last_idle_at == 7
-
-
-def test_number_of_ended_queries_is_limited_and_the_oldest_go_first():
-    story = Story()
-    for number in range(MAX_GONE_QUERIES + 3):
-        story.started(f"q{number}", at=number).ended(f"q{number}", at=number, exception=CONFLICT)
-    story.state.forget(MAX_GONE_QUERIES)
-
-    names = {query.name for query in story.state.snapshot(0).queries}
-    assert len(names) == MAX_GONE_QUERIES
-    assert "q0" not in names
 
 
 SHUT_DOWN = "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"

@@ -75,11 +75,6 @@ def test_session_is_reported_by_the_first_that_claimed_it_else_by_the_first_proc
     ] == [(what, expected) for what, _, expected in cases]
 
 
-@given(PROCESSES)
-def test_exactly_one_process_reports_each_session(processes):
-    assert all(len(reporters(processes, session)) == 1 for session in SESSIONS)
-
-
 # -- parsing ------------------------------------------------------------------------------------
 
 

@@ -1,17 +1,18 @@
-"""The prober polls on its interval or on request, and callers wait no longer than allowed."""
+"""When the prober polls, how long its callers wait, and what its polls show of a waiting run."""
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import suppress
 
 import pytest
 from support.patience import PATIENCE_SECONDS, until
-from support.story import run
+from support.story import processing, run
 
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Loop
-from querypulse.listener.probe import Prober, ProbeReport
+from querypulse.listener.probe import Prober, ProbeReport, with_idle_progress
 
 LONG_SECONDS = 3600.0
 
@@ -73,10 +74,11 @@ def prober(probe, interval=LONG_SECONDS, on_report=lambda: None, calm=0.0):
 
 
 @pytest.mark.parametrize("kind", [HangingProbe, SilentProbe])
-def test_poll_without_an_answer_keeps_the_last_report_and_silence_counts_from_it(kind):
+def test_newest_report_is_announced_and_kept_while_silence_counts_from_it(kind):
     """Between polls nobody waits for an answer, however long the interval is."""
     announced, probe = [], kind()
     poller = prober(probe, 0, lambda: announced.append(poller.latest))
+    assert poller.latest is None
     poller.step()
     assert poller.silent_seconds == 0.0
     probe.failures = 2
@@ -90,17 +92,7 @@ def test_poll_without_an_answer_keeps_the_last_report_and_silence_counts_from_it
     poller.step()
 
     assert poller.silent_seconds == 0.0
-
-
-def test_newest_report_replaces_the_last_and_is_announced():
-    announced = []
-    poller = prober(HangingProbe(), 0, lambda: announced.append(poller.latest))
-    assert poller.latest is None
-    poller.step()
-    poller.step()
-
-    assert announced[0] is not announced[1]
-    assert poller.latest is announced[1]
+    assert announced[0] is not announced[1] is poller.latest
     assert len(poller.probe_durations) == 2
 
 
@@ -199,3 +191,52 @@ def test_poll_now_survives_a_failed_poll(polling):
     poller = polling(probe, interval=0.01)
 
     assert poller.poll_now(PATIENCE_SECONDS)
+
+
+# -- the newest trigger of a waiting run ------------------------------------------------------------
+
+
+DURATIONS = {"addBatch": 1, "latestOffset": 2, "triggerExecution": 3}
+COMMITTED = {"id": "q", "runId": "r", "batchId": 7, "numInputRows": 1, "durationMs": DURATIONS}
+NOTHING_FOUND = {**COMMITTED, "durationMs": {"latestOffset": 2, "triggerExecution": 2}}
+TEXT = json.dumps(NOTHING_FOUND)
+WAITS, OFFSETS = run(batch=3), run(batch=3, message="Getting offsets from X", busy=True)
+
+
+@pytest.mark.parametrize(
+    ("polls", "rows"),
+    [
+        ([(WAITS, TEXT)], 1),
+        ([(run(batch=3, message="Waiting for next trigger"), TEXT)], 1),
+        ([(WAITS, TEXT), (WAITS, ""), (WAITS, TEXT)], 1),
+        ([(WAITS, TEXT), (WAITS, json.dumps({**NOTHING_FOUND, "numInputRows": 7}))], 7),
+        ([(WAITS, TEXT), (OFFSETS, ""), (WAITS, "")], 1),
+        ([(OFFSETS, TEXT), (WAITS, "")], 1),
+        ([(WAITS, TEXT), (processing(batch=3), ""), (run(batch=4), "")], None),
+        ([(WAITS, TEXT), (WAITS, json.dumps(COMMITTED))], None),
+        *[([(WAITS, text)], None) for text in ("", "{}", "null", "not JSON", '{"id":1}', "{}}{")],
+    ],
+)
+def test_newest_trigger_without_a_batch_is_known_until_a_batch(polls, rows):
+    before = run(batch=3)
+    for seen, text in polls:
+        before = with_idle_progress(seen, text, before)
+    progress = before.idle_progress
+
+    assert (progress and progress.input_rows) == rows
+    assert progress is None or not progress.committed
+
+
+def test_only_a_waiting_run_waits():
+    runs = [
+        processing(batch=3),
+        run(batch=3, busy=True),
+        OFFSETS,
+        run(batch=3, message="Initializing sources"),
+        run(message="Running", trigger="ContinuousTrigger(1000)"),
+        run(message="Committing epoch 5", trigger="ContinuousTrigger(1000)"),
+        run(batch=3, message="Stopped"),
+    ]
+
+    assert WAITS.waiting
+    assert [seen for seen in runs if seen.waiting] == []

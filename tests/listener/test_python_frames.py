@@ -427,9 +427,10 @@ def test_work_of_a_pool_that_a_call_does_not_wait_for_is_none_of_its_cpu_time(ru
         other.submit(work)
         before = cpu_seconds_by_batch()
         running.held.free.set()
-        until(lambda: cpu_seconds_by_batch()[working] >= before[working] + 0.05, "one works")
+        until(lambda: cpu_seconds_by_batch()[working] >= before[working] + 0.2, "one works")
         after = cpu_seconds_by_batch()
         deadlock.set_result(None)
         work.ends.set()
 
-    assert after[hung] == before[hung]
+    # The thread that hangs may not have reached its wait before.
+    assert after[hung] < before[hung] + 0.05
