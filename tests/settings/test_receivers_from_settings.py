@@ -8,6 +8,7 @@ import logging
 import pytest
 import trustme
 from support.http_double import HttpDouble, reply
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.core.guard import Guard
@@ -236,7 +237,7 @@ def test_heartbeat_is_sent_to_its_url(server, file):
         running = heartbeat(Settings(**settings), Guard())
         running.start()
         server.wait_for(1)
-        running.close(1.0)
+        running.close(PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -193,9 +193,6 @@ def environment(name):
     return f"QUERYPULSE_{name.upper()}"
 
 
-# -- origins ----------------------------------------------------------------------------------
-
-
 def from_every_origin(name, config):
     """The setting loaded from each origin that it may have."""
     value, toml = sample(name)
