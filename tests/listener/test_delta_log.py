@@ -52,19 +52,19 @@ def test_search_needs_few_requests_and_no_listing(new, most):
     assert log.listed == 0
 
 
-def test_shorter_replacement_of_a_table_is_listed():
-    log = Log(range(2))
+@pytest.mark.parametrize(
+    ("versions", "ends"),
+    [(range(2), 2), (range(40, 60), 60), ((), 0)],
+    ids=["a shorter replacement", "a log that starts later", "no versions"],
+)
+def test_log_without_the_known_version_is_listed(versions, ends):
+    log = Log(versions)
 
-    assert end(log, 5) == 2
-    assert log.listed == 1
-
-
-def test_log_that_starts_after_the_known_version_is_listed():
-    assert end(Log(range(40, 60)), 5) == 60
+    assert (end(log, 5), log.listed) == (ends, 1)
 
 
 def test_table_without_versions_ends_at_0():
-    assert (end(Log(()), 0), end(Log(()), 7)) == (0, 0)
+    assert end(Log(()), 0) == 0
 
 
 def test_version_is_read_once_all_its_files_are_read():

@@ -62,9 +62,6 @@ def opened(driver, name, *, by_hand=False):
     return spark, path
 
 
-# -- the best path --------------------------------------------------------------------------------
-
-
 def test_own_queue_on_the_bus_is_the_best_path(driver):
     spark, path = opened(driver, "bus_queue")
 
@@ -105,9 +102,6 @@ def test_refused_queue_is_logged_and_falls_back_to_a_python_proxy(
     assert "hunter2hunter" not in logged
 
 
-# -- errors that are no refusal -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("part", ["janino", "listener_bus", "bus"])
 def test_lost_jvm_is_raised_and_causes_no_fallback(driver, part):
     for lost in NETWORK_ERRORS:
@@ -129,9 +123,6 @@ def test_driver_that_refuses_the_last_path_is_an_error(driver, refused):
         spark.open()
 
 
-# -- a manually added listener ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ERRORS_FOR)
 def test_manual_mode_adds_nothing_to_the_session_and_finds_what_pyspark_adds(driver, name):
     """PySpark adds ``java_listener`` itself, and starts the callback server if needed."""
@@ -143,9 +134,6 @@ def test_manual_mode_adds_nothing_to_the_session_and_finds_what_pyspark_adds(dri
 
     assert (health.registered, health.reregistrations) == (True, 0)
     assert spark.manager.listeners.count(path.java_listener) == 1
-
-
-# -- checking ---------------------------------------------------------------------------------
 
 
 def drop_listener(spark):
@@ -202,9 +190,6 @@ def test_unreadable_drop_count_is_unknown_and_a_lost_jvm_is_raised(driver):
         spark.java_errors["metrics"] = lost("no answer")
         with pytest.raises(lost):
             path.check(number * CHECK_EVERY_SECONDS)
-
-
-# -- other sessions -----------------------------------------------------------------------------
 
 
 def registered(path, *managers):
@@ -268,9 +253,6 @@ def test_lost_jvm_does_not_count_as_a_removal(driver):
     assert check(path).reregistrations == 1
 
 
-# -- jobs and owners ------------------------------------------------------------------------------
-
-
 def test_only_the_queue_in_the_jvm_counts_jobs_and_knows_the_other_processes(driver):
     spark, path = opened(driver, "bus_queue")
     assert path.ownership.is_alone
@@ -282,9 +264,6 @@ def test_only_the_queue_in_the_jvm_counts_jobs_and_knows_the_other_processes(dri
     assert path.job_counts().by_query == {"id-a": JobCounts(3, 1, 40, 2)}
     proxy = opened(driver, "python_proxy")[1]
     assert (proxy.ownership, proxy.job_counts(), proxy.living_runs()) == (ALONE, None, None)
-
-
-# -- release ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ERRORS_FOR)

@@ -61,9 +61,6 @@ def started(at, session="", trigger=""):
     return "started", at, session, trigger, '{"id": "i"}'
 
 
-# -- answers of the JVM -------------------------------------------------------------------------
-
-
 @given(
     st.lists(EVENTS, max_size=5), CLOCKS, st.tuples(COUNTS, COUNTS, COUNTS), COUNTS, st.booleans()
 )
@@ -112,17 +109,6 @@ def test_longest_task_is_read_with_its_place_and_what_is_usual(median, usual):
     assert counts[UNOWNED].longest == LongTask(4, 17, "host-3", 690.0, usual)
 
 
-# -- taking events ------------------------------------------------------------------------------
-
-
-def test_jvm_waits_for_as_long_as_the_reader(driver, queue):
-    driver.queue.answers = [answer()] * 3
-    for timeout in (0, 0.25, 1.0):
-        queue.take(timeout)
-
-    assert driver.queue.waits == [0, 250, 1000]
-
-
 def test_events_of_a_lost_answer_are_counted(driver, queue):
     driver.queue.answers = [answer(started(0)), answer(started(1), started(2)), answer(started(3))]
     queue.take(1.0)
@@ -157,20 +143,20 @@ def test_claim_does_not_count_what_ended_since_then_as_reported(driver, queue, m
 
 
 def test_queue_is_created_with_limits_and_all_queries_of_the_context(driver, queue):
-    assert driver.queue.prepared == (
-        driver.executions,
-        driver,
-        PROCESS,
-        PROGRESS_CAPACITY,
-        LIFECYCLE_CAPACITY,
-    )
+    limits = PROGRESS_CAPACITY, LIFECYCLE_CAPACITY
+
+    assert driver.queue.prepared == (driver.executions, driver, PROCESS, *limits)
 
 
-def test_jobs_claims_and_wakes_go_to_the_jvm(driver, queue):
+def test_waits_jobs_claims_and_wakes_go_to_the_jvm(driver, queue):
+    driver.queue.answers = [answer()] * 3
+    for timeout in (0, 0.25, 1.0):
+        queue.take(timeout)
     queue.listen(driver)
     queue.wake()
 
     assert queue.job_counts() == CountedJobs({"id-a": JobCounts(3, 1, 40, 2)}, first_job=7)
+    assert driver.queue.waits == [0, 250, 1000]
     assert (driver.queue.claims, driver.queue.wakes) == (["session-1"], 1)
 
 
@@ -193,9 +179,6 @@ def test_queue_that_failed_to_close_is_not_used_again(driver, queue):
         queue.release()
 
     assert queue.take(1.0) == []
-
-
-# -- arrival times --------------------------------------------------------------------------------
 
 
 def take(driver, queue, clock, *, jvm_now, at, latency=0.0):
@@ -234,9 +217,6 @@ def test_event_never_seems_later_than_its_answer_or_earlier_than_it_was(rounds):
 
         assert at - 1e-6 <= seen <= at + fastest + 1e-6
         assert seen <= jvm_now + latency + 1e-6
-
-
-# -- the compiled class ---------------------------------------------------------------------------
 
 
 def test_classes_compiled_together_have_names_of_their_own_and_import_each_name_once(driver):

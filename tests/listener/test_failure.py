@@ -170,9 +170,6 @@ def test_errors_of_a_stopped_context_are_recognised():
     assert [text for text in [*texts, *other] if died_of_stopped_context(text)] == texts
 
 
-# -- where it was raised ------------------------------------------------------------------------
-
-
 def frame(path: str, line: int, function: str, code: str = "work()") -> str:
     return f'  File "{path}", line {line}, in {function}\n    {code}\n'
 

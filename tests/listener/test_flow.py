@@ -63,9 +63,6 @@ def test_places_of_a_query_outlive_its_restart():
     assert lake.evaluate(30).flow.upstream == {"silver": ("bronze",)}
 
 
-# -- the age of the newest data ------------------------------------------------------------------
-
-
 class Chain(Lake):
     """Evaluates after each batch, as the worker does."""
 

@@ -73,9 +73,6 @@ def jvm(monkeypatch):
     return jvm
 
 
-# -- the raw proxy ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", list(EventKind))
 def test_raw_proxy_stores_the_handle_without_using_it_and_is_timed(jvm, kind):
     listening, event = Listening(), handle()
@@ -109,9 +106,6 @@ def test_object_that_is_no_jvm_handle_is_counted_as_forged_and_dropped(jvm, meth
 
     assert (listening.received, listening.listener.mailbox.depth) == ([], 0)
     assert list(listening.listener.callback_durations) == []
-
-
-# -- registration with Spark ------------------------------------------------------------------
 
 
 def test_pyspark_gets_the_result_of_start_each_time_it_adds_or_removes_the_listener():

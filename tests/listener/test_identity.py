@@ -461,9 +461,6 @@ def test_flood_of_undecided_events_is_decided_at_once():
     assert story.state.query("22222222-b").last_commit_batch == 999
 
 
-# -- a crash loop without a fixed checkpoint ------------------------------------------------------
-
-
 def ended_first(story, n, at, session):
     story.start(f"id-{n}", f"r-{n}", at=at, session=session)
     story.fails(f"id-{n}", f"r-{n}", at=at + 1)

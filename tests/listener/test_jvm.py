@@ -55,9 +55,6 @@ def gateway(port, **process):
     )
 
 
-# -- is_gone --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("listening", "process", "gone"),
     [
@@ -93,9 +90,6 @@ def test_other_connection_errors_prove_nothing(monkeypatch, error):
     monkeypatch.setattr(socket, "create_connection", refuse)
 
     assert not is_gone(gateway(1))
-
-
-# -- versions -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["3.4.1", "3.4.1-amzn-2", "2.4.8", "3.0.0.dev0"])

@@ -32,9 +32,6 @@ POLLS = st.builds(
 )
 
 
-# -- lag ----------------------------------------------------------------------------------------
-
-
 def test_lag_counts_only_read_and_existing_partitions():
     polls = [
         ({"committed": 10, "latest": 25}, {"t/0": 15}),
@@ -78,9 +75,6 @@ def test_lag_is_never_negative_and_topics_add_up(entry):
     assert set(entry.lag_by_partition) <= set(entry.committed) & set(entry.latest)
 
 
-# -- the first unread record ----------------------------------------------------------------------
-
-
 def test_first_unread_record_is_searched_in_partitions_with_lag_the_largest_first():
     """A search without a result continues where it ended."""
     entry = poll(
@@ -120,9 +114,6 @@ def test_found_record_is_valid_until_it_is_read_or_gone():
     assert {
         what: (seen, still_true(results, poll(at=0, **seen))) for what, (seen, _) in kept.items()
     } == kept
-
-
-# -- Kafka's text output (clients 3.9, shipped with Spark 4.2) ---------------------------------------
 
 
 def test_offsets_are_read_by_partition():
@@ -170,9 +161,6 @@ def test_retention_comes_from_topics_that_delete_records():
     for entries, seconds, bounded in topics:
         text = "{" + ", ".join([config("t", **entries), config("u", retention_ms="1000")]) + "}"
         assert retention_in(text) == ({"u": 1.0, **seconds}, bounded)
-
-
-# -- shared clients ---------------------------------------------------------------------------------
 
 
 class Config(dict):

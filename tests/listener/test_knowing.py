@@ -234,9 +234,6 @@ def test_monitors_own_pauses_are_not_watched_time():
     assert snapshot.watched(300, 400) == 100
 
 
-# -- events that Spark's queue has dropped --------------------------------------------------------
-
-
 @pytest.mark.fault(
     "Spark and its listeners",
     "Spark's bus dropped events before `attach`",
@@ -268,9 +265,6 @@ def test_events_dropped_since_the_last_poll_are_reported():
     ]
 
 
-# -- what only a start event contains -------------------------------------------------------------
-
-
 def begun(*, session="s-1", trigger="ProcessingTimeTrigger(5000)", story=None, number=1):
     """A run that has started and that the probe has not seen yet."""
     story = story or Story()
@@ -299,9 +293,6 @@ def test_session_and_trigger_are_those_of_the_probe_else_of_the_start_of_the_run
     assert [(what, query.session, query.trigger) for what, query in known] == [
         (what, session, trigger) for what, _, session, trigger in cases
     ]
-
-
-# -- any order ---------------------------------------------------------------------------------
 
 
 observations = st.one_of(

@@ -18,9 +18,6 @@ def fill(mailbox, *items):
     return [mailbox.put(item, lifecycle=item[0].isupper()) for item in items]
 
 
-# -- order ------------------------------------------------------------------------------------
-
-
 def test_items_put_during_a_take_wait_for_the_next_take():
     """A producer as fast as the consumer must not block it, nor reorder its items across lanes."""
     mailbox = Mailbox(10)
@@ -60,9 +57,6 @@ def test_items_of_each_producer_keep_their_order():
         assert [number for who, number in taken if who == name] == list(range(rounds))
 
 
-# -- limits -----------------------------------------------------------------------------------
-
-
 def test_starts_and_ends_have_far_more_room_than_progress_by_default():
     mailbox = Mailbox(0)
 
@@ -96,9 +90,6 @@ def test_every_loss_is_counted_and_neither_lane_exceeds_its_limit(script):
     }
 
 
-# -- waiting ----------------------------------------------------------------------------------
-
-
 class RecordedWakes:
     """In the place of a mailbox's queue of wakes: a wait for the first one ends at once."""
 
@@ -116,12 +107,6 @@ class RecordedWakes:
             raise
 
 
-def recorded(room):
-    mailbox = Mailbox(room)
-    mailbox._wake = RecordedWakes()
-    return mailbox, mailbox._wake.waited
-
-
 @pytest.mark.parametrize(
     ("put", "waits"),
     [
@@ -133,11 +118,12 @@ def recorded(room):
     ids=["a start", "a wake", "progress", "progress that fills half of its room"],
 )
 def test_take_waits_unless_it_was_woken(put, waits):
-    mailbox, waited = recorded(4)
+    mailbox = Mailbox(4)
+    mailbox._wake = RecordedWakes()
     put(mailbox)
     mailbox.take(timeout=60)
 
-    assert waited == waits
+    assert mailbox._wake.waited == waits
 
 
 def test_take_waits_no_longer_than_allowed():

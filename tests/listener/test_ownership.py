@@ -42,18 +42,12 @@ PROCESSES = st.lists(
 )
 
 
-# -- one process ------------------------------------------------------------------------------
-
-
 def test_single_process_is_alone_and_reports_every_query():
     for seen in (ALONE, parse_watchers(""), parse_watchers("7:"), parse_watchers("7:s1")):
         assert seen.is_alone
         assert all(map(seen.covers, SESSIONS))
     for processes in ([(1, ["s1"]), (2, [])], [(1, []), (2, []), (3, ["s1"])]):
         assert not any(seen.is_alone for seen in seen_by_each(processes))
-
-
-# -- two and three processes --------------------------------------------------------------------
 
 
 def test_session_is_reported_by_the_first_that_claimed_it_else_by_the_first_process():
@@ -73,9 +67,6 @@ def test_session_is_reported_by_the_first_that_claimed_it_else_by_the_first_proc
         (what, {session: reporters(processes, session) for session in expected})
         for what, processes, expected in cases
     ] == [(what, expected) for what, _, expected in cases]
-
-
-# -- parsing ------------------------------------------------------------------------------------
 
 
 def test_sessions_of_each_process_are_parsed():
@@ -115,9 +106,6 @@ def test_malformed_text_raises_only_a_value_error(text):
         parse_watchers(text)
     except ValueError:
         return
-
-
-# -- reports ------------------------------------------------------------------------------------
 
 
 def failed_in_each(sessions):

@@ -235,9 +235,6 @@ def test_harmless_history_of_earlier_processes_does_not_count_as_flapping():
     assert {what: alerts for what, alerts in reported.items() if alerts} == {}
 
 
-# -- a flapping query -------------------------------------------------------------------------
-
-
 def test_failure_of_an_earlier_process_is_no_failure_of_this_one():
     """``await_any_failure`` must not end a process for a failure in another one."""
     process = failing(3).next().started(at=5)

@@ -122,9 +122,6 @@ def test_number_of_places_is_bounded():
     assert len(read(f"KafkaV2[Subscribe[{text}]]")) == 200
 
 
-# -- from the plan ----------------------------------------------------------------------------------
-
-
 def relation(spark, source_name, table="", **options):
     return spark.java(
         getClass=spark.text("StreamingRelationV2"),

@@ -39,9 +39,6 @@ def moving(*edges, every=10, committed=10_000, latest=20_000):
     ]
 
 
-# -- the edge ---------------------------------------------------------------------------------
-
-
 def test_each_move_is_kept_with_its_distance():
     assert followed(*moving(5, 5, 5)).moves == ()
     moves = followed(*moving(0, 100, 100, 250)).moves
@@ -119,9 +116,6 @@ def test_history_of_a_partition_is_bounded_and_ordered(steps):
         assert (edge.speed(at) or 0) >= 0
 
 
-# -- the backlog ------------------------------------------------------------------------------
-
-
 def test_exposure_is_measured_by_time_or_by_offsets():
     """The used share and the seconds left, at ``now`` after the polls; None where unknown."""
     old = [poll(at=at, committed=500, since=0, keeps=7 * DAY) for at in (DAY, 2 * DAY)]
@@ -153,9 +147,6 @@ def test_exposure_is_measured_by_time_or_by_offsets():
         measured = exposure and (exposure.used(now), exposure.left_seconds(now))
         assert (exposure is not None and exposure.lost) == (30 if what == "records are lost" else 0)
         assert measured == (expected and pytest.approx(expected)), what
-
-
-# -- waits -------------------------------------------------------------------------------------
 
 
 STEP = 15.0

@@ -193,9 +193,6 @@ def test_poll_now_survives_a_failed_poll(polling):
     assert poller.poll_now(PATIENCE_SECONDS)
 
 
-# -- the newest trigger of a waiting run ------------------------------------------------------------
-
-
 DURATIONS = {"addBatch": 1, "latestOffset": 2, "triggerExecution": 3}
 COMMITTED = {"id": "q", "runId": "r", "batchId": 7, "numInputRows": 1, "durationMs": DURATIONS}
 NOTHING_FOUND = {**COMMITTED, "durationMs": {"latestOffset": 2, "triggerExecution": 2}}

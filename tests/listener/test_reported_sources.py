@@ -63,9 +63,6 @@ def test_iceberg_source_has_the_same_name_in_all_runs():
     assert names == {"org.apache.iceberg.spark.source.SparkMicroBatchStream"}
 
 
-# -- reported backlog -------------------------------------------------------------------------------
-
-
 def behind():
     delta = source(None, description="DeltaSource[/t]", backlog_files=8, backlog_bytes=3456)
     return Story().started(at=0).commit(batch=7, at=10, sources=(source({"logOffset": 1}), delta))
@@ -93,9 +90,6 @@ def test_backlog_is_in_the_evidence():
     )
 
 
-# -- sources that end before what was read --------------------------------------------------------
-
-
 def test_shortfall_counts_each_poll_once_until_it_ends():
     source, seen = None, []
     for at, committed, latest in (
@@ -111,8 +105,6 @@ def test_shortfall_counts_each_poll_once_until_it_ends():
     first, second = Shortfall(1, 1, 5, 2), Shortfall(1, 2, 5, 3)
     assert seen == [{"": first}, {"": first}, {"": second}, {}, {}]
 
-
-# -- Event Hubs -------------------------------------------------------------------------------------
 
 NATIVE = "org.apache.spark.sql.eventhubs.EventHubsSource@5e91993f"
 """A V1 source, whose one offset Spark reports as both the end of the batch and the newest offset.

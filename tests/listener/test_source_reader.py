@@ -228,9 +228,6 @@ def test_ended_run_and_at_the_close_every_run_is_released_with_its_sources():
     assert [source.closed for source in sources] == [1, 1]
 
 
-# -- many runs ------------------------------------------------------------------------------------
-
-
 def test_every_run_is_polled_in_each_interval_however_many_there_are():
     names = [f"q{number}" for number in range(150)]
     harness = SourceReaderHarness(*names)
@@ -264,9 +261,6 @@ def test_only_the_newest_dead_runs_are_polled():
 
     assert set(report.polls) == set(harness.sources) - {"q0-1"}
     assert (harness.source("q0").closed, harness.released) == (1, ["q0-1"])
-
-
-# -- the state of the query ---------------------------------------------------------------------
 
 
 def test_dead_query_keeps_its_newest_poll_until_a_new_run_starts():

@@ -56,8 +56,6 @@ REPORTED = [
 ]
 
 
-# -- output ---------------------------------------------------------------------------------------
-
 SUMMARY = (
     "1 application, 16 events over 110 s (2026-09-21 to 2026-09-21): 2 alerts in 2 notifications\n"
 )
@@ -108,9 +106,6 @@ def test_unreadable_lines_are_counted_and_not_fatal(replay, log):
     assert f"querypulse: {log}: 2 lines were not understood\n" in errors
 
 
-# -- the --set option -----------------------------------------------------------------------------
-
-
 def test_set_option_overrides_settings(replay, log):
     cases = [
         (["stall_floor_seconds=10", "stall_floor_seconds = 80"], REPORTED[:2]),
@@ -156,9 +151,6 @@ def test_invalid_set_option_gives_one_error_line(replay, log):
         assert errors.startswith("querypulse: ")
         assert errors.count("\n") == 1
         assert [word for word in words if word not in errors] == []
-
-
-# -- unreadable input -----------------------------------------------------------------------------
 
 
 def test_unreadable_file_does_not_stop_the_replay_of_others(replay, log):
@@ -211,8 +203,6 @@ def test_only_a_long_replay_at_a_terminal_shows_its_progress(
     assert errors.rpartition("\x1b[K")[2].startswith("1 application, ")
     assert alerts(output) == REPORTED
 
-
-# -- as a process ---------------------------------------------------------------------------------
 
 COMMAND = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
 

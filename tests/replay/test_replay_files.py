@@ -46,9 +46,6 @@ def written(path, content):
     return path
 
 
-# -- codecs -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("codec", CODECS)
 def test_compressed_log_gives_the_same_alerts(tmp_path, log, expected, codec):
     packed = CODECS[codec](log.content)
@@ -95,9 +92,6 @@ def test_codec_that_only_spark_reads_is_refused_with_a_suggestion(tmp_path, code
     assert str(path) in replay.error
     assert f"the codec {codec} is not supported" in replay.error
     assert "spark.eventLog.compression.codec=zstd" in replay.error
-
-
-# -- folders ------------------------------------------------------------------------------------
 
 
 def rolled(folder, content, cuts, codec=""):

@@ -26,9 +26,6 @@ def steady(until=300.0):
     return EventLog().started(at=1).commits(since=3, until=until)
 
 
-# -- logs that raise alerts ---------------------------------------------------------------------
-
-
 def about(second, within=TICK / 2):
     return pytest.approx(second, abs=within)
 
@@ -120,9 +117,6 @@ def test_stall_that_ends_right_after_its_window_fires_and_resolves(tmp_path, bey
     ]
 
 
-# -- logs that raise none -----------------------------------------------------------------------
-
-
 def idle():
     log = steady(until=21)
     for at in range(31, 2000, 10):
@@ -197,9 +191,6 @@ def test_applications_in_one_file_are_evaluated_separately(tmp_path):
     assert (replay.opened, replay.events) == (2, 19)
 
 
-# -- the summary ----------------------------------------------------------------------------------
-
-
 def test_replay_counts_events_alerts_and_what_they_span_and_a_setting_names_the_app(tmp_path):
     log = steady(until=101).commit(batch=50, at=725, seconds=620)
     path = log.ended(exception=CONFLICT).stopped(at=730).write(tmp_path / "log")
@@ -242,8 +233,6 @@ def test_incident_is_a_notification_when_it_opens_or_becomes_critical(
 
     assert replay.notifications == notifications
 
-
-# -- skipping ahead gives the same result as evaluating every tick --------------------------------
 
 _EVENTS = st.tuples(
     st.sampled_from("abc"),

@@ -39,9 +39,6 @@ def refusal(**settings):
     return ""
 
 
-# -- links ------------------------------------------------------------------------------------------
-
-
 def test_runbook_is_the_published_one_unless_a_living_driver_serves_its_own():
     published = f"{DEFAULT_RUNBOOKS}/StreamingQueryFailed.md"
     by_default = annotations(guidance(Settings()))
@@ -112,9 +109,6 @@ class NoUi:
 )
 def test_spark_without_ui_is_no_error(context, url):
     assert spark_ui_url(SimpleNamespace(sparkContext=context)) == url
-
-
-# -- runbooks ---------------------------------------------------------------------------------------
 
 
 def test_driver_serves_every_runbook():

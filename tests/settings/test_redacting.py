@@ -135,9 +135,6 @@ def test_userinfo_and_tokens_of_a_url_are_secret():
     assert {value: set(secret_parts(value)) for value in parts} == parts
 
 
-# -- redaction covers a whole evaluation ------------------------------------------------------
-
-
 planted = st.sampled_from(PLANTED)
 
 

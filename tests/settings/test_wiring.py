@@ -20,9 +20,6 @@ def refused(call, **settings):
     return str(error.value)
 
 
-# -- policy -----------------------------------------------------------------------------------
-
-
 def test_expected_queries_and_limits_come_from_the_settings():
     limits = {"stall_floor_seconds": 1, "start_grace_seconds": 3, "gone_grace_seconds": 4}
     policy = wiring.policy(Settings(expected_queries=("bronze",), **limits))
@@ -67,9 +64,6 @@ def test_shortest_floor_is_that_of_any_query(floor, own, shortest):
     assert wiring.shortest_floor_seconds(settings) == shortest
 
 
-# -- declared places ----------------------------------------------------------------------------
-
-
 def declared(text, side="writes", pattern="bronze"):
     own = QuerySettings(**{side: (text,)})
     return wiring.policy(Settings(queries={pattern: own})).declared
@@ -110,9 +104,6 @@ def test_declaration_that_could_never_match_is_refused(text):
 def test_empty_name_pattern_is_refused():
     with pytest.raises(SettingsError, match="an empty name pattern matches no query"):
         declared("kafka:orders", pattern="")
-
-
-# -- access to the HTTP server --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
