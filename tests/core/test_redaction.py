@@ -1,55 +1,49 @@
-"""Redaction removes secrets of every kind in any context, and nothing else."""
+"""Redaction removes secrets of every kind in any context, those that settings name, and no more."""
 
 from __future__ import annotations
 
+import json
+import logging
+import re
+from base64 import b64encode, urlsafe_b64encode
+from types import SimpleNamespace
+from urllib.parse import quote, quote_plus
+
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
+from hypothesis import settings as effort
 from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
 
 from querypulse.core import redaction
-from querypulse.core.redaction import CUT_CHARACTERS, MAX_CHARACTERS, REDACTED, Redactor, redact
+from querypulse.core.redaction import (
+    CUT_CHARACTERS,
+    MAX_CHARACTERS,
+    MAX_WITH_PATTERNS,
+    MIN_CHARACTERS,
+    REDACTED,
+    WITHHELD,
+    Redactor,
+    redact,
+    unusable,
+)
 from querypulse.listener.failure import describe_failure
+from querypulse.settings.secrets import NAMES, OPTIONS, TEXTS, Redacting
+from querypulse.settings.settings import Settings
 
 WORDS = ["batch", "812", "of", "run", "offset", "topic", "partition", "day=1", "a.b.C:", "at", "->"]
 PRINTABLE = st.text(alphabet="ab =:;,&/@{}()[]<>\\\"'-.%\n", max_size=20)
 
 planted = st.sampled_from(PLANTED)
-names = st.sampled_from(
-    [
-        "password",
-        "PASSWORD",
-        "db.passwd",
-        "pwd",
-        "my_secret",
-        "fs.s3a.secret.key",
-        "access_key",
-        "api-key",
-        "authToken",
-        "token",
-        "privateKey",
-        "client_credential",
-        "pass",
-        "DB_PASS",
-        "dbPass",
-        "x-signature",
-        "sig",
-    ]
+NAMED = (
+    "password PASSWORD db.passwd pwd my_secret fs.s3a.secret.key access_key api-key authToken token "
+    "privateKey client_credential pass DB_PASS dbPass x-signature sig"
 )
-quotes = st.sampled_from(
-    [
-        *[
-            ("=", ""),
-            (": ", ""),
-            (" = ", ""),
-            (":", ""),
-            (" -> ", ""),
-            ('": "', '"'),
-            ("': '", "'"),
-        ],
-        *[('="', '"'), ("='", "'"), ('\\":\\"', '\\"'), ("=>", ""), ('=("', '")'), ("', '", "'")],
-    ]
-)
+QUOTES = [
+    *[("=", ""), (": ", ""), (" = ", ""), (":", ""), (" -> ", ""), ('": "', '"'), ("': '", "'")],
+    *[('="', '"'), ("='", "'"), ('\\":\\"', '\\"'), ("=>", ""), ('=("', '")'), ("', '", "'")],
+]
+names, quotes = st.sampled_from(NAMED.split()), st.sampled_from(QUOTES)
 before = st.sampled_from(["", " ", "Error: ", "jdbc:postgresql://h/db?user=u&", "\n", "\tat ", "("])
 after = st.sampled_from(["", " ", "&ssl=true", ";x=y", "}", "\n\tat x.y(Z.scala:1)", ", next", ")"])
 
@@ -158,3 +152,179 @@ def test_long_text_is_cut_and_redacting_it_twice_changes_nothing(unit):
 
     assert len(once) <= MAX_CHARACTERS
     assert redact(once) == once
+
+
+# -- secrets of our settings ----------------------------------------------------------------------
+
+OWN = "R0UT1NG/key+with=signs 'and' \"quotes\" ü"
+secrets = st.text(min_size=MIN_CHARACTERS, max_size=40).filter(lambda text: len(text.strip()) > 5)
+words = st.text(alphabet="xyz .\n", max_size=20)
+
+
+def test_own_secret_is_redacted_in_every_encoding():
+    forms = [
+        OWN,
+        quote(OWN),
+        quote(OWN, safe=""),
+        quote_plus(OWN),
+        re.sub("%..", lambda escape: escape.group().lower(), quote(OWN, safe="")),
+        json.dumps(OWN),
+        json.dumps(OWN, ensure_ascii=False),
+        b64encode(OWN.encode()).decode(),
+        urlsafe_b64encode(OWN.encode()).decode(),
+        b64encode(f"user:{OWN}".encode()).decode(),
+        b64encode(f"me:{OWN}".encode()).decode(),
+        b64encode(f"a:{OWN}!".encode()).decode(),
+    ]
+    redactor = Redactor([OWN])
+    clean = {form: redactor.text(f"posting with {form} failed") for form in forms}
+
+    assert [form for form in forms if form.strip('"')[6:-6] in clean[form]] == []
+    assert [form for form in forms if REDACTED not in clean[form]] == []
+    assert [form for form in forms if not clean[form].endswith(" failed")] == []
+
+
+@given(secrets, words, words)
+def test_any_own_secret_is_redacted_plain_url_encoded_and_in_base64(secret, begin, end):
+    redactor = Redactor([secret])
+    plain = secret.strip()
+    assume(plain not in begin + end and plain not in REDACTED)
+
+    for form in (plain, quote(plain, safe=""), b64encode(plain.encode()).decode().rstrip("=")):
+        clean = redactor.text(f"{begin} {form} {end}")
+        assert form not in clean.replace(REDACTED, "")
+        assert redactor.text(clean) == clean
+
+
+def test_short_secret_hides_nothing():
+    shown = {
+        secret: Redactor([secret]).text("abc a b c")
+        for secret in ("", " ", "a", "abc", "   abc   ")
+    }
+
+    assert shown == dict.fromkeys(shown, "abc a b c")
+
+
+# -- patterns ---------------------------------------------------------------------------------
+
+URLS = {"option_patterns": ["(?i)url|jdbc"]}
+JAVAS = [r"\p{Alpha}"]
+"""Python cannot use it."""
+HIDDEN_BY = [
+    ({"patterns": [r"ACME-\d+", r"(?i)internal \w+"]}, "ACME-77 of INTERNAL thing", "* of *"),
+    # Java applies a flag only to the rest of the pattern; here it hides more, never less.
+    ({"patterns": ["acme|(?i)corp"]}, "ACME Corp", "* *"),
+    ({"key_patterns": ["(?i)REGION"]}, "region=eu", "region=*"),
+    ({"key_patterns": ["(?i)REGION"]}, "acme.region: eu", "acme.region: *"),
+    ({"key_patterns": ["(?i)REGION"]}, '"region": "eu"', '"region": "*"'),
+    ({"key_patterns": ["(?i)REGION"]}, "region -> eu", "region -> *"),
+    (URLS, "url=jdbc:x", "url=*"),
+    (URLS, "'url': 'jdbc:x'", "'url': '*'"),
+    (URLS, "Map(url -> jdbc:x)", "Map(url -> *"),
+    (URLS, "hourly: no commit for 60 s", "hourly: no commit for 60 s"),
+    (URLS, "see the url: it is gone", "see the url: it is gone"),
+    (URLS, "curl 7", "curl 7"),
+    ({"patterns": JAVAS}, "Files were added", WITHHELD),
+    ({"patterns": JAVAS}, "", ""),
+    ({"key_patterns": JAVAS}, "a=b, c: d and e", "a=*, c: * and e"),
+    ({"option_patterns": JAVAS}, "a=b, c: d and e", "a=*, c: d and e"),
+]
+
+
+def test_patterns_hide_what_they_match_and_unusable_ones_everything_they_could():
+    clean = [Redactor(**patterns).text(text) for patterns, text, _ in HIDDEN_BY]
+
+    assert [text.replace(REDACTED, "*") for text in clean] == [shown for *_, shown in HIDDEN_BY]
+
+
+@given(
+    st.sampled_from([r"\w+", "e", "x*", r"\[.*?\]", "(?s).*", "redacted", "d|t"]),
+    st.lists(st.sampled_from(["a", "red", "[", "]", " ", "x", "token=b "]), max_size=8),
+)
+@effort(max_examples=300)
+def test_redacting_twice_with_any_pattern_changes_nothing(pattern, parts):
+    redactor = Redactor(patterns=[pattern])
+    once = redactor.text("".join(parts))
+
+    assert redactor.text(once) == once
+
+
+def test_custom_pattern_sees_a_bounded_text():
+    """A quadratic pattern must not block the worker for long."""
+    seen = []
+    redactor = Redactor(patterns=["a"])
+    redactor._patterns = [SimpleNamespace(sub=lambda _hide, text: seen.append(text) or text)]
+    redactor.text("b " * 40_000)
+
+    assert seen
+    assert max(map(len, seen)) <= MAX_WITH_PATTERNS
+
+
+# -- unusable patterns --------------------------------------------------------------------------
+
+
+def test_pattern_that_python_cannot_use_like_java_is_unusable():
+    patterns = (
+        *(r"\p{Alpha}+", "(", "[a-z&&[^b]]", "[[a]"),
+        *(r"\Qsecret\E", "(?<name>x)", r"\hfoo", "a{2,1}"),
+    )
+    messages = {pattern: unusable(pattern) for pattern in patterns}
+    words = "not a regular expression Python can use: "
+
+    assert {pattern for pattern, text in messages.items() if not text.startswith(words)} == set()
+    assert {pattern for pattern, text in messages.items() if "secret" in text} == set()
+
+
+def test_text_whose_redaction_fails_is_withheld(monkeypatch):
+    def fail(*_):
+        raise RecursionError
+
+    monkeypatch.setattr(redaction, "hide_values", fail)  # no real text makes it fail
+
+    assert Redactor().text(f"token={HUNTER}") == WITHHELD
+
+
+# -- Spark's own settings -----------------------------------------------------------------------
+
+
+def session(conf, **settings):
+    """What redacts the texts of a session with this conf."""
+    redacting = Redacting(Settings(**settings))
+    redacting.honour(conf.get)
+    return redacting
+
+
+def test_default_session_hides_url_options_and_all_known_shapes():
+    redactor = session({})
+
+    assert redactor.text("options: {'url': 'jdbc:x'}") == f"options: {{'url': '{REDACTED}'}}"
+    leaked = [entry.kind for entry in PLANTED if entry.secret in redactor.text(entry.text)]
+    assert leaked == []
+
+
+def test_session_settings_add_patterns():
+    redactor = session(
+        {NAMES: "region", OPTIONS: "dbtable", TEXTS[0]: "ACME-1", TEXTS[1]: "ACME-2"},
+        pagerduty_routing_key="own-value",
+        redact_patterns=["ACME-3"],
+    )
+
+    clean = redactor.text("region: eu, dbtable=t, url=x, ACME-1 ACME-2 ACME-3 own-value ACME-4")
+
+    assert clean == (
+        f"region: {REDACTED}, dbtable={REDACTED}, url=x, "
+        f"{REDACTED} {REDACTED} {REDACTED} {REDACTED} ACME-4"
+    )
+
+
+@pytest.mark.parametrize("name", [NAMES, OPTIONS, *TEXTS])
+def test_unusable_setting_is_logged_once_without_its_value(name, caplog):
+    redactor = session({name: r"hunter2\p{Alpha}"})
+    redactor.text("a=b")
+    redactor.text("a=b")
+
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert name in record.getMessage()
+    assert "hunter2" not in record.getMessage()
+    assert "b" not in redactor.text("a=b")

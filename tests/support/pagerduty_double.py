@@ -65,11 +65,6 @@ class PagerDutyDouble(HttpDouble):
             self.open.discard(key)
 
 
-def rate_limited() -> Answer:
-    """The answer beyond about 120 events a minute."""
-    return reply(429, body=b'{"status":"throttle exceeded","message":"Requests too fast"}')
-
-
 def problems(event: dict[str, Any]) -> list[str]:
     """The errors that PagerDuty would report."""
     errors = []

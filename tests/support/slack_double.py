@@ -1,33 +1,15 @@
-"""Slack's incoming webhook with its documented limits.
+"""The documented limits of Slack's incoming webhook.
 
 https://docs.slack.dev/reference/block-kit/blocks
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any
-
-from .http_double import Answer, DoubleHandler, HttpDouble, reply
 
 MAX_BLOCKS = 50
 MAX_TEXT = 40_000
 MAX_SECTION = 3000
-
-
-class SlackDouble(HttpDouble):
-    """Keeps accepted messages in ``messages``; answers "ok" or the error in the body."""
-
-    def __init__(self, *script: Answer) -> None:
-        super().__init__(*script, otherwise=self.process)
-        self.messages: list[dict[str, Any]] = []
-
-    def process(self, handler: DoubleHandler) -> None:
-        message = json.loads(self.requests[-1].body)
-        if problems(message):
-            return reply(400, body=b"invalid_blocks")(handler)
-        self.messages.append(message)
-        return reply(200, body=b"ok")(handler)
 
 
 def problems(message: dict[str, Any]) -> list[str]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from msgspec.structs import replace
-from support.messages import APP, BEGAN, CASES, GUIDANCE, LASTED, page, resolved
+from support.messages import BEGAN, CASES, LASTED, page, resolved
 from support.receiver_incidents import alert, holding
 from support.repository import ROOT
 from support.slack_double import problems
@@ -14,16 +13,13 @@ from support.slack_double import problems
 from querypulse.alerting.alert_text import (
     COMPLETED,
     IDLE,
-    alert_of,
     details,
     headline_of,
     others,
     summary_of,
 )
-from querypulse.alerting.finding import Finding, Severity, code_last
 from querypulse.alerting.receivers.pagerduty import trigger_event
 from querypulse.alerting.receivers.slack import slack_message
-from querypulse.core.states import QueryState
 from querypulse.core.text import to_json
 
 GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
@@ -65,37 +61,12 @@ def test_slack_and_pagerduty_accept_every_message():
 # -- headlines --------------------------------------------------------------------------------------
 
 
-def finding(summary: str, query: str = "billing") -> Finding:
-    return Finding(
-        "StreamingQueryFailed", query, Severity.CRITICAL, QueryState.FAILED, "why", summary, {}
-    )
-
-
-def over(**notes: str):
-    return alert_of(finding("billing failed: x"), APP, GUIDANCE, BEGAN).ended(
-        BEGAN + LASTED, **notes
-    )
-
-
-@pytest.mark.parametrize(
-    ("notes", "text"),
-    [
-        ({}, "Resolved: [orders] billing commits again after 4 min"),
-        ({"outcome": IDLE[0]}, "Resolved: [orders] billing is healthy again and idle after 4 min"),
-        ({"outcome": COMPLETED[0]}, "Resolved: [orders] billing has completed after 4 min"),
-        (
-            {"superseded_by": "StreamingQueryFlapping"},
-            "Replaced by StreamingQueryFlapping: [orders] billing after 4 min",
-        ),
-    ],
-)
-def test_resolve_states_the_outcome_of_the_query(notes, text):
-    assert summary_of(over(**notes)) == text
-
-
 @pytest.mark.parametrize(
     ("name", "query", "notes", "text"),
     [
+        ("StreamingQueryFailed", "a", {}, "a commits again"),
+        ("StreamingQueryFailed", "a", {"outcome": IDLE[0]}, "a is healthy again and idle"),
+        ("StreamingQueryFailed", "a", {"outcome": COMPLETED[0]}, "a has completed"),
         ("StreamingDriverDown", "*", {}, "driver is up again"),
         ("StreamingDriverDown", "*", {"outcome": "driver was shut down"}, "driver was shut down"),
         ("QuerypulseEventsMissing", "*", {}, "querypulse receives Spark's events again"),
@@ -105,23 +76,14 @@ def test_resolve_states_the_outcome_of_the_query(notes, text):
         ("SomeOtherAlert", "a", {}, "a is healthy again"),
     ],
 )
-def test_resolve_of_a_driver_or_group_alert_states_what_is_healthy(name, query, notes, text):
+def test_resolve_states_the_outcome(name, query, notes, text):
     one = alert(query, name=name, starts_at=BEGAN, ends_at=BEGAN + LASTED, **notes)
 
     assert summary_of(one) == f"Resolved: [etl] {text} after 4 min"
 
 
-def test_group_with_different_outcomes_names_no_outcome():
-    one, two = over(), over(outcome=COMPLETED[0])
-
-    assert headline_of(holding(one, replace(two, labels={**two.labels, "query": "b"}))) == (
-        "Resolved: [orders] StreamingQueryFailed of 2 queries is over after 4 min (billing, b)"
-    )
-
-
 SLOW = alert(name="StreamingBatchSlow", severity="warning", summary="bronze is slow", reason="slow")
 FAILED = alert()
-REPLACED = "the critical incident"
 
 
 def at_end(one, seconds, **notes):
@@ -152,8 +114,13 @@ def at_end(one, seconds, **notes):
             {},
         ),
         (
-            (at_end(SLOW, 240, superseded_by=REPLACED), at_end(FAILED, 60)),
+            (at_end(SLOW, 240, superseded_by="the critical incident"), at_end(FAILED, 60)),
             "Replaced by the critical incident: [etl] bronze after 4 min",
+            {},
+        ),
+        (
+            (at_end(FAILED, 240), at_end(alert("b"), 240, outcome=COMPLETED[0])),
+            "Resolved: [etl] StreamingQueryFailed of 2 queries is over after 4 min (bronze, b)",
             {},
         ),
         (
@@ -167,26 +134,13 @@ def at_end(one, seconds, **notes):
         ),
     ],
     ids=["one", "several of one query", "one is over", "group and driver", "resolved", "replaced",
-         "resolved group"],
+         "group with different outcomes", "resolved group"],
 )  # fmt: skip
 def test_headline_is_of_the_first_alert_and_the_others_are_listed(alerts, headline, listed):
     incident = holding(*alerts)
 
     assert headline_of(incident) == headline
     assert others(incident) == listed
-
-
-def test_labels_of_the_settings_are_shown():
-    message = slack_message(holding(FAILED, env="prod"))
-
-    assert message["blocks"][-1]["elements"][0]["text"].startswith(
-        "StreamingQueryFailed · env=prod · since "
-    )
-
-
-def group(*reasons: str) -> str:
-    alerts = (alert(f"q{number}", reason=reason) for number, reason in enumerate(reasons))
-    return headline_of(holding(*(alerts)))
 
 
 @pytest.mark.parametrize(
@@ -197,25 +151,13 @@ def group(*reasons: str) -> str:
         (("E: no", "F: no"), "[etl] 2 queries failed (q0, q1)"),
         (("E: no", "E"), "[etl] 2 queries failed (q0, q1)"),
         (("", ""), "[etl] 2 queries failed (q0, q1)"),
+        (
+            ("E: no",) * 40,
+            "[etl] 40 queries failed: E: no (q0, q1, q2, q3, q4, q5, q6, q7, q8, q9 and 30 more)",
+        ),
     ],
 )
-def test_group_names_the_shared_cause(reasons, text):
-    assert group(*reasons) == text
+def test_group_names_the_shared_cause_and_the_first_ten(reasons, text):
+    alerts = (alert(f"q{number}", reason=reason) for number, reason in enumerate(reasons))
 
-
-def test_large_group_names_the_first_ten():
-    assert group(*["E: no"] * 40).endswith("q8, q9 and 30 more)")
-
-
-@pytest.mark.parametrize(
-    ("reason", "text"),
-    [
-        ("batch_hung: batch 3 in flight", "batch 3 in flight (batch_hung)"),
-        ("lag rose from 1 to 2", "lag rose from 1 to 2"),
-        ("ValueError: no", "ValueError: no"),
-        ("Kafka t/0: from 5 back to 3", "Kafka t/0: from 5 back to 3"),
-        ("the JVM does not answer: a, b", "the JVM does not answer: a, b"),
-    ],
-)
-def test_description_comes_before_the_code(reason, text):
-    assert code_last(reason) == text
+    assert headline_of(holding(*alerts)) == text

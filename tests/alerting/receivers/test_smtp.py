@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import socket
-import ssl
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import trustme
 from support.ending import ended
 from support.http_double import closed_port
 from support.mail_server import PASSWORD, USER, MailServer
@@ -26,23 +25,9 @@ from querypulse.sidecar import Settings, SettingsError
 SENDER, TO = "pulse@example.com", ("oncall@example.com", "team@example.com")
 
 
-@pytest.fixture(scope="module")
-def authority():
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def ca_file(authority, tmp_path_factory):
-    path = tmp_path_factory.mktemp("ca") / "ca.pem"
-    authority.cert_pem.write_to_path(path)
-    return str(path)
-
-
 @pytest.fixture
 def tls(authority):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
-    return context
+    return authority.server("localhost")
 
 
 @pytest.fixture
@@ -135,12 +120,12 @@ def test_warning_is_not_marked_as_important(server):
 # -- TLS and login -------------------------------------------------------------------------------
 
 
-def test_rotated_password_is_used_without_a_restart(tls, ca_file, tmp_path):
+def test_rotated_password_is_used_without_a_restart(tls, authority, tmp_path):
     """After STARTTLS; one that SMTP cannot carry is not sent."""
     file = tmp_path / "password"
     file.write_text("old")
     with MailServer(tls, login=True) as server:
-        options = {"user": USER, "password_file": str(file), "ca_file": ca_file}
+        options = {"user": USER, "password_file": str(file), "ca_file": authority.ca_file}
         made = email(server.port, host="localhost", tls="starttls", **options)
         errors = [refused(made)]
         file.write_text("p\u00e4ss")
@@ -154,9 +139,9 @@ def test_rotated_password_is_used_without_a_restart(tls, ca_file, tmp_path):
         assert server.logins[-1:] == [USER]
 
 
-def test_implicit_tls_sends_the_message(tls, ca_file):
+def test_implicit_tls_sends_the_message(tls, authority):
     with MailServer(tls, implicit=True) as server:
-        send(server, host="localhost", tls="implicit", ca_file=ca_file)
+        send(server, host="localhost", tls="implicit", ca_file=authority.ca_file)
 
         assert len(server.messages) == 1
 
@@ -170,9 +155,8 @@ def test_untrusted_certificate_is_refused(tls):
     assert server.messages == []
 
 
-def test_missing_file_of_certificates_is_a_misconfiguration(server, ca_file, tmp_path):
-    bundle = tmp_path / "ca.pem"
-    bundle.write_text(Path(ca_file).read_text())
+def test_missing_file_of_certificates_is_a_misconfiguration(server, authority, tmp_path):
+    bundle = Path(shutil.copy(authority.ca_file, tmp_path))
     made = email(server.port, ca_file=str(bundle))
     bundle.unlink()
     error = refused(made)

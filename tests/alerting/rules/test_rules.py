@@ -242,6 +242,9 @@ def test_failure_names_the_affected_table():
     [
         (BATCH_SLOW, "task_running: 2 tasks", "a is slow: 2 tasks (task_running)"),
         (OFFSETS_REWOUND, "orders: from 5 to 3", "a has rewound offsets: orders: from 5 to 3"),
+        (OFFSETS_REWOUND, "Kafka t/0: 5", "a has rewound offsets: Kafka t/0: 5"),
+        (QUERY_GIVEN_UP, "ValueError: no", "a is not restarted any more: ValueError: no"),
+        (QUERY_GIVEN_UP, "lag rose", "a is not restarted any more: lag rose"),
         (QUERY_GIVEN_UP, "boom: no", "a is not restarted any more: boom: no"),
     ],
 )

@@ -1,0 +1,132 @@
+"""Messages for Slack and Teams: accepted by them, and no text of a query changes their form."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.receiver_incidents import ENDED, ENDED_ONE, STARTED, alert, holding, incident
+from support.receivers import at
+from support.slack_double import problems
+
+from querypulse.alerting.receivers import slack, teams
+from querypulse.alerting.receivers.slack import escape, slack_message
+from querypulse.alerting.receivers.teams import teams_message
+from querypulse.core.text import to_json
+
+MARKS = ["<", "&", ">", "]", "`", "|", "*", "\n", "x", "\N{SNOWMAN}"]
+LONG = st.text(max_size=20) | st.sampled_from(MARKS).flatmap(
+    lambda mark: st.sampled_from([1, 3, 500, 1300, 8000]).map(lambda size: mark * size)
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(LONG, LONG, LONG), min_size=1, max_size=3), st.booleans(), LONG)
+def test_any_text_makes_a_message_that_slack_and_teams_accept(texts, over, home):
+    """Slack's limits also hold when every character is escaped."""
+    reported = holding(
+        *(
+            alert(name, reason=reason, stack=stack, summary=stack, ends_at=ENDED if over else None)
+            for name, reason, stack in texts
+        )
+    )
+
+    for message in (slack_message(reported, home), slack.minimal_message(reported)):
+        assert problems(json.loads(to_json(message))) == []
+    for message in (teams_message(reported), teams.minimal_message(reported)):
+        assert card_problems(message) == []
+
+
+# -- Slack ----------------------------------------------------------------------------------------
+
+
+def sections(message):
+    return [one["text"]["text"] for one in message["blocks"] if one["type"] == "section"]
+
+
+def test_query_whose_name_is_part_of_another_is_listed():
+    names = ["orders_eu", *(f"sink_{number}" for number in range(9)), "orders"]
+    message = slack_message(holding(*(alert(name) for name in names)))
+
+    assert message["text"].endswith("and 1 more)")
+    assert any(text.startswith("`orders`: ") for text in sections(message))
+
+
+def test_many_queries_are_cut_to_fit_one_message():
+    message = slack_message(holding(*(alert(f"q{n}", reason=f"E{n}: no") for n in range(200))))
+
+    assert problems(message) == []
+    assert sections(message)[-2] == "and 180 more"
+
+
+@pytest.mark.parametrize(("query", "shown"), [("*", "`all queries`"), ("a*b_c", "`a*b_c`")])
+def test_query_name_is_not_parsed_as_markup(query, shown):
+    reported = holding(alert(query, reason="A: no"), alert("b", reason="B: no"))
+
+    assert sections(slack_message(reported))[1] == f"{shown}: A: no"
+
+
+def test_query_text_does_not_end_the_bold_title_mention_the_channel_or_end_a_code_block():
+    texts = {"reason": "<!channel> & co", "stack": "a ``` <@U1>"}
+    message = slack_message(incident(summary="SELECT * FROM a WHERE ~b~", **texts))
+    title, evidence, *_ = sections(message)
+
+    assert (title.count("*"), title.count("~")) == (2, 0)
+    assert "&lt;!channel&gt; &amp; co" in evidence
+    assert evidence.count("```") == 2
+    assert "<@U1>" not in evidence
+    assert escape("<a|b>&`") == "&lt;a|b&gt;&amp;'"
+
+
+def test_labels_of_the_settings_are_shown():
+    message = slack_message(holding(alert(), env="prod"))
+
+    assert message["blocks"][-1]["elements"][0]["text"].startswith(
+        "StreamingQueryFailed · env=prod · since "
+    )
+
+
+# -- Teams ----------------------------------------------------------------------------------------
+
+
+def card_problems(message: dict) -> list[str]:
+    """Why Teams would not show a message; ``TextBlock`` and ``FactSet`` would read Markdown."""
+    (attachment,) = message["attachments"]
+    card = attachment["content"]
+    found = [] if message["type"] == "message" else ["type"]
+    if attachment["contentType"] != "application/vnd.microsoft.card.adaptive":
+        found.append("contentType")
+    if (card["type"], card["version"]) != ("AdaptiveCard", "1.4"):
+        found.append("version")
+    found += [
+        f"bad block {block}"
+        for block in card["body"]
+        if block["type"] != "RichTextBlock" or not all(run["text"] for run in block["inlines"])
+    ]
+    return found + [
+        f"bad action {action}"
+        for action in card.get("actions", [])
+        if action["type"] != "Action.OpenUrl" or not action["url"].startswith("http")
+    ]
+
+
+def test_resolve_has_no_buttons():
+    message = teams_message(ENDED_ONE, "https://driver.example")
+    card = message["attachments"][0]["content"]
+
+    assert card_problems(message) == []
+    assert card["body"][0]["inlines"][0]["text"].startswith("Resolved: [etl] bronze commits again")
+    assert "actions" not in card
+
+
+@pytest.mark.parametrize("text", ["\N{SNOWMAN}" * 20_000, "x\n" * 20_000])
+def test_message_stays_below_the_largest_size_of_teams(double, text):
+    """The workflow answers 202 before Teams refuses the card."""
+    alerts = (alert(f"{text[:500]}{n}", reason=f"{n}: {text}", next_steps=text) for n in range(30))
+    at("teams", f"{double.url}/workflows/hidden").send(holding(*alerts), STARTED)
+    (request,) = double.requests
+
+    assert len(request.body) <= 28 * 1024
+    assert card_problems(json.loads(request.body)) == []
