@@ -4,7 +4,6 @@ import io
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -16,14 +15,13 @@ from support.patience import PATIENCE_SECONDS
 from support.receivers import ROUTING_KEY, pagerduty, webhook
 
 from querypulse.alerting.delivery import Delivery
-from querypulse.alerting.receivers.receiver import Receiver
 from querypulse.core.guard import Guard
 
 PAGE = incident()
 
 
 @contextmanager
-def delivering(receiver: Receiver, **options) -> Iterator[Delivery]:
+def delivering(receiver, **options):
     delivery = Delivery(receiver, Guard(), **options)
     delivery.start()
     try:
@@ -32,24 +30,15 @@ def delivering(receiver: Receiver, **options) -> Iterator[Delivery]:
         delivery.close(PATIENCE_SECONDS)
 
 
-@contextmanager
-def paging() -> Iterator[tuple[PagerDutyDouble, Delivery]]:
-    with (
-        PagerDutyDouble() as double,
-        delivering(pagerduty(double)) as delivery,
-    ):
-        yield double, delivery
-
-
 def test_incident_whose_answer_was_lost_is_resolved():
     """PagerDuty accepts the trigger and hangs up; the alert ends in the meantime."""
-    with paging() as (double, delivery):
 
-        def take_and_hang_up(handler):
-            handler.wfile = io.BytesIO()
-            double.process(handler)
-            handler.close_connection = True
+    def take_and_hang_up(handler):
+        handler.wfile = io.BytesIO()
+        double.process(handler)
+        handler.close_connection = True
 
+    with PagerDutyDouble() as double, delivering(pagerduty(double)) as delivery:
         double.otherwise = take_and_hang_up
         delivery.offer((PAGE,))
         assert delivery.flush(PATIENCE_SECONDS) is False
@@ -63,8 +52,8 @@ def test_incident_whose_answer_was_lost_is_resolved():
 
 
 def test_page_rejected_for_a_wrong_key_is_sent_after_the_fix(caplog):
-    """The page is kept while the key is wrong, and sent once it is corrected."""
-    with paging() as (double, delivery), caplog.at_level(logging.DEBUG):
+    caplog.set_level(logging.DEBUG)
+    with PagerDutyDouble() as double, delivering(pagerduty(double)) as delivery:
         double.otherwise = reply(403)
         delivery.offer((PAGE,))
         assert delivery.flush(PATIENCE_SECONDS) is False
@@ -83,13 +72,10 @@ def test_outage_and_rate_limit_deliver_exactly_one_page():
         taken.append((clock.now, handler.double.requests[-1].headers["Idempotency-Key"]))
         reply(202)(handler)
 
-    with (
-        HttpDouble(otherwise=reply(500)) as double,
-        delivering(webhook(double), clock=clock) as delivery,
-    ):
-        for now, answer in outage(busy=reply(429, {"Retry-After": "3"}), then=take):
-            double.otherwise = answer
-            clock.now = now
+    answers = [(now, reply(500)) for now in (0.0, 1.0, 3.0, 7.0, 15.0)]
+    answers += [(31.0, reply(429, {"Retry-After": "3"})), (34.0, take)]
+    with HttpDouble() as double, delivering(webhook(double), clock=clock) as delivery:
+        for clock.now, double.otherwise in answers:
             before = sum(delivery.outcomes.values())
             delivery.offer((PAGE,))
             wait_for_attempt(delivery, before)
@@ -99,12 +85,6 @@ def test_outage_and_rate_limit_deliver_exactly_one_page():
 
     assert [at for at, _ in taken] == [34.0]
     assert len({one.headers["Idempotency-Key"] for one in double.requests}) == 1
-
-
-def outage(busy, then):
-    """The times at which attempts are due, and the answer at each."""
-    down = [(now, reply(500)) for now in (0.0, 1.0, 3.0, 7.0, 15.0)]
-    return [*down, (31.0, busy), (34.0, then)]
 
 
 def wait_for_attempt(delivery, before):

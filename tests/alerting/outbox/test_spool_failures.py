@@ -9,7 +9,8 @@ from support.story import CONFLICT
 from support.worker_harness import WALL, WorkerHarness
 
 from querypulse.alerting.lifecycle import Opened
-from querypulse.alerting.spool import Remembering
+from querypulse.alerting.outbox import Known
+from querypulse.alerting.spool import Kept, Remembering
 from querypulse.listener.past_failures import FailedQuery, mark_of
 from querypulse.listener.state.query import Died
 from querypulse.sidecar.worker import TICK_SECONDS
@@ -20,10 +21,11 @@ def failed(number=1, *, times=2):
     return FailedQuery(f"id-{number}", mark_of(f"q{number}"), deaths, times, WALL + times)
 
 
-def kept(spool, *failures, opened=(), entries=()):
+def kept(spool, *failures, opened=(), **entries):
     """A spool with these on the disk, closed."""
     spool.load(PATIENCE_SECONDS)
-    spool.offer_rows("pager", entries)
+    for receiver, rows in entries.items():
+        spool.offer_rows(receiver, rows)
     spool.offer_history(failures, opened)
     assert spool.flush(PATIENCE_SECONDS)
     spool.close(PATIENCE_SECONDS)
@@ -39,13 +41,16 @@ def left(spool):
 
 def test_next_process_restores_failures_opened_alerts_and_rows_once(spool):
     opened = Opened("StreamingQueryFailed", "a", (WALL, WALL + 9.5))
-    kept(spool(), failed(1), failed(2), opened=(opened,), entries=(entry(1),))
+    rows = {"pager": (entry(1), entry(2, Known.FIRING)), "chat": (entry(1, Known.UNSURE),)}
+    kept(spool(), failed(1), failed(2), opened=(opened,), **rows)
     successor = spool()
     restored = successor.load(PATIENCE_SECONDS)
-
-    assert restored.rows == {"pager": (entry(1),)}
-    assert (restored.failures, restored.opened) == ((failed(1), failed(2)), (opened,))
+    assert restored == Kept(rows=rows, failures=(failed(1), failed(2)), opened=(opened,))
     assert successor.load(0.0) is None
+    successor.close(PATIENCE_SECONDS)
+    kept(spool(), pager=(), chat=())
+
+    assert spool().load(PATIENCE_SECONDS).rows == {}
 
 
 def test_failures_stay_without_an_offer(spool):
@@ -71,19 +76,24 @@ def test_unknown_fields_of_a_newer_version_are_ignored(spool, folder):
 # -- through the worker -----------------------------------------------------------------------
 
 
-def remembering(spool, timeout=PATIENCE_SECONDS):
+def remembering(spool):
     """What is kept in the spool, with what was left there."""
     result = Remembering(spool)
-    result.left = spool.load(timeout)
+    result.left = spool.load(PATIENCE_SECONDS)
     return result
 
 
-def run_process(spool, *, at, restart_budget=3, watched=True):
-    """The alerts of a process that starts at second ``at``, commits and fails."""
-    harness = WorkerHarness(remembering(spool) if watched else None, restart_budget=restart_budget)
+def dies(memory, *, at):
+    """A process that starts at second ``at``, commits and fails."""
+    harness = WorkerHarness(memory)
     harness.wall = WALL + at
     harness.started().step(1.0).commit(batch=at).step(1.0)
-    harness.ended(exception=CONFLICT).step().step()
+    return harness.ended(exception=CONFLICT).step().step()
+
+
+def run_process(spool, *, at):
+    """The alerts of a process that dies, and closes its spool."""
+    harness = dies(remembering(spool), at=at)
     spool.close(PATIENCE_SECONDS)
     return dict(harness.reported)
 
@@ -103,9 +113,7 @@ def test_failures_restored_late_count_and_are_kept(spool, monkeypatch):
     one = spool()
     memory = remembering(one)
     assert memory.left is None
-    harness = WorkerHarness(memory)
-    harness.wall = WALL + 240
-    harness.started().step(1.0).commit(batch=240).step(1.0).ended(exception=CONFLICT).step().step()
+    harness = dies(memory, at=240)
     assert dict(harness.reported) == {"StreamingQueryFailed": "a"}
     slow.close(PATIENCE_SECONDS)
     memory.left = until(lambda: one.load(0.0), "the lock is free")
@@ -128,15 +136,17 @@ class FakeSpool:
             self.offers.append(failures)
 
 
+def failing(memory):
+    return WorkerHarness(memory).started().step().ended(exception=CONFLICT).step()
+
+
 def times_of(fake_spool):
     return [[died.at - WALL for one in kept for died in one.deaths] for kept in fake_spool.offers]
 
 
 def test_clock_drift_does_not_offer_a_failure_twice():
     fake_spool = FakeSpool()
-    harness = (
-        WorkerHarness(Remembering(fake_spool)).started().step().ended(exception=CONFLICT).step()
-    )
+    harness = failing(Remembering(fake_spool))
     for drift in (0.1, -0.3, 4.0):
         harness.wall = WALL + drift
         harness.step()
@@ -152,9 +162,7 @@ def test_clock_drift_does_not_offer_a_failure_twice():
 def test_time_of_a_failure_follows_a_clock_change():
     """Otherwise the next process sees a failure that is too old or in the future."""
     fake_spool = FakeSpool()
-    harness = (
-        WorkerHarness(Remembering(fake_spool)).started().step().ended(exception=CONFLICT).step()
-    )
+    harness = failing(Remembering(fake_spool))
     harness.wall = WALL - 3600.0
     harness.step()
 
@@ -166,7 +174,7 @@ def test_time_of_a_failure_follows_a_clock_change():
 def test_redacted_error_class_is_not_stored():
     fake_spool = FakeSpool()
     memory = Remembering(fake_spool, lambda text: text.replace("Concurrent", "***"))
-    WorkerHarness(memory).started().step().ended(exception=CONFLICT).step()
+    failing(memory)
 
     ((one,),) = fake_spool.offers[1:]
     assert [died.error_class for died in one.deaths] == ["***AppendException"]
