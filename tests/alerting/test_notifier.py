@@ -9,10 +9,9 @@ import time
 
 import pytest
 from support.deliveries import incident, stale
-from support.ending import ended
 from support.http_double import HttpDouble, reply
 from support.pagerduty_double import PagerDutyDouble
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import PATIENCE_SECONDS, ended, until
 
 from querypulse.alerting import heartbeat as heartbeat_module
 from querypulse.alerting import spool as spool_module

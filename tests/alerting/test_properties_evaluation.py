@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.recorded import recorded
+from support.event_log import recorded
 from support.story import CONFLICT, Story, processing, progress, run, source
 
 from querypulse.alerting.alert_text import Guidance

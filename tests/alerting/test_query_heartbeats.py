@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from support.clock import Clock
 from support.http_double import HttpDouble, held, reply
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import PATIENCE_SECONDS, Clock, until
 from support.rules_table import ONCE, hung_batch
 from support.story import CONFLICT, Story, run
 

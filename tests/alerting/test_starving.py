@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.flowing import Lake
+from support.story import Lake
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.policy import Policy

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from support.id_story import IdStory, polled
-from support.story import CONFLICT, progress, source
+from support.story import CONFLICT, IdStory, polled, progress, source
 from support.worker_harness import WorkerHarness
 
 from querypulse.alerting.evaluate import evaluate

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 
 import pytest
 import requests
-from support.alertmanager import Notifications, RealAlertmanager
 from support.http_double import HttpDouble, closed_port, reply
 from support.patience import PATIENCE_SECONDS, until
+from support.prometheus import Notifications, RealAlertmanager
 
 from querypulse.alerting.alert import Alert, end_text
 from querypulse.commands import cli

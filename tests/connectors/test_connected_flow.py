@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support.connectors import IcebergTable
 from support.queries import rate, shown, start, until
-from support.tables import IcebergTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 

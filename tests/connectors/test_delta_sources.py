@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from support.connectors import DeltaTable
 from support.pages import error_of
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, idles, rate, shown, start, until
-from support.tables import DeltaTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.thorough]
 

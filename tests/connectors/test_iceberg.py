@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.connectors import IcebergTable
 from support.pages import error_of
 from support.queries import commits, idles, rate, shown, start, until, warm
-from support.tables import IcebergTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.iceberg]
 

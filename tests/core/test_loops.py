@@ -7,8 +7,7 @@ import os
 import threading
 
 import pytest
-from support.clock import Clock
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import PATIENCE_SECONDS, Clock, until
 
 from querypulse.core import files
 from querypulse.core.files import HANGS_SECONDS, FileLoop, HangDetector

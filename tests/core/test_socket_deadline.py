@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from support.clock import Clock
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, Clock
 
 from querypulse.core import socket_deadline
 from querypulse.core.socket_deadline import CONNECT_SECONDS, SocketDeadline

@@ -5,23 +5,20 @@ from __future__ import annotations
 import re
 
 from support.metrics_page import labels_of, page
-from support.panels import values_of
+from support.panels import DASHBOARDS, values_of
 from support.repository import (
-    METRIC,
     ROOT,
     families,
     fenced,
-    grafana,
     markdown,
-    metrics_in,
     prometheus_rules,
     runbooks,
     series,
 )
 
-ELSEWHERE = {
-    "querypulse_config": "an environment variable in lower case",
-}
+METRIC = re.compile(r"\b(?:spark_streaming|querypulse)_[a-z_]*[a-z]\b")
+ENVIRONMENT = {"querypulse_config"}
+"""A variable of the environment in lower case."""
 
 
 def queries_of(dashboard):
@@ -32,7 +29,7 @@ def queries_of(dashboard):
 
 def shipped_queries():
     """Place -> what dashboards and rules ask for."""
-    queries = {f"grafana/{name}": queries_of(dashboard) for name, dashboard in grafana().items()}
+    queries = {f"grafana/{name}": queries_of(dashboard) for name, dashboard in DASHBOARDS.items()}
     queries["prometheus"] = "\n".join(rule["expr"] for rule in prometheus_rules())
     return queries
 
@@ -42,7 +39,7 @@ def used_metrics():
     queries = shipped_queries()
     for name, text in runbooks().items():
         queries[f"runbooks/{name}.md"] = "\n".join(fenced(text, "promql"))
-    return {where: metrics_in(text) for where, text in queries.items()}
+    return {where: set(METRIC.findall(text)) for where, text in queries.items()}
 
 
 def test_every_queried_metric_is_exported():
@@ -78,7 +75,7 @@ def test_page_of_metrics_matches_what_a_driver_exports_with_a_description_of_eac
 
 def test_documents_name_only_existing_metrics():
     """A prefix such as ``spark_streaming_query_*`` ends in an underscore and is no name."""
-    exist = {*series(), *families(), *ELSEWHERE}
+    exist = {*series(), *families(), *ENVIRONMENT}
     unknown = {
         name: set(METRIC.findall(re.sub(r"\w+_\*", "", text))) - exist
         for name, text in markdown().items()

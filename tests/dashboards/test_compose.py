@@ -4,23 +4,48 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from support.compose import DASHBOARDS, FOLDER, compose, mounts, on_host, read
 from support.prometheus import accepted
+from support.repository import DASHBOARDS, ROOT
 
 from querypulse.commands import cli
 from querypulse.commands.demo.scenarios import DemoSettings
 from querypulse.settings.loading import load_settings
 
-ROOT = DASHBOARDS.parent
+FOLDER = DASHBOARDS / "compose"
+
+
+def read(path):
+    return yaml.safe_load(path.read_text())
 
 
 @cache
 def services():
-    return compose()["services"]
+    return read(FOLDER / "compose.yaml")["services"]
+
+
+def mounts(service):
+    """Path in the container -> the file or folder of ours that is mounted there."""
+    places = {}
+    for volume in services()[service].get("volumes", []):
+        source, target, mode = volume.split(":")
+        assert mode == "ro", volume
+        places[target] = (FOLDER / source).resolve()
+    return places
+
+
+def on_host(service, path):
+    """The host path of a path in a service's container."""
+    (source,) = (
+        Path(f"{source}{path.removeprefix(target)}")
+        for target, source in mounts(service).items()
+        if path == target or path.startswith(f"{target}/")
+    )
+    return source
 
 
 def port_of(url):
@@ -101,7 +126,7 @@ def test_promtool_accepts_the_configuration_of_prometheus(tmp_path):
     config["rule_files"] = [str(on_host("prometheus", path)) for path in rules]
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config))
 
-    answer = accepted("check", "config", tmp_path / "prometheus.yaml")
+    answer = accepted("promtool", "check", "config", tmp_path / "prometheus.yaml")
     assert re.search(r"SUCCESS: [1-9]\d* rules found", answer)
 
 

@@ -144,7 +144,7 @@ def test_exported_rules_pass_their_tests_with_other_runbook_links(export, tmp_pa
     export(tmp_path)
     tests = [tmp_path / "prometheus" / "tests" / name for name in ("drivers.yaml", "queries.yaml")]
 
-    accepted("test", "rules", *tests)
+    accepted("promtool", "test", "rules", *tests)
 
 
 # -- refusals -------------------------------------------------------------------------------------

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
 from itertools import count
 
 import pytest
 import requests
 import yaml
-from support.alertmanager import Notifications, RealAlertmanager
 from support.observed import ALERTMANAGER, shown_to
 from support.patience import PATIENCE_SECONDS, until
+from support.prometheus import Notifications, RealAlertmanager, accepted
 
 pytestmark = pytest.mark.alertmanager
 
 MARKS = count()
 
 
-def amtool(*arguments):
-    done = subprocess.run(["amtool", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
-
-
 def test_amtool_accepts_the_shipped_configuration_which_contains_no_secret():
     """Secrets come from mounted files; ``url_file`` of a webhook needs a newer Alertmanager."""
-    assert "SUCCESS" in amtool("check-config", str(ALERTMANAGER))
+    assert "SUCCESS" in accepted("amtool", "check-config", ALERTMANAGER)
     for receiver in yaml.safe_load(ALERTMANAGER.read_text())["receivers"]:
         for configs in receiver.values():
             reported = configs[0] if isinstance(configs, list) else {}
@@ -43,9 +36,9 @@ def test_amtool_accepts_the_shipped_configuration_which_contains_no_secret():
     ],
 )
 def test_severity_routes_to_its_receiver(labels, receiver):
-    config = f"--config.file={ALERTMANAGER}"
+    command = ("amtool", "config", "routes", "test", f"--config.file={ALERTMANAGER}")
 
-    assert amtool("config", "routes", "test", config, *labels.split()) == receiver
+    assert accepted(*command, *labels.split()) == receiver
 
 
 @pytest.fixture(scope="module")

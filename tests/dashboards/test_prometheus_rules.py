@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import yaml
-from support.prometheus import accepted, promtool
+from support.prometheus import accepted, run_tool
 from support.repository import ROOT, RULES, fenced, rules_of
 
 from querypulse.alerting.rules import ALERT_NAMES
@@ -18,8 +18,8 @@ OUTSIDE = {"StreamingDriverDown", "QuerypulseDeliveryFailing", "QuerypulseWatchd
 @pytest.mark.prometheus
 @pytest.mark.parametrize("name", ["drivers", "queries"])
 def test_rules_fire_when_their_promtool_tests_say_so_and_pass_its_lint(name):
-    accepted("test", "rules", RULES / "tests" / f"{name}.yaml")
-    accepted("check", "rules", "--lint=all", "--lint-fatal", RULES / f"{name}.yaml")
+    accepted("promtool", "test", "rules", RULES / "tests" / f"{name}.yaml")
+    accepted("promtool", "check", "rules", "--lint=all", "--lint-fatal", RULES / f"{name}.yaml")
 
 
 def test_each_alert_of_a_driver_has_a_rule_of_the_same_form_and_so_has_what_none_can_report():
@@ -85,5 +85,7 @@ def test_each_part_of_a_rule_matters_to_its_tests(name, old, new, tmp_path):
     assert old in rules.read_text()
     rules.write_text(rules.read_text().replace(old, new))
 
-    accepted("check", "rules", rules)
-    assert promtool("test", "rules", str(tmp_path / "tests" / f"{name}.yaml")).returncode == 1
+    accepted("promtool", "check", "rules", rules)
+    assert (
+        run_tool("promtool", "test", "rules", tmp_path / "tests" / f"{name}.yaml").returncode == 1
+    )

@@ -38,7 +38,7 @@ def test_promtool_accepts_the_documented_configuration(tmp_path):
     file = tmp_path / "prometheus.yaml"
     file.write_text(yaml.safe_dump(documented("scrape_configs")))
 
-    accepted("check", "config", "--syntax-only", file)
+    accepted("promtool", "check", "config", "--syntax-only", file)
 
 
 @pytest.mark.prometheus

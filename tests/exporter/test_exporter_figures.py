@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.exporter_exposition import values
-from support.published_states import WALL, published
+from support.published_states import WALL, published, values
 from support.story import CONFLICT, Story, processing, progress, source
 
 from querypulse.exporter.status import status

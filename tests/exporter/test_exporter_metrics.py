@@ -6,11 +6,18 @@ import math
 
 import pytest
 from msgspec.structs import replace
-from support.exporter_exposition import FORMATS, of_query, samples, text, values
-from support.flowing import Lake
-from support.published_states import WALL, full_published, published
+from support.published_states import (
+    FORMATS,
+    WALL,
+    full_published,
+    of_query,
+    published,
+    samples,
+    text,
+    values,
+)
 from support.receiver_incidents import alert
-from support.story import CONFLICT, Story, progress, run
+from support.story import CONFLICT, Lake, Story, progress, run
 
 from querypulse.exporter import metrics
 from querypulse.exporter.metrics import DROP_REASONS, all_families

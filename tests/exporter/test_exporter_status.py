@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import msgspec
 from msgspec.structs import replace
-from support.id_story import IdStory
 from support.published_states import PROCESS, full_published, published
-from support.story import CONFLICT, Story, run
+from support.story import CONFLICT, IdStory, Story, run
 
 from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import STATES, QueryState

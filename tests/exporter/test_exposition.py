@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import core, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
-from support.exporter_exposition import Collector
-from support.published_states import full_published, published
+from support.published_states import Collector, full_published, published
 
 from querypulse.exporter.exposition import Family, as_openmetrics, as_text
 from querypulse.exporter.metrics import all_families

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from support.browser import notice, row, states, status_page, texts, until_live
 from support.changing_states import BEGAN, ChangingState, at_work, fleet
 from support.exporter_http import address, serving
 from support.patience import until
-from support.status_window import notice, row, states, status_page, texts, until_live
 from support.story import CONFLICT
 
 pytestmark = pytest.mark.browser

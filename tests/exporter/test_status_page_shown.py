@@ -6,6 +6,7 @@ import re
 
 import pytest
 from msgspec.structs import replace
+from support.browser import AUDIT, row, states, status_page, texts
 from support.changing_states import (
     BEGAN,
     HOSTILE,
@@ -14,10 +15,8 @@ from support.changing_states import (
     in_flight,
     working,
 )
-from support.flowing import Lake
 from support.published_states import MONITOR
-from support.status_window import AUDIT, row, states, status_page, texts
-from support.story import CONFLICT, Story
+from support.story import CONFLICT, Lake, Story
 
 from querypulse.alerting.alert import Alert
 from querypulse.core.states import STATES

@@ -11,8 +11,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import pytest
-from support.exporter_exposition import text
-from support.published_states import MONITOR
+from support.published_states import MONITOR, text
 from support.story import CONFLICT, Story, progress, run
 
 from querypulse.alerting.alert_text import Guidance

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import msgspec
-from support.recorded import recorded
+from support.event_log import recorded
 from support.story import poll, processing, run
 
 from querypulse.listener.commit_log import LoggedBatches, LogReport, StartingPoint, Written

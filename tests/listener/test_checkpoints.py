@@ -8,7 +8,7 @@ import re
 
 import pytest
 from msgspec.structs import replace
-from support.clock import Clock
+from support.patience import Clock
 from support.published_states import published
 from support.story import Story, processing, run
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.recorded import recorded
+from support.event_log import recorded
 
 from querypulse.listener.events import (
     DecodeError,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError
-from support.clock import Clock
 from support.fake_driver import FIELD, GIVEN, RECORD, FakeDriver, answer
+from support.patience import Clock
 
 from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import LIFECYCLE_CAPACITY

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.event_log import recorded
 from support.messages import IN_PYTHON
-from support.recorded import recorded
 from support.story import Story
 
 from querypulse.alerting.evaluate import Evaluation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.flowing import Lake, folder
+from support.story import Lake, folder
 
 from querypulse.alerting.evaluate import retired
 from querypulse.listener.events import SourceProgress

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from support.id_story import IdStory
-from support.story import CONFLICT, Story
+from support.story import CONFLICT, IdStory, Story
 from support.worker_harness import WorkerHarness
 
 from querypulse.listener.event_reader import Forget

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.id_story import IdStory, polled
-from support.story import CONFLICT
+from support.story import CONFLICT, IdStory, polled
 
 from querypulse.listener.probe import ProbeReport
 from querypulse.listener.state.identity import LABEL_CHARACTERS, UNDECIDED_SECONDS, base_label

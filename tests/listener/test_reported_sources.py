@@ -7,9 +7,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.exporter_exposition import samples, values
-from support.published_states import published
-from support.recorded import FIXTURES
+from support.event_log import FIXTURES
+from support.published_states import published, samples, values
 from support.story import Story, policy, source
 
 from querypulse.alerting.evidence import evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from support.clock import Clock
+from support.patience import Clock
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.listener.probe import Context

@@ -10,8 +10,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.event_log import CONFLICT, EventLog
-from support.replays import changes, replayed
+from support.event_log import CONFLICT, EventLog, changes, replayed
 
 from querypulse.replay.log_files import ReplayError, find_applications
 

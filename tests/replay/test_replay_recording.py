@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.event_log import BEGAN, EventLog, ids, progress, spark_time
-from support.recorded import FIXTURES, recorded
+from support.event_log import BEGAN, FIXTURES, EventLog, ids, progress, recorded, spark_time
 
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated, decode
 from querypulse.replay.log_files import Reader

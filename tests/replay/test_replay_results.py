@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.event_log import BEGAN, CONFLICT, EventLog
-from support.replays import after, changes, replayed, reported
+from support.event_log import BEGAN, CONFLICT, EventLog, after, changes, replayed, reported
 from support.story import progress
 
 from querypulse.alerting.evaluate import Evaluation

@@ -7,8 +7,7 @@ import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from support.clock import Clock
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, Clock
 
 from querypulse.alerting.alert import Silence
 from querypulse.alerting.rules import ALERT_NAMES

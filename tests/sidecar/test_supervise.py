@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
-from support.clock import Clock
-from support.patience import until
+from support.patience import Clock, until
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.core.redaction import redact

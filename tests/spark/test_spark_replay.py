@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.driver import START_SECONDS
-from support.replays import replayed
+from support.event_log import replayed
 from support.repository import ROOT, fenced
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(900)]

@@ -35,9 +35,9 @@ def incident(*queries, revision=0, muted="", **alert_options) -> Incident:
     return Incident(incident_key(labels, severity), labels, severity, alerts, revision, muted)
 
 
-def stale(query="a", *, severity="critical") -> Incident:
+def stale(query="a") -> Incident:
     labels = {"app": "etl", "query": query}
-    return Incident(incident_key(labels, severity), labels, severity, ())
+    return Incident(incident_key(labels, "critical"), labels, "critical", ())
 
 
 def over(incident: Incident, ends_at: float) -> Incident:

@@ -1,10 +1,16 @@
-"""Writes event logs as Spark does: one JSON object per line, its class first."""
+"""Events as Spark writes them: recorded ones, logs that a test writes, and replays of these."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
 from pathlib import Path
+
+from querypulse.listener.events import EventKind
+from querypulse.replay.engine import Change, Replayed, replay_application
+from querypulse.replay.log_files import find_applications
+from querypulse.settings.settings import Settings
+from querypulse.settings.wiring import policy
 
 BEGAN = 1_790_000_000.0
 STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$Query{}Event"
@@ -48,11 +54,11 @@ class EventLog:
         sources = [] if rows is None else [{"description": "RateStreamV2", "numInputRows": rows}]
         return self.add(STREAMING.format("Progress"), progress=reported | {"sources": sources})
 
-    def commits(self, query="a", *, since, until, every=2.0, batch=0):
-        """A batch every ``every`` seconds."""
+    def commits(self, query="a", *, since, until, batch=0):
+        """A batch every two seconds."""
         while since <= until:
             self.commit(query, batch=batch, at=since)
-            since, batch = since + every, batch + 1
+            since, batch = since + 2.0, batch + 1
         return self
 
     def idle(self, query="a", run=1, *, at):
@@ -95,3 +101,52 @@ def progress(query: str, run: int, batch: int, at: float, seconds: float) -> dic
         "durationMs": {"addBatch": 1, "triggerExecution": round(seconds * 1000)},
         "sources": [],
     }
+
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+
+
+def recorded(
+    kind: str | None = None, shape: str | None = None, spark: str = "*"
+) -> list[tuple[EventKind, str]]:
+    """Recorded events as (kind, JSON text), of one Spark version or of all."""
+    lines = [
+        json.loads(line)
+        for path in sorted(FIXTURES.glob(f"events-spark-{spark}.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    return [
+        (EventKind(line["kind"]), line["text"])
+        for line in lines
+        if kind in (None, line["kind"]) and shape in (None, line["shape"])
+    ]
+
+
+def replayed(*paths: Path, **settings):
+    """Replay every application at ``paths``: (changes, replayed input) of each."""
+    wanted = Settings(**settings)
+    reported = []
+    for application in find_applications(map(str, paths)):
+        replay = Replayed(wanted.app_name or application.label, application.path)
+        changes = replay_application(application, policy(wanted), wanted.app_name, replay)
+        reported.append((list(changes), replay))
+    return reported
+
+
+def changes(*paths: Path, **settings) -> list[Change]:
+    """The changes in the one application at ``paths``."""
+    ((changed, replay),) = replayed(*paths, **settings)
+    assert replay.error is None
+    return changed
+
+
+def reported(log, folder: Path, **settings):
+    """The alerts of a log: (status, alertname, query, seconds after its beginning)."""
+    changed = changes(log.write(folder / "log"), **settings)
+    return [
+        (finding.status, finding.alertname, finding.query, after(finding.at)) for finding in changed
+    ]
+
+
+def after(at: str) -> float:
+    return round(datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp() - BEGAN, 3)

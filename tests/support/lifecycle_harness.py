@@ -14,7 +14,6 @@ from then on, joined by ``+`` (``StreamingQueryMissing`` holds for a query that 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -165,15 +164,12 @@ class LifecycleHarness:
             if target > until:
                 self._evaluate(until, *shorter)
                 continue
-            before, shown = self._copied(), self._shown()
+            before, shown = deepcopy(self.__dict__), self._shown()
             self.now = target
             self.tick()
             if self._shown() != shown:
                 self.__dict__ = before
                 self._evaluate(target, *shorter)
-
-    def _copied(self) -> dict[str, Any]:
-        return deepcopy(self.__dict__)
 
     def _shown(self) -> tuple[object, ...]:
         """What an evaluation may change, but the newest evidence."""

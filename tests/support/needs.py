@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterable
 from functools import cache
+
+from support.patience import PATIENCE_SECONDS
 
 OPT_IN = {"docker", "grafana", "soak", "collector"}
 """What no system package provides, or what takes too long: these tests run where they can."""
@@ -67,17 +70,23 @@ def _connect() -> str:
     return _java() or connect_server.trouble()
 
 
-def _docker() -> str:
-    from support.compose import engine_trouble
+@cache
+def docker_trouble(*arguments: str) -> str:
+    """Why a command of Docker does not succeed here; empty when it does."""
+    try:
+        done = subprocess.run(["docker", *arguments], capture_output=True, timeout=PATIENCE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return "no Docker engine answers"
+    return "" if done.returncode == 0 else f"docker {' '.join(arguments)} does not succeed"
 
-    trouble = engine_trouble()
+
+def _docker() -> str:
+    trouble = docker_trouble("info") or docker_trouble("compose", "version")
     return f"needs a Docker engine with Compose: {trouble}" if trouble else ""
 
 
 def _grafana() -> str:
-    from support import grafana
-
-    if grafana.is_here():
+    if "GRAFANA_HOME" in os.environ or not docker_trouble("info"):
         return ""
     return "needs a Docker engine, or GRAFANA_HOME (a folder with Grafana's bin, conf, public)"
 

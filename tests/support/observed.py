@@ -19,9 +19,8 @@ from functools import cache
 from pathlib import Path
 
 import yaml
-from support.alertmanager import Notifications, RealAlertmanager
 from support.driver import SHARES_THE_QUEUE, Driver
-from support.prometheus import RealPrometheus
+from support.prometheus import Notifications, RealAlertmanager, RealPrometheus
 from support.queries import until
 
 ROOT = Path(__file__).parents[2]

@@ -29,9 +29,9 @@ def panels(dashboard):
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
-def variables(dashboard, kind="query"):
-    """The variables of one kind."""
-    return [variable for variable in dashboard["templating"]["list"] if variable["type"] == kind]
+def variables(dashboard):
+    """The variables whose values are queried."""
+    return [variable for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
 
 
 def every_panel():
@@ -70,8 +70,3 @@ def filled(text, **values):
 def series_of(variable):
     """The selector and the label of a variable's ``label_values(selector, label)``."""
     return re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()
-
-
-def selectors(expression):
-    """Each metric used, with the text between its braces."""
-    return re.findall(r"\b([a-zA-Z_][\w:]*)\{([^{}]*)\}", expression)

@@ -1,7 +1,11 @@
-"""A real Prometheus on loopback: it scrapes drivers every second and evaluates the shipped rules."""
+"""A real Prometheus and a real Alertmanager on loopback, and their tools.
+
+Prometheus scrapes drivers every second and evaluates the shipped rules; Alertmanager notifies a double.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,22 +15,21 @@ from urllib.parse import urlsplit
 import requests
 import yaml
 
-from .patience import PATIENCE_SECONDS
+from .http_double import DoubleHandler, HttpDouble, RecordedRequest
+from .patience import PATIENCE_SECONDS, until
 from .server_process import ServerProcess, free_port
 
 
-def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The exit code and the output of promtool."""
-    return subprocess.run(
-        ["promtool", *arguments], capture_output=True, text=True, check=False, timeout=120
-    )
+def run_tool(*command: object) -> subprocess.CompletedProcess[str]:
+    """The exit code and the output of promtool or amtool."""
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True)
 
 
-def accepted(*arguments: object) -> str:
-    """The output of promtool, which must accept what it is given."""
-    done = promtool(*map(str, arguments))
+def accepted(*command: object) -> str:
+    """The output of promtool or amtool, which must accept what it is given."""
+    done = run_tool(*command)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout.strip()
 
 
 def assert_valid(expressions: Sequence[str], folder: Path) -> None:
@@ -34,11 +37,13 @@ def assert_valid(expressions: Sequence[str], folder: Path) -> None:
     rules = [{"record": f"line:{at}", "expr": text} for at, text in enumerate(expressions)]
     file = folder / "rules.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "expressions", "rules": rules}]}))
-    assert f"{len(rules)} rules found" in accepted("check", "rules", "--lint=none", file)
+    assert f"{len(rules)} rules found" in accepted(
+        "promtool", "check", "rules", "--lint=none", file
+    )
 
 
 class RealPrometheus(ServerProcess):
-    """Scrapes each of ``drivers`` (base URLs) as ``job``, notifies ``alertmanagers`` (base URLs).
+    """Scrapes each of ``drivers`` (base URLs) as the job ``spark``, notifies ``alertmanagers`` (base URLs).
 
     ``target_labels``: the labels that service discovery would give every target.
     """
@@ -48,14 +53,13 @@ class RealPrometheus(ServerProcess):
         folder: Path,
         drivers: Sequence[str],
         *,
-        job: str = "spark",
         rules: Sequence[Path] = (),
         alertmanagers: Sequence[str] = (),
         target_labels: Mapping[str, str] | None = None,
     ) -> None:
         config = folder / "prometheus.yml"
         scraped = [target | {"labels": dict(target_labels or {})} for target in _targets(drivers)]
-        config.write_text(yaml.safe_dump(_config(scraped, job, rules, alertmanagers)))
+        config.write_text(yaml.safe_dump(_config(scraped, rules, alertmanagers)))
         port = free_port()
         command = [
             "prometheus",
@@ -89,7 +93,6 @@ class RealPrometheus(ServerProcess):
 
 def _config(
     scraped: Sequence[Mapping[str, Any]],
-    job: str,
     rules: Sequence[Path],
     alertmanagers: Sequence[str],
 ) -> dict[str, Any]:
@@ -98,10 +101,83 @@ def _config(
         "rule_files": [str(path) for path in rules],
         "alerting": {"alertmanagers": [{"static_configs": _targets(alertmanagers)}]},
         "scrape_configs": [
-            {"job_name": job, "honor_labels": True, "static_configs": list(scraped)}
+            {"job_name": "spark", "honor_labels": True, "static_configs": list(scraped)}
         ],
     }
 
 
 def _targets(urls: Sequence[str]) -> list[dict[str, Any]]:
     return [{"targets": [urlsplit(url).netloc for url in urls]}]
+
+
+ALERTMANAGER = """
+route:
+  receiver: hook
+  group_by: [alertname, app, query]
+  group_wait: 0s
+  group_interval: 1s
+  repeat_interval: 1h
+receivers:
+  - name: hook
+    webhook_configs:
+      - url: {url}
+        send_resolved: true
+"""
+
+
+class Notifications(HttpDouble):
+    """All receivers of Alertmanager: ``bodies`` has all notifications."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bodies: list[dict] = []
+
+    def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
+        self.bodies.append(json.loads(request.body))
+        super().handle(request, handler)
+
+    @property
+    def alerts(self) -> list[dict]:
+        """Each alert that arrived, with its receiver and its group."""
+        return [
+            {**alert, "receiver": body["receiver"], "group": body["groupLabels"]}
+            for body in self.bodies
+            for alert in body["alerts"]
+        ]
+
+    def said(self) -> list[tuple[str, str]]:
+        """Query and status of each alert that arrived."""
+        return [(alert["labels"]["query"], alert["status"]) for alert in self.alerts]
+
+    def wait_until_said(self, query: str, status: str) -> dict:
+        """The notification with that query in that status."""
+        until(lambda: (query, status) in self.said(), f"{query} {status} is notified")
+        return next(
+            body
+            for body in self.bodies
+            for alert in body["alerts"]
+            if (alert["labels"]["query"], alert["status"]) == (query, status)
+        )
+
+
+class RealAlertmanager(ServerProcess):
+    """``reported`` is its receiver; ``config`` its configuration, which by default sends all alerts."""
+
+    def __init__(self, folder: Path, reported: Notifications, config: str | None = None) -> None:
+        self.reported = reported
+        path = folder / "alertmanager.yml"
+        path.write_text(config or ALERTMANAGER.format(url=reported.url))
+        port = free_port()
+        command = [
+            "prometheus-alertmanager",
+            f"--config.file={path}",
+            f"--storage.path={folder}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--cluster.listen-address=",
+        ]
+        super().__init__(command, port, folder / "alertmanager.log")
+
+    def alerts(self) -> dict[str, dict]:
+        """Its firing alerts, by query."""
+        answer = requests.get(f"{self.url}/api/v2/alerts", timeout=PATIENCE_SECONDS)
+        return {alert["labels"]["query"]: alert for alert in answer.json()}

@@ -1,4 +1,4 @@
-"""Receivers for tests, made from settings: they send to a double, with made-up secrets."""
+"""Receivers for tests, made from settings, with made-up secrets; and the limits of Slack's webhook."""
 
 from __future__ import annotations
 
@@ -43,3 +43,24 @@ def webhook(double: HttpDouble, **table: Any) -> Receiver:
 
 def pagerduty(double: PagerDutyDouble, **table: Any) -> Receiver:
     return at("pagerduty", double.enqueue_url, **table)
+
+
+MAX_BLOCKS = 50
+MAX_TEXT = 40_000
+MAX_SECTION = 3000
+
+
+def slack_problems(message: dict[str, Any]) -> list[str]:
+    """The problems for which Slack would reject a message."""
+    blocks = message.get("blocks", [])
+    errors = [] if 0 < len(message["text"]) <= MAX_TEXT else ["no_text"]
+    errors += ["too many blocks"] if len(blocks) > MAX_BLOCKS else []
+    for block in blocks:
+        texts = [block["text"]] if block["type"] == "section" else block["elements"]
+        errors += [
+            f"bad text of {len(text['text'])} characters"
+            for text in texts
+            if text["type"] != "mrkdwn" or not 0 < len(text["text"]) <= MAX_SECTION
+        ]
+        errors += ["a code block is open" for text in texts if text["text"].count("```") % 2]
+    return errors

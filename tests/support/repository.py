@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from functools import lru_cache
@@ -11,8 +10,7 @@ from pathlib import Path
 import yaml
 from msgspec.structs import replace
 from prometheus_client.core import Metric
-from support.exporter_exposition import Collector
-from support.published_states import full_published
+from support.published_states import Collector, full_published
 from support.rules_table import cases
 from support.story import Story, policy, processing
 
@@ -26,22 +24,19 @@ ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"
 RUNBOOKS = DASHBOARDS / "runbooks"
 RULES = DASHBOARDS / "prometheus"
-METRIC = re.compile(r"\b(?:spark_streaming|querypulse)_[a-z_]*[a-z]\b")
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
-def files(pattern: str) -> dict[str, str]:
-    """Relative path -> text of every file that git tracks or would track, such as ``*.py``."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern]
+def files(pattern: str = "*") -> list[str]:
+    """Relative path of every file that git tracks or would track, such as ``*.py``."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", pattern]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return {
-        name: (ROOT / name).read_text() for name in listed.splitlines() if (ROOT / name).exists()
-    }
+    return [name for name in listed.split("\0") if (ROOT / name).is_file()]
 
 
 def markdown() -> dict[str, str]:
     """Relative path -> text of every Markdown file."""
-    return files("*.md")
+    return {name: (ROOT / name).read_text() for name in files("*.md")}
 
 
 def runbooks() -> dict[str, str]:
@@ -112,12 +107,6 @@ def prometheus_rules() -> list[dict]:
     return rules_of("drivers") + rules_of("queries")
 
 
-def grafana() -> dict[str, dict]:
-    """File name -> dashboard."""
-    folder = DASHBOARDS / "grafana"
-    return {path.name: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-
-
 @lru_cache
 def families() -> dict[str, Metric]:
     """The metric families of a driver, by their names in queries (``..._total``, ``..._info``)."""
@@ -137,8 +126,3 @@ def series() -> dict[str, str]:
         for name, family in families().items()
         for part in parts.get(family.type, ("",))
     }
-
-
-def metrics_in(text: str) -> set[str]:
-    """The names of our metrics in a text."""
-    return set(METRIC.findall(text))

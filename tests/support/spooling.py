@@ -13,8 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from support.ending import NEVER, ended
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import NEVER, PATIENCE_SECONDS, ended, until
 
 from querypulse.alerting import spool as spool_module
 from querypulse.alerting.alert import Alert, Incident, incident_key

@@ -221,3 +221,86 @@ def policy(
         tuple(overrides),
         probe_expected=probe_expected,
     )
+
+
+class IdStory(Story):
+    """A story whose queries may share a name: a test chooses ids, runs, names and sessions."""
+
+    def start(self, query_id, run_id, name="q", *, at, session="", timestamp=None, trigger=""):
+        self.state.apply_event(
+            Started(query_id, run_id, name, session=session, trigger=trigger, timestamp=timestamp),
+            at,
+        )
+        return self
+
+    def commits(self, query_id, run_id, name="q", *, at, batch, **fields):
+        done = progress(batch=batch, **fields)
+        event = replace(done, query_id=query_id, run_id=run_id, name=name)
+        self.state.apply_event(event, at)
+        return self
+
+    def idles(self, query_id, run_id, *, at):
+        self.state.apply_event(Idle(query_id, run_id), at)
+        return self
+
+    def ends(self, query_id, run_id, *, at, exception=None):
+        self.state.apply_event(Terminated(query_id, run_id, exception, None), at)
+        return self
+
+    def fails(self, query_id, run_id, *, at):
+        return self.ends(query_id, run_id, at=at, exception=CONFLICT)
+
+    def crash_loop(self, runs):
+        """``runs`` runs that all fail, one per second from second 0."""
+        for number in range(runs):
+            self.start("id", f"run-{number}", at=number)
+            self.fails("id", f"run-{number}", at=number + 0.5)
+        return self
+
+    def shown(self, now=1e6):
+        """The queries by label, late enough that each label is decided."""
+        return self.state.snapshot(now).labels()
+
+    def found(self, now, **settings):
+        """The findings, as (alert name, query)."""
+        return [
+            (finding.alertname, finding.query)
+            for finding in self.evaluate(now, **settings).findings
+        ]
+
+
+def polled(query_id, run_id, name="q", *, session="", active=True, exception=None, **fields):
+    """A probed run."""
+    seen = run(active=active, exception=exception, **fields)
+    facts = replace(seen.facts, query_id=query_id, run_id=run_id, name=name, session=session)
+    return replace(seen, facts=facts)
+
+
+def folder(name):
+    return SourceProgress(f"FileStreamSource[file:/lake/{name}]", None)
+
+
+class Lake(Story):
+    """Each query writes the folder of its name; ``reads`` names the folders that it reads."""
+
+    def __init__(self, **reads) -> None:
+        super().__init__()
+        self.reads = {name: folders.split() for name, folders in reads.items()}
+        for name in self.reads:
+            self.started(name, at=0)
+
+    def batch(self, name, number, *, at, **fields):
+        sources = tuple(map(folder, self.reads[name]))
+        event = progress(name, batch=number, sources=sources, sink=f"FileSink[/lake/{name}]", **fields)  # fmt: skip
+        self.state.apply_event(event, at)
+        return self
+
+    def batches(self, number, *, at):
+        for name in self.reads:
+            self.batch(name, number, at=at)
+        return self
+
+    def waits(self, *names, at):
+        for name in names:
+            self.idle(name, at=at)
+        return self

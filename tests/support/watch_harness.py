@@ -105,10 +105,10 @@ class WatchHarness:
         self.tracker.polled(endpoint, seen)
         return self.update()
 
-    def polls(self, said, seconds, endpoint=A, every=1.0, **fields) -> WatchHarness:
-        """Polls with one answer, one per ``every`` seconds, for ``seconds``."""
-        for _ in range(round(seconds / every)):
-            self.poll(endpoint, said, after=every, **fields)
+    def polls(self, said, seconds, endpoint=A, **fields) -> WatchHarness:
+        """Polls with one answer, one a second."""
+        for _ in range(round(seconds)):
+            self.poll(endpoint, said, **fields)
         return self
 
     def stopped(self, endpoint=A, after=0.0, notice=Notice.STOPPED, reported=()) -> WatchHarness:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
 from pathlib import Path
 
-from support.repository import ROOT
+from support.repository import ROOT, files
 
 
 def run_python(*arguments: object) -> None:
@@ -23,7 +24,10 @@ def build_wheel(folder: Path) -> Path:
 
     Without isolation: it needs no network.
     """
-    _copy_checkout(folder / "source")
+    for name in files():
+        copy = folder / "source" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, copy)
     options = ("--quiet", "--no-deps", "--no-build-isolation")
     run_python("-m", "pip", "wheel", *options, "-w", folder, folder / "source")
     (wheel,) = folder.glob("querypulse-*.whl")
@@ -42,13 +46,3 @@ def install_alone(wheel: Path, folder: Path) -> Path:
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib"))
     return programs
-
-
-def _copy_checkout(target: Path) -> None:
-    """Copy the files that git tracks, and new ones that it does not ignore."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
-    for name in listed.decode().split("\0"):
-        if name and (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (target / name).write_bytes((ROOT / name).read_bytes())

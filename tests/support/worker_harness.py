@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from support.clock import Clock
+from support.patience import Clock
 from support.story import progress
 
 from querypulse.alerting.alert import Incident, Silence

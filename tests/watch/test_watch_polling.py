@@ -12,9 +12,8 @@ from types import SimpleNamespace
 import pytest
 import trustme
 from msgspec.structs import replace
-from support.ending import ended
 from support.http_double import HttpDouble, drip, raw, reply
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, ended
 from support.watching import published_driver, serving
 
 from querypulse.core.secret import Secret

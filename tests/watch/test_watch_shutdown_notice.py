@@ -12,8 +12,7 @@ from unittest.mock import Mock
 import pytest
 import requests
 from msgspec.structs import replace
-from support.ending import NEVER, ended
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import NEVER, PATIENCE_SECONDS, ended, until
 from support.watching import address, get, published_driver, serving
 
 from querypulse.core.guard import Guard

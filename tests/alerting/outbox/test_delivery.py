@@ -3,10 +3,8 @@
 import threading
 
 import pytest
-from support.clock import Clock
 from support.deliveries import WALL, MemorySpool, Recorder, incident, outage, over, wrong_token
-from support.ending import NEVER, ended
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import NEVER, PATIENCE_SECONDS, Clock, ended, until
 
 from querypulse.alerting.delivery import Delivery, Route
 from querypulse.alerting.outbox import Known

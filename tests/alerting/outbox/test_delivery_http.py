@@ -7,11 +7,10 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from support.clock import Clock
 from support.deliveries import incident
 from support.http_double import HttpDouble, reply
 from support.pagerduty_double import PagerDutyDouble
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, Clock
 from support.receivers import ROUTING_KEY, pagerduty, webhook
 
 from querypulse.alerting.delivery import Delivery

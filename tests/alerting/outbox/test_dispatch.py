@@ -4,7 +4,6 @@ import threading
 
 import pytest
 from msgspec.structs import replace
-from support.clock import Clock
 from support.deliveries import (
     PATIENCE_SECONDS,
     WALL,
@@ -17,6 +16,7 @@ from support.deliveries import (
     poison,
     wrong_token,
 )
+from support.patience import Clock
 
 from querypulse.alerting.delivery import Delivery, Notifier, Route
 from querypulse.core.guard import Guard

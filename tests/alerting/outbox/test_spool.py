@@ -18,8 +18,7 @@ import msgspec
 import pytest
 from support import spooling
 from support.deliveries import Recorder, incident
-from support.ending import NEVER, ended
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import NEVER, PATIENCE_SECONDS, ended, until
 from support.spooling import entry
 
 from querypulse.alerting.delivery import Delivery, Notifier

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from msgspec.structs import replace
-from support.ending import ended
 from support.http_double import Answer, DoubleHandler, HttpDouble, held, raw, reply
+from support.patience import ended
 from support.receiver_incidents import (
     ENDED,
     ENDED_ONE,

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from support.alertmanager import Notifications, RealAlertmanager
 from support.patience import PATIENCE_SECONDS, until
+from support.prometheus import Notifications, RealAlertmanager
 from support.receiver_incidents import alert, holding, incident
 from support.receivers import at
 

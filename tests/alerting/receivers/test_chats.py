@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.receiver_incidents import ENDED, ENDED_ONE, STARTED, alert, holding, incident
-from support.receivers import at
-from support.slack_double import problems
+from support.receivers import at, slack_problems
 
 from querypulse.alerting.receivers import slack, teams
 from querypulse.alerting.receivers.slack import escape, slack_message
@@ -34,7 +33,7 @@ def test_any_text_makes_a_message_that_slack_and_teams_accept(texts, over, home)
     )
 
     for message in (slack_message(reported, home), slack.minimal_message(reported)):
-        assert problems(json.loads(to_json(message))) == []
+        assert slack_problems(json.loads(to_json(message))) == []
     for message in (teams_message(reported), teams.minimal_message(reported)):
         assert card_problems(message) == []
 
@@ -57,7 +56,7 @@ def test_query_whose_name_is_part_of_another_is_listed():
 def test_many_queries_are_cut_to_fit_one_message():
     message = slack_message(holding(*(alert(f"q{n}", reason=f"E{n}: no") for n in range(200))))
 
-    assert problems(message) == []
+    assert slack_problems(message) == []
     assert sections(message)[-2] == "and 180 more"
 
 

@@ -6,10 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from msgspec.structs import replace
-from support.clock import Clock
-from support.ending import ended
 from support.http_double import held, raw, reply
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import PATIENCE_SECONDS, Clock, ended, until
 from support.receiver_incidents import ENDED_ONE, ONE, SEVERAL, incident
 
 from querypulse.alerting.heartbeat import Heartbeat, Ping, ping_of, ping_url

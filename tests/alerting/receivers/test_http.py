@@ -13,9 +13,8 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.ending import ended
 from support.http_double import HttpDouble, closed_port, drip, held, raw, reply
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, ended
 
 from querypulse.alerting.receivers.http import (
     MAX_RETRY_AFTER_SECONDS,

@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.ending import ended
 from support.http_double import Answer, DoubleHandler, HttpDouble, closed_port, drip, reply
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, ended
 from support.tls import Authority
 
 from querypulse.alerting.receivers.http import HttpPoster

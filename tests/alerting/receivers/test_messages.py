@@ -7,8 +7,8 @@ import json
 import pytest
 from support.messages import BEGAN, CASES, LASTED, page, resolved
 from support.receiver_incidents import alert, holding
+from support.receivers import slack_problems
 from support.repository import ROOT
-from support.slack_double import problems
 
 from querypulse.alerting.alert_text import (
     COMPLETED,
@@ -48,7 +48,7 @@ def test_slack_and_pagerduty_accept_every_message():
         title: found
         for title, make in CASES.items()
         for one in (make(), resolved(make()))
-        if (found := problems(json.loads(to_json(slack_message(one)))))
+        if (found := slack_problems(json.loads(to_json(slack_message(one)))))
     }
     events = {
         title: trigger_event(make(), "0" * 32, "driver-1", "") for title, make in CASES.items()

@@ -11,10 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.ending import ended
 from support.http_double import closed_port
 from support.mail_server import PASSWORD, USER, MailServer
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, ended
 from support.receiver_incidents import ENDED, ONE, STARTED, alert, holding, incident
 from support.receivers import receiver
 

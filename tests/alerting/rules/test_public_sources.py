@@ -6,7 +6,7 @@ import json
 
 import pytest
 from msgspec.structs import replace
-from support.recorded import FIXTURES
+from support.event_log import FIXTURES
 from support.story import Story, run
 
 from querypulse.listener.events import EventKind, decode
