@@ -28,7 +28,6 @@ SETTINGS = {
     "source_interval_seconds": 0.5,
     "stall_floor_seconds": 6.0,
     "trend_window_seconds": 5.0,
-    "start_grace_seconds": 20.0,
     "data_loss_warning_ratio": 0.05,
 }
 

@@ -154,7 +154,7 @@ def test_partition_that_a_continuous_query_gains_raises_no_alert(harness, watch,
     harness.feed(grown, 4, every=0.5)
     Modes(harness, harness.kafka).continuous("grown", grown)
     until(lambda: harness.committed("grown") >= 0, "it commits")
-    sidecar = watch(**SETTINGS)
+    sidecar = watch()
     harness.kafka.add_partitions(grown, 2)
     until(lambda: ends_of(harness, "grown") == {"0", "1"}, "it reads the new partition")
     is_shown_as_logged(harness, sidecar, "grown")
@@ -169,7 +169,7 @@ def test_failure_in_each_trigger_mode_is_reported_with_its_cause(harness, watch,
     harness.put(topic)
     getattr(Modes(harness, harness.kafka), mode)(mode, topic)
     until(lambda: harness.committed(mode) >= 0, "it commits")
-    sidecar = watch(**SETTINGS)
+    sidecar = watch()
     until(lambda: shown(sidecar, mode), "it is known")
 
     harness.kafka.produce(topic, [POISON])

@@ -11,7 +11,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
 SETTINGS = {
     "source_interval_seconds": 0.5,
     "stall_floor_seconds": 60.0,
-    "start_grace_seconds": 20.0,
 }
 IMPATIENT = {
     "kafka.default.api.timeout.ms": "20000",

@@ -92,10 +92,12 @@ def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
 def test_silent_client_is_dropped_before_and_after_the_handshake(files, monkeypatch, shakes_hands):
     monkeypatch.setattr(server_module, "CLIENT_SECONDS", 0.5)
     context = ssl.create_default_context(cafile=files["ca"])
-    with serving(full_published(), tls=tls(files)) as server, connected(server) as client:
+    # On a busy machine, it may be dropped during its handshake.
+    dropped = suppress(ssl.SSLEOFError, ConnectionError)
+    with serving(full_published(), tls=tls(files)) as server, connected(server) as client, dropped:
         if shakes_hands:
             client = context.wrap_socket(client, server_hostname="127.0.0.1")  # noqa: PLW2901
-        with client, suppress(ssl.SSLEOFError):
+        with client:
             assert client.recv(1) == b""
 
 

@@ -214,7 +214,6 @@ def test_hung_batch_is_planned_but_not_committed(spark, signal):
     query = start(rate(spark), "hung", trap)
     has_run(query, batch=1)
     assert not signal.poll("hung").facts.async_progress
-    assert [signal.logged("hung") for _ in range(5)] == [None] * 5, "it is healthy"
     trap.hold.set()
     assert trap.held.wait(SPARK_PATIENCE_SECONDS)
     try:

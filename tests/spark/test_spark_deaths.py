@@ -110,8 +110,8 @@ def test_failure_pages_while_another_listener_raises_or_blocks_the_bus(spark, wa
 def test_stopped_and_missing_queries_page_and_announced_stops_do_not(spark, watch, pages):
     names = ("here", "announced by name", "announced by query", "unplanned")
     queries = {name: start(rate(spark), name) for name in names}
-    expected = {"expected_queries": ["here", "nowhere"], "start_grace_seconds": 5}
-    sidecar = watch(gone_grace_seconds=0.5, **expected)
+    short = {"nowhere": {"start_grace_seconds": 5}, "unplanned": {"gone_grace_seconds": 0.5}}
+    sidecar = watch(expected_queries=["here", "nowhere"], queries=short)
     for name in names:
         commits(sidecar, name)
     with pytest.raises(ValueError, match=r"no query is named 'hear'; known: "):

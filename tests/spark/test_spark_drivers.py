@@ -15,7 +15,7 @@ FROZEN_SECONDS = 25.0
 FREEZES = f"""
 sidecar = attach(
     spark, http_port=0, webhook_url=os.environ["PAGES"], resolve_after_seconds=1,
-    stall_floor_seconds={WINDOW_SECONDS}, start_grace_seconds={WINDOW_SECONDS},
+    stall_floor_seconds={WINDOW_SECONDS},
 )
 start("thawed")
 until_commits(sidecar, "thawed")

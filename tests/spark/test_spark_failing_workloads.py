@@ -29,7 +29,6 @@ pytestmark = [
 ]
 
 IS_OLDEST = pyspark.__version__.startswith("3.")
-FLOOR = 12
 BATCHES_LATER = 8
 """Of two seconds each: what is reported late is reported by then."""
 MISSING = ExpectedPage("StreamingQueryMissing", "never_started")
@@ -40,8 +39,7 @@ def strike_all(harness, watch, pages, at_first, later=()):
     workloads = [bring(harness) for bring in at_first]
     names = {workload.query.name for workload in workloads}
     until(lambda: all(harness.committed(name) > 1 for name in names), "all commit")
-    terms = {"stall_floor_seconds": FLOOR}
-    sidecar = watch(**SETTINGS | terms)
+    sidecar = watch(**SETTINGS)
     diary = Diary(harness, sidecar)
     until(lambda: names <= diary.in_state("running"), "the sidecar sees all of them running")
     workloads += [bring(harness) for bring in later]

@@ -45,7 +45,7 @@ def test_metrics_status_and_readiness_follow_a_query_until_it_fails(spark, watch
     assert alive["spark_streaming_query_state", "served", "running"] == 1
     assert alive["spark_streaming_query_active", "served", None] == 1
     assert alive["spark_streaming_query_commits_total", "served", None] >= 1
-    assert get(sidecar, "/livez").status_code == 200
+    until(lambda: get(sidecar, "/livez").status_code == 200, "the worker is alive")
     assert [r["query"] for r in get(sidecar, "/readyz").json()["reasons"]] == ["absent"]
     start(rate(spark), "absent")
     until(lambda: get(sidecar, "/readyz").status_code == 200, "the driver is ready")

@@ -156,7 +156,7 @@ def test_first_listing_that_works_is_slow(spark, watch, pages, tmp_path):
     for number in range(2000):
         (tmp_path / f"{number:05}{'a' * 200}.txt").touch()
     files = spark.readStream.format("text").option("pathGlobFilter", f"{'*a' * 2000}*")
-    watch(stall_floor_seconds=3, start_grace_seconds=3)
+    watch(stall_floor_seconds=FLOOR, start_grace_seconds=FLOOR)
     query = start(files.load(str(tmp_path)), "lists")
     try:
         page = pages.wait_for(SLOW, "lists")

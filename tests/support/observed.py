@@ -70,7 +70,7 @@ def fails_for_a_while(batch, batch_id):
     if (folder / "fail").exists() and not (folder / "heal").exists():
         raise ValueError("for a while")
 sidecar = attach(
-    spark, app_name="doomed", http_port=0, stall_floor_seconds=5, resolve_after_seconds=1
+    spark, app_name="doomed", http_port=0, stall_floor_seconds=15, resolve_after_seconds=1
 )
 start("victim")
 start("healed", fails_for_a_while)

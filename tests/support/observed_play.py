@@ -13,6 +13,7 @@ from typing import Any
 
 from support.failing_workloads import (
     BRISK,
+    FLOOR,
     SETTINGS,
     Blow,
     crash_loop,
@@ -46,17 +47,21 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         resolve_after_seconds=3,
         # Nothing listens there: these pages are not delivered.
         webhook_url="http://127.0.0.1:9/",
-        # StreamingInputMissing stays silent: the hanging batch may have rows.
-        queries={HUNG: {"expected_input_seconds": 60}},
-        **{**SETTINGS, "expected_queries": ["never_started", HEALTHY]},
+        expected_queries=["never_started", HEALTHY],
+        queries={
+            **SETTINGS["queries"],
+            SLOW: {"stall_floor_seconds": FLOOR},
+            # StreamingInputMissing stays silent: the hanging batch may have rows.
+            HUNG: {"stall_floor_seconds": FLOOR, "expected_input_seconds": 60},
+        },
     )
     say(sidecar.url)
-    harness.start(harness.rate(), HEALTHY, trigger=BRISK)
+    harness.start(remembering(harness), HEALTHY, trigger=BRISK)
     start_idle(harness)
     blows = {SLOW: busy(harness), HUNG: Blow(harness), DEAD: Blow(harness, die)}
     for name in (SLOW, DEAD):
         harness.start(harness.rate(), name, blows[name], trigger=BRISK)
-    harness.start(remembering(harness), HUNG, working(blows[HUNG]), trigger=BRISK)
+    harness.start(harness.rate(), HUNG, reading(blows[HUNG]), trigger=BRISK)
     until(lambda: committed(sidecar) == len(workloads) + 5, "all commit")
     say("healthy")
     for blow in blows.values():
@@ -87,12 +92,17 @@ def remembering(harness: SparkHarness) -> Any:
     return harness.rate().withWatermark("timestamp", "2 seconds").dropDuplicates(["timestamp"])
 
 
-def working(blow: Blow) -> Callable[[Any, int], None]:
-    """A batch function that reads the rows of the batch before it calls ``blow``."""
+def reading(blow: Blow) -> Callable[[Any, int], None]:
+    """A batch function that reads the rows of the batch, or calls ``blow`` once that is struck.
+
+    A batch that hangs after some work is slow first, for as long as a busy machine takes for it.
+    """
 
     def work(batch: Any, number: int) -> None:
-        batch.count()
-        blow(batch, number)
+        if blow.struck.is_set():
+            blow(batch, number)
+        else:
+            batch.count()
 
     return work
 
