@@ -75,9 +75,13 @@ class MemoryStorage:
         return self.checkpoints[location]
 
 
-def continuous(query, number=1):
-    seen = run(query, number, trigger="ContinuousTrigger(1000)", message="Running")
-    return replace(seen, facts=replace(seen.facts, checkpoint=query))
+def with_facts(run, **facts):
+    return replace(run, facts=replace(run.facts, **facts))
+
+
+def continuous(query):
+    seen = run(query, trigger="ContinuousTrigger(1000)", message="Running")
+    return with_facts(seen, checkpoint=query)
 
 
 class LogReaderHarness:
@@ -182,10 +186,6 @@ PLANNING = "Getting offsets from KafkaV2[Subscribe[a]]"
 STALL_SECONDS = 20.0
 
 
-def with_facts(run, **facts):
-    return replace(run, facts=replace(run.facts, **facts))
-
-
 def is_read(*stages):
     """Whether a run's log is read at the last of several (seconds, probe view) pairs."""
     checkpoints = {"/cp": MemoryCheckpoint([5], [4]), "file:/tmp/temporary-1": MemoryCheckpoint()}
@@ -194,25 +194,26 @@ def is_read(*stages):
     return bool(reports[-1].logs)
 
 
-def test_log_is_read_at_once_only_of_a_run_whose_commits_it_alone_shows():
-    runs = {
-        "continuous": (CONTINUOUS, True),
-        "async": (with_facts(run(), async_progress=True), True),
-        "real-time": (with_facts(run(trigger="RealTimeTrigger(300000)"), async_progress=True), True),
-        "temporary": (with_facts(CONTINUOUS, checkpoint="file:/tmp/temporary-1"), True),
-        "idle": (run(), False),
-        "waiting": (run(batch=7, data=True), False),
-        "busy": (processing(batch=5), False),
-        "busy, polled closely": (processing(batch=5, tasks=0), False),
-        "finite": (run(trigger="AvailableNowTrigger", message="Processing new data", busy=True), False),
-        "planning": (run(message=PLANNING, busy=True, tasks=0), False),
-        "dead continuous": (replace(CONTINUOUS, active=False), False),
-        "unknown place": (with_facts(CONTINUOUS, checkpoint=""), False),
-        "unknown place, async": (with_facts(run(), async_progress=True, checkpoint=""), False),
-    }  # fmt: skip
+RUNS = {
+    "continuous": (CONTINUOUS, True),
+    "async": (with_facts(run(), async_progress=True), True),
+    "real-time": (with_facts(run(trigger="RealTimeTrigger(300000)"), async_progress=True), True),
+    "temporary": (with_facts(CONTINUOUS, checkpoint="file:/tmp/temporary-1"), True),
+    "idle": (run(), False),
+    "waiting": (run(batch=7, data=True), False),
+    "busy": (processing(batch=5), False),
+    "busy, polled closely": (processing(batch=5, tasks=0), False),
+    "finite": (run(trigger="AvailableNowTrigger", message="Processing new data", busy=True), False),
+    "planning": (run(message=PLANNING, busy=True, tasks=0), False),
+    "dead continuous": (replace(CONTINUOUS, active=False), False),
+    "unknown place": (with_facts(CONTINUOUS, checkpoint=""), False),
+    "unknown place, async": (with_facts(run(), async_progress=True, checkpoint=""), False),
+}  # fmt: skip
 
-    read = {what: is_read((0, seen)) for what, (seen, _) in runs.items()}
-    assert read == {what: expected for what, (_, expected) in runs.items()}
+
+@pytest.mark.parametrize(("seen", "expected"), RUNS.values(), ids=RUNS)
+def test_log_is_read_at_once_only_of_a_run_whose_commits_it_alone_shows(seen, expected):
+    assert is_read((0, seen)) is expected
 
 
 FIFTH, SIXTH = (processing(batch=batch, tasks=0) for batch in (5, 6))
@@ -221,30 +222,29 @@ NO_IDS = processing(batch=None, tasks=0)
 SLOW = (0, FIFTH), (60, FIFTH), (100, run(batch=6)), (110, SIXTH)
 
 
-def test_log_of_an_ordinary_run_is_read_while_its_batch_is_close_to_a_stall():
-    """Each step: seconds, and what the probe shows; a batch gets as long as the one before it."""
-    histories = [
-        ("a batch", [(0, FIFTH), (STALL_SECONDS, FIFTH)], True),
-        ("a shorter batch", [(0, FIFTH), (STALL_SECONDS - 0.1, FIFTH)], False),
-        ("planning", [(0, PLANS), (STALL_SECONDS, PLANS)], True),
-        ("shorter planning", [(0, PLANS), (STALL_SECONDS - 0.1, PLANS)], False),
-        ("without known batch ids", [(0, NO_IDS), (STALL_SECONDS, NO_IDS)], True),
-        ("although its tasks finish",
-         [(at, processing(batch=5, tasks=tasks)) for at, tasks in ((0, 1), (10, 2), (STALL_SECONDS, 3))], True),
-        ("the next batch", [(0, FIFTH), (15, SIXTH), (35, SIXTH)], True),
-        ("the next batch, shorter", [(0, FIFTH), (15, SIXTH), (30, SIXTH)], False),
-        ("a slow one", SLOW[:2], True),
-        ("after a slow one", [*SLOW, (210, SIXTH)], True),
-        ("after a slow one, shorter", [*SLOW, (209, SIXTH)], False),
-        ("with a pause in between", [(0, FIFTH), (10, run(batch=5)), (15, FIFTH), (30, FIFTH)], False),
-        ("its jobs are not examined", [(0, processing(batch=5)), (100, processing(batch=5))], False),
-        ("it has ended", [(0, FIFTH), (100, replace(FIFTH, active=False, work=JobActivity()))], False),
-        ("the next run", [(0, processing("a", 1, batch=5, tasks=0)), (100, processing("a", 2, batch=5, tasks=0))], False),
-    ]  # fmt: skip
+HISTORIES = {
+    "a batch": ([(0, FIFTH), (STALL_SECONDS, FIFTH)], True),
+    "a shorter batch": ([(0, FIFTH), (STALL_SECONDS - 0.1, FIFTH)], False),
+    "planning": ([(0, PLANS), (STALL_SECONDS, PLANS)], True),
+    "shorter planning": ([(0, PLANS), (STALL_SECONDS - 0.1, PLANS)], False),
+    "without known batch ids": ([(0, NO_IDS), (STALL_SECONDS, NO_IDS)], True),
+    "although its tasks finish": ([(at, processing(batch=5, tasks=tasks)) for at, tasks in ((0, 1), (10, 2), (STALL_SECONDS, 3))], True),
+    "the next batch": ([(0, FIFTH), (15, SIXTH), (35, SIXTH)], True),
+    "the next batch, shorter": ([(0, FIFTH), (15, SIXTH), (30, SIXTH)], False),
+    "a slow one": (SLOW[:2], True),
+    "after a slow one": ([*SLOW, (210, SIXTH)], True),
+    "after a slow one, shorter": ([*SLOW, (209, SIXTH)], False),
+    "with a pause in between": ([(0, FIFTH), (10, run(batch=5)), (15, FIFTH), (30, FIFTH)], False),
+    "its jobs are not examined": ([(0, processing(batch=5)), (100, processing(batch=5))], False),
+    "it has ended": ([(0, FIFTH), (100, replace(FIFTH, active=False, work=JobActivity()))], False),
+    "the next run": ([(0, processing("a", 1, batch=5, tasks=0)), (100, processing("a", 2, batch=5, tasks=0))], False),
+}  # fmt: skip
+"""Each step: seconds, and what the probe shows; a batch gets as long as the one before it."""
 
-    assert [(what, is_read(*steps)) for what, steps, _ in histories] == [
-        (what, expected) for what, _, expected in histories
-    ]
+
+@pytest.mark.parametrize(("steps", "expected"), HISTORIES.values(), ids=HISTORIES)
+def test_log_of_an_ordinary_run_is_read_while_its_batch_is_close_to_a_stall(steps, expected):
+    assert is_read(*steps) is expected
 
 
 # -- when -------------------------------------------------------------------------------------
@@ -274,13 +274,11 @@ def test_newest_batches_of_both_logs_are_in_the_report():
 
 
 def hung(query, *, batch):
-    seen = processing(query, batch=batch, tasks=0)
-    return replace(seen, facts=replace(seen.facts, checkpoint=query))
+    return with_facts(processing(query, batch=batch, tasks=0), checkpoint=query)
 
 
 def asynchronous(query, *, batch):
-    seen = run(query, batch=batch, async_progress=True)
-    return replace(seen, facts=replace(seen.facts, checkpoint=query))
+    return with_facts(run(query, batch=batch, async_progress=True), checkpoint=query)
 
 
 def moments_read(harness, seen, *, until):
@@ -396,13 +394,13 @@ def test_storage_error_is_logged_once_until_it_ends(caplog):
 # -- where a run began ------------------------------------------------------------------------
 
 
-def point(offsets, commits, *, now=100.0):
-    """The starting point of a run; file times are seconds before the read."""
+def point(offsets, commits):
+    """The starting point of a run, read at 100 s; file times are seconds before that."""
     ages = [
         {batch: None if age is None else WALL - age for batch, age in log.items()}
         for log in (offsets, commits)
     ]
-    return starting_point(*ages, now, WALL)
+    return starting_point(*ages, 100.0, WALL)
 
 
 @pytest.mark.parametrize(
@@ -571,8 +569,7 @@ def test_checkpoint_that_does_not_survive_has_a_problem_and_no_other_has():
 
 
 def at(place, query="a", number=1):
-    seen = run(query, number)
-    return replace(seen, facts=replace(seen.facts, checkpoint=place))
+    return with_facts(run(query, number), checkpoint=place)
 
 
 def warnings(caplog):

@@ -79,9 +79,9 @@ def world():
     return state
 
 
-def polled(world, now=0.0):
-    world.runs.poll(now)
-    return {seen.facts.run_id: seen for seen in world.runs.report(now)}
+def polled(world):
+    world.runs.poll(0.0)
+    return {seen.facts.run_id: seen for seen in world.runs.report(0.0)}
 
 
 def test_active_run_is_reported_with_its_status_and_next_batch(world):

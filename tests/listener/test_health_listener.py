@@ -47,10 +47,10 @@ class Wrapper:
 class Listening:
     """A listener, and a count of what it starts."""
 
-    def __init__(self, capacity=100, start=None):
+    def __init__(self, start=None):
         self.java_listener = object()
         self.starts = 0
-        self.listener = HealthListener(capacity=capacity, start=start or self.start, start_on=list)
+        self.listener = HealthListener(capacity=100, start=start or self.start, start_on=list)
 
     def start(self):
         self.starts += 1

@@ -190,14 +190,14 @@ FIRST, SECOND, THIRD = "11111111-a", "22222222-b", "33333333-c"
 S1, S2 = {"session": "s1"}, {"session": "s2"}
 
 
-def poll_of(*ids, at, story=None):
+def poll_of(*ids, at, story):
     """A poll that shows a run of each of these ids active, in the session of the same number."""
     runs = [polled(key, f"r{key[0]}", session=f"s{key[0]}") for key in ids]
-    return (story or IdStory()).probe(*runs, at=at)
+    return story.probe(*runs, at=at)
 
 
-def first(at=0):
-    return IdStory().start(FIRST, "r1", at=at, **S1)
+def first():
+    return IdStory().start(FIRST, "r1", at=0, **S1)
 
 
 def forgot_imitation():

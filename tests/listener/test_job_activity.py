@@ -246,8 +246,9 @@ WAITS = JobCounts(5, 1, 20, 0)
 NONE = JobCounts(5, 0, 20, 0)
 
 
-def test_batch_is_delayed_only_while_a_job_is_active():
-    delays = [
+@pytest.mark.parametrize(
+    ("own", "unowned", "slots", "delay"),
+    [
         (RUNS, NONE, None, Delay.TASK_RUNNING),
         (NONE, RUNS, None, Delay.TASK_RUNNING),
         (WAITS, NONE, SlotUse(0), Delay.NO_EXECUTORS),
@@ -261,17 +262,18 @@ def test_batch_is_delayed_only_while_a_job_is_active():
         (NONE, NONE, SlotUse(4, 4, "other", 4), None),
         (JobCounts(5, 0, 20, 1), NONE, None, None),
         (JobCounts(), JobCounts(), None, None),
-    ]
-
-    assert [
-        (own, unowned, slots, delay_of(JobActivity(own, unowned, counted=True, slots=slots)))
-        for own, unowned, slots, _ in delays
-    ] == delays
-    assert delay_of(None) is None, "its jobs were not examined"
+    ],
+)
+def test_batch_is_delayed_only_while_a_job_is_active(own, unowned, slots, delay):
+    assert delay_of(JobActivity(own, unowned, counted=True, slots=slots)) is delay
 
 
-def slots_of(batch, waits=True):
-    batch.counts[OWN] = WAITS if waits else RUNS
+def test_batch_whose_jobs_were_not_examined_has_no_known_delay():
+    assert delay_of(None) is None
+
+
+def slots_of(batch):
+    batch.counts[OWN] = WAITS
     return batch.poll().slots
 
 

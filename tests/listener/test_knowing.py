@@ -272,27 +272,27 @@ def begun(*, session="s-1", trigger="ProcessingTimeTrigger(5000)", story=None, n
     return story
 
 
-def probed(story, *, session="", trigger="Unknown", number=1):
-    seen = run(number=number, trigger=trigger)
-    return story.probe(replace(seen, facts=replace(seen.facts, session=session)), at=number)
+def probed(story, *, session="", trigger="Unknown"):
+    seen = run(trigger=trigger)
+    return story.probe(replace(seen, facts=replace(seen.facts, session=session)), at=1)
 
 
-def test_session_and_trigger_are_those_of_the_probe_else_of_the_start_of_the_run():
-    every_5_s = Trigger("ProcessingTime", 5.0)
-    cases = [
-        ("the start", begun(), "s-1", every_5_s),
-        ("neither start nor probe", begun(session="", trigger=""), "", None),
-        ("a probe that cannot read them either", probed(begun(session="", trigger="")), "", None),
-        ("a probe that cannot read them", probed(begun()), "s-1", every_5_s),
-        ("the probe", probed(begun(), session="s-2", trigger="OneTimeTrigger"), "s-2", Trigger("Once")),
-        ("the next start",
-         begun(story=begun(), number=2, session="s-2", trigger="OneTimeTrigger"), "s-2", Trigger("Once")),
-    ]  # fmt: skip
-    known = [(what, story.query()) for what, story, *_ in cases]
+EVERY_5_S, ONCE = Trigger("ProcessingTime", 5.0), {"session": "s-2", "trigger": "OneTimeTrigger"}
+KNOWN_OF = {
+    "the start": (begun(), "s-1", EVERY_5_S),
+    "neither start nor probe": (begun(session="", trigger=""), "", None),
+    "a probe that cannot read them either": (probed(begun(session="", trigger="")), "", None),
+    "a probe that cannot read them": (probed(begun()), "s-1", EVERY_5_S),
+    "the probe": (probed(begun(), **ONCE), "s-2", Trigger("Once")),
+    "the next start": (begun(story=begun(), number=2, **ONCE), "s-2", Trigger("Once")),
+}
 
-    assert [(what, query.session, query.trigger) for what, query in known] == [
-        (what, session, trigger) for what, _, session, trigger in cases
-    ]
+
+@pytest.mark.parametrize(("story", "session", "trigger"), KNOWN_OF.values(), ids=KNOWN_OF)
+def test_session_and_trigger_are_those_of_the_probe_else_of_the_start(story, session, trigger):
+    query = story.query()
+
+    assert (query.session, query.trigger) == (session, trigger)
 
 
 observations = st.one_of(

@@ -144,20 +144,20 @@ def test_query_of_another_process_still_has_a_state():
     )
 
 
-def reported(state, at=9.0):
-    return [finding.query for finding in evaluate(state.snapshot(at), at, policy()).findings]
+def reported(state):
+    return [finding.query for finding in evaluate(state.snapshot(9.0), 9.0, policy()).findings]
 
 
-def reported_after(*steps, session="s2"):
-    """What is reported of a query of ``session``: a step is a text of claims, or when it failed."""
+def reported_after(*steps):
+    """What is reported of a query of session ``s2``: a step is a text of claims, or when it failed."""
     state, runs = State(0.0), 0
-    state.apply_event(Started("id-0", "run-0", "q0", session=session), 1.0)
+    state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
     for step in steps:
         if isinstance(step, str):
             state.own(parse_watchers(step))
             continue
         if runs:
-            state.apply_event(Started("id-0", f"run-{runs}", "q0", session=session), step - 1)
+            state.apply_event(Started("id-0", f"run-{runs}", "q0", session="s2"), step - 1)
         state.apply_event(Terminated("id-0", f"run-{runs}", CONFLICT, None), step)
         runs += 1
     return reported(state)
@@ -166,21 +166,21 @@ def reported_after(*steps, session="s2"):
 BESIDE, LEFT, KILLED = "5:s1 9:s2", "5:s1 left:6:s2", "5:s1"
 
 
-def test_failure_is_reported_unless_its_process_reported_it_before_it_closed():
-    cases = [
-        ("of a query of another process", [2.0, BESIDE], False),
-        ("its process closed afterwards", [2.0, BESIDE, LEFT], False),
-        ("and the JVM has forgotten that", [2.0, BESIDE, LEFT, KILLED], False),
-        ("its event arrives after the close", [LEFT, 5.9, LEFT], False),
-        ("its process had closed before", [BESIDE, LEFT, 6.5, LEFT], True),
-        ("its process attaches again", [2.0, "7:s2 left:6:s2"], True),
-        ("of the next run", [2.0, BESIDE, LEFT, 8.0], True),
-        ("its process was killed", [2.0, BESIDE, KILLED], True),
-    ]
+FAILURES = {
+    "of a query of another process": ([2.0, BESIDE], False),
+    "its process closed afterwards": ([2.0, BESIDE, LEFT], False),
+    "and the JVM has forgotten that": ([2.0, BESIDE, LEFT, KILLED], False),
+    "its event arrives after the close": ([LEFT, 5.9, LEFT], False),
+    "its process had closed before": ([BESIDE, LEFT, 6.5, LEFT], True),
+    "its process attaches again": ([2.0, "7:s2 left:6:s2"], True),
+    "of the next run": ([2.0, BESIDE, LEFT, 8.0], True),
+    "its process was killed": ([2.0, BESIDE, KILLED], True),
+}
 
-    assert [(what, reported_after(*steps) == ["q0"]) for what, steps, _ in cases] == [
-        (what, is_reported) for what, _, is_reported in cases
-    ]
+
+@pytest.mark.parametrize(("steps", "is_reported"), FAILURES.values(), ids=FAILURES)
+def test_failure_is_reported_unless_its_process_reported_it_before_it_closed(steps, is_reported):
+    assert reported_after(*steps) == (["q0"] if is_reported else [])
 
 
 @pytest.mark.parametrize(

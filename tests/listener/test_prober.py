@@ -69,7 +69,7 @@ def pauses(probe, interval, *, calm=0.0):
     return poller._poked.seconds
 
 
-def prober(probe, interval=LONG_SECONDS, on_report=lambda: None, calm=0.0):
+def prober(probe, interval, on_report=lambda: None, calm=0.0):
     return Prober(probe, interval, on_report, calm_seconds=calm)
 
 
@@ -126,8 +126,8 @@ def polling():
     """A prober in its thread; by default it waits an hour between polls."""
     stop = []
 
-    def start(probe, interval=LONG_SECONDS, calm=0.0):
-        poller = prober(probe, interval, calm=calm)
+    def start(probe, interval=LONG_SECONDS):
+        poller = prober(probe, interval)
         loop = Loop("probe", poller.step, Guard())
         loop.start()
         stop.append((loop, poller, probe))

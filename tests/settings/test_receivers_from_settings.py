@@ -233,10 +233,12 @@ def test_error_names_the_secret_file_of_a_receiver_table(field, table):
 
 
 def test_heartbeat_is_sent_to_its_url(server, file):
-    for settings in ({"heartbeat_url": server.url}, {"heartbeat_url_file": file(server.url)}):
+    forms = {"heartbeat_url": server.url}, {"heartbeat_url_file": file(server.url)}
+    for settings in forms:
+        before = len(server.requests)
         running = heartbeat(Settings(**settings), Guard())
         running.start()
-        server.wait_for(1)
+        server.wait_for(before + 1)
         running.close(PATIENCE_SECONDS)
 
 
