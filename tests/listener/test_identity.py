@@ -651,17 +651,21 @@ numbers = st.integers(1, 3)
 @st.composite
 def steps(draw):
     query_id, name, session = draw(ids), draw(names), draw(sessions)
-    run_id = f"{query_id}-{draw(numbers)}"
+    run_id, batch = f"{query_id}-{draw(numbers)}", draw(st.integers(-1, 6))
     kind = draw(
         st.sampled_from(["start", "commit", "idle", "end", "fail", "probe", "gone", "drop"])
     )
     return {
         "start": lambda p, at: p.start(query_id, run_id, name, at=at, session=session),
-        "commit": lambda p, at: p.commits(query_id, run_id, name, at=at, batch=at),
+        "commit": lambda p, at: p.commits(
+            query_id, run_id, name, at=at, batch=max(batch, 0), committed=batch >= 0
+        ),
         "idle": lambda p, at: p.idles(query_id, run_id, at=at),
         "end": lambda p, at: p.ends(query_id, run_id, at=at),
         "fail": lambda p, at: p.fails(query_id, run_id, at=at),
-        "probe": lambda p, at: p.probe(polled(query_id, run_id, name, session=session), at=at),
+        "probe": lambda p, at: p.probe(
+            polled(query_id, run_id, name, session=session, batch=batch), at=at
+        ),
         "gone": lambda p, at: p.probe(
             polled(query_id, run_id, name, active=False, exception=CONFLICT), at=at
         ),
@@ -684,8 +688,10 @@ def test_labels_stay_and_counters_only_grow_in_any_order(script):
             assert labels.get(query_id, label) in {label, query_id}
         for label, query in shown.items():
             before = totals.get(label, query.totals)
-            for field in ("commits", "restarts", "failed", "stopped", "completed", "input_rows"):
+            for field in set(before.__struct_fields__) - {"batch_buckets"}:
                 assert getattr(query.totals, field) >= getattr(before, field)
+            assert sum(query.totals.batch_buckets) >= sum(before.batch_buckets)
+            assert query.last_activity_at <= at
             totals[label] = query.totals
         labels = present
         story.evaluate(at, expected=["q"])

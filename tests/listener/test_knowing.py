@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.story import CONFLICT, Story, processing, progress, run
+from support.story import CONFLICT, Story, processing, run
 
-from querypulse.listener.events import Idle, Started, Terminated
+from querypulse.listener.events import Started
 from querypulse.listener.probe import Context, Trigger, short_sink
 from querypulse.listener.state.query import Outcome
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS
@@ -293,35 +291,3 @@ def test_session_and_trigger_are_those_of_the_probe_else_of_the_start(story, ses
     query = story.query()
 
     assert (query.session, query.trigger) == (session, trigger)
-
-
-observations = st.one_of(
-    st.builds(lambda r: Started("id-a", f"a-{r}", "a"), st.integers(1, 3)),
-    st.builds(lambda r, b, c: progress(run=r, batch=b, committed=c), st.integers(1, 3), st.integers(0, 6), st.booleans()),
-    st.builds(lambda r: Idle("id-a", f"a-{r}"), st.integers(1, 3)),
-    st.builds(lambda r, e: Terminated("id-a", f"a-{r}", e, None), st.integers(1, 3), st.sampled_from([None, CONFLICT, ""])),
-    st.builds(lambda r, b, x: [run(number=r, batch=b, active=x)], st.integers(1, 3), st.integers(-1, 6), st.booleans()),
-    st.just([]),
-)  # fmt: skip
-
-
-@given(st.lists(observations, max_size=40))
-def test_counters_only_grow_and_nothing_raises_in_any_order(script):
-    story = Story()
-    last = None
-    for at, item in enumerate(script):
-        story.probe(*item, at=at) if isinstance(item, list) else story.state.apply_event(item, at)
-        queries = story.state.snapshot(at).queries
-        if queries:
-            (query,) = queries
-            now = query.totals
-            if last is not None:
-                assert all(
-                    getattr(now, f) >= getattr(last, f)
-                    for f in now.__struct_fields__
-                    if f != "batch_buckets"
-                )
-                assert sum(now.batch_buckets) >= sum(last.batch_buckets)
-            last = now
-            assert query.last_activity_at <= at
-        story.evaluate(at, expected=["a", "b"])

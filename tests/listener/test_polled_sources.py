@@ -202,35 +202,30 @@ def polls(*rows):
     return [poll(at=at, committed=committed, latest=latest, since=since) for at, committed, latest, since in rows]  # fmt: skip
 
 
-def test_wait_counts_from_the_earliest_moment_that_is_proven():
+WAITS = {
+    "after an empty backlog, from the first poll that shows the new one":
+        (polls((0, 10, 10, None), (15, 10, 20, 4), (30, 11, 20, 4)), [0, 30], (15, True)),
+    "behind a backlog, from its own time":
+        (polls((0, 5, 10, -100), (15, 6, 20, -90), (30, 15, 30, 9)), [0, 15, 30], (21, False)),
+    "in a backlog before the first poll, from that poll":
+        (polls((100, 5, 10, -5000), (115, 6, 10, -5000)), [100, 115], (15, True)),
+    "none where all is read": (polls((0, 5, 10, 0), (15, 10, 10, None)), [0, 15], (0, False)),
+    "only at the first poll after a commit":
+        (polls((0, 5, 10, 0), (15, 5, 25, 0), (30, 5, 40, 0)), [0], (0, True)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen", "times", "last"), WAITS.values(), ids=WAITS)
+def test_wait_counts_from_the_earliest_moment_that_is_proven(seen, times, last):
     """Of the first unread record at the last poll, and whether it may have waited longer."""
-    cases = [
-        ("after an empty backlog, from the first poll that shows the new one",
-         polls((0, 10, 10, None), (15, 10, 20, 4), (30, 11, 20, 4)), (15, True)),
-        ("behind a backlog, from its own time",
-         polls((0, 5, 10, -100), (15, 6, 20, -90), (30, 15, 30, 9)), (21, False)),
-        ("in a backlog before the first poll, from that poll",
-         polls((100, 5, 10, -5000), (115, 6, 10, -5000)), (15, True)),
-    ]  # fmt: skip
-    waits = [(what, Followed(*seen).waits[-1]) for what, seen, _ in cases]
+    waits = Followed(*seen).waits
 
-    assert [(what, (wait.seconds, wait.is_least)) for what, wait in waits] == [
-        (what, wait) for what, _, wait in cases
-    ]
+    assert [wait.at for wait in waits] == times
+    assert (waits[-1].seconds, waits[-1].is_least) == last
 
 
-def test_only_the_first_poll_after_a_commit_counts():
-    unread = Followed(
-        *(poll(at=at, committed=5, latest=10 + at, since=0) for at in range(0, 60, 15))
-    )
-
-    assert [wait.at for wait in unread.waits] == [0]
-
-
-def test_fully_read_source_has_no_wait():
-    unread = Followed(*polls((0, 5, 10, 0), (15, 10, 10, None)))
-
-    assert (unread.waits[-1].seconds, unread.backlogs) == (0, {})
+def test_fully_read_source_has_no_backlog():
+    assert Followed(*polls((0, 5, 10, 0), (15, 10, 10, None))).backlogs == {}
 
 
 def test_rewound_query_and_a_recreated_topic_start_over():
