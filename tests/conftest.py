@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import needs
 from support.class_archive import driver_options
-from xdist.scheduler import LoadFileScheduling
 
 from querypulse.core.guard import Guard
 
@@ -145,18 +144,6 @@ def kafka(tmp_path_factory):
     broker.close()
 
 
-@pytest.fixture(scope="session")
-def observed(tmp_path_factory):
-    """A real Prometheus and Alertmanager that have observed the failing queries of a real driver.
-
-    Its tests run last: its processes keep the machine busy.
-    """
-    from support.observed import observed
-
-    with observed(tmp_path_factory.mktemp("observed")) as stage:
-        yield stage
-
-
 @pytest.fixture
 def pages():
     """A webhook receiver that keeps the alerts that it receives."""
@@ -254,13 +241,10 @@ def pytest_collection_modifyitems(config, items):
         config.stash[LEFT_OUT][reason + must] += len(lacking)
         config.hook.pytest_deselected(items=lacking)
         items[:] = [item for item in items if marker not in needed(item)]
-    of_observed = [item for item in items if "observed" in item.fixturenames]
-    assert {item.location[0] for item in of_observed} <= set(OBSERVED)
-    items.sort(key=lambda item: item in of_observed)
+    # The processes of this fixture keep the machine busy.
+    items.sort(key=lambda item: "observed" in item.fixturenames)
 
 
-OBSERVED = ("tests/spark/test_spark_grafana.py", "tests/spark/test_spark_prometheus.py")
-"""The files whose tests use the fixture ``observed``, which takes a minute to set up."""
 LEFT_OUT = pytest.StashKey()
 """How many tests were left out, by reason."""
 MUST_RUN = "every test must run here"
@@ -281,25 +265,6 @@ def is_misplaced(item):
 def needed(item):
     """The markers of a test. Its keywords would also hold the names of its parameters."""
     return {marker.name for marker in item.iter_markers()}
-
-
-class ByFileAndObserved(LoadFileScheduling):
-    """Gives each file to one process, and the files of ``observed`` to the same one.
-
-    pytest-xdist's own ``loadgroup`` writes the group into a private attribute of the test, which
-    pytest 9.2 no longer reads: every fixture of a module would be made in each process.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        """The name of the group of a test (overrides a method of LoadScopeScheduling)."""
-        file = super()._split_scope(nodeid)
-        return "observed" if file in OBSERVED else file
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """With ``--dist loadfile``, the files about the observed driver share one process as well."""
-    return ByFileAndObserved(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,10 +1,13 @@
 """Problems of real queries reach the receivers through the shipped rules and the shipped
-configuration of Alertmanager, and nothing else does.
+configuration of Alertmanager, and nothing else does; every panel shows them.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import time
+from contextlib import ExitStack
 
 import pytest
 import requests
@@ -15,7 +18,16 @@ from support.observed import (
     DOOMED,
     EVENTS_MISSING,
     HEALED,
+    ObservedPlay,
     must_fire,
+)
+from support.panels import (
+    DASHBOARDS,
+    every_expression,
+    every_panel,
+    every_target,
+    filled,
+    variables,
 )
 from support.patience import PATIENCE_SECONDS, until
 from support.repository import RULES
@@ -30,6 +42,36 @@ pytestmark = [
 
 MAY_FIRE = {("StreamingQueryFailed", "crash_loop"), ("QuerypulseWatchdog", "*")}
 """A flapping query has also failed."""
+OF_BROKERS_AND_TABLES = (
+    "query: Lag by topic A",
+    "query: Age of the oldest unread record A",
+    "query: Age of the oldest unread record B",
+    "query: Age of the oldest unread record C",
+    "query: Retention used by the unread backlog A",
+    "query: Time until data is lost A",
+    "query: Backlog by source, files A",
+    "query: Backlog by source, bytes A",
+)
+OF_CHAINS = (
+    "fleet: Who reads what another query writes A",
+    "fleet: Who reads what another query writes B",
+)
+EXPECTED_EMPTY = {
+    **dict.fromkeys(OF_CHAINS, "no series"),
+    **dict.fromkeys(OF_BROKERS_AND_TABLES, "no series"),
+    "fleet: Cost to the job: one event A": "no number",
+}
+"""Targets without data here: no query reads from a broker, a table or another query, and no Python of
+ours runs on Spark's threads."""
+TIMESTAMPS = {"fleet: annotation Starts", "query: annotation Starts"}
+"""Annotations whose values are timestamps."""
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory):
+    """A real Prometheus and Alertmanager that have observed the failing queries of a real driver."""
+    with ExitStack() as stack:
+        yield ObservedPlay(tmp_path_factory.mktemp("observed"), stack)
 
 
 def test_expected_alerts_arrive_with_our_labels_at_the_receiver_of_their_severity(observed):
@@ -122,3 +164,93 @@ def own_alerts(observed):
 
 def firing(observed):
     return [alert for alert in observed.prometheus.alerts() if alert["state"] == "firing"]
+
+
+# -- dashboards -------------------------------------------------------------------------------
+
+
+def over_time(observed, expression):
+    """All series of an expression over the whole scenario."""
+    when = {"start": observed.began_at, "end": time.time(), "step": 2}
+    asked = {"query": filled(expression), **when}
+    return observed.prometheus.get("query_range", asked)["result"]
+
+
+def complaints(observed, expression, legend=""):
+    """The problem with the result of a query, or an empty string."""
+    answers = over_time(observed, expression)
+    if not answers:
+        return "no series"
+    values = [float(text) for series in answers for _, text in series["values"]]
+    if not any(map(math.isfinite, values)):
+        return "no number"
+    # A quantile without batches is NaN and draws no line.
+    if "histogram_quantile" not in expression and not all(map(math.isfinite, values)):
+        return "values that are no numbers"
+    used = set(re.findall(r"\{\{(\w+)\}\}", legend))
+    bare = [series["metric"] for series in answers if not used <= set(series["metric"])]
+    return f"series without the labels of {legend}: {bare}" if bare else ""
+
+
+def test_every_target_returns_data(observed):
+    answers = {
+        name: complaints(observed, target["expr"], target["legendFormat"])
+        for name, target in every_target().items()
+    }
+
+    assert {name: why for name, why in answers.items() if why} == EXPECTED_EMPTY
+
+
+def test_every_annotation_returns_data(observed):
+    notes = {name: text for name, text in every_expression().items() if "annotation" in name}
+
+    assert {name: complaints(observed, text) for name, text in notes.items()} == dict.fromkeys(
+        notes, ""
+    )
+
+
+def test_start_annotations_are_in_milliseconds(observed):
+    for name in TIMESTAMPS:
+        moments = [
+            float(text) / 1000
+            for series in over_time(observed, every_expression()[name])
+            for _, text in series["values"]
+        ]
+        assert all(observed.began_at - 1 < moment < time.time() + 1 for moment in moments)
+
+
+def test_every_variable_has_values(observed):
+    without = []
+    for name, dashboard in DASHBOARDS.items():
+        for variable in variables(dashboard):
+            asked = variable["query"]["query"]
+            selector, label = re.fullmatch(r"label_values\((.+), (\w+)\)", asked).groups()
+            asked = {"match[]": filled(selector), "start": str(observed.began_at)}
+            if not observed.prometheus.get(f"label/{label}/values", asked):
+                without.append((name, label))
+
+    assert without == []
+
+
+def test_query_variable_limits_the_series_to_one_query(observed):
+    by_query = [target["expr"] for target in every_target().values() if "$query" in target["expr"]]
+    for expression in by_query:
+        chosen = filled(expression, query="hung")
+        labels = [series["metric"] for series in over_time(observed, chosen)]
+        assert {series.get("query", "hung") for series in labels} <= {"hung", "*"}
+
+
+def test_state_panel_agrees_with_the_status_of_the_driver(observed):
+    """The panel maps its numbers to words."""
+    panel = every_panel()["fleet: State of every query"]
+    [mapping] = panel["fieldConfig"]["defaults"]["mappings"]
+    words = {number: shown["text"] for number, shown in mapping["options"].items()}
+    expression = filled(panel["targets"][0]["expr"], instance=re.escape(observed.url[7:]))
+
+    def agree():
+        rows = observed.prometheus.query(expression.replace("\\", "\\\\"))
+        panel_says = {row["metric"]["query"]: words[row["value"][1]] for row in rows}
+        status = requests.get(f"{observed.url}/status", timeout=PATIENCE_SECONDS).json()
+        return panel_says == {query["name"]: query["state"] for query in status["queries"]}
+
+    until(agree, "the panel and the driver agree")

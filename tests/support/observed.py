@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -144,13 +143,6 @@ class ObservedPlay:
         driver = Driver(script, folder, TESTS=tests, FOLDER=str(folder))
         self._stack.enter_context(driver)
         return driver, driver.line("http://")
-
-
-@contextmanager
-def observed(folder: Path) -> Iterator[ObservedPlay]:
-    """Run the play, and stop all its processes afterwards."""
-    with ExitStack() as stack:
-        yield ObservedPlay(folder, stack)
 
 
 @cache

@@ -65,8 +65,3 @@ def filled(text, **values):
     """A query with Grafana's variables filled in; an unknown variable is an error."""
     filling = {**TIMES, **EVERYTHING, **values}
     return re.sub(r"\$(\w+)", lambda match: filling[match[1]], text)
-
-
-def series_of(variable):
-    """The selector and the label of a variable's ``label_values(selector, label)``."""
-    return re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()
