@@ -450,18 +450,6 @@ def test_batch_without_two_plausible_times_has_no_duration(offsets, commits, lon
     assert point(offsets, commits).longest_seconds == longest
 
 
-def test_starting_point_is_read_once_per_run_and_in_every_report():
-    checkpoint = MemoryCheckpoint([41], [40])
-    harness = LogReaderHarness(**{"/cp": checkpoint})
-
-    starts = [
-        harness.read(run(number=number), at=at).starts for at, number in ((1, 1), (2, 1), (3, 2))
-    ]
-    point = StartingPoint(Written(40), Written(41))
-    assert starts == [{"a-1": point}, {"a-1": point}, {"a-2": point}]
-    assert (checkpoint.asked, harness.storage.opened) == (4, ["/cp", "/cp"])
-
-
 def test_files_have_no_age_once_the_wall_clock_was_set():
     """It is not known which of its times compare with those of the storage."""
     harness = LogReaderHarness(**{"/cp": MemoryCheckpoint({0: WALL})})
@@ -492,8 +480,8 @@ def test_times_of_a_report_are_those_before_a_slow_storage_was_asked():
     assert ages == pytest.approx([-60.0, -60.0])
 
 
-def test_starting_point_that_cannot_be_read_is_read_again_after_the_retry_time(caplog):
-    """Also of a run that has ended."""
+def test_starting_point_is_in_every_report_once_it_is_read_and_tried_again_until_then(caplog):
+    """Also of a run that has ended; each run has its own."""
     checkpoint = MemoryCheckpoint([41], [40])
     harness, starts = LogReaderHarness(**{"/cp": checkpoint}), {}
 
@@ -509,6 +497,7 @@ def test_starting_point_that_cannot_be_read_is_read_again_after_the_retry_time(c
         21: (read, 4), 31: (read, 4), 99: (read, 4),
     }  # fmt: skip
     assert caplog.records == []
+    assert harness.read(run(number=2), at=100).starts == {"a-2": read["a-1"]}
 
 
 def test_only_a_new_run_pokes_the_reader():

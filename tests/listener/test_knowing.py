@@ -11,24 +11,25 @@ from querypulse.listener.probe import Context, Trigger, short_sink
 from querypulse.listener.state.query import Outcome
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS
 
+BY_POLL = Story().started(at=0).probe(run(batch=0), at=1).probe(run(batch=1), at=2)
+COMMITS = {
+    "an event": (Story().started(at=0).commit(batch=0, at=5), (0, 5, 1)),
+    "polls, by the batch id alone": (Story().probe(processing(batch=3), at=1).probe(processing(batch=5), at=2), (4, 2, 2)),
+    "the first poll, without its time": (Story().probe(processing(batch=9), at=1), (8, None, 0)),
+    "an event after the poll that showed it": (BY_POLL.commit(batch=0, at=30), (0, 2, 1)),
+}  # fmt: skip
 
-def test_commit_counts_once_with_the_time_of_the_signal_that_shows_it_first():
-    cases = [
-        ("an event", Story().started(at=0).commit(batch=0, at=5), (0, 5, 1)),
-        ("polls show it by the batch id alone",
-         Story().probe(processing(batch=3), at=1).probe(processing(batch=5), at=2), (4, 2, 2)),
-        ("the first poll knows a commit, not its time", Story().probe(processing(batch=9), at=1), (8, None, 0)),
-        ("an event after the poll that showed it",
-         Story().started(at=0).probe(run(batch=0), at=1).probe(run(batch=1), at=2).commit(batch=0, at=30), (0, 2, 1)),
-    ]  # fmt: skip
-    queries = [(what, story.query()) for what, story, _ in cases]
 
-    assert [
-        (what, (query.last_commit_batch, query.last_commit_at, query.totals.commits))
-        for what, query in queries
-    ] == [(what, commit) for what, _, commit in cases]
-    assert queries[0][1].last_activity_at == 5
-    assert queries[-1][1].longest_batches == ((0, 1.0),)
+@pytest.mark.parametrize(("story", "expected"), COMMITS.values(), ids=COMMITS)
+def test_commit_counts_once_with_the_time_of_the_signal_that_shows_it_first(story, expected):
+    query = story.query()
+
+    assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == expected
+
+
+def test_commit_is_activity_and_its_late_event_still_shows_how_long_the_batch_took():
+    assert Story().started(at=0).commit(batch=0, at=5).query().last_activity_at == 5
+    assert BY_POLL.query().longest_batches == ((0, 1.0),)
 
 
 def test_batch_committed_again_after_a_restart_is_no_new_commit():

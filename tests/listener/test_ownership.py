@@ -50,23 +50,22 @@ def test_single_process_is_alone_and_reports_every_query():
         assert not any(seen.is_alone for seen in seen_by_each(processes))
 
 
-def test_session_is_reported_by_the_first_that_claimed_it_else_by_the_first_process():
-    """Of each process: its start time, which may be negative as ``System.nanoTime``, and claims."""
-    two, three = [(1, ["s1"]), (2, ["s2"])], [(1, []), (2, ["s1"]), (3, ["s1", "s2"])]
-    cases = [
-        ("each of two has claimed its own", two, {"s1": [0], "s2": [1]}),
-        ("nobody has claimed it", [(5, ["s1"]), (2, ["s2"]), (9, [])], {"s3": [1], "": [1]}),
-        ("two have claimed it", three, {"s1": [1]}),
-        ("the first of them has left", three[:1] + three[2:], {"s1": [1]}),
-        ("the first process has left", three[1:], {"s9": [0]}),
-        ("the only one that claimed it has left", three[:2], {"s2": [0]}),
-        ("negative start times", [(-1, []), (-20, [])], {"s1": [1]}),
-    ]
+TWO, THREE = [(1, ["s1"]), (2, ["s2"])], [(1, []), (2, ["s1"]), (3, ["s1", "s2"])]
+CLAIMS = {
+    "each of two has claimed its own": (TWO, {"s1": [0], "s2": [1]}),
+    "nobody has claimed it": ([(5, ["s1"]), (2, ["s2"]), (9, [])], {"s3": [1], "": [1]}),
+    "two have claimed it": (THREE, {"s1": [1]}),
+    "the first of them has left": (THREE[:1] + THREE[2:], {"s1": [1]}),
+    "the first process has left": (THREE[1:], {"s9": [0]}),
+    "the only one that claimed it has left": (THREE[:2], {"s2": [0]}),
+    "negative start times": ([(-1, []), (-20, [])], {"s1": [1]}),
+}
+"""Of each process: its start time, which may be negative as ``System.nanoTime``, and claims."""
 
-    assert [
-        (what, {session: reporters(processes, session) for session in expected})
-        for what, processes, expected in cases
-    ] == [(what, expected) for what, _, expected in cases]
+
+@pytest.mark.parametrize(("processes", "expected"), CLAIMS.values(), ids=CLAIMS)
+def test_session_is_reported_by_the_first_that_claimed_it_else_by_the_first(processes, expected):
+    assert {session: reporters(processes, session) for session in expected} == expected
 
 
 def test_sessions_of_each_process_are_parsed():

@@ -354,20 +354,20 @@ def failed_unseen():
 EPOCH = {"batch": 500, "trigger": "ContinuousTrigger(1000)"}
 
 
-def test_failure_has_the_batch_that_a_signal_shows_of_its_own_run():
-    histories = [
-        ("no signal", failed_unseen(), UNKNOWN_BATCH),
-        ("a poll", polled(failed_unseen(), 3, batch=41), 41),
-        ("a poll, and then the checkpoint", polled(failed_unseen(), 3, batch=41).began(at=4, committed=(40, -100.0)), 41),
-        ("a poll before Spark had read the checkpoint", polled(failed_unseen(), 3, batch=-1), UNKNOWN_BATCH),
-        ("the same, and a later one", polled(polled(failed_unseen(), 3, batch=-1), 4, batch=0), 0),
-        ("an epoch, which proves no commit", polled(failed_unseen(), 3, **EPOCH), UNKNOWN_BATCH),
-        ("a poll of the next run", Process().fails(batch=7).started(run=2, at=70).probe(processing(number=2, batch=9), at=80), 7),
-    ]  # fmt: skip
+BATCHES = {
+    "no signal": (failed_unseen(), UNKNOWN_BATCH),
+    "a poll": (polled(failed_unseen(), 3, batch=41), 41),
+    "a poll, and then the checkpoint": (polled(failed_unseen(), 3, batch=41).began(at=4, committed=(40, -100.0)), 41),
+    "a poll before Spark had read the checkpoint": (polled(failed_unseen(), 3, batch=-1), UNKNOWN_BATCH),
+    "the same, and a later one": (polled(polled(failed_unseen(), 3, batch=-1), 4, batch=0), 0),
+    "an epoch, which proves no commit": (polled(failed_unseen(), 3, **EPOCH), UNKNOWN_BATCH),
+    "a poll of the next run": (Process().fails(batch=7).started(run=2, at=70).probe(processing(number=2, batch=9), at=80), 7),
+}  # fmt: skip
 
-    assert [(what, process.query().deaths[-1].batch_id) for what, process, _ in histories] == [
-        (what, batch) for what, _, batch in histories
-    ]
+
+@pytest.mark.parametrize(("process", "batch"), BATCHES.values(), ids=BATCHES)
+def test_failure_has_the_batch_that_a_signal_shows_of_its_own_run(process, batch):
+    assert process.query().deaths[-1].batch_id == batch
 
 
 def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_shows_it():
