@@ -131,17 +131,24 @@ def evaluate(
 
 
 def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding], QueryHealth]:
-    query, limits = context.query, context.limits
-    elsewhere = _is_reported_elsewhere(query, context.snapshot)
-    worst = None if limits.ignore else _worst(context, stages)
-    ended = query.failure
+    """Its findings, which an error in its health does not hide, and its health."""
+    query, snapshot, ignore = context.query, context.snapshot, context.limits.ignore
+    elsewhere = _is_reported_elsewhere(query, snapshot)
+    worst = None if ignore else _worst(context, stages)
+    findings = [] if worst is None or elsewhere else _reported(context, worst, stages)
+    health = stages.run(_health, context, worst, elsewhere=elsewhere)
+    return findings, health or _not_evaluated(query, snapshot, ignore=ignore)
+
+
+def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> QueryHealth:
+    query, limits, ended = context.query, context.limits, context.query.failure
     if worst is not None:
         state, reason = worst.state, worst.reason
     else:
         # Why it failed, while it has time to recover; or a note about its checkpoint.
         why = ended.failure.reason if ended is not None and ended.failure is not None else ""
         state, reason = _healthy_state(context), why or query.went_back
-    health = QueryHealth(
+    return QueryHealth(
         state=state,
         reason=reason,
         window_seconds=context.window.seconds,
@@ -151,7 +158,6 @@ def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding]
         severity=worst.severity if worst is not None else None,
         restarted=is_restarted(context),
     )
-    return [] if worst is None or elsewhere else _reported(context, worst, stages), health
 
 
 def _not_evaluated(query: Query, snapshot: Snapshot, *, ignore: bool) -> QueryHealth:

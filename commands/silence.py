@@ -131,8 +131,12 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
 
 
 def _require_consistent(request: SilenceRequest) -> None:
-    if request.end is not None and (request.queries is not None or request.lasting is not None):
-        raise SettingsError("silence: --end takes its own pattern and nothing else")
+    is_new = request.queries is not None or request.lasting is not None
+    if request.end is not None and (is_new or request.alertname != "*" or request.reason):
+        raise SettingsError(
+            "silence: --end takes its own pattern, --app and places: PATTERN, --for, --alertname "
+            "and --reason are for a new silence"
+        )
     if (request.queries is None) != (request.lasting is None):
         raise SettingsError("silence: PATTERN and --for go together: every silence has an end")
     readable = [url for url in request.urls if is_readable(url)]

@@ -76,6 +76,8 @@ def test_error_in_one_rule_hides_no_finding_of_the_others(monkeypatch, rule):
     [
         (EVALUATION, "_absent", {ABSENT}),
         (EVALUATION, "query_absent", {ABSENT}),
+        (EVALUATION, "_health", set()),
+        (EVALUATION, "is_restarted", set()),
         (EVALUATION, "flow_of", set()),
         (EVALUATION, "_trace_flow", set()),
         (EVALUATION, "was_flapping_already", set()),
@@ -86,7 +88,7 @@ def test_error_in_one_rule_hides_no_finding_of_the_others(monkeypatch, rule):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_error_in_a_stage_of_all_queries_hides_no_other_finding(monkeypatch, module, stage, lost):
+def test_error_in_a_stage_hides_no_other_finding(monkeypatch, module, stage, lost):
     monkeypatch.setattr(module, stage, broken)
 
     assert found(two_queries())[0] - {(DEGRADED, "*")} == {FAILED, ABSENT} - lost

@@ -148,6 +148,8 @@ REFUSED = [
     (("--for", "1h"), "PATTERN and --for go together"),
     (("a", "--end", "a"), "--end"),
     (("--end", "a", "--for", "1h"), "--end"),
+    (("--end", "a", "--alertname", "StreamingQueryStalled"), "--alertname"),
+    (("--end", "a", "--reason", "deployed"), "--reason"),
     (("--alertmanager", "nonsense"), "silence: --alertmanager must be an https:// URL with a host"),
 ]
 
