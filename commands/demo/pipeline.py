@@ -34,7 +34,7 @@ class Pipeline(ABC):
     """
 
     stall_floor_seconds = 15.0
-    startup_seconds = 90.0
+    startup_seconds = 240.0
     """How long it may take until every query has committed."""
 
     def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:

@@ -294,7 +294,6 @@ class DeltaPipeline(Pipeline):
 
     # Eight queries start at once, in code that the JVM has not compiled yet.
     stall_floor_seconds = 30.0
-    startup_seconds = 240.0
 
     def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
         super().__init__(folder, queries, say)

@@ -6,7 +6,6 @@ import re
 
 import pytest
 from support.demo import ON_DELTA, demo
-from support.queries import SPARK_PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.delta]
 
@@ -34,10 +33,8 @@ def names_the_table(page):
 
 
 def test_supervised_failure_ends_the_process_for_its_scheduler_to_restart(pages):
-    result = demo(
-        "--supervised", "--queries", 2, "--after", 0, "--webhook-url", pages.url,
-        command=ON_DELTA, timeout=SPARK_PATIENCE_SECONDS,
-    )  # fmt: skip
+    arguments = ("--supervised", "--queries", 2, "--after", 0, "--webhook-url", pages.url)
+    result = demo(*arguments, command=ON_DELTA)
 
     assert result.returncode == ENDED_BY_FAILURE, result.stdout + result.stderr
     assert pages.reported == [FAILURE]
@@ -50,9 +47,7 @@ def test_supervised_failure_ends_the_process_for_its_scheduler_to_restart(pages)
 
 @pytest.mark.thorough
 def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(pages):
-    result = demo(
-        "--after", 1, "--webhook-url", pages.url, command=ON_DELTA, timeout=SPARK_PATIENCE_SECONDS
-    )
+    result = demo("--after", 1, "--webhook-url", pages.url, command=ON_DELTA)
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert pages.reported == [FAILURE]
