@@ -1,8 +1,9 @@
-"""Posts that succeed on a machine of any speed."""
+"""A server that takes what is sent to it, and posts that succeed on a machine of any speed."""
 
 from __future__ import annotations
 
 import pytest
+from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.receivers import alertmanager, email, http
 from querypulse.core import socket_deadline
@@ -17,3 +18,10 @@ def long_deadlines(monkeypatch):
     monkeypatch.setattr(alertmanager, "TOTAL_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(email, "TOTAL_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(socket_deadline, "CONNECT_SECONDS", LONG_SECONDS)
+
+
+@pytest.fixture
+def double():
+    """It answers as every kind of receiver expects."""
+    with HttpDouble(otherwise=reply(200, body=b"ok")) as double:
+        yield double

@@ -26,16 +26,8 @@ FIRING = incident("bronze")
 
 
 @pytest.fixture
-def server():
-    with HttpDouble() as double:
-        yield double
-
-
-@pytest.fixture
 def start_notifier(monkeypatch):
-    """Create and start a ``Notifier``; ``early`` and ``late`` list what it restores at start and
-    later.
-    """
+    """Create and start a ``Notifier``; ``early`` and ``late`` are what it restores, and when."""
     made = []
     monkeypatch.setattr(Spool.load, "__defaults__", (PATIENCE_SECONDS,))
     monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.05)
@@ -63,8 +55,8 @@ def start_notifier(monkeypatch):
         one.close(Deadline(1.0))
 
 
-def statuses(server):
-    return [json.loads(request.body)["status"] for request in server.requests]
+def statuses(double):
+    return [json.loads(request.body)["status"] for request in double.requests]
 
 
 @pytest.fixture
@@ -88,12 +80,12 @@ def silent_dns(monkeypatch):
     "The others are notified; its one thread waits alone, and closing is bounded",
 )
 def test_receiver_that_dns_never_answers_for_waits_alone(
-    start_notifier, server, silent_dns, measured
+    start_notifier, double, silent_dns, measured
 ):
     slack = {"type": "slack", "name": "slack", "url": "https://hangs.test/services/T0/B0/secret"}
-    notifier = start_notifier(webhook_url=server.url, receivers=[slack])
+    notifier = start_notifier(webhook_url=double.url, receivers=[slack])
     notifier.offer((FIRING,))
-    until(lambda: server.requests, "the webhook is notified")
+    until(lambda: double.requests, "the webhook is notified")
     for _ in range(20):
         notifier.offer((FIRING,))
     threads = [one for one in threading.enumerate() if one.name.startswith("querypulse-deliver")]
@@ -102,50 +94,50 @@ def test_receiver_that_dns_never_answers_for_waits_alone(
     seconds = time.monotonic() - began
 
     measured(f"closed after {seconds:.1f} s, {len(threads)} threads")
-    assert statuses(server) == ["firing"]
+    assert statuses(double) == ["firing"]
     assert len(threads) == 2
 
 
-def test_hanging_receiver_does_not_use_up_the_time_of_the_others(start_notifier, server):
+def test_hanging_receiver_does_not_use_up_the_time_of_the_others(start_notifier, double):
     with HttpDouble(otherwise=lambda handler: handler.double.closing.wait(30)) as hanging:
         tables = [
             {"type": "webhook", "name": "hangs", "url": hanging.url},
-            {"type": "webhook", "name": "works", "url": server.url},
+            {"type": "webhook", "name": "works", "url": double.url},
         ]
         notifier = start_notifier(receivers=tables)
         notifier.offer((FIRING,))
 
         assert not notifier.flush(Deadline(1.0))
-        server.wait_for(1)
-        assert statuses(server) == ["firing"]
+        double.wait_for(1)
+        assert statuses(double) == ["firing"]
 
 
-def test_close_sends_undelivered_incidents_to_the_fallback(start_notifier, server):
+def test_close_sends_undelivered_incidents_to_the_fallback(start_notifier, double):
     """The fallback delay does not apply, because there is no later."""
     with HttpDouble(otherwise=reply(503)) as failing:
         tables = [
             {"type": "webhook", "name": "a", "url": failing.url, "fallback": "b"},
-            {"type": "webhook", "name": "b", "url": server.url, "severities": []},
+            {"type": "webhook", "name": "b", "url": double.url, "severities": []},
         ]
         notifier = start_notifier(receivers=tables)
         notifier.offer((FIRING,))
         notifier.flush(Deadline(1))
-        assert server.requests == []
+        assert double.requests == []
         notifier.close(Deadline(PATIENCE_SECONDS))
 
-    assert statuses(server) == ["firing"]
+    assert statuses(double) == ["firing"]
 
 
-def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, server, monkeypatch):
+def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, double, monkeypatch):
     monkeypatch.setattr(heartbeat_module, "LEAST_SECONDS", 0.01)
-    notifier = start_notifier(heartbeat_url=server.url)
-    server.wait_for(1)
+    notifier = start_notifier(heartbeat_url=double.url)
+    double.wait_for(1)
     until(lambda: notifier.outcomes["heartbeat"]["delivered"], "the beat is counted")
     # Like the worker, this offers repeatedly: a beat that comes too early is dropped.
-    until(lambda: notifier.offer(()) or len(server.requests) > 1, "a beat is sent")
+    until(lambda: notifier.offer(()) or len(double.requests) > 1, "a beat is sent")
     notifier.close(Deadline(PATIENCE_SECONDS))
 
-    first, *beats, last = [request.path.partition("?")[0] for request in server.requests]
+    first, *beats, last = [request.path.partition("?")[0] for request in double.requests]
     assert (first, set(beats), last) == ("/start", {"/"}, "/log")
 
 
@@ -153,9 +145,9 @@ def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, server, monke
 
 
 def test_incident_from_an_earlier_driver_is_restored_and_resolved_when_it_ends(
-    start_notifier, server, tmp_path
+    start_notifier, double, tmp_path
 ):
-    settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
+    settings = {"webhook_url": double.url, "spool_dir": str(tmp_path / "spool")}
     first = start_notifier(**settings)
     first.offer((FIRING,))
     assert first.flush(Deadline(PATIENCE_SECONDS))
@@ -169,12 +161,12 @@ def test_incident_from_an_earlier_driver_is_restored_and_resolved_when_it_ends(
     assert second.flush(Deadline(PATIENCE_SECONDS))
 
     assert first.early == []
-    assert statuses(server) == ["firing", "resolved"]
+    assert statuses(double) == ["firing", "resolved"]
 
 
-def test_spool_in_use_is_reported_and_restored_later(start_notifier, server, tmp_path):
+def test_spool_in_use_is_reported_and_restored_later(start_notifier, double, tmp_path):
     """A new driver may start while the old one is still shutting down."""
-    settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
+    settings = {"webhook_url": double.url, "spool_dir": str(tmp_path / "spool")}
     first = start_notifier(**settings)
     first.offer((FIRING,))
     assert first.flush(Deadline(PATIENCE_SECONDS))
@@ -194,7 +186,7 @@ def test_spool_in_use_is_reported_and_restored_later(start_notifier, server, tmp
     until(restored, "the incident is restored")
     assert [one.key for one in second.late] == [FIRING.key]
     assert second.flush(Deadline(PATIENCE_SECONDS))
-    assert statuses(server) == ["firing", "firing"]
+    assert statuses(double) == ["firing", "firing"]
     until(lambda: not second.spool_problem, "the spool problem is gone")
 
 

@@ -56,9 +56,7 @@ def history(ends):
 
 
 def _poll(number, end, in_flight, over, at):
-    if at < over or end == "commits":
-        return processing(number=number, batch=in_flight)
-    if end == "hangs":
+    if at < over or end in ("commits", "hangs"):
         return processing(number=number, batch=in_flight)
     if end == "idles":
         return run(number=number, batch=in_flight)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import threading
 
 import pytest
-from support.http_double import HttpDouble, held, reply
+from support.http_double import held, reply
 from support.patience import PATIENCE_SECONDS, Clock, until
 from support.rules_table import ONCE, hung_batch
 from support.story import CONFLICT, Story, run
 
-from querypulse.alerting.heartbeat import Heartbeat, Ping, QueryHeartbeats
+from querypulse.alerting.heartbeat import Ping, QueryHeartbeats
 from querypulse.alerting.lifecycle import Evaluated
 from querypulse.core.guard import Guard
-from querypulse.core.secret import Secret
 from querypulse.core.threads import Deadline
 from querypulse.listener.events import Started
 from querypulse.listener.state.snapshot import parse_watchers
@@ -28,8 +27,9 @@ URL = "https://hc.example/ping/0a1b2c3d-secret"
 class RecordingHeartbeat:
     """A heartbeat that records its pings; ``takes`` decides whether they arrive."""
 
-    def __init__(self, name="heartbeat a"):
-        self.name = name
+    name = "heartbeat a"
+
+    def __init__(self):
         self.last = None
         self.offered = []
         self.takes = True
@@ -48,7 +48,7 @@ class HeartbeatHarness:
         """The pings that this evaluation offers."""
         switch = self.switches[pattern or next(iter(self.switches))]
         before = len(switch.offered)
-        self.heartbeats.update(Evaluated(story.state.snapshot(now), story.evaluate(now), ()))
+        self.heartbeats.update(evaluated(story, now))
         return [one.text for one in switch.offered[before:]]
 
 
@@ -62,20 +62,14 @@ def test_commit_sends_a_ping():
     assert [one.path for one in harness.switches["a"].offered] == ["", ""]
 
 
-def test_completed_run_without_data_sends_a_ping():
-    harness, story = HeartbeatHarness(), Story().probe(run(trigger=ONCE), at=0)
-    assert harness.update(story, 1) == []
-
-    assert harness.update(story.ended(at=2), 3) == ["a: completed"]
-    assert harness.update(story, 900) == []
-
-
-def test_each_run_of_a_scheduled_query_sends_a_ping():
+def test_each_completed_run_sends_a_ping_even_without_data():
     harness, story, pings = HeartbeatHarness(), Story(), []
     for number in (1, 2, 3):
         at = 100.0 * number
         story.started(run=number, at=at).probe(run(number=number, trigger=ONCE), at=at + 1)
-        pings += harness.update(story.ended(run=number, at=at + 2), at + 3)
+        pings += harness.update(story, at + 2)
+        pings += harness.update(story.ended(run=number, at=at + 3), at + 4)
+        pings += harness.update(story, at + 90)
 
     assert pings == ["a: completed"] * 3
 
@@ -138,22 +132,17 @@ def test_query_owned_by_another_process_sends_no_ping():
 
 
 @pytest.fixture
-def double():
-    with HttpDouble(otherwise=reply(200, body=b"OK")) as double:
-        yield double
-
-
-def made(double, clock, **settings):
+def heartbeat(double):
+    """The heartbeat of query ``a``, at second 1000 of its clock."""
     given = {"a": {"heartbeat_url": f"{double.url}/ping/a"}}
-    parsed = Settings(queries=check_value("queries", given, "a test"), **settings)
+    parsed = Settings(queries=check_value("queries", given, "a test"))
     one = receivers.query_heartbeats(parsed, Guard())["a"]
-    one._clock = clock
+    one._clock = Clock(1000.0)
     return one
 
 
-def test_first_ping_is_sent_at_once_and_the_next_after_a_minute(double):
-    clock = Clock(1000.0)
-    heartbeat = made(double, clock)
+def test_first_ping_is_sent_at_once_and_the_next_after_a_minute(double, heartbeat):
+    clock = heartbeat._clock
     heartbeat.start()
     assert double.requests == []
 
@@ -174,12 +163,18 @@ def test_first_ping_is_sent_at_once_and_the_next_after_a_minute(double):
     assert {one.path.partition("?")[0] for one in double.requests} == {"/ping/a"}
 
 
-def test_due_ping_is_sent_before_the_process_ends(double):
+def completed():
+    return Story().probe(run(trigger=ONCE), at=0).ended(at=2)
+
+
+def evaluated(story, now):
+    return Evaluated(story.state.snapshot(now), story.evaluate(now), ())
+
+
+def test_due_ping_is_sent_before_the_process_ends(double, heartbeat):
     """A job that runs once a day ends a moment after its query completes."""
-    heartbeat = made(double, Clock(1000.0))
     heartbeats = QueryHeartbeats({"a": heartbeat})
-    story = Story().probe(run(trigger=ONCE), at=0).ended(at=2)
-    heartbeats.update(Evaluated(story.state.snapshot(3), story.evaluate(3), ()))
+    heartbeats.update(evaluated(completed(), 3))
     heartbeat._loop.stop()
 
     heartbeats.start()
@@ -188,16 +183,14 @@ def test_due_ping_is_sent_before_the_process_ends(double):
     assert [one.body for one in double.requests] == [b"a: completed"]
 
 
-def scheduled(double, *answers):
+def pinged(double, heartbeat, story, *answers):
     """The heartbeats of a job whose query has completed; ``double`` gives these ``answers``."""
     double.script.extend(answers)
-    heartbeat = made(double, Clock(1000.0))
     heartbeats = QueryHeartbeats({"a": heartbeat})
     heartbeats.start()
-    story = Story().probe(run(trigger=ONCE), at=0).ended(at=2)
-    heartbeats.update(Evaluated(story.state.snapshot(3), story.evaluate(3), ()))
+    heartbeats.update(evaluated(story, 3))
     double.wait_for(1)
-    return heartbeats, heartbeat, story
+    return heartbeats
 
 
 @pytest.mark.parametrize(
@@ -206,21 +199,22 @@ def scheduled(double, *answers):
     ids=["not taken", "taken", "not taken, and the query fails"],
 )
 def test_ping_that_was_not_taken_is_sent_again_when_the_process_ends(
-    double, answers, fails, requests
+    double, heartbeat, answers, fails, requests
 ):
-    heartbeats, heartbeat, story = scheduled(double, *answers)
+    story = completed()
+    heartbeats = pinged(double, heartbeat, story, *answers)
     until(lambda: sum(heartbeat.outcomes.values()), "the response is read")
     if fails:
         story.started(run=2, at=4).ended(run=2, at=5, exception=CONFLICT)
-    heartbeats.update(Evaluated(story.state.snapshot(6), story.evaluate(6), ()))
+    heartbeats.update(evaluated(story, 6))
     heartbeats.close(Deadline(PATIENCE_SECONDS))
 
     assert [one.body for one in double.requests] == [b"a: completed"] * requests
 
 
-def test_ping_in_flight_at_the_end_is_not_repeated(double):
+def test_ping_in_flight_at_the_end_is_not_repeated(double, heartbeat):
     arrives = threading.Event()
-    heartbeats, heartbeat, _ = scheduled(double, held(arrives, reply(200, body=b"OK")))
+    heartbeats = pinged(double, heartbeat, completed(), held(arrives, reply(200)))
     closing = threading.Thread(target=heartbeats.close, args=(Deadline(PATIENCE_SECONDS),))
     closing.start()
     until(lambda: heartbeat._next, "a ping is pending at the end")
@@ -247,8 +241,6 @@ def test_heartbeat_is_set_per_pattern_as_url_or_file(tmp_path):
             "nightly*": "heartbeat nightly*"
         }
         assert [one.reveal() for one in own_secrets(given)] == [URL]
-    assert isinstance(made["nightly*"], Heartbeat)
-    assert isinstance(own_secrets(settings(heartbeat_url=URL))[0], Secret)
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,16 @@ from functools import partial
 import pytest
 from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, all_of
+from support.receiver_incidents import alert
 from support.rules_table import behind_b
 
-from querypulse.alerting.alert import Alert, Silence, why_muted
+from querypulse.alerting.alert import Silence, why_muted
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
 
-
-def alert(query="bronze", name="StreamingQueryStalled"):
-    labels = {"alertname": name, "app": "etl", "query": query, "severity": "critical"}
-    return Alert(labels, {}, WALL)
-
-
+STALLED, OF_DRIVER = alert(name="StreamingQueryStalled"), alert("*")
 COVERED = [
     ("exact name", Silence("bronze", WALL + 1)),
     ("query pattern", Silence("bro*", WALL + 1)),
@@ -47,19 +43,16 @@ NOT_COVERED = [
 
 
 def test_silence_covers_the_alerts_that_it_matches_and_no_others():
-    assert [why for why, one in COVERED if why_muted(alert(), [one], WALL) != str(one)] == []
-    assert [why for why, one in NOT_COVERED if why_muted(alert(), [one], WALL)] == []
-
-
-@pytest.mark.parametrize("pattern", ["bronze", "nightly*", "[a-z]*"])
-def test_query_silence_does_not_cover_driver_alerts(pattern):
-    assert why_muted(alert("*"), [Silence(pattern, WALL + 1)], WALL) == ""
+    assert [why for why, one in COVERED if why_muted(STALLED, [one], WALL) != str(one)] == []
+    assert [why for why, one in NOT_COVERED if why_muted(STALLED, [one], WALL)] == []
+    of_queries = [Silence(pattern, WALL + 1) for pattern in ("bronze", "nightly*", "[a-z]*")]
+    assert why_muted(OF_DRIVER, of_queries, WALL) == ""
 
 
 def test_silence_that_ends_last_wins():
     first, last = Silence("*", WALL + 1), Silence("bronze", WALL + 9)
 
-    assert why_muted(alert(), [first, last, Silence("*", WALL + 5)], WALL) == str(last)
+    assert why_muted(STALLED, [first, last, Silence("*", WALL + 5)], WALL) == str(last)
 
 
 @pytest.mark.parametrize(

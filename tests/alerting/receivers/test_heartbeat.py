@@ -18,14 +18,9 @@ WARNING = incident(name="StreamingQueryLagging", severity="warning")
 
 
 @pytest.fixture
-def clock():
-    return Clock(1000.0)
-
-
-@pytest.fixture
-def heartbeat(double, clock):
+def heartbeat(double):
     """A heartbeat that has sent its start ping."""
-    heartbeat = made(double, clock)
+    heartbeat = made(double)
     heartbeat.start()
     double.wait_for(1)
     settled(heartbeat)
@@ -33,9 +28,8 @@ def heartbeat(double, clock):
     heartbeat.close(PATIENCE_SECONDS)
 
 
-def made(double, clock, **options):
-    url = Secret(f"{double.url}/ping/check-1")
-    return Heartbeat(url, Guard(), clock=clock, **options)
+def made(double):
+    return Heartbeat(Secret(f"{double.url}/ping/check-1"), Guard(), clock=Clock(1000.0))
 
 
 def settled(heartbeat, pings=1):
@@ -102,11 +96,11 @@ def test_failure_and_recovery_are_pinged_soon(heartbeat, double):
     assert double.requests[2].body == b"bronze failed"
 
 
-def test_beat_does_not_wait_for_a_ping(double, clock):
+def test_beat_does_not_wait_for_a_ping(double):
     """So a hanging server, which answers only afterwards, does not delay the worker."""
     answer = threading.Event()
     double.otherwise = held(answer, reply(200))
-    heartbeat = made(double, clock)
+    heartbeat = made(double)
     heartbeat.start()
     double.wait_for(1)
     ended(lambda: heartbeat.offer(ping_of([ONE])))
@@ -168,9 +162,8 @@ def test_shutdown_sends_a_log_ping(heartbeat, double):
     assert double.requests[1].body == b"stopped"
 
 
-def test_heartbeat_that_never_started_sends_nothing_at_shutdown(double, clock):
-    heartbeat = made(double, clock)
-    heartbeat.close(PATIENCE_SECONDS)
+def test_heartbeat_that_never_started_sends_nothing_at_shutdown(double):
+    made(double).close(PATIENCE_SECONDS)
 
     assert not double.requests
 

@@ -7,17 +7,22 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.rules_table import (
+    BY_SIZE,
+    BY_TIME,
     LONG_B,
     USUALLY,
     batches,
     behind_b,
     cases,
     counted,
+    dead_at,
     hung_batch,
     in_a_pool,
     listing,
     live_locked,
+    near_the_edge,
     no_executor,
     no_slot,
     on_connect,
@@ -27,7 +32,7 @@ from support.rules_table import (
     watched,
     working,
 )
-from support.story import CONFLICT, Story, policy, processing, run
+from support.story import CONFLICT, Story, policy, processing, progress, run
 
 from querypulse.alerting import rules
 from querypulse.alerting.finding import (
@@ -39,9 +44,15 @@ from querypulse.alerting.finding import (
 )
 from querypulse.alerting.policy import Limits, stall_window
 from querypulse.alerting.rule_context import rule_context
-from querypulse.alerting.rules.monitoring import driver_down, events_missing, monitoring_degraded
+from querypulse.alerting.rules.monitoring import (
+    MAX_NAMED,
+    driver_down,
+    events_missing,
+    monitoring_degraded,
+)
+from querypulse.core.states import QueryState
 from querypulse.listener.events import EventKind, decode
-from querypulse.listener.probe import JobCounts, LongTask
+from querypulse.listener.probe import Context, JobCounts, LongTask
 
 SKEWED = LongTask(4, 17, "host-3", 75.0, 2.1)
 
@@ -114,7 +125,7 @@ def outcome(case):
 
 
 def reported_of_a(story, reported):
-    """The alerts that rules of query a must raise; for an unseen query no rule holds."""
+    """The alerts that rules of query a must raise: none while the query is unseen."""
     if "a" not in story.state.snapshot(0.0).labels():
         return set()
     return {alert for alert, query in as_pairs(reported) if query in ("a", "*")}
@@ -229,12 +240,8 @@ def test_evidence_says_what_was_observed():
     ]
 
     assert found == [expected for *_, expected in rows]
-
-
-def test_failure_names_the_affected_table():
-    (finding,) = Story().started(at=0).ended(at=1, exception=TABLE_CONFLICT).evaluate(2).findings
-
-    assert finding.summary == "a failed: ConcurrentAppendException on table lake.fleet.alerts"
+    (of_table,) = rows[-1][0].evaluate(2).findings
+    assert of_table.summary == "a failed: ConcurrentAppendException on table lake.fleet.alerts"
 
 
 @pytest.mark.parametrize(
@@ -360,3 +367,170 @@ def test_query_that_holds_the_slots_is_paged_for_and_names_who_waits():
     assert own["b"].reason.endswith("its tasks still finish; a wait for its slots")
     assert findings["b"].evidence["waiting"] == "a"
     assert "b 3 of them" in findings["a"].reason
+
+
+# -- a new checkpoint under an old name: a note in the status and in the next alert -----------------
+
+NOTE = (
+    "batch ids went from 18,000 back to 0: its checkpoint is new or was restored; "
+    "a sink that remembers ids skips batches up to 18,000"
+)
+
+
+def old_run():
+    return Story().started(at=0).commit(batch=18_000, at=10).ended(at=20)
+
+
+def commit_of_new_checkpoint(story, *batches, at=30):
+    """The same name under a new id."""
+    for number, batch in enumerate(batches):
+        done = replace(progress("new-a", batch=batch), name="a", run_id="new-a")
+        story.state.apply_event(done, at + number)
+    return story
+
+
+def reason_of(story, now=40):
+    return story.evaluate(now).health["a"].reason
+
+
+def test_new_checkpoint_under_an_old_name_is_a_note_until_the_old_batch_id_has_passed():
+    story = commit_of_new_checkpoint(old_run().started_again(at=21), 0, 1)
+    assert reason_of(story) == NOTE
+
+    commit_of_new_checkpoint(story, 18_000, at=35)
+    assert reason_of(story) == ""
+
+
+def test_checkpoint_that_was_restored_is_a_note():
+    story = old_run().started(run=2, at=21).commit(run=2, batch=17_000, at=30)
+
+    assert reason_of(story).startswith("batch ids went from 18,000 back to 17,000")
+
+
+def test_next_alert_has_the_note():
+    story = commit_of_new_checkpoint(old_run().started_again(at=21), 0)
+    (stalled,) = story.evaluate(300).findings
+
+    assert stalled.evidence["batch_ids"] == NOTE
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        steady(),
+        old_run().started(run=2, at=21).commit(run=2, batch=18_001, at=30),
+        old_run().started(run=2, at=21).commit(run=2, batch=18_000, at=30),
+        old_run().started_again(at=21),
+        Story().started(at=0).commit(batch=0, at=10),
+        Story().started(at=0).ended(at=5, exception=CONFLICT).started(run=2, at=6).commit(run=2, batch=0, at=8),
+        Story().probe(run(async_progress=True, batch=9), at=0).commit(batch=9, at=10).ended(at=20)
+        .started(run=2, at=21).probe(run(number=2, async_progress=True), at=22).commit(run=2, batch=7, at=30),
+    ],
+    ids=["one run", "goes on", "repeats its last batch", "new, nothing committed yet", "first run",
+         "first run had no commit", "async progress tracking repeats batches"],
+)  # fmt: skip
+def test_other_runs_have_no_note(story):
+    assert "batch ids" not in reason_of(story, 32)
+
+
+# -- data loss ------------------------------------------------------------------------------------
+
+
+def danger(story, now, **settings):
+    findings = story.evaluate(now, **settings).findings
+    return next((one for one in findings if one.alertname == "StreamingDataLossRisk"), None)
+
+
+@pytest.mark.parametrize(
+    ("now", "severity"),
+    [(799, None), (801, "warning"), (999, "warning"), (1001, "critical"), (1201, "critical")],
+)
+def test_severity_grows_with_time(now, severity):
+    """The first unread record was written at 100 s, and the retention is 1000 s."""
+    found = danger(near_the_edge(now), now)
+
+    assert (found.severity.value if found is not None else None) == severity
+
+
+def test_ratio_can_be_set_per_query_and_two_thirds_of_the_rest_are_critical():
+    allowed = {"data_loss_warning_ratio": 0.1}
+
+    assert danger(dead_at(250), 250, overrides=[("a", allowed)]).severity is Severity.WARNING
+    assert danger(dead_at(790), 790, overrides=[("a", allowed)]).severity is Severity.WARNING
+    assert danger(dead_at(810), 810, overrides=[("a", allowed)]).severity is Severity.CRITICAL
+    assert danger(dead_at(350), 350, overrides=[("b", allowed)]) is None
+
+
+@pytest.mark.parametrize(
+    ("story", "now", "effect", "reason"),
+    [
+        (dead_at(850), 850, "is about to lose data",
+         "t/0: 75% of its retention time is used up, the oldest unread record is 12 min old, at least 4 min left"),
+        (dead_at(850, kept=BY_SIZE), 850, "is about to lose data",
+         "t/0: the unread backlog is 71% of what the topic retains, the retention edge is 3000 offsets behind, at least 4 min left"),
+        (dead_at(1300), 1300, "has lost data",
+         "t/0: 1000 offsets were deleted before they were read (committed 101000, retained from 102000)"),
+    ],
+    ids=["by time", "by size", "lost"],
+)  # fmt: skip
+def test_reason_states_what_is_lost_or_how_much_retention_is_left(story, now, effect, reason):
+    found = danger(story, now)
+
+    assert (found.reason, found.summary) == (reason, f"a {effect}: {reason}")
+
+
+def test_worst_partition_is_reported_and_the_others_are_counted():
+    both = {"t/0": 100, "t/1": 60}
+    committed = {"t/0": 101_000, "t/1": 100_600}
+    ends = {
+        name: (lambda at, said=BY_TIME[name]: dict.fromkeys(both, said(at)))
+        for name in ("latest", "earliest")
+    }
+    found = danger(dead_at(850, **ends, committed=committed, since=both), 850)
+
+    assert found.reason.startswith("t/1: 79% of its retention time is used up")
+    assert found.reason.endswith("; 2 partitions in total")
+    listed = [line.partition(":")[0] for line in found.evidence["retention"].splitlines()]
+    assert listed == ["t/1", "t/0"]
+
+
+# -- the end of the JVM -----------------------------------------------------------------------------
+
+
+def running(*queries):
+    return Story().probe(*map(run, queries), at=100)
+
+
+MANY = [f"q{number:03}" for number in range(MAX_NAMED + 5)]
+
+
+@pytest.mark.parametrize(
+    ("story", "reason"),
+    [
+        (Story(), "; no query was running"),
+        (running("a"), ", and 1 streaming query with it: a"),
+        (running("c", "a", "b"), ", and 3 streaming queries with it: a, b, c"),
+        (running("a", "b", "scratch").ended("b", at=100.5, exception=CONFLICT), ", and 1 streaming query with it: a"),
+        (running(*MANY), f", and 25 streaming queries with it: {', '.join(MANY[:20])} and 5 more"),
+    ],
+    ids=["no query", "one query", "three queries", "an ended and an ignored query", "more than it names"],
+)  # fmt: skip
+def test_end_of_the_jvm_is_critical_and_names_the_queries_that_ran_and_are_not_ignored(
+    story, reason
+):
+    story.probe(at=101, context=Context.JVM_GONE)
+    settings = policy(overrides=[("scratch", {"ignore": True})])
+    found = driver_down(story.state.snapshot(101), 101, settings)
+
+    assert (found.severity, found.state) == (Severity.CRITICAL, QueryState.MISSING)
+    assert found.reason == f"the JVM of the driver has ended{reason}"
+    assert found.summary == f"driver is down: {found.reason}"
+
+
+def test_states_of_the_queries_are_kept_when_the_jvm_ends():
+    """A report without runs means that they vanished; a report that the JVM is gone does not."""
+    story = running("a", "b").ended("b", at=100.5, exception=CONFLICT)
+    story.probe(at=101, context=Context.JVM_GONE)
+
+    assert [query.alive for query in story.state.snapshot(102).queries] == [True, False]
+    assert story.query("a").vanished_at is None
