@@ -1,15 +1,22 @@
-"""The command line prints the effective settings, rejects invalid ones, and sets its exit code."""
+"""The command line: ``check``, ``test-alert``, the arguments of ``demo``, and exit codes."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import entry_points, version
 
 import pytest
+from support.http_double import HttpDouble, raw, reply
 
 from querypulse import sidecar
 from querypulse.commands import cli
+from querypulse.commands.check import TEST_NAME
+from querypulse.commands.demo.scenarios import DemoSettings
+from querypulse.core import installed
+from querypulse.core.installed import NotInstalledError, require_spark
 from querypulse.settings.settings import TYPES
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
@@ -21,16 +28,32 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
 @pytest.fixture
-def check(monkeypatch, capsys):
-    """Run ``querypulse check`` with settings; returns exit code, output and errors."""
+def run(monkeypatch, capsys):
+    """Run a command with settings of the environment; returns exit code, output and errors."""
 
-    def run(**settings):
+    def run(*arguments, **settings):
         for name, value in settings.items():
-            monkeypatch.setenv(f"QUERYPULSE_{name.upper()}", value)
-        code = cli.main(["check"])
-        return code, *capsys.readouterr()
+            text = value if isinstance(value, str) else json.dumps(value)
+            monkeypatch.setenv(f"QUERYPULSE_{name.upper()}", text)
+        return cli.main([*arguments]), *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def check(run):
+    return partial(run, "check")
+
+
+@pytest.fixture
+def run_test_alert(run):
+    return partial(run, "test-alert")
+
+
+@pytest.fixture
+def server():
+    with HttpDouble(otherwise=reply(202, body=b"ok")) as double:
+        yield double
 
 
 def shown(output):
@@ -93,6 +116,10 @@ def test_check_ends_with_a_summary(check, settings, summary):
     assert output.splitlines()[-1].startswith(summary)
 
 
+def named(app_name):
+    return {} if app_name is None else {"app_name": app_name}
+
+
 @pytest.mark.parametrize(
     ("app_name", "note"),
     [
@@ -102,7 +129,7 @@ def test_check_ends_with_a_summary(check, settings, summary):
     ],
 )
 def test_check_explains_the_cost_of_a_generic_app_name(check, app_name, note):
-    code, output, _ = check(**({} if app_name is None else {"app_name": app_name}))
+    code, output, _ = check(**named(app_name))
 
     assert code == 0
     assert any(line.startswith(note) for line in output.splitlines())
@@ -143,18 +170,14 @@ REJECTED = [
 ]
 
 
-def test_check_rejects_unusable_settings_in_one_line(check, monkeypatch):
-    for settings, word in REJECTED:
-        with monkeypatch.context() as changed:
-            for name, value in settings.items():
-                changed.setenv(f"QUERYPULSE_{name.upper()}", value)
-            code, output, errors = check()
+@pytest.mark.parametrize(("settings", "word"), REJECTED)
+def test_check_rejects_unusable_settings_in_one_line(check, settings, word):
+    code, output, errors = check(**settings)
 
-        assert (code, output) == (USAGE_ERROR, ""), settings
-        assert errors.startswith("querypulse: ")
-        assert errors.count("\n") == 1
-        assert word in errors
-        assert "hidden" not in errors
+    assert (code, output, errors.count("\n")) == (USAGE_ERROR, "", 1)
+    assert errors.startswith("querypulse: ")
+    assert word in errors
+    assert "hidden" not in errors
 
 
 def test_installed_command_is_this_one():
@@ -175,3 +198,211 @@ def test_settings_can_be_checked_without_pyspark():
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "stall_floor_seconds" in done.stdout
+
+
+# -- test-alert -----------------------------------------------------------------------------------
+
+
+def reported(server):
+    """The alerts that a webhook received: (status, name, severity)."""
+    alerts = [alert for request in server.requests for alert in json.loads(request.body)["alerts"]]
+    return [(a["status"], a["labels"]["alertname"], a["labels"]["severity"]) for a in alerts]
+
+
+def test_test_alert_is_a_warning_that_resolves_at_once(run_test_alert, server):
+    assert run_test_alert(webhook_url=server.url)[0] == 0
+    assert reported(server) == [
+        ("firing", TEST_NAME, "warning"),
+        ("resolved", TEST_NAME, "warning"),
+    ]
+    (alert,) = json.loads(server.requests[0].body)["alerts"]
+    assert "nothing is wrong" in alert["annotations"]["summary"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "app_name", "app"),
+    [((), None, "querypulse"), ((), "etl", "etl"), (("--app", "nightly"), "etl", "nightly")],
+)
+def test_test_alert_has_the_app_and_the_labels_of_the_job(
+    run_test_alert, server, arguments, app_name, app
+):
+    labels = {"env": "prod"}
+    run_test_alert(*arguments, webhook_url=server.url, labels=labels, **named(app_name))
+
+    own = {"app": app, "query": "*", "env": "prod"}
+    for request in server.requests:
+        sent = json.loads(request.body)
+        assert sent["groupLabels"] == own
+        assert own.items() <= sent["alerts"][0]["labels"].items()
+        assert sent["groupKey"] == f"querypulse/{app};alertname=QuerypulseTest;env=prod/*/warning"
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "code"),
+    [(202, "accepted the ping", 0), (404, "did NOT accept the ping: ", 1)],
+)
+def test_heartbeat_is_pinged_once_without_changing_its_state(run_test_alert, answer, result, code):
+    with HttpDouble(otherwise=reply(answer)) as server:
+        ended, output, _ = run_test_alert(heartbeat_url=f"{server.url}/hidden")
+        (ping,) = server.requests
+
+    assert ping.path.startswith("/hidden/log?rid=")
+    assert (ended, output.split(maxsplit=1)[1][: len(result)]) == (code, result)
+    assert str(answer) in output or code == 0
+    assert "hidden" not in output
+
+
+def test_every_receiver_gets_the_test_alert_despite_its_route(run_test_alert, server):
+    tables = [
+        {"type": "webhook", "name": "oncall", "url": server.url, "severities": ["critical"]},
+        {"type": "slack", "name": "team", "url": server.url, "queries": ["bronze*"]},
+        {"type": "pagerduty", "name": "pd", "routing_key": KEY, "url": server.url},
+        {"type": "alertmanager", "name": "am", "urls": [server.url]},
+    ]
+    code, output, _ = run_test_alert(receivers=tables, webhook_url=server.url)
+
+    assert code == 0
+    assert len(server.requests) == 10
+    lines = output.splitlines()
+    assert [line.split()[0] for line in lines] == ["webhook", "oncall", "team", "pd", "am"]
+    assert all(line.endswith("accepted the test alert and its end") for line in lines)
+
+
+PROBLEMS = [
+    (reply(403), "misconfigured", "403"),
+    (reply(404), "misconfigured", "404"),
+    (reply(302, {"Location": "http://127.0.0.1:1/"}), "misconfigured", "302"),
+    (reply(400), "rejected", "400"),
+    (reply(410), "misconfigured", "removed there (410)"),
+    (reply(429, {"Retry-After": "90"}), "transient", "Retry-After 90 s"),
+]
+
+
+@pytest.mark.parametrize(("answer", "word", "more"), PROBLEMS)
+def test_refusal_is_printed_with_its_status_and_meaning(run_test_alert, answer, word, more):
+    with HttpDouble(otherwise=answer) as server:
+        code, output, _ = run_test_alert(webhook_url=f"{server.url}/hidden")
+        assert {status for status, *_ in reported(server)} == {"firing"}
+
+    assert code == 1
+    assert output.startswith("webhook  did NOT accept the test alert: ")
+    assert word in output
+    assert more in output
+    assert output.count("\n") == 1
+    assert "hidden" not in output
+
+
+def test_test_alert_that_may_have_arrived_is_resolved(run_test_alert):
+    with HttpDouble(raw(), raw(), raw(), otherwise=reply(200)) as server:
+        code, output, _ = run_test_alert(webhook_url=server.url)
+
+        assert reported(server)[-1][0] == "resolved"
+    assert code == 1
+    assert "may NOT have accepted" in output
+
+
+def test_failing_receiver_does_not_stop_the_others(run_test_alert, server):
+    urls = {"bad": "http://127.0.0.1:1/hidden", "good": server.url}
+    tables = [{"type": "webhook", "name": name, "url": url} for name, url in urls.items()]
+    code, output, _ = run_test_alert(receivers=tables)
+
+    assert (code, len(reported(server))) == (1, 2)
+    bad, good = output.splitlines()
+    assert bad.startswith("bad   did NOT accept the test alert")
+    assert "hidden" not in bad
+    assert good == "good  accepted the test alert and its end"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "no receiver is configured"),
+        ({"webhook_url": "HERE", "pagerduty_routing_key": "short"}, "pagerduty_routing_key"),
+        (
+            {"webhook_url": "HERE", "spool_dir": "/proc/spool"},
+            "'spool_dir': /proc/spool: No such file",
+        ),
+    ],
+)
+def test_unusable_settings_are_refused_before_sending(run_test_alert, server, settings, message):
+    settings = {key: server.url if text == "HERE" else text for key, text in settings.items()}
+    code, output, errors = run_test_alert(**settings)
+
+    assert (code, output, server.requests) == (USAGE_ERROR, "", [])
+    assert message in errors
+
+
+# -- demo -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    """The settings of the requested demos, which do not run."""
+    asked = []
+    play = lambda **arguments: asked.append(DemoSettings(**arguments)) or 7
+    monkeypatch.setitem(cli._COMMANDS, "demo", play)
+    return asked
+
+
+def test_every_demo_setting_can_be_given(scripts):
+    options = "--scenario hang --queries 2 --after 0 --duration 1.5 --http-port -1"
+    cli.main(["demo", *options.split(), "--webhook-url", "http://localhost/x"])
+
+    assert scripts == [DemoSettings("hang", 2, 0.0, 1.5, "http://localhost/x", -1)]
+
+
+WRONG = {
+    "": "required: command",
+    "dance": "'dance' (choose from",
+    "check --scenario failure": "unrecognized arguments: --scenario failure",
+    "demo failure": "unrecognized arguments: failure",
+    "demo --scenario flies": "--scenario: invalid choice: 'flies'",
+    "demo --scenario": "--scenario: expected one argument",
+    "demo --queries 1": "--queries: 2 queries or more, given '1'",
+    "demo --queries eight": "--queries: 2 queries or more, given 'eight'",
+    "demo --queries 2.5": "--queries: 2 queries or more, given '2.5'",
+    "demo --after -1": "--after: seconds, 0 or more, given '-1'",
+    "demo --after nan": "--after: seconds, 0 or more, given 'nan'",
+    "demo --duration soon": "--duration: seconds, 0 or more, given 'soon'",
+    "demo --http-port http": "--http-port: invalid int value: 'http'",
+    "demo --supervised yes": "unrecognized arguments: yes",
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG.items())
+def test_wrong_arguments_exit_with_2_and_a_message(scripts, capsys, arguments, message):
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments.split())
+    output, errors = capsys.readouterr()
+
+    assert (left.value.code, output, scripts) == (USAGE_ERROR, "", [])
+    assert message in errors
+    assert " _" not in errors, "no internal name"
+
+
+MISSING = [
+    ({"java": None}, ["needs Java", "JAVA_HOME"]),
+    ({"pyspark": None}, ["PySpark", "pip install"]),
+    ({"java": None, "pyspark": None}, ["needs Java"]),
+    ({}, None),
+    ({"java": None, "java_home": "/jdk"}, None),
+]
+
+
+@pytest.mark.parametrize(("machine", "words"), MISSING)
+def test_demo_that_cannot_start_says_what_to_install(monkeypatch, machine, words):
+    """Java on the path or in JAVA_HOME is enough."""
+    machine = {"java": "/java", "pyspark": object(), "java_home": ""} | machine
+    monkeypatch.setattr(installed.shutil, "which", lambda _: machine["java"])
+    monkeypatch.setattr(installed, "find_spec", lambda _: machine["pyspark"])
+    monkeypatch.setenv("JAVA_HOME", machine["java_home"])
+    if words is None:
+        require_spark()
+        return
+    with pytest.raises(NotInstalledError) as refused:
+        require_spark()
+    message = str(refused.value)
+
+    assert message.startswith("the demo needs ")
+    assert "\n" not in message
+    assert all(word in message for word in words)

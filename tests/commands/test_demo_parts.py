@@ -62,12 +62,9 @@ def query(name, state):
 def test_number_of_healthy_queries_is_printed_only_when_it_changes(capsys):
     output = DemoOutput()
     healthy = [query("a", "running"), query("b", "idle")]
-    for queries in (
-        healthy,
-        healthy,
-        [*healthy[:1], query("b", "failed")],
-        [*(query(name, "starting") for name in "abce"), query("d", "failed")],
-    ):
+    one_failed = [*healthy[:1], query("b", "failed")]
+    starting = [*(query(name, "starting") for name in "abce"), query("d", "failed")]
+    for queries in (healthy, healthy, one_failed, starting):
         output.queries(queries)
     lines = capsys.readouterr().out.splitlines()
 
