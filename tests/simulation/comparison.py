@@ -11,7 +11,7 @@ from querypulse.listener.events import Event, Idle, Progress, Started, Terminate
 from querypulse.listener.probe import Context, JobActivity, ProbedRun, ProbeReport
 from querypulse.listener.state.state import State
 
-from .plan import Plan, QuerySpec, Step
+from .plan import Plan, QuerySpec, steps
 
 LONG_SECONDS = 10.0
 """A batch in flight for longer is long: healthy ones on a busy machine are not."""
@@ -20,49 +20,21 @@ SHORT_SECONDS = 3.0
 LONG, WORKS = "long", "long, and works"
 
 _EVERY = {"every": 2.0, "takes": 0.3}
+_WITH_INTERVAL = ("healthy", "dies", "first", "stops", "planned", "again", "moved", "hangs", "dry")
 WAYS_TO_END = Plan(
     seed=1,
     horizon=22.0,
     queries=(
-        QuerySpec("healthy", "healthy", **_EVERY),
-        QuerySpec("dies", "dies", **_EVERY),
-        QuerySpec("first", "first", **_EVERY),
-        QuerySpec("stops", "stops", **_EVERY),
-        QuerySpec("planned", "planned", **_EVERY),
-        QuerySpec("again", "again", **_EVERY),
-        QuerySpec("moved", "moved", **_EVERY),
-        QuerySpec("hangs", "hangs", **_EVERY),
-        QuerySpec("dry", "dry", **_EVERY),
+        *(QuerySpec(name, name, **_EVERY) for name in _WITH_INTERVAL),
         QuerySpec("once", "once", trigger="Once", **_EVERY),
         QuerySpec("now", "now", trigger="AvailableNow", **_EVERY),
     ),
-    steps=(
-        Step(0.5, "fail_first", "first"),
-        *(
-            Step(1.0, "start", key)
-            for key in (
-                "healthy",
-                "dies",
-                "stops",
-                "planned",
-                "again",
-                "moved",
-                "hangs",
-                "dry",
-            )
-        ),
-        Step(2.0, "start", "first"),
-        Step(8.0, "die", "dies"),
-        Step(8.0, "die", "again"),
-        Step(8.0, "die", "moved"),
-        Step(8.0, "hang", "hangs", 60.0),
-        Step(8.0, "stop", "stops"),
-        Step(8.0, "plan_stop", "planned"),
-        Step(8.0, "dry", "dry", 60.0),
-        Step(9.0, "start", "once"),
-        Step(9.0, "start", "now"),
-        Step(12.0, "restart", "again"),
-        Step(12.0, "restart", "moved", arg="new"),
+    steps=steps(
+        "0.5 fail_first first, 1 start healthy, 1 start dies, 1 start stops, 1 start planned, "
+        "1 start again, 1 start moved, 1 start hangs, 1 start dry, 2 start first, "
+        "8 die dies, 8 die again, 8 die moved, 8 hang hangs for 60, 8 stop stops, "
+        "8 plan_stop planned, 8 dry dry for 60, 9 start once, 9 start now, "
+        "12 restart again, 12 restart moved (new)"
     ),
 )
 """One query for each way to run and to end, all in one driver."""
@@ -77,13 +49,9 @@ WAYS_TO_WORK = Plan(
         QuerySpec("crawls", "crawls", **_EVERY),
         QuerySpec("fans", "fans", **_EVERY),
     ),
-    steps=(
-        *(
-            Step(1.0, "start", key)
-            for key in ("unnamed", "elsewhere", "continuous", "crawls", "fans")
-        ),
-        Step(6.0, "crawl", "crawls", 60.0),
-        Step(6.0, "fan_out", "fans", 60.0),
+    steps=steps(
+        "1 start unnamed, 1 start elsewhere, 1 start continuous, 1 start crawls, 1 start fans, "
+        "6 crawl crawls for 60, 6 fan_out fans for 60"
     ),
 )
 """Queries without a name, of another session and without batches, and what a long batch does."""

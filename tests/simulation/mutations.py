@@ -6,7 +6,7 @@ names the terms under which, and the number of seeds within which, the simulator
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -131,19 +131,6 @@ _remains = identity._remains
 _introduce = identity.Identity.introduce
 
 
-def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
-    return identity.Newcomer(event.query_id, event.run_id, at)
-
-
-def _poll_living_only(self: state.State, run: Any, report: Any) -> None:
-    if run.active:
-        _poll_known(self, run, report)
-
-
-def _counts_again(old: Any, query_id: str, run_id: str, at: float) -> Any:
-    return replace(_succeed(old, query_id, run_id, at), totals=Totals())
-
-
 def _reminds_always(self: Lifecycle, *others: Any) -> Any:
     terms, self._terms = self._terms, replace(self._terms, repeat_interval_seconds=30.0)
     try:
@@ -152,19 +139,11 @@ def _reminds_always(self: Lifecycle, *others: Any) -> Any:
         self._terms = terms
 
 
-def _unsilenced_suppressor(self: Lifecycle, alert: Alert, update: Any) -> Any:
-    return _suppressor(self, alert, replace(update, silences=()))
-
-
 def _opens_late(self: Lifecycle, update: Any) -> None:
     if all(
         tracked.opened_at is not None or tracked.polls >= 30 for tracked in self._tracked.values()
     ):
         _open(self, update)
-
-
-def _any_rise_is_lag(_: Any, points: Any, __: float) -> Any:
-    return points if points and points[-1].lag > points[0].lag else ()
 
 
 def _end_is_never_muted(self: Lifecycle, subject: str, incident: Any, alerts: Any) -> Any:
@@ -182,53 +161,26 @@ def _restored_rows_hide_nothing(self: Outbox, rows: Any, wall: float) -> None:
     self._takes_stale = True
 
 
-def _doubt_is_success(self: Outbox, error: Any, now: float, wall: float) -> Any:
-    return self.delivered(wall) if error.may_have_arrived else _failed(self, error, now, wall)
-
-
 def _rejected_resolve_is_success(self: Outbox, error: Any, now: float, wall: float) -> Any:
     is_over = self._in_flight is not None and self._in_flight.message.is_over
     return self.delivered(wall) if is_over else _failed(self, error, now, wall)
 
 
-def _never_sends(self: Any) -> None:
-    self._waiting = lambda _: []
+def _ends_with(is_last: Callable[[Any], bool]) -> Callable[..., Any]:
+    """What an outbox does that sends nothing any more after such an error."""
 
+    def fails(self: Any, error: Any, *at: Any) -> Any:
+        if is_last(error):
+            self._waiting = lambda _: []
+        return _failed(self, error, *at)
 
-def _rejected_is_for_ever(self: Outbox, error: Any, *others: Any) -> Any:
-    if error.answer is DeliveryOutcome.REJECTED:
-        _never_sends(self)
-    return _failed(self, error, *others)
-
-
-def _gone_is_for_ever(self: Outbox, error: Any, *others: Any) -> Any:
-    if error.retry_after == GONE_WAIT_SECONDS:
-        _never_sends(self)
-    return _failed(self, error, *others)
-
-
-def _never_again(*_: Any) -> float:
-    return 3600.0
-
-
-def _resolve_at_once(self: DriverHealth, label: str, recovery: Any, seconds: float) -> bool:
-    return bool(self.watched_since(recovery.since) >= seconds / 10.0)
+    return fails
 
 
 def _poll_and_never_vanish(self: state.State, report: Any) -> None:
     _poll(self, report)
     for key, query in self._queries.items():
         self._queries[key] = replace(query, vanished_at=None)
-
-
-def _once_muted(alert: Any, silences: Any, wall: float) -> str:
-    return str(
-        _why_muted(alert, silences, min([wall, *(silence.until - 1.0 for silence in silences)]))
-    )
-
-
-def _empty_log_is_ignored(query: Any, log: Any, at: float) -> Any:
-    return query if log.committed is None else _fold_log(query, log, at)
 
 
 def _one_silent_query_is_a_silent_driver(findings: Any, *others: Any) -> Any:
@@ -251,10 +203,6 @@ def _raises(_self: Any, _stage: Any, error: Exception) -> None:
     raise error
 
 
-def _of_any_app(self: Silence, alert: Any, wall: float) -> bool:
-    return _covers(replace(self, app="*"), alert, wall)
-
-
 HUNGRY = only(
     "dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)
 )
@@ -268,22 +216,10 @@ def _moves_by_tasks_only(self: probe.JobActivity, before: probe.JobActivity) -> 
     return moves if moves is probe.Moves.TASKS else None
 
 
-def _no_namesakes(*_: Any) -> list[Any]:
-    return []
-
-
 def _newest_bearer(self: identity.Identity, new: Any, *, wait: bool) -> Any:
     query = self.present(new.query_id)
     namesakes = self._namesakes(new.name)
     return query or (namesakes[-1] if namesakes else None)
-
-
-def _beside_none(self: identity.Identity, new: Any, *, wait: bool) -> Any:
-    return _introduce(self, replace(new, beside=frozenset()), wait=wait)
-
-
-def _base_label(_: Any, name: str | None, query_id: str) -> str:
-    return identity.base_label(name, query_id)
 
 
 def _memory_introduces(self: Any, run: Any, report: Any) -> Any:
@@ -302,14 +238,6 @@ def _any_called(self: state.State, name: str) -> None:
 def _by_its_own_time(event: Any, at: float, present: Any, *, wait: bool) -> bool:
     began = present.start.timestamp if present.start is not None else None
     return began is not None and event.timestamp is not None and event.timestamp < began
-
-
-def _only_failures_count(query: Any) -> int:
-    return 0 if query.failure is None else 2
-
-
-def _remains_without_counters(query: Any) -> Any:
-    return replace(_remains(query), totals=Totals())
 
 
 def _starting_is_calm(
@@ -332,14 +260,6 @@ def _calm_while_one_starts(
     return before or RecoveryWindow(self.now, 0)
 
 
-def _forget_expected(queries: Any, now: float, _: Any, supervised: Any) -> Any:
-    return _forget(queries, now, (), supervised)
-
-
-def _believes_only_itself(self: alerts_module.DriverAlerts, driver: WatchedDriver) -> bool:
-    return (driver.healthy_seconds or 0.0) >= self._resolve_after
-
-
 def _resolved_by_health(self: alerts_module.DriverAlerts, driver: WatchedDriver, _: object) -> bool:
     healthy, unseen = driver.healthy_seconds, 2 * self.tracker.interval_seconds
     return healthy is not None and healthy + unseen > self._resolve_after
@@ -352,11 +272,13 @@ OF_NOTIFYING = (
     Mutation("an alert of the whole driver suppresses a failure", "P4",
              lifecycle, "FACTS", frozenset(), plan=plan_of("a query that fails while it is stalled with all others"), essential=True),
     Mutation("a silenced alert of the whole driver suppresses others", "P4",
-             Lifecycle, "_suppressor", _unsilenced_suppressor, plan=plan_of("a silenced stall of the whole driver suppresses that a query has stopped")),
+             Lifecycle, "_suppressor", lambda self, alert, update: _suppressor(self, alert, replace(update, silences=())),
+             plan=plan_of("a silenced stall of the whole driver suppresses that a query has stopped")),
     Mutation("a silence covers the alerts of every app", "P1|P4",
-             Silence, "covers", _of_any_app, only("die")),
+             Silence, "covers", lambda self, *alert: _covers(replace(self, app="*"), *alert), only("die")),
     Mutation("the end of the application explains no end of a query", "P2",
-             Context, "explains_ends", property(lambda _: False), plan=plan_of("the application stops its SparkContext, which takes longer than the grace")),
+             Context, "explains_ends", property(lambda _: False),
+             plan=plan_of("the application stops its SparkContext, which takes longer than the grace")),
     Mutation("events that Spark dropped before the attach count", "P2",
              state, "add_poll", _counts_old_drops, plan=plan_of("Spark dropped events before the attach")),
     Mutation("an error in one rule ends the evaluation", "P1|P8",
@@ -371,7 +293,8 @@ OF_NOTIFYING = (
              Lifecycle, "restore_opened", lambda *_: None, plan=plan_of("the same in a new process each time, with a spool")),
     Mutation("an alert that an earlier process left open is not held open", "P5",
              Lifecycle, "restore_opened",
-             lambda self, found, _: self._opened.update({(one.alertname, one.query): one for one in found}), plan=plan_of("a planned restart of the driver while the alert is held open")),
+             lambda self, found, _: self._opened.update({(one.alertname, one.query): one for one in found}),
+             plan=plan_of("a planned restart of the driver while the alert is held open")),
     Mutation("every stopped query counts as stopped with its SparkContext", "P5",
              query_ends, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
              only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),
@@ -379,18 +302,22 @@ OF_NOTIFYING = (
              query_ends, "_is_unconfirmed", lambda _: False,
              plan=plan_of("a single poll lacks a running query, and the probe is refused afterwards")),
     Mutation("an event of a past run replaces the present run", "P1|P2|P3|P5|P8",
-             identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
+             identity.Identity, "met_by_event", lambda _, event, at, *__, **___: identity.Newcomer(event.query_id, event.run_id, at),
+             only("late", "restart", "die and restart",
                                                          steps=(8,)), first=24, essential=True),
     Mutation("probe reports of ended runs are ignored", "P1",
-             state.State, "_apply_known", _poll_living_only, only("die unreported")),
+             state.State, "_apply_known", lambda self, run, report: run.active and _poll_known(self, run, report),
+             only("die unreported")),
     Mutation("a run that is missing in a poll does not count as vanished", "P1",
              state.State, "apply_probe", _poll_and_never_vanish, only("die unseen"), essential=True),
     Mutation("a repeated event is applied twice", "P8",
              event_reader.EventReader, "_is_known", lambda *_: False, only("repeat"), essential=True),
     Mutation("an incident resolves at the first sign of health", "P3",
-             DriverHealth, "has_recovered", _resolve_at_once, only("die and restart"), essential=True),
+             DriverHealth, "has_recovered", lambda self, _, recovery, seconds: self.watched_since(recovery.since) >= seconds / 10.0,
+             only("die and restart"), essential=True),
     Mutation("events that a full mailbox drops are not counted", "P8",
-             event_reader.EventReader, "drops", property(lambda reader: dict(reader.dropped)), only("repeat", mailboxes=(1,))),
+             event_reader.EventReader, "drops", property(lambda reader: dict(reader.dropped)),
+             only("repeat", mailboxes=(1,))),
     Mutation("idleness is no activity", "P2",
              fold, "_idle", lambda query, _: query, only("dry")),
     Mutation("time without monitoring counts", "P2",
@@ -400,12 +327,12 @@ OF_NOTIFYING = (
              Lifecycle, "_open", _opens_late,
              only("die"), essential=True),
     Mutation("each run counts from zero", "P6",
-             identity, "succeed", _counts_again, only("restart")),
+             identity, "succeed", lambda *run: replace(_succeed(*run), totals=Totals()), only("restart")),
     Mutation("nothing that ended is ever forgotten", "P7",
              state.State, "forget", lambda *_: None,
              only("repeat", finite=1.0, queries=(6,), small_memory=1.0, memory=1), essential=True),
     Mutation("a cut connection counts as delivered", "P1",
-             Outbox, "failed", _doubt_is_success,
+             Outbox, "failed", lambda self, error, *at: self.delivered(at[1]) if error.may_have_arrived else _failed(self, error, *at),
              only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",)), essential=True),
     Mutation("a firing alert sends two reminders a minute", "P10",
              Lifecycle, "_present_open", _reminds_always, only("die", "stop"), essential=True),
@@ -422,7 +349,7 @@ OF_NOTIFYING = (
              spool.Spool, "write_ahead", lambda _: None,
              plan=plan_of("a process that is killed as it sends, before its spool has stored it"), essential=True),
     Mutation("a failed attempt is retried after an hour", "P1",
-             retries, "nth_wait", _never_again, only("die in outage", steps=(1,), minutes=(8.0,)), first=5),
+             retries, "nth_wait", lambda *_: 3600.0, only("die in outage", steps=(1,), minutes=(8.0,)), first=5),
     Mutation("incidents that an earlier driver left open are forgotten", "P3|P5",
              Lifecycle, "restore", lambda *_: None,
              only("die", around=("kill",), steps=(4,)), 40, first=16, essential=True),
@@ -433,15 +360,17 @@ OF_NOTIFYING = (
     Mutation("the end of a silenced incident is sent", "P2",
              Lifecycle, "_incident", _end_is_never_muted, only("die in silence", steps=(4,)), 60),
     Mutation("a muted incident stays muted after its silence", "P1",
-             lifecycle, "why_muted", _once_muted, only("die in silence", minutes=(8.0,)), essential=True),
+             lifecycle, "why_muted", lambda alert, given, wall: _why_muted(alert, given, min([wall, *(one.until - 1.0 for one in given)])),
+             only("die in silence", minutes=(8.0,)), essential=True),
     Mutation("one rejected message stops all messages to a receiver", "P1",
-             Outbox, "failed", _rejected_is_for_ever,
+             Outbox, "failed", _ends_with(lambda error: error.answer is DeliveryOutcome.REJECTED),
              only("die", around=("poison",), steps=(6,)), 60),
     Mutation("one 410 stops all messages to a receiver", "P1",
-             Outbox, "failed", _gone_is_for_ever,
+             Outbox, "failed", _ends_with(lambda error: error.retry_after == GONE_WAIT_SECONDS),
              only("die", "die in outage", steps=(4, 6), outages=("gone",), minutes=(8.0,)), 60),
     Mutation("a commit log that was never written is not reported as a stall", "P1",
-             fold, "fold_log", _empty_log_is_ignored, only("log_stuck", "new", logs_rarely=1.0, steps=(6,)), 60),
+             fold, "fold_log", lambda query, log, at: query if log.committed is None else _fold_log(query, log, at),
+             only("log_stuck", "new", logs_rarely=1.0, steps=(6,)), 60),
     Mutation("a checkpoint that cannot be read is not reported", "P1",
              monitoring, "_is_unread", lambda *_: False,
              plan=plan_of("a checkpoint that decides about the health of its query cannot be read")),
@@ -453,7 +382,8 @@ OF_NOTIFYING = (
     Mutation("rewound offsets are not reported", "P1",
              progress, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
     Mutation("any rise of the lag is reported", "P2",
-             data, "rising", _any_rise_is_lag, only("lag", "stall", "hang")),
+             data, "rising", lambda _, points, __: points if points and points[-1].lag > points[0].lag else (),
+             only("lag", "stall", "hang")),
     Mutation("missing input is not reported", "P1",
              data, "has_uncounted_rows", lambda _: True, HUNGRY, first=8),
     Mutation("rows of batches that only the probe saw do not count", "P2",
@@ -470,17 +400,17 @@ OF_NOTIFYING = (
 
 BATCHES = (
     Mutation("a slow batch is never critical", "P1",
-             stuck_batch, "is_slow_for_long", lambda *_: False, plan=plan_of("the first batch of a run is retried for ever"), essential=True),
-    Mutation("a slow batch is never critical, in random histories", "P1",
              stuck_batch, "is_slow_for_long", lambda *_: False,
-             only("crawl", minutes=(12.0,), slow_critical=(240.0,))),
+             plan=plan_of("the first batch of a run is retried for ever"), essential=True),
     Mutation("the trigger interval counts while a batch is in flight", "P1",
-             RuleContext, "batch_window", property(lambda context: context.window), plan=plan_of("a batch hangs under a trigger of ten minutes")),
+             RuleContext, "batch_window", property(lambda context: context.window),
+             plan=plan_of("a batch hangs under a trigger of ten minutes")),
     Mutation("a delayed batch is critical after its window", "P2",
              stuck_batch, "stall_severity", lambda *_: Severity.CRITICAL,
              only("skew", "starve", minutes=(8.0,))),
     Mutation("the CPU time of a thread proves nothing: what works is hung", "P2",
-             probe.JobActivity, "moved_since", _moves_by_tasks_only, plan=plan_of("the thread of a batch works for long: it is slow, and no page before it is critical")),
+             probe.JobActivity, "moved_since", _moves_by_tasks_only,
+             plan=plan_of("the thread of a batch works for long: it is slow, and no page before it is critical")),
     Mutation("a delayed batch is never critical", "P1",
              stuck_batch, "stall_severity", lambda *_: Severity.WARNING,
              plan=plan_of("one task runs for twelve minutes")),
@@ -488,19 +418,21 @@ BATCHES = (
 
 IDENTITY = (
     Mutation("a new checkpoint under the same name is another query", "P3|P4",
-             identity.Identity, "_namesakes", _no_namesakes, only("new", named=1.0), first=10, essential=True),
+             identity.Identity, "_namesakes", lambda *_: [], only("new", named=1.0), first=10, essential=True),
     Mutation("expect_stop, stop and a new checkpoint: the probe's memory brings the old one back", "P2|P5|P6",
              identity.Identity, "met_by_probe", _memory_introduces,
              only("new", "plan_stop", named=1.0), 60),
     Mutation("two running queries of one name share a label", "P4|P6",
-             identity.Identity, "_free_label", _base_label, only("die", named=1.0, twins=1.0)),
+             identity.Identity, "_free_label", lambda _, *named: identity.base_label(*named),
+             only("die", named=1.0, twins=1.0)),
     Mutation("running namesakes merge: the commit of one recovers the other", "P4|P6",
              identity.Identity, "_predecessor", _newest_bearer, only("die", named=1.0, twins=1.0, steps=(1,))),
     Mutation("a query continues the one that a poll shows active beside it", "P4|P6",
-             identity.Identity, "introduce", _beside_none,
+             identity.Identity, "introduce", lambda self, new, **wait: _introduce(self, replace(new, beside=frozenset()), **wait),
              plan=plan_of("a namesake that a slow poll shows first, after the other one failed")),
     Mutation("a query keeps the label of its id although its name is known", "P2",
-             identity.Identity, "named", lambda _, query: query, plan=plan_of("the name of a query is known only from its second run: a silence of the name")),
+             identity.Identity, "named", lambda _, query: query,
+             plan=plan_of("the name of a query is known only from its second run: a silence of the name")),
     Mutation("a query whose name is shown only after a new checkpoint is another query", "P6",
              identity, "same_query", lambda _, __: None, plan=plan_of("the first poll takes 3 s: the query fails and has a new checkpoint when it shows the name")),
     Mutation("a label is as long as the name", "P7",
@@ -508,20 +440,14 @@ IDENTITY = (
              plan=plan_of("a query has a name of 10,000 characters, and fails")),
     Mutation("a run of unknown origin is never held until a poll", "P2|P4|P6",
              state, "UNDECIDED_SECONDS", 0.0, plan=plan_of("a new checkpoint, while the session of the first run is not known yet")),
-    Mutation("a crash loop without a fixed checkpoint is a new query each time", "P5|P6|P7",
-             identity.Identity, "_namesakes", _no_namesakes,
-             only("crash_loop", kept=0.0, named=1.0)),
-    Mutation("a forgotten query reappears through the probe's memory", "P2|P5|P6",
-             identity.Identity, "met_by_probe", _memory_introduces,
-             only("die and restart", "plan_stop", named=1.0, small_memory=1.0, memory=1, steps=(6,))),
     Mutation("the counters of a forgotten query restart from zero", "P6",
-             identity, "_remains", _remains_without_counters,
+             identity, "_remains", lambda query: replace(_remains(query), totals=Totals()),
              only("restart", "plan_stop", small_memory=1.0, memory=1, steps=(6,)), essential=True),
     Mutation("a run that completes does not recover an earlier failure", "P3",
              fold, "recovered", lambda query: query,
              only("fail_first", "dry", finite=1.0, steps=(6,))),
     Mutation("an expected query is forgotten", "P2|P6",
-             state, "to_forget", _forget_expected,
+             state, "to_forget", lambda queries, now, _, supervised: _forget(queries, now, (), supervised),
              only("restart", finite=1.0, expected=1.0, queries=(6,), small_memory=1.0, minutes=(8.0,))),
     Mutation("each unnamed query has an alert of its own", "P5|P7",
              EVALUATION, "gather", lambda findings, labels, _: _gather(findings, labels),
@@ -541,11 +467,9 @@ IDENTITY = (
     Mutation("an alert of a namesake waits for its label, which no query has now", "P3",
              recovery, "is_of_namesake", lambda *_: False,
              plan=plan_of("a failed namesake whose label the next process gives to no query")),
-    Mutation("a query whose name is shown late never continues an ended one", "P6",
-             identity, "same_query", lambda _, __: None,
-             plan=plan_of("a failure without a known start, of a query that failed before and is known by its name")),
     Mutation("an earlier stop that nobody expected is forgotten before a planned one", "P1",
-             state, "_worth", _only_failures_count, plan=plan_of("memory for one ended query: one stops by surprise, and another as planned")),
+             state, "_worth", lambda query: 0 if query.failure is None else 2,
+             plan=plan_of("memory for one ended query: one stops by surprise, and another as planned")),
 )  # fmt: skip
 
 KEYS = (
@@ -574,7 +498,7 @@ KEYS = (
     Mutation("what an earlier driver left open stays open", "P3",
              Lifecycle, "_stale", lambda *_: (), plan=plan_of("without a spool, a group stays open")),
     Mutation("the watcher does not believe a driver that resolves its own end", "P2",
-             alerts_module.DriverAlerts, "_is_healthy", _believes_only_itself,
+             alerts_module.DriverAlerts, "_is_healthy", lambda self, driver: (driver.healthy_seconds or 0.0) >= self._resolve_after,
              plan=plan_of("an alert that the watcher repeats after its driver resolved it")),
     Mutation("a driver that was paused counts as healthy only from then on", "P1",
              alerts_module.DriverAlerts, "_may_have_resolved", _resolved_by_health,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from msgspec.structs import replace
 
@@ -66,6 +68,32 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         lasts = f" for {self.seconds:g} s" if self.seconds else ""
         how = f" ({self.arg})" if self.arg else ""
         return f"{self.at:7.1f} s  {self.do} {self.who}{lasts}{how}"
+
+
+_WRITTEN = re.compile(
+    r"(?P<at>[\d.]+) (?P<do>\w+)(?: (?P<who>(?!for )[\w*]+))?(?: for (?P<seconds>-?[\d.]+))?"
+    r"(?: \((?P<arg>.*)\))?"
+)
+
+
+def steps(text: str) -> tuple[Step, ...]:
+    """Steps as they are written, such as ``90 receiver for 60 (down), 100 die a``."""
+    return tuple(msgspec.convert(_fields(part), Step, strict=False) for part in text.split(", "))
+
+
+def _fields(text: str) -> dict[str, str]:
+    written = _WRITTEN.fullmatch(text)
+    assert written is not None, f"not a step: {text!r}"
+    return {name: value for name, value in written.groupdict().items() if value is not None}
+
+
+def again(times: int, every: float, text: str) -> tuple[Step, ...]:
+    """These steps so many times, each time ``every`` seconds later."""
+    return tuple(
+        replace(step, at=step.at + every * number)
+        for number in range(times)
+        for step in steps(text)
+    )
 
 
 class Setup(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -26,20 +27,25 @@ from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Access
 from querypulse.watch.command import Watcher
 from querypulse.watch.targets import Targets
-from querypulse.watch.tracker import TargetTracker
+from querypulse.watch.tracker import LONGEST_POLL_SECONDS, TargetTracker
 
 __all__ = [
+    "LONG_POLL_SECONDS",
     "RecordingSink",
     "ServedDriver",
     "address",
     "get",
+    "never_accepting",
+    "published_alert",
     "published_driver",
     "serving",
     "watching",
 ]
 
+LONG_POLL_SECONDS = 0.9 * LONGEST_POLL_SECONDS
+"""A slow machine has more time to answer a poll, but not so much that the poll is ignored."""
 SCRIPT = """
-import sys, threading
+import sys
 from support.watching import published_driver
 from querypulse.exporter.server import Content, HttpServer
 from querypulse.core.guard import Guard
@@ -74,6 +80,11 @@ def published_driver(app="etl", heartbeat=None, **states):
     )
 
 
+def published_alert(alertname, query="*", severity="critical", **annotations):
+    labels = {"alertname": alertname, "query": query, "severity": severity}
+    return SimpleNamespace(labels=labels, annotations=annotations, starts_at=0.0)
+
+
 def serving(app="etl", *, published=None, **access):
     """A started server of a healthy driver, or of the driver that ``published`` describes."""
     return serving_published(published or (lambda: published_driver(app)), **access)
@@ -83,20 +94,24 @@ class ServedDriver:
     """A process of its own that serves what a driver serves; ``shut_down`` stops it gracefully."""
 
     def __init__(self, app="etl", port=0) -> None:
+        # It stays bound, so that nobody else takes the port before the next process listens there.
+        self._port = socket.socket()
+        self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._port.bind(("127.0.0.1", port))
         folder = str(Path(__file__).parent.parent)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, app, str(port)],
+            [sys.executable, "-c", SCRIPT, app, str(self.port)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": folder},
         )
         self.url = self.process.stdout.readline().strip()
-        assert self.url
+        assert self.url.endswith(f":{self.port}")
 
     @property
     def port(self) -> int:
-        return int(self.url.rpartition(":")[2])
+        return self._port.getsockname()[1]
 
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)
@@ -112,8 +127,19 @@ class ServedDriver:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait(PATIENCE_SECONDS)
-        self.process.stdin.close()
-        self.process.stdout.close()
+        for part in (self.process.stdin, self.process.stdout, self._port):
+            part.close()
+
+
+@contextmanager
+def never_accepting():
+    """The URL of a port that accepts no connection: its queue is full."""
+    server = socket.create_server(("127.0.0.1", 0), backlog=0)
+    with server, socket.socket() as first, socket.socket() as second:
+        for full in (first, second):
+            full.setblocking(False)
+            full.connect_ex(server.getsockname())
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 class RecordingSink:

@@ -7,14 +7,14 @@ import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import SimpleNamespace
+from unittest.mock import PropertyMock
 
 import pytest
 import trustme
 from msgspec.structs import replace
 from support.http_double import HttpDouble, drip, raw, reply
 from support.patience import PATIENCE_SECONDS, ended
-from support.watching import published_driver, serving
+from support.watching import never_accepting, published_alert, published_driver, serving
 
 from querypulse.core.secret import Secret
 from querypulse.exporter.server import Tls
@@ -49,10 +49,10 @@ def seen(url, token=None, context=None):
 
 
 @contextmanager
-def listening(backlog=8):
-    """A port that accepts connections and never answers, like a frozen process."""
-    with socket.create_server(("127.0.0.1", 0), backlog=backlog) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+def listening():
+    """A port that accepts connections and never answers, like a frozen process, and its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server, f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 # -- what a driver reports --------------------------------------------------------------------
@@ -67,12 +67,7 @@ def test_a_healthy_driver_reports_its_name_its_heartbeat_and_its_unhealthy_queri
     assert result.unhealthy == {"silver": "stalled", "gold": "failed"}
 
 
-def alert(alertname, query="*", severity="critical", **annotations):
-    labels = {"alertname": alertname, "query": query, "severity": severity}
-    return SimpleNamespace(labels=labels, annotations=annotations, starts_at=0.0)
-
-
-FAILED = alert("StreamingQueryFailed", "gold")
+FAILED = published_alert("StreamingQueryFailed", "gold")
 OURS = (("gold", "StreamingQueryFailed"),)
 
 
@@ -82,8 +77,8 @@ OURS = (("gold", "StreamingQueryFailed"),)
         ([FAILED], {"webhook": 0}, OURS),
         ([FAILED], {"webhook": 1}, ()),
         ([FAILED], {}, ()),
-        ([alert("StreamingQueryFailed", "gold", muted="silenced")], {"webhook": 0}, ()),
-        ([alert("StreamingBatchSlow", "gold", "warning")], {"webhook": 0}, ()),
+        ([published_alert("StreamingQueryFailed", "gold", muted="silenced")], {"webhook": 0}, ()),
+        ([published_alert("StreamingBatchSlow", "gold", "warning")], {"webhook": 0}, ()),
         ([], {"webhook": 0}, ()),
     ],
     ids=["delivered", "pending", "without a receiver", "silenced", "a warning", "healthy"],
@@ -99,10 +94,10 @@ def test_a_poll_shows_which_critical_alerts_people_know_of(alerts, pending, repo
 @pytest.mark.parametrize(
     ("alerts", "holds"),
     [
-        ([alert("StreamingDriverDown")], True),
-        ([alert("StreamingQueryFailed", "gold", incident="*")], True),
+        ([published_alert("StreamingDriverDown")], True),
+        ([published_alert("StreamingQueryFailed", "gold", incident="*")], True),
         ([FAILED], False),
-        ([alert("QuerypulseMonitoringDegraded", severity="warning")], False),
+        ([published_alert("QuerypulseMonitoringDegraded", severity="warning")], False),
         ([], False),
     ],
     ids=["its own", "of a group", "of a query", "a warning", "none"],
@@ -136,7 +131,7 @@ def test_the_token_grants_access():
 
 
 def test_a_closed_port_is_refused():
-    with listening() as url:
+    with listening() as (_, url):
         pass
     result = seen(url)
     assert result.said is Said.REFUSED
@@ -146,16 +141,13 @@ def test_a_closed_port_is_refused():
 @pytest.mark.usefixtures("short_polls")
 @pytest.mark.parametrize("scheme", ["http:", "https:"])
 def test_a_port_that_never_answers_is_silent(scheme):
-    with listening() as url:
+    with listening() as (_, url):
         assert ended(lambda: seen(url.replace("http:", scheme))).said is Said.SILENT
 
 
 @pytest.mark.usefixtures("short_polls")
 def test_a_connection_that_is_not_accepted_is_unreachable():
-    with listening(backlog=0) as url, socket.socket() as first, socket.socket() as second:
-        for full in (first, second):
-            full.setblocking(False)
-            full.connect_ex(_address(url))
+    with never_accepting() as url:
         assert seen(url).said is Said.UNREACHABLE
 
 
@@ -178,29 +170,37 @@ def test_a_missing_route_is_a_poll_and_running_out_of_sockets_is_none(monkeypatc
             seen("http://10.0.0.1:9719")
 
 
-DRIPPING = drip(b"HTTP/1.1 200 OK\r\n")
-ANSWERS = [
-    ("nothing", raw(b""), Said.BROKEN),
-    ("half a body", raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"), Said.BROKEN),
-    ("nonsense", raw(b"nonsense\r\n\r\n"), Said.BROKEN),
-    *((code, reply(code), Said.BARRED) for code in (401, 403, 421)),
-    *((code, reply(code, {"Location": "/elsewhere"}), Said.STUCK)
-      for code in (301, 404, 500, 502, 503, 504)),
-]  # fmt: skip
+ANSWERS = {
+    "nothing": (raw(b""), Said.BROKEN),
+    "half a body": (raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"), Said.BROKEN),
+    "nonsense": (raw(b"nonsense\r\n\r\n"), Said.BROKEN),
+    **{f"{code}": (reply(code), Said.BARRED) for code in (401, 403, 421)},
+    **{
+        f"{code}": (reply(code, {"Location": "/elsewhere"}), Said.STUCK)
+        for code in (301, 404, 500, 502, 503, 504)
+    },
+}
 
 
-@pytest.mark.parametrize(("answer", "said"), [(row[1], row[2]) for row in ANSWERS],
-                         ids=[str(row[0]) for row in ANSWERS])  # fmt: skip
-def test_each_answer_of_livez_has_its_meaning(answer, said):
+@pytest.mark.parametrize("name", ANSWERS)
+def test_each_answer_of_livez_has_its_meaning(name):
+    answer, said = ANSWERS[name]
     with HttpDouble(otherwise=answer) as driver:
         assert seen(driver.url).said is said
         assert len(driver.requests) <= 1
 
 
-@pytest.mark.usefixtures("short_polls")
-@pytest.mark.parametrize(("script", "said"), [([], Said.SILENT), ([reply(200)], Said.HEALTHY)])
-def test_a_driver_that_answers_byte_by_byte_is_silent_but_if_its_livez_is_good(script, said):
-    with HttpDouble(*script, otherwise=DRIPPING) as driver:
+@pytest.mark.parametrize(
+    ("script", "seconds", "said"),
+    [([], [0.3], Said.SILENT), ([reply(200)], [PATIENCE_SECONDS, 0.3], Said.HEALTHY)],
+)
+def test_a_driver_that_answers_byte_by_byte_is_silent_but_if_its_livez_is_good(
+    script, seconds, said, monkeypatch
+):
+    """``seconds`` are left for each request, however long the one before took."""
+    left = {"left": PropertyMock(side_effect=seconds)}
+    monkeypatch.setattr(client_module, "Deadline", lambda _: type("Deadline", (), left)())
+    with HttpDouble(*script, otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
         result = ended(lambda: seen(driver.url))
     assert (result.said, result.app) == (said, "")
 
@@ -224,9 +224,8 @@ def test_labels_are_read_and_a_long_name_is_cut():
 
 def test_a_driver_is_polled_at_the_address_of_its_endpoint():
     with serving() as server:
-        port = _address(server.url)[1]
-        endpoint = Endpoint(f"http://drivers.internal:{port}", "127.0.0.1")
-        assert poll(Client(endpoint, Access())).app == "etl"
+        url = server.url.replace("127.0.0.1", "drivers.internal")
+        assert poll(Client(Endpoint(url, "127.0.0.1"), Access())).app == "etl"
 
 
 # -- TLS --------------------------------------------------------------------------------------
@@ -240,16 +239,10 @@ def authority():
 @pytest.fixture
 def secured(authority, tmp_path):
     """A driver that serves over TLS; clients need a certificate only with ``ask``."""
-    files = [tmp_path / name for name in ("cert.pem", "key.pem", "ca.pem")]
-    issued = authority.issue_cert("127.0.0.1")
-    files[0].write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
-    files[1].write_bytes(issued.private_key_pem.bytes())
-    authority.cert_pem.write_to_path(str(files[2]))
-
-    def serve(*, ask=False):
-        return serving(tls=Tls(str(files[0]), str(files[1]), str(files[2]) if ask else None))
-
-    return serve
+    cert, ca = str(tmp_path / "cert.pem"), str(tmp_path / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(cert)
+    authority.cert_pem.write_to_path(ca)
+    return lambda *, ask=False: serving(tls=Tls(cert, cert, ca if ask else None))
 
 
 def trusting(authority):
@@ -302,8 +295,8 @@ def test_each_answer_of_the_watch_page_has_its_meaning(answer, received):
 
 
 def test_a_pending_request_can_be_cut():
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
-        client = Client(endpoint_of(_url(server), "here"), Access())
+    with listening() as (server, url), ThreadPoolExecutor(1) as pool:
+        client = Client(endpoint_of(url, "here"), Access())
         pending = pool.submit(await_notice, client)
         connection, _ = server.accept()
         client.cut()
@@ -312,12 +305,3 @@ def test_a_pending_request_can_be_cut():
         with pytest.raises(NoAnswer, match="cut"):
             await_notice(client)
         connection.close()
-
-
-def _url(server):
-    return f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-def _address(url):
-    host, _, port = url.rpartition("//")[2].rpartition(":")
-    return host, int(port)

@@ -6,14 +6,13 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 import requests
 from msgspec.structs import replace
 from support.patience import NEVER, PATIENCE_SECONDS, ended, until
-from support.watching import address, get, published_driver, serving
+from support.watching import address, get, published_alert, published_driver, serving
 
 from querypulse.core.guard import Guard
 from querypulse.exporter import pages as pages_module
@@ -32,7 +31,6 @@ def long_wait(monkeypatch):
 
 @pytest.fixture
 def short_wait(long_wait, monkeypatch):
-    """Requests to ``/watch`` wait 0.2 s at most."""
     monkeypatch.setattr(pages_module, "WAIT_SECONDS", 0.2)
 
 
@@ -48,7 +46,6 @@ def waiting(server, count=1):
 
 @pytest.mark.parametrize("seconds", [PATIENCE_SECONDS, 0.0])
 def test_all_waiting_watchers_are_notified_before_the_server_closes(seconds):
-    """Also without time to close."""
     with serving() as server, ThreadPoolExecutor(4) as pool:
         answers = [pool.submit(get, server, path) for path in ("/watch", "/watch/page") * 2]
         until(lambda: waiting(server, 4), "all wait")
@@ -59,9 +56,7 @@ def test_all_waiting_watchers_are_notified_before_the_server_closes(seconds):
 
 
 def test_a_watcher_is_notified_which_reported_failure_ends_the_driver():
-    labels = {"alertname": "StreamingQueryFailed", "query": "gold", "severity": "critical"}
-    alert = SimpleNamespace(labels=labels, annotations={}, starts_at=0.0)
-    shown = replace(published_driver(), alerts=(alert,))
+    shown = replace(published_driver(), alerts=(published_alert("StreamingQueryFailed", "gold"),))
     with serving(published=lambda: shown) as server, ThreadPoolExecutor(1) as pool:
         client = Client(endpoint_of(server.url, "here"), Access())
         answer = pool.submit(await_notice, client)
@@ -138,7 +133,6 @@ def test_neighbours_at_many_places_hide_no_shutdown_notice(again, monkeypatch):
 
 
 def notices(observations):
-    """The notices among the observations."""
     tracker = Mock()
     for observation in observations:
         observation(tracker)
