@@ -86,15 +86,12 @@ def test_batch_that_no_process_commits_is_critical_and_states_its_age():
 
 def age_shown(findings):
     return [
-        (
-            finding.alertname,
-            finding.query,
-            finding.severity.value,
-            finding.reason,
-            finding.evidence.get(OVER_RESTARTS, "no age") in finding.reason,
-        )
-        for finding in findings
+        (one.alertname, one.query, one.severity.value, one.reason, has_age(one)) for one in findings
     ]
+
+
+def has_age(finding):
+    return finding.evidence.get(OVER_RESTARTS, "no age") in finding.reason
 
 
 def quiet():

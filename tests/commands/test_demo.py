@@ -15,7 +15,6 @@ from functools import cache
 
 import pytest
 from support.demo import COMMAND, demo, querypulse, unwrapped
-from support.http_double import HttpDouble, reply
 from support.queries import SPARK_PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.spark
@@ -157,21 +156,6 @@ def test_supervised_failure_ends_the_job(pages):
     assert ended.returncode == ENDED_BY_FAILURE, ended.stdout + ended.stderr
     assert pages.reported == [("firing", "StreamingQueryFailed", "alert_resolution")]
     assert "await_any_failure() raises QueryFailure" in ended.stdout
-
-
-@pytest.mark.thorough
-def test_exactly_one_page_arrives_through_a_receiver_outage():
-    outage = [*[reply(500)] * 3, reply(429, {"Retry-After": "3"})]
-    with HttpDouble(*outage, otherwise=reply(202)) as receiver:
-        result = demo("--after", "1", "--queries", "2", "--webhook-url", receiver.url)
-    accepted = [json.loads(request.body) for request in receiver.requests[len(outage) :]]
-    pages = [(alert["status"], alert["labels"]) for body in accepted for alert in body["alerts"]]
-
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert [(status, labels["alertname"], labels["query"]) for status, labels in pages] == [
-        ("firing", "StreamingQueryFailed", "alert_resolution")
-    ]
-    assert "death to webhook" in result.stdout
 
 
 @pytest.mark.nightly

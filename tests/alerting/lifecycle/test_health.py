@@ -145,13 +145,9 @@ def test_recovery_does_not_begin_while_the_first_batch_of_a_run_is_slow():
         (AVAILABLE_NOW, 33, (5, 8), 9, False),
         (PROCESSING_TIME, 20, (5,), 19, True),
     ],
-    ids=[
-        "availableNow, the end is seen after the commit",
-        "availableNow, the end is seen with the commit",
-        "availableNow, two batches a run",
-        "announced restarts",
-    ],
-)
+    ids=["availableNow, the end is seen after the commit", "availableNow, the end is seen with the commit",
+         "availableNow, two batches a run", "announced restarts"],
+)  # fmt: skip
 def test_loop_of_short_runs_recovers(trigger, period, commits, ends, announced):
     """No single run shows enough; an evaluation may see a run between its commit and its end."""
     story = Story().probe(run(trigger=trigger), at=0).ended(at=5, exception=CONFLICT)

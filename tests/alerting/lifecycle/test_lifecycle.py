@@ -172,7 +172,6 @@ GROUPS = [
 
 
 def test_queries_that_fail_together_for_one_cause_are_one_incident_of_the_driver():
-    """Those that do not have their own."""
     assert otherwise((what, story, 100, reported) for what, story, reported in GROUPS) == {}
 
 

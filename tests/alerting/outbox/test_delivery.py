@@ -100,7 +100,6 @@ def test_error_is_logged_when_it_changes(deliver, caplog):
 
 @pytest.mark.contains_errors
 def test_bug_in_a_receiver_is_contained(deliver, caplog):
-    """The bug is counted and logged, and the page is retried."""
     delivery = deliver(Recorder(a=[KeyError("bug")]))
     delivery.offer((incident(),))
     while not delivery.flush(PATIENCE_SECONDS):
@@ -237,7 +236,6 @@ def test_close_is_idempotent_and_ends_a_flush(deliver):
 
 @pytest.mark.contains_errors
 def test_receiver_that_cannot_close_is_contained():
-    """Closing continues."""
     recorder = Recorder()
     recorder.close = lambda: 1 / 0
     guard = Guard()

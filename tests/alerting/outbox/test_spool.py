@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -97,7 +98,6 @@ def test_each_application_has_its_own_file(spool, folder):
 
 
 def test_spool_is_readable_only_by_its_owner(spool, folder):
-    """The folder and its files are private, with any umask."""
     umask = os.umask(0)
     try:
         written(spool(), pager=(entry(1),))
@@ -214,30 +214,17 @@ def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, fol
     assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 3
 
 
+AT_DISK = partial(pytest.mark.fault, "Disk, port and mounts")
+READ_ONLY = AT_DISK("`spool_dir` is read-only", "It is reported; delivery goes on")
+FULL = AT_DISK("The disk under `spool_dir` is full", "It is reported; closing is not delayed")
+AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+
 @pytest.mark.parametrize(
     ("child_mode", "reported"),
     [
-        pytest.param(
-            "nobody",
-            "Permission denied",
-            marks=[
-                pytest.mark.fault(
-                    "Disk, port and mounts",
-                    "`spool_dir` is read-only",
-                    "It is reported; delivery goes on",
-                ),
-                pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user"),
-            ],
-        ),
-        pytest.param(
-            "full",
-            "File too large",
-            marks=pytest.mark.fault(
-                "Disk, port and mounts",
-                "The disk under `spool_dir` is full",
-                "It is reported; closing is not delayed",
-            ),
-        ),
+        pytest.param("nobody", "Permission denied", marks=[READ_ONLY, AS_ROOT]),
+        pytest.param("full", "File too large", marks=FULL),
     ],
 )
 def test_disk_that_refuses_is_reported_and_does_not_delay_close(
@@ -330,7 +317,6 @@ def hanging_disk(monkeypatch):
     "Disk, port and mounts", "The disk under `spool_dir` hangs", "The worker does not wait"
 )
 def test_offer_does_not_wait_for_the_disk(spool, hanging_disk):
-    """The disk answers only after the offers."""
     one = written(spool())
     answer = hanging_disk(one)
     for number in range(100):

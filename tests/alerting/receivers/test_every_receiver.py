@@ -82,7 +82,6 @@ def test_every_status_has_its_meaning(kind, sent, double):
     ],
 )
 def test_200_of_another_server_is_not_a_delivery(double, kind, body, answer):
-    """Another server, such as a proxy, may also answer 200."""
     double.otherwise = reply(200, body=body)
     error = refusal(at(kind, double.url))
 
@@ -171,7 +170,6 @@ def test_rotated_secret_is_used_without_a_restart(double, tmp_path, kind, secret
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_shows_a_secret(double, caplog, kind):
-    """Not the object, not an error, not a log."""
     double.otherwise = reply(403)
     made = at(kind, f"{double.url}/B0000SECRET")
     with caplog.at_level("DEBUG"):
@@ -191,10 +189,7 @@ def test_nothing_shows_a_secret(double, caplog, kind):
         ("pagerduty", {"url": "http://h/hidden"}, "url must be https://"),
         ("alertmanager", {"urls": []}, "urls"),
         ("alertmanager", {"urls": ["https://ok:9093", "ftp://x/hidden"]}, "urls must"),
-        *(
-            ("pagerduty", {"routing_key": key}, "routing_key must have 32 characters")
-            for key in ("", "hidden", "x" * 31, "x" * 33)
-        ),
+        ("pagerduty", {"routing_key": "hidden"}, "routing_key must have 32 characters"),
     ],
 )
 def test_unusable_settings_are_rejected_without_showing_them(kind, wrong, says):

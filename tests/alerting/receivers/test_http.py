@@ -89,17 +89,9 @@ def test_redirect_counts_as_a_rejection(double, status):
         (raw(b"SSH-2.0-x\r\n"), DeliveryOutcome.TRANSIENT, True),
         (raw(b"HTTP/1.1 100 Continue\r\n\r\n"), DeliveryOutcome.TRANSIENT, True),
     ],
-    ids=[
-        "outage",
-        "gateway's error",
-        "rejection",
-        "misconfiguration",
-        "hang-up",
-        "cut off in the headers",
-        "not HTTP",
-        "100 alone",
-    ],
-)
+    ids=["outage", "gateway's error", "rejection", "misconfiguration", "hang-up", "cut off in the headers",
+         "not HTTP", "100 alone"],
+)  # fmt: skip
 def test_post_is_attempted_once(double, answer, outcome, may_have_arrived):
     double.otherwise = answer
     error = refusal(double)
@@ -109,7 +101,6 @@ def test_post_is_attempted_once(double, answer, outcome, may_have_arrived):
 
 
 def test_request_that_was_never_sent_is_marked():
-    """A refused connection carried nothing."""
     with closed_port() as port, pytest.raises(DeliveryError) as caught:
         HttpPoster(Secret(f"http://127.0.0.1:{port}"), setting="webhook_url").post(b"{}")
     error = caught.value
@@ -140,7 +131,6 @@ def test_secrets_appear_in_no_error_and_no_log(double, caplog, answer):
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("is_date", [False, True])
 def test_retry_after_is_passed_on(double, status, is_date):
-    """The schedule waits."""
     text = formatdate(time.time() + 120, usegmt=True) if is_date else "120"
     double.otherwise = reply(status, {"Retry-After": text})
 
@@ -267,7 +257,6 @@ def test_only_scheme_host_and_port_of_a_url_are_shown(url, shown):
     ],
 )
 def test_bad_url_error_names_its_setting(url):
-    """The error names the setting and shows nothing secret."""
     with pytest.raises(ValueError, match="webhook_url") as caught:
         HttpPoster(Secret(url), setting="webhook_url")
 

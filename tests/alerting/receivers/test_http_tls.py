@@ -99,17 +99,6 @@ def test_client_certificate_is_sent_on_request(authority):
         assert len(double.requests) == 1
 
 
-def test_interrupted_handshake_is_transient(authority):
-    """A restarting server interrupts a handshake like this."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        hang_up = threading.Thread(target=lambda: server.accept()[0].close())  # noqa: PLW0108 - accept waits
-        hang_up.start()
-        error = refusal(f"https://127.0.0.1:{server.getsockname()[1]}", ca_file=authority.ca_file)
-        hang_up.join()
-
-    assert error.answer is DeliveryOutcome.TRANSIENT
-
-
 @pytest.mark.fault(
     "Receivers", "A TLS handshake that never ends", "The attempt ends at its deadline"
 )
@@ -303,7 +292,6 @@ def test_connection_to_the_proxy_may_use_tls(authority, target):
 
 
 def test_plain_http_sends_the_full_url_to_the_proxy(authority):
-    """If plain HTTP is allowed."""
     with HttpDouble(otherwise=reply(202)) as proxy:
         through(authority, proxy.url, url="http://hook.test/x?y=z", allow_http=True)
 

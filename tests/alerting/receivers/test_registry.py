@@ -24,41 +24,30 @@ HOSTILE = {
 }
 KINDS = pytest.mark.parametrize("kind", RECEIVER_TYPES, ids=lambda kind: kind.type_name())
 EVERY_HTTP = {"proxy_url": Holds.ADDRESS}
+AT_URL = {"url": Holds.URL, "url_file": Holds.SECRET_FILE, **EVERY_HTTP}
+IN_KEY = {"routing_key": Holds.KEY, "routing_key_file": Holds.SECRET_FILE}
 DECLARED = {
-    "webhook": {
-        "url": Holds.URL,
-        "url_file": Holds.SECRET_FILE,
-        "secret_files": Holds.SECRET_FILE,
-        **EVERY_HTTP,
-    },
-    "pagerduty": {
-        "routing_key": Holds.KEY,
-        "routing_key_file": Holds.SECRET_FILE,
-        "url": Holds.ADDRESS,
-        **EVERY_HTTP,
-    },
+    "webhook": {**AT_URL, "secret_files": Holds.SECRET_FILE},
+    "pagerduty": {**IN_KEY, "url": Holds.ADDRESS, **EVERY_HTTP},
     "alertmanager": {"urls": Holds.ADDRESS, **EVERY_HTTP},
-    "slack": {"url": Holds.URL, "url_file": Holds.SECRET_FILE, **EVERY_HTTP},
-    "teams": {"url": Holds.URL, "url_file": Holds.SECRET_FILE, **EVERY_HTTP},
+    "slack": AT_URL,
+    "teams": AT_URL,
     "email": {"password": Holds.KEY, "password_file": Holds.SECRET_FILE},
 }
 """What is secret, written once more: a declaration that is changed by mistake fails here."""
+HEARTBEAT = {"heartbeat_url": Holds.URL, "heartbeat_url_file": Holds.SECRET_FILE}
+FILES = [
+    *["http_token_file", "webhook_url_file", "webhook_secret_file", "pagerduty_routing_key_file"],
+    *["otlp_headers_file", "slack_webhook_url_file"],
+]
+ADDRESSES = ["pagerduty_url", "pushgateway_url", "otlp_endpoint", "alertmanager_urls"]
 OF_SETTINGS = {
-    "heartbeat_url": Holds.URL,
-    "heartbeat_url_file": Holds.SECRET_FILE,
-    "http_token_file": Holds.SECRET_FILE,
-    "redact_patterns": Holds.PATTERN,
+    **HEARTBEAT,
+    **dict.fromkeys(FILES, Holds.SECRET_FILE),
+    **dict.fromkeys(ADDRESSES, Holds.ADDRESS),
     "webhook_url": Holds.URL,
-    "webhook_url_file": Holds.SECRET_FILE,
-    "webhook_secret_file": Holds.SECRET_FILE,
     "pagerduty_routing_key": Holds.KEY,
-    "pagerduty_routing_key_file": Holds.SECRET_FILE,
-    "pagerduty_url": Holds.ADDRESS,
-    "pushgateway_url": Holds.ADDRESS,
-    "otlp_endpoint": Holds.ADDRESS,
-    "otlp_headers_file": Holds.SECRET_FILE,
-    "alertmanager_urls": Holds.ADDRESS,
-    "slack_webhook_url_file": Holds.SECRET_FILE,
+    "redact_patterns": Holds.PATTERN,
 }
 SECRETS = [
     (kind, field)
@@ -102,10 +91,8 @@ def test_each_kind_declares_its_secrets(kind):
 
 
 def test_the_top_level_settings_declare_their_secrets():
-    own = {"heartbeat_url": Holds.URL, "heartbeat_url_file": Holds.SECRET_FILE}
-
     assert secret_fields(Settings) == OF_SETTINGS
-    assert secret_fields(QuerySettings) == own
+    assert secret_fields(QuerySettings) == HEARTBEAT
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,6 @@ def test_server_that_is_slow_does_not_hold_the_receiver(monkeypatch, tls, server
 
 
 def test_close_ends_a_message_in_flight(server):
-    """The server never answers it."""
     server.answers = False
     made = email(server.port)
     with ThreadPoolExecutor(1) as pool:

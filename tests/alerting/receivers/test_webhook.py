@@ -202,7 +202,6 @@ def test_ids_differ_by_status_by_occurrence_and_by_revision_and_not_by_words():
     ],
 )
 def test_bad_secret_is_rejected_without_showing_it(secret):
-    """The error names the setting and the form."""
     with pytest.raises(ValueError, match="secret_files must hold 'whsec_'") as caught:
         signing_key(secret)
 

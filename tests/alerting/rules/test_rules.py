@@ -13,6 +13,7 @@ from support.rules_table import (
     BY_TIME,
     LONG_B,
     USUALLY,
+    asynchronous,
     batches,
     behind_b,
     cases,
@@ -20,6 +21,7 @@ from support.rules_table import (
     dead_at,
     hung_batch,
     in_a_pool,
+    lagging,
     listing,
     live_locked,
     near_the_edge,
@@ -32,13 +34,16 @@ from support.rules_table import (
     watched,
     working,
 )
-from support.story import CONFLICT, Story, policy, processing, progress, run
+from support.story import CONFLICT, Story, policy, processing, progress, run, source
 
 from querypulse.alerting import rules
+from querypulse.alerting.evaluate import gather
 from querypulse.alerting.finding import (
     BATCH_SLOW,
     OFFSETS_REWOUND,
+    QUERY_FAILED,
     QUERY_GIVEN_UP,
+    Finding,
     Severity,
     finding_about,
 )
@@ -50,9 +55,11 @@ from querypulse.alerting.rules.monitoring import (
     events_missing,
     monitoring_degraded,
 )
+from querypulse.alerting.rules.query_ends import is_flapping, poison_batch
 from querypulse.core.states import QueryState
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe import Context, JobCounts, LongTask
+from querypulse.listener.source_polls import SourceReport
 
 SKEWED = LongTask(4, 17, "host-3", 75.0, 2.1)
 
@@ -209,13 +216,13 @@ def busy(**work):
     return watched(steady(), (101, 170, processing(batch=10, **work)))
 
 
-def two_queries():
-    story = Story().started(at=0).started("b", at=0).commit("b", batch=0, at=99)
-    return steady(story)
+def with_b():
+    """Query ``b`` runs beside ``a``."""
+    return steady(Story().started(at=0).started("b", at=0).commit("b", batch=0, at=99))
 
 
 def test_evidence_says_what_was_observed():
-    failed = two_queries().probe(processing(batch=10), run("b"), at=100)
+    failed = with_b().probe(processing(batch=10), run("b"), at=100)
     rows = [
         (busy(own=JobCounts(), unowned=JobCounts()), 170, {"tasks": "0 completed so far, 0 running (no Spark job)", "other_jobs": None}),
         (busy(own=OWN, unowned=OF_OTHERS), 170, {"tasks": "40 completed so far, 2 running (jobs: 9 started so far, 1 active)", "other_jobs": None}),
@@ -223,7 +230,7 @@ def test_evidence_says_what_was_observed():
          {"tasks": "40 completed so far, 0 running (jobs: 9 started so far, 0 active)", "other_jobs": "3 active that name no query, tasks: 8 completed so far, 1 running"}),
         (busy(tasks=3), 170, {"tasks": "3 completed, 0 running (jobs: 1 active, newest 1)", "other_jobs": None}),
         (hung_batch(until=170), 170, {"window": "60 s: the least (stall_floor_seconds)", "spark_says": "Processing new data", "batch_in_flight": "batch 10 in flight for 69 s"}),
-        (no_slot(until=180, story=two_queries()), 180, {"slots": "others hold 4 of 4 slots, b 3 of them"}),
+        (no_slot(until=180, story=with_b()), 180, {"slots": "others hold 4 of 4 slots, b 3 of them"}),
         (one_task(until=180), 180, {"critical_after": "600 s without a finished task, or 1800 s in flight"}),
         (one_task(until=706), 706, {"critical_after": None}),
         (working(until=170, stopping=True), 170, {"critical_after": "180 s without progress"}),
@@ -534,3 +541,140 @@ def test_states_of_the_queries_are_kept_when_the_jvm_ends():
 
     assert [query.alive for query in story.state.snapshot(102).queries] == [True, False]
     assert story.query("a").vanished_at is None
+
+
+# -- one cause is one incident --------------------------------------------------------------------
+
+
+def test_context_that_stopped_by_itself_is_one_incident_naming_its_queries():
+    story = with_b().probe(run(batch=10), run("b"), at=100)
+    story.probe(run(batch=10), run("b"), at=102, context=Context.STOPPED)
+
+    (finding,) = story.evaluate(170).findings
+
+    assert finding.query == "*"
+    assert finding.reason == "the SparkContext stopped by itself: a, b"
+    assert finding.evidence["all_queries"] == "0 of 2 healthy; unhealthy: a, b"
+    assert finding.evidence["queries"].splitlines()[0].startswith("a: ended with its SparkContext")
+
+
+def test_an_alert_names_a_bounded_number_of_unhealthy_queries():
+    names = [f"q{number:03}" for number in range(100)]
+    found = [
+        Finding(QUERY_FAILED, name, Severity.CRITICAL, QueryState.FAILED, "failed", "failed", {})
+        for name in names
+    ]
+
+    gathered = gather(found, names)
+
+    assert {finding.evidence["all_queries"] for finding in gathered} == {
+        f"0 of 100 healthy; unhealthy: {', '.join(names[:20])} and 80 more"
+    }
+
+
+def test_query_stopped_before_its_context_keeps_its_own_incident():
+    story = with_b().probe(run(batch=10), run("b"), at=100).ended(at=110)
+    story.probe(run("b"), at=200, context=Context.STOPPED)
+
+    own, shared = sorted(story.evaluate(270).findings, key=lambda one: one.query, reverse=True)
+
+    assert (own.query, shared.query) == ("a", "*")
+    assert own.reason.startswith("stopped without an exception")
+    assert shared.reason == "the SparkContext stopped by itself: b"
+
+
+def test_unresponsive_jvm_is_one_incident_once_two_queries_stalled():
+    story = with_b().probe(run(batch=10), run("b"), at=100)
+    settings = {"overrides": [("b", {"stall_floor_seconds": 300.0})], "probe_expected": True}
+
+    (first,) = story.evaluate(170, **settings).findings
+    (later,) = story.evaluate(500, **settings).findings
+
+    assert (first.alertname, first.query) == ("StreamingQueryStalled", "a")
+    assert (later.alertname, later.query) == ("StreamingQueryStalled", "*")
+    assert later.reason == "the JVM does not answer: a, b"
+
+
+def test_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incident():
+    story = with_b().probe(run(batch=10), run("b"), at=100)
+    for batch in range(1, 40):
+        story.commit("b", batch=batch, at=100 + 2 * batch)
+
+    names = {
+        (one.alertname, one.query) for one in story.evaluate(178, probe_expected=True).findings
+    }
+
+    assert names == {("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")}
+
+
+def test_queries_that_stall_or_fail_alone_have_their_own_incidents():
+    alone = steady().probe(run(batch=10), at=100).evaluate(170, probe_expected=True)
+    story = with_b().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT)
+
+    assert [finding.query for finding in alone.findings] == ["a"]
+    assert [finding.query for finding in story.evaluate(102).findings] == ["a", "b"]
+
+
+def poisoned():
+    """Three runs have failed in batch 7."""
+    story = Story()
+    for number, at in enumerate((100, 500, 1000), 1):
+        story.started(run=number, at=at - 8).probe(processing(number=number, batch=7), at=at - 5)
+        story.ended(run=number, at=at, exception=CONFLICT)
+    return story
+
+
+def failed_again():
+    story = Story().started(at=0).commit(batch=12, at=90).ended(at=100, exception=CONFLICT)
+    story.started(run=2, at=110).probe(processing(number=2, batch=13), at=111)
+    return story.ended(run=2, at=120, exception=CONFLICT)
+
+
+def unread():
+    story = Story().started(at=0).commit(batch=0, at=10)
+    story.state.apply_sources(SourceReport(20.0, unreadable={"a-1": "no answer"}))
+    return story
+
+
+def read():
+    story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
+    return story.ask(at=20, committed=5, latest=45)
+
+
+def evidence_of(story, now):
+    (*_, finding) = story.evaluate(now).findings
+    return {"reason": finding.reason, **finding.evidence}
+
+
+def test_evidence_says_what_is_known():
+    hung = hung_batch(until=170).log(at=170, planned=10, committed=9)
+    begun = Story().started(at=0).probe(processing(batch=13), at=5)
+    rows = [
+        (hung, 171, "commit_log", "batch 10 planned, never committed; last committed: 9"),
+        (hung, 171, "signals", "event 71.0 s ago, probe 5.0 s ago, commit log 1.0 s ago"),
+        (asynchronous(until=180, log_until=100), 180, "reason", "commit_log_behind: the commit log has been at batch 49 for 78 s, while batches have reached 90"),
+        (lagging(*(2000 + 100 * n for n in range(7))), 372, "reason", "lag rose from 2000 to 2600 offsets in 362 s (1000 allowed)"),
+        (lagging(*(2000 + 100 * n for n in range(7))), 372, "lag", "Kafka: 2600 offsets, as Spark reported 2 s ago"),
+        (failed_again(), 130, "last_commit", "batch 12, 40 s ago by an earlier run"),
+        (begun.ended(at=9, exception=CONFLICT), 10, "last_commit", "batch 12, before this run's first poll"),
+        (begun, 10, "tasks", None),
+        (Story().probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT), 10, "last_commit", "batch 12, before watching began"),
+        (read().ended(at=25, exception=CONFLICT), 27, "lag", "Kafka: 40 offsets, 7 s ago"),
+        (read().ended(at=25, exception=CONFLICT), 27, "sources_unread", None),
+        (unread().ended(at=25, exception=CONFLICT), 27, "sources_unread", "no answer"),
+        (poisoned(), 1001, "reason", "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"),
+    ]  # fmt: skip
+
+    assert [evidence_of(story, now).get(name) for story, now, name, _ in rows] == [
+        text for *_, text in rows
+    ]
+    assert evidence_of(poisoned(), 1001)["deaths"].startswith(
+        "1 s ago: batch 7, ConcurrentAppendException\n"
+    )
+
+
+def test_batch_that_finally_succeeds_is_no_poison():
+    query = poisoned().started(run=4, at=2001).commit(run=4, batch=7, at=2005).query()
+
+    assert poison_batch(query, Limits()) is None
+    assert not is_flapping(query, Limits(), 2006)
