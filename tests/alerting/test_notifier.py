@@ -98,20 +98,6 @@ def test_receiver_that_dns_never_answers_for_waits_alone(
     assert len(threads) == 2
 
 
-def test_hanging_receiver_does_not_use_up_the_time_of_the_others(start_notifier, double):
-    with HttpDouble(otherwise=lambda handler: handler.double.closing.wait(30)) as hanging:
-        tables = [
-            {"type": "webhook", "name": "hangs", "url": hanging.url},
-            {"type": "webhook", "name": "works", "url": double.url},
-        ]
-        notifier = start_notifier(receivers=tables)
-        notifier.offer((FIRING,))
-
-        assert not notifier.flush(Deadline(1.0))
-        double.wait_for(1)
-        assert statuses(double) == ["firing"]
-
-
 def test_close_sends_undelivered_incidents_to_the_fallback(start_notifier, double):
     """The fallback delay does not apply, because there is no later."""
     with HttpDouble(otherwise=reply(503)) as failing:

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 from support.patience import PATIENCE_SECONDS, until
-from support.repository import ROOT
 
 from querypulse.commands.demo import demo as demo_module
 from querypulse.commands.demo import pipeline as pipeline_module
@@ -160,14 +159,6 @@ def test_job_waits_until_the_scenario_is_over_or_a_query_fails(monkeypatch, caps
 
 
 # -- scenarios ----------------------------------------------------------------------------------
-
-
-def test_scenario_raises_an_alert_that_has_a_runbook():
-    for name, scenario in SCENARIOS.items():
-        assert (scenario.alertname is None) == (name == "healthy")
-        if scenario.alertname is not None:
-            assert (ROOT / "dashboards" / "runbooks" / f"{scenario.alertname}.md").is_file()
-            assert scenario.within_seconds > 0
 
 
 def test_second_writer_fails_the_next_merge_and_a_table_without_merges_is_an_error(

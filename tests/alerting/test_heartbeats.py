@@ -1,18 +1,23 @@
-"""A query's dead man's switch is pinged when the query commits or completes, and only then."""
+"""Dead man's switches: of the driver, while its worker evaluates; of a query, when it commits or completes."""
 
 from __future__ import annotations
 
 import threading
+import uuid
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from support.http_double import held, reply
-from support.patience import PATIENCE_SECONDS, Clock, until
+from msgspec.structs import replace
+from support.http_double import held, raw, reply
+from support.patience import PATIENCE_SECONDS, Clock, ended, until
+from support.receiver_incidents import ENDED_ONE, ONE, SEVERAL, incident
 from support.rules_table import ONCE, hung_batch
 from support.story import CONFLICT, Story, run
 
-from querypulse.alerting.heartbeat import Ping, QueryHeartbeats
+from querypulse.alerting.heartbeat import Heartbeat, Ping, QueryHeartbeats, ping_of, ping_url
 from querypulse.alerting.lifecycle import Evaluated
 from querypulse.core.guard import Guard
+from querypulse.core.secret import Secret
 from querypulse.core.threads import Deadline
 from querypulse.listener.events import Started
 from querypulse.listener.state.snapshot import parse_watchers
@@ -132,7 +137,7 @@ def test_query_owned_by_another_process_sends_no_ping():
 
 
 @pytest.fixture
-def heartbeat(double):
+def of_query(double):
     """The heartbeat of query ``a``, at second 1000 of its clock."""
     given = {"a": {"heartbeat_url": f"{double.url}/ping/a"}}
     parsed = Settings(queries=check_value("queries", given, "a test"))
@@ -141,20 +146,20 @@ def heartbeat(double):
     return one
 
 
-def test_first_ping_is_sent_at_once_and_the_next_after_a_minute(double, heartbeat):
-    clock = heartbeat._clock
-    heartbeat.start()
+def test_first_ping_is_sent_at_once_and_the_next_after_a_minute(double, of_query):
+    clock = of_query._clock
+    of_query.start()
     assert double.requests == []
 
-    heartbeat.offer(Ping("", "a: batch 0 committed"))
+    of_query.offer(Ping("", "a: batch 0 committed"))
     double.wait_for(1)
-    until(lambda: heartbeat.outcomes["delivered"], "the response is read")
+    until(lambda: of_query.outcomes["delivered"], "the response is read")
     for clock.now in (1001.0, 1030.0, 1059.0):
-        heartbeat.offer(Ping("", "a: batch 1 committed"))
+        of_query.offer(Ping("", "a: batch 1 committed"))
     clock.now = 1061.0
-    heartbeat.offer(Ping("", "a: batch 2 committed"))
+    of_query.offer(Ping("", "a: batch 2 committed"))
     double.wait_for(2)
-    heartbeat.close(PATIENCE_SECONDS)
+    of_query.close(PATIENCE_SECONDS)
 
     assert [one.body.decode() for one in double.requests] == [
         "a: batch 0 committed",
@@ -171,11 +176,11 @@ def evaluated(story, now):
     return Evaluated(story.state.snapshot(now), story.evaluate(now), ())
 
 
-def test_due_ping_is_sent_before_the_process_ends(double, heartbeat):
+def test_due_ping_is_sent_before_the_process_ends(double, of_query):
     """A job that runs once a day ends a moment after its query completes."""
-    heartbeats = QueryHeartbeats({"a": heartbeat})
+    heartbeats = QueryHeartbeats({"a": of_query})
     heartbeats.update(evaluated(completed(), 3))
-    heartbeat._loop.stop()
+    of_query._loop.stop()
 
     heartbeats.start()
     heartbeats.close(Deadline(PATIENCE_SECONDS))
@@ -183,10 +188,10 @@ def test_due_ping_is_sent_before_the_process_ends(double, heartbeat):
     assert [one.body for one in double.requests] == [b"a: completed"]
 
 
-def pinged(double, heartbeat, story, *answers):
+def pinged(double, of_query, story, *answers):
     """The heartbeats of a job whose query has completed; ``double`` gives these ``answers``."""
     double.script.extend(answers)
-    heartbeats = QueryHeartbeats({"a": heartbeat})
+    heartbeats = QueryHeartbeats({"a": of_query})
     heartbeats.start()
     heartbeats.update(evaluated(story, 3))
     double.wait_for(1)
@@ -199,11 +204,11 @@ def pinged(double, heartbeat, story, *answers):
     ids=["not taken", "taken", "not taken, and the query fails"],
 )
 def test_ping_that_was_not_taken_is_sent_again_when_the_process_ends(
-    double, heartbeat, answers, fails, requests
+    double, of_query, answers, fails, requests
 ):
     story = completed()
-    heartbeats = pinged(double, heartbeat, story, *answers)
-    until(lambda: sum(heartbeat.outcomes.values()), "the response is read")
+    heartbeats = pinged(double, of_query, story, *answers)
+    until(lambda: sum(of_query.outcomes.values()), "the response is read")
     if fails:
         story.started(run=2, at=4).ended(run=2, at=5, exception=CONFLICT)
     heartbeats.update(evaluated(story, 6))
@@ -212,12 +217,12 @@ def test_ping_that_was_not_taken_is_sent_again_when_the_process_ends(
     assert [one.body for one in double.requests] == [b"a: completed"] * requests
 
 
-def test_ping_in_flight_at_the_end_is_not_repeated(double, heartbeat):
+def test_ping_in_flight_at_the_end_is_not_repeated(double, of_query):
     arrives = threading.Event()
-    heartbeats = pinged(double, heartbeat, completed(), held(arrives, reply(200)))
+    heartbeats = pinged(double, of_query, completed(), held(arrives, reply(200)))
     closing = threading.Thread(target=heartbeats.close, args=(Deadline(PATIENCE_SECONDS),))
     closing.start()
-    until(lambda: heartbeat._next, "a ping is pending at the end")
+    until(lambda: of_query._next, "a ping is pending at the end")
     arrives.set()
     closing.join()
 
@@ -255,3 +260,195 @@ def test_heartbeat_is_set_per_pattern_as_url_or_file(tmp_path):
 def test_invalid_heartbeat_is_refused_with_its_pattern(own, message):
     with pytest.raises(SettingsError, match=message.replace("*'", r"\*'")):
         receivers.query_heartbeats(settings(**own), Guard())
+
+
+# -- of the driver -------------------------------------------------------------------------------
+
+WARNING = incident(name="StreamingQueryLagging", severity="warning")
+
+
+@pytest.fixture
+def heartbeat(double):
+    """A heartbeat that has sent its start ping."""
+    heartbeat = made(double)
+    heartbeat.start()
+    double.wait_for(1)
+    settled(heartbeat)
+    yield heartbeat
+    heartbeat.close(PATIENCE_SECONDS)
+
+
+def made(double):
+    return Heartbeat(Secret(f"{double.url}/ping/check-1"), Guard(), clock=Clock(1000.0))
+
+
+def settled(heartbeat, pings=1):
+    """Wait until this many pings have been answered, according to the heartbeat."""
+    until(lambda: sum(heartbeat.outcomes.values()) >= pings, f"{pings} pings are answered")
+
+
+def beaten(heartbeat, seconds, *incidents):
+    """Beat this many seconds later, and wait for the ping that follows, if any."""
+    before, clock = sum(heartbeat.outcomes.values()), heartbeat._clock
+    clock.now += seconds
+    heartbeat.offer(ping_of(incidents))
+    with heartbeat._changed:
+        pinging = heartbeat._next is not None or heartbeat._last_at == clock.now
+    if pinging:
+        settled(heartbeat, before + 1)
+
+
+def paths(double):
+    return [urlsplit(one.path).path.removeprefix("/ping/check-1") for one in double.requests]
+
+
+# -- when ---------------------------------------------------------------------------------------
+
+
+def test_start_ping_carries_a_run_id(heartbeat, double):
+    (request,) = double.requests
+    url = urlsplit(request.path)
+
+    assert (request.method, url.path) == ("POST", "/ping/check-1/start")
+    assert uuid.UUID(parse_qs(url.query)["rid"][0])
+    assert request.headers["Content-Type"].startswith("text/plain")
+
+
+def test_pings_are_sent_once_per_interval_however_often_the_worker_beats(heartbeat, double):
+    for _ in range(125):
+        beaten(heartbeat, 1.0)
+
+    assert paths(double) == ["/start", "", ""]
+
+
+def test_no_ping_is_sent_after_the_worker_stops_beating(heartbeat, double):
+    """A beat that came too early is not kept, because the worker may hang by then."""
+    beaten(heartbeat, 60)
+    beaten(heartbeat, 59)
+    heartbeat._clock.now += 3600
+    with heartbeat._changed:
+        heartbeat._changed.notify_all()
+
+    assert heartbeat._next is None
+    assert paths(double) == ["/start", ""]
+
+
+def test_failure_and_recovery_are_pinged_soon(heartbeat, double):
+    """A check still accepts only five pings a minute."""
+    beaten(heartbeat, 60)
+    beaten(heartbeat, 12, ONE)
+    assert paths(double) == ["/start", ""]
+    beaten(heartbeat, 1, ONE)
+    beaten(heartbeat, 13, ONE)
+    beaten(heartbeat, 13)
+
+    assert paths(double) == ["/start", "", "/fail", ""]
+    assert double.requests[2].body == b"bronze failed"
+
+
+def test_beat_does_not_wait_for_a_ping(double):
+    """So a hanging server, which answers only afterwards, does not delay the worker."""
+    answer = threading.Event()
+    double.otherwise = held(answer, reply(200))
+    heartbeat = made(double)
+    heartbeat.start()
+    double.wait_for(1)
+    ended(lambda: heartbeat.offer(ping_of([ONE])))
+    answer.set()
+    heartbeat.close(PATIENCE_SECONDS)
+
+
+# -- failures -----------------------------------------------------------------------------------
+
+
+def test_outage_is_counted_and_logged_once(heartbeat, double, caplog):
+    double.otherwise = reply(503)
+    for _ in range(3):
+        beaten(heartbeat, 60)
+    assert caplog.text.count("answered 503") == 1
+    double.otherwise = reply(200)
+    beaten(heartbeat, 60)
+    double.otherwise = reply(503)
+    beaten(heartbeat, 60)
+
+    assert caplog.text.count("answered 503") == 2
+    assert heartbeat.outcomes["transient"] == 4
+    assert heartbeat.outcomes["delivered"] == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "seconds"),
+    [
+        (reply(202), "delivered", 60),
+        (reply(301), "misconfigured", 60),
+        (reply(400), "rejected", 60),
+        (reply(410), "misconfigured", 60),
+        (raw(), "transient", 15),
+        (reply(429, {"Retry-After": "200"}), "transient", 200),
+    ],
+)
+def test_every_answer_is_counted_and_says_when_the_next_ping_is_due(
+    heartbeat, double, answer, outcome, seconds
+):
+    """A check that is deleted today may be recreated tomorrow."""
+    double.script.append(answer)
+    beaten(heartbeat, 60)
+    beaten(heartbeat, seconds - 1)
+    assert len(double.requests) == 2
+    beaten(heartbeat, 2)
+
+    assert len(double.requests) == 3
+    assert heartbeat.outcomes[outcome] == (3 if outcome == "delivered" else 1)
+
+
+# -- shutdown -----------------------------------------------------------------------------------
+
+
+def test_shutdown_sends_a_log_ping(heartbeat, double):
+    heartbeat.close(PATIENCE_SECONDS)
+    heartbeat.close(PATIENCE_SECONDS)
+
+    assert paths(double) == ["/start", "/log"]
+    assert double.requests[1].body == b"stopped"
+
+
+def test_heartbeat_that_never_started_sends_nothing_at_shutdown(double):
+    made(double).close(PATIENCE_SECONDS)
+
+    assert not double.requests
+
+
+def test_hanging_server_does_not_delay_shutdown(heartbeat, double):
+    """The last ping is cut off; the server never answers it."""
+    double.otherwise = held(threading.Event(), reply(200))
+    ended(lambda: heartbeat.close(0.1))
+
+
+# -- what it says ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("incidents", "path", "text"),
+    [
+        ([], "", "healthy"),
+        ([ENDED_ONE], "", "healthy"),
+        ([WARNING], "", "healthy; 1 not critical or silenced"),
+        ([replace(ONE, muted="silenced until noon")], "", "healthy; 1 not critical or silenced"),
+        ([WARNING, ONE], "/fail", "bronze failed"),
+        (
+            [ONE, SEVERAL],
+            "/fail",
+            "bronze failed\n[etl] 5 queries failed: ConcurrentAppendException "
+            "(bronze, silver, gold, alerts, audit)",
+        ),
+    ],
+)
+def test_only_an_unmuted_critical_incident_is_a_failure(incidents, path, text):
+    assert ping_of(incidents) == Ping(path, text)
+
+
+def test_signal_is_added_before_the_query_of_the_url():
+    assert ping_url("https://h/p/uuid/?create=1", "/fail", "r-1") == (
+        "https://h/p/uuid/fail?create=1&rid=r-1"
+    )
+    assert ping_url("https://h/p/uuid", "", "r-1") == "https://h/p/uuid?rid=r-1"
