@@ -361,7 +361,7 @@ ESCALATED = [
     ("what", "error", "offers", "phone"), ESCALATED, ids=[row[0] for row in ESCALATED]
 )
 def test_fallback_is_notified_of_what_the_first_receiver_does_not_take(
-    start, _, error, offers, phone
+    start, what, error, offers, phone
 ):
     harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(error))
     for incidents, after in offers:
