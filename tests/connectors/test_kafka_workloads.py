@@ -199,7 +199,7 @@ def trimmed_behind(harness):
     def trim():
         newest = query.lastProgress
         if newest is not None and newest.numInputRows:
-            harness.trim(topic, end_of(newest)["0"])
+            harness.kafka.forget(topic, end_of(newest)["0"])
 
     harness.repeat(trim, 1)
     return query
@@ -209,7 +209,7 @@ def all_expired(harness):
     """All records of its topic expire."""
     topic = harness.kafka.topic()
     harness.put(topic, 5)
-    harness.later(SPELL, lambda: harness.trim(topic, -1))
+    harness.later(SPELL, lambda: harness.kafka.forget(topic, -1))
     return harness.start(harness.stream(topic), "all_expired", trigger=BRISK)
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from support.panels import values_of
-from support.prometheus import accepted
 from support.repository import ROOT
 
 from querypulse.commands import cli, export_dashboards
@@ -136,15 +135,6 @@ def test_label_that_cannot_be_selected_is_refused(export, tmp_path, capsys, labe
     assert refused.value.code == USAGE_ERROR
     assert repr(label) in capsys.readouterr().err
     assert content(tmp_path) == {}
-
-
-@pytest.mark.prometheus
-def test_exported_rules_pass_their_tests_with_other_runbook_links(export, tmp_path, monkeypatch):
-    monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", "https://wiki.example.com/runbooks")
-    export(tmp_path)
-    tests = [tmp_path / "prometheus" / "tests" / name for name in ("drivers.yaml", "queries.yaml")]
-
-    accepted("promtool", "test", "rules", *tests)
 
 
 # -- refusals -------------------------------------------------------------------------------------

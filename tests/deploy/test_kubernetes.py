@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 from support.exporter_http import address, get, serving
+from support.patience import PATIENCE_SECONDS
 from support.published_states import published
 from support.repository import ROOT
 from support.story import CONFLICT, Story
@@ -199,11 +201,10 @@ def test_watcher_is_started_with_arguments_that_it_has():
     assert request.token_file == f"{MOUNT}/http-token"
 
 
-def test_monitor_scrapes_what_is_served_with_the_token_and_keeps_the_drivers_labels():
+def test_monitor_scrapes_what_is_served_with_the_token():
     (endpoint,) = manifests()["podmonitor/PodMonitor"]["spec"]["podMetricsEndpoints"]
     credentials = endpoint["authorization"]["credentials"]
 
-    assert endpoint["honorLabels"] is True
     assert credentials == {"name": "querypulse", "key": "http-token"}
     with serving(published(), token="word") as server:
         assert get(server, endpoint["path"], Authorization="Bearer word").status_code == 200
@@ -233,6 +234,7 @@ def probe(tmp_path):
     def run(server):
         _, port = address(server)
         here = code.replace(":9719/", f":{port}/").replace(MOUNT, str(tmp_path))
+        here = re.sub(r"timeout=\d+", f"timeout={PATIENCE_SECONDS}", here)
         assert here != code
         return subprocess.run([sys.executable, "-c", here], capture_output=True).returncode
 

@@ -6,6 +6,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.patience import PATIENCE_SECONDS, until
@@ -283,30 +284,22 @@ def test_guard_kills_the_broker_when_its_parent_is_gone():
 # -- the command ------------------------------------------------------------------------------
 
 
-def ending_with(monkeypatch, error):
-    """The exit code of the command if this error is raised instead of running the demo."""
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ArtifactsError, 2, "querypulse: no Delta\n"),
+        (BrokerError, 2, "querypulse: no Delta\n"),
+        (NotInstalledError, 2, "querypulse: no Delta\n"),
+        (KeyboardInterrupt, 130, ""),
+    ],
+)
+def test_pipeline_error_exits_with_2_and_one_line_and_an_interrupt_with_130(
+    monkeypatch, capsys, error, code, said
+):
+    monkeypatch.setattr(command, "_demo", Mock(side_effect=error("no Delta")))
 
-    def cannot(_):
-        raise error
-
-    monkeypatch.setattr(command, "_demo", cannot)
-    return command.main([])
-
-
-@pytest.mark.parametrize("error", [ArtifactsError, BrokerError, NotInstalledError])
-def test_pipeline_error_exits_with_2_and_one_line(monkeypatch, capsys, error):
-    code = ending_with(monkeypatch, error("no Delta Lake connector is known for Spark 9.9"))
-
-    assert code == 2
-    assert capsys.readouterr() == (
-        "",
-        "querypulse: no Delta Lake connector is known for Spark 9.9\n",
-    )
-
-
-def test_interrupted_download_exits_with_130(monkeypatch, capsys):
-    assert ending_with(monkeypatch, KeyboardInterrupt()) == 130
-    assert capsys.readouterr() == ("", "")
+    assert command.main([]) == code
+    assert capsys.readouterr() == ("", said)
 
 
 def test_arguments_of_the_demo_run_the_pipeline_on_delta_lake(monkeypatch):

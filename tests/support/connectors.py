@@ -34,6 +34,9 @@ DELTA_CONF = {
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
+OPEN_SECONDS = 600
+"""The longest transaction."""
+
 
 def trouble(name: str) -> str:
     """Why a connector is not available here; empty when it is."""
@@ -96,7 +99,8 @@ class Kafka:
     ) -> None:
         """Write values; all are acknowledged when this returns."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers})
-        self._send(producer, topic, values, key=key, partition=partition)
+        for value in values:
+            producer.produce(topic, value, key=key, partition=partition)
         assert producer.flush(PATIENCE_SECONDS) == 0, "the broker takes nothing"
 
     def transaction(self, topic: str, values: Sequence[str], *, commit: bool = True) -> None:
@@ -112,11 +116,13 @@ class Kafka:
         identity = {
             "bootstrap.servers": self.bootstrap_servers,
             "transactional.id": uuid.uuid4().hex,
+            "transaction.timeout.ms": OPEN_SECONDS * 1000,
         }
         producer = Producer(identity)
         producer.init_transactions(PATIENCE_SECONDS)
         producer.begin_transaction()
-        self._send(producer, topic, values)
+        for value in values:
+            producer.produce(topic, value)
         producer.flush(PATIENCE_SECONDS)
         yield
         end = producer.commit_transaction if commit else producer.abort_transaction
@@ -129,21 +135,9 @@ class Kafka:
         return reader.option("startingOffsets", "earliest").options(**options).load()
 
     def forget(self, topic: str, before: int) -> None:
-        """Delete all records before an offset of the topic's first partition."""
+        """Delete the records before an offset of the topic's first partition; -1 for all."""
         edge = TopicPartition(topic, 0, before)
         self.admin.delete_records([edge])[edge].result(PATIENCE_SECONDS)
-
-    @staticmethod
-    def _send(
-        producer: Producer,
-        topic: str,
-        values: Sequence[str],
-        *,
-        key: str | None = None,
-        partition: int = -1,
-    ) -> None:
-        for value in values:
-            producer.produce(topic, value, key=key, partition=partition)
 
 
 @cache

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 
 from msgspec.structs import replace
+from support import receiver_incidents
 from support.patience import PATIENCE_SECONDS
 
-from querypulse.alerting.alert import Alert, Incident, incident_key
+from querypulse.alerting.alert import Incident, incident_key
 from querypulse.alerting.outbox import OutboxRow
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
@@ -17,22 +18,10 @@ from querypulse.core.states import DeliveryOutcome
 WALL = 1_700_000_000.0
 
 
-def alert(query="a", *, severity="critical", starts_at=WALL, ends_at=None, summary="") -> Alert:
-    labels = {
-        "alertname": "StreamingQueryFailed",
-        "app": "etl",
-        "query": query,
-        "severity": severity,
-    }
-    return Alert(labels, {"summary": summary or f"{query} failed"}, starts_at, ends_at)
-
-
-def incident(*queries, revision=0, muted="", **alert_options) -> Incident:
+def incident(*queries, revision=0, muted="", starts_at=WALL, **words) -> Incident:
     """An incident of these queries, by default of ``a``."""
-    alerts = tuple(alert(query, **alert_options) for query in queries or ("a",))
-    labels = {"app": "etl", "query": alerts[0].query if len(alerts) == 1 else "*"}
-    severity = alerts[0].labels["severity"]
-    return Incident(incident_key(labels, severity), labels, severity, alerts, revision, muted)
+    made = receiver_incidents.incident(*(queries or ("a",)), starts_at=starts_at, **words)
+    return replace(made, revision=revision, muted=muted)
 
 
 def stale(query="a") -> Incident:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,6 @@ from support.connectors import Kafka
 from support.patience import PATIENCE_SECONDS
 from support.queries import until
 from support.spark_harness import SparkHarness
-
-OPEN_SECONDS = 600
 
 
 class KafkaHarness(SparkHarness):
@@ -62,22 +60,9 @@ class KafkaHarness(SparkHarness):
 
     def open_transaction(self, topic: str) -> None:
         """Write a row in a transaction that ends with the harness."""
-        identity = {
-            "bootstrap.servers": self.kafka.bootstrap_servers,
-            "transactional.id": uuid.uuid4().hex,
-            "transaction.timeout.ms": OPEN_SECONDS * 1000,
-        }
-        producer = Producer(identity)
-        producer.init_transactions(PATIENCE_SECONDS)
-        producer.begin_transaction()
-        producer.produce(topic, "undecided")
-        producer.flush(PATIENCE_SECONDS)
-        self.at_close(lambda: producer.abort_transaction(PATIENCE_SECONDS))
-
-    def trim(self, topic: str, before: int) -> None:
-        """Delete the records before an offset of partition 0; -1 for all."""
-        place = TopicPartition(topic, 0, before)
-        self.kafka.admin.delete_records([place])[place].result(PATIENCE_SECONDS)
+        transaction = self.kafka.open_transaction(topic, ["undecided"], commit=False)
+        transaction.__enter__()
+        self.at_close(partial(transaction.__exit__, None, None, None))
 
     def compact(self, topic: str) -> None:
         """Wait until the broker has compacted a record away."""
