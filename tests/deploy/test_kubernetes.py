@@ -25,10 +25,10 @@ FOLDER = ROOT / "deploy" / "kubernetes"
 FIXTURES = ROOT / "tests" / "fixtures"
 GROUPS = {"v1": "io.k8s.api.core.v1", "apps/v1": "io.k8s.api.apps.v1"}
 MOUNT = "/etc/querypulse"
-SPARK = "spark-application/SparkApplication"
-DRIVERS = ["driver-template/Pod", "driver-deployment/Deployment", SPARK]
 POD = "driver-template/Pod"
 DEPLOYMENT = "driver-deployment/Deployment"
+SPARK = "spark-application/SparkApplication"
+DRIVERS = [POD, DEPLOYMENT, SPARK]
 
 
 @cache
@@ -64,20 +64,17 @@ def problems(manifest):
 
 
 def pod_of(name):
-    """The pod of a manifest: its labels and its spec."""
+    """Labels, spec and container of a manifest's pod, or what an operator makes one of."""
     manifest = manifests()[name]
+    if name == SPARK:
+        driver = manifest["spec"]["driver"]
+        return driver["labels"], driver, driver
     pod = manifest["spec"]["template"] if manifest["kind"] == "Deployment" else manifest
-    return pod["metadata"]["labels"], pod["spec"]
+    return pod["metadata"]["labels"], pod["spec"], pod["spec"]["containers"][0]
 
 
 def container_of(name):
-    """The container of a manifest, or what an operator makes one of."""
-    manifest = manifests()[name]
-    return (
-        manifest["spec"]["driver"]
-        if name.startswith("spark-")
-        else pod_of(name)[1]["containers"][0]
-    )
+    return pod_of(name)[2]
 
 
 def environment(name):
@@ -86,12 +83,7 @@ def environment(name):
 
 def labels(name):
     """Those of a driver's pod, with the one that Spark sets."""
-    own = (
-        manifests()[name]["spec"]["driver"]["labels"]
-        if name.startswith("spark-")
-        else pod_of(name)[0]
-    )
-    return {"spark-role": "driver", **own}
+    return {"spark-role": "driver", **pod_of(name)[0]}
 
 
 # -- schemas ----------------------------------------------------------------------------------
@@ -128,25 +120,21 @@ def test_secret_files_are_mounted_from_the_example_secret(name):
 
     assert files
     assert files <= {f"{MOUNT}/{key}" for key in keys}
-    if name.startswith("spark-"):
-        (secret,) = container_of(name)["secrets"]
+    _, spec, container = pod_of(name)
+    if name == SPARK:
+        (secret,) = container["secrets"]
         assert (secret["name"], secret["path"]) == ("querypulse", MOUNT)
     else:
-        (mount,) = (
-            entry for entry in container_of(name)["volumeMounts"] if entry["mountPath"] == MOUNT
-        )
-        (volume,) = (
-            entry for entry in pod_of(name)[1]["volumes"] if entry["name"] == mount["name"]
-        )
+        (mount,) = (entry for entry in container["volumeMounts"] if entry["mountPath"] == MOUNT)
+        (volume,) = (entry for entry in spec["volumes"] if entry["name"] == mount["name"])
         assert (volume["secret"]["secretName"], mount["readOnly"]) == ("querypulse", True)
 
 
 @pytest.mark.parametrize("name", [*DRIVERS, "watch/Deployment"])
 def test_no_probe_kills_a_driver_and_it_has_time_to_end(name):
     """Before Spark 4.1, executors resolve the name of a Service that lists ready pods only."""
-    manifest = manifests()[name]
-    spec = manifest["spec"]["driver"] if name.startswith("spark-") else pod_of(name)[1]
-    probes = {key for key in container_of(name) if key.endswith("Probe")}
+    _, spec, container = pod_of(name)
+    probes = {key for key in container if key.endswith("Probe")}
 
     assert probes == ({"readinessProbe"} if name == DEPLOYMENT else set())
     # Spark stops, and pending pages take at most 8 s.

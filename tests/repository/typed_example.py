@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def watched(spark: SparkSession) -> Sidecar:
-    """Attach with arguments."""
     try:
         return attach(spark, expected_queries=["bronze"], stall_floor_seconds=30)
     except SettingsError as error:
@@ -21,14 +20,12 @@ def watched(spark: SparkSession) -> Sidecar:
 
 
 def wired_by_hand(spark: SparkSession) -> Sidecar:
-    """Add the listener."""
     sidecar = Sidecar(Settings(webhook_url="https://hooks.example.com/pages"))
     spark.streams.addListener(sidecar.listener)
     return sidecar
 
 
 def unhealthy(sidecar: Sidecar) -> list[str]:
-    """What the views contain."""
     shown = [alert.labels["alertname"] for alert in sidecar.alerts()]
     for query in sidecar.snapshot().queries:
         age: float | None = query.last_commit_age_seconds
@@ -37,7 +34,6 @@ def unhealthy(sidecar: Sidecar) -> list[str]:
 
 
 def until_failure(sidecar: Sidecar) -> tuple[str, str] | None:
-    """Announcements, waiting and the end."""
     url: str | None = sidecar.url
     sidecar.expect_stop("bronze")
     sidecar.forget("bronze")
@@ -53,8 +49,6 @@ def until_failure(sidecar: Sidecar) -> tuple[str, str] | None:
 
 
 def supervised(sidecar: Sidecar, spark: SparkSession) -> None:
-    """Restarts within the job."""
-
     def start() -> StreamingQuery:
         rows = spark.readStream.format("rate").load()
         return rows.writeStream.queryName("bronze").format("noop").start()

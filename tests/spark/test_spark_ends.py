@@ -16,7 +16,7 @@ import pytest
 from support.driver import Driver
 from support.http_double import Answer, held, reply
 from support.pages import PageRecorder
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import until
 from support.watching import is_seen, serving, watching
 
 from querypulse.exporter.pages import Notice
@@ -266,7 +266,7 @@ def seen_from_outside(reported, other) -> str:
     until(lambda: reported.firing or driver.notice, "the watcher knows of the end")
     if driver.notice:
         other.close(notice=None)
-        reported.wait_for("other", timeout=PATIENCE_SECONDS)
+        reported.wait_for("other")
     if "driver" in reported.firing:
         return "gone"
     return {Notice.STOPPED: "closed"}.get(driver.notice, driver.notice.value)

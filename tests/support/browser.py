@@ -24,7 +24,6 @@ PATIENCE_MILLISECONDS = 60_000
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The system's Chromium."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=list(FLAGS)
@@ -52,7 +51,6 @@ class Windows:
         return page
 
     def blank(self, **options: Any) -> Page:
-        """An empty window."""
         context = self._browser.new_context(**options)
         context.set_default_timeout(PATIENCE_MILLISECONDS)
         self._contexts.append(context)
@@ -62,7 +60,6 @@ class Windows:
         return page
 
     def close(self) -> None:
-        """Close every window."""
         for context in self._contexts:
             context.close()
 
@@ -112,7 +109,6 @@ def status_page(windows, published, *, query="#queries .query", **options):
 
 
 def texts(page: Page, selector: str) -> list[str]:
-    """The visible text of every matching element."""
     return [text.strip() for text in page.locator(selector).all_inner_texts()]
 
 

@@ -40,7 +40,6 @@ class ChangingState:
 
     @property
     def now(self) -> float:
-        """The story's clock."""
         return BEGAN + time.monotonic() - self._made_at
 
     def __call__(self) -> PublishedState:

@@ -177,7 +177,6 @@ class DeltaTable:
         return self.spark.readStream.format("delta").options(**options).load(str(self.folder))
 
     def history(self) -> list[int]:
-        """Its versions, as Delta reports them."""
         rows = self.spark.sql(f"DESCRIBE HISTORY {self}").select("version").collect()
         return sorted(row.version for row in rows)
 

@@ -19,7 +19,6 @@ ON_DELTA = [sys.executable, "-Im", "querypulse.examples.delta"]
 
 
 def demo(*arguments, command=COMMAND, **environment):
-    """Run the demo to its end."""
     return subprocess.run(
         [*command, *map(str, arguments)],
         capture_output=True,
@@ -31,7 +30,6 @@ def demo(*arguments, command=COMMAND, **environment):
 
 
 def querypulse(*arguments):
-    """Run a command of querypulse to its end."""
     return demo(*arguments, command=QUERYPULSE)
 
 

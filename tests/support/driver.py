@@ -120,7 +120,6 @@ class Driver:
         return "\n".join([*self.lines, self.errors])
 
     def wait(self, timeout: float = START_SECONDS) -> int:
-        """Its exit code."""
         return self.process.wait(timeout)
 
     def signal_all(self, number: signal.Signals) -> None:
@@ -128,7 +127,6 @@ class Driver:
         os.killpg(self.process.pid, number)
 
     def signal_jvm(self, number: signal.Signals) -> None:
-        """Signal the JVM only."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         for child in children.split():
             os.kill(int(child), number)

@@ -26,7 +26,6 @@ class KafkaHarness(SparkHarness):
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers} | often)
 
     def stream(self, topic: str, **options: Any) -> Any:
-        """A streaming DataFrame of a topic, from its beginning."""
         return self.kafka.stream(self.spark, topic, **options)
 
     def put(self, topic: str, rows: int = 1, *, keys: int = 0, partition: int = -1) -> None:
@@ -37,12 +36,9 @@ class KafkaHarness(SparkHarness):
         assert self._producer.flush(PATIENCE_SECONDS) == 0, "the broker takes nothing"
 
     def feed(self, topic: str, rows: int = 1, *, every: float = 1.0, partition: int = -1) -> None:
-        """Write rows every ``every`` seconds."""
         self.repeat(lambda: self.put(topic, rows, partition=partition), every)
 
     def repeat(self, action: Callable[[], object], every: float) -> None:
-        """Run an action every ``every`` seconds, in the background."""
-
         def go_on() -> None:
             while not self.closing.wait(every):
                 action()
@@ -50,8 +46,6 @@ class KafkaHarness(SparkHarness):
         self.help(go_on)
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Run an action once, ``seconds`` later, in the background."""
-
         def wait() -> None:
             if not self.closing.wait(seconds):
                 action()

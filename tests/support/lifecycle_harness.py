@@ -123,7 +123,6 @@ class LifecycleHarness:
         return self
 
     def tick(self) -> tuple[Incident, ...]:
-        """Evaluate once, at ``now``."""
         for label, query in self._queries.items():
             self._queries[label] = self._live(query, self._conditions[label])
         evaluation = Evaluation(tuple(self._findings()), self._healths())

@@ -130,7 +130,6 @@ class ObservedPlay:
         until(lambda: self.received("resolved") >= BACK, f"resolved: {BACK}")
 
     def received(self, status: str) -> set[tuple[str, str]]:
-        """Name and query of each alert that arrived with that status."""
         return {
             what(alert["labels"]) for alert in self.receivers.alerts if alert["status"] == status
         }

@@ -146,11 +146,9 @@ class Notifications(HttpDouble):
         ]
 
     def said(self) -> list[tuple[str, str]]:
-        """Query and status of each alert that arrived."""
         return [(alert["labels"]["query"], alert["status"]) for alert in self.alerts]
 
     def wait_until_said(self, query: str, status: str) -> dict:
-        """The notification with that query in that status."""
         until(lambda: (query, status) in self.said(), f"{query} {status} is notified")
         return next(
             body

@@ -32,7 +32,6 @@ class SteadyReader(DataSourceStreamReader):
         self.latest = None
 
     def failing(self):
-        """Whether the test has set the switch."""
         return self.switch.exists()
 
     def initialOffset(self):
@@ -54,8 +53,6 @@ class SteadyReader(DataSourceStreamReader):
 
 
 class HangingReader(SteadyReader):
-    """Hangs when Spark asks for its offsets."""
-
     def latestOffset(self, start, limit):
         while self.failing():
             time.sleep(0.1)

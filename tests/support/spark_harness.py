@@ -28,7 +28,6 @@ class SparkHarness:
         self._at_close: list[Callable[[], object]] = []
 
     def folder(self, name: str) -> Path:
-        """A workload's own folder."""
         folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -86,7 +85,6 @@ class SparkHarness:
         return writer.option("checkpointLocation", str(self.checkpoint(name or "unnamed"))).start()
 
     def checkpoint(self, name: str) -> Path:
-        """The checkpoint of a workload's query."""
         return self.folder(name) / "checkpoint"
 
     def committed(self, name: str) -> int:
@@ -112,7 +110,6 @@ class Life:
     longest_silence: float = 0.0
 
     def note(self, shown: Any) -> None:
-        """Add one sample."""
         if self.states[-1:] != [shown.state]:
             self.states.append(shown.state)
         if shown.run_id is not None:
@@ -126,7 +123,6 @@ class Life:
 
     @property
     def state(self) -> str:
-        """The newest state."""
         return self.states[-1] if self.states else "never seen"
 
 
@@ -142,11 +138,9 @@ class Diary(defaultdict[str, Life]):
 
     @property
     def seconds(self) -> float:
-        """The seconds since it began to record."""
         return time.monotonic() - self._began_at
 
     def in_state(self, state: str) -> set[str]:
-        """The labels of the workloads that are in ``state`` now."""
         # A copy, because the writer may add a workload meanwhile.
         return {label for label, life in list(self.items()) if life.state == state}
 

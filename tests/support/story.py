@@ -196,7 +196,6 @@ class Story:
         return self
 
     def supervised(self, query="a", **fields):
-        """What ``supervise`` says of a query."""
         said = SupervisedQuery(**fields)
         self.state.supervised = {**self.state.supervised, query: said}
         return self
@@ -270,7 +269,6 @@ class IdStory(Story):
 
 
 def polled(query_id, run_id, name="q", *, session="", active=True, exception=None, **fields):
-    """A probed run."""
     seen = run(active=active, exception=exception, **fields)
     facts = replace(seen.facts, query_id=query_id, run_id=run_id, name=name, session=session)
     return replace(seen, facts=facts)

@@ -137,7 +137,6 @@ class WatchHarness:
 
     @property
     def open(self) -> list[Incident]:
-        """The incidents that are open now."""
         return [incident for incident in self.all[-1] if not incident.is_over]
 
     @property
@@ -171,7 +170,6 @@ class WatchHarness:
 
     @property
     def stale(self) -> list[str]:
-        """The apps of all stale incidents."""
         return [
             _app(incident) for incidents in self.all for incident in incidents if incident.is_stale
         ]

@@ -7,17 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
-from support.exporter_http import address, get
 from support.exporter_http import serving as serving_published
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, until
 
+from querypulse.alerting.alert import Alert
 from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.finding import QueryHealth
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 from querypulse.core.states import QueryState
@@ -28,19 +27,6 @@ from querypulse.watch.client import Access
 from querypulse.watch.command import Watcher
 from querypulse.watch.targets import Targets
 from querypulse.watch.tracker import LONGEST_POLL_SECONDS, TargetTracker
-
-__all__ = [
-    "LONG_POLL_SECONDS",
-    "RecordingSink",
-    "ServedDriver",
-    "address",
-    "get",
-    "never_accepting",
-    "published_alert",
-    "published_driver",
-    "serving",
-    "watching",
-]
 
 LONG_POLL_SECONDS = 0.9 * LONGEST_POLL_SECONDS
 """A slow machine has more time to answer a poll, but not so much that the poll is ignored."""
@@ -63,10 +49,7 @@ server.close()
 def published_driver(app="etl", heartbeat=None, **states):
     """The published state of a driver with queries in these states; by default its worker is alive."""
     health = {
-        query: SimpleNamespace(
-            state=QueryState(state), reason="reported", window_seconds=60.0, ignored=False
-        )
-        for query, state in states.items()
+        query: QueryHealth(QueryState(state), "reported", 60.0) for query, state in states.items()
     }
     beat = time.time() if heartbeat is None else heartbeat
     return PublishedState(
@@ -82,7 +65,7 @@ def published_driver(app="etl", heartbeat=None, **states):
 
 def published_alert(alertname, query="*", severity="critical", **annotations):
     labels = {"alertname": alertname, "query": query, "severity": severity}
-    return SimpleNamespace(labels=labels, annotations=annotations, starts_at=0.0)
+    return Alert(labels, annotations, 0.0)
 
 
 def serving(app="etl", *, published=None, **access):
@@ -143,39 +126,26 @@ def never_accepting():
 
 
 class RecordingSink:
-    """An incident sink that records when each alert was first received and when it ended."""
+    """An incident sink that records the alerts that it receives, by app."""
 
     def __init__(self) -> None:
-        self.firing: dict[str, float] = {}
-        self.ended: dict[str, float] = {}
-        self.pages: dict[str, dict[str, str]] = {}
-        self.stale: list[str] = []
-        self._changed = threading.Condition()
+        self.firing: dict[str, dict[str, str]] = {}
+        """The annotations of each app's first alert."""
+        self.ended: set[str] = set()
 
     def offer(self, incidents) -> None:
-        now = time.monotonic()
-        with self._changed:
-            for incident in incidents:
-                app = incident.labels["app"]
-                if incident.is_stale:
-                    self.stale.append(app)
-                    continue
-                (self.ended if incident.is_over else self.firing).setdefault(app, now)
-                self.pages.setdefault(app, incident.alerts[0].annotations)
-            self._changed.notify_all()
+        for incident in incidents:
+            app = incident.labels["app"]
+            if incident.is_over:
+                self.ended.add(app)
+            else:
+                self.firing.setdefault(app, incident.alerts[0].annotations)
 
-    def wait_for(self, app, timeout=PATIENCE_SECONDS) -> float:
-        """When the alert of an app was received, in monotonic seconds."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: app in self.firing, timeout), (
-                f"{app}: not reported"
-            )
-        return self.firing[app]
+    def wait_for(self, app) -> None:
+        until(lambda: app in self.firing, f"{app} is reported")
 
-    def wait_for_end(self, app, timeout=PATIENCE_SECONDS) -> float:
-        with self._changed:
-            assert self._changed.wait_for(lambda: app in self.ended, timeout), f"{app}: not ended"
-        return self.ended[app]
+    def wait_for_end(self, app) -> None:
+        until(lambda: app in self.ended, f"the alert of {app} ends")
 
 
 @contextmanager
@@ -202,5 +172,4 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
 
 
 def is_seen(reported, app) -> bool:
-    """Whether the watcher has seen that driver."""
     return any(driver.app == app and driver.seen for driver in reported.tracker.drivers)

@@ -7,7 +7,7 @@ import socket
 import threading
 
 import pytest
-from support.patience import PATIENCE_SECONDS, until
+from support.patience import until
 from support.watching import (
     LONG_POLL_SECONDS,
     ServedDriver,
@@ -47,8 +47,8 @@ def test_a_killed_driver_is_reported_without_waiting_for_the_next_poll():
         seen(reported)
         driver.signal(signal.SIGKILL)
         reported.wait_for("etl")
-        assert "nothing listens" in reported.pages["etl"]["reason"]
-        assert "refused the connection" in reported.pages["etl"]["connection"]
+        assert "nothing listens" in reported.firing["etl"]["reason"]
+        assert "refused the connection" in reported.firing["etl"]["connection"]
 
 
 def test_a_frozen_driver_is_reported_and_resolves_when_it_resumes(monkeypatch):
@@ -57,8 +57,8 @@ def test_a_frozen_driver_is_reported_and_resolves_when_it_resumes(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(client, "POLL_SECONDS", 0.3)
             driver.signal(signal.SIGSTOP)
-            reported.wait_for("etl", timeout=PATIENCE_SECONDS)
-        assert "is frozen" in reported.pages["etl"]["reason"]
+            reported.wait_for("etl")
+        assert "is frozen" in reported.firing["etl"]["reason"]
         driver.signal(signal.SIGCONT)
         reported.wait_for_end("etl")
 
@@ -73,7 +73,7 @@ def test_a_wrong_token_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch)
     with serving(token="secret") as server, watching(server.url, gone_after=gone_after) as reported:
         reported.wait_for("querypulse-watch")
         assert list(reported.firing) == ["querypulse-watch"]
-        assert "401" in reported.pages["querypulse-watch"]["reason"]
+        assert "401" in reported.firing["querypulse-watch"]["reason"]
 
 
 def test_a_driver_without_the_watch_page_is_still_watched(monkeypatch):
@@ -101,8 +101,8 @@ def out_of_reach(monkeypatch):
 def test_an_unreachable_driver_is_reported_when_a_receivers_host_answers(out_of_reach):
     receiver = socket.create_server(("127.0.0.1", 0))
     with receiver, watching(out_of_reach, hosts=[receiver.getsockname()]) as reported:
-        reported.wait_for(out_of_reach.partition("//")[2], timeout=PATIENCE_SECONDS)
-    (page,) = reported.pages.values()
+        reported.wait_for(out_of_reach.partition("//")[2])
+    (page,) = reported.firing.values()
     assert "did not accept the connection" in page["connection"]
 
 

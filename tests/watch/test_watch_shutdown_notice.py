@@ -11,8 +11,9 @@ from unittest.mock import Mock
 import pytest
 import requests
 from msgspec.structs import replace
+from support.exporter_http import address, get
 from support.patience import NEVER, PATIENCE_SECONDS, ended, until
-from support.watching import address, get, published_alert, published_driver, serving
+from support.watching import published_alert, published_driver, serving
 
 from querypulse.core.guard import Guard
 from querypulse.exporter import pages as pages_module
