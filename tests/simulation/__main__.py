@@ -22,7 +22,6 @@ MOST_SHOWN = 3
 
 
 def main() -> int:
-    """Run; return 1 if a property was broken."""
     asked = _arguments()
     logging.disable(logging.CRITICAL)
     first = SystemRandom().randrange(10**9) if asked.seed is None else asked.seed
@@ -47,7 +46,6 @@ def _arguments() -> argparse.Namespace:
 
 
 def _one(seed: int) -> int:
-    """Run and print one history."""
     outcome = run(generate(seed))
     sys.stdout.write(f"{report(shrink(outcome) if outcome.violation else outcome)}\n")
     return 1 if outcome.violation else 0

@@ -52,7 +52,6 @@ class Bookkeeping(Property):
                     self._check_losses(courier)
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Check labels, counters, and sizes."""
         labels = evaluated.snapshot.labels()
         for label, query in labels.items():
             self._check_label(driver, label, query)

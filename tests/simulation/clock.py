@@ -29,7 +29,6 @@ class Time:
 
     @property
     def passed(self) -> float:
-        """Seconds since the beginning."""
         return self.now - BEGIN
 
     def at(self, when: float, action: Callable[[], None]) -> None:
@@ -37,11 +36,9 @@ class Time:
         heappush(self._due, (max(when, self.now), next(self._numbers), action))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run an action in ``seconds``."""
         self.at(self.now + seconds, action)
 
     def run(self, until: float) -> None:
-        """Run all actions that are due until then."""
         while self._due and self._due[0][0] <= until:
             self.now, _, action = heappop(self._due)
             action()

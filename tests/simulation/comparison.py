@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 from querypulse.listener.events import Event, Idle, Progress, Started, Terminated
 from querypulse.listener.probe import Context, JobActivity, ProbedRun, ProbeReport
@@ -74,7 +75,6 @@ class Observations:
         self._events.setdefault(event.run_id, []).append((at, _token(event)))
 
     def report(self, report: ProbeReport) -> None:
-        """Record a poll."""
         for run in report.runs:
             self._know(run.facts.query_id, run.facts.run_id, run.facts.name)
             token = self._phase(run, report.at)
@@ -141,11 +141,11 @@ def recording() -> Iterator[Observations]:
         observed.report(report)
         real_probe(self, report)
 
-    State.apply_event, State.apply_probe = apply_event, apply_probe  # type: ignore[method-assign] # for the block only
-    try:
+    with (
+        patch.object(State, "apply_event", apply_event),
+        patch.object(State, "apply_probe", apply_probe),
+    ):
         yield observed
-    finally:
-        State.apply_event, State.apply_probe = real_event, real_probe  # type: ignore[method-assign]
 
 
 def _token(event: Event) -> str:

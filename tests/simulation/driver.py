@@ -8,10 +8,11 @@ from random import Random
 from tempfile import TemporaryDirectory
 from threading import Event
 from types import SimpleNamespace
+from typing import Any, Protocol, cast
 
 from querypulse.alerting.alert import Alert, Incident, Silence
 from querypulse.alerting.alert_text import Guidance
-from querypulse.alerting.delivery import Delivery, Notifier, Route
+from querypulse.alerting.delivery import Delivery, Notifier
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import DRIVER_DOWN
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
@@ -34,7 +35,7 @@ from .clock import Time
 from .plan import Setup
 from .probe import SimProbe
 from .queries import POLL_SECONDS, SimQuery
-from .receivers import About, Named, SimReceiver
+from .receivers import Named, SimReceiver
 from .signals import Faults, SimBus
 from .spark import SimSpark, names_of
 from .truth import Health
@@ -46,58 +47,40 @@ class Killed(BaseException):
     """The process is killed at this moment; nothing in it handles that."""
 
 
-class NoNetwork:
-    """A placeholder for a receiver: a courier sends by itself."""
+class Sender(Protocol):
+    """The process of a courier."""
 
-    def __init__(self, receiver: SimReceiver) -> None:
-        self.name = receiver.name
-        self.capabilities = receiver.capabilities
+    name: str
+    time: Time
+    alive: bool
 
-    def send(self, incident: Incident, wall: float) -> None:
-        """Never called."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """There is nothing to close."""
+    def about(self, alert: Alert) -> Named: ...
+    def between(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 class Courier(Delivery):
     """The product's delivery, with its step split in two: the request and the answer."""
 
     def __init__(
-        self,
-        receiver: SimReceiver,
-        guard: Guard,
-        *,
-        time: Time,
-        driver: str,
-        about: About,
-        is_alive: Callable[[], bool],
-        between: Callable[[], None] = lambda: None,
-        kill: Callable[[], None] = lambda: None,
-        spool: SimSpool | None = None,
-        route: Route | None = None,
+        self, receiver: SimReceiver, sender: Sender, guard: Guard, spool: SimSpool | None = None
     ) -> None:
+        # It asks the receiver for its name and capabilities only: it sends by itself.
         super().__init__(
-            NoNetwork(receiver), guard, route=route, spool=spool, clock=time, wall=time.wall
+            cast("Any", receiver), guard, spool=spool, clock=sender.time, wall=sender.time.wall
         )
         self.receiver = receiver
-        self._time = time
-        self._driver = driver
-        self._about = about
-        self._is_alive = is_alive
-        self._between = between
-        self._kill = kill
+        self._sender = sender
+        self._time = sender.time
 
     @property
     def rows(self) -> tuple[OutboxRow, ...]:
-        """The outbox rows of the receiver."""
         return self._outbox.rows
 
     def pump(self) -> None:
         """Send what is due; the next request follows the answer to this one."""
         now, wall = self._time.now, self._time.wall()
-        if self._outbox.is_sending or not self._is_alive():
+        if self._outbox.is_sending or not self._sender.alive:
             return
         next_at = self._outbox.next_at(now, wall)
         if next_at is None or next_at > now:
@@ -109,35 +92,32 @@ class Courier(Delivery):
             self._save()
         if self._spool is not None and not incident.is_over:
             self._spool.write_ahead()
-        self._between()
-        rejected = self.receiver.reject(incident, self._driver, self._about)
+        self._sender.between()
+        rejected = self.receiver.reject(incident, self._sender.about)
         refusal, takes = rejected or self.receiver.refusal(), self.receiver.takes and not rejected
         latency = self.receiver.latency
         if takes:
             doubted = refusal is not None
             self._time.after(latency / 2, lambda: self._arrive(incident, doubted=doubted))
         self._time.after(latency, lambda: self._answered(incident, refusal))
-        self._between()
+        self._sender.between()
 
     def _arrive(self, incident: Incident, *, doubted: bool) -> None:
         # A request on its way arrives even if its sender is killed meanwhile.
-        doubted = doubted or not self._is_alive()
-        self.receiver.accept(incident, self._driver, self._about, doubted=doubted)
+        sender, doubted = self._sender, doubted or not self._sender.alive
+        self.receiver.accept(incident, sender.name, sender.about, doubted=doubted)
 
     def _answered(self, incident: Incident, refusal: DeliveryError | None) -> None:
-        if not self._is_alive():
+        if not self._sender.alive:
             return
         try:
-            self._between()
+            self._sender.between()
             self.outcomes["delivered" if refusal is None else refusal.answer.value] += 1
             self._record(incident, refusal)
-            self._between()
+            self._sender.between()
             self.pump()
         except Killed:
-            self._kill()
-
-
-# -- driver --------------------------------------------------------------------------------------
+            self._sender.kill()
 
 
 # -- spool ---------------------------------------------------------------------------------------
@@ -156,24 +136,10 @@ class Disk:
         self._folder = TemporaryDirectory(prefix="querypulse-", dir=memory)
 
     def spool(self, app: str, guard: Guard, time: Time) -> SimSpool:
-        """The spool of a new process."""
         return SimSpool(Path(self._folder.name), app, guard, time)
 
     def remove(self) -> None:
-        """Remove it at the end of the history."""
         self._folder.cleanup()
-
-
-class NoThread:
-    """Takes the place of the spool's ``Loop``."""
-
-    is_forked = False
-
-    def __init__(self) -> None:
-        self.stopping = Event()
-
-    def start(self) -> None:
-        """Start nothing."""
 
 
 class SimSpool(Spool):
@@ -181,7 +147,8 @@ class SimSpool(Spool):
 
     def __init__(self, folder: Path, app: str, guard: Guard, time: Time) -> None:
         super().__init__(folder, app, guard, wall=time.wall)
-        self._loop = NoThread()  # type: ignore[assignment]
+        nothing = SimpleNamespace(is_forked=False, stopping=Event(), start=lambda: None)
+        self._loop = cast("Any", nothing)
         self._time = time
         self._is_planned = False
         self._is_dead = False
@@ -193,17 +160,14 @@ class SimSpool(Spool):
         return super().load(timeout)
 
     def offer_rows(self, receiver: str, rows: tuple[OutboxRow, ...]) -> None:
-        """Store these rows soon."""
         super().offer_rows(receiver, rows)
         self._plan()
 
     def offer_history(self, failures: tuple[FailedQuery, ...], opened: tuple[Opened, ...]) -> None:
-        """Store these soon."""
         super().offer_history(failures, opened)
         self._plan()
 
     def flush(self, timeout: float = 0.0) -> bool:
-        """Write everything now."""
         del timeout
         self._write()
         return True
@@ -240,7 +204,6 @@ class SimGuard(Guard):
         self.contained: list[tuple[str, Exception]] = []
 
     def report(self, where: str, error: Exception) -> None:
-        """Record the error."""
         self.contained.append((where, error))
 
 
@@ -257,7 +220,6 @@ class Handing:
         self.open: tuple[Incident, ...] = ()
 
     def offer(self, incidents: tuple[Incident, ...]) -> None:
-        """Hand them over."""
         self._between()
         self.newest = incidents
         self.open = tuple(incident for incident in incidents if not incident.is_over)
@@ -317,11 +279,7 @@ class SimDriver:
         self.lifecycle = Lifecycle(
             self.app, Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
         )
-        self.couriers = [
-            Courier(receiver, self.guard, time=time, driver=name, about=self.about,
-                    is_alive=lambda: self.alive, between=self.between, kill=self.kill, spool=spool)
-            for receiver in receivers
-        ]  # fmt: skip
+        self.couriers = [Courier(receiver, self, self.guard, spool) for receiver in receivers]
         self.notifier = Notifier(
             self.couriers, spool, wall=time.wall,
             restore=lambda incidents: self.lifecycle.restore(incidents, time.now),
@@ -375,7 +333,6 @@ class SimDriver:
 
     @property
     def awake(self) -> bool:
-        """Whether its Python process runs."""
         return self.alive and self.time.now >= self.asleep_until
 
     def step(self) -> None:
@@ -427,7 +384,6 @@ class SimDriver:
         return self.owners.get(label) or next(of_id, "")
 
     def pause(self, seconds: float) -> None:
-        """Pause the whole process."""
         self.spark.pause(seconds, watched=False)
         self.asleep_until = max(self.asleep_until, self.time.now + seconds)
         for query in self.queries:
@@ -443,7 +399,6 @@ class SimDriver:
         self.spark.die(health)
 
     def release(self) -> None:
-        """Close its files."""
         if self._spool is not None:
             self._spool.kill()
 

@@ -90,7 +90,6 @@ class Feeding(Property):
                 raise Violation("P2", f"{receiver.name} notified of {NAME} of {key}, which is fed")
 
     def _check_known(self, query: SimQuery, open_ones: set[str]) -> None:
-        """Check that the open alert of a driver is known at each working receiver."""
         if NAME in open_ones:
             self._open_since.setdefault(query.key, self._stage.time.now)
         else:

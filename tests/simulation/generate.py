@@ -90,7 +90,6 @@ NAMES = ("bronze", "silver", "gold", "orders", "audit", "events")
 
 
 def generate(seed: int, terms: Terms | None = None) -> Plan:
-    """The plan of a seed."""
     return _Maker(Random(seed), terms if terms is not None else Terms()).make(seed)
 
 
@@ -347,7 +346,6 @@ class _Maker:
         return steps
 
     def _end(self, kind: str, setup: Setup, at: float) -> list[Step]:
-        """A driver ends, and nearly always restarts."""
         driver = self._rng.choice(setup.drivers)
         longest = {"app_stops": 30.0, "terminate": 3.0}
         seconds = self._lasts(1.0, longest[kind]) if kind in longest else 0.0

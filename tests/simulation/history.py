@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from .clock import BEGIN
 from .plan import Plan, Setup
-from .stage import Violation
 from .truth import Health
 from .world import PlanOutcome, World, run
 
@@ -19,7 +18,7 @@ MOST_RUNS = 400
 AFTER_SECONDS = 5.0
 
 
-def shrink(outcome: PlanOutcome, again: Callable[[Plan], PlanOutcome] = run) -> PlanOutcome:
+def shrink(outcome: PlanOutcome) -> PlanOutcome:
     """The smallest outcome found that breaks the same property."""
     best = _cut(outcome)
     runs, went_on = 0, True
@@ -27,11 +26,11 @@ def shrink(outcome: PlanOutcome, again: Callable[[Plan], PlanOutcome] = run) -> 
         went_on = False
         for smaller in _smaller(best.plan):
             runs += 1
-            tried = again(smaller)
+            tried = run(smaller)
             if tried.violation == outcome.violation:
                 best, went_on = _cut(tried), True
                 break
-    return again(best.plan)
+    return run(best.plan)
 
 
 def _cut(outcome: PlanOutcome) -> PlanOutcome:
@@ -43,25 +42,21 @@ def _cut(outcome: PlanOutcome) -> PlanOutcome:
 
 
 def _smaller(plan: Plan) -> Iterator[Plan]:
-    for query in plan.queries:
-        if len(plan.queries) > 1:
-            yield plan.lacking(query=query.key)
+    for query in plan.queries if len(plan.queries) > 1 else ():
+        others = tuple(other for other in plan.queries if other is not query)
+        steps = tuple(step for step in plan.steps if step.who != query.key)
+        yield replace(plan, queries=others, steps=steps)
     for index in reversed(range(len(plan.steps))):
-        yield plan.lacking(step=index)
-    for setup in _simpler(plan.setup):
-        yield replace(plan, setup=setup)
+        yield replace(plan, steps=plan.steps[:index] + plan.steps[index + 1 :])
+    for name in Setup.__struct_fields__:
+        plain = getattr(Setup(), name)
+        if name != "drivers" and getattr(plan.setup, name) != plain:
+            yield replace(plan, setup=replace(plan.setup, **{name: plain}))
     for index, query in enumerate(plan.queries):
         plainer = replace(query, expected=False, recovers=0.0)
         if plainer != query:
             queries = (*plan.queries[:index], plainer, *plan.queries[index + 1 :])
             yield replace(plan, queries=queries)
-
-
-def _simpler(setup: Setup) -> Iterator[Setup]:
-    plain = Setup()
-    for name in Setup.__struct_fields__:
-        if name != "drivers" and getattr(setup, name) != getattr(plain, name):
-            yield replace(setup, **{name: getattr(plain, name)})
 
 
 # -- history -------------------------------------------------------------------------------------
@@ -73,22 +68,14 @@ MOST_LINES = 60
 def report(outcome: PlanOutcome) -> str:
     """The steps, the true health, the notifications, and the broken property."""
     world = World(outcome.plan)
-    broken = ""
-    try:
-        broken = world.run().text
-    except Violation as error:
-        broken = error.text
+    broken = world.run().text
     lines = sorted(_lines(world), key=lambda line: line[0])
     shown = [f"  {at:7.1f} s  {text}" for at, text in lines][-MOST_LINES:]
     return "\n".join(
-        [_title(outcome.plan), *shown, f"  => {outcome.violation}: {broken} "
+        [f"seed {outcome.plan.seed}: {outcome.plan.setup}",
+         *(f"  {query}" for query in outcome.plan.queries), *shown, f"  => {outcome.violation}: {broken} "
          f"(at {outcome.at:.1f} s)"]
     )  # fmt: skip
-
-
-def _title(plan: Plan) -> str:
-    queries = [f"  {query}" for query in plan.queries]
-    return "\n".join([f"seed {plan.seed}: {plan.setup}", *queries])
 
 
 def _lines(world: World) -> list[tuple[float, str]]:

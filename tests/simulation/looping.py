@@ -51,14 +51,12 @@ class Grouping(Property):
         self._names = Counter(query.name for query in stage.plan.queries)
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Remember incidents of the whole driver."""
         if any(held.query == WHOLE_DRIVER and held.is_critical for held in driver.handing.open):
             self._whole_since.setdefault(driver, driver.time.now)
         else:
             self._whole_since.pop(driver, None)
 
     def tick(self) -> None:
-        """Check the failures of each driver."""
         for driver in self._stage.drivers.values():
             failed = [query for query in driver.queries if self._is_plain(query, driver)]
             # Not those that are forgotten because many others have failed.
@@ -116,7 +114,6 @@ class Looping(Property):
         """What the open alert that a query flaps has said of it."""
 
     def tick(self) -> None:
-        """Check the incidents of each receiver, and how often it has notified."""
         now = self._stage.time.now
         for query in self._stage.queries.values():
             probe = self.driver_of(query).probe
@@ -213,7 +210,6 @@ class Looping(Property):
         return records and began and query.key in driver.probe.dated
 
     def _check_poison(self, query: SimQuery) -> None:
-        """Check that a batch that has spent the restart budget is named."""
         if query.checkpoint.planned_at == -inf:
             # A continuous query plans no batch, and each failure may be in another one.
             return
@@ -282,7 +278,6 @@ class Looping(Property):
 
     @staticmethod
     def _is_rejected(receiver: SimReceiver, query: SimQuery, name: str) -> bool:
-        """Whether the receiver rejected a message about it."""
         return any((query.key, name) in message.named for message in receiver.rejected)
 
     def _can_be_known(self, failed_at: float, driver: SimDriver) -> bool:

@@ -7,21 +7,14 @@ names the terms under which, and the number of seeds within which, the simulator
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 from msgspec.structs import replace
 
-from querypulse.alerting import (
-    evidence,
-    lifecycle,
-    recovery,
-    retries,
-    spool,
-    stuck_batch,
-)
+from querypulse.alerting import evidence, lifecycle, recovery, retries, spool, stuck_batch
 from querypulse.alerting.alert import CRITICAL, Alert, Silence
 from querypulse.alerting.finding import Severity
 from querypulse.alerting.lifecycle import Lifecycle
@@ -82,20 +75,9 @@ def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
     return replace(PLAIN, **{**little, **other})
 
 
-@contextmanager
-def applied(mutation: Mutation) -> Iterator[None]:
-    """Apply the mutation to the product within the block."""
-    before = mutation.owner.__dict__[mutation.name]
-    setattr(mutation.owner, mutation.name, mutation.by)
-    try:
-        yield
-    finally:
-        setattr(mutation.owner, mutation.name, before)
-
-
 def caught(mutation: Mutation) -> PlanOutcome | None:
     """The first history that breaks the property, or None."""
-    with applied(mutation):
+    with patch.object(mutation.owner, mutation.name, mutation.by):
         for plan in _plans(mutation):
             outcome = run(plan)
             if outcome.violation in mutation.breaks.split("|"):
@@ -104,7 +86,6 @@ def caught(mutation: Mutation) -> PlanOutcome | None:
 
 
 def _plans(mutation: Mutation) -> Iterator[Plan]:
-    """The histories in which the mutation must be detected."""
     if mutation.plan is not None:
         yield mutation.plan
         return
@@ -146,8 +127,8 @@ def _opens_late(self: Lifecycle, update: Any) -> None:
         _open(self, update)
 
 
-def _end_is_never_muted(self: Lifecycle, subject: str, incident: Any, alerts: Any) -> Any:
-    shown = _incident(self, subject, incident, alerts)
+def _end_is_never_muted(self: Lifecycle, *incident: Any) -> Any:
+    shown = _incident(self, *incident)
     return replace(shown, muted="") if shown.is_over else shown
 
 
@@ -201,14 +182,6 @@ def _counts_old_drops(before: Any, report: Any) -> Any:
 
 def _raises(_self: Any, _stage: Any, error: Exception) -> None:
     raise error
-
-
-HUNGRY = only(
-    "dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)
-)
-TOGETHER = only(around=("die together",), around_share=1.0, queries=(4, 6))
-APART = only(around=("die apart",), around_share=1.0, queries=(4, 6))
-UNREPORTED = only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,))
 
 
 def _moves_by_tasks_only(self: probe.JobActivity, before: probe.JobActivity) -> Any:
@@ -340,11 +313,11 @@ OF_NOTIFYING = (
              lifecycle, "_news", lambda alerts: frozenset((alert.name, alert.query) for alert in alerts),
              plan=plan_of("a query fails, restarts, and hangs while its incident is open: another page"), essential=True),
     Mutation("queries that fail for different causes are one incident", "P11",
-             lifecycle, "cause_of", lambda _: "", APART, essential=True),
+             lifecycle, "cause_of", lambda _: "", only(around=("die apart",), around_share=1.0, queries=(4, 6)), essential=True),
     Mutation("queries that fail for one cause are incidents of their own", "P11",
-             lifecycle, "GROUP_SIZE", 1000, TOGETHER),
+             lifecycle, "GROUP_SIZE", 1000, only(around=("die together",), around_share=1.0, queries=(4, 6))),
     Mutation("a cause is shared for a tenth of a second", "P11",
-             lifecycle, "GROUP_SECONDS", 0.1, TOGETHER, 60),
+             lifecycle, "GROUP_SECONDS", 0.1, only(around=("die together",), around_share=1.0, queries=(4, 6)), 60),
     Mutation("a page is sent before the spool has stored it", "P3",
              spool.Spool, "write_ahead", lambda _: None,
              plan=plan_of("a process that is killed as it sends, before its spool has stored it"), essential=True),
@@ -385,9 +358,11 @@ OF_NOTIFYING = (
              data, "rising", lambda _, points, __: points if points and points[-1].lag > points[0].lag else (),
              only("lag", "stall", "hang")),
     Mutation("missing input is not reported", "P1",
-             data, "has_uncounted_rows", lambda _: True, HUNGRY, first=8),
+             data, "has_uncounted_rows", lambda _: True,
+             only("dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)), first=8),
     Mutation("rows of batches that only the probe saw do not count", "P2",
-             data, "has_uncounted_rows", lambda _: False, UNREPORTED, 60, first=16),
+             data, "has_uncounted_rows", lambda _: False,
+             only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)), 60, first=16),
     Mutation("jobs of a thread pool belong to no query", "P2",
              probe.JobActivity, "moved_since", lambda now, before: probe.Moves.TASKS if now.own != before.own else None,
              only("fan_out"), essential=True),

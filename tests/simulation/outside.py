@@ -31,6 +31,9 @@ EVALUATE_SECONDS = 1.0
 class SimWatch:
     """A process beside the drivers that never ends."""
 
+    name = "watch"
+    alive = True
+
     def __init__(
         self,
         time: Time,
@@ -39,7 +42,7 @@ class SimWatch:
         queries: list[SimQuery],
         receivers: list[SimReceiver],
     ) -> None:
-        self._time = time
+        self.time = time
         self._drivers = drivers
         self._queries = queries
         self._endpoints: dict[str, Endpoint] = {}
@@ -50,15 +53,10 @@ class SimWatch:
             repeat_interval_seconds=4 * 3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         )
-        self.couriers = [
-            Courier(receiver, guard, time=time, driver="watch", about=self._about,
-                    is_alive=lambda: True)
-            for receiver in receivers
-        ]  # fmt: skip
+        self.couriers = [Courier(receiver, self, guard) for receiver in receivers]
         self._notifier = Notifier(self.couriers, wall=time.wall)
 
     def begin(self) -> None:
-        """Start to poll and to evaluate."""
         for name in self._drivers():
             self._endpoints[name] = Endpoint(f"http://{name}:9719", loopback=True)
         self._tracker.listed(self._endpoints.values())
@@ -69,25 +67,24 @@ class SimWatch:
         for name, endpoint in self._endpoints.items():
             driver = self._drivers()[name]
             if driver.announced is not None:
-                self._tracker.closes(endpoint, self._time.now, driver.announced)
+                self._tracker.closes(endpoint, self.time.now, driver.announced)
                 driver.announced = None
             self._tracker.polled(endpoint, self._see(driver))
-        self._time.after(POLL_SECONDS, self._poll)
+        self.time.after(POLL_SECONDS, self._poll)
 
     def _evaluate_all(self) -> None:
-        """Evaluate more often than it polls."""
-        self._notifier.offer(self._evaluate.update(self._time.now, self._time.wall()))
+        self._notifier.offer(self._evaluate.update(self.time.now, self.time.wall()))
         for courier in self.couriers:
             courier.pump()
-        self._time.after(EVALUATE_SECONDS, self._evaluate_all)
+        self.time.after(EVALUATE_SECONDS, self._evaluate_all)
 
     def _see(self, driver: SimDriver) -> Poll:
-        now = self._time.now
+        now = self.time.now
         if not driver.attached:
             return Poll(began_at=now, at=now, said=Said.REFUSED, detail="refused")
         if not driver.awake:
             return Poll(began_at=now, at=now, said=Said.SILENT, detail="no answer")
-        beat = driver.worker.beat_at + self._time.wall() - now
+        beat = driver.worker.beat_at + self.time.wall() - now
         return Poll(
             began_at=now,
             at=now,
@@ -97,10 +94,16 @@ class SimWatch:
             holds_key=holds_key(driver.lifecycle.alerts),
         )
 
-    def _about(self, alert: Alert) -> Named:
+    def about(self, alert: Alert) -> Named:
         """The queries of the driver whose URL the alert has."""
         endpoint = alert.annotations.get(alerts.ADDRESS, "")
         driver = urlsplit(endpoint).hostname
         name = DRIVER_DOWN
         keys = (query.key for query in self._queries if query.spec.driver == driver)
         return frozenset({("*", name), *((key, name) for key in keys)})
+
+    def between(self) -> None:
+        """Nobody kills it."""
+
+    def kill(self) -> None:
+        """Nobody kills it."""

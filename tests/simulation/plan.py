@@ -51,7 +51,6 @@ class QuerySpec(msgspec.Struct, frozen=True):
 
     @property
     def is_finite(self) -> bool:
-        """Whether its runs end by themselves."""
         return self.trigger in ("AvailableNow", "Once")
 
 
@@ -132,16 +131,3 @@ class Plan(msgspec.Struct, frozen=True):
     queries: tuple[QuerySpec, ...]
     steps: tuple[Step, ...]
     setup: Setup = Setup()
-
-    def lacking(self, *, step: int | None = None, query: str | None = None) -> Plan:
-        """The plan without one of its steps, or without one of its queries."""
-        if query is not None:
-            kept = tuple(step for step in self.steps if step.who != query)
-            queries = tuple(spec for spec in self.queries if spec.key != query)
-            return replace(self, queries=queries, steps=kept)
-        return replace(self, steps=tuple(s for i, s in enumerate(self.steps) if i != step))
-
-    def __str__(self) -> str:
-        lines = [f"seed {self.seed}, {self.horizon:g} s, {self.setup}"]
-        lines += [f"  {query}" for query in self.queries]
-        return "\n".join(lines + [f"  {step}" for step in self.steps])

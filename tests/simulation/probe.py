@@ -47,7 +47,6 @@ class SimLogs:
         return dict.fromkeys(ids) | {batch_id: WALL + at for batch_id, at in written.items()}
 
     def _run(self) -> Run:
-        """The newest run with this checkpoint."""
         run = self._newest_runs.get(self._query_id)
         if run is None or self._faults.holds("unreadable", run.spec.key):
             raise StorageError("AccessControlException: Permission denied")
@@ -70,7 +69,6 @@ class SimLogReader(LogReader):
         )  # fmt: skip
 
     def step(self) -> None:
-        """Read at once."""
         self.poke()
         super().step()
 
@@ -137,12 +135,10 @@ class SimProbe:
 
     @property
     def log(self) -> LogReport | None:
-        """The newest report of the checkpoints."""
         return self._logs.latest
 
     @property
     def answers(self) -> bool:
-        """Whether the JVM answers now."""
         paused = self._time.now < self._spark.paused_until
         return not paused and not self._faults.holds("probe_refused", "*")
 
@@ -239,7 +235,6 @@ class SimProbe:
         return probed
 
     def _listed(self, run: Run) -> ProbedRun:
-        """What is known of a run before it is polled."""
         return ProbedRun(facts=self._facts_of(run), active=True)
 
     def _work(self, run: Run) -> JobActivity | None:

@@ -21,7 +21,6 @@ MOST_BATCHES = 30.0
 def promised_seconds(
     stage: WorldView, driver: SimDriver, query: SimQuery, episode: Episode, *, critical: bool
 ) -> float:
-    """The promised time until a notification: of a ``critical`` alert, or of any alert."""
     if episode.health is Health.DEAD:
         return DEATH_SECONDS if is_reported(driver, query, episode) else GONE_SECONDS
     if episode.health is Health.GONE:
@@ -114,7 +113,6 @@ def _is_in_flight(driver: SimDriver, query: SimQuery) -> bool:
 def _critical_seconds(
     stage: WorldView, driver: SimDriver, query: SimQuery, episode: Episode
 ) -> float:
-    """When a batch in flight is critical in any case."""
     window = batch_window_seconds(driver, query, episode)
     if episode.health is Health.SLOW:
         return max(window, stage.plan.setup.slow_critical)

@@ -54,11 +54,9 @@ class SimSource:
         self.now = msgspec.structs.replace(self._logged, latest=self.now.latest)
 
     def written(self) -> None:
-        """Log the present position."""
         self._logged = self.now
 
     def restart(self) -> None:
-        """Reset the position for a new checkpoint."""
         self.now = self._logged = Position()
         self._highest, self._is_back = 0, False
 
@@ -96,7 +94,6 @@ class SimSource:
 
     @property
     def health(self) -> Health:
-        """The health of the query right after a commit."""
         if self._time.now < self.stall_until:
             return Health.STALE
         if self.is_back:
@@ -105,7 +102,6 @@ class SimSource:
 
     @property
     def progress(self) -> dict[str, object]:
-        """The source in the format of a progress event."""
         return {
             "description": "KafkaV2[Subscribe[t]]",
             "endOffset": {"t": {"0": self.now.end}},
@@ -204,7 +200,6 @@ class SimQuery:
         self._rng = rng
 
     def is_fed(self, at: float, *, first_of_run: bool) -> None:
-        """Record the commit of a batch with rows."""
         if first_of_run:
             self._first_fed_at, self.known_fed_at = at, self.fed_at
         elif at - self._first_fed_at > POLL_SECONDS:
@@ -212,14 +207,12 @@ class SimQuery:
         self.fed_at = at
 
     def takes(self, now: float) -> float:
-        """How long a batch takes that begins now."""
         began, seconds, most = self.decay
         share = (now - began) / seconds if began <= now < began + seconds else 0.0
         return self.spec.takes * (1.0 + share * (most - 1.0))
 
     @property
     def key(self) -> str:
-        """Its name in the plan."""
         return self.spec.key
 
     @property
@@ -235,6 +228,5 @@ class SimQuery:
 
 
 def identity(rng: Random) -> str:
-    """A UUID in Spark's format."""
     text = f"{rng.getrandbits(128):032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -75,8 +75,6 @@ Problem = tuple[str, float]
 
 
 class Quiet(Property):
-    """Checks each notification once."""
-
     def __init__(self, stage: WorldView) -> None:
         super().__init__(stage)
         self._checked: dict[str, int] = {}
@@ -96,7 +94,6 @@ class Quiet(Property):
         """By driver: how often it has gone away."""
 
     def tick(self) -> None:
-        """Check new notifications and resolves."""
         self._watch_signals()
         for receiver in self._stage.receivers:
             done = self._checked.get(receiver.name, 0)
@@ -228,7 +225,6 @@ class Quiet(Property):
         return late
 
     def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:
-        """Whether the monitor could not know that the query is healthy."""
         driver = self.driver_of(query)
         if name == QUERY_MISSING:
             seen = any(driver.attached_at <= run.started_at < at for run in query.runs)
@@ -332,7 +328,6 @@ class Quiet(Property):
         return [(queries[key], name) for key, name in note.named if key in queries]
 
     def _which(self, query: SimQuery, name: str, note: Notification) -> Problem:
-        """Which of the problems of the query a notification is about."""
         began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= note.at]
         if name == DRIVER_DOWN:
             return "away", self._aways[query.spec.driver]
@@ -382,7 +377,6 @@ class Quiet(Property):
 
     @staticmethod
     def _has_moved(receiver: SimReceiver, before: Notification, note: Notification) -> bool:
-        """Whether a failure has joined what was only suspected, or the severity has changed."""
         joined = _facts(note) and not _facts(before)
         return joined or any(
             before.at <= closed.at + UNDER_WAY_SECONDS and closed.incident.severity != note.severity
@@ -560,7 +554,6 @@ def _is_in_last_poll(driver: SimDriver, query: SimQuery) -> bool:
 
 
 def _waited_seconds(receiver: SimReceiver, at: float) -> float:
-    """How long a notification may have waited for its receiver."""
     waited = 0.0
     if receiver.trouble_ended_at > at - 400.0:
         waited += receiver.trouble_seconds + 400.0

@@ -166,7 +166,6 @@ class Reaching(Property):
         return whole + (GROUP_SECONDS if len(driver.queries) > 1 else 0.0)
 
     def _can_see(self, driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
-        """Whether any signal could show it."""
         awake = driver.awake and driver.time.now - driver.awake_since >= DEATH_SECONDS
         # A query that stops shortly before all others belongs to the end of the application.
         ends = driver.spark.context is Context.STOPPED_BY_APPLICATION
@@ -225,7 +224,6 @@ class Reaching(Property):
     def _is_known(
         self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool = False
     ) -> bool:
-        """Whether a person was notified of it, or of an incident that holds it."""
         # Of a query that flaps, nothing else is reported.
         names = SAYS[episode.health] | {QUERY_FLAPPING}
         return self._is_notified(query, episode, receiver, critical=critical) or any(
@@ -282,7 +280,6 @@ class Reaching(Property):
 
     @staticmethod
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
-        """Whether the receiver rejected the message about it."""
         return any(
             message.at >= episode.began_at - 1.0
             and any(key == query.key for key, _ in message.named)
@@ -333,7 +330,6 @@ class Reaching(Property):
             )
 
     def _check_drivers(self) -> None:
-        """Check that a killed driver, or one whose JVM has ended, is reported."""
         now, watched = self._stage.time.now, self._stage.plan.setup.watched
         for name, driver in self._stage.drivers.items():
             down = [query for query in driver.queries if query.truth.health is Health.DOWN]

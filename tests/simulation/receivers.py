@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.alert_text import headline_of, summary_of
 from querypulse.alerting.receivers.alertmanager import Alertmanager, Shown, api_alerts, left_open
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.pagerduty import PagerDuty, resolve_event, trigger_event
@@ -39,28 +38,19 @@ class Notification(msgspec.Struct, frozen=True):
     named: Named
     severity: str
     starts_at: float
-    revision: int
     doubted: bool
 
 
 class Open(msgspec.Struct):
-    """An incident that is open at a receiver.
-
-    ``received`` is the content of the last message that notified a person, ``shown`` the present
-    content of the incident; likewise ``received_severity`` and ``severity``.
-    """
+    """An incident that is open at a receiver, with its present content."""
 
     key: str
     driver: str
     opened_at: float
-    received: Named
     shown: Named
     held: bool
     severity: str
-    received_severity: str
     starts_at: float
-    words: str = ""
-    """The newest summary."""
 
 
 class Closed(msgspec.Struct, frozen=True):
@@ -73,12 +63,10 @@ class Closed(msgspec.Struct, frozen=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """A message that the receiver answered with 400, and its sender."""
+    """A message that the receiver answered with 400."""
 
     at: float
-    driver: str
     key: str
-    revision: int
     over: bool
     named: Named
 
@@ -137,7 +125,6 @@ class SimReceiver:
         self._recent: list[float] = []
 
     def misbehave(self, mode: str, seconds: float) -> None:
-        """Misbehave for ``seconds`` from now on."""
         self.mode, self.until = mode, self._time.now + seconds
         if self.is_up_from < self._time.now:
             self._trouble_began_at = self._time.now
@@ -151,17 +138,14 @@ class SimReceiver:
 
     @property
     def now(self) -> float:
-        """The present time."""
         return self._time.now
 
     @property
     def present_mode(self) -> str:
-        """Its present mode."""
         return self.mode if self._time.now < self.until else "up"
 
     @property
     def latency(self) -> float:
-        """Seconds until it answers."""
         return {"slow": 8.0, "cut": 5.0, "cut before": 5.0}.get(self.present_mode, 0.2)
 
     def refusal(self) -> DeliveryError | None:
@@ -184,16 +168,14 @@ class SimReceiver:
             self._recent.append(self._time.now)
         return answers.get(self.present_mode)
 
-    def reject(self, incident: Incident, driver: str, about: About) -> DeliveryError | None:
+    def reject(self, incident: Incident, about: About) -> DeliveryError | None:
         """The rejection of this message; None for nearly all messages."""
         if not self.poison_next or self.present_mode != "up":
             return None
         self.poison_next = False
         over = incident.ends_at is not None
         named = frozenset[tuple[str, str]]().union(*map(about, incident.alerts))
-        self.rejected.append(
-            Rejected(self._time.now, driver, incident.key, incident.revision, over, named)
-        )
+        self.rejected.append(Rejected(self._time.now, incident.key, over, named))
         self.trouble_ended_at = self._time.now
         return DeliveryError("answered 400", DeliveryOutcome.REJECTED)
 
@@ -224,10 +206,6 @@ class SimReceiver:
         ]
         return left_open(alerts, incident.labels, wall)
 
-    def acknowledge(self) -> None:
-        """Somebody acknowledges all open incidents, and sleeps."""
-        self.acknowledged_at = self._time.now
-
     def lapse(self) -> None:
         """Expire alerts that were not posted for long, like Alertmanager."""
         for key, ends_at in list(self._lapses.items()):
@@ -249,7 +227,6 @@ class SimReceiver:
         self.open[key].shown = named
         self.open[key].severity = incident.severity
         self.open[key].held |= _is_held(incident)
-        self.open[key].words = headline_of(incident)
 
     def _post(self, incident: Incident, driver: str, named: Named, *, doubted: bool) -> None:
         """A webhook: each new message notifies; one with a known ``Idempotency-Key`` does not."""
@@ -260,21 +237,14 @@ class SimReceiver:
             if key not in self.open:
                 self._open(key, incident, driver, named)
             held = self.open[key]
-            held.shown = held.received = named
-            held.severity = held.received_severity = incident.severity
-            held.words = headline_of(incident)
+            held.shown, held.severity = named, incident.severity
             self._notify(key, incident, driver, named, doubted=doubted)
         self._posted.add(identity)
 
     def _alerts(
-        self,
-        incident: Incident,
-        alerts: Iterable[Alert],
-        driver: str,
-        about: About,
-        *,
-        doubted: bool,
-    ) -> None:
+        self, incident: Incident, alerts: Iterable[Alert], driver: str, about: About,
+        *, doubted: bool,
+    ) -> None:  # fmt: skip
         """API v2: alerts are identified by labels; a repeated post of a firing alert is no news."""
         now_wall = self._time.wall()
         for alert in alerts:
@@ -292,15 +262,13 @@ class SimReceiver:
                 self._notify(key, alone, driver, mine, doubted=doubted)
             self.open[key].shown = mine
             self._posted_at[key] = self._time.now
-            self.open[key].words = summary_of(alert)
             self._lapses[key] = self._time.now + (24 * 3600.0 if alert.is_critical else 240.0)
 
     def _open(self, key: str, incident: Incident, driver: str, named: Named) -> None:
-        now, held = self._time.now, _is_held(incident)
+        held = _is_held(incident)
         self.open[key] = Open(
-            key, driver, now, named, named, held, incident.severity, incident.severity,
-            incident.starts_at,
-        )  # fmt: skip
+            key, driver, self._time.now, named, held, incident.severity, incident.starts_at
+        )
         self._known.add(key)
 
     def _notify(
@@ -310,8 +278,8 @@ class SimReceiver:
         (self._doubted.add if doubted else self._doubted.discard)(key)
         self.notifications.append(
             Notification(
-                self._time.now, key, driver, named, incident.severity,
-                incident.starts_at, incident.revision, doubted or again,
+                self._time.now, key, driver, named, incident.severity, incident.starts_at,
+                doubted or again,
             )
         )  # fmt: skip
 
@@ -334,5 +302,4 @@ def _utc(unix: float) -> datetime:
 
 
 def _is_held(incident: Incident) -> bool:
-    """Whether it says that it is held open because it flaps."""
     return any("flapping" in alert.annotations for alert in incident.alerts)

@@ -40,7 +40,6 @@ class Seed(msgspec.Struct, frozen=True):
 
     @property
     def plan(self) -> Plan:
-        """The plan of the seed under its terms."""
         return generate(self.number, self.terms)
 
 

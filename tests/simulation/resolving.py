@@ -53,8 +53,6 @@ SEVERE = frozenset({Health.DEAD, Health.GONE})
 
 
 class Resolving(Property):
-    """Checks incidents that are open for too long, and each incident that ends."""
-
     def __init__(self, stage: WorldView) -> None:
         super().__init__(stage)
         self._calm: dict[tuple[str, str, float], float] = {}
@@ -65,7 +63,6 @@ class Resolving(Property):
         """Drivers in which more queries have ended than are remembered."""
 
     def tick(self) -> None:
-        """Check open and closed incidents."""
         self._forgetful |= {
             driver for driver in self._stage.drivers.values() if forgets(self._stage, driver)
         }
@@ -136,7 +133,6 @@ class Resolving(Property):
         return held.shown.union(*joined)
 
     def _unhealthy_at(self, key: str) -> float:
-        """When the query last became unhealthy."""
         query = self._stage.queries.get(key)
         episodes = query.truth.episodes if query is not None else []
         return episodes[-1].began_at if episodes else -inf

@@ -55,7 +55,6 @@ class Run:
 
     @property
     def spec(self) -> QuerySpec:
-        """The plan of its query."""
         return self.query.spec
 
     @property
@@ -72,7 +71,6 @@ class Run:
 
     @property
     def logged(self) -> int:
-        """The newest batch in its log of commits."""
         return self.query.checkpoint.logged
 
     def begin(self) -> None:
@@ -109,7 +107,6 @@ class Run:
             self._plan()
 
     def trouble(self) -> None:
-        """Apply a new problem to the batch in flight, if there is one."""
         if not self.ended and self.busy and self._processes:
             now, query = self._spark.time.now, self.query
             self._suffer(query.hang_until - now, Health.STUCK)
@@ -150,7 +147,6 @@ class Run:
                   "shut down", health)  # fmt: skip
 
     def stop(self, health: Health) -> None:
-        """End the run without an exception."""
         self._end(None, health)
 
     def _plan(self) -> None:
@@ -210,13 +206,11 @@ class Run:
 
     @property
     def waits_for_slots(self) -> bool:
-        """Whether another query holds all slots."""
         now = self._spark.time.now
         return self._processes and self.query.hang_until <= now < self.query.starve_until
 
     @property
     def tasks_active(self) -> int:
-        """The number of its running tasks."""
         query, now = self.query, self._spark.time.now
         held_up = now < max(query.hang_until, query.starve_until)
         if held_up or self.fans_out or self.computes or not self._processes:

@@ -20,8 +20,6 @@ _PLAIN = Setup()
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """What happens, the plan of it, and the properties that it broke once."""
-
     breaks: str
     what: str
     plan: Plan
@@ -274,5 +272,4 @@ SCENARIOS = (
 
 
 def plan_of(what: str) -> Plan:
-    """The plan of a scenario."""
     return next(scenario.plan for scenario in SCENARIOS if scenario.what == what)

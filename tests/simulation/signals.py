@@ -36,7 +36,6 @@ class Faults:
         return None
 
     def holds(self, kind: str, who: str) -> bool:
-        """Whether the fault affects ``who`` now."""
         return self.size(kind, who) is not None
 
 
@@ -67,17 +66,14 @@ class SimBus:
 
     @property
     def depth(self) -> int:
-        """The number of events that have arrived and are queued."""
         return sum(at <= self._time.now for at, *_ in self._under_way)
 
     def drops_now(self, who: str) -> bool:
-        """Whether an event of this query is lost now."""
         return self._faults.holds("drop", who)
 
     def post(
         self, who: str, kind: EventKind, text: str, session: str = "", trigger: str = ""
     ) -> None:
-        """Post an event of the query ``who``."""
         now, drops = self._time.now, self.drops_now(who)
         self.dropped += drops
         if now < self.listens_since:

@@ -134,7 +134,6 @@ class SimSpark:
             run.query.truth.becomes(Health.MOVING, self.time.now)
 
     def die(self, health: Health) -> None:
-        """End the process without any event."""
         self.alive = False
         self._all_become(health)
 
@@ -157,7 +156,6 @@ class SimSpark:
         return self._bus.listens_since <= now and self._bus.lost_until.get(who, 0.0) < now
 
     def post_started(self, run: Run) -> None:
-        """Post a start event, of any session."""
         text = _encode(self._started(run)).decode()
         self._bus.post(run.spec.key, EventKind.STARTED, text, run.spec.session, trigger_text(run))
 
@@ -167,12 +165,10 @@ class SimSpark:
         return text | ({"timestamp": stamp.isoformat()} if self.dated else {})
 
     def post_progress(self, run: Run, seconds: float) -> None:
-        """Post the commit of a batch with rows."""
         run.query.is_fed(self.time.now, first_of_run=run.batches == 1)
         self._bus.post(run.spec.key, EventKind.PROGRESS, _progress(run, seconds))
 
     def post_idle(self, run: Run) -> None:
-        """Post that a trigger found no data."""
         stamp = f"{self.time.now:.3f}"
         text = {"id": run.query_id, "runId": run.run_id, "timestamp": stamp}
         self._bus.post(run.spec.key, EventKind.IDLE, _encode(text).decode())
@@ -218,7 +214,6 @@ class SimSpark:
 
 
 def trigger_text(run: Run) -> str:
-    """The trigger in Spark's format."""
     spec = run.spec
     if spec.is_finite:
         return "AvailableNowTrigger" if spec.trigger == "AvailableNow" else "OneTimeTrigger"

@@ -68,7 +68,6 @@ class Silences:
         self._time = time
 
     def add(self, query: QuerySpec | None, seconds: float, alertname: str) -> None:
-        """Silence a query, or all of them, from now on."""
         # The label of a namesake begins with the name.
         pattern = WHOLE if query is None else f"{query.name}*" if query.name else UNNAMED
         silence = Silence(pattern, self._time.wall() + seconds, alertname or "*", "planned")
@@ -76,7 +75,6 @@ class Silences:
         self._all.append(SimSilence(query, silence, self._time.now))
 
     def tick(self) -> None:
-        """Remember which silences are in force."""
         for silence in self._all:
             if self._time.wall() < silence.silence.until:
                 if self._time.now - silence.seen_at > GAP_SECONDS:
@@ -164,7 +162,6 @@ class Property:
         """Check an evaluation of a driver."""
 
     def driver_of(self, query: SimQuery) -> SimDriver:
-        """The newest process of the query's driver."""
         return self._stage.drivers[query.spec.driver]
 
     def holds(self, receiver: SimReceiver, query: SimQuery, names: frozenset[str]) -> list[Open]:
@@ -187,7 +184,6 @@ class Property:
         ]
 
     def lost_until(self, query: SimQuery) -> float:
-        """Until when the query's events were lost."""
         return self.driver_of(query).bus.lost_until.get(query.key, -inf)
 
 

@@ -148,19 +148,17 @@ def _fault(world: World, step: Step) -> None:
 
 def _receiver(world: World, step: Step) -> None:
     for receiver in world.receivers:
-        if step.who in ("", receiver.name):
-            receiver.misbehave(step.arg, step.seconds)
+        receiver.misbehave(step.arg, step.seconds)
 
 
-def _poison(world: World, step: Step) -> None:
+def _poison(world: World, _: Step) -> None:
     for receiver in world.receivers:
-        if step.who in ("", receiver.name):
-            receiver.poison_next = True
+        receiver.poison_next = True
 
 
 def _acknowledge(world: World, _: Step) -> None:
     for receiver in world.receivers:
-        receiver.acknowledge()
+        receiver.acknowledged_at = world.time.now
 
 
 def _silence(world: World, step: Step) -> None:
@@ -219,10 +217,6 @@ def _terminate(driver: SimDriver, step: Step) -> None:
     driver.time.after(step.seconds, driver.close)
 
 
-def _jvm_crash(driver: SimDriver, _: Step) -> None:
-    driver.spark.die(Health.DOWN)
-
-
 _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "start": _start,
     "restart": _restart,
@@ -249,7 +243,7 @@ _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
     "close": lambda driver, _: driver.close(),
     "raise": lambda driver, _: driver.close(RuntimeError),
     "terminate": _once_the_jvm_resumes(_terminate),
-    "jvm_crash": _jvm_crash,
+    "jvm_crash": lambda driver, _: driver.spark.die(Health.DOWN),
     "context_dies": _once_the_jvm_resumes(_context_dies),
     "app_stops": _once_the_jvm_resumes(_app_stops),
 }

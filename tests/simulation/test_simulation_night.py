@@ -21,7 +21,6 @@ def failures(hours):
 
 
 def night(hours=8, **setup):
-    """The outcome of a night in which a query fails every 20 minutes and restarts after 2 s."""
     query = QuerySpec("billing", "billing", every=20.0, takes=2.0, recovers=2.0)
     steps = (Step(1.0, "start", "billing"), *(Step(at, "die", "billing") for at in failures(hours)))
     return run(Plan(1, hours * HOUR, (query,), steps, Setup(**setup)))

@@ -9,8 +9,6 @@ import msgspec
 
 
 class Health(str, Enum):
-    """The true health of one query."""
-
     ABSENT = "absent"
     STARTING = "starting"
     MOVING = "moving"
@@ -90,12 +88,10 @@ class Truth:
 
     @property
     def episode(self) -> Episode | None:
-        """The present episode, if any."""
         last = self.episodes[-1] if self.episodes else None
         return last if last is not None and last.ended_at is None else None
 
     def becomes(self, health: Health, at: float, *, first_batch: bool = False) -> None:
-        """Set the health from ``at`` on."""
         if health is self.health:
             return
         if self.episode is not None:

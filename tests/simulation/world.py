@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
@@ -73,7 +72,6 @@ class World:
         )  # fmt: skip
 
     def run(self) -> PlanOutcome:
-        """Run to the horizon, or to the first broken property."""
         for name in self.plan.setup.drivers:
             self.boot(name)
         if self.plan.setup.watched:
@@ -83,8 +81,8 @@ class World:
         self.time.after(TICK_SECONDS + 0.5, self._tick)
         try:
             with (
-                _set(state, "MAX_GONE_QUERIES", self.plan.setup.memory),
-                _set(EVALUATION, "ORDER", tuple(map(self._rule, EVALUATION.ORDER))),
+                patch.object(state, "MAX_GONE_QUERIES", self.plan.setup.memory),
+                patch.object(EVALUATION, "ORDER", tuple(map(self._rule, EVALUATION.ORDER))),
             ):
                 self.time.run(BEGIN + self.plan.horizon)
         except Violation as broken:
@@ -104,7 +102,6 @@ class World:
             disk.remove()
 
     def boot(self, name: str) -> None:
-        """Start a process; restart the queries that ran in the last one."""
         mine = [query for query in self.queries.values() if query.spec.driver == name]
         first = name not in self.drivers
         self.boots.append((self.time.now, name))
@@ -147,16 +144,6 @@ class World:
         return PlanOutcome(self.plan, violation, text, self.time.passed, notified)
 
 
-@contextmanager
-def _set(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
 def _raising(rule: Any) -> Any:
     @wraps(rule)
     def raises(*_: Any) -> None:
@@ -166,5 +153,4 @@ def _raising(rule: Any) -> Any:
 
 
 def run(plan: Plan) -> PlanOutcome:
-    """Run a plan once."""
     return World(plan).run()
