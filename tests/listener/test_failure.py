@@ -6,7 +6,6 @@ import json
 
 import pytest
 from support.event_log import recorded
-from support.messages import IN_PYTHON
 from support.story import Story
 
 from querypulse.alerting.evaluate import Evaluation
@@ -186,16 +185,6 @@ def test_real_foreach_batch_failure_has_its_line(spark, query):
     assert "record_events.py" in raised.traceback
     assert "pyspark" not in raised.traceback
     assert "hunter2" not in raised.traceback
-
-
-def test_innermost_line_of_user_code_is_reported():
-    raised = raised_at(IN_PYTHON)
-
-    assert raised.line == "/jobs/billing.py:17 in charge"
-    assert raised.traceback == (
-        'File "/jobs/billing.py", line 41, in write\n  charge(row)\n'
-        'File "/jobs/billing.py", line 17, in charge\n  raise ValueError("negative amount")'
-    )
 
 
 LIBRARIES = [

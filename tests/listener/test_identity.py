@@ -397,15 +397,26 @@ def test_failure_of_a_joined_run_whose_end_comes_last_is_reported():
     assert story.found(5) == [("StreamingQueryFailed", "bronze")]
 
 
-def test_start_after_a_poll_began_waits_for_the_next_poll_which_may_show_its_namesake():
-    story = IdStory().start("11111111-a", "r1", at=0).probe(polled("11111111-a", "r1"), at=1)
-    story.start("22222222-b", "r2", at=2.1)
-    story.state.apply_probe(ProbeReport(began_at=2.0, at=2.2, runs=()))
-    assert [query.query_id for query in story.shown(2.3).values()] == ["11111111-a"]
+@pytest.mark.parametrize(
+    ("story", "shown"),
+    [
+        (
+            IdStory()
+            .start(FIRST, "r1", at=0)
+            .probe(polled(FIRST, "r1"), at=1)
+            .start(SECOND, "r2", at=2.1),
+            (),
+        ),
+        (IdStory().start(FIRST, "r1", at=2.1), (polled(SECOND, "r2"),)),
+    ],
+    ids=["a start after the poll began", "a run that the poll shows beside such a start"],
+)
+def test_run_waits_for_the_next_poll_if_this_one_could_not_show_its_namesake(story, shown):
+    story.state.apply_probe(ProbeReport(began_at=2.0, at=2.2, runs=shown))
+    assert [query.query_id for query in story.shown(2.3).values()] == [FIRST]
 
-    story.probe(polled("11111111-a", "r1"), polled("22222222-b", "r2"), at=3)
-    shown = {label: query.query_id for label, query in story.shown(3.1).items()}
-    assert shown == {"q": "11111111-a", "q-22222222": "22222222-b"}
+    story.probe(polled(FIRST, "r1"), polled(SECOND, "r2"), at=3)
+    assert {label: query.query_id for label, query in story.shown(3.1).items()} == BOTH
 
 
 def test_late_failure_of_a_forgotten_query_is_none_of_the_query_that_returns():

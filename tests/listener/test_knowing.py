@@ -198,13 +198,6 @@ def test_sink_is_shown_by_its_distinctive_part():
     assert {text: short_sink(text) for text in shown} == shown
 
 
-def test_starting_up_is_no_proof_of_idleness():
-    story = Story().probe(run(message="Initializing StreamExecution"), at=0)
-    story.probe(run(message="Initializing sources"), at=1)
-
-    assert not story.query().activity_seen
-
-
 def test_progress_recorded_between_two_polls_is_a_sign_of_life():
     story = Story()
     for at, mark in [(0, ""), (1, "2026-01-01T00:00:01Z"), (2, "2026-01-01T00:00:01Z")]:
@@ -215,14 +208,6 @@ def test_progress_recorded_between_two_polls_is_a_sign_of_life():
     )
 
     assert story.query().last_idle_at == 3
-
-
-def test_finished_tasks_count_as_progress_of_the_batch_in_flight():
-    story = Story()
-    for at, tasks in [(0, None), (5, 10), (7, 10), (9, 14), (11, 14)]:
-        story.probe(processing(batch=1, tasks=tasks), at=at)
-
-    assert (story.query().in_flight.since, story.query().in_flight.moved_at) == (0, 9)
 
 
 def test_monitors_own_pauses_are_not_watched_time():

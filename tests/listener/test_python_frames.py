@@ -91,10 +91,6 @@ def through(*files):
     return enter
 
 
-def lines(calls):
-    return [call.line for call in calls]
-
-
 def stop_at(held):
     held.wait()
 
@@ -135,9 +131,9 @@ def test_innermost_line_of_the_user_is_reported_below_frames_of_libraries(
     ours = (LIBRARY, __file__, *map(sysconfig.get_path, ("stdlib", "platstdlib")))
     monkeypatch.setattr("querypulse.listener.python_frames._LIBRARIES", ours)
     running(through(*files))
-    (reported,) = lines(foreach_batch_calls())
+    (call,) = foreach_batch_calls()
 
-    assert reported == f"{line}:2 in f" if line else reported
+    assert call.line == f"{line}:2 in f" if line else call.line
 
 
 def test_user_function_named_call_is_not_a_batch_whatever_its_argument():

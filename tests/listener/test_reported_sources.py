@@ -16,8 +16,6 @@ from querypulse.alerting.rule_context import rule_context
 from querypulse.exporter.status import status
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.offsets import BASE_INDEX
-from querypulse.listener.source_polls import SourcePoll
-from querypulse.listener.state.sources import Shortfall, follow_source
 
 
 def reported(kind):
@@ -83,22 +81,6 @@ def test_backlog_is_in_the_evidence():
     )
 
 
-def test_shortfall_counts_each_poll_once_until_it_ends():
-    source, seen = None, []
-    for at, committed, latest in (
-        (1, {"": 5}, {"": 2}),
-        (1, {"": 5}, {"": 2}),
-        (9, {"": 5}, {"": 3}),
-        (10, {"": 5}, {"": 5}),
-        (11, {"t/0": 5}, {"t/1": 2}),
-    ):
-        source = follow_source(source, SourcePoll("s", committed, {}, latest, at=at, wall=at))
-        seen.append(source.shortfalls)
-
-    first, second = Shortfall(1, 1, 5, 2), Shortfall(1, 2, 5, 3)
-    assert seen == [{"": first}, {"": first}, {"": second}, {}, {}]
-
-
 NATIVE = "org.apache.spark.sql.eventhubs.EventHubsSource@5e91993f"
 """A V1 source, whose one offset Spark reports as both the end of the batch and the newest offset.
 
@@ -154,17 +136,3 @@ def test_lag_of_every_other_source_is_known(description):
 
     assert [source.lag_offsets for source in (*behind, *none)] == [4, 0]
     assert {source.description for source in (*behind, *none)} == {description}
-
-
-def test_only_numbers_that_go_back_are_reported():
-    """An event hub that was deleted and created again counts from 0."""
-    assert alerts_of([5000, 6000, *range(10, 100, 10)]) == {"StreamingOffsetsRewound"}
-    for healthy in (range(1000, 12_000, 1000), [1000] * 11, [-1, -1, *range(9)]):
-        assert alerts_of(healthy) == set()
-
-
-def alerts_of(ends):
-    """The alerts after batches that end at these numbers of one partition."""
-    story = seen(*(batch(number, {"orders": {"0": end}}) for number, end in enumerate(ends)))
-    evaluation = story.evaluate(10.0 * len(ends) + 5)
-    return {finding.alertname for finding in evaluation.findings}

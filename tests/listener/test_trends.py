@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.story import progress, source
 
 from querypulse.listener.offsets import WHOLE, behind, is_before, lag_between, parse_offsets
-from querypulse.listener.state.trends import MAX_POINTS, Rewind, Streak, Trends, carry_over, follow
+from querypulse.listener.state.trends import MAX_POINTS, Trends, follow
 
 ICEBERG = {
     "version": 1,
@@ -99,23 +99,6 @@ def test_rise_keeps_few_points_and_knows_when_the_lag_last_fell(lags):
     assert rise == tuple(sorted(rise, key=lambda point: point.lag))
     assert (rise[-1].at, rise[-1].lag) == (len(lags) - 1, lags[-1])
     assert [point.lag for point in rise] == [lags[int(point.at)] for point in rise]
-
-
-def test_stuck_and_rewound_partitions_are_followed_until_they_advance():
-    (stuck,) = followed(5, 5, 5, latest=9).sources
-    (rewound,) = followed(9, 3, 4).sources
-    (back,) = followed(9, 3, 4, 9).sources
-
-    assert stuck.stuck == {WHOLE: Streak(0, 3)}
-    assert (rewound.rewound, back.rewound) == ({WHOLE: Rewind(1, 2, 9, 4)}, {})
-
-
-def test_next_run_inherits_only_the_offsets():
-    trends = carry_over(followed(9, 3, latest=50, watermark_timestamp=5.0), at=2.0, completed=None)
-
-    assert trends.sources[0].end == {WHOLE: 3}
-    assert (trends.sources[0].stuck, trends.sources[0].rewound) == ({}, {})
-    assert (trends.rises, trends.watermark) == ({}, None)
 
 
 def test_source_with_a_new_description_is_another_source():
