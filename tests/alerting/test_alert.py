@@ -7,8 +7,7 @@ from support.receiver_incidents import alert
 
 from querypulse.alerting.alert import Incident, incident_key, is_generic, problem_of
 from querypulse.alerting.alert_text import Guidance, alert_of
-from querypulse.alerting.finding import Finding, Severity
-from querypulse.core.states import QueryState
+from querypulse.alerting.finding import QUERY_FAILED, Severity, finding_about
 
 LABELS = {"app": "etl", "query": "bronze"}
 
@@ -41,15 +40,8 @@ def test_key_that_is_longer_than_pagerduty_accepts_ends_in_its_hash():
 
 def test_labels_are_the_identity_and_annotations_are_the_texts_and_the_evidence():
     """No label names a run, a batch or an error."""
-    finding = Finding(
-        alertname="StreamingQueryFailed",
-        query="bronze",
-        severity=Severity.CRITICAL,
-        state=QueryState.FAILED,
-        reason="died",
-        summary="bronze failed: died",
-        evidence={"run_id": "1", "tasks": "none"},
-    )
+    evidence = {"run_id": "1", "tasks": "none"}
+    finding = finding_about("bronze", QUERY_FAILED, Severity.CRITICAL, "died", evidence)
     steps = {"StreamingQueryFailed": "1. Read it."}
     guidance = Guidance("https://runbooks/{alertname}.md", next_steps=steps)
     one = alert_of(finding, "etl", guidance, 1000.0, {"env": "prod"})
@@ -85,8 +77,6 @@ def test_incident_lasts_from_its_first_alert_to_its_last_end(lives, starts_at, e
     assert incident.is_over == (ends_at is not None)
     assert incident.is_stale == (not alerts)
 
-
-# -- generic names of applications ----------------------------------------------------------------
 
 OWN = ("orders", "pyspark-shell-orders", "orders main.py", "etl", "Databricks Shell 2", "spark-etl")
 

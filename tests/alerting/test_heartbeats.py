@@ -146,28 +146,6 @@ def of_query(double):
     return one
 
 
-def test_first_ping_is_sent_at_once_and_the_next_after_a_minute(double, of_query):
-    clock = of_query._clock
-    of_query.start()
-    assert double.requests == []
-
-    of_query.offer(Ping("", "a: batch 0 committed"))
-    double.wait_for(1)
-    until(lambda: of_query.outcomes["delivered"], "the response is read")
-    for clock.now in (1001.0, 1030.0, 1059.0):
-        of_query.offer(Ping("", "a: batch 1 committed"))
-    clock.now = 1061.0
-    of_query.offer(Ping("", "a: batch 2 committed"))
-    double.wait_for(2)
-    of_query.close(PATIENCE_SECONDS)
-
-    assert [one.body.decode() for one in double.requests] == [
-        "a: batch 0 committed",
-        "a: batch 2 committed",
-    ]
-    assert {one.path.partition("?")[0] for one in double.requests} == {"/ping/a"}
-
-
 def completed():
     return Story().probe(run(trigger=ONCE), at=0).ended(at=2)
 

@@ -127,9 +127,6 @@ def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, double, monke
     assert (first, set(beats), last) == ("/start", {"/"}, "/log")
 
 
-# -- across drivers -------------------------------------------------------------------------------
-
-
 def test_incident_from_an_earlier_driver_is_restored_and_resolved_when_it_ends(
     start_notifier, double, tmp_path
 ):

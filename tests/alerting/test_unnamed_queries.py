@@ -26,9 +26,6 @@ def failed(number, story=None, *, at=0.0):
     return story.fails(f"{number:08}-id", f"r-{number}", at=at + 1)
 
 
-# -- findings -------------------------------------------------------------------------------------
-
-
 def test_unnamed_queries_with_one_alert_name_share_a_finding_that_says_what_they_read():
     orders = source(None, description="KafkaV2[Subscribe[orders]]")
     story = IdStory().start("00000001-id", "r-1", None, at=0)
@@ -69,9 +66,6 @@ def test_unnamed_query_of_another_process_does_not_end_this_one():
         evaluation = evaluate(snapshot, 500, Policy())
         assert [one.query for one in evaluation.findings] == ["unnamed"]
         assert (first_failure(snapshot, evaluation) is not None) is ends
-
-
-# -- incidents ------------------------------------------------------------------------------------
 
 
 def unnamed(harness, number, *, exception):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
-from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +17,7 @@ from querypulse.commands.demo.demo import DemoOutput, DemoRun, ReceivedAlert
 from querypulse.commands.demo.pipeline import (
     ALERTS,
     BRONZE,
+    CONFLICT_SECONDS,
     KINDS,
     SCHEMA,
     STATUS,
@@ -32,7 +33,7 @@ from querypulse.sidecar import QueryFailure
 
 
 def test_telemetry_has_every_kind_and_resolves_each_alert_at_most_once_after_its_creation():
-    rows = [row for batch in islice(telemetry(), 200) for row in batch]
+    rows = [row for batch in itertools.islice(telemetry(), 200) for row in batch]
     columns, actions = {column.split()[0] for column in SCHEMA.split(", ")}, {}
     for row in rows:
         assert {"vehicle", "kind", "value"} <= set(row) <= columns
@@ -96,9 +97,6 @@ def test_page_shows_what_the_person_on_call_needs(capsys):
     assert capsys.readouterr().out.endswith("] Resolved: a commits again\n")
 
 
-# -- where the main thread waits ----------------------------------------------------------------
-
-
 class QueryAndSidecar:
     """A query and a sidecar in one; the demo waits for either, until it is stopped or fails."""
 
@@ -158,9 +156,6 @@ def test_job_waits_until_the_scenario_is_over_or_a_query_fails(monkeypatch, caps
     assert ("raises QueryFailure: boom" in capsys.readouterr().out) == (failure is not None)
 
 
-# -- scenarios ----------------------------------------------------------------------------------
-
-
 def test_second_writer_fails_the_next_merge_and_a_table_without_merges_is_an_error(
     tmp_path, monkeypatch
 ):
@@ -168,7 +163,9 @@ def test_second_writer_fails_the_next_merge_and_a_table_without_merges_is_an_err
     rows = [{"alert_id": "b", "action": "CREATE"}]
     batch = SimpleNamespace(select=lambda *_: SimpleNamespace(collect=lambda: rows))
     pipeline._pair(batch, 0)
-    monkeypatch.setattr(pipeline_module, "CONFLICT_SECONDS", 0.05)
+    looks = itertools.count(0.0, CONFLICT_SECONDS / 2)
+    clock = SimpleNamespace(monotonic=lambda: next(looks), sleep=lambda _: None, time=time.time)
+    monkeypatch.setattr(pipeline_module, "time", clock)
     with pytest.raises(TimeoutError, match="caused no conflict"):
         SCENARIOS["failure"].strike(pipeline)
     with pytest.raises(ConcurrentAppendException, match="version 2 was committed by another"):

@@ -93,9 +93,6 @@ def test_url_in_an_error_of_the_http_client_is_not_logged(logged):
     assert logged().count("Max retries exceeded with url: [redacted]") >= 2
 
 
-# -- our loggers ----------------------------------------------------------------------------------
-
-
 def test_traceback_in_our_log_is_redacted(redacted_log, logged):
     redacted_log(Redactor([HUNTER]))
     try:

@@ -23,7 +23,7 @@ def loop():
     started = []
 
     def start(step, name="test", **options):
-        started.append(Loop(name, step, options.pop("guard", Guard()), **options))
+        started.append(Loop(name, step, Guard(), **options))
         started[-1].start()
         return started[-1]
 
@@ -31,9 +31,6 @@ def loop():
     for ticking in started:
         ticking.stop()
         assert ticking.join(PATIENCE_SECONDS)
-
-
-# -- Loop -------------------------------------------------------------------------------------
 
 
 class Steps:
@@ -128,9 +125,6 @@ def test_final_action_runs_once_in_the_loops_own_thread(loop):
     assert runs == list(steps.threads)
 
 
-# -- Guard ------------------------------------------------------------------------------------
-
-
 def fail():
     raise ValueError("no")
 
@@ -172,9 +166,6 @@ def test_exit_exceptions_pass_the_guard(end):
     with pytest.raises(end):
         guard.attempt("here", leave)
     assert guard.errors == {}
-
-
-# -- a read that does not return is reported, and delays nobody -------------------------------
 
 
 def test_work_that_takes_long_is_a_problem_until_it_returns():

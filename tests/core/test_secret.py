@@ -16,13 +16,6 @@ def path(tmp_path):
     return path
 
 
-def test_rotated_file_is_read_again(path):
-    secret = Secret.from_file(path, setting=SETTING)
-    path.write_text("second one\n")
-
-    assert secret.reveal() == "second one"
-
-
 def test_swapped_link_is_read_again_with_equal_size_and_time(tmp_path):
     """Kubernetes rotates a mounted secret in this way."""
     link = tmp_path / "secret"
@@ -71,20 +64,6 @@ def test_missing_file_keeps_the_last_good_value(path):
     path.write_text("back again")
 
     assert secret.reveal() == "back again"
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [(None, "No such file"), (b"", "is empty"), (b"\n", "is empty"), (b"\xff", "not UTF-8")],
-)
-def test_file_without_a_secret_is_refused_at_the_start(tmp_path, content, says):
-    path = tmp_path / "secret"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ValueError, match=says) as caught:
-        Secret.from_file(path, setting=SETTING)
-
-    assert str(caught.value).startswith(SETTING)
 
 
 def test_secret_is_masked_when_printed(path):

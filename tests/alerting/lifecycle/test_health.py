@@ -20,13 +20,17 @@ def health(story, now, **settings) -> DriverHealth:
     return DriverHealth(story.evaluate(now, **settings), story.state.snapshot(now), now)
 
 
-def is_recovering(story, now, severity="critical", **settings) -> bool:
-    return health(story, now, **settings).recovery("a", severity, None) is not None
+def recovery(story, now, before=None, **settings) -> RecoveryWindow | None:
+    return health(story, now, **settings).recovery("a", "critical", before)
+
+
+def is_recovering(story, now, **settings) -> bool:
+    return recovery(story, now, **settings) is not None
 
 
 def has_recovered(story, since, now, **settings) -> bool:
     """Whether a recovery since ``since`` is proven after 30 s."""
-    before = health(story(since), since, **settings).recovery("a", "critical", None)
+    before = recovery(story(since), since, **settings)
     assert before is not None
     return health(story(now), now, **settings).has_recovered("a", before, 30.0)
 
@@ -117,24 +121,19 @@ def test_later_idleness_proves_recovery():
 
 def test_recovery_does_not_begin_while_a_query_is_starting():
     """Otherwise a restarted query that had stalled would resolve with its second commit."""
-    assert health(started(), 40).recovery("a", "critical", None) is None
-    assert health(started().commit(batch=0, at=50), 50).recovery(
-        "a", "critical", None
-    ) == RecoveryWindow(50, 1, active=True)
+    assert recovery(started(), 40) is None
+    assert recovery(started().commit(batch=0, at=50), 50) == RecoveryWindow(50, 1, active=True)
 
 
 def test_recovery_does_not_begin_while_the_first_batch_of_a_run_is_slow():
     """A warning does not keep a critical alert open, but it proves no recovery either."""
-    slow = QueryHealth(QueryState.SLOW, severity=Severity.WARNING)
+    evaluation = Evaluation(health={"a": QueryHealth(QueryState.SLOW, severity=Severity.WARNING)})
+    begun = [
+        DriverHealth(evaluation, story.state.snapshot(10), 10.0).recovery("a", "critical", None)
+        for story in (started(), started().commit(batch=0, at=5))
+    ]
 
-    def recovery(story):
-        snapshot = story.state.snapshot(10)
-        return DriverHealth(Evaluation(health={"a": slow}), snapshot, 10.0).recovery(
-            "a", "critical", None
-        )
-
-    assert recovery(started()) is None
-    assert recovery(started().commit(batch=0, at=5)) is not None
+    assert [one is not None for one in begun] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_recovery_does_not_begin_while_the_first_batch_of_a_run_is_slow():
 def test_loop_of_short_runs_recovers(trigger, period, commits, ends, announced):
     """No single run shows enough; an evaluation may see a run between its commit and its end."""
     story = Story().probe(run(trigger=trigger), at=0).ended(at=5, exception=CONFLICT)
-    found = recovery = None
+    found = window = None
     for start in range(20, 100, period):
         number = 2 + start // period
         story.started(run=number, at=start).probe(run(number=number, trigger=trigger), at=start)
@@ -162,19 +161,18 @@ def test_loop_of_short_runs_recovers(trigger, period, commits, ends, announced):
                 story = story.expect_stop() if announced else story
                 story.ended(run=number, at=second)
             now = health(story, second)
-            recovery = now.recovery("a", "critical", recovery)
-            if recovery is not None and now.has_recovered("a", recovery, 30.0):
+            window = now.recovery("a", "critical", window)
+            if window is not None and now.has_recovered("a", window, 30.0):
                 found = found or second
     assert found is not None
     assert found < 65
 
 
+AGAIN = run(trigger=AVAILABLE_NOW, busy=True)
+
+
 def restarted(story):
     return story.started(run=2, at=20)
-
-
-def polled_again(story):
-    return story.probe(run(trigger=AVAILABLE_NOW, busy=True), at=20)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +180,7 @@ def polled_again(story):
     [
         (Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=5), restarted, True),
         (started().expect_stop().ended(at=5), restarted, False),
-        (Story().probe(run(trigger=AVAILABLE_NOW, busy=True), at=0).probe(at=5), polled_again, False),
+        (Story().probe(AGAIN, at=0).probe(at=5), lambda story: story.probe(AGAIN, at=20), False),
     ],
     ids=["it completed, as each run of a loop does", "a planned stop", "it had vanished"],
 )  # fmt: skip
@@ -190,13 +188,13 @@ def test_recovery_of_an_ended_run_continues_while_the_next_one_starts_if_it_has_
     story, then, continues
 ):
     """The new run may do what a stopped one did: only its activity shows that it recovers."""
-    before = health(story, 10).recovery("a", "critical", None)
+    before = recovery(story, 10)
 
     assert before is not None
-    assert (health(then(story), 21).recovery("a", "critical", before) == before) is continues
+    assert (recovery(then(story), 21, before) == before) is continues
 
 
 def test_another_query_with_the_same_name_restarts_the_recovery():
-    assert health(commits(5)(20), 20).recovery(
-        "a", "critical", RecoveryWindow(10, 7)
-    ) == RecoveryWindow(20, 1, active=True)
+    before, after = RecoveryWindow(10, 7), RecoveryWindow(20, 1, active=True)
+
+    assert recovery(commits(5)(20), 20, before) == after

@@ -68,9 +68,6 @@ def test_silence_is_described_with_end_and_reason(silence, text):
     assert str(silence) == text
 
 
-# -- in the life of an incident ---------------------------------------------------------------
-
-
 def quiet(until, queries="*", alertname="*"):
     harness = LifecycleHarness(repeat_interval_seconds=100.0)
     harness.silences = [Silence(queries, WALL + until, alertname)]

@@ -318,28 +318,6 @@ PAGER = Route(fallback="phone")
 PHONE = Route(severities=())
 
 
-@pytest.mark.parametrize(
-    ("match", "sent"),
-    [
-        ({}, ["prod", "dev"]),
-        ({"team": "payments"}, ["prod", "dev"]),
-        ({"team": "payments", "env": "prod"}, ["prod"]),
-        ({"env": "d*"}, ["dev"]),
-        ({"app": "e*"}, ["prod", "dev"]),
-        ({"app": "other"}, []),
-        ({"team": "pay"}, []),
-        ({"region": "*"}, []),
-    ],
-)
-def test_receiver_gets_only_incidents_whose_labels_match(start, match, sent):
-    harness = start({"chat": Route(match=match)})
-    payments = {"app": "etl", "team": "payments"}
-    labels = [{**payments, "query": env, "env": env} for env in ("prod", "dev")]
-    harness.offer(*(replace(incident(own["query"]), labels=own) for own in labels))
-
-    assert [query for query, _ in harness.sent("chat")] == sent
-
-
 A, B, C = incident("a"), incident("b"), incident("c")
 LATER = incident(starts_at=WALL + 200.0)
 OVER = over(incident(), WALL + 5)
@@ -445,28 +423,33 @@ def test_entries_of_a_removed_receiver_are_dropped(start):
 # -- routes -----------------------------------------------------------------------------------
 
 BRONZE = Route(queries=("bronze*",))
-
-
+WARNING = incident("a", severity="warning")
+PROD = replace(
+    incident("a"), labels={"app": "etl", "query": "a", "team": "payments", "env": "prod"}
+)
 TAKEN = [
     (Route(), incident("a")),
-    (Route(), incident("a", severity="warning")),
-    (Route(severities=("warning",)), incident("a", severity="warning")),
+    (Route(), WARNING),
+    (Route(severities=("warning",)), WARNING),
     (BRONZE, incident("bronze_orders")),
     (BRONZE, incident("gold", "bronze_orders")),
     (BRONZE, incident("*")),
+    *((Route(match=match), PROD) for match in ({"team": "payments"}, {"env": "p*", "app": "e*"})),
 ]
 NOT_TAKEN = [
     (Route(severities=()), incident("a")),
     (Route(severities=()), incident("*")),
-    (Route(severities=("critical",)), incident("a", severity="warning")),
+    (Route(severities=("critical",)), WARNING),
     (Route(severities=("warning",)), incident("*")),
     (BRONZE, incident("gold")),
     (BRONZE, incident("Bronze_orders")),
     (BRONZE, incident("x.bronze")),
     (Route(queries=()), incident("a")),
+    *((Route(match=match), PROD) for match in ({"env": "d*"}, {"app": "other"}, {"team": "pay"})),
+    *((Route(match=match), PROD) for match in ({"region": "*"}, {"team": "payments", "env": "d*"})),
 ]
 
 
-def test_route_takes_incidents_by_severity_and_name():
+def test_route_takes_incidents_by_severity_name_and_labels():
     assert [route for route, offered in TAKEN if not route.takes(offered)] == []
     assert [route for route, offered in NOT_TAKEN if route.takes(offered)] == []

@@ -27,10 +27,7 @@ from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 PAGER = ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0)
 PLAIN = ReceiverCapabilities()
 GROUPS = ReceiverCapabilities(
-    resend_seconds=60.0,
-    resend_resolved_seconds=300.0,
-    stale_after_seconds=90.0,
-    groups_itself=True,
+    resend_seconds=60.0, resend_resolved_seconds=300.0, stale_after_seconds=90.0, groups_itself=True
 )
 FIRING, RESOLVED = ("a", "firing"), ("a", "resolved")
 WARNING = {"severity": "warning"}

@@ -36,9 +36,6 @@ def left(spool):
     return spool.load(PATIENCE_SECONDS).failures
 
 
-# -- storing failures -------------------------------------------------------------------------
-
-
 def test_next_process_restores_failures_opened_alerts_and_rows_once(spool):
     opened = Opened("StreamingQueryFailed", "a", (WALL, WALL + 9.5))
     rows = {"pager": (entry(1), entry(2, Known.FIRING)), "chat": (entry(1, Known.UNSURE),)}
@@ -71,9 +68,6 @@ def test_unknown_fields_of_a_newer_version_are_ignored(spool, folder):
     file.write_bytes(file.read_bytes().replace(b'{"query_id"', b'{"colour":1,"query_id"'))
 
     assert left(spool()) == (failed(),)
-
-
-# -- through the worker -----------------------------------------------------------------------
 
 
 def remembering(spool):

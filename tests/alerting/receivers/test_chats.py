@@ -38,9 +38,6 @@ def test_any_text_makes_a_message_that_slack_and_teams_accept(texts, over, home)
         assert card_problems(message) == []
 
 
-# -- Slack ----------------------------------------------------------------------------------------
-
-
 def sections(message):
     return [one["text"]["text"] for one in message["blocks"] if one["type"] == "section"]
 
@@ -85,9 +82,6 @@ def test_labels_of_the_settings_are_shown():
     assert message["blocks"][-1]["elements"][0]["text"].startswith(
         "StreamingQueryFailed · env=prod · since "
     )
-
-
-# -- Teams ----------------------------------------------------------------------------------------
 
 
 def card_problems(message: dict) -> list[str]:

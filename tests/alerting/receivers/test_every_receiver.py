@@ -121,9 +121,6 @@ def test_refused_body_is_rejected(double, kind, sent, answers, requests):
     assert len(double.requests) == requests
 
 
-# -- secrets --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["webhook", "slack", "teams"])
 def test_url_from_a_file_may_change(double, kind, tmp_path):
     """To another URL, or to an unusable one: then the page is kept."""

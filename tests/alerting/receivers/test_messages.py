@@ -7,14 +7,7 @@ from support.messages import BEGAN, CASES, LASTED, page
 from support.receiver_incidents import alert, holding
 from support.repository import ROOT
 
-from querypulse.alerting.alert_text import (
-    COMPLETED,
-    IDLE,
-    details,
-    headline_of,
-    others,
-    summary_of,
-)
+from querypulse.alerting.alert_text import COMPLETED, IDLE, details, headline_of, others, summary_of
 
 GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
 """Written by ``python -m support.messages``, here in ``tests/``; read it before you commit."""
@@ -35,9 +28,6 @@ def test_error_appears_once_in_a_message():
     }
 
     assert failures == {}
-
-
-# -- headlines --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

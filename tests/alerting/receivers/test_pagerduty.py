@@ -137,9 +137,6 @@ def test_events_go_to_the_service_region(table, url):
     assert given.targets() == (url,)
 
 
-# -- refusals -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "answer",
     [

@@ -60,33 +60,19 @@ def test_resolved_alert_says_when_it_ended():
     assert body["alerts"][0]["fingerprint"] == fingerprint(ALERT.labels)
 
 
+FAILURES = {"alertname": "StreamingQueryFailed", "app": "etl", "severity": "critical"}
+
+
 @pytest.mark.parametrize(
     ("sent", "statuses", "group", "common", "annotations"),
     [
-        (
-            SEVERAL,
-            ["firing"] * 5,
-            {"app": "etl", "query": "*"},
-            {"alertname": "StreamingQueryFailed", "app": "etl", "severity": "critical"},
-            {"reason", "runbook_url"},
-        ),
-        (
-            holding(alert(), alert(name="Slow", severity="warning"), env="prod"),
-            ["firing"] * 2,
-            {"app": "etl", "query": "bronze", "env": "prod"},
-            {"app": "etl", "query": "bronze"},
-            {"summary", "reason", "runbook_url"},
-        ),
-        (
-            holding(alert("a", ends_at=ENDED), alert("b")),
-            ["resolved", "firing"],
-            {"app": "etl", "query": "*"},
-            {"alertname": "StreamingQueryFailed", "app": "etl", "severity": "critical"},
-            {"reason", "runbook_url"},
-        ),
+        (SEVERAL, ["firing"] * 5, {"app": "etl", "query": "*"}, FAILURES, {"reason", "runbook_url"}),
+        (holding(alert(), alert(name="Slow", severity="warning"), env="prod"), ["firing"] * 2, {"app": "etl", "query": "bronze", "env": "prod"},
+         {"app": "etl", "query": "bronze"}, {"summary", "reason", "runbook_url"}),
+        (holding(alert("a", ends_at=ENDED), alert("b")), ["resolved", "firing"], {"app": "etl", "query": "*"}, FAILURES, {"reason", "runbook_url"}),
     ],
     ids=["several queries", "alerts of one query", "one has ended"],
-)
+)  # fmt: skip
 def test_incident_is_one_post(sent, statuses, group, common, annotations):
     """It fires until its last alert has ended; what all share is common."""
     body = message(sent, "hook")
@@ -126,9 +112,6 @@ def test_body_that_is_too_large_is_sent_in_plain_at_once(double):
 
     assert len(request.body) <= Webhook.max_bytes
     assert len(json.loads(request.body)["alerts"]) == 200
-
-
-# -- signatures -----------------------------------------------------------------------------------
 
 
 def secret_files(folder, *secrets):
