@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming import DataStreamWriter
-from support.connectors import Kafka
-from support.kafka_harness import KafkaHarness
+from support.connectors import Kafka, KafkaHarness
 from support.queries import shown, until
 from support.spark_harness import Diary
 

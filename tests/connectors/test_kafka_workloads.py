@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from support.connectors import KafkaHarness
 from support.healthy_workloads import ALLOWED, FLOOR, TREND
 from support.healthy_workloads import SETTINGS as HEALTHY
-from support.kafka_harness import KafkaHarness
 from support.queries import offsets_of, until
 from support.spark_harness import Diary, Life
 

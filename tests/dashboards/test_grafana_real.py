@@ -77,7 +77,7 @@ class Grafana:
 
     def is_healthy(self) -> bool:
         try:
-            return requests.get(f"{self.url}/api/health", timeout=2).ok
+            return requests.get(f"{self.url}/api/health", timeout=PATIENCE_SECONDS).ok
         except requests.RequestException:
             return False
 

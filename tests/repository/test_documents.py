@@ -363,21 +363,17 @@ def test_arguments_of_supervise_have_the_documented_defaults():
     }
 
 
-def test_page_of_settings_has_each_of_them_once_with_a_valid_example():
-    page = pages()["docs/settings.md"]
-    rows = re.findall(r"^\| `(\w+)` \|.*\| `(.+)` \|$", page, re.MULTILINE)
-
-    assert sorted(name for name, _ in rows) == sorted(Settings.__struct_fields__)
-    for name, example in rows:
-        assert check_value(name, tomllib.loads(f"value = {example}")["value"], "page") is not None
-
-
-def test_generated_page_of_settings_is_current(tmp_path, monkeypatch):
+def test_page_of_settings_is_current_and_has_each_of_them_once_with_a_valid_example(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
     from tools.settings import page
 
     text = pages()["docs/settings.md"]
+    rows = re.findall(r"^\| `(\w+)` \|.*\| `(.+)` \|$", text, re.MULTILINE)
+
     assert page(text) == text
+    assert sorted(name for name, _ in rows) == sorted(Settings.__struct_fields__)
+    for name, example in rows:
+        assert check_value(name, tomllib.loads(f"value = {example}")["value"], "page") is not None
 
 
 # -- names ------------------------------------------------------------------------------------

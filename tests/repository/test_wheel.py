@@ -76,11 +76,6 @@ def names(wheel):
     return {name for name in ZipFile(wheel).namelist() if not name.endswith("/")}
 
 
-def metadata(wheel):
-    (name,) = (name for name in names(wheel) if name.endswith(".dist-info/METADATA"))
-    return message_from_string(ZipFile(wheel).read(name).decode())
-
-
 # -- what it contains -------------------------------------------------------------------------
 
 
@@ -109,15 +104,14 @@ def test_it_contains_every_file_of_its_packages(wheel):
     assert "querypulse/py.typed" in names(wheel)
 
 
-def test_it_never_installs_pyspark(wheel):
-    required = metadata(wheel).get_all("Requires-Dist")
+def test_it_has_its_extras_and_never_installs_pyspark(wheel):
+    (name,) = (name for name in names(wheel) if name.endswith(".dist-info/METADATA"))
+    metadata = message_from_string(ZipFile(wheel).read(name).decode())
+    required = metadata.get_all("Requires-Dist")
 
+    assert set(metadata.get_all("Provides-Extra")) == {"spark", "replay", "otlp"}
     assert [line for line in required if "spark" in line and "extra ==" not in line] == []
     assert any(line.startswith("pyspark") and 'extra == "spark"' in line for line in required)
-
-
-def test_it_has_its_extras(wheel):
-    assert set(metadata(wheel).get_all("Provides-Extra")) == {"spark", "replay", "otlp"}
 
 
 # -- installed --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from support.receiver_incidents import holding
 from support.story import Story, processing, run, source
 
-from querypulse.alerting.alert import Incident
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.alert_text import Guidance, alert_of, recovered
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.receivers.alertmanager import api_alerts
@@ -135,8 +135,7 @@ def flapping() -> Incident:
         story.started("billing", number, at=at - 8)
         story.probe(processing("billing", number, batch=7), at=at - 5)
         story.ended("billing", number, at=at, exception=IN_PYTHON)
-    (*_, finding) = findings(story, 501)
-    return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
+    return holding(*alerts(story, 501)[-1:])
 
 
 def missing() -> Incident:
@@ -149,7 +148,7 @@ def all_stalled() -> Incident:
     for query in ("bronze", "silver"):
         story.started(query, at=0).commit(query, batch=1, at=95)
     story.probe(run("bronze", batch=2), run("silver", batch=2), at=100)
-    return holding(alert_of(findings(story, 170)[0], APP, GUIDANCE, BEGAN))
+    return holding(*alerts(story, 170)[:1])
 
 
 def driver_down() -> Incident:
@@ -158,8 +157,7 @@ def driver_down() -> Incident:
         story.started(query, at=0).commit(query, batch=1, at=95)
         story.probe(run("bronze", batch=2), run("silver", batch=2), at=100)
     story.probe(at=101, context=Context.JVM_GONE)
-    (*_, finding) = findings(story, 102)
-    return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
+    return holding(*alerts(story, 102)[-1:])
 
 
 def driver_killed() -> Incident:
@@ -203,26 +201,25 @@ CASES: dict[str, Callable[[], Incident]] = {
 }
 
 
-def findings(story: Story, now: float) -> list[Finding]:
-    return list(story.evaluate(now).findings)
+def alerts(story: Story, now: float) -> list[Alert]:
+    findings = story.evaluate(now).findings
+    return [alert_of(finding, APP, GUIDANCE, BEGAN) for finding in findings]
 
 
 def incident(story: Story, now: float) -> Incident:
-    """One incident with all findings."""
-    every = findings(story, now)
-    assert len({finding.alertname for finding in every}) == 1
-    return holding(*(alert_of(finding, APP, GUIDANCE, BEGAN) for finding in every))
+    """One incident with all alerts."""
+    every = alerts(story, now)
+    assert len({alert.name for alert in every}) == 1
+    return holding(*every)
 
 
 def resolved(incident: Incident) -> Incident:
     """The incident four minutes later, when its queries have recovered."""
-    return replace(incident, alerts=tuple(map(_resolved, incident.alerts)))
-
-
-def _resolved(alert):
-    is_query = alert.labels["query"] != "*"
-    outcome = recovered(alert.name, of_one_query=is_query)
-    return alert.ended(BEGAN + LASTED, outcome=outcome)
+    ended = (
+        alert.ended(BEGAN + LASTED, outcome=recovered(alert.name, of_one_query=alert.query != "*"))
+        for alert in incident.alerts
+    )
+    return replace(incident, alerts=tuple(ended))
 
 
 def page() -> str:

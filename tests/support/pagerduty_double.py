@@ -48,9 +48,11 @@ class PagerDutyDouble(HttpDouble):
         errors = problems(event)
         if errors:
             self.invalid.append(errors)
-            return reply(400, body=_invalid(errors))(handler)
+            said = {"status": "invalid event", "errors": errors}
+            return reply(400, body=json.dumps(said).encode())(handler)
         self._apply(event)
-        return reply(202, body=_accepted(event["dedup_key"]))(handler)
+        said = {"status": "success", "dedup_key": event["dedup_key"]}
+        return reply(202, body=json.dumps(said).encode())(handler)
 
     def _apply(self, event: dict[str, Any]) -> None:
         self.events.append(event)
@@ -91,13 +93,3 @@ def _payload_problems(payload: dict[str, Any]) -> list[str]:
     if not isinstance(payload.get("custom_details", {}), dict):
         errors.append("'custom_details' is not an object")
     return errors
-
-
-def _accepted(key: str) -> bytes:
-    body = {"status": "success", "message": "Event processed", "dedup_key": key}
-    return json.dumps(body).encode()
-
-
-def _invalid(errors: list[str]) -> bytes:
-    body = {"status": "invalid event", "message": "Event object is invalid", "errors": errors}
-    return json.dumps(body).encode()

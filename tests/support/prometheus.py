@@ -59,7 +59,15 @@ class RealPrometheus(ServerProcess):
     ) -> None:
         config = folder / "prometheus.yml"
         scraped = [target | {"labels": dict(target_labels or {})} for target in _targets(drivers)]
-        config.write_text(yaml.safe_dump(_config(scraped, rules, alertmanagers)))
+        settings = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(path) for path in rules],
+            "alerting": {"alertmanagers": [{"static_configs": _targets(alertmanagers)}]},
+            "scrape_configs": [
+                {"job_name": "spark", "honor_labels": True, "static_configs": scraped}
+            ],
+        }
+        config.write_text(yaml.safe_dump(settings))
         port = free_port()
         command = [
             "prometheus",
@@ -89,21 +97,6 @@ class RealPrometheus(ServerProcess):
         answer = requests.get(url, params=parameters, timeout=PATIENCE_SECONDS).json()
         assert answer["status"] == "success", (what, parameters, answer)
         return answer["data"]
-
-
-def _config(
-    scraped: Sequence[Mapping[str, Any]],
-    rules: Sequence[Path],
-    alertmanagers: Sequence[str],
-) -> dict[str, Any]:
-    return {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(path) for path in rules],
-        "alerting": {"alertmanagers": [{"static_configs": _targets(alertmanagers)}]},
-        "scrape_configs": [
-            {"job_name": "spark", "honor_labels": True, "static_configs": list(scraped)}
-        ],
-    }
 
 
 def _targets(urls: Sequence[str]) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import requests
 
 from querypulse.examples.delta.broker import free_ports
 
-from .patience import PATIENCE_SECONDS
+from .patience import PATIENCE_SECONDS, until
 
 
 class ServerProcess:
@@ -28,7 +27,7 @@ class ServerProcess:
 
     def __enter__(self):
         try:
-            self._wait_until_ready()
+            until(self._is_ready, f"{self._name} is ready")
         except BaseException:
             self.__exit__()
             raise
@@ -39,17 +38,10 @@ class ServerProcess:
         self._process.wait(PATIENCE_SECONDS)
         self._log.close()
 
-    def _wait_until_ready(self) -> None:
-        ends = time.monotonic() + PATIENCE_SECONDS
-        while not self._is_ready():
-            said = self._path.read_text()
-            assert self._process.poll() is None, f"{self._name} has ended by itself: {said}"
-            assert time.monotonic() < ends, f"{self._name} is not ready: {said}"
-            time.sleep(0.05)
-
     def _is_ready(self) -> bool:
+        assert self._process.poll() is None, f"{self._name} has ended: {self._path.read_text()}"
         try:
-            return requests.get(f"{self.url}/-/ready", timeout=1).ok
+            return requests.get(f"{self.url}/-/ready", timeout=PATIENCE_SECONDS).ok
         except requests.RequestException:
             return False
 
