@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.published_states import MONITOR
+from msgspec.structs import replace
+from support.published_states import published
 from support.story import CONFLICT, processing, run
 from support.worker_harness import WorkerHarness
 
 from querypulse.alerting.receivers.alertmanager import api_alerts
-from querypulse.exporter.published_state import PublishedState
 from querypulse.exporter.status import status
 
 HOUR = 3600.0
@@ -64,24 +64,21 @@ class ClockedQuery:
     def _shown(self) -> tuple[object, ...]:
         """The queries of ``/status``, and what an Alertmanager receives."""
         evaluated, wall = self.harness.published[-1], self.harness.wall + self.harness.clock()
-        published = PublishedState(
-            app="etl",
-            spark_version="4.0.0",
-            snapshot=evaluated.snapshot,
-            health=evaluated.evaluation.health,
-            alerts=evaluated.alerts,
-            monitor=MONITOR,
-            wall=wall,
-        )
+        shown = status(
+            replace(
+                published(), snapshot=evaluated.snapshot, health=evaluated.evaluation.health,
+                alerts=evaluated.alerts, wall=wall,
+            )
+        )  # fmt: skip
         sent = [api_alerts(incident.alerts, wall) for incident in self.harness.offers[-1]]
-        return status(published).queries, status(published).alerts, sent
+        return shown.queries, shown.alerts, sent
 
     @property
     def alerts(self) -> set[tuple[str, str]]:
         return {
             (alert.name, alert.labels["query"])
-            for published in self.harness.published
-            for alert in published.alerts
+            for evaluated in self.harness.published
+            for alert in evaluated.alerts
         }
 
     @property

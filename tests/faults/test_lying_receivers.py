@@ -36,30 +36,17 @@ def redirect_to_itself(handler):
     reply(307, {"Location": f"{handler.double.url}/hook"})(handler)
 
 
+TRANSIENT, MISCONFIGURED = DeliveryOutcome.TRANSIENT, DeliveryOutcome.MISCONFIGURED
+MISLABELLED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\nnot gzip!"
 LIES = {
     "200 and a huge body": (endless(b"HTTP/1.1 200 OK\r\n\r\n"), None),
-    "503 and a huge body": (
-        endless(b"HTTP/1.1 503 Busy\r\n\r\n"),
-        DeliveryOutcome.TRANSIENT,
-    ),
-    "200 that claims gzip": (
-        raw(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\nnot gzip!"),
-        None,
-    ),
-    "200 shorter than it claims": (
-        raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\nshort"),
-        None,
-    ),
-    "a header line without end": (
-        endless(b"HTTP/1.1 200 OK\r\nX-Long: "),
-        DeliveryOutcome.TRANSIENT,
-    ),
-    "a thousand headers": (
-        raw(b"HTTP/1.1 200 OK\r\n" + b"X-Many: 1\r\n" * 1000 + b"\r\n"),
-        DeliveryOutcome.TRANSIENT,
-    ),
-    "no HTTP": (endless(b"220 mail.example ESMTP\r\n"), DeliveryOutcome.TRANSIENT),
-    "a redirect to itself": (redirect_to_itself, DeliveryOutcome.MISCONFIGURED),
+    "503 and a huge body": (endless(b"HTTP/1.1 503 Busy\r\n\r\n"), TRANSIENT),
+    "200 that claims gzip": (raw(MISLABELLED), None),
+    "200 that is cut": (raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\ncut"), None),
+    "a line without end": (endless(b"HTTP/1.1 200 OK\r\nX-Long: "), TRANSIENT),
+    "1000 headers": (raw(b"HTTP/1.1 200 OK\r\n" + b"X-Many: 1\r\n" * 1000 + b"\r\n"), TRANSIENT),
+    "no HTTP": (endless(b"220 mail.example ESMTP\r\n"), TRANSIENT),
+    "a redirect to itself": (redirect_to_itself, MISCONFIGURED),
 }
 
 

@@ -7,21 +7,20 @@ hour.
 from __future__ import annotations
 
 import gc
+from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
 
 import pytest
-from support.published_states import MONITOR, text
-from support.story import CONFLICT, Story, progress, run
+from support.published_states import WALL, published, text
+from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.outbox import Outbox
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
-from querypulse.exporter.published_state import PublishedState
-from querypulse.listener.events import Started, Terminated
+from querypulse.listener.events import Started
 
-WALL = 1_700_000_000.0
 HOUR, DAYS = 3600.0, 30
 FAILS_EVERY_HOURS = 24
 COMMITS_AT = (5.0, 10.0, 60.0, 900.0, 1800.0, 2700.0, 3500.0)
@@ -53,81 +52,59 @@ class Month:
         )
         self._outbox = Outbox(ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0))
         self._hour = 0
+        self._batches = count()
 
     def pass_days(self, days: int) -> Size:
         for _ in range(days * 24):
-            self._pass_hour()
+            self._hour += 1
+            happens = [(0.0, self._restart), (3.0, self._job)]
+            happens += [(at, self._commit) for at in COMMITS_AT]
+            happens += [(at, self._evaluate) for at in EVALUATED_AT]
+            for at, happen in sorted(happens, key=itemgetter(0)):
+                happen((self._hour - 1) * HOUR + at)
         gc.collect()
-        return self._size()
+        shown = published(self.story, now=self._hour * HOUR)
+        return Size(
+            objects=len(gc.get_objects()),
+            queries=len(shown.snapshot.queries),
+            series=sum(not line.startswith("#") for line in text(shown).splitlines()),
+            outbox=len(self._outbox.rows),
+        )
 
-    def _pass_hour(self) -> None:
-        number, began = self._hour + 1, self._hour * HOUR
-        self._hour += 1
-        observed = [(began, self._restart, (number,)), (began + 3.0, self._job, (number,))]
-        observed += [
-            (began + at, self._commit, (number, index)) for index, at in enumerate(COMMITS_AT)
-        ]
-        observed += [(began + at, self._evaluate, (number,)) for at in EVALUATED_AT]
-        for at, happen, arguments in sorted(observed, key=itemgetter(0)):
-            happen(at, *arguments)
+    def _fails(self, stream: str) -> bool:
+        return stream == "gold" and self._hour % FAILS_EVERY_HOURS == 0
 
-    def _restart(self, at: float, number: int) -> None:
+    def _restart(self, at: float) -> None:
         """The failed one starts again three seconds after its failure, with its first commit."""
         for stream in STREAMS:
-            failed = stream == "gold" and number % FAILS_EVERY_HOURS == 0
-            if number > 1:
-                error = CONFLICT if failed else None
-                ended = Terminated(f"id-{stream}", f"{stream}-{number - 1}", error, None)
-                self.story.state.apply_event(ended, at)
-            if not failed:
-                self._start(at, stream, number)
+            error = CONFLICT if self._fails(stream) else None
+            if self._hour > 1:
+                self.story.ended(stream, self._hour - 1, at=at, exception=error)
+            if error is None:
+                self.story.started(stream, self._hour, at=at)
 
-    def _start(self, at: float, stream: str, number: int) -> None:
-        self.story.state.apply_event(Started(f"id-{stream}", f"{stream}-{number}", stream), at)
+    def _job(self, at: float) -> None:
+        if self._fails("gold"):
+            self.story.started("gold", self._hour, at=at)
+        name = f"job-{self._hour}"
+        started = Started(f"id-{name}", f"{name}-1", name, trigger="AvailableNowTrigger")
+        self.story.state.apply_event(started, at)
+        self.story.commit(name, batch=0, at=at + 1.0).ended(name, at=at + 1.0)
 
-    def _job(self, at: float, number: int) -> None:
-        if number % FAILS_EVERY_HOURS == 0:
-            self._start(at, "gold", number)
-        name = f"job-{number}"
-        self.story.state.apply_event(
-            Started(f"id-{name}", f"{name}-1", name, trigger="AvailableNowTrigger"), at
-        )
-        self.story.state.apply_event(progress(name, batch=0), at + 1.0)
-        self.story.state.apply_event(Terminated(f"id-{name}", f"{name}-1", None, None), at + 1.0)
-
-    def _commit(self, at: float, number: int, index: int) -> None:
+    def _commit(self, at: float) -> None:
+        batch = next(self._batches)
         for stream in STREAMS:
-            batch = number * len(COMMITS_AT) + index
-            self.story.state.apply_event(progress(stream, number, batch=batch), at)
+            self.story.commit(stream, self._hour, batch=batch, at=at)
 
-    def _evaluate(self, at: float, number: int) -> None:
-        runs = [run(stream, number) for stream in STREAMS]
+    def _evaluate(self, at: float) -> None:
         if at % HOUR > COMMITS_AT[0]:
-            self.story.probe(*runs, at=at)
+            self.story.probe(*(run(stream, self._hour) for stream in STREAMS), at=at)
         self.story.state.forget(at)
-        evaluation, snapshot = self.story.evaluate(at), self.story.state.snapshot(at)
-        incidents = self._lifecycle.update(evaluation, snapshot, at, WALL + at)
-        self._outbox.offer(incidents, WALL + at)
+        evaluation, snapshot = self.story.evaluate(at), self.story.snapshot(at)
+        self._outbox.offer(self._lifecycle.update(evaluation, snapshot, at, WALL + at), WALL + at)
         while (sent := self._outbox.begin(at, WALL + at)) is not None:
             self.notified += sent.ends_at is None
             self._outbox.delivered(WALL + at)
-        self._published = PublishedState(
-            app="etl",
-            spark_version="4.0.0",
-            snapshot=snapshot,
-            health=evaluation.health,
-            alerts=self._lifecycle.alerts,
-            monitor=MONITOR,
-            wall=WALL + at,
-        )
-
-    def _size(self) -> Size:
-        return Size(
-            objects=len(gc.get_objects()),
-            queries=len(self.story.state.snapshot(self._hour * HOUR).queries),
-            series=sum(not line.startswith("#") for line in text(self._published).splitlines()),
-            outbox=len(self._outbox.rows),
-        )
 
 
 @pytest.mark.slow

@@ -56,7 +56,6 @@ def test_job_that_keeps_the_interpreters_lock_causes_no_alert(tmp_path, pages):
 
 
 CPU_SECONDS = 1.5
-WINDOW = {"stall_floor_seconds": 30, "start_grace_seconds": 60}
 
 
 @pytest.mark.fault(
@@ -65,7 +64,7 @@ WINDOW = {"stall_floor_seconds": 30, "start_grace_seconds": 60}
     "No alert, for them or for the query beside them",
 )
 def test_batches_that_compute_in_python_cause_no_alert(spark, watch, pages):
-    sidecar = watch(**WINDOW)
+    sidecar = watch(stall_floor_seconds=30, start_grace_seconds=60)
 
     def compute(batch, batch_id):
         used = time.thread_time()

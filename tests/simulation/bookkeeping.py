@@ -124,12 +124,12 @@ class Bookkeeping(Property):
         ]
         if len(gone) > losses - self._losses.get(courier, 0):
             raise Violation("P8", f"{gone[0]} was lost on the way to {courier.name}, uncounted")
-        must = filter(_must_be_reported, rows)
-        self._unreported[courier] = {row.incident.key: row for row in must}
-        if not gone:
-            self._losses[courier] = losses
-        else:
-            self._losses[courier] += len(gone)
+        self._unreported[courier] = {
+            row.incident.key: row
+            for row in rows
+            if row.is_unsent and row.incident.is_critical and not row.incident.muted
+        }
+        self._losses[courier] = self._losses[courier] + len(gone) if gone else losses
 
     def _is_silenced(self, row: OutboxRow) -> bool:
         """Whether nobody wants it any more."""
@@ -146,10 +146,6 @@ class Bookkeeping(Property):
         received = receiver.open.keys() | {end.incident.key for end in receiver.closed}
         # Alertmanager identifies alerts by their labels, so it knows every alert that it received.
         return key in received or receiver.kind == "alertmanager"
-
-
-def _must_be_reported(row: OutboxRow) -> bool:
-    return row.is_unsent and row.incident.is_critical and not row.incident.muted
 
 
 def _check_events(driver: SimDriver) -> None:

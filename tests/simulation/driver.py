@@ -13,7 +13,6 @@ from typing import Any, Protocol, cast
 from querypulse.alerting.alert import Alert, Incident, Silence
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery import Delivery, Notifier
-from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import DRIVER_DOWN
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
 from querypulse.alerting.outbox import OutboxRow
@@ -167,8 +166,7 @@ class SimSpool(Spool):
         super().offer_history(failures, opened)
         self._plan()
 
-    def flush(self, timeout: float = 0.0) -> bool:
-        del timeout
+    def flush(self, _: float = 0.0) -> bool:
         self._write()
         return True
 
@@ -323,7 +321,7 @@ class SimDriver:
             self.lifecycle,
             self.handing,
             remembering=remembering,
-            redact=_unchanged,
+            redact=lambda evaluation: evaluation,
             on_error=self.guard.report,
             on_evaluated=self._evaluated,
             clock=time,
@@ -491,7 +489,3 @@ class SimDriver:
                 self.spark.start(query)
 
         self.time.after(seconds, start)
-
-
-def _unchanged(evaluation: Evaluation) -> Evaluation:
-    return evaluation

@@ -107,8 +107,14 @@ class _Maker:
             Step(round(self._rng.uniform(0.0, 20.0), 1), "start", query.key) for query in queries
         ]
         has_twin = self._rng.random() < self._terms.twins and not setup.attach_at
-        if has_twin and _can_have_a_twin(queries[0]):
-            queries = (*queries, replace(queries[0], key="twin", session="s2"))
+        first = queries[0]
+        if (
+            has_twin
+            and first.name is not None
+            and not first.is_finite
+            and first.checkpoint == "kept"
+        ):
+            queries = (*queries, replace(first, key="twin", session="s2"))
             # Both run before anything happens to one: otherwise the other would succeed it.
             steps[0] = replace(steps[0], at=1.0)
             steps.append(replace(steps[0], who="twin"))
@@ -293,9 +299,6 @@ class _Maker:
             return self._die_together(queries, at)
         if kind == "die apart":
             return self._die_apart(queries, at)
-        return self._to_surroundings(kind, setup, at)
-
-    def _to_surroundings(self, kind: str, setup: Setup, at: float) -> list[Step]:
         if kind in _ENDS:
             return self._end(kind, setup, at)
         if kind == "silence all":
@@ -372,15 +375,13 @@ class _Maker:
 _ENDS = frozenset(
     {"kill", "kill_within", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"}
 )
-
-
 _OF_OFFSETS = ("lag", "stall", "rewind")
 _BAD = (50.0, 160.0, 420.0)
 _LONG = (8.0, 20.0, 50.0, 90.0, 160.0, 250.0)
 _SECONDS = {
     **dict.fromkeys(("hang", "ask", "dry", "log_stuck", "unreadable"), _LONG),
     **dict.fromkeys(("crawl", "fan_out", "skew", "starve"), (*_LONG, 420.0)),
-    **dict.fromkeys(_OF_OFFSETS, (50.0, 160.0, 420.0)),
+    **dict.fromkeys(_OF_OFFSETS, _BAD),
     **dict.fromkeys(("drop", "repeat", "probe_partial"), (5.0, 20.0, 45.0)),
     "delay": (2.0, 10.0, 40.0, 70.0),
 }
@@ -399,7 +400,3 @@ def _with_common_names(queries: tuple[QuerySpec, ...]) -> tuple[QuerySpec, ...]:
         counts[query.driver] += 1
         named.append(replace(query, name=name))
     return tuple(named)
-
-
-def _can_have_a_twin(query: QuerySpec) -> bool:
-    return query.name is not None and not query.is_finite and query.checkpoint == "kept"

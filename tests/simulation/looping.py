@@ -151,7 +151,7 @@ class Looping(Property):
         for (key, name), times in received.items():
             most = MOST.get(name, MOST_OF_OTHERS)
             # A rejected message is sent once more when its incident ends.
-            most += self._is_rejected(receiver, query, name)
+            most += any((key, name) in message.named for message in receiver.rejected)
             if name != DRIVER_DOWN and times > most:
                 raise Violation(
                     "P9", f"{receiver.name} notified {times} times of {key} in one loop"
@@ -275,10 +275,6 @@ class Looping(Property):
             self._suppressed_at[driver] = self._stage.time.now
         free_from = self._suppressed_at.get(driver, -inf)
         return driver.attached and self._can_be_known(max(failed_at[budget - 1], free_from), driver)
-
-    @staticmethod
-    def _is_rejected(receiver: SimReceiver, query: SimQuery, name: str) -> bool:
-        return any((query.key, name) in message.named for message in receiver.rejected)
 
     def _can_be_known(self, failed_at: float, driver: SimDriver) -> bool:
         """Whether the driver has had enough time since, without a pause of itself or its JVM."""

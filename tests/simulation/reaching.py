@@ -16,6 +16,7 @@ from querypulse.exporter.pages import Notice
 from querypulse.listener.probe import Context
 from querypulse.watch.tracker import TERMINATED_AFTER_SECONDS
 
+from .clock import BEGIN
 from .driver import WHOLE_DRIVER, SimDriver
 from .outside import GONE_AFTER_SECONDS, POLL_SECONDS
 from .promises import (
@@ -42,9 +43,6 @@ from .stage import (
 )
 from .truth import OF_SOURCE, WARNINGS, Episode, Health
 
-# -- what cannot be read -------------------------------------------------------------------------
-
-
 UNREAD_SECONDS = START_GRACE_SECONDS + 24.0
 """The start grace, which is longer than the stall floor."""
 
@@ -58,18 +56,14 @@ class Seeing(Property):
 
     def tick(self) -> None:
         """Check that a log that decides about a stall is read, or that an alert reports it."""
-        for driver in self._stage.drivers.values():
-            unreadable = _unreadable(driver)
-            for run_id in unreadable:
-                place = (driver, run_id)
-                waited = self._unread[place] = self._unread.get(place, 0.0) + TICK_SECONDS
-                if waited > UNREAD_SECONDS and not _is_reported(driver):
-                    raise Violation("P1", "a checkpoint cannot be read, and no alert reports it")
-            kept = {(driver, run_id) for run_id in unreadable}
-            self._unread = {
-                place: waited for place, waited in self._unread.items()
-                if place[0] is not driver or place in kept
-            }  # fmt: skip
+        self._unread = {
+            (driver, run_id): self._unread.get((driver, run_id), 0.0) + TICK_SECONDS
+            for driver in self._stage.drivers.values()
+            for run_id in _unreadable(driver)
+        }
+        for (driver, _), waited in self._unread.items():
+            if waited > UNREAD_SECONDS and not _is_reported(driver):
+                raise Violation("P1", "a checkpoint cannot be read, and no alert reports it")
 
 
 def _unreadable(driver: SimDriver) -> set[str]:
@@ -154,7 +148,7 @@ class Reaching(Property):
             return
         raise Violation(
             self._which(driver, query),
-            f"{query.key} is {episode.health.value} since {self._since(episode)}, "
+            f"{query.key} is {episode.health.value} since {episode.began_at - BEGIN:.1f} s, "
             f"promised within {promised:.0f} s, and {answered}, notified nobody",
         )
 
@@ -426,9 +420,6 @@ class Reaching(Property):
             self._terminated.discard(driver.name)
         late = TERMINATED_AFTER_SECONDS if driver.name in self._terminated else 0.0
         return DOWN_SECONDS + late
-
-    def _since(self, episode: Episode) -> str:
-        return f"{episode.began_at - (self._stage.time.now - self._stage.time.passed):.1f} s"
 
 
 def _reported_since(driver: SimDriver, query: SimQuery) -> float:

@@ -193,16 +193,19 @@ class Run:
     @property
     def fans_out(self) -> bool:
         """Whether the jobs of its batch name no query."""
-        query, now = self.query, self._spark.time.now
-        others = max(query.hang_until, query.skew_until, query.starve_until)
-        return self._processes and others <= now < query.fan_until
+        return self._held_up_until <= self._spark.time.now < self.query.fan_until
 
     @property
     def computes(self) -> bool:
         """Whether the thread of its batch works, and no job of it is active."""
-        query, now = self.query, self._spark.time.now
-        others = max(query.hang_until, query.skew_until, query.starve_until)
-        return self._processes and others <= now < query.compute_until
+        return self._held_up_until <= self._spark.time.now < self.query.compute_until
+
+    @property
+    def _held_up_until(self) -> float:
+        """Until when no job of it can be active; for ever while it runs none."""
+        query = self.query
+        until = max(query.hang_until, query.skew_until, query.starve_until)
+        return until if self._processes else float("inf")
 
     @property
     def waits_for_slots(self) -> bool:

@@ -93,9 +93,8 @@ class SimBus:
         if kind.is_lifecycle:
             self._time.at(at + 0.02, self._wake)
 
-    def take(self, timeout: float) -> list[Received]:
+    def take(self, _: float) -> list[Received]:
         """All events that have arrived, in order; never waits."""
-        del timeout
         taken = []
         while self._under_way and self._under_way[0][0] <= self._time.now:
             taken.append(heappop(self._under_way)[-1])

@@ -6,19 +6,8 @@ from fnmatch import fnmatchcase
 from math import inf
 from typing import Protocol
 
+from querypulse.alerting import finding
 from querypulse.alerting.alert import END_OF_TIME, Silence
-from querypulse.alerting.finding import (
-    BATCH_SLOW,
-    DRIVER_DOWN,
-    OFFSETS_REWOUND,
-    OFFSETS_STALLED,
-    QUERY_FAILED,
-    QUERY_FLAPPING,
-    QUERY_LAGGING,
-    QUERY_MISSING,
-    QUERY_STALLED,
-    QUERY_STOPPED,
-)
 from querypulse.alerting.lifecycle import Evaluated
 from querypulse.listener.state.identity import UNNAMED
 
@@ -113,16 +102,18 @@ TICK_SECONDS = 2.0
 SEEN_SECONDS = 8.0
 """How long a poll of the probe is fresh."""
 RESOLVE_SECONDS = 30.0
-DRIVER = frozenset({DRIVER_DOWN, QUERY_STOPPED})
+_DRIVER = {finding.DRIVER_DOWN, finding.QUERY_STOPPED}
+_ENDED = frozenset({finding.QUERY_FAILED, finding.QUERY_FLAPPING, *_DRIVER})
+_OF_BATCH = frozenset({finding.QUERY_STALLED, finding.BATCH_SLOW, *_DRIVER})
 SAYS = {
-    Health.DEAD: frozenset({QUERY_FAILED, QUERY_FLAPPING, *DRIVER}),
-    Health.GONE: frozenset({QUERY_FAILED, QUERY_FLAPPING, *DRIVER}),
-    Health.STUCK: frozenset({QUERY_STALLED, BATCH_SLOW, OFFSETS_STALLED, QUERY_MISSING, *DRIVER}),
-    Health.DELAYED: frozenset({QUERY_STALLED, BATCH_SLOW, QUERY_MISSING, *DRIVER}),
-    Health.STALE: frozenset({OFFSETS_STALLED, *DRIVER}),
-    Health.REWOUND: frozenset({OFFSETS_REWOUND, *DRIVER}),
-    Health.LAGGING: frozenset({QUERY_LAGGING, *DRIVER}),
-    Health.SLOW: frozenset({QUERY_STALLED, BATCH_SLOW, *DRIVER}),
+    Health.DEAD: _ENDED,
+    Health.GONE: _ENDED,
+    Health.STUCK: _OF_BATCH | {finding.OFFSETS_STALLED, finding.QUERY_MISSING},
+    Health.DELAYED: _OF_BATCH | {finding.QUERY_MISSING},
+    Health.STALE: frozenset({finding.OFFSETS_STALLED, *_DRIVER}),
+    Health.REWOUND: frozenset({finding.OFFSETS_REWOUND, *_DRIVER}),
+    Health.LAGGING: frozenset({finding.QUERY_LAGGING, *_DRIVER}),
+    Health.SLOW: _OF_BATCH,
 }
 """The alerts that may report each problem."""
 

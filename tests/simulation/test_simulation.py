@@ -17,7 +17,7 @@ from simulation.scenarios import SCENARIOS
 from simulation.world import run
 
 PARTS = 4
-"""Each group of plans is tried in so many tests, which may run side by side."""
+"""Each group of plans or mutations is tried in so many tests, which may run side by side."""
 NEW_SEEDS = 300
 
 
@@ -69,3 +69,44 @@ def test_new_seeds_break_no_property(part):
     """Of each night; with ``SIMULATION_SEED``, those from there on."""
     first = int(os.environ.get("SIMULATION_SEED", SystemRandom().randrange(10**9)))
     check(of_seeds(range(first + part, first + NEW_SEEDS, PARTS)))
+
+
+def mutations(*, essential):
+    from simulation.mutations import MUTATIONS
+
+    return [mutation for mutation in MUTATIONS if mutation.essential is essential]
+
+
+def survival(mutation):
+    """Why a mutation of the product is not detected; empty if it is."""
+    from simulation.mutations import caught
+
+    outcome = caught(mutation)
+    if outcome is None:
+        return f"{mutation.breaks} held"
+    again = run(outcome.plan).violation
+    return f"{again} is broken without it, too" if again == outcome.violation else ""
+
+
+def survivors(tried):
+    survived = {mutation.what: survival(mutation) for mutation in tried}
+    return {what: why for what, why in survived.items() if why}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("part", range(PARTS))
+def test_simulation_detects_each_essential_mutation(part):
+    assert survivors(mutations(essential=True)[part::PARTS]) == {}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", range(PARTS))
+def test_simulation_detects_each_other_mutation(part):
+    assert survivors(mutations(essential=False)[part::PARTS]) == {}
+
+
+@pytest.mark.thorough
+def test_every_property_has_an_essential_mutation():
+    broken = {name for mutation in mutations(essential=True) for name in mutation.breaks.split("|")}
+
+    assert broken == {f"P{number}" for number in range(1, 12)}

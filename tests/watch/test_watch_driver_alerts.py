@@ -8,29 +8,20 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from support.watch_harness import (
-    BAD,
-    DAY,
-    ENDPOINTS,
-    WALL,
-    A,
-    B,
-    WatchHarness,
-    left_open,
-    pod,
-)
+from support.watch_harness import BAD, DAY, ENDPOINTS, WALL, A, B, WatchHarness, left_open, pod
 
 from querypulse.exporter.pages import Notice
 from querypulse.watch.client import Said
 
 
 def harness_of(places: str = "A", **terms: float) -> WatchHarness:
-    """A watcher of these endpoints."""
     return WatchHarness(*(ENDPOINTS[place] for place in places.split()), **terms)
 
 
-def by_name(rows):
-    return pytest.mark.parametrize("row", [row[1:] for row in rows], ids=[row[0] for row in rows])
+def by_name(names, rows):
+    """A case for each row, which begins with its name."""
+    values = [row[1:] if "," in names else row[1] for row in rows]
+    return pytest.mark.parametrize(names, values, ids=[row[0] for row in rows])
 
 
 # -- reported drivers -------------------------------------------------------------------------
@@ -73,9 +64,8 @@ REPORTED = [
 ]  # fmt: skip
 
 
-@by_name(REPORTED)
-def test_a_driver_that_is_down_is_reported(row):
-    places, story, names = row
+@by_name("places, story, names", REPORTED)
+def test_a_driver_that_is_down_is_reported(places, story, names):
     assert harness_of(places).play(story).reported == names
 
 
@@ -109,9 +99,8 @@ FINE = [
 ]  # fmt: skip
 
 
-@by_name(FINE)
-def test_a_driver_that_may_be_fine_is_not_reported(row):
-    places, story = row
+@by_name("places, story", FINE)
+def test_a_driver_that_may_be_fine_is_not_reported(places, story):
     assert harness_of(places).play(story).ever_reported == set()
 
 
@@ -146,9 +135,8 @@ BACK = [
 ]  # fmt: skip
 
 
-@by_name(BACK)
-def test_an_alert_ends_once_when_its_driver_is_back(row):
-    places, down, back = row
+@by_name("places, down, back", BACK)
+def test_an_alert_ends_once_when_its_driver_is_back(places, down, back):
     harness = harness_of(places, resolve_after=0.0 if back != "stopped" else 30.0).play(down)
     assert harness.reported == ["etl"]
     assert (harness.play(back).ended, harness.reported) == (["etl"], [])
@@ -169,16 +157,13 @@ def test_an_alert_ends_under_the_name_that_it_has(places, down, back, name):
     assert harness.play(back).ended == [name]
 
 
-OPEN = [
-    ("healthy for less than resolve_after", "healthy 30"),
-    ("the own network is down", "unreachable 600"),
-    ("it says that it is down itself", "healthy holds 600"),
-]
-
-
-@by_name(OPEN)
-def test_an_alert_stays_open(row):
-    harness = WatchHarness(resolve_after=30.0).play(DOWN).play(*row)
+@pytest.mark.parametrize(
+    "story",
+    ["healthy 30", "unreachable 600", "healthy holds 600"],
+    ids=["healthy for less than resolve_after", "the own network is down", "it is down itself"],
+)
+def test_an_alert_stays_open(story):
+    harness = WatchHarness(resolve_after=30.0).play(DOWN + story)
     assert (harness.reported, harness.ended) == (["etl"], [])
 
 
@@ -202,11 +187,7 @@ def test_a_status_page_that_cannot_be_read_resolves_nothing(unread):
 SENT_AGAIN = [
     ("crashes repeatedly", DOWN + "healthy 20, refused 20, " * 10, 1),
     ("paused repeatedly", "healthy, " + "silent 20, healthy 3, " * 6, 1),
-    (
-        "the pause ended with a broken connection",
-        "healthy, silent 30, broken, healthy 2, refused 17",
-        1,
-    ),
+    ("a pause that ends in a cut", "healthy, silent 30, broken, healthy 2, refused 17", 1),
     ("gone just after a pause", "healthy, silent 30, healthy 2, refused 17", 1),
     ("gone just after it was stuck", "healthy, stuck 30, healthy 2, refused 17", 1),
     ("gone as it wakes up", "healthy, silent 30, stuck, refused 17", 1),
@@ -221,23 +202,25 @@ SENT_AGAIN = [
 ]
 
 
-@by_name(SENT_AGAIN)
-def test_an_alert_that_its_driver_may_have_resolved_is_sent_again_once_it_is_gone_again(row):
-    story, revision = row
+@by_name("story, revision", SENT_AGAIN)
+def test_an_alert_that_its_driver_may_have_resolved_is_sent_again_once_it_is_gone_again(
+    story, revision
+):
     harness = WatchHarness(resolve_after=30.0).play(story)
     assert [incident.revision for incident in harness.open] == [revision]
     assert not any(incident.is_over for incident in harness.all[-1])
 
 
 @pytest.mark.parametrize(
-    ("places", "story", "name"),
-    [("A", "healthy, refused 17, healthy app=renamed", "etl"), ("ONE TWO", "ONE healthy, TWO healthy app=renamed, list TWO, ONE refused 17", "etl")],
+    ("places", "story"),
+    [("A", "healthy, refused 17, healthy app=renamed"),
+     ("ONE TWO", "ONE healthy, TWO healthy app=renamed, list TWO, ONE refused 17")],
     ids=["replaced at its URL", "not seen in DNS"],
 )  # fmt: skip
-def test_a_driver_without_a_place_is_forgotten_after_a_day(places, story, name):
+def test_a_driver_without_a_place_is_forgotten_after_a_day(places, story):
     harness = harness_of(places).play(story)
-    assert harness.reported == [name]
-    assert harness.update(DAY + 1).ended == [name]
+    assert harness.reported == ["etl"]
+    assert harness.update(DAY + 1).ended == ["etl"]
     assert harness.update().reported == []
 
 
@@ -258,9 +241,10 @@ POLLED = [
 ]  # fmt: skip
 
 
-@by_name(POLLED)
-def test_an_address_that_left_dns_is_polled_only_while_its_driver_is_expected(row):
-    places, story, polled = row
+@by_name("places, story, polled", POLLED)
+def test_an_address_that_left_dns_is_polled_only_while_its_driver_is_expected(
+    places, story, polled
+):
     endpoints = harness_of(places).play(story).tracker.endpoint_states.keys()
     assert endpoints == {ENDPOINTS[name] for name in polled}
 
@@ -270,9 +254,7 @@ def test_an_address_that_left_dns_is_polled_only_while_its_driver_is_expected(ro
 
 def test_the_page_has_the_last_known_state():
     page = WatchHarness().poll(unhealthy={"silver": "stalled"}).play("refused 17").page
-    assert page["reason"] == (
-        "driver was killed or has crashed: nothing listens at its address (refused)"
-    )
+    assert page["reason"].endswith("has crashed: nothing listens at its address (refused)")
     assert page["unhealthy_before"] == "silver: stalled"
     assert page["last_seen"].endswith("16 s ago")
     assert page["last_heartbeat"].endswith("by the driver's clock")
@@ -288,9 +270,8 @@ REASONS = [
 ]  # fmt: skip
 
 
-@by_name(REASONS)
-def test_the_page_says_what_happened(row):
-    story, reason = row
+@by_name("story, reason", REASONS)
+def test_the_page_says_what_happened(story, reason):
     assert reason in WatchHarness().play(story).page["reason"]
 
 
@@ -341,18 +322,15 @@ def test_the_log_says_each_change_once():
 # -- ended after a failure that was reported ---------------------------------------------------
 
 FAILED = (("gold", "StreamingQueryFailed"),)
-ENDED = (Said.REFUSED, Said.BROKEN, Said.REPLACED)
 
 
-@pytest.mark.parametrize("ended", [*ENDED, Notice.FAILED])
+@pytest.mark.parametrize("ended", [Said.REFUSED, Said.BROKEN, Said.REPLACED, Notice.FAILED])
 def test_a_driver_that_has_reported_a_failure_has_five_minutes_to_return(ended):
     harness = WatchHarness().poll(reported=FAILED)
     if ended is Notice.FAILED:
         ended = Said.REFUSED
         harness = WatchHarness().poll().stopped(notice=Notice.FAILED, reported=FAILED)
-        assert harness.news[-1] == (
-            "etl has ended after it reported StreamingQueryFailed of gold and may come back"
-        )
+        assert harness.news[-1].endswith("reported StreamingQueryFailed of gold and may come back")
     assert harness.polls(ended, 290).reported == []
     assert harness.polls(ended, 20).reported == ["etl"]
     assert "has ended after it reported StreamingQueryFailed of gold" in harness.page["reason"]
@@ -394,9 +372,8 @@ LEFT = [
 ]  # fmt: skip
 
 
-@by_name(LEFT)
-def test_a_restored_alert_continues_until_its_driver_is_back(row):
-    name, places, story, reported = row
+@by_name("name, places, story, reported", LEFT)
+def test_a_restored_alert_continues_until_its_driver_is_back(name, places, story, reported):
     harness = harness_of(places).restored(left_open(name, A, revision=3)).update()
     assert [incident.revision for incident in harness.open] == [3]
     assert harness.play(story).reported == reported
@@ -434,10 +411,11 @@ STALE = [
 ]
 
 
-@by_name(STALE)
-def test_what_may_be_open_of_a_healthy_driver_is_ended_but_not_under_the_name_of_the_driver(row):
+@by_name("left, story, stale", STALE)
+def test_what_may_be_open_of_a_healthy_driver_is_ended_but_not_under_the_name_of_the_driver(
+    left, story, stale
+):
     """The driver may have opened something under its own name meanwhile, and ends it itself."""
-    left, story, stale = row
     incidents = () if left is None else (left_open(left, A),)
     assert WatchHarness(resolve_after=30.0).restored(*incidents).play(story).stale == stale
 
@@ -448,10 +426,8 @@ def test_what_may_be_open_of_a_healthy_driver_is_ended_but_not_under_the_name_of
 def test_a_driver_that_refuses_the_watcher_is_an_alert_of_the_watcher():
     harness = WatchHarness().play("healthy, barred 17")
     (alert,) = harness.blind
-    assert alert.labels == {
-        "alertname": "QuerypulseMonitoringDegraded", "app": "querypulse-watch", "query": "*",
-        "severity": "warning",
-    }  # fmt: skip
+    assert (alert.name, alert.labels["app"]) == ("QuerypulseMonitoringDegraded", "querypulse-watch")
+    assert (alert.query, alert.labels["severity"]) == ("*", "warning")
     assert "http://a:9719: barred; check --token-file" in alert.annotations["reason"]
     assert harness.ever_reported == set()
     harness.play("barred 3700")
@@ -466,9 +442,8 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@by_name(REFUSED)
-def test_the_alert_names_each_driver_that_refuses_the_watcher(row):
-    places, story, names = row
+@by_name("places, story, names", REFUSED)
+def test_the_alert_names_each_driver_that_refuses_the_watcher(places, story, names):
     (alert,) = harness_of(places).play(story).blind
     assert alert.annotations["reason"].startswith(f"{names}barred; check")
 

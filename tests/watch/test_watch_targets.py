@@ -23,23 +23,19 @@ def dns(monkeypatch):
     return addresses
 
 
-# -- URLs -------------------------------------------------------------------------------------
-
-
-URLS = {
-    "http://a:9719": "http://a:9719",
-    "https://a": "https://a",
-    "http://a:9719/metrics?x=1": "http://a:9719",
-    "a:9719/": "http://a:9719",
-    "10.0.0.7:9719": "http://10.0.0.7:9719",
-    "http://[fd00::1]:9719": "http://[fd00::1]:9719",
-}
-
-
-def test_the_path_of_a_url_is_ignored():
-    assert {url: endpoint_of(url, "here") for url in URLS} == {
-        url: Endpoint(shown) for url, shown in URLS.items()
-    }
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://a:9719", "http://a:9719"),
+        ("https://a", "https://a"),
+        ("http://a:9719/metrics?x=1", "http://a:9719"),
+        ("a:9719/", "http://a:9719"),
+        ("10.0.0.7:9719", "http://10.0.0.7:9719"),
+        ("http://[fd00::1]:9719", "http://[fd00::1]:9719"),
+    ],
+)
+def test_the_path_of_a_url_is_ignored(url, shown):
+    assert endpoint_of(url, "here") == Endpoint(shown)
 
 
 def test_only_loopback_hosts_are_this_machine():
@@ -69,20 +65,13 @@ def test_an_empty_list_of_targets_is_rejected():
         Targets([], None, [])
 
 
-def test_a_url_given_twice_is_one_endpoint():
-    assert Targets(["http://a:1", "a:1"], None, []).now() == [Endpoint("http://a:1")]
-
-
-# -- the file ---------------------------------------------------------------------------------
-
-
-def test_the_file_has_one_url_per_line_and_comments_and_is_read_again(tmp_path):
+def test_urls_of_arguments_and_of_the_file_which_is_read_again_are_one_list(tmp_path):
     file = tmp_path / "drivers"
     file.write_text("# ours\nhttp://a:1\n\n  b:2  # theirs\n")
-    watched = Targets([], str(file), [])
-    assert watched.now() == [Endpoint("http://a:1"), Endpoint("http://b:2")]
+    watched = Targets(["b:2", "http://b:2"], str(file), [])
+    assert watched.now() == [Endpoint("http://b:2"), Endpoint("http://a:1")]
     file.write_text("")
-    assert watched.now() == []
+    assert watched.now() == [Endpoint("http://b:2")]
 
 
 @pytest.mark.parametrize(
@@ -99,9 +88,6 @@ def test_a_wrong_line_or_a_file_that_cannot_be_read_is_named(tmp_path, content, 
         file.write_bytes(content)
     with pytest.raises(match=message):
         Targets([], str(file), [])
-
-
-# -- DNS names --------------------------------------------------------------------------------
 
 
 def pod(address):
