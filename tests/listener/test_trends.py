@@ -12,22 +12,8 @@ from support.story import progress, source
 from querypulse.listener.offsets import WHOLE, behind, is_before, lag_between, parse_offsets
 from querypulse.listener.state.trends import MAX_POINTS, Trends, follow
 
-ICEBERG = {
-    "version": 1,
-    "snapshot_id": 528590441509334017,
-    "position": 1,
-    "scan_all_files": False,
-}
+ICEBERG = {"version": 1, "snapshot_id": 528590441509334017, "position": 1, "scan_all_files": False}
 DELTA = {"sourceVersion": 1, "reservoirId": "r", "reservoirVersion": 12, "index": -1}
-
-
-def followed(*ends, latest=None, **fields):
-    trends = Trends()
-    for at, end in enumerate(ends):
-        trends = follow(
-            trends, progress(batch=at, sources=(source(end, latest),), **fields), at, {}
-        )
-    return trends
 
 
 def test_offsets_of_a_known_shape_are_parsed_by_partition():
@@ -102,7 +88,7 @@ def test_rise_keeps_few_points_and_knows_when_the_lag_last_fell(lags):
 
 
 def test_source_with_a_new_description_is_another_source():
-    trends = followed(9)
+    trends = follow(Trends(), progress(batch=0, sources=(source(9),)), 0.0, {})
     other = progress(batch=1, sources=(source(3, description="Delta"),))
 
     assert follow(trends, other, 1.0, {}).sources[0].rewound == {}
