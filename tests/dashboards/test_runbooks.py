@@ -69,18 +69,14 @@ def test_package_contains_every_runbook_and_nothing_else():
     assert [name for name in strangers if runbook(name) is not None] == []
 
 
-def test_each_diagnosis_starts_with_the_quickest_check_and_names_every_place_to_check():
+def test_each_runbook_has_a_quick_check_every_place_to_check_mitigation_and_silent_cases():
     for name in texts():
         assert section(name, "Diagnosis").startswith("\n**Quick check**: "), name
+        assert "\n* " in section(name, "Mitigation"), name
+        assert "\n* " in section(name, "When it does not fire"), name
     for name in of_drivers():
         lacking = [place for place in PLACES if place not in section(name, "Diagnosis")]
         assert lacking == [], name
-
-
-def test_each_runbook_has_mitigation_and_silent_cases():
-    for name in texts():
-        assert "\n* " in section(name, "Mitigation"), name
-        assert "\n* " in section(name, "When it does not fire"), name
 
 
 def panels():

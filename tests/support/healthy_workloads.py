@@ -146,16 +146,8 @@ def commits_on(life, query):
     return len(life.commits) > 5
 
 
-def never_commits(life, query):
-    return not life.commits
-
-
 def commits_once(life, query):
     return life.commits == {0} and life.longest_silence > 2 * FLOOR
-
-
-def finishes_both_batches(life, query):
-    return len(life.runs) == 1 and 1 in life.commits
 
 
 def works_for_longer_than_the_floor(life, query):
@@ -178,10 +170,6 @@ def has_one_watermark(life, query):
     return len(marks - {"1970-01-01T00:00:00.000Z"}) == 1 and commits_on(life, query)
 
 
-def runs_again_and_again(life, query):
-    return len(life.runs) > SETTINGS["restart_budget"]
-
-
 BEFORE = (
     HealthyWorkload(join_of_one_side, keeps_its_watermark),
     HealthyWorkload(no_data_batches, has_batches_without_rows),
@@ -191,10 +179,12 @@ BEFORE = (
 
 AFTER = (
     HealthyWorkload(slow_batches, works_for_longer_than_the_floor),
-    HealthyWorkload(restarted, runs_again_and_again),
-    HealthyWorkload(idle_files, never_commits, "idle"),
+    HealthyWorkload(restarted, lambda life, query: len(life.runs) > SETTINGS["restart_budget"]),
+    HealthyWorkload(idle_files, lambda life, query: not life.commits, "idle"),
     HealthyWorkload(rare_trigger, commits_once),
-    HealthyWorkload(available_now, finishes_both_batches, "completed"),
+    HealthyWorkload(
+        available_now, lambda life, query: len(life.runs) == 1 and 1 in life.commits, "completed"
+    ),
     HealthyWorkload(continuous, commits_on),
     HealthyWorkload(async_tracking_idle, lambda life, query: 2 in life.commits, "idle"),
     HealthyWorkload(planned_stop, commits_on, "stopped"),

@@ -6,29 +6,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 
 from support.patience import PATIENCE_SECONDS
 
 OPT_IN = {"docker", "grafana", "soak", "collector"}
 """What no system package provides, or what takes too long: these tests run where they can."""
-PROGRAMS = {
-    "prometheus": (("prometheus", "promtool"), "Prometheus and promtool (Debian: prometheus)"),
-    "pushgateway": (
-        ("prometheus-pushgateway",),
-        "the Pushgateway (Debian: prometheus-pushgateway)",
-    ),
-    "alertmanager": (
-        ("prometheus-alertmanager",),
-        "Alertmanager (Debian: prometheus-alertmanager)",
-    ),
-    "browser": (("chromium",), "Chromium (Debian: chromium)"),
+IN_TEST_ALL = {
+    *("prometheus", "pushgateway", "alertmanager", "browser", "iceberg", "connect"),
+    *OPT_IN,
 }
-VARIABLES = {
-    "soak": ("SOAK_MINUTES", "SOAK_MINUTES (make soak)"),
-    "collector": ("OTELCOL", "OTELCOL, the program of an OpenTelemetry Collector"),
-}
-IN_TEST_ALL = {*PROGRAMS, *OPT_IN, "iceberg", "connect"}
 """What ``make test`` leaves to ``make test-all``, so that it installs no system package."""
 
 
@@ -39,21 +26,19 @@ def missing(markers: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _missing(marker: str) -> str:
-    if marker in PROGRAMS:
-        commands, what = PROGRAMS[marker]
-        return "" if _has(*commands) else f"needs {what}"
-    if marker in VARIABLES:
-        variable, what = VARIABLES[marker]
-        return "" if variable in os.environ else f"needs {what}"
     return _CHECKS[marker]() if marker in _CHECKS else ""
 
 
-def _has(*commands: str) -> bool:
-    return all(shutil.which(command) for command in commands)
+def _programs(what: str, *commands: str) -> str:
+    return "" if all(map(shutil.which, commands)) else f"needs {what}"
+
+
+def _variable(name: str, what: str) -> str:
+    return "" if name in os.environ else f"needs {name}{what}"
 
 
 def _java() -> str:
-    if _has("java") or "JAVA_HOME" in os.environ:
+    if shutil.which("java") or "JAVA_HOME" in os.environ:
         return ""
     return "needs Java, 17 or newer for Spark 4 (Debian: openjdk-17-jre-headless)"
 
@@ -92,10 +77,22 @@ def _grafana() -> str:
 
 
 _CHECKS: dict[str, Callable[[], str]] = {
+    "prometheus": partial(
+        _programs, "Prometheus and promtool (Debian: prometheus)", "prometheus", "promtool"
+    ),
+    "pushgateway": partial(
+        _programs, "the Pushgateway (Debian: prometheus-pushgateway)", "prometheus-pushgateway"
+    ),
+    "alertmanager": partial(
+        _programs, "Alertmanager (Debian: prometheus-alertmanager)", "prometheus-alertmanager"
+    ),
+    "browser": partial(_programs, "Chromium (Debian: chromium)", "chromium"),
+    "soak": partial(_variable, "SOAK_MINUTES", " (make soak)"),
+    "collector": partial(_variable, "OTELCOL", ", the program of an OpenTelemetry Collector"),
     "spark": _java,
-    "kafka": lambda: _connector("kafka"),
-    "delta": lambda: _connector("delta"),
-    "iceberg": lambda: _connector("iceberg"),
+    "kafka": partial(_connector, "kafka"),
+    "delta": partial(_connector, "delta"),
+    "iceberg": partial(_connector, "iceberg"),
     "connect": _connect,
     "docker": _docker,
     "grafana": _grafana,

@@ -13,26 +13,18 @@ import threading
 import time
 from pathlib import Path
 
+from support.deliveries import WALL, incident
 from support.patience import NEVER, PATIENCE_SECONDS, ended, until
 
 from querypulse.alerting import spool as spool_module
-from querypulse.alerting.alert import Alert, Incident, incident_key
 from querypulse.alerting.outbox import Known, OutboxRow
 from querypulse.core.guard import Guard
 
-WALL = 1_700_000_000.0
-
 
 def entry(number: int, known: Known = Known.NOTHING, size: int = 100) -> OutboxRow:
-    labels = {"app": "etl", "query": f"q{number}"}
-    alert = Alert(
-        {"alertname": "StreamingQueryFailed", "severity": "critical", **labels},
-        {"summary": "x" * size},
-        WALL,
-    )
-    key = incident_key(labels, "critical")
     sent_at = None if known is Known.NOTHING else WALL
-    return OutboxRow(Incident(key, labels, "critical", (alert,)), WALL, "0", known, "0", sent_at)
+    reported = incident(f"q{number}", summary="x" * size)
+    return OutboxRow(reported, WALL, "0", known, "0", sent_at)
 
 
 def ready() -> None:
