@@ -33,6 +33,11 @@ FIRING, RESOLVED = ("a", "firing"), ("a", "resolved")
 WARNING = {"severity": "warning"}
 
 
+def stored(outbox):
+    """Its rows, written and read again."""
+    return msgspec.json.decode(msgspec.json.encode(outbox.rows), type=tuple[OutboxRow, ...])
+
+
 class Harness:
     """An outbox, a clock, and what the receiver gets."""
 
@@ -74,9 +79,8 @@ class Harness:
         return list(iter(self.send, None))
 
     def crash(self):
-        rows = msgspec.json.encode(self.outbox.rows)
         successor = Harness(self.capabilities).at(self.now)
-        successor.outbox.restore(msgspec.json.decode(rows, type=tuple[OutboxRow, ...]), self.wall)
+        successor.outbox.restore(stored(self.outbox), self.wall)
         return successor
 
     @property
@@ -225,9 +229,7 @@ def test_receiver_that_groups_itself_gets_each_change_and_repeats():
     harness = delivered(incident("a", "b"), capabilities=GROUPS)
     assert harness.send() is None
     both = incident("a", "b")
-    one_ended = msgspec.structs.replace(
-        both, alerts=(both.alerts[0], both.alerts[1].ended(harness.wall))
-    )
+    one_ended = replace(both, alerts=(both.alerts[0], both.alerts[1].ended(harness.wall)))
     assert harness.offer(one_ended).send_all() == [("a+b", "firing")]
     assert harness.at(harness.now + 59).send() is None
     assert harness.at(harness.now + 60).send() == ("a+b", "firing")
@@ -359,9 +361,8 @@ class OneReceiver(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        rows = msgspec.json.encode(self.outbox.rows)
-        self.outbox = Outbox(PAGER)
-        self.outbox.restore(msgspec.json.decode(rows, type=tuple[OutboxRow, ...]), WALL + self.now)
+        rows, self.outbox = stored(self.outbox), Outbox(PAGER)
+        self.outbox.restore(rows, WALL + self.now)
         self.evaluate()
 
     def evaluate(self):
