@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.http_double import HttpDouble, reply
+from support.tls import Authority
 
 from querypulse.alerting.receivers import alertmanager, email, http
 from querypulse.core import socket_deadline
@@ -25,3 +26,8 @@ def double():
     """It answers as every kind of receiver expects."""
     with HttpDouble(otherwise=reply(200, body=b"ok")) as double:
         yield double
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("authority"))

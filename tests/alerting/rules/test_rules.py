@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.event_log import FIXTURES
 from support.rules_table import (
     BY_SIZE,
     BY_TIME,
@@ -679,3 +680,38 @@ def test_batch_that_finally_succeeds_is_no_poison():
 
     assert poison_batch(query, Limits()) is None
     assert not is_flapping(query, Limits(), 2006)
+
+
+# -- what sources report in public reports ----------------------------------------------------------
+
+RAISES = {
+    "databricks_auto_loader": {"StreamingQueryLagging"},
+    "databricks_pubsub": {"StreamingQueryLagging"},
+    "late_rows_watermark_moves": {"StreamingRowsDropped"},
+}
+AVAILABLE_NOW = {"available_now_two_sources"}
+SHAPES = {
+    line["shape"]: line["events"]
+    for line in map(json.loads, (FIXTURES / "public-sources.jsonl").read_text().splitlines())
+}
+
+
+def lived(shape):
+    """The alerts of a query that commits these batches, one every two minutes."""
+    story, raised = Story(), set()
+    trigger = "AvailableNowTrigger" if shape in AVAILABLE_NOW else "ProcessingTimeTrigger(0)"
+    for batch, event in enumerate(SHAPES[shape], 1):
+        at = 120 * batch
+        text = json.dumps({"progress": event["progress"] | {"batchId": batch}})
+        decoded = decode(EventKind.PROGRESS, text)
+        ids = {"query_id": decoded.query_id, "run_id": decoded.run_id, "name": decoded.name}
+        seen = run(trigger=trigger, batch=batch)
+        story.probe(replace(seen, facts=replace(seen.facts, **ids)), at=at - 1)
+        story.state.apply_event(decoded, at)
+        raised |= {found.alertname for found in story.evaluate(at + 1).findings}
+    return raised
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_public_reports_raise_what_they_must_and_nothing_else(shape):
+    assert lived(shape) == RAISES.get(shape, set())
