@@ -7,11 +7,7 @@ DEEP = b"[" * 100_000
 FOUND = (
     ("events", "nested too deeply for Python's stack", b'P{"progress":{"x":' + DEEP),
     ("events", "an unknown field nested too deeply", b'I{"id":"i","runId":"r","x":' + DEEP),
-    (
-        "http",
-        "white space that is not ASCII before the path",
-        b"GET\xa0/runbooks/x HTTP/1.1\r\n\r\n",
-    ),
+    ("http", "white space that is not ASCII before the path", b"GET\xa0/ HTTP/1.1\r\n\r\n"),
     ("settings", "a variable that is not UTF-8", b"EAPP_NAME=a\xff"),
     ("settings", "a list in a variable that is not UTF-8", b'ERECEIVERS=[{"type": "webhoo\xff\xff'),
     ("settings", "an unknown variable that is not UTF-8", b"E\xff=1"),

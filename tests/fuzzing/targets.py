@@ -23,7 +23,6 @@ from querypulse.exporter.status import status
 from querypulse.listener.commit_log import LogReport
 from querypulse.listener.events import (
     DecodeError,
-    Event,
     EventKind,
     Idle,
     Progress,
@@ -51,6 +50,8 @@ KINDS = {
 REPORTS = {b"R": ProbeReport, b"L": LogReport, b"D": SourceReport}
 TOKEN = "t0ken"
 SHOWN = full_published()
+_TEMPORARY = tempfile.TemporaryDirectory(prefix="querypulse-fuzzing-")
+FOLDER = Path(_TEMPORARY.name)
 
 
 class Broken(AssertionError):
@@ -67,19 +68,11 @@ def events(data: bytes) -> None:
         with suppress(DecodeError):
             event = decode(kind, text)
             _require(isinstance(event, record), "another kind of event")
-            _require_plausible(event)
-
-
-def _require_plausible(event: Event) -> None:
-    if isinstance(event, Progress):
-        _require(event.input_rows >= 0, "negative rows")
-        _require(_is_finite(event.watermark_timestamp), "no finite watermark")
-        lags = [source.lag_offsets for source in event.sources]
-        _require(all(lag is None or lag >= 0 for lag in lags), "negative lag")
-
-
-def _is_finite(value: float | None) -> bool:
-    return value is None or isfinite(value)
+            if isinstance(event, Progress):
+                _require(event.input_rows >= 0, "negative rows")
+                _require(isfinite(event.watermark_timestamp or 0.0), "no finite watermark")
+                lags = [source.lag_offsets or 0.0 for source in event.sources]
+                _require(min(lags, default=0.0) >= 0, "negative lag")
 
 
 # -- the state of the queries -----------------------------------------------------------------
@@ -213,7 +206,7 @@ def settings(data: bytes) -> None:
     elif letter == b"A":
         arguments = _arguments(rest)
     else:
-        path = _scratch("settings.toml")
+        path = FOLDER / "settings.toml"
         path.write_bytes(rest)
         environment = {CONFIG_VARIABLE: str(path)}
     try:
@@ -241,19 +234,12 @@ def _names_source(message: str) -> bool:
 
 
 def _silence_file(data: bytes) -> None:
-    path = _scratch("silences")
+    path = FOLDER / "silences"
     path.write_bytes(data)
     with suppress(ValueError):
         labels = {"alertname": "a", "app": "b", "query": "c", "severity": "critical"}
         for silence in read_silences(path):
             silence.covers(Alert(labels, {}, 0.0), 0.0)
-
-
-_FOLDER = tempfile.TemporaryDirectory(prefix="querypulse-fuzzing-")
-
-
-def _scratch(name: str) -> Path:
-    return Path(_FOLDER.name) / name
 
 
 def _require(condition: bool, otherwise: str) -> None:

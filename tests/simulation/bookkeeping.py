@@ -73,13 +73,13 @@ class Bookkeeping(Property):
 
     def _check_twice(self, driver: SimDriver, labels: Mapping[str, Query]) -> None:
         """Check that no query with a name of its own is shown under two labels."""
-        names = Counter(query.spec.name for query in self._stage.queries.values())
         # Nothing shows the name of a run whose start was lost and that failed before a poll.
         named = [label for label, query in labels.items() if not query.is_unnamed]
         shown = Counter(driver.owners.get(label, label) for label in named)
         for key, count in shown.items():
             query = self._stage.queries.get(key)
-            if query is not None and query.spec.name and names[query.spec.name] == 1 and count > 1:
+            named = query is not None and query.spec.name and not self.has_namesake(query)
+            if named and count > 1:
                 raise Violation("P6", f"{key} is shown under {count} labels: {sorted(labels)}")
 
     def _check_label(self, driver: SimDriver, label: str, query: Query) -> None:

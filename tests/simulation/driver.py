@@ -8,9 +8,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from threading import Event
 from types import SimpleNamespace
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from querypulse.alerting.alert import Alert, Incident, Silence
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery import Delivery, Notifier
 from querypulse.alerting.finding import DRIVER_DOWN
@@ -31,13 +31,15 @@ from querypulse.sidecar.runtime import Runtime, end_of
 from querypulse.sidecar.worker import Inputs, Worker
 
 from .clock import Time
-from .plan import Setup
 from .probe import SimProbe
 from .queries import POLL_SECONDS, SimQuery
 from .receivers import Named, SimReceiver
-from .signals import Faults, SimBus
+from .signals import SimBus
 from .spark import SimSpark, names_of
 from .truth import Health
+
+if TYPE_CHECKING:
+    from .world import World
 
 # -- courier -------------------------------------------------------------------------------------
 
@@ -229,20 +231,14 @@ class SimDriver:
     """A process from its start to its end; objects that outlive it are passed to it."""
 
     def __init__(
-        self,
-        name: str,
-        *,
-        time: Time,
-        rng: Random,
-        faults: Faults,
-        queries: list[SimQuery],
-        receivers: list[SimReceiver],
-        disk: Disk | None,
-        setup: Setup,
-        silences: list[Silence],
-        on_evaluated: Callable[[SimDriver, Evaluated], None],
-        before: SimDriver | None = None,
+        self, world: World, name: str, rng: Random, queries: list[SimQuery], disk: Disk | None
     ) -> None:
+        time, faults, setup, before = (
+            world.time,
+            world.faults,
+            world.plan.setup,
+            world.drivers.get(name),
+        )
         self.name = name
         self.app = f"{setup.app}-{name}" if setup.apart else setup.app
         self.dies_after = 0
@@ -272,12 +268,12 @@ class SimDriver:
             time, self.spark, self.bus, faults, seconds=setup.polls, on_report=self.step
         )
         self.inbox: Mailbox[Item] = Mailbox(setup.mailbox)
-        self._on_evaluated = on_evaluated
+        self._world = world
         self._names: dict[str, str] = {}
         self.lifecycle = Lifecycle(
             self.app, Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
         )
-        self.couriers = [Courier(receiver, self, self.guard, spool) for receiver in receivers]
+        self.couriers = [Courier(receiver, self, self.guard, spool) for receiver in world.receivers]
         self.notifier = Notifier(
             self.couriers, spool, wall=time.wall,
             restore=lambda incidents: self.lifecycle.restore(incidents, time.now),
@@ -302,7 +298,7 @@ class SimDriver:
                 inbox=self.inbox,
                 report=lambda: self.probe.latest,
                 log=lambda: self.probe.log,
-                silences=lambda: silences,
+                silences=lambda: world.silences.given,
             ),
             Policy(
                 expected=expected,
@@ -327,7 +323,7 @@ class SimDriver:
             clock=time,
             wall=time.wall,
         )
-        time.after(max(0.0, setup.attach_at), self._attach)
+        time.after(setup.attach_at if before is None else 0.0, self._attach)
 
     @property
     def awake(self) -> bool:
@@ -479,7 +475,7 @@ class SimDriver:
             self._names = names_of(self.queries)
             for label, query in labels.items():
                 self.owners.setdefault(label, self._names.get(query.query_id, label))
-        self._on_evaluated(self, evaluated)
+        self._world.evaluated(self, evaluated)
 
     def _start_later(self, query: SimQuery, seconds: float) -> None:
         def start() -> None:

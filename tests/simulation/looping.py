@@ -48,7 +48,6 @@ class Grouping(Property):
         super().__init__(stage)
         self._whole_since: dict[SimDriver, float] = {}
         """Since when a critical incident of a whole driver is open."""
-        self._names = Counter(query.name for query in stage.plan.queries)
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         if any(held.query == WHOLE_DRIVER and held.is_critical for held in driver.handing.open):
@@ -98,7 +97,7 @@ class Grouping(Property):
             return False
         seen_from = max(driver.attached_at, driver.awake_since, driver.spark.paused_until)
         is_seen = query.failures[0].at - seen_from >= KNOWN_SECONDS
-        return is_seen and query.spec.name is not None and self._names[query.spec.name] == 1
+        return is_seen and query.spec.name is not None and not self.has_namesake(query)
 
 
 class Looping(Property):

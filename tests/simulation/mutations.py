@@ -435,7 +435,7 @@ IDENTITY = (
              only("stop", "plan_stop", named=1.0, twins=1.0, steps=(4,)), 60, first=13),
     Mutation("a late start event replaces a run that the probe sees running", "P10",
              identity, "_is_older", _by_its_own_time,
-             plan=plan_of("a late start event of a run that failed at once replaces the running one")),
+             only("delay", "restart", "die and restart", "fail_first", "die", steps=(6,)), first=109),
     Mutation("the alert of unnamed queries resolves while one of them is starting", "P3",
              DriverHealth, "recovery", _calm_while_one_starts,
              plan=plan_of("a failed unnamed query whose next process only starts it")),

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery import Notifier
 from querypulse.alerting.finding import DRIVER_DOWN
-from querypulse.core.guard import Guard
 from querypulse.sidecar.runtime import ALIVE_SECONDS
 from querypulse.watch import alerts
 from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Endpoint, Poll, Said, holds_key
 from querypulse.watch.tracker import TargetTracker
 
-from .clock import Time
-from .driver import Courier, SimDriver
-from .queries import SimQuery
-from .receivers import Named, SimReceiver
+from .driver import Courier, SimDriver, SimGuard
+from .receivers import Named
+from .stage import WorldView
 
 POLL_SECONDS = 5.0
 GONE_AFTER_SECONDS = 15.0
@@ -34,17 +31,9 @@ class SimWatch:
     name = "watch"
     alive = True
 
-    def __init__(
-        self,
-        time: Time,
-        guard: Guard,
-        drivers: Callable[[], Mapping[str, SimDriver]],
-        queries: list[SimQuery],
-        receivers: list[SimReceiver],
-    ) -> None:
-        self.time = time
-        self._drivers = drivers
-        self._queries = queries
+    def __init__(self, world: WorldView) -> None:
+        self.time = world.time
+        self._world = world
         self._endpoints: dict[str, Endpoint] = {}
         self._tracker = TargetTracker(GONE_AFTER_SECONDS, POLL_SECONDS)
         self._evaluate = DriverAlerts(
@@ -53,11 +42,12 @@ class SimWatch:
             repeat_interval_seconds=4 * 3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         )
-        self.couriers = [Courier(receiver, self, guard) for receiver in receivers]
-        self._notifier = Notifier(self.couriers, wall=time.wall)
+        guard = SimGuard()
+        self.couriers = [Courier(receiver, self, guard) for receiver in world.receivers]
+        self._notifier = Notifier(self.couriers, wall=self.time.wall)
 
     def begin(self) -> None:
-        for name in self._drivers():
+        for name in self._world.drivers:
             self._endpoints[name] = Endpoint(f"http://{name}:9719", loopback=True)
         self._tracker.listed(self._endpoints.values())
         self._poll()
@@ -65,7 +55,7 @@ class SimWatch:
 
     def _poll(self) -> None:
         for name, endpoint in self._endpoints.items():
-            driver = self._drivers()[name]
+            driver = self._world.drivers[name]
             if driver.announced is not None:
                 self._tracker.closes(endpoint, self.time.now, driver.announced)
                 driver.announced = None
@@ -99,7 +89,7 @@ class SimWatch:
         endpoint = alert.annotations.get(alerts.ADDRESS, "")
         driver = urlsplit(endpoint).hostname
         name = DRIVER_DOWN
-        keys = (query.key for query in self._queries if query.spec.driver == driver)
+        keys = (query.key for query in self._world.queries.values() if query.spec.driver == driver)
         return frozenset({("*", name), *((key, name) for key in keys)})
 
     def between(self) -> None:

@@ -436,18 +436,13 @@ class Quiet(Property):
         if _is_ended_by_others(receiver, before, note) or _has_lapsed(receiver, before, note):
             return True
         boots = [at for at, name in self._stage.boots if before.at - 5.0 < at <= note.at]
-        if boots and note.key != before.key and self._are_namesakes(note):
+        named = (query for query, _ in self._queries_of(note))
+        if boots and note.key != before.key and any(map(self.has_namesake, named)):
             # A new process may give the label to the other query of the name.
             return True
         return any(at - before.at < 10.0 for at in boots) or (
             bool(boots) and not self._stage.plan.setup.spool
         )
-
-    def _are_namesakes(self, note: Notification) -> bool:
-        """Whether it is about a query whose name another query has, too."""
-        names = [query.spec.name for query in self._stage.queries.values()]
-        mine = (self._stage.queries[key].spec.name for key, _ in note.named if key != WHOLE_DRIVER)
-        return any(name is not None and names.count(name) > 1 for name in mine)
 
     def _check_slow_flapping(self, receiver: SimReceiver, note: Notification) -> None:
         """Check that a problem that comes and goes is one incident from the third time on."""

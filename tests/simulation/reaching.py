@@ -298,11 +298,7 @@ class Reaching(Property):
 
     def _which(self, driver: SimDriver, query: SimQuery) -> str:
         """P4 if an alert of the whole driver is open or a namesake exists, otherwise P1."""
-        whole = self._is_whole(driver)
-        same = [
-            other for other in self._stage.queries.values() if other.spec.name == query.spec.name
-        ]
-        return "P4" if whole or (query.spec.name and len(same) > 1) else "P1"
+        return "P4" if self._is_whole(driver) or self.has_namesake(query) else "P1"
 
     @staticmethod
     def _is_whole(driver: SimDriver) -> bool:

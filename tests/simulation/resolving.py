@@ -393,9 +393,7 @@ class Resolving(Property):
 
     def _which(self, key: str) -> str:
         """P4 if a namesake exists, which hid this query's problem; otherwise P3."""
-        name = self._stage.queries[key].spec.name
-        same = [query for query in self._stage.queries.values() if name and query.spec.name == name]
-        return "P4" if len(same) > 1 else "P3"
+        return "P4" if self.has_namesake(self._stage.queries[key]) else "P3"
 
     def _is_healthy(self, key: str, *, expected: bool) -> bool:
         query = self._stage.queries.get(key)

@@ -155,6 +155,11 @@ class Property:
     def driver_of(self, query: SimQuery) -> SimDriver:
         return self._stage.drivers[query.spec.driver]
 
+    def has_namesake(self, query: SimQuery) -> bool:
+        """Whether another query has its name."""
+        names = [other.spec.name for other in self._stage.queries.values()]
+        return query.spec.name is not None and names.count(query.spec.name) > 1
+
     def holds(self, receiver: SimReceiver, query: SimQuery, names: frozenset[str]) -> list[Open]:
         """The open incidents of a receiver that hold one of these alerts of the query.
 

@@ -15,7 +15,7 @@ from querypulse.listener.state import state
 
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
-from .driver import Disk, SimDriver, SimGuard
+from .driver import Disk, SimDriver
 from .feeding import Feeding
 from .looping import Grouping, Looping
 from .outside import SimWatch
@@ -66,10 +66,7 @@ class World:
         self._disks = {name: Disk() for name in names}
         properties = (Reaching, Resolving, Quiet, Bookkeeping, Seeing, Feeding, Looping, Grouping)
         self._properties: list[Property] = [of(self) for of in properties] if checked else []
-        self._watch = SimWatch(
-            self.time, SimGuard(), lambda: self.drivers,
-            list(self.queries.values()), self.receivers,
-        )  # fmt: skip
+        self._watch = SimWatch(self)
 
     def run(self) -> PlanOutcome:
         for name in self.plan.setup.drivers:
@@ -103,22 +100,9 @@ class World:
 
     def boot(self, name: str) -> None:
         mine = [query for query in self.queries.values() if query.spec.driver == name]
-        first = name not in self.drivers
         self.boots.append((self.time.now, name))
-        driver = self.drivers[name] = SimDriver(
-            name,
-            time=self.time,
-            rng=self._rng(f"{name}{len(self.boots)}"),
-            faults=self.faults,
-            queries=mine,
-            receivers=self.receivers,
-            disk=self._disks.get(name),
-            setup=self.plan.setup if first else msgspec.structs.replace(
-                self.plan.setup, attach_at=0.0),
-            silences=self.silences.given,
-            on_evaluated=self._evaluated,
-            before=self.drivers.get(name),
-        )  # fmt: skip
+        rng = self._rng(f"{name}{len(self.boots)}")
+        driver = self.drivers[name] = SimDriver(self, name, rng, mine, self._disks.get(name))
         for query in mine:
             if query.wanted:
                 self.time.after(0.5, lambda query=query: driver.spark.start(query))  # type: ignore[misc]
@@ -131,7 +115,7 @@ class World:
             check.tick()
         self.time.after(TICK_SECONDS, self._tick)
 
-    def _evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         for check in self._properties:
             check.evaluated(driver, evaluated)
 

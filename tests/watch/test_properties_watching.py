@@ -22,50 +22,49 @@ others = st.tuples(st.sampled_from(["stopped", "proved", "other"]), st.none(), g
 histories = st.lists(st.one_of(polls, bad_polls, others), max_size=60)
 
 
-def step(watch_harness, kind, result, gap):
-    """Apply one step; returns whether it shows a live driver or an orderly shutdown."""
+def step(harness, kind, result, gap):
+    """Apply one step; whether it shows a live driver or a graceful shutdown."""
     if kind == "poll":
-        watch_harness.poll(A, result, after=gap)
+        harness.poll(A, result, after=gap)
     elif kind == "stopped":
-        watch_harness.stopped(after=gap)
+        harness.stopped(after=gap)
     elif kind == "proved":
-        watch_harness.proved(after=gap)
+        harness.proved(after=gap)
     else:
-        watch_harness.poll(B, after=gap, app="other")
+        harness.poll(B, after=gap, app="other")
     return kind == "stopped" or (kind == "poll" and result is Said.HEALTHY)
 
 
 @given(histories)
 def test_driver_down_fires_only_after_the_grace_period(history):
-    watch_harness, fine_at = WatchHarness(A, B, gone_after=GONE_AFTER), 1000.0
+    harness, fine_at = WatchHarness(A, B, gone_after=GONE_AFTER), 1000.0
     for kind, result, gap in history:
-        before = watch_harness.reported if watch_harness.all else []
-        if step(watch_harness, kind, result, gap):
-            fine_at = watch_harness.now
-        if watch_harness.reported and not before:
-            assert watch_harness.now - fine_at >= GONE_AFTER
+        before = harness.reported
+        if step(harness, kind, result, gap):
+            fine_at = harness.now
+        if harness.reported and not before:
+            assert harness.now - fine_at >= GONE_AFTER
             assert kind != "stopped"
 
 
 @given(histories)
 def test_stopped_driver_is_not_reported_until_it_is_seen_again(history):
-    watch_harness, left = WatchHarness(A, B, gone_after=GONE_AFTER).poll(), False
+    harness, left = WatchHarness(A, B, gone_after=GONE_AFTER).poll(), False
     for kind, result, gap in history:
-        step(watch_harness, kind, result, gap)
-        left = kind == "stopped" or (
-            left and not (kind == "poll" and result in (Said.HEALTHY, Said.BARRED))
-        )
+        step(harness, kind, result, gap)
+        is_back = kind == "poll" and result in (Said.HEALTHY, Said.BARRED)
+        left = kind == "stopped" or (left and not is_back)
         if left:
-            assert "etl" not in watch_harness.reported
+            assert "etl" not in harness.reported
 
 
 @given(histories)
 def test_alert_resolves_only_when_the_driver_answers_or_stops(history):
-    watch_harness = WatchHarness(A, B, gone_after=GONE_AFTER)
+    harness = WatchHarness(A, B, gone_after=GONE_AFTER)
     for kind, result, gap in history:
-        was_reported = watch_harness.reported if watch_harness.all else []
-        fine = step(watch_harness, kind, result, gap)
-        ended = set(watch_harness.ended) - {APP}
+        was_reported = harness.reported
+        fine = step(harness, kind, result, gap)
+        ended = set(harness.ended) - {APP}
         assert ended <= set(was_reported)
         if ended:
             assert fine or result is Said.BARRED
@@ -73,17 +72,17 @@ def test_alert_resolves_only_when_the_driver_answers_or_stops(history):
 
 @given(histories)
 def test_driver_that_stays_down_is_reported_after_any_history(history):
-    watch_harness = WatchHarness(A, B, gone_after=GONE_AFTER)
+    harness = WatchHarness(A, B, gone_after=GONE_AFTER)
     for kind, result, gap in history:
-        step(watch_harness, kind, result, gap)
-    watch_harness.poll(A, app="etl").polls(Said.REFUSED, 5 * GONE_AFTER, A)
-    assert len(watch_harness.reported) == 1
+        step(harness, kind, result, gap)
+    harness.poll(A, app="etl").polls(Said.REFUSED, 5 * GONE_AFTER, A)
+    assert len(harness.reported) == 1
 
 
 @given(histories)
 def test_unreachable_network_raises_no_new_driver_alert(history):
-    watch_harness = WatchHarness(A, B, gone_after=GONE_AFTER).poll(A)
-    before = set(watch_harness.reported)
+    harness = WatchHarness(A, B, gone_after=GONE_AFTER).poll(A)
+    before = set(harness.reported)
     for _, _, gap in history:
-        watch_harness.poll(A, Said.UNREACHABLE, after=gap).poll(B, Said.UNREACHABLE, after=0.0)
-        assert set(watch_harness.reported) == before
+        harness.poll(A, Said.UNREACHABLE, after=gap).poll(B, Said.UNREACHABLE, after=0.0)
+        assert set(harness.reported) == before

@@ -71,41 +71,36 @@ FAILED = published_alert("StreamingQueryFailed", "gold")
 OURS = (("gold", "StreamingQueryFailed"),)
 
 
+DOWN, SLOW = published_alert("StreamingDriverDown"), published_alert("X", "gold", "warning")
+MUTED = published_alert("StreamingQueryFailed", "gold", muted="silenced")
+GROUPED = published_alert("StreamingQueryFailed", "gold", incident="*")
+DEGRADED = published_alert("QuerypulseMonitoringDegraded", severity="warning")
+DELIVERED = {"webhook": 0}
+
+
 @pytest.mark.parametrize(
-    ("alerts", "pending", "reported"),
+    ("alerts", "pending", "reported", "holds"),
     [
-        ([FAILED], {"webhook": 0}, OURS),
-        ([FAILED], {"webhook": 1}, ()),
-        ([FAILED], {}, ()),
-        ([published_alert("StreamingQueryFailed", "gold", muted="silenced")], {"webhook": 0}, ()),
-        ([published_alert("StreamingBatchSlow", "gold", "warning")], {"webhook": 0}, ()),
-        ([], {"webhook": 0}, ()),
+        pytest.param([FAILED], DELIVERED, OURS, False, id="delivered"),
+        pytest.param([FAILED], {"webhook": 1}, (), False, id="pending"),
+        pytest.param([FAILED], {}, (), False, id="without a receiver"),
+        pytest.param([MUTED], DELIVERED, (), False, id="silenced"),
+        pytest.param([SLOW], DELIVERED, (), False, id="a warning"),
+        pytest.param([DEGRADED], DELIVERED, (), False, id="a warning of its own"),
+        pytest.param([], DELIVERED, (), False, id="healthy"),
+        pytest.param([DOWN], {}, (), True, id="its own incident"),
+        pytest.param([GROUPED], DELIVERED, OURS, True, id="of a group"),
     ],
-    ids=["delivered", "pending", "without a receiver", "silenced", "a warning", "healthy"],
 )
-def test_a_poll_shows_which_critical_alerts_people_know_of(alerts, pending, reported):
+def test_a_poll_shows_the_critical_alerts_that_people_know_of_and_whether_one_is_the_drivers_own(
+    alerts, pending, reported, holds
+):
     shown = published_driver()
     monitor = replace(shown.monitor, receivers=tuple(pending), outbox_pending=pending)
     shown = replace(shown, alerts=tuple(alerts), monitor=monitor)
     with serving(published=lambda: shown) as server:
-        assert seen(server.url).reported == reported
-
-
-@pytest.mark.parametrize(
-    ("alerts", "holds"),
-    [
-        ([published_alert("StreamingDriverDown")], True),
-        ([published_alert("StreamingQueryFailed", "gold", incident="*")], True),
-        ([FAILED], False),
-        ([published_alert("QuerypulseMonitoringDegraded", severity="warning")], False),
-        ([], False),
-    ],
-    ids=["its own", "of a group", "of a query", "a warning", "none"],
-)
-def test_a_poll_shows_whether_the_driver_has_an_incident_of_its_own(alerts, holds):
-    shown = replace(published_driver(), alerts=tuple(alerts))
-    with serving(published=lambda: shown) as server:
-        assert seen(server.url).holds_key is holds
+        result = seen(server.url)
+    assert (result.reported, result.holds_key) == (reported, holds)
 
 
 def test_a_driver_before_its_first_evaluation_is_healthy_and_has_no_name():
