@@ -252,12 +252,7 @@ CUTS = st.tuples(st.integers(0, 5000), st.integers(0, 40), st.binary(max_size=12
     "Recorded events of each kind, with bytes changed, or a value of another type",
     "They are decoded, or rejected and counted",
 )
-@given(
-    RECORDED,
-    st.lists(CUTS, max_size=3),
-    st.sampled_from(list(EventKind)),
-    st.booleans(),
-)
+@given(RECORDED, st.lists(CUTS, max_size=3), st.sampled_from(list(EventKind)), st.booleans())
 def test_garbled_event_of_each_kind_is_decoded_or_rejected(event, cuts, other, swapped):
     kind, text = event
     data = text.encode()

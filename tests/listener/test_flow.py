@@ -7,14 +7,7 @@ from support.story import Lake, folder
 from querypulse.alerting.evaluate import retired
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.state.end_to_end import EndToEnd
-from querypulse.listener.state.flow import (
-    MAX_EDGES,
-    Declared,
-    Node,
-    Places,
-    flow_of,
-    path_place,
-)
+from querypulse.listener.state.flow import MAX_EDGES, Declared, Node, Places, flow_of, path_place
 
 
 def node(label, reads="", writes=""):

@@ -13,11 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from querypulse.listener.spark import jvm
-from querypulse.listener.spark.jvm import (
-    UnsupportedSparkError,
-    is_gone,
-    require_supported,
-)
+from querypulse.listener.spark.jvm import UnsupportedSparkError, is_gone, require_supported
 
 LOOPBACK = "127.0.0.1"
 

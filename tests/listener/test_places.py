@@ -131,21 +131,17 @@ def relation(spark, source_name, table="", **options):
     )
 
 
-def execution(*leaves):
-    spark = FakeSpark()
-    made = [leaf(spark) for leaf in leaves]
-    answer = spark.java(size=len(made), apply=lambda index: made[index])
-    return spark.java(analyzedPlan=spark.java(collectLeaves=answer))
-
-
 def test_plan_shows_tables_and_brokers_and_no_other_option():
     servers = {"kafka.bootstrap.servers": "b:9092", "kafka.sasl.jaas.config": "secret"}
-    java = execution(
-        lambda spark: relation(spark, "iceberg", "ice.db.orders"),
-        lambda spark: relation(spark, "kafka", **servers),
-        lambda spark: spark.java(getClass=spark.text("StreamingRelation")),
-        lambda spark: relation(spark, "rate", "rate"),
-    )
+    spark = FakeSpark()
+    leaves = [
+        relation(spark, "iceberg", "ice.db.orders"),
+        relation(spark, "kafka", **servers),
+        spark.java(getClass=spark.text("StreamingRelation")),
+        relation(spark, "rate", "rate"),
+    ]
+    collected = spark.java(size=len(leaves), apply=leaves.__getitem__)
+    java = spark.java(analyzedPlan=spark.java(collectLeaves=collected))
 
     assert plan_places(java) == PlanPlaces((Place(TABLE, "ice.db.orders"),), (), (("b:9092",),))
 

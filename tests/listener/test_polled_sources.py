@@ -12,12 +12,7 @@ from msgspec.structs import replace
 from support.story import poll
 
 from querypulse.listener.source_polls import SourcePoll
-from querypulse.listener.state.sources import (
-    MAX_EDGE_POINTS,
-    MAX_MARKS,
-    MAX_MOVES,
-    follow_source,
-)
+from querypulse.listener.state.sources import MAX_EDGE_POINTS, MAX_MARKS, MAX_MOVES, follow_source
 from querypulse.listener.state.trends import MAX_POINTS, POLLED, Trends, follow_polls
 
 DAY = 86_400.0

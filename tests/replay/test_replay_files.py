@@ -108,10 +108,7 @@ def line_ends(log):
 
 @pytest.mark.slow
 @settings(max_examples=20)
-@given(
-    cuts=st.lists(st.integers(0, 90), max_size=12),
-    codec=st.sampled_from(sorted(CODECS)),
-)
+@given(cuts=st.lists(st.integers(0, 90), max_size=12), codec=st.sampled_from(sorted(CODECS)))
 def test_rolled_and_compressed_log_gives_the_same_alerts(
     log, expected, tmp_path_factory, cuts, codec
 ):

@@ -14,13 +14,7 @@ from querypulse.alerting.receivers.slack import SlackSettings
 from querypulse.alerting.receivers.webhook import WebhookSettings
 from querypulse.settings.loading import load_settings
 from querypulse.settings.mistakes import HIDDEN as MASK
-from querypulse.settings.settings import (
-    HOLDS,
-    TYPES,
-    QuerySettings,
-    check_value,
-    mask,
-)
+from querypulse.settings.settings import HOLDS, TYPES, QuerySettings, check_value, mask
 from querypulse.sidecar import Settings, SettingsError
 
 if sys.version_info >= (3, 11):
@@ -89,8 +83,7 @@ def test_settings_constructor_never_keeps_a_number_as_text():
 def test_tables_may_be_given_as_tables_or_as_objects():
     table = {"type": "pagerduty", "name": "a", "routing_key_file": "/k"}
     as_tables = Settings(
-        queries={"nightly*": {"stall_floor_seconds": 3600, "ignore": True}},
-        receivers=[table],
+        queries={"nightly*": {"stall_floor_seconds": 3600, "ignore": True}}, receivers=[table]
     )
     as_objects = Settings(
         queries={"nightly*": QuerySettings(stall_floor_seconds=3600.0, ignore=True)},
