@@ -25,8 +25,8 @@ def two_queries():
     return story.commit("b", batch=1, at=2).ended("b", at=299, exception=CONFLICT)
 
 
-def found(story, now=301):
-    evaluation = evaluate(story.snapshot(now), now, Policy(expected=("expected",)))
+def found(story):
+    evaluation = evaluate(story.snapshot(301), 301, Policy(expected=("expected",)))
     return {(one.alertname, one.query) for one in evaluation.findings}, evaluation
 
 

@@ -33,8 +33,8 @@ def advances(story, *, until):
     return story
 
 
-def fails(story, *, at=30, before=20):
-    return hangs(story, until=before).ended(at=at, exception=CONFLICT)
+def fails(story):
+    return hangs(story, until=20).ended(at=30, exception=CONFLICT)
 
 
 PLANNED_40_MIN = "batch 41 was planned 40 min ago and never committed, over restarts"
@@ -204,9 +204,9 @@ def dead(batch=10, story=None, **fields):
     return story.probe(run(batch=batch, active=False, exception=CONFLICT, **fields), at=101)
 
 
-def said(story, now=170, **settings):
+def said(story, now=170):
     """The evidence of the one expected alert."""
-    (finding,) = story.evaluate(now, **settings).findings
+    (finding,) = story.evaluate(now).findings
     assert finding.alertname in {"StreamingQueryFailed", "StreamingQueryStalled"}
     return finding.evidence.get("on_restart")
 

@@ -16,10 +16,6 @@ from querypulse.listener.state.state import MAX_GONE_UNNAMED
 from querypulse.sidecar.failure import first_failure
 
 
-def findings(story, now, **settings):
-    return story.evaluate(now, **settings).findings
-
-
 def failed(number, story=None, *, at=0.0):
     story = story or IdStory()
     story.start(f"{number:08}-id", f"r-{number}", None, at=at)
@@ -32,7 +28,7 @@ def test_unnamed_queries_with_one_alert_name_share_a_finding_that_says_what_they
     story.commits("00000001-id", "r-1", None, at=1, batch=0, sources=(orders,))
     story = failed(2, story.fails("00000001-id", "r-1", at=2), at=3)
     finding, named = sorted(
-        findings(story.start("id", "r", "q", at=4).fails("id", "r", at=5), 6),
+        story.start("id", "r", "q", at=4).fails("id", "r", at=5).evaluate(6).findings,
         key=lambda one: one.query,
         reverse=True,
     )
@@ -42,7 +38,7 @@ def test_unnamed_queries_with_one_alert_name_share_a_finding_that_says_what_they
     lines = finding.evidence["queries"].splitlines()
     assert [line[:8] for line in lines] == ["00000002", "00000001"]
     story.start("00000002-id", "r-3", None, at=7).commits("00000002-id", "r-3", None, at=8, batch=0)
-    (alone,) = (one for one in findings(story, 9) if one.query == "unnamed")
+    (alone,) = (one for one in story.evaluate(9).findings if one.query == "unnamed")
     assert alone.reason.startswith("00000001: ")
     assert alone.evidence["reads"] == "KafkaV2[Subscribe[orders]]"
 
@@ -51,7 +47,7 @@ def test_long_list_of_unnamed_queries_is_cut():
     story = IdStory()
     for number in range(15):
         failed(number, story)
-    (finding,) = findings(story, 5)
+    (finding,) = story.evaluate(5).findings
 
     assert finding.evidence["queries"].endswith("\nand 5 more")
 

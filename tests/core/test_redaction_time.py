@@ -71,9 +71,9 @@ def seconds(work, texts):
     return time.thread_time() - began
 
 
-def growth(work, unit, size=SIZE):
+def growth(work, unit):
     """How many times the work for its pieces is the work for a whole text."""
-    whole, pieces = [fill(unit, size)], [fill(unit, size // PIECES)] * PIECES
+    whole, pieces = [fill(unit, SIZE)], [fill(unit, SIZE // PIECES)] * PIECES
     grown = math.inf
     for _ in range(TRIES):
         taken = seconds(work, whole)

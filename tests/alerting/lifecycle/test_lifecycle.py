@@ -271,16 +271,9 @@ def test_hold_time_is_what_the_last_three_firings_took_15_min_to_2_h(minutes, he
     assert opened.calm_seconds == held * 60
 
 
-def relapsing(*more, until, healed=3, every=1200, failing=5):
-    """Failures that heal in a few seconds, then what follows; the alert is held open by then."""
-    failures = [(every * n, "a", "StreamingQueryFailed") for n in range(healed)]
-    recoveries = [(every * n + failing, "a", "idle") for n in range(healed)]
-    return LifecycleHarness().play([*failures, *recoveries, *more], until)
-
-
 def test_next_process_knows_how_often_an_alert_has_fired():
     """It restores the times; the alert that was left open is held as long as before."""
-    before = relapsing(until=2450)
+    before = LifecycleHarness().play(cycles("StreamingQueryFailed", 0, 1200, 2400), 2450)
     after = LifecycleHarness()
     after.now = 2460.0
     after.lifecycle.restore(before.incidents, after.now)
@@ -330,8 +323,8 @@ def left(
     return Incident(incident_key(own, severity), own, severity, alerts, revision)
 
 
-def successor(*incidents, **terms) -> LifecycleHarness:
-    harness = LifecycleHarness(**terms)
+def successor(*incidents) -> LifecycleHarness:
+    harness = LifecycleHarness()
     harness.lifecycle.restore(incidents, 0.0)
     return harness
 

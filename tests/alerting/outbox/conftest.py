@@ -19,7 +19,6 @@ def folder(tmp_path):
 
 @pytest.fixture
 def spool(folder):
-    """Open spools, and close them after the test."""
     opened = []
 
     def open_spool(app="etl", where=folder):

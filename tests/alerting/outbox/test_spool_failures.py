@@ -16,9 +16,9 @@ from querypulse.listener.state.query import Died
 from querypulse.sidecar.worker import TICK_SECONDS
 
 
-def failed(number=1, *, times=2):
-    deaths = tuple(Died(WALL + n, 7, "ValueError") for n in range(times))
-    return FailedQuery(f"id-{number}", mark_of(f"q{number}"), deaths, times, WALL + times)
+def failed(number=1):
+    deaths = tuple(Died(WALL + n, 7, "ValueError") for n in range(2))
+    return FailedQuery(f"id-{number}", mark_of(f"q{number}"), deaths, 2, WALL + 2)
 
 
 def kept(spool, *failures, opened=(), **entries):
