@@ -207,24 +207,22 @@ class SimGuard(Guard):
         self.contained.append((where, error))
 
 
-class Handing:
+class Handing(Notifier):
     """The hand-over of incidents: the process may be killed before it, and after it.
 
     ``newest`` are the incidents of the last one, and ``open`` those of them that had not ended.
     """
 
-    def __init__(self, notifier: Notifier, between: Callable[[], None]) -> None:
-        self._notifier = notifier
-        self._between = between
-        self.newest: tuple[Incident, ...] = ()
-        self.open: tuple[Incident, ...] = ()
+    newest: tuple[Incident, ...] = ()
+    open: tuple[Incident, ...] = ()
+    between: Callable[[], None]
 
     def offer(self, incidents: tuple[Incident, ...]) -> None:
-        self._between()
+        self.between()
         self.newest = incidents
         self.open = tuple(incident for incident in incidents if not incident.is_over)
-        self._notifier.offer(incidents)
-        self._between()
+        super().offer(incidents)
+        self.between()
 
 
 class SimDriver:
@@ -233,12 +231,7 @@ class SimDriver:
     def __init__(
         self, world: World, name: str, rng: Random, queries: list[SimQuery], disk: Disk | None
     ) -> None:
-        time, faults, setup, before = (
-            world.time,
-            world.faults,
-            world.plan.setup,
-            world.drivers.get(name),
-        )
+        time, setup, before = world.time, world.plan.setup, world.drivers.get(name)
         self.name = name
         self.app = f"{setup.app}-{name}" if setup.apart else setup.app
         self.dies_after = 0
@@ -262,26 +255,23 @@ class SimDriver:
         self.guard = SimGuard()
         self._spool = spool = disk.spool(self.app, self.guard, time) if disk is not None else None
         self.time = time
-        self.bus = SimBus(time, faults, self.step)
+        self.bus = SimBus(time, world.faults, self.step)
         self.spark = SimSpark(time, rng, self.bus, self._start_later, dated=setup.dated)
-        self.probe = SimProbe(
-            time, self.spark, self.bus, faults, seconds=setup.polls, on_report=self.step
-        )
+        self.probe = SimProbe(self, world.faults, setup.polls)
         self.inbox: Mailbox[Item] = Mailbox(setup.mailbox)
         self._world = world
-        self._names: dict[str, str] = {}
         self.lifecycle = Lifecycle(
             self.app, Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
         )
         self.couriers = [Courier(receiver, self, self.guard, spool) for receiver in world.receivers]
-        self.notifier = Notifier(
+        self.handing = Handing(
             self.couriers, spool, wall=time.wall,
             restore=lambda incidents: self.lifecycle.restore(incidents, time.now),
         )  # fmt: skip
-        self.handing = Handing(self.notifier, self.between)
-        remembering = self.notifier.remembering
+        self.handing.between = self.between
+        remembering = self.handing.remembering
         self.restored = remembering.left is not None
-        self.lifecycle.restore(self.notifier.restored, time.now)
+        self.lifecycle.restore(self.handing.restored, time.now)
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
@@ -472,9 +462,9 @@ class SimDriver:
     def _evaluated(self, evaluated: Evaluated) -> None:
         labels = evaluated.snapshot.labels()
         if not labels.keys() <= self.owners.keys():
-            self._names = names_of(self.queries)
+            names = names_of(self.queries)
             for label, query in labels.items():
-                self.owners.setdefault(label, self._names.get(query.query_id, label))
+                self.owners.setdefault(label, names.get(query.query_id, label))
         self._world.evaluated(self, evaluated)
 
     def _start_later(self, query: SimQuery, seconds: float) -> None:

@@ -28,7 +28,7 @@ from querypulse.core.states import DeliveryOutcome
 from querypulse.exporter.pages import Notice
 from querypulse.listener import event_reader, past_failures, probe
 from querypulse.listener.probe import Context
-from querypulse.listener.state import fold, identity, sources, state, trends
+from querypulse.listener.state import fold, identity, state
 from querypulse.listener.state.identity import UNNAMED
 from querypulse.listener.state.query import Totals
 from querypulse.listener.state.snapshot import Snapshot
@@ -347,9 +347,6 @@ OF_NOTIFYING = (
     Mutation("a checkpoint that cannot be read is not reported", "P1",
              monitoring, "_is_unread", lambda *_: False,
              plan=plan_of("a checkpoint that decides about the health of its query cannot be read")),
-    Mutation("every other point of a long lag history is dropped", "P1",
-             trends, "spread", sources.thinned,
-             only("lag", every=(1.0, 2.0), minutes=(12.0,), steps=(3,))),
     Mutation("stuck offsets are not reported", "P1",
              progress, "_stuck", lambda *_: {}, only("stall", minutes=(8.0,)), essential=True),
     Mutation("rewound offsets are not reported", "P1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,9 +24,12 @@ from querypulse.listener.spark.probe import EndedRuns
 
 from .clock import WALL, Time
 from .run import Run
-from .signals import Faults, SimBus
-from .spark import SimSpark, trigger_text
+from .signals import Faults
+from .spark import trigger_text
 from .truth import Health
+
+if TYPE_CHECKING:
+    from .driver import SimDriver
 
 # -- storage -------------------------------------------------------------------------------------
 
@@ -96,16 +100,7 @@ class SimProbe:
     A poll takes ``seconds``: it shows what Spark was when it began.
     """
 
-    def __init__(
-        self,
-        time: Time,
-        spark: SimSpark,
-        bus: SimBus,
-        faults: Faults,
-        *,
-        seconds: float = 0.0,
-        on_report: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, driver: SimDriver, faults: Faults, seconds: float) -> None:
         self.seconds = seconds
         self.latest: ProbeReport | None = None
         self.answered: dict[str, float] = {}
@@ -120,13 +115,13 @@ class SimProbe:
         """The queries with a run whose checkpoint could be read when a poll first showed it."""
         self.missed: dict[str, float] = {}
         """By query: when a poll last lacked its running run."""
-        self._time = time
-        self._spark = spark
-        self._bus = bus
+        self._time = driver.time
+        self._spark = driver.spark
+        self._bus = driver.bus
         self._faults = faults
         self._ended = EndedRuns()
-        self._logs = SimLogReader(spark.newest, faults, lambda: self.latest, time)
-        self._on_report = on_report
+        self._logs = SimLogReader(self._spark.newest, faults, lambda: self.latest, self._time)
+        self._on_report = driver.step
         self._polls = False
         self._again = False
         self._seen: dict[str, ProbedRun] = {}

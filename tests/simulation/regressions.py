@@ -10,14 +10,8 @@ from .plan import Plan
 
 BEFORE = replace(
     PLAIN,
-    around=(
-        ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
-        ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
-        ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
-        ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
-        ("die together", 1.5),
-    ),
-)  # fmt: skip
+    around=tuple((kind, 0.5 if kind == "jump" else weight) for kind, weight in PLAIN.around[:18]),
+)
 THEN = replace(
     BEFORE,
     to_query=BEFORE.to_query[:21],
