@@ -46,8 +46,7 @@ def test_unread_versions_are_counted_while_a_query_hangs_and_after_it_failed(tab
         assert before - 0.001 <= waiting_since <= time.time()
     finally:
         trap.die.set()
-        trap.hold.clear()
-        trap.free.set()
+        trap.release()
     until(lambda: not query.isActive or query.exception(), "the query fails")
     orders.write(2)
     unread = len(orders.history()) - 4
@@ -120,8 +119,7 @@ def vacuumed(table):
     assert trap.held.wait(SPARK_PATIENCE_SECONDS)
     trap.work = lambda batch: batch.collect()
     table.write(mode="overwrite").vacuum()
-    trap.hold.clear()
-    trap.free.set()
+    trap.release()
 
 
 def outrun(table):

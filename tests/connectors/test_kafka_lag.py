@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pytest
 import requests
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 from support.patience import PATIENCE_SECONDS
-from support.queries import Trap, commits, offsets_of, shown, start, until
+from support.queries import Trap, offsets_of, shown, start, until
 
-from querypulse.listener.source_polls import topic_of
 from querypulse.listener.sources.kafka import KafkaSource
 from querypulse.listener.sources.reader import SparkSources
 from querypulse.listener.state.query import Query
@@ -51,14 +48,12 @@ class HeldQuery:
         return self.sources[index].poll()
 
     def read_on(self):
-        self.trap.hold.clear()
-        self.trap.free.set()
+        self.trap.release()
         self.query.processAllAvailable()
         self.trap.free.clear()
 
     def close(self):
-        self.trap.hold.clear()
-        self.trap.free.set()
+        self.trap.release()
         for source in self.sources.values():
             source.close()
         self.query.stop()
@@ -82,24 +77,10 @@ def held(spark, kafka):
         job.close()
 
 
-def ends(kafka, partitions, isolation="read_uncommitted"):
+def ends(kafka, partitions, **config):
     """The first and last offset of each partition, as another client reads them from the broker."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": "x",
-            "isolation.level": isolation,
-        }
-    )
-    try:
-        return {
-            key: consumer.get_watermark_offsets(
-                TopicPartition(topic_of(key), int(key.rpartition("/")[2])), PATIENCE_SECONDS
-            )
-            for key in partitions
-        }
-    finally:
-        consumer.close()
+    places = {key: key.rpartition("/")[::2] for key in partitions}
+    return {key: kafka.edges(topic, int(n), **config) for key, (topic, n) in places.items()}
 
 
 def test_position_of_a_query_matches_the_brokers_figures(held, kafka):
@@ -162,7 +143,7 @@ def test_transaction_markers_are_no_lag(held, kafka):
         until(lambda: job.poll().lag_offsets == 0, f"{isolation}: the query has read all")  # noqa: B023
         poll = job.poll()
 
-        end = ends(kafka, poll.committed, isolation)[f"{job.topics[0]}/0"][1]
+        end = kafka.edges(job.topics[0], isolation_level=isolation)[1]
         assert end == poll.latest[f"{job.topics[0]}/0"]
         assert poll.waiting_since == {}
 
@@ -210,8 +191,7 @@ def test_compacted_records_are_no_lag(held, kafka):
 
 def _compacted(kafka, topic, offset):
     """Write until everything before an offset is compacted away; returns the end offset."""
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "x"})
-    ended = 21
+    consumer, ended = kafka.reader(), 21
 
     def gone():
         nonlocal ended
@@ -232,7 +212,7 @@ def test_new_partition_counts_from_the_first_commit_on(held, kafka):
     job = held()
     job.hang()
     kafka.add_partitions(job.topics[0], 2)
-    until(lambda: _produces(kafka, job.topics[0], partition=1), "the partition exists")
+    until(lambda: _succeeds(kafka.produce, job.topics[0], ["new"], partition=1), "it exists")
     assert job.poll().lag_by_partition == {f"{job.topics[0]}/0": 1}
     job.read_on()
 
@@ -242,9 +222,10 @@ def test_new_partition_counts_from_the_first_commit_on(held, kafka):
     )
 
 
-def _produces(kafka, topic, partition):
+def _succeeds(action, *arguments, **options):
+    """Whether the broker already allows it."""
     try:
-        kafka.produce(topic, ["new"], partition=partition)
+        action(*arguments, **options)
     except KafkaException:
         return False
     return True
@@ -265,18 +246,10 @@ def test_deleted_topic_is_omitted_and_has_no_lag_when_it_is_recreated(held, kafk
     assert poll.missing_reason == ""
     assert gone not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics
 
-    until(lambda: _made_again(kafka, gone), "the topic exists again")
+    until(lambda: _succeeds(kafka.create, gone), "the topic exists again")
     kafka.produce(gone, ["new"])
     poll = until(lambda: polled(listed=True), "the topic is polled again")
     assert poll.lag_by_partition == {f"{stays}/0": 1, f"{gone}/0": 0}
-
-
-def _made_again(kafka, topic):
-    try:
-        kafka.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_SECONDS)
-    except KafkaException:
-        return False
-    return True
 
 
 def test_retention_is_reported_per_topic(held, kafka):
@@ -420,20 +393,3 @@ def test_stopped_query_is_no_longer_polled_nor_any_after_the_sidecar_is_closed(s
     until(lambda: admins(spark), "the broker is polled again")
     sidecar.close()
     assert not [name for name in threads(spark) if "querypulse" in name]
-
-
-def test_query_is_not_polled_if_disabled_in_the_settings(spark, kafka, watch):
-    topic = kafka.topic()
-    kafka.produce(topic, ["a"])
-    sidecar = watch(source_interval_seconds=0)
-    query = start(kafka.stream(spark, topic), "unasked", Trap())
-    commits(sidecar, "unasked")
-    query.processAllAvailable()
-
-    assert not admins(spark)
-    assert ("spark_streaming_source_last_success_timestamp_seconds", "0") not in metrics(
-        sidecar, "unasked"
-    )
-    assert not [
-        thread.name for thread in threading.enumerate() if thread.name == "querypulse-sources"
-    ]

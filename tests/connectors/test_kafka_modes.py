@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming import DataStreamWriter
-from support.connectors import Kafka, KafkaHarness
+from support.connectors import Kafka
 from support.queries import shown, until
 from support.spark_harness import Diary
 
@@ -93,14 +93,6 @@ class Modes:
         return self._harness.start(
             stream, name, "kafka", topic=self._to.topic(), **servers, **options
         )
-
-
-@pytest.fixture
-def harness(spark, kafka, watch, tmp_path):
-    """Depends on ``watch`` so that it is closed before its queries are stopped."""
-    harness = KafkaHarness(spark, tmp_path, kafka)
-    yield harness
-    harness.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import NewTopic
 from support.patience import PATIENCE_SECONDS
 from support.queries import commits, start, until
 
@@ -23,7 +22,7 @@ def replace(kafka):
             lambda: topic not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics,
             "the topic is deleted",
         )
-        kafka.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_SECONDS)
+        kafka.create(topic)
         kafka.produce(topic, ["new"])
 
     return recreate

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import pytest
-from support.connectors import KafkaHarness
-from support.healthy_workloads import ALLOWED, FLOOR, TREND
+from support.healthy_workloads import (
+    ALLOWED,
+    FLOOR,
+    TREND,
+    HealthyWorkload,
+    all_live,
+    commits_on,
+)
 from support.healthy_workloads import SETTINGS as HEALTHY
 from support.queries import offsets_of, until
-from support.spark_harness import Diary, Life
+from support.spark_harness import Diary
 
 # A busy machine takes minutes to start all workloads.
 pytestmark = [
@@ -36,21 +40,6 @@ SETTINGS = HEALTHY | {
 BRISK = {"processingTime": "1 second"}
 SPELL = 2.5 * FLOOR
 """Long enough to look like a stall."""
-
-
-class KafkaWorkload(NamedTuple):
-    """``start`` starts the query; ``lived`` checks whether it did what its name says.
-
-    It ends in one of ``states``.
-    """
-
-    start: Callable[[KafkaHarness], Any]
-    lived: Callable[[Life, Any], bool]
-    states: tuple[str, ...] = ("running",)
-
-    @property
-    def name(self) -> str:
-        return self.start.__name__
 
 
 # -- little or no data --------------------------------------------------------------------------
@@ -107,14 +96,6 @@ def bursts(harness):
     harness.feed(topic, 3 * ALLOWED, every=SPELL)
     stream = harness.stream(topic, maxOffsetsPerTrigger=ALLOWED // 2)
     return harness.start(stream, "bursts", trigger=BRISK)
-
-
-def hourly(harness):
-    """All data waits for the next hourly trigger."""
-    topic = harness.kafka.topic()
-    harness.feed(topic, ALLOWED // 5)
-    trigger = {"processingTime": "1 hour"}
-    return harness.start(harness.stream(topic), "hourly", trigger=trigger)
 
 
 # -- offsets without rows -----------------------------------------------------------------------
@@ -241,17 +222,8 @@ def to_delta(harness):
 # -- what each workload must have done ----------------------------------------------------------
 
 
-def commits_on(life, query):
-    return len(life.commits) > 5
-
-
 def is_idle_between_two_batches(life, query):
     return life.commits == {0, 1} and life.longest_silence > 2 * FLOOR and rows(query) == 6
-
-
-def commits_once(life, query):
-    # A full hour may begin during the test.
-    return life.commits in ({0}, {0, 1}) and life.longest_silence > 2 * FLOOR
 
 
 def holds_back(life, query):
@@ -316,39 +288,31 @@ def end_of(progress):
 
 
 BEFORE = (
-    KafkaWorkload(compacted, skips_offsets),
-    KafkaWorkload(catching_up, lags_less_and_less),
-    KafkaWorkload(steady_backlog, lags_as_before),
-    KafkaWorkload(transactions, skips_offsets),
-    KafkaWorkload(aborted_tail, leaves_the_tail, ("idle",)),
-    KafkaWorkload(open_transaction, leaves_the_undecided, ("idle",)),
-    KafkaWorkload(trimmed_behind, commits_on),
-    KafkaWorkload(all_expired, lambda life, query: rows(query) == 5, ("idle",)),
-    KafkaWorkload(assigned, reads_one_partition),
-    KafkaWorkload(to_delta, commits_on),
+    HealthyWorkload(compacted, skips_offsets),
+    HealthyWorkload(catching_up, lags_less_and_less),
+    HealthyWorkload(steady_backlog, lags_as_before),
+    HealthyWorkload(transactions, skips_offsets),
+    HealthyWorkload(aborted_tail, leaves_the_tail, ("idle",)),
+    HealthyWorkload(open_transaction, leaves_the_undecided, ("idle",)),
+    HealthyWorkload(trimmed_behind, commits_on),
+    HealthyWorkload(all_expired, lambda life, query: rows(query) == 5, ("idle",)),
+    HealthyWorkload(assigned, reads_one_partition),
+    HealthyWorkload(to_delta, commits_on),
 )
 """Started before the sidecar: Spark is slow to start so many, which must not count as normal."""
 
 AFTER = (
-    KafkaWorkload(first_message_after_long_idle, is_idle_between_two_batches, ("running", "idle")),
-    KafkaWorkload(waits_for_more, holds_back, ("waiting",)),
-    KafkaWorkload(bursts, lags_and_recovers, ("running", "idle")),
-    KafkaWorkload(hourly, commits_once),
-    KafkaWorkload(new_partitions, reads_three_partitions),
-    KafkaWorkload(one_topic_deleted, goes_on_without_it),
+    HealthyWorkload(
+        first_message_after_long_idle, is_idle_between_two_batches, ("running", "idle")
+    ),
+    HealthyWorkload(waits_for_more, holds_back, ("waiting",)),
+    HealthyWorkload(bursts, lags_and_recovers, ("running", "idle")),
+    HealthyWorkload(new_partitions, reads_three_partitions),
+    HealthyWorkload(one_topic_deleted, goes_on_without_it),
 )
 
-WORKLOADS = (*BEFORE, *AFTER)
 WATCH_SECONDS = 40
 assert 2 * max(FLOOR, TREND) < WATCH_SECONDS
-
-
-@pytest.fixture
-def harness(spark, kafka, watch, tmp_path):
-    """Depends on ``watch`` so that it is closed before its queries are stopped."""
-    harness = KafkaHarness(spark, tmp_path, kafka)
-    yield harness
-    harness.close()
 
 
 def test_healthy_queries_on_kafka_raise_no_alert(harness, watch, pages):
@@ -359,10 +323,7 @@ def test_healthy_queries_on_kafka_raise_no_alert(harness, watch, pages):
     queries |= {workload.name: workload.start(harness) for workload in AFTER}
 
     until(lambda: diary.seconds > WATCH_SECONDS, "the time is over")
-    for workload in WORKLOADS:
-        life, query = diary[workload.name], queries[workload.name]
-        until(lambda: workload.lived(life, query), f"{workload.name} does as its name says")  # noqa: B023
-        until(lambda: life.state in workload.states, f"{workload.name} is {workload.states}")  # noqa: B023
+    all_live((*BEFORE, *AFTER), diary, queries)
 
     assert pages.pages == []
     assert sidecar.alerts() == ()

@@ -20,7 +20,7 @@ from support.receiver_incidents import alert
 from support.story import CONFLICT, Lake, Story, progress, run
 
 from querypulse.exporter import metrics
-from querypulse.exporter.metrics import DROP_REASONS, all_families
+from querypulse.exporter.metrics import DROP_REASONS
 from querypulse.exporter.published_state import (
     ALERT_LABELS,
     Buckets,
@@ -187,12 +187,6 @@ def test_driver_is_expected_while_a_query_should_run_or_was_never_seen():
 # -- readers see the graph of queries, and how old the data at its end is ---------------------
 
 
-def family(shown, name):
-    """By label values: the figures of a query's family."""
-    (family,) = (f for f in all_families(shown) if f.name == f"spark_streaming_query_{name}")
-    return {labels: figure for _, _, labels, figure in family.samples}
-
-
 def test_readers_see_the_neighbours_of_a_query_and_the_age_where_it_is_known():
     lake = Lake(bronze="landing", silver="bronze", gold="silver").batches(1, at=90)
     shown = replace(published(lake), flow=lake.evaluate(100).flow, passed={"silver": 88.0})
@@ -202,8 +196,8 @@ def test_readers_see_the_neighbours_of_a_query_and_the_age_where_it_is_known():
     assert queries["bronze"].upstream == ()
     assert queries["bronze"].end_to_end_age_seconds is None
     assert queries["silver"].end_to_end_age_seconds == 12
-    assert family(shown, "end_to_end_age_seconds") == {("shop", "silver"): 12}
-    assert family(shown, "upstream") == {
+    assert values(shown, "spark_streaming_query_end_to_end_age_seconds") == {("shop", "silver"): 12}
+    assert values(shown, "spark_streaming_query_upstream") == {
         ("shop", "gold", "silver"): 1,
         ("shop", "silver", "bronze"): 1,
     }
@@ -217,7 +211,7 @@ def test_number_of_neighbours_is_bounded():
     )
 
     assert {len(query.upstream) for query in status(shown).queries} == {50}
-    assert len(family(shown, "upstream")) == 50 * len(names)
+    assert len(values(shown, "spark_streaming_query_upstream")) == 50 * len(names)
 
 
 # -- however many queries a driver has, a scrape stays bounded --------------------------------

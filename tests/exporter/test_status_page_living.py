@@ -25,22 +25,6 @@ WATCH = """() => {
 }"""
 
 
-class Counted(ChangingState):
-    """Counts requests."""
-
-    asked = 0
-
-    def __call__(self):
-        self.asked += 1
-        return super().__call__()
-
-
-def polls(living, more):
-    """Wait for further polls that start from now on."""
-    wanted = living.asked + more + 1
-    until(lambda: living.asked >= wanted, "the page polls again")
-
-
 def fail(living, name):
     living.health = {**living.health, name: ("failed", f"{name} died")}
 
@@ -102,10 +86,11 @@ def test_restarted_driver_hides_the_data_of_the_previous_one(windows):
 
 
 def test_poll_without_changes_updates_and_announces_nothing_and_a_change_is_shown(windows):
-    living = at_work("a", "b", "c", kind=Counted)
-    with status_page(windows, living) as (page, _):
+    living, polls = at_work("a", "b", "c"), []
+    with status_page(windows, lambda: polls.append(1) or living()) as (page, _):
         page.evaluate(WATCH)
-        polls(living, more=3)
+        before = len(polls)
+        until(lambda: len(polls) >= before + 4, "the page polls again")
         assert page.evaluate("window.seen.nodes") == 0
         assert page.evaluate("window.seen.sentence") == 0
         fail(living, "b")

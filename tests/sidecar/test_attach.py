@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 from concurrent.futures import Future
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -103,16 +103,6 @@ def test_sidecar_watches_at_once_and_leaves_nothing_after_closing(driver):
     assert our_threads() == []
 
 
-def test_closing_ends_a_wait_although_queries_are_expected(driver):
-    sidecar = attach(driver, **QUIET, expected_queries=["bronze"])
-    waiting = threading.Thread(target=sidecar.await_any_failure, daemon=True)
-    waiting.start()
-    sidecar.close()
-    waiting.join(PATIENCE_SECONDS)
-
-    assert not waiting.is_alive()
-
-
 def test_second_attach_returns_the_same_sidecar(driver, fakes):
     first = attach(driver, **QUIET)
 
@@ -122,7 +112,6 @@ def test_second_attach_returns_the_same_sidecar(driver, fakes):
 
 
 def test_second_attach_with_other_settings_is_an_error_that_names_them(driver):
-    """Otherwise the second call's receiver would silently never receive an alert."""
     first = attach(driver, **QUIET, app_name="etl")
     with pytest.raises(SettingsError, match="'webhook_url', 'stall_floor_seconds'") as raised:
         attach(driver, app_name="etl", webhook_url="https://h/secret-path", stall_floor_seconds=5)
@@ -214,6 +203,11 @@ def fail(*_, **__):
     raise RuntimeError("an error of ours")
 
 
+def open_sockets():
+    files = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return {str(entry.readlink()) for entry in files if entry.is_socket()}
+
+
 def refuse_everything(driver, patch):
     driver.java_errors["janino"] = driver.manager.refusal = Py4JError("refused")
     patch.setattr("pyspark.java_gateway.ensure_callback_server_started", lambda gateway: None)
@@ -245,19 +239,16 @@ BREAK = {
 @pytest.mark.contains_errors
 @pytest.mark.parametrize("break_it", BREAK.values(), ids=BREAK.keys())
 def test_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeypatch, break_it):
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    before = open_sockets()
     break_it(driver, monkeypatch)
-    sidecar = attach(driver, **QUIET | {"http_port": port})
+    sidecar = attach(driver, **QUIET | {"http_port": 0})
 
     assert (sidecar.closed, sidecar.url) == (True, None)
     assert SIDECARS.find(driver.sparkContext) is None
     assert our_threads() == []
     assert driver.bus.queues == []
     assert len(driver.manager.listeners) == 1
-    with closing(socket.socket()) as again:
-        again.bind(("127.0.0.1", port))
+    assert open_sockets() <= before
 
 
 def test_sidecar_closed_while_it_starts_leaves_nothing_behind(driver, monkeypatch):
@@ -324,6 +315,14 @@ def test_interrupt_while_the_listener_is_added_leaves_nothing_behind(driver, mon
 
     until(lambda: not our_threads(), "the thread that was adding the listener has ended")
     assert driver.bus.queues == []
+
+
+@pytest.mark.parametrize(("interval", "polled"), [(0, set()), (15, {"sources"})])
+def test_sources_are_polled_unless_the_settings_say_no(driver, interval, polled):
+    attach(driver, **QUIET | {"source_interval_seconds": interval})
+
+    loops = {thread.name.removeprefix("querypulse-") for thread in our_threads()}
+    assert loops == {"reader", "probe", "commit-log", "worker"} | polled
 
 
 # -- mistakes of the user -------------------------------------------------------------------------

@@ -220,15 +220,13 @@ def test_ignored_query_does_not_prolong_the_wait(end):
 
 
 def test_closing_ends_the_wait_of_another_thread_and_later_waits():
-    sidecar = Sidecar(Settings())
-    ended = threading.Event()
-    waiting = threading.Thread(target=lambda: sidecar.await_any_failure() or ended.set())
+    sidecar = Sidecar(Settings(expected_queries=["bronze"]))
+    waiting = threading.Thread(target=sidecar.await_any_failure, daemon=True)
     waiting.start()
-    assert not ended.is_set()
     sidecar.close()
     waiting.join(PATIENCE_SECONDS)
 
-    assert ended.is_set()
+    assert not waiting.is_alive()
     sidecar.await_any_failure()
 
 

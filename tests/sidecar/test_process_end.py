@@ -106,7 +106,9 @@ def test_uncaught_exception_is_known_at_exit():
 
 HEAD = """
 import os, signal, sys, threading, time
-from querypulse.sidecar.session import SIDECARS as registry
+from querypulse.sidecar import session
+session.ANNOUNCE_SECONDS = 60
+registry = session.SIDECARS
 class Open:
     closed = False
     def announce_termination(self):
@@ -124,7 +126,9 @@ SCRIPTS = {
     "the main thread holds a lock of threading": (
         "threading._active_limbo_lock.acquire()\n" + ENDS, -signal.SIGTERM, "announced\n",
     ),
-    "the announcement hangs": ("def announce():\n    time.sleep(60)\n" + ENDS, -signal.SIGTERM, ""),
+    "the announcement hangs": (
+        "session.ANNOUNCE_SECONDS = 0.1\ndef announce():\n    time.sleep(60)\n" + ENDS, -signal.SIGTERM, "",
+    ),
     "the announcement fails": (
         "def announce():\n    raise OSError('closed')\n" + ENDS, -signal.SIGTERM, "",
     ),
@@ -160,6 +164,8 @@ SCRIPTS = {
 def test_end_by_sigterm_is_announced_where_python_leaves_it_to_the_system(what):
     script, code, printed = SCRIPTS[what]
     command = [sys.executable, "-I", "-c", HEAD + script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=2 * PATIENCE_SECONDS, check=False
+    )
 
     assert (done.returncode, done.stdout) == (code, printed), done.stderr

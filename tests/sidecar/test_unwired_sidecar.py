@@ -53,11 +53,8 @@ def test_constructor_starts_nothing():
     assert set(threading.enumerate()) == before
     with pytest.raises(RuntimeError, match="has not started"):
         sidecar.snapshot()
-
-
-def test_expect_stop_of_an_unknown_query_raises():
     with pytest.raises(ValueError, match="no query is named 'bronse'; known: \\[\\]"):
-        Sidecar(Settings(http_port=-1)).expect_stop("bronse")
+        sidecar.expect_stop("bronse")
 
 
 def test_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):

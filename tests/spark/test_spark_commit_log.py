@@ -6,8 +6,8 @@ import os
 import time
 
 import pytest
-from pyspark.sql.streaming.listener import StreamingQueryListener
-from support.queries import SPARK_PATIENCE_SECONDS, Trap, rate, start, until
+from support.queries import Trap, rate, start, until
+from support.spark_harness import JobListener
 
 from querypulse.listener.checkpoints import LogReader
 from querypulse.listener.spark import storage
@@ -24,31 +24,12 @@ ASYNC = {
 }
 
 
-class Progresses(StreamingQueryListener):
-    """Counts the progress events of Spark."""
-
-    def __init__(self):
-        self.count = 0
-
-    def onQueryStarted(self, event):
-        pass
-
-    def onQueryProgress(self, event):
-        self.count += 1
-
-    def onQueryIdle(self, event):
-        pass
-
-    def onQueryTerminated(self, event):
-        pass
-
-
 class Signal:
     """A listener, a probe and a log reader on one Spark, stepped by the test."""
 
     def __init__(self, spark):
-        self.progresses = Progresses()
-        spark.streams.addListener(self.progresses)
+        self.job_listener = JobListener()
+        spark.streams.addListener(self.job_listener)
         self.queue = EventQueue(spark, HealthListener(capacity=1, start=object, start_on=list))
         self.queue.listen(spark)
         self.probe = SparkProbe(spark, self.queue, closer_after_seconds=0.2)
@@ -81,24 +62,12 @@ def signal(spark):
     for query in spark.streams.active:
         query.stop()
     signal.probe.release()
-    spark.streams.removeListener(signal.progresses)
-
-
-def newest(spark, place):
-    """The newest ids in both logs."""
-    checkpoint = SparkStorage(spark).open(str(place))
-    return [max(checkpoint.files(log), default=None) for log in ("offsets", "commits")]
+    spark.streams.removeListener(signal.job_listener)
 
 
 def has_run(query, *, batch):
     """Wait for a batch."""
     until(lambda: query.lastProgress and query.lastProgress["batchId"] >= batch, f"batch {batch}")
-
-
-def fill(folder, *names):
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        (folder / str(name)).touch()
 
 
 def one_task(spark):
@@ -117,68 +86,43 @@ def continuous(spark, name, checkpoint=None):
 # -- the storage ------------------------------------------------------------------------------
 
 
-def test_the_logs_of_a_query_agree_with_its_progress(spark, signal, tmp_path):
-    query = start(rate(spark), "plain", checkpoint=tmp_path / "cp")
-    has_run(query, batch=2)
-    query.stop()
-    done = query.lastProgress["batchId"]
-    place = query._jsq.streamingQuery().resolvedCheckpointRoot()
-    planned, committed = newest(spark, place)
-
-    assert committed in (done, done + 1)
-    assert planned - committed in (0, 1)
-
-
-def test_log_times_are_the_modification_times_of_its_files(spark, tmp_path):
+def test_log_has_the_batch_files_of_its_folder_with_their_modification_times(
+    spark, tmp_path, monkeypatch
+):
+    """A missing folder is empty. In an unknown form of a status, batches have no time."""
+    times = {9: 1_700_000_000.5, 10: 1_700_000_060.0, 100: 1_700_000_120.0}
     for name in ("cp", "a b;c", "(a)=[b], ü"):
-        place = tmp_path / name
-        fill(place / "offsets", 9, 10, ".11.crc", ".12.0f3e.tmp")
-        os.utime(place / "offsets" / "9", (1_700_000_000.5, 1_700_000_000.5))
-        os.utime(place / "offsets" / "10", (1_700_000_060.0, 1_700_000_060.0))
-        (place / "commits").mkdir()
-        folder = SparkStorage(spark).open(str(place))
+        log = tmp_path / name / "offsets"
+        log.mkdir(parents=True)
+        for other in (".100.crc", ".101.0f3e.tmp", "102.tmp", "x"):
+            (log / other).touch()
+        for batch, seconds in times.items():
+            (log / str(batch)).touch()
+            os.utime(log / str(batch), (seconds, seconds))
+        folder = SparkStorage(spark).open(str(tmp_path / name))
 
-        assert folder.files("offsets") == {9: 1_700_000_000.5, 10: 1_700_000_060.0}
+        assert folder.files("offsets") == times
         assert folder.files("commits") == {}
-
-
-def test_batches_have_no_time_in_an_unknown_form_of_a_status(spark, tmp_path, monkeypatch):
-    fill(tmp_path / "offsets", 9, 10)
     monkeypatch.setattr(storage, "times_in", lambda _: {})
-
-    assert SparkStorage(spark).open(str(tmp_path)).files("offsets") == {9: None, 10: None}
-
-
-def test_only_batch_files_count_and_they_sort_as_numbers(spark, tmp_path):
-    """A missing folder is empty."""
-    (tmp_path / "cp").mkdir()
-    assert newest(spark, tmp_path / "cp") == [None, None]
-    fill(tmp_path / "cp" / "offsets", 9, 10, 100, ".100.crc", ".101.0f3e.tmp", "102.tmp", "x")
-    fill(tmp_path / "cp" / "commits", 9, 10, 99)
-    assert newest(spark, tmp_path / "cp") == [100, 99]
+    assert folder.files("offsets") == dict.fromkeys(times)
 
 
 # -- queries whose events are not enough -------------------------------------------------------
 
 
 def test_checkpoint_path_may_contain_special_characters(spark, signal, tmp_path):
-    for number, name in enumerate(["a b", "50%", "a%20b", "a+b,c", "(a)=[b]", "ü"]):
-        query = continuous(spark, f"epochs {number}", checkpoint=tmp_path / name)
+    checkpoint = tmp_path / "50% of a%20b, c+d (e)=[f] ü"
+    continuous(spark, "epochs", checkpoint)
 
-        def commits(label=query.name):
-            seen = signal.logged(label)
-            return seen and seen.committed is not None
-
-        until(commits, f"a commit in {name!r}")
-        assert (tmp_path / name / "commits").is_dir()
-        query.stop()
+    until(lambda: (seen := signal.logged("epochs")) and seen.committed is not None, "a commit")
+    assert (checkpoint / "commits").is_dir()
 
 
 def test_commit_log_shows_commits_of_a_continuous_query_without_events(spark, signal):
     query = continuous(spark, "epochs")
     first = until(lambda: (seen := signal.logged("epochs")) and seen.committed, "the first epochs")
     until(lambda: signal.logged("epochs").committed >= first + 3, "three epochs more")
-    before = signal.progresses.count
+    before = signal.job_listener.batches
     seen = signal.poll("epochs")
 
     assert seen.facts.trigger.kind == "Continuous"
@@ -189,9 +133,11 @@ def test_commit_log_shows_commits_of_a_continuous_query_without_events(spark, si
     assert signal.probe.details.missing == set()
     offsets = seen.committed_offsets.partition('{"')[2]
     assert offsets
-    until(lambda: signal.logged("epochs").committed >= first + 6, "three epochs more")
-    assert signal.poll("epochs").committed_offsets.partition('{"')[2] != offsets
-    assert signal.progresses.count == before
+    until(
+        lambda: signal.poll("epochs").committed_offsets.partition('{"')[2] != offsets,
+        "an epoch with new rows",
+    )
+    assert signal.job_listener.batches == before
 
     query.stop()
     assert signal.logged("epochs") is None
@@ -214,14 +160,9 @@ def test_hung_batch_is_planned_but_not_committed(spark, signal):
     query = start(rate(spark), "hung", trap)
     has_run(query, batch=1)
     assert not signal.poll("hung").facts.async_progress
-    trap.hold.set()
-    assert trap.held.wait(SPARK_PATIENCE_SECONDS)
-    try:
+    with trap.holding():
         seen = until(lambda: signal.logged("hung"), "its logs are read")
         assert seen.planned == seen.committed + 1 == signal.poll("hung").batch_id
-    finally:
-        trap.hold.clear()
-        trap.free.set()
     until(lambda: signal.logged("hung") is None, "its logs are not read any more")
 
 

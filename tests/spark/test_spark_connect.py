@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.streaming import StreamingQueryListener
 from support.connect_server import IS_OUTSIDE, ConnectServer, CuttingProxy
 from support.driver import Driver
 from support.queries import SPARK_PATIENCE_SECONDS, until
+from support.spark_harness import JobListener
 
 from querypulse.sidecar import QueryFailure, Sidecar, attach
 
@@ -26,20 +26,6 @@ while not any(query.last_commit_batch is not None for query in sidecar.snapshot(
 print("ready", flush=True)
 sys.exit(7)
 """
-
-
-class Counting(StreamingQueryListener):
-    """A listener of the job."""
-
-    batches, ends = 0, 0
-
-    def onQueryStarted(self, event): ...
-    def onQueryIdle(self, event): ...
-    def onQueryProgress(self, event):
-        self.batches += 1
-
-    def onQueryTerminated(self, event):
-        self.ends += 1
 
 
 def start(spark, name, fails_at=None, **trigger):
@@ -148,7 +134,7 @@ def test_sidecar_that_is_added_by_hand_leaves_the_event_stream_to_the_job(connec
     spark, sidecar = connect(watch=add)
     silver = start(spark, "silver")
     committed(sidecar, "silver")
-    listener = Counting()
+    listener = JobListener()
     spark.streams.addListener(listener)
     until(lambda: listener.batches > 1, "the job's listener receives batches")
     # While events arrive, PySpark's ``removeListener`` can wait for ever (SPARK-59623).

@@ -6,33 +6,12 @@ import re
 import threading
 
 import pytest
-from pyspark.sql.streaming.listener import StreamingQueryListener
-from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, shown, start, until
+from support.queries import Trap, commits, rate, shown, start, until
+from support.spark_harness import JobListener
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 
 FAILED = "StreamingQueryFailed"
-
-
-class Neighbour(StreamingQueryListener):
-    """Another listener of the job: ``act`` is called at each event but the start of a query."""
-
-    def __init__(self, act):
-        self.act = act
-        self.called = threading.Event()
-
-    def onQueryStarted(self, event):
-        pass
-
-    def onQueryProgress(self, event):
-        self.called.set()
-        self.act()
-
-    def onQueryIdle(self, event):
-        self.onQueryProgress(event)
-
-    def onQueryTerminated(self, event):
-        self.onQueryProgress(event)
 
 
 def raises():
@@ -89,13 +68,13 @@ def test_failure_pages_with_its_reason_and_without_secrets(spark, watch, pages):
 @pytest.mark.parametrize("act", [None, pytest.param(raises, marks=pytest.mark.thorough)])
 def test_failure_pages_while_another_listener_raises_or_blocks_the_bus(spark, watch, pages, act):
     free = threading.Event()
-    neighbour = Neighbour(act or free.wait)
+    neighbour = JobListener(act or free.wait)
     spark.streams.addListener(neighbour)
     try:
         sidecar = watch()
         trap = Trap()
         start(rate(spark), "doomed", trap)
-        assert neighbour.called.wait(SPARK_PATIENCE_SECONDS)
+        until(lambda: neighbour.batches, "the neighbour is called")
         commits(sidecar, "doomed")
 
         trap.die.set()

@@ -23,18 +23,14 @@ last = lambda: sidecar.snapshot().queries[0].last_commit_batch
 # A batch from before a freeze may be reported after it.
 def until_it_works():
     before = last()
-    while last() < before + 5:
-        time.sleep(0.05)
+    until(lambda: last() >= before + 5)
 say("commits")
-while not os.path.exists(os.environ["THAWED"]):
-    time.sleep(0.05)
+until(lambda: os.path.exists(os.environ["THAWED"]))
 until_it_works()
 sidecar.flush(60)
 say(f"alerts {{sidecar.alerts()}}")
-while not sidecar.alerts():
-    time.sleep(0.05)
-while sidecar.alerts():
-    time.sleep(0.05)
+until(sidecar.alerts)
+until(lambda: not sidecar.alerts())
 """
 
 
@@ -93,8 +89,7 @@ working.start()
 working.join()
 scheduler = spark.sparkContext._jsc.sc().dagScheduler()
 spark.stop()
-while our_threads():
-    time.sleep(0.05)
+until(lambda: not our_threads())
 del spark, working
 say(f"closed {sidecar.closed}")
 spark = SparkSession.builder.master("local[2]").getOrCreate()
@@ -129,10 +124,8 @@ second.flush(60)
 say(f"same port {second.url.endswith(str(port))}")
 say(f"watched {[query.name for query in second.snapshot().queries]}, alerts {second.alerts()}")
 die.set()
-while query.isActive:
-    time.sleep(0.05)
-while not second.flush(60):
-    time.sleep(0.05)
+until(lambda: not query.isActive)
+until(lambda: second.flush(60))
 """
 
 

@@ -27,12 +27,13 @@ GONE_AFTER = 5.0
 OWN_EXIT_SECONDS = 8.0
 """How long an exit may wait for what does not come; the product's own limit."""
 LONG_EXIT_SECONDS = 120.0
-"""So that a busy machine sends what an exit must send."""
+"""So that a busy machine sends what an exit, or a signal, must send."""
 ENDLESS_EXIT_SECONDS = 3600.0
 SUBMIT = (str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),)
 ATTACHED = """
-import querypulse.sidecar.sidecar as ours
-ours.EXIT_SECONDS = float(os.environ["EXIT_SECONDS"])
+from querypulse.sidecar import runtime, session, sidecar
+sidecar.EXIT_SECONDS = session.ANNOUNCE_SECONDS = float(os.environ["EXIT_SECONDS"])
+runtime.INTERRUPTED_SECONDS = 5.0
 sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
 runtime = sidecar._runtime
 for name in ("bronze", "silver"):
@@ -40,8 +41,7 @@ for name in ("bronze", "silver"):
 until_commits(sidecar, "bronze", "silver")
 say(sidecar.url)
 # Only a watcher that waits learns why the driver ends.
-while not (runtime._server._shutdown_notice._waiting and os.path.exists(os.environ["GO"])):
-    time.sleep(0.05)
+until(lambda: runtime._server._shutdown_notice._waiting and os.path.exists(os.environ["GO"]))
 def fail(batch, batch_id):
     raise ValueError("negative amount")
 """
@@ -55,8 +55,7 @@ sidecar.await_any_failure()
 """
 FAILED = """
 query = start("gold", fail)
-while query.isActive:
-    time.sleep(0.01)
+until(lambda: not query.isActive)
 """
 FAILS_AND_STOPS = """
 try:
@@ -73,8 +72,7 @@ def work(batch, batch_id):
 start("gold", work)
 working.wait()
 spark.stop()
-while any(thread.name.startswith("querypulse") for thread in threading.enumerate()):
-    time.sleep(0.05)
+until(lambda: not any(thread.name.startswith("querypulse") for thread in threading.enumerate()))
 say(f"closed {sidecar.closed}")
 """
 SAYS_WHEN_ITS_EXIT_WAITS = """
@@ -82,8 +80,7 @@ import traceback
 def watch_the_exit():
     main = threading.main_thread().ident
     stack = lambda: traceback.extract_stack(sys._current_frames()[main])
-    while not any(frame.name == "_last_flush" for frame in stack()):
-        time.sleep(0.05)
+    until(lambda: any(frame.name == "_last_flush" for frame in stack()))
     say("its exit waits")
 threading.Thread(target=watch_the_exit, daemon=True).start()
 """
@@ -91,8 +88,7 @@ DIES = "spark._jsc.sc().stop()\n"
 HANDLES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
 FROZEN = """
 os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGSTOP)
-while runtime._observers.prober.silent_seconds < 5.5:
-    time.sleep(0.1)
+until(lambda: runtime._observers.prober.silent_seconds >= 5.5)
 sys.exit(5)
 """
 OUT_OF_MEMORY = """
@@ -139,6 +135,10 @@ class End(NamedTuple):
     submit_args: str = ""
     receiver: Answer = reply(200)
     exit_seconds: float = LONG_EXIT_SECONDS
+
+    @property
+    def outcome(self) -> tuple[int, tuple[tuple[str, str], ...], str]:
+        return self.code, self.inside, self.outside
 
 
 GOLD_FAILED = (("StreamingQueryFailed", "gold"),)
@@ -204,19 +204,8 @@ RARE = {
 }
 
 
-class EndOutcome(NamedTuple):
-    """The exit code, the alerts of the driver, and the state the watcher reports."""
-
-    code: int
-    inside: tuple[tuple[str, str], ...]
-    outside: str
-
-
-def expected(end: End) -> EndOutcome:
-    return EndOutcome(end.code, end.inside, end.outside)
-
-
-def outcome_of(end: End, folder: Path) -> EndOutcome:
+def seen_at(end, folder):
+    """The exit code, the alerts of the driver, and the state that the watcher reports."""
     go = folder / "go"
     environment = {
         "GO": str(go),
@@ -242,7 +231,7 @@ def outcome_of(end: End, folder: Path) -> EndOutcome:
         if end.receiver is never_answers:
             # It is sent again.
             fired = dict.fromkeys(fired)
-        return EndOutcome(code, tuple(fired), outside)
+        return code, tuple(fired), outside
 
 
 def signal_it(driver, end):
@@ -279,7 +268,7 @@ def seen_from_outside(reported, other) -> str:
 )
 @pytest.mark.parametrize("how", COMMON)
 def test_end_of_a_driver_decides_which_alerts_fire(how, tmp_path):
-    assert outcome_of(COMMON[how], tmp_path) == expected(COMMON[how])
+    assert seen_at(COMMON[how], tmp_path) == COMMON[how].outcome
 
 
 @pytest.mark.thorough
@@ -290,7 +279,7 @@ def test_end_of_a_driver_decides_which_alerts_fire(how, tmp_path):
 )
 @pytest.mark.parametrize("how", UNCOMMON)
 def test_uncommon_end_of_a_driver_decides_which_alerts_fire(how, tmp_path):
-    assert outcome_of(UNCOMMON[how], tmp_path) == expected(UNCOMMON[how])
+    assert seen_at(UNCOMMON[how], tmp_path) == UNCOMMON[how].outcome
 
 
 @pytest.mark.nightly
@@ -301,4 +290,4 @@ def test_uncommon_end_of_a_driver_decides_which_alerts_fire(how, tmp_path):
 )
 @pytest.mark.parametrize("how", RARE)
 def test_rare_end_of_a_driver_decides_which_alerts_fire(how, tmp_path):
-    assert outcome_of(RARE[how], tmp_path) == expected(RARE[how])
+    assert seen_at(RARE[how], tmp_path) == RARE[how].outcome

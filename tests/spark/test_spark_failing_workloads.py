@@ -110,11 +110,9 @@ def test_overflow_of_the_listener_bus_pages_and_no_query_alert_fires(pages, tmp_
     start("one"); start("two")
     until_commits(sidecar, "one", "two")
     spark.streams.addListener(BlockingListener())
-    while not sidecar.alerts():
-        time.sleep(0.1)
+    until(sidecar.alerts)
     after = committed() + 80
-    while committed() < after:
-        time.sleep(0.1)
+    until(lambda: committed() >= after)
     say("both went on")
     time.sleep(3600)
     """

@@ -30,8 +30,7 @@ def answers(path):
         return False
 def is_watched():
     "On a busy machine its worker may be late for once."
-    while not (answers("livez") and answers("readyz")):
-        time.sleep(0.05)
+    until(lambda: answers("livez") and answers("readyz"))
     return not sidecar.closed
 
 def use_copy():
@@ -68,16 +67,14 @@ os.wait()
 say(f"killed, watched {is_watched()}")
 
 die.set()
-while not sidecar.alerts():
-    time.sleep(0.02)
+until(sidecar.alerts)
 say(f"child beside a pending alert {end_of_a_child()}")
 def outlive():
     use_copy()
     time.sleep(3600)
 # multiprocessing terminates it when the parent exits.
 fork.Process(target=outlive, daemon=True).start()
-while not sidecar.flush(60):
-    time.sleep(0.05)
+until(lambda: sidecar.flush(60))
 say(f"alerts {[alert.name for alert in sidecar.alerts()]}")
 """
 BESIDE = "child beside a pending alert 7"

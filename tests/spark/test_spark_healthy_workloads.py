@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from support.healthy_workloads import AFTER, BEFORE, GRACE, SETTINGS, TREND
+from support.healthy_workloads import AFTER, BEFORE, GRACE, SETTINGS, TREND, all_live
 from support.queries import until
 from support.spark_harness import Diary
 
 # A busy machine takes minutes to start all workloads.
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.timeout(900)]
 
-WATCH_SECONDS = 36
+WATCH_SECONDS = 42
 assert 2 * max(GRACE, TREND) < WATCH_SECONDS
 
 
@@ -25,10 +25,7 @@ def test_healthy_queries_raise_no_alert(harness, watch, pages):
     sidecar.expect_stop("planned_stop")
     queries["planned_stop"].stop()
     until(lambda: diary.seconds > WATCH_SECONDS, "the watch time has passed")
-    for workload in (*BEFORE, *AFTER):
-        life, query = diary[workload.name], queries[workload.name]
-        until(lambda: workload.lived(life, query), f"{workload.name} does as its name says")  # noqa: B023
-        until(lambda: life.state == workload.state, f"{workload.name} is {workload.state}")  # noqa: B023
+    all_live((*BEFORE, *AFTER), diary, queries)
 
     assert pages.reported == []
     assert sidecar.alerts() == ()

@@ -41,11 +41,6 @@ def events(sidecar, kind):
     return monitor(sidecar).events.get(kind, 0)
 
 
-def our_session_listeners(spark, sidecar):
-    ours = sidecar._runtime.path.java_listener
-    return sum(listener.equals(ours) for listener in spark.streams._jsqm.listListeners())
-
-
 def bus_listeners(spark):
     bus = spark._jsc.sc().listenerBus().listeners()
     return [listener for listener in bus if listener.getClass().getName() == "QuerypulseListener"]
@@ -110,7 +105,9 @@ def test_add_listener_starts_the_sidecar_with_all_settings(path, spark, pages, m
     try:
         assert attach(spark) is sidecar
         assert sidecar.snapshot().app == "orders"
-        assert our_session_listeners(spark, sidecar) == 1
+        ours = sidecar._runtime.path.java_listener
+        listeners = spark.streams._jsqm.listListeners()
+        assert sum(listener.equals(ours) for listener in listeners) == 1
         commits(sidecar, "by hand")
         trap.die.set()
         pages.wait_for("StreamingQueryFailed", "by hand")
@@ -246,10 +243,6 @@ def second(spark, monkeypatch):
     queue.release()
 
 
-def listen(queue, spark):
-    assert queue.java.listenOnBus(spark._jsc.sc().listenerBus())
-
-
 def test_each_process_on_the_jvm_has_its_own_bus_queue_until_it_closes(spark, watch, second):
     """Listeners on one queue would share its thread, and each waits for events to gather."""
 
@@ -274,7 +267,7 @@ def test_each_process_on_the_jvm_has_its_own_bus_queue_until_it_closes(spark, wa
 
 @pytest.mark.thorough
 def test_full_queue_drops_by_kind_and_counts_and_an_end_wakes_its_reader(spark, second):
-    listen(second, spark)
+    assert second.java.listenOnBus(spark._jsc.sc().listenerBus())
     queries = [start(rate(spark), f"full {number}") for number in range(3)]
     until(lambda: all(len(query.recentProgress) > 3 for query in queries), "all commit")
     kinds = [received.kind.value for received in second.take(0.0)]
@@ -301,7 +294,7 @@ def test_full_queue_drops_by_kind_and_counts_and_an_end_wakes_its_reader(spark, 
 
 @pytest.mark.thorough
 def test_queue_that_nobody_reads_leaves_the_bus_and_counts_what_it_misses(spark, second):
-    listen(second, spark)
+    assert second.java.listenOnBus(spark._jsc.sc().listenerBus())
     second.java.abandonAfter(0)
     query = start(rate(spark), "unread")
     until(lambda: not bus_listeners(spark), "it leaves the bus")
@@ -323,9 +316,6 @@ queue = EventQueue(spark, HealthListener(capacity=1, start=object, start_on=list
 bus = spark._jsc.sc().listenerBus()
 assert queue.java.listenOnBus(bus)
 
-def until(is_so):
-    while not is_so():
-        time.sleep(0.05)
 def hold(gate):
     (folder / f"{gate}.began").touch()
     until((folder / gate).exists)

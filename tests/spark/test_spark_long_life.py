@@ -242,8 +242,7 @@ starts((spark, 40))
 def fail(batch, batch_id):
     raise ValueError("at last")
 query = start("the last", fail)
-while query.isActive:
-    time.sleep(0.05)
+until(lambda: not query.isActive)
 sidecar.flush(60)
 say("done")
 """
@@ -269,10 +268,8 @@ for flood in range(6):
     spark.range(0, 3000, 1, 3000).selectExpr("sum(id)").collect()
     if flood == 3:
         die.set()
-while fails.isActive:
-    time.sleep(0.05)
-while not sidecar.flush(60):
-    time.sleep(0.05)
+until(lambda: not fails.isActive)
+until(lambda: sidecar.flush(60))
 monitor = sidecar.snapshot().monitor
 health = sidecar._runtime.evaluated.snapshot.probe.listener
 say(json.dumps({{"dropped": monitor.events_dropped, "by spark": health.dropped_events}}))

@@ -92,7 +92,8 @@ def test_no_other_alert_fires(observed):
 
 def test_recovered_queries_are_reported_as_resolved(observed):
     assert observed.received("resolved") >= BACK
-    held = {(alert["labels"]["alertname"], alert["labels"]["query"]) for alert in firing(observed)}
+    firing = [alert for alert in observed.prometheus.alerts() if alert["state"] == "firing"]
+    held = {(alert["labels"]["alertname"], alert["labels"]["query"]) for alert in firing}
     assert not held & BACK
 
 
@@ -136,10 +137,10 @@ def test_each_open_alert_is_a_series_in_prometheus(observed):
 
     def agree():
         series = observed.prometheus.query(f'spark_streaming_query_alert{{app="{APP}"}} == 1')
+        status = requests.get(f"{observed.url}/status", timeout=PATIENCE_SECONDS).json()
         of_prometheus = {tuple(shown["metric"][name] for name in labels) for shown in series}
-        alerts = own_alerts(observed)
         return of_prometheus == {
-            tuple(alert["labels"][name] for name in labels) for alert in alerts
+            tuple(alert["labels"][name] for name in labels) for alert in status["alerts"]
         }
 
     until(agree, "Prometheus and the driver have the same open alerts")
@@ -156,14 +157,6 @@ def test_every_metric_of_the_rules_exists(observed):
     used = set(re.findall(r"\b(?:spark_streaming|querypulse)_\w+", rules))
 
     assert used - set(observed.prometheus.get("label/__name__/values", {})) == set()
-
-
-def own_alerts(observed):
-    return requests.get(f"{observed.url}/status", timeout=PATIENCE_SECONDS).json()["alerts"]
-
-
-def firing(observed):
-    return [alert for alert in observed.prometheus.alerts() if alert["state"] == "firing"]
 
 
 # -- dashboards -------------------------------------------------------------------------------

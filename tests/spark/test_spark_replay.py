@@ -55,19 +55,16 @@ def test_log_of_a_killed_driver_is_read_to_its_end(logs):
     assert (replay.error, replay.unread, alerts) == (None, 0, [])
 
 
-def test_codec_that_only_spark_reads_is_refused_until_spark_has_unpacked_the_log(logs, tmp_path):
+def test_codec_that_only_spark_reads_is_refused_until_spark_has_unpacked_the_log(
+    spark, logs, tmp_path
+):
     """With the lines that docs/replay.md shows."""
     ((_, refused),) = replayed(logs / "lz4")
     (packed,) = (logs / "lz4").rglob("*.lz4")
     lines = (ROOT / "docs" / "replay.md").read_text()
     (unpack,) = [code for code in fenced(lines, "python") if "CompressionCodec" in code]
     unpack = unpack.replace("app.lz4", str(packed)).replace("app.json", str(tmp_path / "app.json"))
-    started = (
-        "from pyspark.sql import SparkSession; "
-        "spark = SparkSession.builder.master('local[1]').getOrCreate()\n"
-    )
-    done = subprocess.run([sys.executable, "-Ic", started + unpack], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    exec(unpack, {"spark": spark})
     ((_, replay),) = replayed(tmp_path / "app.json")
 
     assert "the codec lz4 is not supported" in refused.error

@@ -54,10 +54,8 @@ queries.append(stream.queryName("options").foreachBatch(dying_of_options).start(
 queries.append(stream.queryName("options-printed").foreachBatch(dying_of(str(texts["options"]))).start())
 until_commits(sidecar, *(query.name for query in queries))
 die.set()
-while any(query.isActive for query in queries):
-    time.sleep(0.05)
-while not sidecar.flush(60):
-    time.sleep(0.05)
+until(lambda: not any(query.isActive for query in queries))
+until(lambda: sidecar.flush(60))
 for text in texts["lines"]:
     sidecar._guard.report(f"test {len(text)}", ValueError(text))
 for path in ("status", "metrics", "readyz"):

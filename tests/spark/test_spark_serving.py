@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.patience import PATIENCE_SECONDS
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, start, until
 
-from querypulse.sidecar import QueryFailure, SettingsError, attach
-from querypulse.sidecar.sidecar import SIDECARS
+from querypulse.sidecar import QueryFailure
 
 pytestmark = pytest.mark.spark
 
@@ -93,14 +92,6 @@ def test_sidecar_whose_port_is_taken_says_where_it_serves(spark, watch, pages, c
     assert get(sidecar, "/status").json()["queries"][0]["state"] == "failed"
     said = [record.getMessage() for record in caplog.records if record.name == "querypulse"]
     assert f"querypulse: http://127.0.0.1:{port} is taken: this driver serves {sidecar.url}" in said
-
-
-def test_wrong_settings_raise_from_attach_and_register_nothing(spark):
-    with pytest.raises(SettingsError, match="did you mean 'stall_floor_seconds'"):
-        attach(spark, stall_flor_seconds=3)
-
-    assert SIDECARS.find(spark.sparkContext) is None
-    assert list(spark.streams._jsqm.listListeners()) == []
 
 
 def test_flush_evaluates_and_delivers_what_has_happened(spark, watch, pages):

@@ -1,12 +1,15 @@
-"""A driver is killed; the next one reads its spool and finishes its deliveries."""
+"""One driver after the other shares a spool: the next one goes on with what the last one reported."""
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 
 import pytest
 from support.driver import START_SECONDS, Driver
 from support.http_double import reply
+from support.pagerduty_double import PagerDutyDouble
 from support.patience import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -23,10 +26,8 @@ FAILING = (
     WATCHED
     + """
 query = start("bronze", fail)
-while not sidecar.alerts() or query.isActive:
-    time.sleep(0.05)
-while not sidecar.flush(60):
-    time.sleep(0.05)
+until(lambda: sidecar.alerts() and not query.isActive)
+until(lambda: sidecar.flush(60))
 say("reported")
 time.sleep(3600)
 """
@@ -46,10 +47,11 @@ def drive(tmp_path, pages):
     """Start a driver; all drivers share one spool."""
     count = iter(range(9))
 
-    def driver(script):
+    def driver(script, **environment):
         folder = tmp_path / str(next(count))
         folder.mkdir()
-        return Driver(script, folder, PAGES=pages.url, SPOOL=str(tmp_path / "spool"))
+        environment |= {"PAGES": pages.url, "SPOOL": str(tmp_path / "spool")}
+        return Driver(script, folder, **environment)
 
     return driver
 
@@ -84,17 +86,49 @@ def test_next_driver_sends_and_resolves_the_alert_a_killed_driver_could_not_send
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "spool").iterdir()} == {0o600}
 
 
-@pytest.mark.nightly
-def test_next_driver_resolves_an_alert_that_was_sent_and_does_not_send_it_again(drive, pages):
-    with drive(FAILING) as driver:
-        # A driver that is killed between a message and its answer would have to send it again.
-        driver.wait_for_line("reported")
-        driver.signal_all(signal.SIGKILL)
-    with drive(FAILING) as driver:
-        driver.wait_for_line("reported")
-        driver.signal_all(signal.SIGKILL)
-    assert pages.reported == [EVENT]
-    with drive(HEALTHY):
-        until(lambda: len(pages.reported) > 1, "the resolve arrives", START_SECONDS)
+# -- a job that fails in each process at the same batch -------------------------------------------
 
-    assert pages.reported == [EVENT, ("resolved", *EVENT[1:])]
+HOUR = 3600.0
+KEY = "querypulse/driver/bronze"
+OF_ANOTHER_DRIVER = "querypulse/driver/silver"
+JOB = """
+sidecar = attach(
+    spark, http_port=0, resolve_after_seconds=0, restart_budget=9,
+    spool_dir=os.environ["SPOOL"], webhook_url=os.environ["PAGES"],
+    pagerduty_url=os.environ["PAGERDUTY"], pagerduty_routing_key="k" * 32,
+)
+def fail(batch, batch_id):
+    if str(batch_id) == os.environ["POISON"]:
+        raise ValueError("negative amount")
+(
+    rate().writeStream.queryName("bronze").trigger(processingTime="200 milliseconds")
+    .option("checkpointLocation", os.environ["CHECKPOINT"]).foreachBatch(fail).start()
+)
+sidecar.await_any_failure()
+"""
+
+
+@pytest.mark.thorough
+def test_batch_that_fails_in_each_process_is_one_incident_until_it_is_fixed(drive, pages, tmp_path):
+    checkpoint = tmp_path / "checkpoint"
+    with PagerDutyDouble() as pagerduty:
+        places = {"PAGERDUTY": pagerduty.enqueue_url, "CHECKPOINT": str(checkpoint)}
+        pagerduty.open.add(OF_ANOTHER_DRIVER)
+        opened = []
+        for _ in range(3):
+            with drive(JOB, POISON="1", **places) as driver:
+                assert driver.wait() == 1, driver.errors
+            opened.append(dict(pagerduty.incidents))
+            planned_at = time.time() - HOUR
+            os.utime(checkpoint / "offsets" / "1", (planned_at, planned_at))
+        events, sent = list(pagerduty.events), list(pages.reported)
+        with drive(JOB, POISON="", **places):
+            until(lambda: KEY not in pagerduty.open, "the failure is resolved", START_SECONDS)
+
+    assert opened == [{KEY: 1}] * 3
+    # Batch 0 may prove the first process healthy: it then resolves what an earlier one left.
+    actions = [event["event_action"] for event in events]
+    assert "resolve" not in actions[actions.index("trigger") :]
+    assert [page for page in sent if page[0] == "firing"] == [EVENT]
+    assert pagerduty.incidents == {KEY: 1}
+    assert pagerduty.open == {OF_ANOTHER_DRIVER}

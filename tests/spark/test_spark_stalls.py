@@ -38,16 +38,13 @@ def test_hung_batch_reports_the_python_line_it_blocks_on(spark, watch, pages, ca
     for name in ("sibling", "hung", "slow"):
         commits(sidecar, name, batches=2)
 
-    hung.hold.set()
     slow.work = small_jobs(free)
     try:
-        assert hung.held.wait(SPARK_PATIENCE_SECONDS)
-        stalled = pages.wait_for(STALLED, "hung").annotations
-        in_flight = shown(sidecar, "hung").batch_in_flight_seconds
-        slowed = pages.wait_for(SLOW, "slow")
+        with hung.holding():
+            stalled = pages.wait_for(STALLED, "hung").annotations
+            in_flight = shown(sidecar, "hung").batch_in_flight_seconds
+            slowed = pages.wait_for(SLOW, "slow")
     finally:
-        hung.hold.clear()
-        hung.free.set()
         slow.work = None
         free.set()
     pages.wait_for(STALLED, "hung", status="resolved")

@@ -109,7 +109,7 @@ def test_query_that_never_starts_is_shown_and_reported(spark, watch, pages):
 
     assert shown(sidecar, "never").state == "failed"
     with pytest.raises(QueryFailure):
-        sidecar.await_any_failure(timeout=5)
+        sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
     sidecar.forget("never")
     assert sidecar.flush()
     assert shown(sidecar, "never") is None

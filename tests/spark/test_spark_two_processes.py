@@ -28,10 +28,8 @@ until_commits(sidecar, "first")
 parameters = spark.sparkContext._gateway.gateway_parameters
 say(f"gateway {parameters.port} {parameters.auth_token}")
 def watch_the_other():
-    while not sidecar._runtime.evaluated.snapshot.ownership.left:
-        time.sleep(0.05)
-    while not sidecar.flush(60):
-        time.sleep(0.05)
+    until(lambda: sidecar._runtime.evaluated.snapshot.ownership.left)
+    until(lambda: sidecar.flush(60))
     say("another has left")
 threading.Thread(target=watch_the_other, daemon=True).start()
 sidecar.await_any_failure()
@@ -44,8 +42,7 @@ say(f"url {sidecar.url}")
 stream = rate().writeStream.queryName("second").trigger(processingTime="200 milliseconds")
 query = stream.format("noop").start()
 until_commits(sidecar, "second")
-while sidecar._runtime.evaluated.snapshot.ownership.is_alone:
-    time.sleep(0.05)
+until(lambda: not sidecar._runtime.evaluated.snapshot.ownership.is_alone)
 failing = rate().selectExpr("raise_error('of the second')").writeStream.queryName("fails")
 failing.format("noop").start()
 try:

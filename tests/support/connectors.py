@@ -85,10 +85,13 @@ class Kafka:
     def topic(self, partitions: int = 1, **config: str) -> str:
         """A new topic with a unique name; ``config`` has underscores for dots."""
         name = f"t-{uuid.uuid4().hex[:8]}"
+        self.create(name, partitions, **config)
+        return name
+
+    def create(self, name: str, partitions: int = 1, **config: str) -> None:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, replication_factor=1, config=settings)
         self.admin.create_topics([new])[name].result(PATIENCE_SECONDS)
-        return name
 
     def delete(self, topic: str) -> None:
         self.admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
@@ -129,6 +132,19 @@ class Kafka:
         yield
         end = producer.commit_transaction if commit else producer.abort_transaction
         end(PATIENCE_SECONDS)
+
+    def edges(self, topic: str, partition: int = 0, **config: Any) -> tuple[int, int]:
+        """The first offset of a partition and the next one, as another client reads them."""
+        with closing(self.reader(**config)) as consumer:
+            place = TopicPartition(topic, partition)
+            first, following = consumer.get_watermark_offsets(place, PATIENCE_SECONDS)
+            return first, following
+
+    def reader(self, **config: Any) -> Consumer:
+        """Another client; ``config`` has underscores for dots."""
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        own = {"bootstrap.servers": self.bootstrap_servers, "group.id": "observer"}
+        return Consumer({**own, "enable.auto.commit": False, **settings})
 
     def stream(self, spark: Any, topic: str, **options: Any) -> Any:
         """A streaming DataFrame of a topic, from its beginning."""
@@ -279,30 +295,15 @@ class KafkaHarness(SparkHarness):
 
         def compacted() -> bool:
             self.put(topic, keys=1)
-            return self.kept(topic) < self.end(topic)
+            return self.kept(topic) < self.kafka.edges(topic)[1]
 
         until(compacted, f"{topic} is compacted")
 
-    def end(self, topic: str) -> int:
-        """The offset of the next record of partition 0."""
-        with closing(self._reader()) as consumer:
-            return consumer.get_watermark_offsets(TopicPartition(topic, 0), PATIENCE_SECONDS)[1]
-
     def kept(self, topic: str) -> int:
         """The number of records in partition 0, without transaction markers."""
-        with closing(self._reader()) as consumer:
+        with closing(self.kafka.reader(enable_partition_eof=True)) as consumer:
             consumer.assign([TopicPartition(topic, 0, 0)])
             rows = 0
             while (message := consumer.poll(PATIENCE_SECONDS)) and message.error() is None:
                 rows += 1
             return rows
-
-    def _reader(self) -> Consumer:
-        settings = {
-            "bootstrap.servers": self.kafka.bootstrap_servers,
-            "group.id": "workloads",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-        return Consumer(settings)

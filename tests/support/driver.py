@@ -32,9 +32,11 @@ def start(name, function=lambda batch, batch_id: None):
     # Its batches start no job: jobs would take a third of the driver's CPU time.
     stream = rate().writeStream.queryName(name).trigger(processingTime="200 milliseconds")
     return stream.foreachBatch(function).start()
-def until_commits(sidecar, *names):
-    while not all(any(q.name == n and q.last_commit_batch is not None for q in sidecar.snapshot().queries) for n in names):
+def until(condition):
+    while not condition():
         time.sleep(0.05)
+def until_commits(sidecar, *names):
+    until(lambda: all(any(q.name == n and q.last_commit_batch is not None for q in sidecar.snapshot().queries) for n in names))
 def say(text):
     print(text, flush=True)
 """

@@ -76,8 +76,7 @@ start("healed", fails_for_a_while)
 until_commits(sidecar, "victim", "healed")
 spark.streams.removeListener(sidecar.listener)
 say(sidecar.url)
-while not (folder / "heal").exists():
-    time.sleep(0.05)
+until((folder / "heal").exists)
 start("healed", fails_for_a_while)
 time.sleep(3600)
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import threading
 from collections.abc import Callable
+from contextlib import contextmanager
 
 from support import patience
 
@@ -37,6 +38,20 @@ class Trap:
 
     def wait_in_the_trap(self):
         assert self.free.wait(SPARK_PATIENCE_SECONDS)
+
+    @contextmanager
+    def holding(self):
+        """Hold the next batch as long as the block lasts."""
+        self.hold.set()
+        try:
+            assert self.held.wait(SPARK_PATIENCE_SECONDS)
+            yield
+        finally:
+            self.release()
+
+    def release(self):
+        self.hold.clear()
+        self.free.set()
 
 
 def rate(spark, rows_per_second=10):

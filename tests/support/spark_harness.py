@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from support.queries import SPARK_PATIENCE_SECONDS
 from support.sources import BacklogReader, staged
 
@@ -148,3 +149,25 @@ class Diary(defaultdict[str, Life]):
         while not self._harness.closing.wait(0.2):
             for shown in self._sidecar.snapshot().queries:
                 self[shown.name].note(shown)
+
+
+class JobListener(StreamingQueryListener):
+    """Another listener of the job: counts batches and ends, and calls ``act`` at both and when idle."""
+
+    def __init__(self, act: Callable[[], object] = lambda: None) -> None:
+        self.batches, self.ends = 0, 0
+        self._act = act
+
+    def onQueryStarted(self, event):
+        pass
+
+    def onQueryIdle(self, event):
+        self._act()
+
+    def onQueryProgress(self, event):
+        self.batches += 1
+        self._act()
+
+    def onQueryTerminated(self, event):
+        self.ends += 1
+        self._act()
