@@ -1,7 +1,8 @@
-"""The contents of /status, and readiness."""
+"""The contents of /status, readiness, and what a notebook shows of it."""
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import msgspec
@@ -12,7 +13,14 @@ from support.story import CONFLICT, IdStory, Story, run
 from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import STATES, QueryState
 from querypulse.exporter.published_state import process_of
-from querypulse.exporter.status import UNREADY, Reason, status, why_unready
+from querypulse.exporter.status import (
+    MAX_ROWS,
+    UNREADY,
+    Reason,
+    notebook_page,
+    status,
+    why_unready,
+)
 
 
 def queries(shown):
@@ -126,3 +134,44 @@ def test_suppressed_alert_names_the_suppressing_one():
         "alertname": "StreamingBatchSlow", "query": "a", "reason": "slow",
         "by_alertname": "StreamingQueryStalled", "by_query": "*",
     }  # fmt: skip
+
+
+# -- in a notebook ----------------------------------------------------------------------------
+
+
+def rows(shown):
+    """The text of each row but the first."""
+    page = notebook_page(status(shown), None)
+    return [re.findall("<td>(.*?)</td>", row) for row in page.split("<tr>")[2:]]
+
+
+def test_unhealthy_queries_come_first_with_reason_age_and_alerts():
+    dead, busy, absent = rows(full_published())
+
+    assert dead[:2] == ["dead", "failed"]
+    assert dead[3:] == ["", "StreamingQueryFailed"]
+    assert busy == ["busy", "running", "", "30 s ago", ""]
+    assert absent[0] == "absent"
+
+
+def test_text_is_escaped():
+    shown = replace(published(Story().started("<script>", at=0)), app="<b>&")
+    page = notebook_page(status(shown), "http://h/?a=1&b=2")
+
+    assert "<script>" not in page
+    assert "&lt;b&gt;&amp;" in page
+    assert 'href="http://h/?a=1&amp;b=2"' in page
+
+
+def test_rows_are_bounded_and_alerts_of_the_driver_follow():
+    story = Story()
+    for number in range(MAX_ROWS + 3):
+        story.started(f"q{number}", at=0)
+    shown = published(story)
+    (alert,) = full_published().alerts
+    driver = replace(alert, labels={**alert.labels, "query": "*"})
+    *queries, more, last = rows(replace(shown, alerts=(driver,)))
+
+    assert len(queries) == MAX_ROWS
+    assert more[0] == "and 3 more"
+    assert (last[0], last[-1]) == ("*", "StreamingQueryFailed")

@@ -68,6 +68,16 @@ def test_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
     assert SIDECARS.find(driver.sparkContext) is None
 
 
+def test_sidecar_that_watches_nothing_says_so():
+    sidecar = Sidecar(Settings(http_port=-1))
+    assert (repr(sidecar), "not started" in sidecar._repr_html_()) == (
+        "<Sidecar not started>",
+        True,
+    )
+    sidecar.close()
+    assert (repr(sidecar), "closed" in sidecar._repr_html_()) == ("<Sidecar closed>", True)
+
+
 # -- addListener with the sidecar's listener ------------------------------------------------------
 
 
