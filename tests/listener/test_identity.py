@@ -200,6 +200,11 @@ def first():
     return IdStory().start(FIRST, "r1", at=0, **S1)
 
 
+def two_failed():
+    story = IdStory().start("00000000-z", "r0", at=0, session="s0").start(FIRST, "r1", at=0, **S1)
+    return story.fails("00000000-z", "r0", at=1).fails(FIRST, "r1", at=2)
+
+
 def forgot_imitation():
     story = IdStory().start("22222222-z", "r0", "q-22222222", at=0).ends("22222222-z", "r0", at=1)
     story.state.forget_name("q-22222222")
@@ -217,6 +222,8 @@ BOTH = {"q": FIRST, "q-22222222": SECOND}
          {"q": FIRST, "q-22222222": THIRD}, {"q"}),
         (IdStory().start(FIRST, "r1", at=0).start(SECOND, "r2", at=1).probe(polled(FIRST, "r1"), polled(SECOND, "r2"), at=2), BOTH, set()),
         (poll_of(FIRST, SECOND, at=3, story=first().fails(FIRST, "r1", at=2)).commits(SECOND, "r2", at=4, batch=0), BOTH, {"q"}),
+        (poll_of(FIRST, SECOND, at=3, story=two_failed()).commits(SECOND, "r2", at=4, batch=0),
+         {"q": "00000000-z", "q-11111111": FIRST, "q-22222222": SECOND}, {"q", "q-11111111"}),
         (IdStory().start("old", "r1", at=0, **S1).fails("old", "r1", at=1).probe(polled("old", "r1", **S1), polled("new", "r2", **S1), at=2),
          {"q": "new"}, set()),
         (IdStory().start("old", "r1", at=0).start("new", "r2", at=1).probe(polled("new", "r2"), at=2), {"q": "new"}, set()),
@@ -232,7 +239,8 @@ BOTH = {"q": FIRST, "q-22222222": SECOND}
         (forgot_imitation().start(FIRST, "r1", at=1, **S1).start(SECOND, "r2", at=2, **S2), {"q": FIRST, "q-22222222-2": SECOND}, set()),
     ],
     ids=["two live ones", "one of two is restarted with a new checkpoint", "two live ones seen by the probe",
-         "one that a poll shows beside one that ends before the report", "a restart whose last poll is shown again",
+         "one that a poll shows beside one that ends before the report",
+         "the same, and a third one has failed in another session", "a restart whose last poll is shown again",
          "a poll without the predecessor", "one that fails while it is undecided", "polls miss a run for a moment",
          "polls miss a run for a moment, and another one starts", "a run that vanished and whose end comes late", "a run that vanished long ago",
          "a reserved name", "another reserved name", "names that imitate labels",
@@ -246,15 +254,6 @@ def test_queries_of_one_name_have_labels_of_their_own_unless_one_continues_the_o
 
     assert {label: query.query_id for label, query in shown.items()} == labels
     assert {label for label, query in shown.items() if query.failure} == failed
-
-
-def test_query_that_a_poll_shows_beside_its_namesake_does_not_continue_a_third_one():
-    story = IdStory().start("00000000-z", "r0", at=0, session="s0")
-    story.start(FIRST, "r1", at=0, **S1).fails("00000000-z", "r0", at=1).fails(FIRST, "r1", at=2)
-    poll_of(FIRST, SECOND, at=3, story=story).commits(SECOND, "r2", at=4, batch=0)
-
-    shown = story.shown()
-    assert {label for label, query in shown.items() if query.failure} == {"q", "q-11111111"}
 
 
 def test_label_does_not_move_when_its_first_query_is_forgotten():
@@ -425,17 +424,6 @@ def test_late_failure_of_a_forgotten_query_is_none_of_the_query_that_returns():
     story.start("id", "r3", at=10).fails("id", "r1", at=11)
 
     assert story.found(12) == []
-
-
-def test_start_received_before_the_end_of_its_predecessor_waits_for_it():
-    story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
-    story.commits("new", "r2", at=1.1, batch=0)
-    assert story.state.query("new") is None
-
-    story.fails("old", "r1", at=1.2)
-    (query,) = story.shown(1.3).values()
-    assert (query.query_id, query.label, query.totals.restarts) == ("new", "q", 1)
-    assert query.last_commit_batch == 0
 
 
 def held_starts():
