@@ -21,9 +21,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so; tests send SIGINT to themselves and to their children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
-REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
-
 SPARK_FOLDERS = ("commands", "connectors", "examples", "faults", "spark")
 """Where tests with Spark are: a run of these does not import the others."""
 
@@ -230,7 +227,8 @@ def pytest_mark_thorough(items):
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Leave out tests whose needs are missing, and say how to get them; under CI, this fails."""
-    misplaced = {item.location[0] for item in items if is_misplaced(item)}
+    on_spark = [item for item in items if "spark" in needed(item)]
+    misplaced = {str(item.path) for item in on_spark if item.path.parent.name not in SPARK_FOLDERS}
     if misplaced:
         raise pytest.UsageError(f"tests with Spark belong into one of {SPARK_FOLDERS}: {misplaced}")
     missing = needs.missing({marker for item in items for marker in needed(item)})
@@ -253,13 +251,8 @@ MUST_RUN = "every test must run here"
 def is_required(marker):
     """Whether it is an error that tests with this marker cannot run."""
     if marker in {"docker", "grafana"}:
-        return REQUIRE_DOCKER
-    return REQUIRE_ALL and marker not in needs.OPT_IN
-
-
-def is_misplaced(item):
-    """Whether a test with Spark is where no run with Spark looks for it."""
-    return "spark" in needed(item) and item.path.parent.name not in SPARK_FOLDERS
+        return os.environ.get("REQUIRE_DOCKER") == "1"
+    return os.environ.get("REQUIRE_ALL_TESTS") == "1" and marker not in needs.OPT_IN
 
 
 def needed(item):

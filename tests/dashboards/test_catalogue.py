@@ -6,15 +6,7 @@ import re
 
 from support.metrics_page import labels_of, page
 from support.panels import DASHBOARDS, values_of
-from support.repository import (
-    ROOT,
-    families,
-    fenced,
-    markdown,
-    prometheus_rules,
-    runbooks,
-    series,
-)
+from support.repository import ROOT, families, fenced, markdown, prometheus_rules, runbooks, series
 
 METRIC = re.compile(r"\b(?:spark_streaming|querypulse)_[a-z_]*[a-z]\b")
 ENVIRONMENT = {"querypulse_config"}

@@ -292,6 +292,7 @@ def test_guard_kills_the_broker_when_its_parent_is_gone():
         (NotInstalledError, 2, "querypulse: no Delta\n"),
         (KeyboardInterrupt, 130, ""),
     ],
+    ids=["no artifacts", "no broker", "not installed", "interrupted"],
 )
 def test_pipeline_error_exits_with_2_and_one_line_and_an_interrupt_with_130(
     monkeypatch, capsys, error, code, said

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from support.patience import PATIENCE_SECONDS, until
+from support.queries import SPARK_PATIENCE_SECONDS
 
 HEADER = """
 import faulthandler, os, signal, sys, time, threading
@@ -42,7 +43,7 @@ def say(text):
 """
 
 
-START_SECONDS = 3 * PATIENCE_SECONDS
+START_SECONDS = SPARK_PATIENCE_SECONDS
 """For what includes the start of a JVM and of its first queries."""
 STACKS_SECONDS = 2.0
 """How long a process may take to print its stacks, when a test has failed."""

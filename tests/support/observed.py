@@ -113,10 +113,7 @@ class ObservedPlay:
 
     def _play(self, doomed: Driver) -> None:
         self.driver.wait_for_line("healthy")
-        until(
-            lambda: EVENTS_MISSING in self.received("firing"),
-            f"reported: {EVENTS_MISSING}",
-        )
+        until(lambda: EVENTS_MISSING in self.received("firing"), f"reported: {EVENTS_MISSING}")
         (self._folder / DOOMED / "fail").touch()
         until(lambda: HEALED in self.received("firing"), f"reported: {HEALED}")
         (self._folder / DOOMED / "heal").touch()

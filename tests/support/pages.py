@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from support.http_double import DoubleHandler, HttpDouble, RecordedRequest
-from support.patience import PATIENCE_SECONDS
+from support.queries import SPARK_PATIENCE_SECONDS
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +48,7 @@ class PageRecorder(HttpDouble):
         super().handle(request, handler)
 
     def wait_for(
-        self, alertname, query, *, status="firing", timeout=3 * PATIENCE_SECONDS
+        self, alertname, query, *, status="firing", timeout=SPARK_PATIENCE_SECONDS
     ) -> ReceivedPage:
         """The first page of that alert, once it has arrived."""
 
