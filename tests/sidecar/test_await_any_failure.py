@@ -219,8 +219,21 @@ def test_ignored_query_does_not_prolong_the_wait(end):
 # -- the wait itself --------------------------------------------------------------------------
 
 
-def test_closing_ends_the_wait_of_another_thread_and_later_waits():
-    sidecar = Sidecar(Settings(expected_queries=["bronze"]))
+class Evaluating:
+    """The running parts of a sidecar that the wait uses."""
+
+    def __init__(self, story, now):
+        self.evaluated = Evaluated(story.state.snapshot(now), story.evaluate(now), ())
+
+    def end(self, timeout):
+        """Nothing runs here."""
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_closing_ends_the_wait_of_another_thread_and_later_waits(is_started):
+    sidecar = Sidecar(Settings())
+    if is_started:
+        sidecar._runtime = Evaluating(committed(), 10)
     waiting = threading.Thread(target=sidecar.await_any_failure, daemon=True)
     waiting.start()
     sidecar.close()
@@ -228,18 +241,6 @@ def test_closing_ends_the_wait_of_another_thread_and_later_waits():
 
     assert not waiting.is_alive()
     sidecar.await_any_failure()
-
-
-class Evaluating:
-    """The running parts of a sidecar that the wait uses."""
-
-    def __init__(self, story, now):
-        self.evaluated = Evaluated(story.state.snapshot(now), story.evaluate(now), ())
-
-    def flush(self, deadline):
-        return True
-
-    stop = flush
 
 
 def test_wait_raises_as_soon_as_the_worker_sees_that_the_jvm_is_gone():

@@ -239,6 +239,8 @@ class IcebergTable:
         return self.spark.readStream.format("iceberg").options(**options).load(self.name)
 
     def rows(self) -> int:
+        # The catalog keeps a table as it was read first, as long as it is asked for again and again.
+        self.spark.sql(f"REFRESH TABLE {self.name}")
         return self.spark.table(self.name).count()
 
     def commit_file(self, ahead: int) -> str:
