@@ -66,6 +66,13 @@ def test_missing_file_keeps_the_last_good_value(path):
     assert secret.reveal() == "back again"
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b"\xff"])
+def test_file_without_a_secret_is_refused_at_the_start(path, content):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"^{SETTING}: .*(is empty|is not UTF-8)"):
+        Secret.from_file(path, setting=SETTING)
+
+
 def test_secret_is_masked_when_printed(path):
     for secret in (Secret("first"), Secret.from_file(path, setting=SETTING)):
         assert "first" not in f"{secret!r} {secret} {[secret]}"

@@ -45,6 +45,13 @@ def test_alert_becomes_an_incident_with_all_its_fields(double):
     ]
 
 
+def test_alert_without_links_is_accepted(double):
+    bare = replace(alert(), annotations={"summary": "bronze failed"})
+    pagerduty(double).send(holding(bare), time.time())
+
+    assert "links" not in double.events[0]
+
+
 def test_resolve_ends_its_own_incident(double):
     """The same key opens and closes it, however often the trigger was repeated.
 
