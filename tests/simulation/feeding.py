@@ -41,7 +41,6 @@ class Feeding(Property):
         """How long a working receiver has not been notified of a query that reads no rows."""
         self._open_since: dict[str, float] = {}
         self._found_at: dict[str, float] = {}
-        self._checked: dict[str, int] = {}
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Check that no query that has just read rows is reported."""
@@ -76,9 +75,8 @@ class Feeding(Property):
             if spec.expected_input and not spec.is_finite and not spec.is_continuous:
                 self._check(query, self._stage.drivers[spec.driver])
         for receiver in self._stage.receivers:
-            for note in receiver.notifications[self._checked.get(receiver.name, 0) :]:
+            for note in self.new(receiver, "notifications"):
                 self._check_cause(receiver, note)
-            self._checked[receiver.name] = len(receiver.notifications)
 
     def _check_cause(self, receiver: SimReceiver, note: Notification) -> None:
         """Check that no receiver is notified of a query that reads rows or may read none."""

@@ -1,13 +1,4 @@
-"""P9 and P11: which failures are one incident.
-
-Three or more queries that fail for one cause within ten seconds are one incident of the driver; what
-fails for another cause is another one (P11). A failure in process after process is one incident,
-which says so (P9).
-
-A batch that fails in each process is one incident of ``StreamingQueryFailed``. With a spool, its
-failures are counted over all processes: the batch is named, and a job that commits in between is
-one incident of ``StreamingQueryFlapping``.
-"""
+"""P9 and P11: which failures are one incident, and what it says."""
 
 from __future__ import annotations
 

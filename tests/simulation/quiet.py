@@ -64,14 +64,12 @@ Problem = tuple[str, float]
 class Quiet(Property):
     def __init__(self, stage: WorldView) -> None:
         super().__init__(stage)
-        self._checked: dict[str, int] = {}
         self._received: dict[tuple[str, str, str, Problem, str], Notification] = {}
         self._woken = {
             receiver.name: dict[tuple[str, Problem | str], Notification]()
             for receiver in stage.receivers
         }
         """By receiver: the last page about each problem of a query, and in each incident."""
-        self._resolved: dict[str, int] = {}
         self._vain: dict[tuple[str, str, float], dict[str, float]] = {}
         """By process: resolves of incidents that were never open, and their times."""
         self._blind_at = self._lossy_at = 0.0
@@ -83,14 +81,12 @@ class Quiet(Property):
     def tick(self) -> None:
         self._watch_signals()
         for receiver in self._stage.receivers:
-            done = self._checked.get(receiver.name, 0)
-            for note in receiver.notifications[done:]:
+            for note in self.new(receiver, "notifications"):
                 self._check_cause(receiver, note)
                 self._check_severity(receiver, note)
                 self._check_silence(receiver, note)
                 self._check_wakes(receiver, note)
                 self._check_news(receiver, note)
-            self._checked[receiver.name] = len(receiver.notifications)
             self._check_resolves(receiver)
 
     def _check_cause(self, receiver: SimReceiver, note: Notification) -> None:
@@ -476,8 +472,7 @@ class Quiet(Property):
         Only PagerDuty gets them: of each query at each severity, once it was seen healthy, and once
         in a process without a spool, which knows what is open.
         """
-        done = self._resolved.get(receiver.name, 0)
-        for at, key, driver in receiver.vain_resolves[done:]:
+        for at, key, driver in self.new(receiver, "vain_resolves"):
             if receiver.trouble_ended_at > at - TROUBLED_SECONDS:
                 # A message that may have arrived is followed by its resolve.
                 continue
@@ -504,7 +499,6 @@ class Quiet(Property):
                     "P5", f"{receiver.name} got a resolve of {key}, which was never open"
                 )
             resolved[key] = at
-        self._resolved[receiver.name] = len(receiver.vain_resolves)
 
     def _watch_signals(self) -> None:
         """Remember until when the monitor has a reason to report that its signals are degraded."""

@@ -56,7 +56,6 @@ class Resolving(Property):
     def __init__(self, stage: WorldView) -> None:
         super().__init__(stage)
         self._calm: dict[tuple[str, str, float], float] = {}
-        self._checked: dict[str, int] = {}
         self._early: list[tuple[SimReceiver, Closed, Violation]] = []
         """Resolves that were too early, unless the incident opens again at once."""
         self._forgetful: set[SimDriver] = set()
@@ -67,12 +66,10 @@ class Resolving(Property):
             driver for driver in self._stage.drivers.values() if forgets(self._stage, driver)
         }
         for receiver in self._stage.receivers:
-            done = self._checked.get(receiver.name, 0)
             self._check_reopened(receiver)
-            for closed in receiver.closed[done:]:
+            for closed in self.new(receiver, "closed"):
                 self._check_end(receiver, closed)
                 self._check_end_by_watch(receiver, closed)
-            self._checked[receiver.name] = len(receiver.closed)
             for held in receiver.open.values():
                 self._check_open(receiver, held)
 

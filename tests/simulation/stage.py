@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from querypulse.alerting import finding
 from querypulse.alerting.alert import END_OF_TIME, Silence
@@ -145,6 +145,16 @@ class Property:
 
     def __init__(self, stage: WorldView) -> None:
         self._stage = stage
+        self._done: dict[tuple[str, str], int] = {}
+
+    def new(self, receiver: SimReceiver, kind: str) -> list[Any]:
+        """What has come to a list of the receiver since this was asked last."""
+        entries = getattr(receiver, kind)
+        done, self._done[receiver.name, kind] = (
+            self._done.get((receiver.name, kind), 0),
+            len(entries),
+        )
+        return list(entries[done:])
 
     def tick(self) -> None:
         """Check after ``TICK_SECONDS``."""
