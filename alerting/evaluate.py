@@ -37,7 +37,13 @@ from .policy import Policy
 from .rule_context import RuleContext, is_restarted, rule_context
 from .rules import ORDER
 from .rules.data import data_loss_risk
-from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
+from .rules.monitoring import (
+    JVM_ENDED,
+    driver_down,
+    events_missing,
+    monitoring_degraded,
+    rules_failed,
+)
 from .rules.progress import SHARED_SILENCE, slots_held
 from .rules.query_ends import query_absent, query_flapping, was_flapping_already
 
@@ -145,8 +151,9 @@ def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> 
     if worst is not None:
         state, reason = worst.state, worst.reason
     else:
-        # Why it failed, while it has time to recover; or a note about its checkpoint.
+        # Why it failed, while it has time to recover; why it ended; or a note about its checkpoint.
         why = ended.failure.reason if ended is not None and ended.failure is not None else ""
+        why = why or (JVM_ENDED if context.snapshot.context is Context.JVM_GONE else "")
         state, reason = _healthy_state(context), why or query.went_back
     return QueryHealth(
         state=state,

@@ -493,6 +493,10 @@ class Lifecycle:
         fires = any(tracked.is_firing for tracked in members)
         notes = {"superseded_by": successor} if fires else {}
         moved = [alert.ended(wall, **notes) for alert in _alerts(members)]
+        if not incident.is_critical:
+            # What has just become critical was never in this incident.
+            was_here = [alert for alert in moved if not alert.is_critical]
+            moved = was_here if was_here or incident.ended else moved
         alerts = (*incident.ended, *moved) if incident.is_critical else (*moved, *incident.ended)
         return self._incident(subject, incident, alerts)
 

@@ -10,8 +10,10 @@ from html import escape
 
 import msgspec
 
+from ..alerting.rules.monitoring import JVM_ENDED
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
+from ..listener.probe import Context
 from .published_state import Monitor, Process, PublishedState, QueryRow, iso
 
 MAX_ROWS = 50
@@ -122,7 +124,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why the driver is not ready; ``query`` is None when the monitor itself is not ready."""
+    """Why the driver is not ready; ``query`` is None for the JVM and for the monitor itself."""
 
     query: str | None
     state: str
@@ -157,10 +159,11 @@ def status(published: PublishedState) -> Status:
 
 
 def why_unready(published: PublishedState | None) -> list[Reason]:
-    """Check every known or expected query that is not ignored; empty if the driver is ready."""
+    """Check the JVM, and every known or expected query that is not ignored; empty if all work."""
     if published is None:
         return [Reason(None, "starting", "nothing has been evaluated yet")]
-    return [
+    jvm = Reason(None, "missing", JVM_ENDED)
+    return [jvm] * (published.snapshot.context is Context.JVM_GONE) + [
         Reason(row.label, row.state, row.health.reason)
         for row in published.rows
         if row.state in UNREADY and not row.health.ignored

@@ -44,11 +44,12 @@ def message(
 ) -> dict[str, Any]:
     """The whole body; ``external_url`` is the link to more information.
 
-    ``plain`` keeps only the annotations that a person needs most, and shortens them.
+    ``plain`` keeps only the annotations that a person needs most, and shortens them. What goes on
+    in another incident is left out if anything else has ended in this one: who follows single
+    alerts would close it.
     """
-    annotations = [
-        _plain(alert) if plain else shown_annotations(alert) for alert in incident.alerts
-    ]
+    sent = [alert for alert in incident.alerts if not alert.goes_on] or incident.alerts
+    annotations = [_plain(alert) if plain else shown_annotations(alert) for alert in sent]
     alerts = [
         {
             "status": status(alert),
@@ -59,14 +60,14 @@ def message(
             "generatorURL": external_url,
             "fingerprint": fingerprint(alert.labels),
         }
-        for alert, shown in zip(incident.alerts, annotations, strict=True)
+        for alert, shown in zip(sent, annotations, strict=True)
     ]
     return {
         "receiver": receiver,
         "status": status(incident),
         "alerts": alerts,
         "groupLabels": incident.labels,
-        "commonLabels": _common([alert.labels for alert in incident.alerts]),
+        "commonLabels": _common([alert.labels for alert in sent]),
         "commonAnnotations": _common(annotations),
         "externalURL": external_url,
         "version": "4",

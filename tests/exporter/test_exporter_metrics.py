@@ -261,6 +261,15 @@ def test_queries_beyond_the_limit_are_counted_and_the_most_important_have_series
     }
 
 
+def test_no_query_is_active_once_its_jvm_has_ended():
+    story = Story().started(at=0).probe(run(), at=0)
+    active = "spark_streaming_query_active"
+
+    assert list(values(published(story), active).values()) == [1.0]
+    story.probe(at=1, context=Context.JVM_GONE)
+    assert list(values(published(story), active).values()) == [0.0]
+
+
 # -- label values of every kind, and promtool's checks ----------------------------------------
 
 

@@ -21,6 +21,7 @@ from querypulse.exporter.status import (
     status,
     why_unready,
 )
+from querypulse.listener.probe import Context
 
 
 def queries(shown):
@@ -92,6 +93,15 @@ def test_each_state_is_ready_or_unready():
     assert answers == {
         state: [Reason("a", state, "because")] if state in unready else [] for state in STATES
     }
+
+
+def test_driver_without_its_jvm_is_not_ready_whatever_its_queries_are():
+    ended = Story().started(at=0).probe(at=1, context=Context.JVM_GONE)
+
+    assert why_unready(published(ended)) == [
+        Reason(None, "missing", "the JVM of the driver has ended")
+    ]
+    assert why_unready(published(ended.probe(at=2, context=Context.STOPPED_BY_APPLICATION))) == []
 
 
 def test_expected_query_that_was_never_evaluated_is_not_ready():

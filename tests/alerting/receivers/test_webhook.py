@@ -23,6 +23,8 @@ from querypulse.alerting.receivers.webhook import (
 from querypulse.core.text import rfc3339, shorten, to_json
 
 (ALERT,) = ONE.alerts
+OVER = alert("a", ends_at=ENDED, superseded_by="the critical alert")
+MOVED = alert("b", ends_at=ENDED, superseded_by="the critical incident")
 
 
 def test_firing_alert_has_the_format_of_alertmanager(double):
@@ -81,6 +83,18 @@ def test_incident_is_one_post(sent, statuses, group, common, annotations):
     assert [one["status"] for one in body["alerts"]] == statuses
     assert (body["groupLabels"], body["commonLabels"]) == (group, common)
     assert set(body["commonAnnotations"]) == annotations
+
+
+@pytest.mark.parametrize(
+    ("over", "sent"),
+    [([OVER, MOVED], ["a"]), ([OVER], ["a"]), ([MOVED], ["b"])],
+    ids=["one of two", "none", "all"],
+)
+def test_alert_that_goes_on_elsewhere_is_left_out_unless_nothing_else_has_ended(over, sent):
+    body = message(holding(*over), "hook")
+
+    assert [alert["labels"]["query"] for alert in body["alerts"]] == sent
+    assert body["status"] == "resolved"
 
 
 @pytest.mark.parametrize(
