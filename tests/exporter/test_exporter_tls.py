@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from support.exporter_http import address, connected, our_threads, serving
 from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
+from support.tls import Authority
 
 from querypulse.exporter import server as server_module
 from querypulse.exporter.server import Tls
@@ -29,18 +30,13 @@ from querypulse.exporter.server import Tls
 def files(tmp_path_factory):
     """Paths of a server's certificate and key, a client's, and of the authority behind both."""
     folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    server, client = (authority.issue_cert(name) for name in ("127.0.0.1", "client.example"))
-    blobs = {
-        "ca": authority.cert_pem,
-        "cert": server.cert_chain_pems[0],
-        "key": server.private_key_pem,
-        "client": client.private_key_and_cert_chain_pem,
-    }
-    paths = {name: str(folder / f"{name}.pem") for name in blobs}
-    for name, blob in blobs.items():
-        blob.write_to_path(paths[name])
-    return paths
+    authority = Authority(folder)
+    server = authority._ca.issue_cert("127.0.0.1")
+    paths = {name: str(folder / f"server.{name}") for name in ("cert", "key")}
+    server.cert_chain_pems[0].write_to_path(paths["cert"])
+    server.private_key_pem.write_to_path(paths["key"])
+    client = (authority.cert_file, authority.key_file)
+    return {**paths, "ca": authority.ca_file, "client": client}
 
 
 def tls(files, **changes):
