@@ -7,7 +7,6 @@ of this project's recorder. A file may mix them.
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
 import zlib
@@ -37,13 +36,16 @@ class ReplayError(Exception):
 READABLE = ("zstd", "zst", "gz")
 ONLY_SPARK_READS = ("lz4", "snappy", "lzf")
 """Codecs whose streams have a format of their own in Java."""
-AFTER_THE_CODEC = (".inprogress", ".compact")
-UNPACKED_BYTES = 256 * 1024
-"""The size of one decompressed piece: Python's usual 8 KB takes twice as long."""
+IN_PROGRESS = ".inprogress"
+AFTER_THE_CODEC = (IN_PROGRESS, ".compact")
+GZIP_WINDOW = zlib.MAX_WBITS + 16
+"""zlib's word for gzip's format."""
+PACKED_BYTES = 4096
+"""What is decompressed at a time: 4 MB at most with gzip, 128 MB with zstd."""
 
 
-def decompressed(raw: BinaryIO, path: Path) -> tuple[BinaryIO, type[Exception]]:
-    """The content of ``raw``, the opened file ``path``, and its codec's error for damaged data.
+def decompressed(raw: BinaryIO, path: Path) -> tuple[Iterable[bytes], type[Exception]]:
+    """The lines of ``raw``, the opened file ``path``, and its codec's error for damaged data.
 
     Raises:
         NotInstalledError: its codec needs a package that is not installed.
@@ -59,15 +61,38 @@ def decompressed(raw: BinaryIO, path: Path) -> tuple[BinaryIO, type[Exception]]:
     if not codec:
         return raw, OSError
     if codec == "gz":
-        return io.BufferedReader(gzip.GzipFile(fileobj=raw), UNPACKED_BYTES), zlib.error
+        return _unpacked_lines(raw, lambda: zlib.decompressobj(GZIP_WINDOW)), zlib.error
     try:
         import zstandard
     except ModuleNotFoundError as error:
         raise NotInstalledError(
             f"reading {path} needs the package {error.name}: pip install {error.name}"
         ) from None
-    reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-    return io.BufferedReader(reader, UNPACKED_BYTES), zstandard.ZstdError
+    return _unpacked_lines(raw, zstandard.ZstdDecompressor().decompressobj), zstandard.ZstdError
+
+
+def _unpacked_lines(raw: BinaryIO, new_stream: Callable[[], Any]) -> Iterator[bytes]:
+    """The lines in compressed streams, one stream after another.
+
+    Raises:
+        EOFError: the last stream has no end. All that could be read came before.
+
+    """
+    stream: Any = None
+    begun: list[bytes] = []
+    while packed := raw.read(PACKED_BYTES):
+        while packed:
+            if stream is None or stream.eof:
+                stream = new_stream()
+            lines, end, rest = stream.decompress(packed).rpartition(b"\n")
+            if end:
+                yield from io.BytesIO(b"".join((*begun, lines, end)))
+                begun.clear()
+            begun.append(rest)
+            packed = stream.unused_data
+    yield from io.BytesIO(b"".join(begun))
+    if stream is not None and not stream.eof:
+        raise EOFError
 
 
 def codec_of(path: Path) -> str:
@@ -175,6 +200,14 @@ def _rolled(folder: Path) -> list[Path]:
     return [path for _, _, path in numbered[compacted[-1] if compacted else 0 :]]
 
 
+def _is_being_written(path: Path) -> bool:
+    """Whether Spark has not closed this file, because it runs or was killed."""
+    folder = path.parent
+    if not folder.name.startswith(ROLLED):
+        return path.name.endswith(IN_PROGRESS)
+    return any(folder.glob(f"appstatus_*{IN_PROGRESS}")) and path == _rolled(folder)[-1]
+
+
 def _label(path: Path) -> str:
     """A file's name without the suffixes for state and codec."""
     return _without_state(path).removesuffix(f".{codec_of(path)}")
@@ -206,7 +239,7 @@ def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
 
     Raises:
         NotInstalledError: the file's codec needs a package that is not installed.
-        ReplayError: the file cannot be opened, or its content is damaged.
+        ReplayError: the file cannot be opened, or its content is damaged or cut off.
 
     """
     damage: type[Exception] = OSError
@@ -215,8 +248,8 @@ def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
             lines, damage = decompressed(raw, path)
             yield from lines
     except EOFError:
-        # gzip raises this for a truncated file, such as one whose writer was killed.
-        return
+        if not _is_being_written(path):
+            raise ReplayError(f"{path}: cut off: events at its end may be missing") from None
     except (OSError, damage) as error:
         raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 

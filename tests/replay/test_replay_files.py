@@ -61,14 +61,49 @@ def test_concatenated_streams_are_read_to_the_end(tmp_path, log, expected, codec
     assert changes(path) == expected
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_truncated_log_is_read_as_far_as_it_goes(tmp_path, log, codec):
-    packed = CODECS[codec](log.content)
+CUT = "{}: cut off: events at its end may be missing"
 
-    for end in (0, 2, 7, 8, 20, 21, len(packed) // 2, len(packed) - 1):
-        ((alerts, replay),) = replayed(written(tmp_path / f"log{codec}", packed[:end]))
-        assert replay.error is None
-        assert len(alerts) <= 4
+
+def cut_off(packed):
+    """``packed``, cut off at several places."""
+    return (packed[:end] for end in (2, 7, 8, 20, 21, len(packed) // 2, len(packed) - 1))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("ending", ["", ".inprogress"])
+def test_cut_log_is_read_as_far_as_it_goes_and_is_an_error_once_finished(
+    tmp_path, log, expected, codec, ending
+):
+    """A plain log may end with half a line at any time."""
+    path = tmp_path / f"log{codec}{ending}"
+
+    for content in cut_off(CODECS[codec](log.content)):
+        ((alerts, replay),) = replayed(written(path, content))
+        assert alerts == expected[: len(alerts)]
+        assert replay.error == (CUT.format(path) if codec and not ending else None)
+
+
+def test_stream_without_its_end_is_read_to_the_last_line(tmp_path, log, expected):
+    path = written(tmp_path / "log.gz", gzip.compress(log.content.rstrip())[:-4])
+    ((alerts, replay),) = replayed(path)
+
+    assert (alerts, replay.error) == (expected, CUT.format(path))
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "is_error"),
+    [(2, "app.inprogress", False), (2, "app", True), (1, "app.inprogress", True)],
+)
+def test_only_the_newest_file_of_a_log_that_spark_writes_may_be_cut(
+    tmp_path, log, number, status, is_error
+):
+    folder = rolled(tmp_path / "eventlog_v2_app", log.content, [len(log.content) // 2], ".zstd")
+    (folder / "appstatus_app").rename(folder / f"appstatus_{status}")
+    path = folder / f"events_{number}_app.zstd"
+    path.write_bytes(path.read_bytes()[:-1])
+    ((_, replay),) = replayed(folder)
+
+    assert replay.error == (CUT.format(path) if is_error else None)
 
 
 @pytest.mark.parametrize("codec", [codec for codec in CODECS if codec])
