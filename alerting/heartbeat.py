@@ -105,7 +105,8 @@ class Heartbeat:
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self.last: Ping | None = None
         """The last ping, if it has arrived."""
-        self._poster = HttpPoster(url, setting="heartbeat_url", http=http)
+        setting = "heartbeat_url_file" if url.is_from_file else "heartbeat_url"
+        self._poster = HttpPoster(url, setting=setting, http=http)
         self._announces = announces
         self._clock = clock
         self._guard = guard

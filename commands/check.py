@@ -40,14 +40,13 @@ def check(environment: Mapping[str, str]) -> int:
         SettingsError: a setting is unknown, not allowed, or refers to something unusable.
 
     """
-    loaded = load_strictly({}, environment)
-    settings = loaded.settings
+    settings = load_strictly({}, environment).settings
     _require_usable(settings)
     width = max(map(len, TYPES))
     for name in TYPES:
         value = mask(name, getattr(settings, name))
         text = "-" if value is None else msgspec.json.encode(value).decode()
-        origin = loaded.origins.get(name, "default")
+        origin = settings.origins.get(name, "default")
         sys.stdout.write(f"{name:<{width}}  {text:<34}  {origin}\n")
     note = UNNAMED_APP if settings.app_name is None else problem_of(settings.app_name)
     sys.stdout.write(f"note: {note}\n" if note else "")

@@ -29,7 +29,7 @@ def external_url(settings: Settings) -> str:
 
     """
     url = settings.external_url or None
-    return _link("external_url", url, ", query string or fragment").rstrip("/")
+    return _link(settings, "external_url", url, ", query string or fragment").rstrip("/")
 
 
 def runbook_base_url(settings: Settings) -> str:
@@ -39,7 +39,7 @@ def runbook_base_url(settings: Settings) -> str:
         SettingsError: it cannot be shown as a link.
 
     """
-    return _link("runbook_base_url", settings.runbook_base_url).rstrip("/")
+    return _link(settings, "runbook_base_url", settings.runbook_base_url).rstrip("/")
 
 
 def guidance(settings: Settings, spark_ui_url: str = "", *, from_outside: bool = False) -> Guidance:
@@ -56,13 +56,17 @@ def guidance(settings: Settings, spark_ui_url: str = "", *, from_outside: bool =
     base = runbook_base_url(settings)
     return Guidance(
         runbook_url=f"{home}/runbooks/{{alertname}}" if own else f"{base}/{{alertname}}.md",
-        dashboard_url=_link("dashboard_url", settings.dashboard_url or None, places=_PLACES),
+        dashboard_url=_link(
+            settings, "dashboard_url", settings.dashboard_url or None, places=_PLACES
+        ),
         spark_ui_url=spark_ui_url,
         next_steps=next_steps(),
     )
 
 
-def _link(name: str, url: str | None, without: str = "", places: Sequence[str] = ()) -> str:
+def _link(
+    settings: Settings, name: str, url: str | None, without: str = "", places: Sequence[str] = ()
+) -> str:
     """The value of a setting that people open; empty if it is not set."""
     if url is None:
         return ""
@@ -71,10 +75,11 @@ def _link(name: str, url: str | None, without: str = "", places: Sequence[str] =
         plain = plain.replace(place, "x")
     if not _is_address(plain) or (without and set(url) & {"?", "#"}):
         may_hold = f", and may hold {' and '.join(places)}" if places else ""
+        origin = settings.origins.get(name, "an argument")
         raise SettingsError(
-            f"setting {name!r}: it must be an http or https address with a host, without spaces, "
-            f"quotes, user name, password{without}{may_hold}; write an @ in a path as %40 "
-            f"(given: {mask_value(Holds.ADDRESS, url)!r})"
+            f"setting {name!r} from {origin}: it must be an http or https address with a host, "
+            f"without spaces, quotes, user name, password{without}{may_hold}; "
+            f"write an @ in a path as %40 (given: {mask_value(Holds.ADDRESS, url)!r})"
         )
     return url
 

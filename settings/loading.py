@@ -39,13 +39,12 @@ _Row = tuple[str, Any, str]
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Settings in force, and the origin of each that is not a default.
+    """Settings in force.
 
     ``problems`` name environment variables that are unknown or not allowed; they are ignored.
     """
 
     settings: Settings
-    origins: dict[str, str]
     problems: tuple[str, ...] = ()
 
 
@@ -86,7 +85,8 @@ def load_settings(
     for name, value in arguments.items():
         take(name, value, f"argument {name}")
     settings = Settings(**values)  # type: ignore[arg-type] # checked one by one above
-    return Loaded(settings, origins, tuple(problems))
+    msgspec.structs.force_setattr(settings, "origins", origins)
+    return Loaded(settings, tuple(problems))
 
 
 def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Loaded:

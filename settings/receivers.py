@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,13 +46,16 @@ class Configured(msgspec.Struct, frozen=True):
 
     def called(self, field: str) -> str:
         """The name of the setting for a field, as the user wrote it."""
-        names = self.given.short_form if self.is_short else {}
-        return names.get(field) or names.get(f"{field}_file", field)
+        in_file = getattr(self.given, field, None) is None
+        field = f"{field}_file" if in_file and getattr(self.given, f"{field}_file", None) else field
+        return self.given.short_form.get(field, field) if self.is_short else field
 
     def reworded(self, message: str) -> str:
         """A message that begins with a field, with the place and the name of its setting."""
-        field, space, rest = message.partition(" ")
-        return f"{self.place}{self.called(field)}{space}{rest}"
+        field = _first_word(message)
+        if field in HttpOptions.__struct_fields__ and getattr(self.given, field, None) is None:
+            return message  # the top-level setting of that name
+        return f"{self.place}{self.called(field)}{message.removeprefix(field)}"
 
 
 def configured(settings: Settings) -> tuple[Configured, ...]:
@@ -149,7 +153,7 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
         SettingsError: its URL cannot be used.
 
     """
-    with as_settings_error():
+    with as_settings_error(origins=settings.origins):
         return _heartbeat(settings, settings, guard)
 
 
@@ -162,7 +166,7 @@ def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
     """
     made = {}
     for pattern, own in settings.queries.items():
-        with as_settings_error(f"queries {pattern!r}: "):
+        with as_settings_error(f"queries {pattern!r}: ", settings.origins):
             name = f"{HEARTBEAT} {pattern}"
             made[pattern] = _heartbeat(own, settings, guard, name=name, announces=False)
     return {pattern: heartbeat for pattern, heartbeat in made.items() if heartbeat is not None}
@@ -183,17 +187,12 @@ def _heartbeat(
 def _receiver(entry: Configured, settings: Settings) -> Receiver:
     def secret(field: str) -> Secret:
         value, file = getattr(entry.given, field), getattr(entry.given, f"{field}_file")
-        with as_settings_error(entry.place):
-            return _secret(value, file, entry.called(f"{field}_file"))
+        return _secret(value, file, f"{field}_file")
 
     def secrets(field: str) -> list[Secret]:
-        with as_settings_error(entry.place):
-            return [
-                Secret.from_file(path, setting=entry.called(field))
-                for path in getattr(entry.given, field)
-            ]
+        return [Secret.from_file(path, setting=field) for path in getattr(entry.given, field)]
 
-    with as_settings_error(entry):
+    with as_settings_error(entry, settings.origins):
         http = http_options(entry.given, settings)
         context = ReceiverContext(http, external_url(settings), secret, secrets)
         return entry.given.makes(entry.given, context)
@@ -220,15 +219,24 @@ def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOpti
 
 
 @contextmanager
-def as_settings_error(entry: Configured | str = "") -> Iterator[None]:
-    """Turn a constructor's ``ValueError`` into a ``SettingsError`` that names the setting."""
+def as_settings_error(
+    entry: Configured | str = "", origins: Mapping[str, str] = Settings.origins
+) -> Iterator[None]:
+    """Turn a constructor's ``ValueError`` into a ``SettingsError`` with its setting and origin."""
     try:
         yield
     except SettingsError:
         raise
     except ValueError as error:
         message = entry.reworded(str(error)) if isinstance(entry, Configured) else f"{entry}{error}"
-        raise SettingsError(message) from None
+        name = _first_word(message)
+        origin = origins.get("receivers" if name == "receiver" else name)
+        raise SettingsError(f"{message} (from {origin})" if origin else message) from None
+
+
+def _first_word(message: str) -> str:
+    """The setting or the field that a message begins with."""
+    return re.split(r"\W", re.sub("^settings? '", "", message), maxsplit=1)[0]
 
 
 # -- start lines ------------------------------------------------------------------------------

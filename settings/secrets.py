@@ -136,7 +136,7 @@ class Redacting:
                 # The pattern is not shown: it may contain the secret that it hides.
                 raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")
         self._patterns = settings.redact_patterns
-        with as_settings_error():
+        with as_settings_error(origins=settings.origins):
             self._secrets = own_secrets(settings)
         self._conf: Mapping[str, str | None] = {}
         self._renew()

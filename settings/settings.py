@@ -7,7 +7,8 @@ the default is one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -75,8 +76,8 @@ LabelName = Annotated[
 """As Prometheus has it; another label of the same name would break each push."""
 
 
-class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All settings; times in seconds.
+class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """All settings; times in seconds. ``origins`` says where those came from that were loaded.
 
     Raises:
         ValueError: a value is not allowed; the message names its setting.
@@ -195,6 +196,8 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     ca_file: Text | None = None
     """PEM file of the authorities to trust instead of the public ones.
     Example: `"/etc/ssl/own-ca.pem"`"""
+
+    origins: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

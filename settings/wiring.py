@@ -181,7 +181,7 @@ def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
         raise SettingsError("settings 'http_tls_cert_file' and 'http_tls_key_file' go together")
     if settings.http_tls_client_ca_file is not None and cert is None:
         raise SettingsError("setting 'http_tls_client_ca_file' needs 'http_tls_cert_file'")
-    token = secret_in(settings.http_token_file, "setting 'http_token_file'")
+    token = secret_in(settings.http_token_file, "setting 'http_token_file'", settings.origins)
     if cert is None or key is None:
         return token, None
     tls = Tls(cert, key, settings.http_tls_client_ca_file)
@@ -192,7 +192,9 @@ def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
     return token, tls
 
 
-def secret_in(path: str | None, setting: str) -> Secret | None:
+def secret_in(
+    path: str | None, setting: str, origins: Mapping[str, str] = Settings.origins
+) -> Secret | None:
     """The secret in a file; None without one.
 
     Raises:
@@ -201,7 +203,7 @@ def secret_in(path: str | None, setting: str) -> Secret | None:
     """
     if path is None:
         return None
-    with as_settings_error():
+    with as_settings_error(origins=origins):
         return Secret.from_file(path, setting=setting)
 
 
@@ -240,16 +242,16 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
         targets.append(push.Pushgateway(poster))
     if settings.otlp_endpoint is not None:
         poster = _poster("otlp_endpoint", settings.otlp_endpoint, settings)
-        headers = secret_in(settings.otlp_headers_file, "otlp_headers_file")
+        headers = secret_in(settings.otlp_headers_file, "otlp_headers_file", settings.origins)
         if headers is not None:
-            with as_settings_error("setting 'otlp_headers_file': "):
+            with as_settings_error("setting 'otlp_headers_file': ", settings.origins):
                 push.parse_headers(headers.known)
         targets.append(push.Otlp(poster, headers))
     return tuple(targets)
 
 
 def _poster(name: str, url: str, settings: Settings) -> HttpPoster:
-    with as_settings_error():
+    with as_settings_error(origins=settings.origins):
         return HttpPoster(Secret(url), setting=name, http=http_options(None, settings))
 
 

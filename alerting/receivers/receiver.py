@@ -89,6 +89,9 @@ class Receiver(Protocol):
 # -- where alerts are posted, and how -----------------------------------------------------------
 
 
+_ALLOWED = "must be an https:// URL with a host; http:// is allowed for this machine"
+
+
 def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:
     """Check ``url`` and return what of it may be shown: scheme, host and port.
 
@@ -105,9 +108,9 @@ def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:
         (urlsplit(posted_to or "").hostname or "").encode("idna")
     except ValueError:
         # The original message can quote a password that was taken for a port.
-        raise ValueError(f"{setting} must be an https:// URL with a host") from None
+        raise ValueError(f"{setting} {_ALLOWED}") from None
     if parts.scheme not in {"http", "https"} or not host:
-        raise ValueError(f"{setting} must be an https:// URL with a host")
+        raise ValueError(f"{setting} {_ALLOWED}")
     shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{f':{port}' if port else ''}"
     if is_readable(url) and not allow_http:
         raise ValueError(

@@ -186,14 +186,23 @@ def test_invalid_url_of_a_receiver_table_is_refused(kind):
 def test_invalid_url_of_a_short_form_is_refused(name):
     """Even an empty one: an empty variable would silently disable notifications."""
     for url in INVALID_URLS:
-        assert refused(pagerduty_routing_key=KEY, **{name: url}).startswith(name)
+        message = refused(pagerduty_routing_key=KEY, **{name: url})
+        assert message.startswith(f"{name} must be an https:// URL")
+        assert "http:// is allowed for this machine" in message
 
 
 @pytest.mark.parametrize("key", ["short-hidden", "hidden" * 6, " ", ""])
 def test_invalid_routing_key_is_refused(key):
     assert refused(pagerduty_routing_key=key).startswith("pagerduty_routing_key must ")
     table = pagerduty(routing_key=key)
-    assert refused(receivers=[table]).startswith("receiver 'a': routing_key")
+    assert refused(receivers=[table]).startswith("receiver 'a': routing_key must ")
+
+
+def test_value_in_a_file_is_reported_by_the_name_of_the_file_setting(file):
+    path = file("hidden-path")
+    for setting in ("webhook_url_file", "slack_webhook_url_file", "pagerduty_routing_key_file"):
+        assert refused(**{setting: path}).startswith(f"{setting} must ")
+    assert refused(receivers=[slack(url_file=path)]).startswith("receiver 'a': url_file must ")
 
 
 @pytest.mark.parametrize(

@@ -203,9 +203,9 @@ def test_setting_has_the_same_value_from_every_origin_and_names_it(config):
         if values != values[:1] * len(values) or values[0] == getattr(default, name):
             wrong.append((name, values))
         wrong += [
-            (name, item.origins)
+            (name, item.settings.origins)
             for origin, item in loaded.items()
-            if item.origins != {name: origin}
+            if item.settings.origins != {name: origin}
         ]
 
     assert wrong == []

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from support.planted import PLANTED, Planted
 from support.published_states import full_published
 
+from querypulse.core.guard import Guard
 from querypulse.exporter.metrics import all_families
-from querypulse.settings.loading import load_settings, load_strictly
+from querypulse.settings.loading import load_settings, load_strictly, parse_text
 from querypulse.settings.settings import TYPES, check_value
+from querypulse.settings.wiring import Components
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.session import settings_of
 
@@ -111,7 +113,7 @@ def test_invalid_toml_file_is_reported_with_its_variable(content, config):
 def test_foreign_variables_are_ignored():
     keys = ["PATH", "QUERYPULSE", "QUERYPULSEX_A", "MY_QUERYPULSE_A", "querypulse_a"]
 
-    assert load_settings({}, dict.fromkeys(keys, "x"), {}).origins == {}
+    assert load_settings({}, dict.fromkeys(keys, "x"), {}).settings.origins == {}
 
 
 @pytest.mark.fault(
@@ -123,7 +125,7 @@ def test_foreign_variables_are_ignored():
 def test_any_text_is_a_value_or_a_reported_problem(name, text):
     variable, key = f"QUERYPULSE_{name.upper()}", f"spark.querypulse.{name}"
     loaded = load_settings({}, {variable: text}, {})
-    (reported,) = loaded.problems or [loaded.origins[name]]
+    (reported,) = loaded.problems or [loaded.settings.origins[name]]
 
     assert f"environment variable {variable}" in reported
     assert_loaded_or_refused(f"Spark conf {key}", {}, {}, {key: text})
@@ -188,7 +190,7 @@ def test_variables_of_a_kubernetes_service_are_ignored(service):
     text = SERVICE.replace("QUERYPULSE", f"QUERYPULSE{service}")
     loaded = load_strictly({}, dict(line.split("=") for line in text.split()))
 
-    assert (loaded.origins, loaded.problems) == ({}, ())
+    assert (loaded.settings.origins, loaded.problems) == ({}, ())
 
 
 @pytest.mark.parametrize("key", ["QUERYPULSE_PORTS", "QUERYPULSE_SERVICE", "QUERYPULSE_PORT_TCP"])
@@ -269,6 +271,56 @@ def test_error_in_a_nested_setting_names_its_path_and_choices():
     assert [(message, shown) for message, shown in refusals if message not in shown] == []
 
 
+UNUSABLE = {
+    "webhook_url": "notaurl",
+    "pagerduty_url": "ftp://127.0.0.1/x",
+    "alertmanager_urls": "http://am1,am2",
+    "heartbeat_url": "http://hc.example.com",
+    "pushgateway_url": "gate",
+    "external_url": "x",
+    "webhook_url_file": "/nowhere",
+    "pagerduty_routing_key_file": __file__,
+    "slack_webhook_url_file": __file__,
+    "heartbeat_url_file": __file__,
+    "http_token_file": "/nowhere",
+    "ca_file": __file__,
+    "receivers": '[{type = "slack", name = "a", url = "x"}]',
+}
+
+
+NEEDED = {
+    "pagerduty_url": {"QUERYPULSE_PAGERDUTY_ROUTING_KEY": "k" * 32},
+    "ca_file": {"QUERYPULSE_WEBHOOK_URL": "https://h/x"},
+}
+
+
+def components_of(*sources):
+    """What is made of the settings that these sources give."""
+    return Components(load_settings(*sources).settings, Guard())
+
+
+@pytest.mark.parametrize(("name", "text"), UNUSABLE.items())
+def test_value_that_cannot_be_used_is_reported_with_its_name_and_origin(name, text, config):
+    needed = NEEDED.get(name, {})
+    variable = f"QUERYPULSE_{name.upper()}"
+    value = parse_text(name, text)
+    toml = json.dumps(value) if name != "receivers" else text
+    named = config(f"{name} = {toml}")
+    origins = {
+        f"argument {name}": ({name: value}, {}, {}),
+        f"environment variable {variable}": ({}, {variable: text}, {}),
+        f"Spark conf spark.querypulse.{name}": ({}, {}, {f"spark.querypulse.{name}": text}),
+        f"file {named['QUERYPULSE_CONFIG']}": ({}, named, {}),
+    }
+    shown = ("receiver 'a': url", "receivers[0].url") if name == "receivers" else name
+    for origin, (arguments, variables, conf) in origins.items():
+        environment = {**variables, **needed}
+        message = problem_with(components_of, arguments, environment, conf)
+
+        assert message.removeprefix("setting '").startswith(shown)
+        assert f"from {origin}" in message
+
+
 PUSHED = {
     name
     for family in all_families(full_published())
@@ -331,4 +383,5 @@ PLAIN_CONF = [
 def test_value_without_a_secret_is_allowed_in_the_spark_conf():
     for name, text in PLAIN_CONF:
         key = f"spark.querypulse.{name}"
-        assert load_settings({}, {}, {key: text}).origins == {name: f"Spark conf {key}"}
+        loaded = load_settings({}, {}, {key: text})
+        assert loaded.settings.origins == {name: f"Spark conf {key}"}
