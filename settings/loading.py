@@ -66,20 +66,21 @@ def load_settings(
     origins: dict[str, str] = {}
     problems = []
 
-    def take(name: str, value: object, origin: str) -> None:
+    def take(name: str, value: object, origin: str, *, is_text: bool = False) -> None:
         if name not in TYPES:
             hint = suggest(name, TYPES) or "`querypulse check` lists all settings"
             raise SettingsError(f"unknown setting {name!r} from {origin}; {hint}")
-        values[name], origins[name] = check_value(name, value, origin), origin
+        values[name] = check_value(name, value, origin, is_text=is_text)
+        origins[name] = origin
 
     for row in _from_file(environment.get(CONFIG_VARIABLE)):
         take(*row)
     for name, text, origin in _from_spark(spark_conf):
-        take(name, text, origin)
+        take(name, text, origin, is_text=True)
         refuse_secret(name, values[name], origin)
     for row in _from_environment(environment):
         try:
-            take(*row)
+            take(*row, is_text=True)
         except SettingsError as error:  # noqa: PERF203 - there are few of them
             problems.append(str(error))
     for name, value in arguments.items():

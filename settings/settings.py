@@ -7,6 +7,7 @@ the default is one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -225,8 +226,8 @@ def mask(name: str, value: object) -> object:
     return mask_value(HOLDS.get(name), value)
 
 
-def check_value(name: str, value: object, origin: str) -> object:
-    """Convert one value to the type of its setting.
+def check_value(name: str, value: object, origin: str, *, is_text: bool = False) -> object:
+    """Convert one value to the type of its setting; ``is_text``: its origin has only texts.
 
     Raises:
         SettingsError: it is not allowed.
@@ -234,10 +235,15 @@ def check_value(name: str, value: object, origin: str) -> object:
     """
     if not is_encodable(value):
         raise SettingsError(f"setting {name!r} from {origin}: a text in it is not UTF-8")
+    strict = not is_text or not isinstance(value, str)
     try:
-        return msgspec.convert(value, TYPES[name], strict=not isinstance(value, str))
+        checked = msgspec.convert(value, TYPES[name], strict=strict)
+        json.dumps(msgspec.to_builtins(checked), allow_nan=False)  # refuses infinity
     except msgspec.ValidationError as error:
         why = explain(name, TYPES[name], value, error)
-        is_open = HOLDS.get(name) not in (Holds.KEY, Holds.PATTERN)
-        shown = mask_mistake(value, shows_words=is_open)
-        raise SettingsError(f"setting {name!r} from {origin}: {why} (given: {shown!r})") from None
+    except ValueError:
+        why = "a number must be finite"
+    else:
+        return checked
+    shown = mask_mistake(value, shows_words=HOLDS.get(name) not in (Holds.KEY, Holds.PATTERN))
+    raise SettingsError(f"setting {name!r} from {origin}: {why} (given: {shown!r})")

@@ -43,7 +43,7 @@ BUDGET = {
     "listener": (8400, 38),
     "exporter": (2300, 8),
     "alerting": (8100, 30),
-    "settings": (1800, 9),
+    "settings": (1820, 9),
     "sidecar": (2250, 8),
     "watch": (1600, 6),
     "replay": (1100, 5),

@@ -226,6 +226,35 @@ def test_attach_logs_an_unknown_variable_once(monkeypatch, caplog):
     assert "green" not in logged
 
 
+def test_text_is_no_number_where_numbers_can_be_written(config):
+    named = config('stall_floor_seconds = "30"')
+    for message in (refused({"stall_floor_seconds": "30"}), refused({}, named)):
+        assert "Expected `float`, got `str`" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("stall_floor_seconds", "inf"),
+        ("lag_allowed_seconds", "inf"),
+        ("queries", '{"a*" = {gone_grace_seconds = inf}}'),
+    ],
+)
+def test_number_that_is_not_finite_is_refused_from_every_origin(name, text, config):
+    value = float(text) if name != "queries" else parse_text(name, text)
+    key = f"spark.querypulse.{name}"
+    sources = (
+        ({name: value}, {}, {}),
+        ({}, {f"QUERYPULSE_{name.upper()}": text}, {}),
+        ({}, {}, {key: text}),
+        ({}, config(f"{name} = {text}"), {}),
+    )
+
+    for given in sources:
+        assert f"setting {name!r} from" in refused(*given)
+        assert "a number must be finite" in refused(*given)
+
+
 # -- nested settings ------------------------------------------------------------------------------
 
 NESTED = [
