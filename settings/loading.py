@@ -106,7 +106,8 @@ def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str
 def parse_text(name: str, text: str) -> object:
     """Parse a setting's value from text: lists and tables as JSON or TOML.
 
-    Lists of words may be separated by commas, and ``redact_patterns`` may be one pattern.
+    Lists of words may be separated by commas, unless the text begins with ``[``;
+    ``redact_patterns`` may be one pattern.
     """
     if name not in STRUCTURED:
         return text
@@ -118,7 +119,7 @@ def parse_text(name: str, text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         # Python reads no number of thousands of digits: a plain ValueError.
-        if name in LISTS_OF_WORDS:
+        if name in LISTS_OF_WORDS and not text.lstrip().startswith("["):
             return [word.strip() for word in text.split(",") if word.strip()]
         return [text] if name == "redact_patterns" and text else text
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -241,6 +241,8 @@ def check_value(name: str, value: object, origin: str, *, is_text: bool = False)
         json.dumps(msgspec.to_builtins(checked), allow_nan=False)  # refuses infinity
     except msgspec.ValidationError as error:
         why = explain(name, TYPES[name], value, error)
+        if not strict and get_origin(TYPES[name]) is tuple:
+            why = "it is no list in JSON or TOML"
     except ValueError:
         why = "a number must be finite"
     else:

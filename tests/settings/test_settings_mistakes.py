@@ -226,6 +226,25 @@ def test_attach_logs_an_unknown_variable_once(monkeypatch, caplog):
     assert "green" not in logged
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("expected_queries", '["a", "b'),
+        ("expected_errors", " [a, b]"),
+        ("alertmanager_urls", '["https://am1", https://am2]'),
+        ("receivers", '[{"type": "slack"'),
+    ],
+)
+def test_text_that_begins_as_a_list_and_is_none_is_refused(name, text):
+    key = f"spark.querypulse.{name}"
+    for message in (
+        refused({}, {f"QUERYPULSE_{name.upper()}": text}),
+        refused({}, {}, {key: text}),
+    ):
+        assert f"setting {name!r} from" in message
+        assert "it is no list in JSON or TOML" in message
+
+
 def test_text_is_no_number_where_numbers_can_be_written(config):
     named = config('stall_floor_seconds = "30"')
     for message in (refused({"stall_floor_seconds": "30"}), refused({}, named)):
@@ -250,9 +269,9 @@ def test_number_that_is_not_finite_is_refused_from_every_origin(name, text, conf
         ({}, config(f"{name} = {text}"), {}),
     )
 
-    for given in sources:
-        assert f"setting {name!r} from" in refused(*given)
-        assert "a number must be finite" in refused(*given)
+    for message in (refused(*source) for source in sources):
+        assert f"setting {name!r} from" in message
+        assert "a number must be finite" in message
 
 
 # -- nested settings ------------------------------------------------------------------------------
