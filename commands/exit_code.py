@@ -1,7 +1,8 @@
-"""How a command that cannot begin, or is interrupted, ends."""
+"""How a command that cannot begin, is interrupted, or whose reader has gone, ends."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -10,11 +11,20 @@ INTERRUPTED = 130
 
 
 def exit_code(command: Callable[[], int], cannot_begin: tuple[type[Exception], ...]) -> int:
-    """What ``command`` returns; 2 and one line if it raises one of these, 130 if interrupted."""
+    """What ``command`` returns; 2 and one line if it raises one of these, 130 if interrupted.
+
+    A command that writes to a closed pipe, as of ``head``, ends without an error.
+    """
+    code = 0
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()
     except cannot_begin as error:
         sys.stderr.write(f"querypulse: {error}\n")
         return COULD_NOT_BEGIN
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        # The flush at the interpreter's exit must not fail, too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code

@@ -108,12 +108,7 @@ def replay(
     settings = chosen_settings(choices)
     applications = find_applications(paths)
     if not spark:
-        try:
-            return _replay_here(applications, settings, as_json if json else as_text)
-        except BrokenPipeError:
-            # The reader closed the pipe, as ``head`` does: flush nothing at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+        return _replay_here(applications, settings, as_json if json else as_text)
     require_spark("replay --spark")
     from .fleet import replay_fleet
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -70,6 +71,18 @@ def test_version_is_printed(capsys):
     assert end.value.code == 0
     assert capsys.readouterr().out == f"querypulse {version('querypulse')}\n"
     assert sidecar.__version__ == version("querypulse")
+
+
+@pytest.mark.parametrize(("command", "code"), [("check", 0), ("launcher", 0), ("silence", 1)])
+def test_closed_output_pipe_is_not_an_error(run, monkeypatch, command, code):
+    """Also if all output is written at the end, and a command that has ended keeps its code."""
+    monkeypatch.setitem(cli._COMMANDS, "silence", lambda **_: sys.stdout.write("refused\n") and 1)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+
+        assert run(command) == (code, "", "")
 
 
 # -- check ------------------------------------------------------------------------------------
