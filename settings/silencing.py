@@ -72,13 +72,15 @@ def make_silence(
 
     Raises:
         ValueError: not exactly one end is given; it has no time zone, is past, or is later than
-            the year 9999 in UTC; or a field is not text.
+            the year 9999 in UTC; ``minutes`` is no number, or a field is not text.
 
     """
     if (minutes is None) == (until is None):
         raise ValueError("a silence must end: give 'minutes' or 'until', and not both")
     if until is not None and until.tzinfo is None:
         raise ValueError(f"'until' needs a time zone, given {until.isoformat()}")
+    if type(minutes) is bool:
+        raise ValueError(f"'minutes' must be a number, given {minutes}")
     given = minutes if until is None else until.isoformat()
     moment = datetime.fromtimestamp(time.time() if now is None else now, timezone.utc)
     try:

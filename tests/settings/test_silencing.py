@@ -69,6 +69,7 @@ def test_silence_ends_after_minutes_or_at_a_time(minutes, until, end):
         (float("inf"), None, "minutes"),
         (1e300, None, "minutes"),
         ("60", None, "minutes"),
+        (True, None, "minutes"),
         (None, LATER.replace(tzinfo=None), "time zone"),
         (None, MOMENT, "later than now"),
         (None, MOMENT - timedelta(days=1), "later than now"),
