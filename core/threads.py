@@ -71,10 +71,10 @@ class Loop:
 
 
 class Deadline:
-    """One time budget for several waits: it ends ``seconds`` from now."""
+    """One time budget for several waits: it ends ``seconds`` from now, or at threading's limit."""
 
     def __init__(self, seconds: float) -> None:
-        self._ends_at = time.monotonic() + seconds
+        self._ends_at = time.monotonic() + min(seconds, threading.TIMEOUT_MAX)
 
     @property
     def left(self) -> float:

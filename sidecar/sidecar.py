@@ -176,7 +176,7 @@ class Sidecar:
         with self._closing:
             first, self.closed = not self.closed, True
         if not first:
-            self._ended.wait(timeout)
+            self._ended.wait(Deadline(timeout).left)
             return
         try:
             if self._runtime is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import sys
@@ -96,8 +97,9 @@ def test_sidecar_watches_at_once_and_leaves_nothing_after_closing(driver):
 
     assert SIDECARS.find(driver.sparkContext) is sidecar
     assert driver.bus.queues == [driver.queue]
-    assert sidecar.flush()
-    sidecar.close()
+    assert sidecar.flush(math.inf)
+    sidecar.close(math.inf)
+    sidecar.close(math.inf)
     assert SIDECARS.find(driver.sparkContext) is None
     assert driver.bus.queues == []
     assert our_threads() == []
