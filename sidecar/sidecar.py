@@ -113,8 +113,8 @@ class Sidecar:
 
     @property
     def url(self) -> str | None:
-        """Where the HTTP server listens; None when it is off."""
-        return self._runtime.url if self._runtime is not None else None
+        """Where the HTTP server listens; None when it is off, as after ``close``."""
+        return self._runtime.url if self._runtime is not None and not self.closed else None
 
     def snapshot(self) -> Status:
         """A frozen view of all queries, the same as ``/status`` serves.

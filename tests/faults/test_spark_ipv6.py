@@ -24,6 +24,7 @@ def test_driver_receiver_and_watcher_work_over_ipv6(spark, watch):
     trap = Trap()
     with PageRecorder(("::1", 0)) as pages:
         sidecar = watch(app_name="six", http_host="::1", webhook_url=pages.url)
+        assert sidecar.url.startswith("http://[::1]:")
         query = start(rate(spark), "doomed", trap)
         commits(sidecar, "doomed")
         with watching(sidecar.url, gone_after=PATIENCE_SECONDS) as reported:
@@ -35,7 +36,6 @@ def test_driver_receiver_and_watcher_work_over_ipv6(spark, watch):
             (driver,) = reported.tracker.drivers
             until(lambda: driver.is_stopped, "the watcher knows that it was closed")
 
-    assert sidecar.url is None or sidecar.url.startswith("http://[::1]:")
     assert [query["state"] for query in status["queries"]] == ["failed"]
     assert reported.firing == {}
     assert not query.isActive

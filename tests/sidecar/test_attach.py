@@ -93,13 +93,15 @@ def our_threads():
 
 
 def test_sidecar_watches_at_once_and_leaves_nothing_after_closing(driver):
-    sidecar = attach(driver, **QUIET)
+    sidecar = attach(driver, **QUIET | {"http_port": 0})
 
+    assert requests.get(f"{sidecar.url}/livez", timeout=PATIENCE_SECONDS).ok
     assert SIDECARS.find(driver.sparkContext) is sidecar
     assert driver.bus.queues == [driver.queue]
     assert sidecar.flush(math.inf)
     sidecar.close(math.inf)
     sidecar.close(math.inf)
+    assert sidecar.url is None
     assert SIDECARS.find(driver.sparkContext) is None
     assert driver.bus.queues == []
     assert our_threads() == []
