@@ -8,14 +8,16 @@ from collections.abc import Callable
 
 COULD_NOT_BEGIN = 2
 INTERRUPTED = 130
+READER_GONE = 141
 
 
 def exit_code(command: Callable[[], int], cannot_begin: tuple[type[Exception], ...]) -> int:
     """What ``command`` returns; 2 and one line if it raises one of these, 130 if interrupted.
 
-    A command that writes to a closed pipe, as of ``head``, ends without an error.
+    A command that writes to a closed pipe, as of ``head``, ends with 141, as the shell has it
+    (128 and SIGPIPE); if it had finished, with its own code.
     """
-    code = 0
+    code = READER_GONE
     try:
         code = command()
         sys.stdout.flush()

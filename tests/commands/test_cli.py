@@ -73,10 +73,13 @@ def test_version_is_printed(capsys):
     assert sidecar.__version__ == version("querypulse")
 
 
-@pytest.mark.parametrize(("command", "code"), [("check", 0), ("launcher", 0), ("silence", 1)])
-def test_closed_output_pipe_is_not_an_error(run, monkeypatch, command, code):
-    """Also if all output is written at the end, and a command that has ended keeps its code."""
+@pytest.mark.parametrize(
+    ("command", "code"), [("check", 0), ("launcher", 0), ("silence", 1), ("watch", 141)]
+)
+def test_closed_output_pipe_shows_no_traceback(run, monkeypatch, command, code):
+    """Also if all output is written at the end; a command that had ended keeps its code."""
     monkeypatch.setitem(cli._COMMANDS, "silence", lambda **_: sys.stdout.write("refused\n") and 1)
+    monkeypatch.setitem(cli._COMMANDS, "watch", lambda **_: print("up", flush=True))
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as closed:
