@@ -124,17 +124,17 @@ def spark_ui_url(spark: Any) -> str:
 
 
 def _conf_unless_refused(spark: Any) -> dict[str, str]:
-    """The ``spark.querypulse.*`` entries of the conf that the application was started with.
+    """The ``spark.querypulse.*`` entries of the session's conf, which has those of its application.
 
     It is empty where the platform refuses access, which must not end the job.
     """
     try:
         if is_connect(spark):
             return dict(conf_of(spark, SPARK_PREFIX))
-        # Private, like the names of a Scala tuple's fields. The public ``getConf()`` copies all of
-        # it, with a few JVM calls for each of hundreds of entries.
-        ours = spark.sparkContext._jsc.sc().conf().getAllWithPrefix(SPARK_PREFIX)  # noqa: SLF001
-        return {SPARK_PREFIX + pair._1(): pair._2() for pair in ours}  # noqa: SLF001
+        # Private: the public ``conf`` needs a few JVM calls for each of hundreds of entries.
+        entries = spark._jsparkSession.conf().getAll().mkString("\0").split("\0")  # noqa: SLF001
+        pairs = (entry.partition(" -> ") for entry in entries if entry.startswith(SPARK_PREFIX))
+        return {name: text for name, _, text in pairs}
     except (*THROWN, OSError, TypeError, ConnectCallError) as error:
         log.warning("querypulse: the Spark conf cannot be read: %s", reason_of(error))
         return {}

@@ -107,6 +107,19 @@ def test_sidecar_watches_at_once_and_leaves_nothing_after_closing(driver):
     assert our_threads() == []
 
 
+def test_conf_of_the_session_is_read_with_its_mistakes_and_secrets(driver):
+    floor, url = "spark.querypulse.stall_floor_seconds", "spark.querypulse.webhook_url"
+    driver.spark_conf = {"spark.app.name": "a", floor: "5"}
+    sidecar = attach(driver, **QUIET)
+    sidecar.close()
+    assert sidecar.settings.stall_floor_seconds == 5
+
+    for wrong in ({floor: "soon"}, {url: "https://h/x?token=hidden"}):
+        driver.spark_conf = wrong
+        with pytest.raises(SettingsError, match=f"from Spark conf {next(iter(wrong))}"):
+            attach(driver, **QUIET)
+
+
 def test_second_attach_returns_the_same_sidecar(driver, fakes):
     first = attach(driver, **QUIET)
 

@@ -91,12 +91,19 @@ def test_every_path_delivers_each_event_once(path, spark, watch, pages, tmp_path
 
 def test_add_listener_starts_the_sidecar_with_all_settings(path, spark, pages, monkeypatch):
     monkeypatch.setitem(os.environ, "QUERYPULSE_WEBHOOK_URL", pages.url)
-    conf = spark.sparkContext._jsc.sc().conf()
-    conf.set("spark.querypulse.app_name", "orders").set("spark.querypulses.app_name", "not ours")
+    session = {
+        "spark.querypulse.app_name": "orders",
+        "spark.querypulse.expected_queries": "a -> b",
+        "spark.querypulses.app_name": "not ours",
+    }
+    for name, text in session.items():
+        spark.conf.set(name, text)
     try:
         sidecar = Sidecar(http_port=0)
     finally:
-        conf.remove("spark.querypulse.app_name").remove("spark.querypulses.app_name")
+        for name in session:
+            spark.conf.unset(name)
+    assert sidecar.settings.expected_queries == ("a -> b",)
     assert sidecar.url is None
     with pytest.raises(RuntimeError, match="has not started"):
         sidecar.snapshot()

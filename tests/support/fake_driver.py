@@ -190,6 +190,7 @@ class FakeDriver:
             sharedState=lambda: SimpleNamespace(activeStreamingQueries=lambda: self.executions),
             sessionUUID=lambda: "session-1",
             streams=lambda: self.manager,
+            conf=lambda: SimpleNamespace(getAll=lambda: SimpleNamespace(mkString=self._conf)),
         )
         self.sparkContext = FakeContext(self, SimpleNamespace(java=self._java()))
 
@@ -207,12 +208,8 @@ class FakeDriver:
         self.require("listener_bus")
         return self.bus
 
-    def getAllWithPrefix(self, prefix: str) -> list[Any]:
-        return [
-            SimpleNamespace(_1=lambda key=key: key.removeprefix(prefix), _2=lambda text=text: text)
-            for key, text in self.spark_conf.items()
-            if key.startswith(prefix)
-        ]
+    def _conf(self, separator: str) -> str:
+        return separator.join(f"{key} -> {text}" for key, text in self.spark_conf.items())
 
     def _java(self) -> Any:
         """The parts of ``java.*`` that compile our classes."""
@@ -242,7 +239,7 @@ class FakeContext:
     def __init__(self, driver: FakeDriver, jvm: Any) -> None:
         self.appName = "etl"
         self._jvm = jvm
-        self._jsc: Any = SimpleNamespace(sc=lambda: SimpleNamespace(conf=lambda: driver))
+        self._jsc: Any = SimpleNamespace(sc=lambda: driver)
         self._gateway = object()
 
     def stop(self) -> None:
