@@ -120,6 +120,21 @@ def test_conf_of_the_session_is_read_with_its_mistakes_and_secrets(driver):
             attach(driver, **QUIET)
 
 
+@pytest.mark.contains_errors
+def test_files_and_host_that_cannot_be_used_stop_no_job_and_status_names_them(driver, tmp_path):
+    silences = tmp_path / "silences.json"
+    silences.write_text("{")
+    places = {"spool_dir": "/dev/null/x", "silence_file": str(silences), "http_host": "192.0.2.1"}
+    sidecar = attach(driver, **QUIET | places | {"http_port": 0})
+
+    assert sidecar.url is None
+    until(lambda: sidecar.snapshot().monitor.spool_problem, "the spool was tried")
+    monitor = sidecar.snapshot().monitor
+    assert "/dev/null/x" in monitor.spool_problem
+    assert "silences" in monitor.file_problems
+    sidecar.close()
+
+
 def test_second_attach_returns_the_same_sidecar(driver, fakes):
     first = attach(driver, **QUIET)
 
