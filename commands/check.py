@@ -46,8 +46,7 @@ def check(environment: Mapping[str, str]) -> int:
     for name in TYPES:
         value = mask(name, getattr(settings, name))
         text = "-" if value is None else msgspec.json.encode(value).decode()
-        origin = settings.origins.get(name, "default")
-        sys.stdout.write(f"{name:<{width}}  {text:<34}  {origin}\n")
+        sys.stdout.write(f"{name:<{width}}  {text:<34}  {settings.origins.get(name, 'default')}\n")
     note = UNNAMED_APP if settings.app_name is None else problem_of(settings.app_name)
     sys.stdout.write(f"note: {note}\n" if note else "")
     names = receivers_text([entry.given.name for entry in configured(settings)])
