@@ -5,13 +5,14 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from hmac import digest
 from typing import Any, ClassVar
 
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten, to_json
-from ..alert import Alert, Incident
+from ..alert import CRITICAL, WARNING, Alert, Incident
 from ..alert_text import shown_annotations, status
 from .http import HttpReceiver
 from .receiver import (
@@ -40,15 +41,16 @@ FNV_PRIME = 0x100000001B3
 
 
 def message(
-    incident: Incident, receiver: str, external_url: str = "", *, plain: bool = False
+    incident: Incident, receiver: str, link: str = "", *, plain: bool = False, whole: bool = False
 ) -> dict[str, Any]:
-    """The whole body; ``external_url`` is the link to more information.
+    """The whole body; ``link`` leads to more information.
 
-    ``plain`` keeps only the annotations that a person needs most, and shortens them. What goes on
-    in another incident is left out if anything else has ended in this one: who follows single
-    alerts would close it.
+    ``plain`` keeps only the annotations that a person needs most, and shortens them. Unless it is
+    to be ``whole``, what goes on in another incident is left out if anything else has ended in this
+    one: who follows single alerts would close it. If it is silenced, its end may not be sent there.
     """
-    sent = [alert for alert in incident.alerts if not alert.goes_on] or incident.alerts
+    ended = [alert for alert in incident.alerts if not alert.goes_on or alert.muted]
+    sent = incident.alerts if whole or not ended else ended
     annotations = [_plain(alert) if plain else shown_annotations(alert) for alert in sent]
     alerts = [
         {
@@ -57,7 +59,7 @@ def message(
             "annotations": shown,
             "startsAt": rfc3339(alert.starts_at),
             "endsAt": NOT_ENDED if alert.ends_at is None else rfc3339(alert.ends_at),
-            "generatorURL": external_url,
+            "generatorURL": link,
             "fingerprint": fingerprint(alert.labels),
         }
         for alert, shown in zip(sent, annotations, strict=True)
@@ -69,7 +71,7 @@ def message(
         "groupLabels": incident.labels,
         "commonLabels": _common([alert.labels for alert in sent]),
         "commonAnnotations": _common(annotations),
-        "externalURL": external_url,
+        "externalURL": link,
         "version": "4",
         "groupKey": incident.key,
         "truncatedAlerts": 0,
@@ -170,6 +172,8 @@ class Webhook(HttpReceiver):
     def __init__(self, given: WebhookSettings, context: ReceiverContext) -> None:
         """Check the settings, and the secrets; see ``HttpReceiver``."""
         super().__init__(given, context)
+        # One of one severity does not learn how an alert ends in the incident of the other.
+        self._whole = not {CRITICAL, WARNING} <= set(given.severities)
         self._secrets = context.secret_files("secret_files")
         self._signing_keys()
 
@@ -185,10 +189,8 @@ class Webhook(HttpReceiver):
             signed = signed_headers(keys, identity, wall, body) if keys else {}
             return {"Idempotency-Key": identity, **signed}
 
-        full, less = (
-            to_json(message(incident, self.name, self.external_url, plain=plain))
-            for plain in (False, True)
-        )
+        body = partial(message, incident, self.name, self.external_url, whole=self._whole)
+        full, less = to_json(body()), to_json(body(plain=True))
         self.post(full, less, headers)
 
     def check(self, answer: bytes) -> None:
