@@ -153,7 +153,8 @@ def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> 
     else:
         # Why it failed, while it has time to recover; why it ended; or a note about its checkpoint.
         why = ended.failure.reason if ended is not None and ended.failure is not None else ""
-        why = why or (JVM_ENDED if context.snapshot.context is Context.JVM_GONE else "")
+        died = query.alive and context.snapshot.context is Context.JVM_GONE
+        why = why or (JVM_ENDED if died else "")
         state, reason = _healthy_state(context), why or query.went_back
     return QueryHealth(
         state=state,

@@ -545,6 +545,14 @@ def test_states_of_the_queries_are_kept_when_the_jvm_ends():
     assert story.query("a").vanished_at is None
 
 
+def test_end_of_the_jvm_is_the_reason_only_of_queries_that_ran_until_then():
+    story = running("a", "b").ended("b", at=100.5).probe(at=130, context=Context.JVM_GONE)
+    health = story.evaluate(131).health
+
+    assert health["a"].reason == "the JVM of the driver has ended"
+    assert health["b"].reason == ""
+
+
 # -- one cause is one incident --------------------------------------------------------------------
 
 
