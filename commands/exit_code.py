@@ -14,13 +14,13 @@ READER_GONE = 141
 def exit_code(command: Callable[[], int], cannot_begin: tuple[type[Exception], ...]) -> int:
     """What ``command`` returns; 2 and one line if it raises one of these, 130 if interrupted.
 
-    A command that writes to a closed pipe, as of ``head``, ends with 141, as the shell has it
-    (128 and SIGPIPE); if it had finished, with its own code.
+    Into a closed pipe, as of ``head``: its own code if it had finished, else 141 (128 + SIGPIPE).
     """
     code = READER_GONE
     try:
         code = command()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as in a service that closes it
+            sys.stdout.flush()
     except cannot_begin as error:
         sys.stderr.write(f"querypulse: {error}\n")
         return COULD_NOT_BEGIN

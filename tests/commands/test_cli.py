@@ -88,6 +88,13 @@ def test_closed_output_pipe_shows_no_traceback(run, monkeypatch, command, code):
         assert run(command) == (code, "", "")
 
 
+def test_command_without_a_standard_output_ends_as_with_one(run, monkeypatch):
+    monkeypatch.setitem(cli._COMMANDS, "watch", lambda **_: 0)
+    monkeypatch.setattr(sys, "stdout", None)
+
+    assert run("watch")[0] == 0
+
+
 # -- check ------------------------------------------------------------------------------------
 
 
