@@ -61,7 +61,7 @@ def decompressed(raw: BinaryIO, path: Path) -> tuple[Iterable[bytes], type[Excep
     if not codec:
         return raw, OSError
     if codec == "gz":
-        return _unpacked_lines(raw, lambda: zlib.decompressobj(GZIP_WINDOW)), zlib.error
+        return _unpacked_lines(raw, lambda: zlib.decompressobj(GZIP_WINDOW), b"\0"), zlib.error
     try:
         import zstandard
     except ModuleNotFoundError as error:
@@ -71,8 +71,10 @@ def decompressed(raw: BinaryIO, path: Path) -> tuple[Iterable[bytes], type[Excep
     return _unpacked_lines(raw, zstandard.ZstdDecompressor().decompressobj), zstandard.ZstdError
 
 
-def _unpacked_lines(raw: BinaryIO, new_stream: Callable[[], Any]) -> Iterator[bytes]:
-    """The lines in compressed streams, one stream after another.
+def _unpacked_lines(
+    raw: BinaryIO, new_stream: Callable[[], Any], padding: bytes = b""
+) -> Iterator[bytes]:
+    """The lines in compressed streams, one stream after another; ``padding`` may follow each.
 
     Raises:
         EOFError: the last stream has no end. All that could be read came before.
@@ -81,7 +83,7 @@ def _unpacked_lines(raw: BinaryIO, new_stream: Callable[[], Any]) -> Iterator[by
     stream: Any = None
     begun: list[bytes] = []
     while packed := raw.read(PACKED_BYTES):
-        while packed:
+        while packed := packed.lstrip(padding if stream is not None and stream.eof else b""):
             if stream is None or stream.eof:
                 stream = new_stream()
             lines, end, rest = stream.decompress(packed).rpartition(b"\n")

@@ -83,6 +83,19 @@ def test_cut_log_is_read_as_far_as_it_goes_and_is_an_error_once_finished(
         assert replay.error == (CUT.format(path) if codec and not ending else None)
 
 
+@pytest.mark.parametrize("size", [1, 5000])
+def test_zeros_may_follow_each_stream_of_gzip(tmp_path, log, expected, size):
+    """As gzip itself has it: a tape or a copy by blocks fills the last block."""
+    half = len(log.content) // 2
+    parts = (gzip.compress(part) for part in (log.content[:half], log.content[half:]))
+    path = written(tmp_path / "log.gz", b"".join(part + bytes(size) for part in parts))
+    ((alerts, replay),) = replayed(path)
+    assert (alerts, replay.error) == (expected, None)
+
+    ((_, replay),) = replayed(written(tmp_path / "zeros.gz", bytes(size)))
+    assert str(tmp_path / "zeros.gz") in replay.error
+
+
 def test_stream_without_its_end_is_read_to_the_last_line(tmp_path, log, expected):
     path = written(tmp_path / "log.gz", gzip.compress(log.content.rstrip())[:-4])
     ((alerts, replay),) = replayed(path)
