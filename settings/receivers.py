@@ -228,7 +228,11 @@ def as_settings_error(
     except SettingsError:
         raise
     except ValueError as error:
-        message = entry.reworded(str(error)) if isinstance(entry, Configured) else f"{entry}{error}"
+        message = str(error)
+        if isinstance(entry, Configured):
+            message = entry.reworded(message)
+        elif _first_word(message) not in HttpOptions.__struct_fields__:  # those of all settings
+            message = f"{entry}{message}"
         name = _first_word(message)
         origin = origins.get("receivers" if name == "receiver" else name)
         raise SettingsError(f"{message} (from {origin})" if origin else message) from None

@@ -347,6 +347,12 @@ def components_of(*sources):
     return Components(load_settings(*sources).settings, Guard())
 
 
+def test_file_that_a_heartbeat_of_queries_cannot_use_is_that_of_its_own_setting():
+    queries = {"nightly*": {"heartbeat_url": "https://h/x"}}
+    with pytest.raises(SettingsError, match=r"^ca_file .* \(from argument ca_file\)$"):
+        components_of({"queries": queries, "ca_file": __file__}, {}, {})
+
+
 @pytest.mark.parametrize(("name", "text"), UNUSABLE.items())
 def test_value_that_cannot_be_used_is_reported_with_its_name_and_origin(name, text, config):
     needed = NEEDED.get(name, {})
