@@ -437,7 +437,7 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
         raise TypeError(f"attach() needs a SparkSession, given {given}")
     with SIDECARS.lock:
         present = SIDECARS.find(watched_by(spark))
-        if present is not None and not _is_replaced(present, arguments):
+        if present is not None and not _is_replaced(present, spark, arguments):
             SIDECARS.automatic.discard(present)
             return present
         return _started(spark, arguments)
@@ -468,18 +468,22 @@ def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
     return sidecar
 
 
-def _is_replaced(present: Sidecar, arguments: Mapping[str, object]) -> bool:
+def _is_replaced(present: Sidecar, spark: Any, arguments: Mapping[str, object]) -> bool:
     """Whether settings differ from those of an automatic sidecar, which is closed.
 
     Raises:
         SettingsError: they differ from those of another sidecar.
 
     """
+    if present in SIDECARS.automatic:
+        # The conf of the session, too, may be another one by now.
+        differs = settings_of(spark, arguments) != present.settings
+        return differs and SIDECARS.make_way(present)
     wanted = load_settings(arguments, {}, {}).settings
     other = [key for key in arguments if getattr(wanted, key) != getattr(present.settings, key)]
-    if other and not SIDECARS.make_way(present):
+    if other:
         raise SettingsError(
             f"attach was called before with other settings for {', '.join(map(repr, other))}; "
             "close the first sidecar, or give all settings to the first call"
         )
-    return bool(other)
+    return False

@@ -143,6 +143,17 @@ def test_second_attach_returns_the_same_sidecar(driver, fakes):
     assert (fakes, len(driver.queues)) == ([first], 1)
 
 
+def test_attach_after_the_automatic_one_counts_what_the_conf_has_by_then(driver, monkeypatch):
+    monkeypatch.setenv("QUERYPULSE_HTTP_PORT", "-1")
+    sidecar_module.attach_automatically(driver)
+    automatic = SIDECARS.find(driver.sparkContext)
+    driver.spark_conf = {"spark.querypulse.stall_floor_seconds": "5"}
+    own = attach(driver)
+
+    assert (automatic.closed, own.settings.stall_floor_seconds) == (True, 5)
+    assert attach(driver) is own
+
+
 def test_second_attach_with_other_settings_is_an_error_that_names_them(driver):
     first = attach(driver, **QUIET, app_name="etl")
     with pytest.raises(SettingsError, match="'webhook_url', 'stall_floor_seconds'") as raised:
