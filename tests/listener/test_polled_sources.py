@@ -12,7 +12,13 @@ from msgspec.structs import replace
 from support.story import poll
 
 from querypulse.listener.source_polls import SourcePoll
-from querypulse.listener.state.sources import MAX_EDGE_POINTS, MAX_MARKS, MAX_MOVES, follow_source
+from querypulse.listener.state.sources import (
+    MAX_EDGE_POINTS,
+    MAX_MARKS,
+    MAX_MOVES,
+    Shortfall,
+    follow_source,
+)
 from querypulse.listener.state.trends import MAX_POINTS, POLLED, Trends, follow_polls
 
 DAY = 86_400.0
@@ -67,6 +73,17 @@ def test_repeated_poll_changes_nothing():
     (first, second) = moving(0, 100)
 
     assert followed(first, second, second, first) == followed(first, second)
+
+
+def test_shortfall_counts_each_poll_once_until_it_ends():
+    polls = [
+        SourcePoll("s", {"": 5}, {}, {"": latest}, at=at, wall=at)
+        for at, latest in [(1, 2), (1, 2), (9, 3), (10, 5)]
+    ]
+    seen = [source_after(polls[:count]).shortfalls for count in (1, 2, 3, 4)]
+
+    first, second = Shortfall(1, 1, 5, 2), Shortfall(1, 2, 5, 3)
+    assert seen == [{"": first}, {"": first}, {"": second}, {}]
 
 
 def test_points_are_kept_while_there_is_a_backlog():

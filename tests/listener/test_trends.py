@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.story import progress, source
 
 from querypulse.listener.offsets import WHOLE, behind, is_before, lag_between, parse_offsets
-from querypulse.listener.state.trends import MAX_POINTS, Trends, follow
+from querypulse.listener.state.trends import MAX_POINTS, Trends, carry_over, follow
 
 ICEBERG = {"version": 1, "snapshot_id": 528590441509334017, "position": 1, "scan_all_files": False}
 DELTA = {"sourceVersion": 1, "reservoirId": "r", "reservoirVersion": 12, "index": -1}
@@ -85,6 +85,17 @@ def test_rise_keeps_few_points_and_knows_when_the_lag_last_fell(lags):
     assert rise == tuple(sorted(rise, key=lambda point: point.lag))
     assert (rise[-1].at, rise[-1].lag) == (len(lags) - 1, lags[-1])
     assert [point.lag for point in rise] == [lags[int(point.at)] for point in rise]
+
+
+def test_next_run_inherits_only_the_offsets():
+    trends = Trends()
+    for batch, end in enumerate((9, 3)):
+        trends = follow(trends, progress(batch=batch, sources=(source(end, 50),)), batch, {})
+    assert trends.sources[0].rewound
+    trends = carry_over(trends, at=2.0, completed=None)
+
+    (one,) = trends.sources
+    assert (one.end, one.stuck, one.rewound, trends.rises) == ({WHOLE: 3}, {}, {}, {})
 
 
 def test_source_with_a_new_description_is_another_source():
