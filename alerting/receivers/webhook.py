@@ -49,8 +49,8 @@ def message(
     to be ``whole``, what goes on in another incident is left out if anything else has ended in this
     one: who follows single alerts would close it. If it is silenced, its end may not be sent there.
     """
-    ended = [alert for alert in incident.alerts if not alert.goes_on or alert.muted]
-    sent = incident.alerts if whole or not ended else ended
+    cuts = not whole and not all(alert.goes_on for alert in incident.alerts)
+    sent = [alert for alert in incident.alerts if not (cuts and alert.goes_on and not alert.muted)]
     annotations = [_plain(alert) if plain else shown_annotations(alert) for alert in sent]
     alerts = [
         {

@@ -88,8 +88,8 @@ def test_incident_is_one_post(sent, statuses, group, common, annotations):
 
 @pytest.mark.parametrize(
     ("over", "sent"),
-    [([OVER, MOVED], ["a"]), ([OVER], ["a"]), ([MOVED], ["b"])],
-    ids=["one of two", "none", "all"],
+    [([OVER, MOVED], ["a"]), ([OVER], ["a"]), ([MOVED], ["b"]), ([MOVED, SILENCED], ["b", "b"])],
+    ids=["one of two", "none", "all", "all, and one is silenced"],
 )
 def test_alert_that_goes_on_elsewhere_is_left_out_unless_nothing_else_has_ended(over, sent):
     body = message(holding(*over), "hook")
