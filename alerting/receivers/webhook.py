@@ -5,14 +5,13 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from functools import partial
 from hashlib import sha256
 from hmac import digest
 from typing import Any, ClassVar
 
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten, to_json
-from ..alert import CRITICAL, WARNING, Alert, Incident
+from ..alert import Alert, Incident
 from ..alert_text import shown_annotations, status
 from .http import HttpReceiver
 from .receiver import (
@@ -41,17 +40,15 @@ FNV_PRIME = 0x100000001B3
 
 
 def message(
-    incident: Incident, receiver: str, link: str = "", *, plain: bool = False, whole: bool = False
+    incident: Incident, receiver: str, external_url: str = "", *, plain: bool = False
 ) -> dict[str, Any]:
-    """The whole body; ``link`` leads to more information.
+    """The whole body; ``external_url`` is the link to more information.
 
-    ``plain`` keeps only the annotations that a person needs most, and shortens them. Unless it is
-    to be ``whole``, what goes on in another incident is left out if anything else has ended in this
-    one: who follows single alerts would close it. If it is silenced, its end may not be sent there.
+    ``plain`` keeps only the annotations that a person needs most, and shortens them.
     """
-    cuts = not whole and not all(alert.goes_on for alert in incident.alerts)
-    sent = [alert for alert in incident.alerts if not (cuts and alert.goes_on and not alert.muted)]
-    annotations = [_plain(alert) if plain else shown_annotations(alert) for alert in sent]
+    annotations = [
+        _plain(alert) if plain else shown_annotations(alert) for alert in incident.alerts
+    ]
     alerts = [
         {
             "status": status(alert),
@@ -59,19 +56,19 @@ def message(
             "annotations": shown,
             "startsAt": rfc3339(alert.starts_at),
             "endsAt": NOT_ENDED if alert.ends_at is None else rfc3339(alert.ends_at),
-            "generatorURL": link,
+            "generatorURL": external_url,
             "fingerprint": fingerprint(alert.labels),
         }
-        for alert, shown in zip(sent, annotations, strict=True)
+        for alert, shown in zip(incident.alerts, annotations, strict=True)
     ]
     return {
         "receiver": receiver,
         "status": status(incident),
         "alerts": alerts,
         "groupLabels": incident.labels,
-        "commonLabels": _common([alert.labels for alert in sent]),
+        "commonLabels": _common([alert.labels for alert in incident.alerts]),
         "commonAnnotations": _common(annotations),
-        "externalURL": link,
+        "externalURL": external_url,
         "version": "4",
         "groupKey": incident.key,
         "truncatedAlerts": 0,
@@ -172,8 +169,6 @@ class Webhook(HttpReceiver):
     def __init__(self, given: WebhookSettings, context: ReceiverContext) -> None:
         """Check the settings, and the secrets; see ``HttpReceiver``."""
         super().__init__(given, context)
-        # One of one severity does not learn how an alert ends in the incident of the other.
-        self._whole = not {CRITICAL, WARNING} <= set(given.severities)
         self._secrets = context.secret_files("secret_files")
         self._signing_keys()
 
@@ -189,8 +184,10 @@ class Webhook(HttpReceiver):
             signed = signed_headers(keys, identity, wall, body) if keys else {}
             return {"Idempotency-Key": identity, **signed}
 
-        body = partial(message, incident, self.name, self.external_url, whole=self._whole)
-        full, less = to_json(body()), to_json(body(plain=True))
+        full, less = (
+            to_json(message(incident, self.name, self.external_url, plain=plain))
+            for plain in (False, True)
+        )
         self.post(full, less, headers)
 
     def check(self, answer: bytes) -> None:

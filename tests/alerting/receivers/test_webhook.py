@@ -23,9 +23,6 @@ from querypulse.alerting.receivers.webhook import (
 from querypulse.core.text import rfc3339, shorten, to_json
 
 (ALERT,) = ONE.alerts
-OVER = alert("a", ends_at=ENDED, superseded_by="the critical alert")
-MOVED = alert("b", ends_at=ENDED, superseded_by="the critical incident")
-SILENCED = alert("b", ends_at=ENDED, superseded_by="the critical incident", muted="silenced")
 
 
 def test_firing_alert_has_the_format_of_alertmanager(double):
@@ -84,38 +81,6 @@ def test_incident_is_one_post(sent, statuses, group, common, annotations):
     assert [one["status"] for one in body["alerts"]] == statuses
     assert (body["groupLabels"], body["commonLabels"]) == (group, common)
     assert set(body["commonAnnotations"]) == annotations
-
-
-@pytest.mark.parametrize(
-    ("over", "sent"),
-    [([OVER, MOVED], ["a"]), ([OVER], ["a"]), ([MOVED], ["b"]), ([MOVED, SILENCED], ["b", "b"])],
-    ids=["one of two", "none", "all", "all, and one is silenced"],
-)
-def test_alert_that_goes_on_elsewhere_is_left_out_unless_nothing_else_has_ended(over, sent):
-    body = message(holding(*over), "hook")
-
-    assert [alert["labels"]["query"] for alert in body["alerts"]] == sent
-    assert body["status"] == "resolved"
-
-
-@pytest.mark.parametrize(
-    ("moved", "severities", "sent"),
-    [
-        (MOVED, ["critical", "warning"], ["a"]),
-        (MOVED, ["critical"], ["a", "b"]),
-        (MOVED, ["warning"], ["a", "b"]),
-        (SILENCED, ["critical", "warning"], ["a", "b"]),
-    ],
-    ids=["both", "critical only", "warnings only", "silenced"],
-)
-def test_alert_that_goes_on_ends_where_its_end_there_may_not_arrive(
-    double, moved, severities, sent
-):
-    """It was sent in this incident; who follows single alerts would have it open for ever."""
-    webhook(double, severities=severities).send(holding(OVER, moved), time.time())
-
-    alerts = json.loads(double.requests[0].body)["alerts"]
-    assert [alert["labels"]["query"] for alert in alerts] == sent
 
 
 @pytest.mark.parametrize(
