@@ -117,7 +117,7 @@ def rule_context(
         limits=limits,
         window=window,
         trend_seconds=max(window.seconds, limits.trend_window_seconds),
-        is_running=query.alive and snapshot.context is Context.RUNNING,
+        is_running=snapshot.is_running(query),
         batches_come=(commit_at is not None and snapshot.watched(commit_at, now) <= window.seconds),
         policy=policy,
         snapshot=snapshot,

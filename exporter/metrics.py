@@ -154,7 +154,8 @@ QUERY_FIGURES: Table[QueryRow] = {
         lambda row: {} if row.error_class is None else {(row.error_class,): 1},
     ),
     "spark_streaming_query_active": Figure(
-        "Whether the current run of the query is active.", lambda row: float(row.is_active)
+        "Whether the current run of the query is active.",
+        lambda row: float(row.published.snapshot.is_running(row.query)),
     ),
     "spark_streaming_query_alerting_enabled": Figure(
         "Whether the query can alert: 0 if the settings ignore it.",

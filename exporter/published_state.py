@@ -19,7 +19,6 @@ from ..alerting.finding import QueryHealth
 from ..alerting.lifecycle import Suppressed
 from ..core.states import QueryState
 from ..listener.events import Progress, SourceProgress
-from ..listener.probe import Context
 from ..listener.source_polls import SourcePoll, topic_of
 from ..listener.state.flow import Flow
 from ..listener.state.identity import base_label
@@ -271,11 +270,6 @@ class QueryRow:
         if self.health.ignored or self.state in OVER or self.query.stop_expected:
             return False
         return self.facts is None or not self.facts.trigger.ends_by_itself
-
-    @property
-    def is_active(self) -> bool:
-        """Whether its current run is active: none is once the JVM or its SparkContext has ended."""
-        return self.query.alive and self.published.snapshot.context is Context.RUNNING
 
     @property
     def in_flight(self) -> InFlight | None:

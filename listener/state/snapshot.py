@@ -186,6 +186,10 @@ class Snapshot(msgspec.Struct, frozen=True):
         """The SparkContext's last known state; running without a probe report."""
         return self.probe.context if self.probe is not None else Context.RUNNING
 
+    def is_running(self, query: Query) -> bool:
+        """Whether the current run of the query and its SparkContext are active."""
+        return query.alive and self.context is Context.RUNNING
+
     @property
     def received_at(self) -> float | None:
         """When the probe, or an event of an active query, last reported anything.
