@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import inf
 
 from querypulse.alerting.finding import INPUT_MISSING, QUERY_FLAPPING
@@ -9,7 +10,7 @@ from querypulse.alerting.lifecycle import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery
-from .receivers import Notification, SimReceiver
+from .receivers import HELD_OPEN, Notification, SimReceiver
 from .stage import (
     SEEN_SECONDS,
     TICK_SECONDS,
@@ -83,8 +84,11 @@ class Feeding(Property):
         late = NOTIFIED_SECONDS + self._stage.longest_delay
         if receiver.trouble_ended_at > note.at - 400.0:
             late += receiver.trouble_seconds + 400.0
+        shown = Counter(key for key, _ in note.named)
         for key, name in note.named:
-            if name == NAME and note.at - self._found_at.get(key, -inf) > late:
+            # What has not recovered for long enough is shown beside what has just begun.
+            is_alone = shown[key] == 1
+            if name == NAME and is_alone and note.at - self._found_at.get(key, -inf) > late:
                 raise Violation("P2", f"{receiver.name} notified of {NAME} of {key}, which is fed")
 
     def _check_known(self, query: SimQuery, open_ones: set[str]) -> None:
@@ -115,12 +119,13 @@ class Feeding(Property):
             self._fed.pop(query.key, None)
             return
         now = self._stage.time.now
-        open_ones = {
-            alert.name
+        mine = [
+            alert
             for alert in driver.lifecycle.alerts
-            if query.key == driver.owners.get(alert.labels["query"])
-            or alert.labels["query"] == WHOLE_DRIVER
-        }
+            if query.key == driver.owners.get(alert.query) or alert.query == WHOLE_DRIVER
+        ]
+        open_ones = {alert.name for alert in mine}
+        is_held = any(alert.name == NAME and HELD_OPEN in alert.annotations for alert in mine)
         # Time without monitoring does not count.
         watched_since = max(driver.attached_at, driver.awake_since, driver.spark.paused_until)
         hungry = now - max(query.fed_at, query.started_at, query.truth.since, watched_since)
@@ -132,8 +137,9 @@ class Feeding(Property):
             and not self._reads(query, driver)
         ):
             raise Violation("P1", f"{query.key} has read no rows for {hungry:.0f} s")
-        if QUERY_FLAPPING in open_ones:
-            # A query that keeps failing is not healthy before its restart window has passed.
+        if QUERY_FLAPPING in open_ones or is_held:
+            # A query that keeps failing is not healthy before its restart window has passed, and an
+            # alert that is held open ends later than any of these histories.
             self._fed.pop(query.key, None)
             return
         if NAME not in open_ones or now - query.fed_at > query.spec.every + 2 * query.spec.takes:

@@ -109,6 +109,8 @@ class SimProbe:
         """By query: the end of the last run whose end a poll has shown."""
         self.failures: dict[str, float] = {}
         """The same for runs that failed."""
+        self.failures_shown_at: dict[str, float] = {}
+        """By query: when a poll showed that."""
         self.batches: dict[str, float] = {}
         """The same for runs of which a poll showed the batch before the next run began."""
         self.dated: set[str] = set()
@@ -179,8 +181,6 @@ class SimProbe:
                 sample.shown.append((self.ends, run.spec.key, run.ended_at))
                 if run.exception is not None:
                     sample.failed.append(run)
-                    if not run.is_cut_off:
-                        sample.shown.append((self.failures, run.spec.key, run.ended_at))
         self._spark.ended_runs.clear()
         present = tuple(run for run in runs if run is not None)
         sample.runs = (*present, *self._ended.report(self._time.now))
@@ -194,6 +194,9 @@ class SimProbe:
             shown[key] = at
         self._in_time |= {run.facts.run_id for run in sample.runs if self._is_newest(run.facts)}
         for run in sample.failed:
+            if not run.is_cut_off:
+                self.failures[run.spec.key] = run.ended_at
+                self.failures_shown_at[run.spec.key] = self._time.now
             if run.run_id in self._in_time:
                 self.batches[run.spec.key] = run.ended_at
         if sample.context in (Context.JVM_GONE, Context.TERMINATED) and not sample.runs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from querypulse.alerting.policy import WINDOW_FACTOR, Limits, batch_window
 from querypulse.alerting.stuck_batch import AUTOSCALE_SECONDS, BLOCKED_SECONDS
 
@@ -46,9 +48,15 @@ def promised_seconds(
 
 
 def is_reported(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
-    """Whether an event, or the probe's last report of the run, shows the failure."""
-    reported = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-    return reported or driver.probe.failures.get(query.key, 0.0) >= episode.began_at
+    """Whether an event, or the probe's last report of the run, shows the failure while it lasts.
+
+    The failure of an old run that arrives after the new one has shown life raises no alert.
+    """
+    if driver.bus.lost_until.get(query.key, 0.0) < episode.began_at:
+        return True
+    polled = driver.probe.failures.get(query.key, 0.0) >= episode.began_at
+    in_time = driver.probe.failures_shown_at.get(query.key, 0.0) <= (episode.ended_at or inf)
+    return polled and in_time
 
 
 def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) -> float:

@@ -454,7 +454,7 @@ class Quiet(Property):
             boots = [at for at, name in self._stage.boots if name == note.driver and at <= note.at]
             since = max([since, *boots[-1:]])
         same = [
-            other.at for other in receiver.notifications
+            other for other in receiver.notifications
             # The watcher and a driver do not know how often the other has notified.
             if (other.key, other.driver, other.named) == (note.key, note.driver, note.named)
             and since <= other.at <= note.at
@@ -462,8 +462,11 @@ class Quiet(Property):
         if len(same) <= SLOW_FLAPS:
             return
         first, *_, last, now = same[-SLOW_FLAPS - 1 :]
-        calm = max(SHORTEST_CALM_SECONDS, last - first - UNDER_WAY_SECONDS)
-        if now - last < min(LONGEST_CALM_SECONDS, calm):
+        if note.severity == "warning" and self._has_moved(receiver, last, now):
+            # It was a part of a critical incident, which has ended: only warnings are left.
+            return
+        calm = max(SHORTEST_CALM_SECONDS, last.at - first.at - UNDER_WAY_SECONDS)
+        if now.at - last.at < min(LONGEST_CALM_SECONDS, calm):
             raise Violation("P5", f"{note.key} was notified {len(same)} times within a day")
 
     def _check_resolves(self, receiver: SimReceiver) -> None:

@@ -75,6 +75,8 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 KEY = "0" * 32
+HELD_OPEN = "flapping"
+"""The annotation of an alert that is held open."""
 CAPABILITIES = {
     "pagerduty": PagerDuty.capabilities,
     "alertmanager": Alertmanager.capabilities,
@@ -302,4 +304,4 @@ def _utc(unix: float) -> datetime:
 
 
 def _is_held(incident: Incident) -> bool:
-    return any("flapping" in alert.annotations for alert in incident.alerts)
+    return any(HELD_OPEN in alert.annotations for alert in incident.alerts)

@@ -16,6 +16,7 @@ from querypulse.alerting.lifecycle import FLAPS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS
 from querypulse.alerting.retries import MISCONFIGURED_WAIT_SECONDS
+from querypulse.listener.probe import Context
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .promises import is_reported
@@ -314,10 +315,13 @@ class Resolving(Property):
         truth, born_at = query.truth, self.driver_of(query).born_at
         lost_until = self.lost_until(query)
         lost = query.spec.is_finite and lost_until >= truth.since
-        if truth.health is Health.DEAD and (lost or is_end_unreported(self._stage, query)):
-            # No signal shows how a run has ended that ends by itself.
+        # No signal shows how a run has ended that ends by itself.
+        lost |= is_end_unreported(self._stage, query) or self._failed_unseen_after_stop(query)
+        if truth.health is Health.DEAD and lost:
             return True
-        if truth.health is Health.DEAD and self._failed_unseen_after_stop(query):
+        context = self.driver_of(query).spark.context
+        if truth.health is Health.GONE and context is Context.STOPPED_BY_APPLICATION:
+            # The application's own ``spark.stop()`` is a planned stop, also of what stopped before.
             return True
         if truth.health in WARNINGS and closed.incident.severity == "critical":
             return True
