@@ -197,7 +197,7 @@ WHOLE_DRIVER = "*"
 
 
 class SimGuard(Guard):
-    """Records contained errors, so that the guard hides no error of the product."""
+    """Records the errors that processes contain, so that it hides no error of the product."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -252,7 +252,7 @@ class SimDriver:
         self.asleep_until = 0.0
         self.owners: dict[str, str] = {}
         """Label -> the query that was first shown under it."""
-        self.guard = SimGuard()
+        self.guard = world.guard
         self._spool = spool = disk.spool(self.app, self.guard, time) if disk is not None else None
         self.time = time
         self.bus = SimBus(time, world.faults, self.step)

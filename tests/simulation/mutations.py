@@ -110,6 +110,7 @@ _forget = state.to_forget
 _met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
 _remains = identity._remains
 _introduce = identity.Identity.introduce
+_offer = driver.Courier.offer
 
 
 def _reminds_always(self: Lifecycle, *others: Any) -> Any:
@@ -182,6 +183,12 @@ def _counts_old_drops(before: Any, report: Any) -> Any:
 
 def _raises(_self: Any, _stage: Any, error: Exception) -> None:
     raise error
+
+
+def _fails_in_watcher(self: driver.Courier, incidents: Any) -> None:
+    if self._sender.name == "watch":
+        raise ZeroDivisionError
+    _offer(self, incidents)
 
 
 def _moves_by_tasks_only(self: probe.JobActivity, before: probe.JobActivity) -> Any:
@@ -283,6 +290,8 @@ OF_NOTIFYING = (
              only("die unreported")),
     Mutation("a run that is missing in a poll does not count as vanished", "P1",
              state.State, "apply_probe", _poll_and_never_vanish, only("die unseen"), essential=True),
+    Mutation("the watcher cannot offer its incidents, and contains that", "P8",
+             driver.Courier, "offer", _fails_in_watcher, only("repeat", around=("kill",), around_share=1.0, steps=(6,))),
     Mutation("a repeated event is applied twice", "P8",
              event_reader.EventReader, "_is_known", lambda *_: False, only("repeat"), essential=True),
     Mutation("an incident resolves at the first sign of health", "P3",

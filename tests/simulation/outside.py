@@ -14,7 +14,7 @@ from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Endpoint, Poll, Said, holds_key
 from querypulse.watch.tracker import TargetTracker
 
-from .driver import Courier, SimDriver, SimGuard
+from .driver import Courier, SimDriver
 from .receivers import Named
 from .stage import WorldView
 
@@ -42,8 +42,7 @@ class SimWatch:
             repeat_interval_seconds=4 * 3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         )
-        guard = SimGuard()
-        self.couriers = [Courier(receiver, self, guard) for receiver in world.receivers]
+        self.couriers = [Courier(receiver, self, world.guard) for receiver in world.receivers]
         self._notifier = Notifier(self.couriers, wall=self.time.wall)
 
     def begin(self) -> None:

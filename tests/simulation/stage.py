@@ -12,7 +12,7 @@ from querypulse.alerting.lifecycle import Evaluated
 from querypulse.listener.state.identity import UNNAMED
 
 from .clock import Time
-from .driver import WHOLE_DRIVER, SimDriver
+from .driver import WHOLE_DRIVER, SimDriver, SimGuard
 from .plan import Plan, QuerySpec
 from .queries import SimQuery
 from .receivers import Open, SimReceiver, alertmanager_key
@@ -136,6 +136,7 @@ class WorldView(Protocol):
     drivers: dict[str, SimDriver]
     receivers: list[SimReceiver]
     silences: Silences
+    guard: SimGuard
     boots: list[tuple[float, str]]
     longest_delay: float
 

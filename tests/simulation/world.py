@@ -15,7 +15,7 @@ from querypulse.listener.state import state
 
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
-from .driver import Disk, SimDriver
+from .driver import Disk, SimDriver, SimGuard
 from .feeding import Feeding
 from .looping import Grouping, Looping
 from .outside import SimWatch
@@ -50,6 +50,7 @@ class World:
         self.time = Time()
         self.faults = Faults(self.time)
         self.silences = Silences(self.time)
+        self.guard = SimGuard()
         self.boots: list[tuple[float, str]] = []
         self.rng = Random(plan.seed)
         self.queries = {
