@@ -74,18 +74,6 @@ class LifecycleSettings(msgspec.Struct, frozen=True):
     repeat_interval_seconds: float = 4 * 3600.0
 
 
-class Round(msgspec.Struct, frozen=True):
-    """What one update knows: the health of the queries, Unix time, and the silences."""
-
-    health: DriverHealth
-    wall: float
-    silences: Sequence[Silence]
-
-    def why_muted(self, alert: Alert) -> str:
-        """Why nobody is notified of the alert now; empty if somebody is."""
-        return why_muted(alert, self.silences, self.wall)
-
-
 class Suppressed(msgspec.Struct, frozen=True):
     """An alert that does not open, and the one that suppresses it."""
 
@@ -111,13 +99,14 @@ class Opened(msgspec.Struct, frozen=True):
 class Tracked(msgspec.Struct):
     """One alert: pending until ``opened_at``, then firing while ``is_found``, else recovering.
 
-    ``alert`` has the newest texts and the first start; ``shown``, too, how it is published.
-    ``subject`` is the query of its incident; empty while the alert waits for others that share its
-    ``cause``. ``calm_seconds``: it keeps coming back, and ends after so much calm.
+    ``alert`` has the newest texts and the first start; ``muted`` says why nobody is notified of it
+    now. ``subject`` is the query of its incident; empty while the alert waits for others that share
+    its ``cause``. ``calm_seconds``: it keeps coming back, and ends after so much calm.
     ``unseen_since``: an earlier process left it open, and this one has not seen its query since.
     """
 
     alert: Alert
+    muted: str = ""
     cause: str = ""
     polls: int = 1
     opened_at: float | None = None
@@ -126,12 +115,26 @@ class Tracked(msgspec.Struct):
     recovery: RecoveryWindow | None = None
     calm_seconds: float = 0.0
     unseen_since: float | None = None
-    shown: Alert | None = None
 
     @property
     def is_firing(self) -> bool:
         """Whether its query is unhealthy, or has not been seen yet."""
         return self.is_found or self.unseen_since is not None
+
+    @property
+    def shown(self) -> Alert:
+        """The alert with notes: its incident, why it is held open, why nobody is notified of it."""
+        flapping = (
+            f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
+            f"held open until {duration(self.calm_seconds)} of calm"
+        )
+        notes = {
+            INCIDENT: "" if self.subject == self.alert.query else self.subject,
+            "flapping": flapping if self.calm_seconds else "",
+            "muted": self.muted,
+        }
+        notes = {name: text for name, text in notes.items() if text}
+        return replace(self.alert, annotations={**self.alert.annotations, **notes})
 
 
 class OpenIncident(msgspec.Struct):
@@ -196,27 +199,27 @@ class Lifecycle:
 
         ``is_last``: the process ends, and no alert can wait for others of its cause.
         """
-        update = Round(DriverHealth(evaluation, snapshot, now), wall, silences)
+        health = DriverHealth(evaluation, snapshot, now)
         found = {(finding.alertname, finding.query): finding for finding in evaluation.findings}
         stages = Stages()
-        for identity, finding in found.items():
-            stages.run(self._find, identity, finding, update)
-        for identity in [identity for identity in self._tracked if identity not in found]:
-            stages.run(self._miss, identity, update)
-        self.errors = stages.errors
-        self._open(update)
         for tracked in self._tracked.values():
-            if tracked.opened_at is not None:
-                if not tracked.subject:
-                    waits = tracked.is_found and not is_last
-                    tracked.subject = self._subject_of(tracked, now) or (
-                        "" if waits else tracked.alert.query
-                    )
-                tracked.shown = self._shown(tracked, update)
-        alerts = (tracked.shown for tracked in self._tracked.values())
-        self.alerts = tuple(alert for alert in alerts if alert is not None)
-        incidents = tuple(self._present(update))
-        return incidents + self._stale(update.health, [incident.key for incident in incidents])
+            tracked.muted = why_muted(tracked.alert, silences, wall)
+        for finding in found.values():
+            stages.run(self._find, finding, health, wall, silences)
+        for identity in [identity for identity in self._tracked if identity not in found]:
+            stages.run(self._miss, identity, health, wall)
+        self.errors = stages.errors
+        self._open(health)
+        opened = [tracked for tracked in self._tracked.values() if tracked.opened_at is not None]
+        for tracked in opened:
+            if not tracked.subject:
+                waits = tracked.is_found and not is_last
+                tracked.subject = self._subject_of(tracked, now) or (
+                    "" if waits else tracked.alert.query
+                )
+        self.alerts = tuple(tracked.shown for tracked in opened)
+        incidents = tuple(self._present(now, wall))
+        return incidents + self._stale(health, [incident.key for incident in incidents])
 
     # What an earlier process has left
 
@@ -283,31 +286,34 @@ class Lifecycle:
     def _alert_of(self, finding: Finding, wall: float) -> Alert:
         return alert_of(finding, self._app, self._guidance, wall, self._labels)
 
-    def _find(self, identity: Identity, finding: Finding, update: Round) -> None:
+    def _find(
+        self, finding: Finding, health: DriverHealth, wall: float, silences: Sequence[Silence]
+    ) -> None:
         """Update the alert of a finding: the newest texts, and its old start."""
-        alert, tracked = self._alert_of(finding, update.wall), self._tracked.get(identity)
+        identity, alert = (finding.alertname, finding.query), self._alert_of(finding, wall)
+        tracked = self._tracked.get(identity)
         if tracked is None:
-            self._tracked[identity] = Tracked(alert, cause_of(finding))
+            muted = why_muted(alert, silences, wall)
+            self._tracked[identity] = Tracked(alert, muted, cause_of(finding))
             return
         before = tracked.alert
         if tracked.opened_at is not None and alert.is_critical != before.is_critical:
             # An open alert never becomes less severe: a value that oscillates around its limit
             # would notify each time.
-            if before.is_critical or self._suppressor(alert, update) is not None:
+            if before.is_critical or self._suppressor(alert, health) is not None:
                 alert = replace(alert, labels=before.labels)
             else:
-                self._add_ended(
-                    tracked.subject, before.ended(update.wall, superseded_by="the critical alert")
-                )
+                ended = before.ended(wall, superseded_by="the critical alert")
+                self._add_ended(tracked.subject, ended)
         tracked.alert = replace(alert, starts_at=before.starts_at)
         tracked.polls += 1
         tracked.is_found, tracked.recovery = True, None
-        if update.health.knows(alert.query):
+        if health.knows(alert.query):
             tracked.unseen_since = None
 
-    def _miss(self, identity: Identity, update: Round) -> None:
+    def _miss(self, identity: Identity, health: DriverHealth, wall: float) -> None:
         """Without its finding, an alert recovers unless its query is unhealthy otherwise."""
-        health, tracked = update.health, self._tracked[identity]
+        tracked = self._tracked[identity]
         if tracked.opened_at is None:
             del self._tracked[identity]
             return
@@ -325,7 +331,7 @@ class Lifecycle:
             outcome = UNSEEN[0] if health.now - tracked.unseen_since >= UNSEEN_SECONDS else ""
         if outcome:
             del self._tracked[identity]
-            self._add_ended(tracked.subject, alert.ended(update.wall, outcome=outcome))
+            self._add_ended(tracked.subject, alert.ended(wall, outcome=outcome))
 
     def _add_ended(self, subject: str, ended: Alert) -> None:
         incident = self._incidents.get(subject)
@@ -333,7 +339,7 @@ class Lifecycle:
             others = (alert for alert in incident.ended if alert.labels != ended.labels)
             incident.ended = (*others, ended)
 
-    def _open(self, update: Round) -> None:
+    def _open(self, health: DriverHealth) -> None:
         """Open what was found often enough, the driver's first, unless the driver suppresses it."""
         ripe = [
             tracked
@@ -342,14 +348,14 @@ class Lifecycle:
         ]
         suppressed = []
         for tracked in sorted(ripe, key=lambda tracked: tracked.alert.query != WHOLE_DRIVER):
-            by = self._suppressor(tracked.alert, update)
+            by = self._suppressor(tracked.alert, health)
             if by is not None:
                 suppressed.append(Suppressed(tracked.alert, by))
                 continue
-            tracked.opened_at = update.health.now
+            tracked.opened_at = health.now
             # The end of a driver is final: the next one is another incident.
             if tracked.alert.name != DRIVER_DOWN:
-                tracked.calm_seconds = self._note_opened(tracked.alert, update.health.now)
+                tracked.calm_seconds = self._note_opened(tracked.alert, health.now)
         self.suppressed = tuple(suppressed)
 
     def _note_opened(self, alert: Alert, now: float) -> float:
@@ -363,7 +369,7 @@ class Lifecycle:
             del self._opened[next(iter(self._opened))]
         return self._opened[identity].calm_seconds
 
-    def _suppressor(self, alert: Alert, update: Round) -> Alert | None:
+    def _suppressor(self, alert: Alert, health: DriverHealth) -> Alert | None:
         """The critical alert of the driver that explains this one, also just after it recovered.
 
         A failure is never explained away, and what nobody is notified of explains nothing; nor does
@@ -377,27 +383,12 @@ class Lifecycle:
             recovery = other.recovery
             holds = other.is_found or (
                 recovery is not None
-                and update.health.watched_since(recovery.since) < self._terms.resolve_after_seconds
+                and health.watched_since(recovery.since) < self._terms.resolve_after_seconds
             )
             is_open = other.opened_at is not None and other.polls > 0
-            if is_open and holds and not update.why_muted(other.alert):
+            if is_open and holds and not other.muted:
                 return other.alert
         return None
-
-    def _shown(self, tracked: Tracked, update: Round) -> Alert:
-        """The alert with notes: its incident, why it is held open, why nobody is notified of it."""
-        flapping = (
-            f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
-            f"held open until {duration(tracked.calm_seconds)} of calm"
-        )
-        alert = tracked.alert
-        notes = {
-            INCIDENT: "" if tracked.subject == alert.query else tracked.subject,
-            "flapping": flapping if tracked.calm_seconds else "",
-            "muted": update.why_muted(alert),
-        }
-        notes = {name: text for name, text in notes.items() if text}
-        return replace(alert, annotations={**alert.annotations, **notes})
 
     # Incidents
 
@@ -440,7 +431,7 @@ class Lifecycle:
         )
         return query if is_first else ""
 
-    def _present(self, update: Round) -> Iterator[Incident]:
+    def _present(self, now: float, wall: float) -> Iterator[Incident]:
         """Each incident as it is now; one that has ended is shown once more, with its end."""
         members: dict[str, list[Tracked]] = {subject: [] for subject in self._incidents}
         for tracked in self._tracked.values():
@@ -454,16 +445,16 @@ class Lifecycle:
                 continue
             severity = _severity(alerts, incident)
             if incident is not None and incident.severity != severity:
-                yield self._hand_over(subject, incident, alerts, update.wall)
+                yield self._hand_over(subject, incident, alerts, wall)
                 incident = OpenIncident(severity, muted=incident.muted or RECOVERS)
             incident = self._incidents[subject] = incident or OpenIncident(severity)
-            yield self._present_open(subject, incident, alerts, update.health.now)
+            yield self._present_open(subject, incident, alerts, now)
 
     def _present_open(
         self, subject: str, incident: OpenIncident, members: Sequence[Tracked], now: float
     ) -> Incident:
         """The incident with the newest texts; its revision grows when people must be notified."""
-        alerts = _alerts(sorted(members, key=_prominence))
+        alerts = [tracked.shown for tracked in sorted(members, key=_prominence)]
         # What is silenced beside what is not is sent to nobody.
         alerts = [alert for alert in alerts if not alert.muted] or alerts
         fires, news = any(tracked.is_firing for tracked in members), _news(alerts)
@@ -492,13 +483,12 @@ class Lifecycle:
         successor = OF_WARNING if incident.is_critical else OF_CRITICAL
         fires = any(tracked.is_firing for tracked in members)
         notes = {"superseded_by": successor} if fires else {}
-        moved = [alert.ended(wall, **notes) for alert in _alerts(members)]
-        if not incident.is_critical:
-            # What has just become critical was never in this incident.
-            was_here = [alert for alert in moved if not alert.is_critical]
-            moved = was_here if was_here or incident.ended else moved
-        alerts = (*incident.ended, *moved) if incident.is_critical else (*moved, *incident.ended)
-        return self._incident(subject, incident, alerts)
+        moved = [tracked.shown.ended(wall, **notes) for tracked in members]
+        if incident.is_critical:
+            return self._incident(subject, incident, (*incident.ended, *moved))
+        # What has just become critical was never in this incident.
+        was_here = [alert for alert in moved if not alert.is_critical]
+        return self._incident(subject, incident, (*was_here, *incident.ended))
 
     def _incident(self, subject: str, incident: OpenIncident, alerts: Iterable[Alert]) -> Incident:
         labels = incident_labels(self._app, subject, self._labels)
@@ -520,11 +510,6 @@ def cause_of(finding: Finding) -> str:
     return finding.cause or finding.evidence.get("error_class", "") or code_of(finding.reason)
 
 
-def _alerts(members: Iterable[Tracked]) -> list[Alert]:
-    """The alerts as they are published."""
-    return [tracked.shown or tracked.alert for tracked in members]
-
-
 def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
     """What people must be notified of in an open incident: each query, each fact, and a stall.
 
@@ -542,13 +527,12 @@ def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
 
 def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:
     """Critical while an alert is that somebody is notified of; a later silence ends nothing."""
-    alerts = _alerts(members)
-    critical = [alert for alert in alerts if alert.is_critical]
-    is_silent = all(alert.muted for alert in alerts)
+    critical = [tracked for tracked in members if tracked.alert.is_critical]
+    is_silent = all(tracked.muted for tracked in members)
     was_critical = (
         incident is not None and incident.is_critical and incident.notified_at is not None
     )
-    if critical and (is_silent or was_critical or not all(alert.muted for alert in critical)):
+    if critical and (is_silent or was_critical or not all(tracked.muted for tracked in critical)):
         return CRITICAL
     return WARNING
 

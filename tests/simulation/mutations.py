@@ -121,11 +121,22 @@ def _reminds_always(self: Lifecycle, *others: Any) -> Any:
         self._terms = terms
 
 
-def _opens_late(self: Lifecycle, update: Any) -> None:
+def _opens_late(self: Lifecycle, health: DriverHealth) -> None:
     if all(
         tracked.opened_at is not None or tracked.polls >= 30 for tracked in self._tracked.values()
     ):
-        _open(self, update)
+        _open(self, health)
+
+
+def _silenced_suppresses(self: Lifecycle, alert: Alert, health: DriverHealth) -> Any:
+    alerts = list(self._tracked.values())
+    reasons = [tracked.muted for tracked in alerts]
+    for tracked in alerts:
+        tracked.muted = ""
+    suppressor = _suppressor(self, alert, health)
+    for tracked, muted in zip(alerts, reasons, strict=True):
+        tracked.muted = muted
+    return suppressor
 
 
 def _end_is_never_muted(self: Lifecycle, *incident: Any) -> Any:
@@ -252,7 +263,7 @@ OF_NOTIFYING = (
     Mutation("an alert of the whole driver suppresses a failure", "P4",
              lifecycle, "FACTS", frozenset(), plan=plan_of("a query that fails while it is stalled with all others"), essential=True),
     Mutation("a silenced alert of the whole driver suppresses others", "P4",
-             Lifecycle, "_suppressor", lambda self, alert, update: _suppressor(self, alert, replace(update, silences=())),
+             Lifecycle, "_suppressor", _silenced_suppresses,
              plan=plan_of("a silenced stall of the whole driver suppresses that a query has stopped")),
     Mutation("a silence covers the alerts of every app", "P1|P4",
              Silence, "covers", lambda self, *alert: _covers(replace(self, app="*"), *alert), only("die")),
