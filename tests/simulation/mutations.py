@@ -14,7 +14,7 @@ from unittest.mock import patch
 import msgspec
 from msgspec.structs import replace
 
-from querypulse.alerting import evidence, lifecycle, recovery, retries, spool, stuck_batch
+from querypulse.alerting import evidence, lifecycle, outbox, recovery, spool, stuck_batch
 from querypulse.alerting.alert import CRITICAL, Alert, Silence
 from querypulse.alerting.finding import Severity
 from querypulse.alerting.lifecycle import Lifecycle
@@ -342,7 +342,7 @@ OF_NOTIFYING = (
              spool.Spool, "write_ahead", lambda _: None,
              plan=plan_of("a process that is killed as it sends, before its spool has stored it"), essential=True),
     Mutation("a failed attempt is retried after an hour", "P1",
-             retries, "nth_wait", lambda *_: 3600.0, only("die in outage", steps=(1,), minutes=(8.0,)), first=5),
+             outbox, "nth_wait", lambda *_: 3600.0, only("die in outage", steps=(1,), minutes=(8.0,)), first=5),
     Mutation("incidents that an earlier driver left open are forgotten", "P3|P5",
              Lifecycle, "restore", lambda *_: None,
              only("die", around=("kill",), steps=(4,)), 40, first=16, essential=True),

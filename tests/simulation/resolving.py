@@ -13,9 +13,9 @@ from querypulse.alerting.finding import (
     QUERY_MISSING,
 )
 from querypulse.alerting.lifecycle import FLAPS
+from querypulse.alerting.outbox import MISCONFIGURED_WAIT_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS
-from querypulse.alerting.retries import MISCONFIGURED_WAIT_SECONDS
 from querypulse.listener.probe import Context
 
 from .driver import WHOLE_DRIVER, SimDriver
