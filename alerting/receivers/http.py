@@ -24,6 +24,8 @@ from ...core.installed import VERSION
 from ...core.secret import Secret
 from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
+from ...core.text import to_json
+from ..alert import Incident
 from .receiver import (
     DeliveryError,
     HttpOptions,
@@ -322,9 +324,10 @@ def not_a_page(answer: bytes, place: str) -> bytes:
 
 
 class HttpReceiver:
-    """A receiver at one URL; ``setting`` is what an unusable URL is reported under.
+    """A receiver at one URL, which takes about one message a second, as chats do.
 
-    Chats take about one message a second.
+    A message that is too large or refused is sent again without its details: a page must not
+    depend on them.
     """
 
     capabilities = ReceiverCapabilities(per_minute=60.0)
@@ -334,35 +337,46 @@ class HttpReceiver:
     def __init__(
         self, given: ReceiverSettings, context: ReceiverContext, url: Secret | None = None
     ) -> None:
-        """Check the settings; see ``ReceiverSettings.make``."""
+        """Check the settings; see ``ReceiverSettings.makes``."""
         self.name = given.name
         self.external_url = context.external_url
         self.poster = HttpPoster(url or context.secret("url"), setting="url", http=context.http)
 
-    def post(
-        self, full: bytes, less: bytes, headers: Callable[[bytes], Mapping[str, str]] = lambda _: {}
-    ) -> None:
-        """Post ``full``; if the body is too large or refused and ``less`` differs, post ``less``.
+    def send(self, incident: Incident, wall: float) -> None:
+        """Send one incident; see ``Receiver.send``."""
+        body = to_json(self.message(incident))
+        if len(body) > self.max_bytes:
+            body = to_json(self.message(incident, minimal=True))
+        try:
+            self._post(incident, wall, body)
+        except DeliveryError as refusal:
+            if refusal.status not in BODY_DISLIKED:
+                raise
+            minimal = to_json(self.message(incident, minimal=True))
+            if minimal == body:
+                raise
+            self._post(incident, wall, minimal)
 
-        A page must not depend on its details. ``headers`` returns those of a body.
+    def close(self) -> None:
+        """Close the connection."""
+        self.poster.close()
+
+    def message(self, incident: Incident, *, minimal: bool = False) -> dict[str, Any]:
+        """What to post of an incident; ``minimal``: without details.
 
         Raises:
-            DeliveryError: neither was accepted.
+            DeliveryError: a secret in it cannot be used.
 
         """
-        if len(full) > self.max_bytes:
-            full = less
-        try:
-            self.check(self.poster.post(full, headers(full)))
-        except DeliveryError as refusal:
-            if less == full or refusal.status not in BODY_DISLIKED:
-                raise
-            self.check(self.poster.post(less, headers(less)))
+        raise NotImplementedError
+
+    def headers(self, incident: Incident, wall: float, body: bytes) -> Mapping[str, str]:  # noqa: ARG002 - for others
+        """The headers of a body that is sent at Unix time ``wall``; may raise as ``message``."""
+        return {}
 
     def check(self, answer: bytes) -> None:
         """Raise ``DeliveryError`` for the body of a 2xx answer that is not from the receiver."""
         not_a_page(answer, self.poster.place)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self.poster.close()
+    def _post(self, incident: Incident, wall: float, body: bytes) -> None:
+        self.check(self.poster.post(body, self.headers(incident, wall, body)))

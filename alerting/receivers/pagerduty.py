@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
-from ...core.text import rfc3339, shorten, to_json
+from ...core.text import rfc3339, shorten
 from ..alert import Alert, Incident
 from ..alert_text import (
     by_difference,
@@ -157,27 +157,27 @@ class PagerDuty(HttpReceiver):
         check_routing_key(self._routing_key.reveal())
         self._source = socket.gethostname() or "unknown"
 
-    def send(self, incident: Incident, _wall: float) -> None:
+    def send(self, incident: Incident, wall: float) -> None:
         """Send one incident; see ``Receiver.send``."""
         try:
-            key = check_routing_key(self._routing_key.reveal())
-        except ValueError as error:
-            raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
-        try:
-            self.post(*self._bodies(incident, key))
+            super().send(incident, wall)
         except DeliveryError as error:
             if error.status == BAD_REQUEST and ABOUT_THE_KEY.search(error.body):
                 error.answer = DeliveryOutcome.MISCONFIGURED
                 error.args = (f"{error}: it does not know the routing key",)
             raise
 
-    def _bodies(self, incident: Incident, key: str) -> tuple[bytes, bytes]:
+    def message(self, incident: Incident, *, minimal: bool = False) -> dict[str, Any]:
+        """See ``HttpReceiver.message``."""
+        try:
+            key = check_routing_key(self._routing_key.reveal())
+        except ValueError as error:
+            raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
         if incident.ends_at is not None:
-            resolve = to_json(resolve_event(incident, key))
-            return resolve, resolve
-        full = trigger_event(incident, key, self._source, self.external_url)
-        less = _bare_trigger(incident, key, self._source, MINIMAL_SUMMARY_CHARACTERS)
-        return to_json(full), to_json(less)
+            return resolve_event(incident, key)
+        if minimal:
+            return _bare_trigger(incident, key, self._source, MINIMAL_SUMMARY_CHARACTERS)
+        return trigger_event(incident, key, self._source, self.external_url)
 
 
 class PagerDutySettings(

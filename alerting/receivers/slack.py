@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from ...core.states import DeliveryOutcome
-from ...core.text import shorten, to_json, utc
+from ...core.text import shorten, utc
 from ..alert import Incident
 from ..alert_text import STATUS_PAGE, as_lines, facts, headline_of, line, links, more_labels, others
 from .http import HttpReceiver
@@ -115,10 +115,9 @@ class Slack(HttpReceiver):
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
     """
 
-    def send(self, incident: Incident, _wall: float) -> None:
-        """Send one incident; see ``Receiver.send``."""
-        full = to_json(slack_message(incident, self.external_url))
-        self.post(full, to_json(minimal_message(incident)))
+    def message(self, incident: Incident, *, minimal: bool = False) -> dict[str, Any]:
+        """See ``HttpReceiver.message``."""
+        return minimal_message(incident) if minimal else slack_message(incident, self.external_url)
 
     def check(self, answer: bytes) -> None:
         """A 2xx counts only with the body "ok": any other body is not from Slack."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.text import shorten, to_json, utc
+from ...core.text import shorten, utc
 from ..alert import Incident
 from ..alert_text import as_lines, facts, headline_of, line, links, more_labels, others
 from .http import HttpReceiver
@@ -31,10 +31,9 @@ class Teams(HttpReceiver):
     max_bytes = 27 * 1024
     """Teams takes 28 KB. The workflow has answered 202 by then, so nobody would see the refusal."""
 
-    def send(self, incident: Incident, _wall: float) -> None:
-        """Send one incident; see ``Receiver.send``."""
-        full = to_json(teams_message(incident, self.external_url))
-        self.post(full, to_json(minimal_message(incident)))
+    def message(self, incident: Incident, *, minimal: bool = False) -> dict[str, Any]:
+        """See ``HttpReceiver.message``."""
+        return minimal_message(incident) if minimal else teams_message(incident, self.external_url)
 
 
 def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hmac import digest
 from typing import Any, ClassVar
 
 from ...core.states import DeliveryOutcome
-from ...core.text import rfc3339, shorten, to_json
+from ...core.text import rfc3339, shorten
 from ..alert import Alert, Incident
 from ..alert_text import shown_annotations, status
 from .http import HttpReceiver
@@ -172,23 +172,19 @@ class Webhook(HttpReceiver):
         self._secrets = context.secret_files("secret_files")
         self._signing_keys()
 
-    def send(self, incident: Incident, wall: float) -> None:
-        """Send one incident; see ``Receiver.send``."""
+    def message(self, incident: Incident, *, minimal: bool = False) -> dict[str, Any]:
+        """See ``HttpReceiver.message``."""
+        return message(incident, self.name, self.external_url, plain=minimal)
+
+    def headers(self, incident: Incident, wall: float, body: bytes) -> Mapping[str, str]:
+        """See ``HttpReceiver.headers``."""
         identity = message_id(incident)
         try:
             keys = self._signing_keys()
         except ValueError as error:
             raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
-
-        def headers(body: bytes) -> dict[str, str]:
-            signed = signed_headers(keys, identity, wall, body) if keys else {}
-            return {"Idempotency-Key": identity, **signed}
-
-        full, less = (
-            to_json(message(incident, self.name, self.external_url, plain=plain))
-            for plain in (False, True)
-        )
-        self.post(full, less, headers)
+        signed = signed_headers(keys, identity, wall, body) if keys else {}
+        return {"Idempotency-Key": identity, **signed}
 
     def check(self, answer: bytes) -> None:
         """Any body will do: it is a server of our own."""
