@@ -43,7 +43,6 @@ MAX_SUMMARY_CHARACTERS = 1024
 MINIMAL_SUMMARY_CHARACTERS = 512
 MAX_COMPONENT_CHARACTERS = 255
 
-SEVERITIES = {"critical": "critical", "warning": "warning", "info": "info"}
 ABOUT_THE_KEY = re.compile(rb"routing[ _]?key", re.IGNORECASE)
 """In the body of a 400 that is not about the event."""
 
@@ -117,7 +116,7 @@ def _bare_trigger(incident: Incident, routing_key: str, source: str, limit: int)
         "payload": {
             "summary": shorten(headline_of(incident), limit),
             "source": source,
-            "severity": SEVERITIES.get(incident.severity, "error"),
+            "severity": incident.severity,
             "timestamp": rfc3339(incident.starts_at),
             "component": shorten(
                 ", ".join(map(called, queries(incident))), MAX_COMPONENT_CHARACTERS

@@ -67,7 +67,7 @@ def _title(incident: Incident) -> str:
     words = escape(" ".join(headline_of(incident).split())).translate(LOOKALIKES)
     if incident.ends_at is not None:
         return f":white_check_mark: {words}"
-    return f"{SIGNS.get(incident.severity, ':grey_question:')} {incident.severity}: {words}"
+    return f"{SIGNS[incident.severity]} {incident.severity}: {words}"
 
 
 def _as_code(details: Mapping[str, str]) -> str:

@@ -86,9 +86,8 @@ def _title(incident: Incident, most: int) -> dict[str, Any]:
     headline = " ".join(headline_of(incident).split())
     if incident.ends_at is not None:
         return _text(shorten(headline, most), weight="Bolder", color="Good")
-    color = COLORS.get(incident.severity, "Default")
     text = shorten(f"{incident.severity}: {headline}", most)
-    return _text(text, weight="Bolder", color=color)
+    return _text(text, weight="Bolder", color=COLORS[incident.severity])
 
 
 def _facts(details: Mapping[str, str]) -> list[dict[str, Any]]:
