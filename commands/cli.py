@@ -7,32 +7,18 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from ..core.installed import VERSION, NotInstalledError, require_spark
-from ..launch.auto_attach import AutoAttachError, site_packages, status_lines, switch
-from ..launch.launcher import LaunchError, launcher_script, run_job
+from ..core.installed import VERSION, require_spark
+from ..launch.auto_attach import site_packages, status_lines, switch
+from ..launch.launcher import launcher_script, run_job
 from ..replay.command import add_arguments, replay
-from ..replay.log_files import ReplayError
-from ..settings.settings import SettingsError
 from ..watch.command import WatchRequest, add_watch_arguments, watch
 from .check import add_test_arguments, check, try_receivers
 from .demo.scenarios import DemoSettings, add_demo_arguments
 from .exit_code import exit_code
-from .export_dashboards import (
-    ExportError,
-    add_dashboards_arguments,
-    export_dashboards,
-)
+from .export_dashboards import add_dashboards_arguments, export_dashboards
 from .silence import SilenceRequest, add_silence_arguments, silence
 
 RUN_USAGE = "querypulse run job.py ARGS...\n       querypulse run -m MODULE ARGS..."
-_COULD_NOT_BEGIN = (
-    NotInstalledError,
-    SettingsError,
-    ReplayError,
-    ExportError,
-    LaunchError,
-    AutoAttachError,
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,10 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     if words[:1] == ["run"] and words[1:2] not in (["-h"], ["--help"]):
         # The words belong to the job.
-        return exit_code(lambda: run_job(words[1:]), _COULD_NOT_BEGIN)
+        return exit_code(lambda: run_job(words[1:]))
     arguments = vars(_parser().parse_args(words))
     command = arguments.pop("command")
-    return exit_code(lambda: _COMMANDS[command](**arguments), _COULD_NOT_BEGIN)
+    return exit_code(lambda: _COMMANDS[command](**arguments))
 
 
 def _show_launcher() -> int:

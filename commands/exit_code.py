@@ -6,13 +6,17 @@ import os
 import sys
 from collections.abc import Callable
 
+from ..core import CommandError
+from ..launch.launcher import LaunchError
+from ..settings.settings import SettingsError
+
 COULD_NOT_BEGIN = 2
 INTERRUPTED = 130
 READER_GONE = 141
 
 
-def exit_code(command: Callable[[], int], cannot_begin: tuple[type[Exception], ...]) -> int:
-    """What ``command`` returns; 2 and one line if it raises one of these, 130 if interrupted.
+def exit_code(command: Callable[[], int]) -> int:
+    """What ``command`` returns; 2 and one line if it cannot begin, 130 if interrupted.
 
     Into a closed pipe, as of ``head``: its own code if it had finished, else 141 (128 + SIGPIPE).
     """
@@ -21,7 +25,7 @@ def exit_code(command: Callable[[], int], cannot_begin: tuple[type[Exception], .
         code = command()
         if sys.stdout is not None:  # as in a service that closes it
             sys.stdout.flush()
-    except cannot_begin as error:
+    except (CommandError, LaunchError, SettingsError) as error:
         sys.stderr.write(f"querypulse: {error}\n")
         return COULD_NOT_BEGIN
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import dashboards
+from ..core import CommandError
 from ..core.files import write_whole
 from ..core.text import listed
 from ..settings.links import runbook_base_url
@@ -66,7 +67,7 @@ def export_dashboards(
     of ``labels``.
 
     Raises:
-        ExportError: existing files differ, or one cannot be read.
+        CommandError: existing files differ, or one cannot be read.
         SettingsError: a setting is unknown or not allowed.
 
     """
@@ -79,13 +80,13 @@ def export_dashboards(
     try:
         there = {path: path.read_bytes() for path in shipped if path.exists()}
     except OSError as error:
-        raise ExportError(
+        raise CommandError(
             f"dashboards export: {error.filename}: {error.strerror}; nothing was written"
         ) from None
     differing = {path: shipped[path] for path in shipped if there.get(path) != shipped[path]}
     names = [path.relative_to(target).as_posix() for path in differing if path in there]
     if names and not force:
-        raise ExportError(
+        raise CommandError(
             f"dashboards export: these files below {target} differ: {listed(names, NAMED)}; "
             "nothing was written (--force overwrites them)"
         )

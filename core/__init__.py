@@ -5,3 +5,7 @@ AUTO_ATTACH_VARIABLE = "QUERYPULSE_AUTO_ATTACH"
 
 It is here because every Python process may need it, which then imports nothing else.
 """
+
+
+class CommandError(Exception):
+    """A command cannot begin; the message says why."""

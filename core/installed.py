@@ -7,6 +7,8 @@ import shutil
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
+from . import CommandError
+
 
 def installed_version() -> str:
     """The version in the metadata; "unknown" without metadata, for example with --py-files."""
@@ -19,7 +21,7 @@ def installed_version() -> str:
 VERSION = installed_version()
 
 
-class NotInstalledError(Exception):
+class NotInstalledError(CommandError):
     """A command needs something that is not installed here; the message says what."""
 
 

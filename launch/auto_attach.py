@@ -6,7 +6,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..core import AUTO_ATTACH_VARIABLE
+from ..core import AUTO_ATTACH_VARIABLE, CommandError
 from .startup import is_asked
 
 # Python reads these files in order, and that of an editable install must come first.
@@ -22,10 +22,6 @@ import os; os.environ.get({AUTO_ATTACH_VARIABLE!r}) and exec({_START!r})
 """Without querypulse every Python process would complain at its start, so that is silent."""
 
 
-class AutoAttachError(Exception):
-    """The file cannot be read, written or removed; the message says why."""
-
-
 def site_packages() -> Path:
     """The folder of this environment's packages."""
     return Path(sysconfig.get_path("purelib"))
@@ -35,13 +31,13 @@ def switch(folder: Path, *, on: bool) -> None:
     """Write the file, also in place of one of another version, or remove it.
 
     Raises:
-        AutoAttachError: there is another file of this name, or the folder cannot be written to.
+        CommandError: there is another file of this name, or the folder cannot be written to.
 
     """
     file = folder / NAME
     content = _content(file)
     if content is not None and not _is_ours(content):
-        raise AutoAttachError(f"{file} is not ours: move it away")
+        raise CommandError(f"{file} is not ours: move it away")
     try:
         if on:
             new = file.with_suffix(".new")
@@ -51,14 +47,14 @@ def switch(folder: Path, *, on: bool) -> None:
             file.unlink(missing_ok=True)
     except OSError as error:
         does = "write" if on else "remove"
-        raise AutoAttachError(f"cannot {does} {file}: {error.strerror}") from None
+        raise CommandError(f"cannot {does} {file}: {error.strerror}") from None
 
 
 def status_lines(folder: Path, environment: Mapping[str, str]) -> list[str]:
     """What is in force: the file, the variable, and what they mean together.
 
     Raises:
-        AutoAttachError: the file cannot be read.
+        CommandError: the file cannot be read.
 
     """
     content, variable = _content(folder / NAME), environment.get(AUTO_ATTACH_VARIABLE)
@@ -88,7 +84,7 @@ def _content(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise AutoAttachError(f"cannot read {file}: {error.strerror}") from None
+        raise CommandError(f"cannot read {file}: {error.strerror}") from None
 
 
 def _is_ours(content: str) -> bool:

@@ -19,7 +19,7 @@ BOOT = str(HERE / "boot")
 USAGE = "name it: job.py ARGS..., or -m MODULE ARGS..."
 
 
-class LaunchError(Exception):
+class LaunchError(Exception):  # as a script this file cannot import CommandError
     """The job cannot be started; the message says why."""
 
 

@@ -18,11 +18,12 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from ..core import CommandError
 from ..core.installed import NotInstalledError
 from ..listener.events import DecodeError, Event, EventKind, Progress, decode
 
 
-class ReplayError(Exception):
+class ReplayError(CommandError):
     """An input cannot be read or an output cannot be written; the message says which."""
 
 

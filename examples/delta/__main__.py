@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from ...commands.demo.demo import run
 from ...commands.demo.scenarios import DemoSettings, add_demo_arguments
 from ...commands.exit_code import exit_code
-from ...core.installed import NotInstalledError, require_spark
-from .artifacts import ArtifactsError
-from .broker import BrokerError
+from ...core.installed import require_spark
 from .delta_pipeline import DeltaPipeline
 
 
@@ -20,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m querypulse.examples.delta")
     add_demo_arguments(parser)
     settings = DemoSettings(**vars(parser.parse_args(argv)))
-    return exit_code(lambda: _demo(settings), (NotInstalledError, ArtifactsError, BrokerError))
+    return exit_code(lambda: _demo(settings))
 
 
 def _demo(settings: DemoSettings) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from ...core import CommandError
 from ...settings.loading import ARTIFACTS_VARIABLE
 
 # -- ivy talk ---------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ IN_SPARK = (
 """Libraries that Spark contains and so must not take from a connector."""
 
 
-class ArtifactsError(RuntimeError):
+class ArtifactsError(CommandError):
     """An artifact could not be fetched; the message says which, and what to do."""
 
 

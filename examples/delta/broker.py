@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ...core import CommandError
+
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 OUTPUT_CHARACTERS = 2000
@@ -37,7 +39,7 @@ _SETTINGS = {
 }
 
 
-class BrokerError(RuntimeError):
+class BrokerError(CommandError):
     """The broker did not start; the message contains its last output."""
 
 
