@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
 from functools import partial
 from importlib.metadata import entry_points, version
+from pathlib import Path
 
 import pytest
 from support.http_double import HttpDouble, raw, reply
@@ -86,6 +88,32 @@ def test_closed_output_pipe_shows_no_traceback(run, monkeypatch, command, code):
         monkeypatch.setattr(sys, "stdout", closed)
 
         assert run(command) == (code, "", "")
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="only Linux has it")
+@pytest.mark.parametrize("buffering", [1, -1], ids=["while it runs", "at its end"])
+@pytest.mark.parametrize("command", ["check", "launcher", "silence"])
+def test_output_to_a_full_disk_ends_with_one_line_and_no_success(
+    run, monkeypatch, command, buffering
+):
+    monkeypatch.setitem(cli._COMMANDS, "silence", lambda **_: sys.stdout.write("silenced\n") and 0)
+    with FULL.open("w", buffering) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+
+        assert run(command) == (1, "", "querypulse: cannot write: No space left on device\n")
+
+
+def test_error_that_is_not_of_the_output_keeps_its_traceback(run, monkeypatch):
+    def fail():
+        raise PermissionError(errno.EACCES, "Permission denied", "/x")
+
+    monkeypatch.setitem(cli._COMMANDS, "launcher", fail)
+
+    with pytest.raises(PermissionError):
+        run("launcher")
 
 
 def test_command_without_a_standard_output_ends_as_with_one(run, monkeypatch):
