@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import msgspec
 
@@ -33,7 +33,6 @@ _SERVICE_LINK = re.compile(
 )
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 LISTS_OF_WORDS = frozenset({"expected_queries", "expected_errors", "alertmanager_urls"})
-STRUCTURED = LISTS_OF_WORDS | {"labels", "queries", "receivers", "redact_patterns"}
 _Row = tuple[str, Any, str]
 """The name of a setting, what was given for it, and where."""
 
@@ -106,11 +105,21 @@ def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str
 def parse_text(name: str, text: str) -> object:
     """Parse a setting's value from text: lists and tables as JSON or TOML.
 
-    Lists of words may be separated by commas, unless the text begins with ``[``;
+    Lists of words may be words separated by commas, all or none of them in quotes;
     ``redact_patterns`` may be one pattern.
     """
-    if name not in STRUCTURED:
+    if get_origin(TYPES.get(name)) not in (tuple, dict):
         return text
+    if name in LISTS_OF_WORDS and text.lstrip().startswith(("'", '"')):
+        text = f"[{text}]"
+    elif name in LISTS_OF_WORDS and not text.lstrip().startswith(("[", "{")):
+        return [word.strip() for word in text.split(",") if word.strip()]
+    value = _parsed(text)
+    return [value] if name == "redact_patterns" and isinstance(value, str) and value else value
+
+
+def _parsed(text: str) -> object:
+    """The value of JSON or TOML; the text itself if it is neither."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -119,9 +128,7 @@ def parse_text(name: str, text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         # Python reads no number of thousands of digits: a plain ValueError.
-        if name in LISTS_OF_WORDS and not text.lstrip().startswith("["):
-            return [word.strip() for word in text.split(",") if word.strip()]
-        return [text] if name == "redact_patterns" and text else text
+        return text
 
 
 def _from_file(path: str | None) -> list[_Row]:

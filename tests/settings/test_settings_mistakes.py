@@ -232,6 +232,8 @@ def test_attach_logs_an_unknown_variable_once(monkeypatch, caplog):
         ("expected_queries", '["a", "b'),
         ("expected_errors", " [a, b]"),
         ("alertmanager_urls", '["https://am1", https://am2]'),
+        ("expected_queries", '"a" "b"'),
+        ("receivers", '"a"'),
         ("receivers", '[{"type": "slack"'),
     ],
 )
