@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident, incident_key, incident_labels, problem_of
 from ..alerting.finding import WHOLE_DRIVER, Severity
+from ..alerting.heartbeat import Heartbeat
 from ..alerting.receivers.receiver import DeliveryError, Receiver
 from ..alerting.spool import try_folder
 from ..core.guard import Guard
@@ -20,7 +22,7 @@ from ..core.states import DeliveryOutcome
 from ..settings import receivers as receivers_from_settings
 from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
-from ..settings.receivers import configured, find_gap, receivers_text
+from ..settings.receivers import find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..settings.silencing import read_silences
 from ..settings.wiring import Components, refused_address
@@ -40,7 +42,7 @@ def check(environment: Mapping[str, str]) -> int:
         SettingsError: a setting is unknown, not allowed, or refers to something unusable.
 
     """
-    settings = load_strictly({}, environment).settings
+    settings = load_strictly({}, environment)
     _require_usable(settings)
     width = max(map(len, TYPES))
     for name in TYPES:
@@ -124,33 +126,32 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
         SettingsError: a setting cannot be used, or there is no receiver.
 
     """
-    settings = load_strictly({}, environment).settings
+    settings = load_strictly({}, environment)
     receivers = receivers_from_settings.receivers(settings)
     heartbeat = receivers_from_settings.heartbeat(settings, Guard())
     if not receivers and heartbeat is None:
         raise SettingsError("test-alert: no receiver is configured")
     require_spool(settings)
     incident = _incident(settings, severity, app or settings.app_name or "querypulse")
-    names = [receiver.name for receiver in receivers] + ([heartbeat.name] if heartbeat else [])
-    width, code = max(map(len, names)), 0
-
-    def report(name: str, problem: str | None, success: str) -> None:
-        nonlocal code
-        sys.stdout.write(f"{name:<{width}}  {problem or success}\n")
-        sys.stdout.flush()
-        code = 1 if problem else code
-
-    for receiver in receivers:
-        report(receiver.name, _try(receiver, incident), TAKEN)
+    attempts = {receiver.name: partial(_try, receiver, incident) for receiver in receivers}
     if heartbeat is not None:
-        error = heartbeat.try_once()
-        problem = None if error is None else f"did NOT accept the ping: {_explain(error)}"
-        report(heartbeat.name, problem, PINGED)
+        attempts[heartbeat.name] = partial(_ping, heartbeat)
+    width, code = max(map(len, attempts)), 0
+    for name, attempt in attempts.items():
+        result = attempt()
+        sys.stdout.write(f"{name:<{width}}  {result}\n")
+        sys.stdout.flush()
+        code = code if result in (TAKEN, PINGED) else 1
     return code
 
 
-def _try(receiver: Receiver, incident: Incident) -> str | None:
-    """What went wrong, in plain words; None when nothing did."""
+def _ping(heartbeat: Heartbeat) -> str:
+    error = heartbeat.try_once()
+    return PINGED if error is None else f"did NOT accept the ping: {_explain(error)}"
+
+
+def _try(receiver: Receiver, incident: Incident) -> str:
+    """What came of the test alert and of its end, in plain words."""
     outcome = "test alert of querypulse has ended"
     ends = tuple(alert.ended(time.time(), outcome=outcome) for alert in incident.alerts)
     try:
@@ -164,7 +165,7 @@ def _try(receiver: Receiver, incident: Incident) -> str | None:
         return f"may NOT have accepted the test alert: {_explain(error)}"
     if end_error is not None:
         return f"accepted the test alert, but NOT its end: {_explain(end_error)}"
-    return None
+    return TAKEN
 
 
 def _send(receiver: Receiver, incident: Incident) -> DeliveryError | None:

@@ -36,10 +36,6 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_LABELS = {"alertname", "app", "datasource", "instance", "job", "query", "severity", "state"}
 
 
-class ExportError(Exception):
-    """Nothing was written; the message says why."""
-
-
 def add_dashboards_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: those of ``export_dashboards``."""
     actions = parser.add_subparsers(metavar="export", required=True)
@@ -71,7 +67,7 @@ def export_dashboards(
         SettingsError: a setting is unknown or not allowed.
 
     """
-    base = runbook_base_url(load_strictly({}, environment).settings)
+    base = runbook_base_url(load_strictly({}, environment))
     target = Path(folder)
     shipped = {target / name: content for name, content in shipped_files(base).items()}
     for path, content in shipped.items():

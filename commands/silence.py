@@ -109,9 +109,10 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
             certificates cannot be used.
 
     """
-    _require_consistent(request)
-    now, settings = time.time(), load_strictly({}, environment).settings
-    places = _places(request, settings)
+    now, settings = time.time(), load_strictly({}, environment)
+    with as_settings_error(settings, "silence: "):
+        _require_consistent(request)
+        places = _places(request, settings)
     if request.end is None and request.queries is None:
         return _list(places, now)
     app = _app(request, settings, places)

@@ -48,7 +48,7 @@ def chosen_settings(choices: Iterable[str]) -> Settings:
             raise SettingsError(
                 f'--set {choice}: the value is not TOML ({error}); write a text as {name}="{text}"'
             ) from None
-    return load_strictly(values, os.environ).settings
+    return load_strictly(values, os.environ)
 
 
 def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:

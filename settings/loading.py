@@ -89,8 +89,8 @@ def load_settings(
     return Loaded(settings, tuple(problems))
 
 
-def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Loaded:
-    """The same for a command, which has no job to protect: problems are errors.
+def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
+    """The settings of a command, which has no job to protect: problems are errors.
 
     Raises:
         SettingsError: a setting is unknown or not allowed, or the file cannot be read.
@@ -99,7 +99,7 @@ def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str
     loaded = load_settings(arguments, environment, {})
     if loaded.problems:
         raise SettingsError("; ".join(loaded.problems))
-    return loaded
+    return loaded.settings
 
 
 def parse_text(name: str, text: str) -> object:

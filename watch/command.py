@@ -309,7 +309,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     """
     file = request.webhook_url_file
     arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
-    settings = load_strictly(arguments, environment).settings
+    settings = load_strictly(arguments, environment)
     redacting, guard = Redacting(settings), Guard()
     silencing = Silencing(settings.silence_file, guard)
     access = access_of(request)

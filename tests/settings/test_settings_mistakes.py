@@ -188,9 +188,9 @@ QUERYPULSE_PORT_53_UDP=udp://10.0.0.1:53 QUERYPULSE_PORT_7_SCTP=sctp://10.0.0.1:
 @pytest.mark.parametrize("service", ["", "_HTTP", "_HTTP_TOKEN_FILE", "_2"])
 def test_variables_of_a_kubernetes_service_are_ignored(service):
     text = SERVICE.replace("QUERYPULSE", f"QUERYPULSE{service}")
-    loaded = load_strictly({}, dict(line.split("=") for line in text.split()))
+    settings = load_strictly({}, dict(line.split("=") for line in text.split()))
 
-    assert (loaded.settings.origins, loaded.problems) == ({}, ())
+    assert settings.origins == {}
 
 
 @pytest.mark.parametrize("key", ["QUERYPULSE_PORTS", "QUERYPULSE_SERVICE", "QUERYPULSE_PORT_TCP"])
