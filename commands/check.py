@@ -51,7 +51,7 @@ def check(environment: Mapping[str, str]) -> int:
         sys.stdout.write(f"{name:<{width}}  {text:<34}  {settings.origins.get(name, 'default')}\n")
     note = UNNAMED_APP if settings.app_name is None else problem_of(settings.app_name)
     sys.stdout.write(f"note: {note}\n" if note else "")
-    names = receivers_text([entry.given.name for entry in configured(settings)])
+    names = receivers_text(settings)
     gap = find_gap(settings, settings.app_name or "")
     summary = f", but {gap}." if gap else f": {names}. querypulse test-alert tries them."
     sys.stdout.write(f"\nThese settings can be used{summary}\n")
@@ -65,7 +65,7 @@ def _require_usable(settings: Settings) -> None:
         try:
             read_silences(Path(settings.silence_file))
         except (OSError, ValueError) as error:
-            raise SettingsError(f"setting 'silence_file': {error}") from None
+            raise settings.error(f"setting 'silence_file': {error}") from None
     require_spool(settings)
     if refused := refused_address(settings):
         raise SettingsError(refused)
@@ -84,7 +84,7 @@ def require_spool(settings: Settings) -> None:
         try_folder(Path(settings.spool_dir))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SettingsError(f"setting 'spool_dir': {settings.spool_dir}: {reason}") from None
+        raise settings.error(f"setting 'spool_dir': {settings.spool_dir}: {reason}") from None
 
 
 # -- test-alert ---------------------------------------------------------------------------------

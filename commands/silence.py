@@ -22,7 +22,7 @@ from ..core.secret import Secret
 from ..core.text import rfc3339
 from ..settings.loading import load_strictly
 from ..settings.receivers import as_settings_error
-from ..settings.settings import Settings, SettingsError
+from ..settings.settings import Settings
 from ..settings.silencing import (
     Ending,
     Written,
@@ -64,19 +64,14 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, help=text, **options)
 
     which = "which queries, such as 'bronze*'; without it and --end, silences are listed"
+    lasting = "how long, such as 90s, 30m, 2h, 1d12h"
     app = "which app (default: the setting app_name, and all apps with --url alone); '*' is all"
     end = "end the silences of exactly this pattern and exactly --app"
     url = "a driver to silence until it ends, such as https://HOST:9719; may be repeated"
     manager = "an Alertmanager to silence, for all senders, by the setting labels, too"
     http = "send the token to another machine over http://: the network can read it"
     add("queries", which, nargs="?", metavar="PATTERN")
-    add(
-        "--for",
-        "how long, such as 90s, 30m, 2h, 1d12h",
-        type=_duration,
-        dest="lasting",
-        metavar="TIME",
-    )
+    add("--for", lasting, type=_duration, dest="lasting", metavar="TIME")
     add("--alertname", "only alerts of this name", default="*", metavar="PATTERN")
     add("--app", app, metavar="PATTERN")
     add("--reason", "shown with the silence", default="")
@@ -134,16 +129,16 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
 def _require_consistent(request: SilenceRequest) -> None:
     is_new = request.queries is not None or request.lasting is not None
     if request.end is not None and (is_new or request.alertname != "*" or request.reason):
-        raise SettingsError(
-            "silence: --end takes its own pattern, --app and places: PATTERN, --for, --alertname "
-            "and --reason are for a new silence"
+        raise ValueError(
+            "--end takes its own pattern, --app and places: PATTERN, --for, --alertname and "
+            "--reason are for a new silence"
         )
     if (request.queries is None) != (request.lasting is None):
-        raise SettingsError("silence: PATTERN and --for go together: every silence has an end")
+        raise ValueError("PATTERN and --for go together: every silence has an end")
     readable = [url for url in request.urls if is_readable(url)]
     if readable and not request.allow_http:
-        raise SettingsError(
-            f"silence: {', '.join(readable)}: the token of another machine needs https://; "
+        raise ValueError(
+            f"{', '.join(readable)}: the token of another machine needs https://; "
             "--allow-http sends it over plain http:// where the network is trusted"
         )
 
@@ -157,29 +152,28 @@ def _app(request: SilenceRequest, settings: Settings, places: Sequence[Place]) -
         return "*"
     if settings.app_name is not None:
         return escape(settings.app_name)
-    raise SettingsError(
-        "silence: name the app with --app or the setting 'app_name': several drivers may "
-        "read the file; --app '*' is all apps"
+    raise settings.error(
+        "silence: name the app with --app or the setting 'app_name': several drivers may read "
+        "the file; --app '*' is all apps"
     )
 
 
 def _places(request: SilenceRequest, settings: Settings) -> list[Place]:
     file, ca_file = request.file or settings.silence_file, request.ca_file
     if ca_file is not None and not Path(ca_file).is_file():
-        raise SettingsError(f"silence: --ca-file {ca_file}: no such file")
+        raise ValueError(f"--ca-file {ca_file}: no such file")
     places: list[Place] = [] if file is None else [File(Path(file))]
-    with as_settings_error("silence: "):
-        if (url := request.alertmanager) is not None:
-            name = public_part(url, setting="--alertmanager", allow_http=True)
-            places.append(Alertmanager(name, url, ca_file, labels=settings.labels))
-        if request.urls and request.token_file is None:
-            raise SettingsError("silence: --url needs --token-file, the drivers' http_token_file")
-        if request.urls and request.token_file is not None:
-            token = Secret.from_file(request.token_file, setting="--token-file")
-            places += [Driver(url.rstrip("/"), url, ca_file, token) for url in request.urls]
+    if (url := request.alertmanager) is not None:
+        name = public_part(url, setting="--alertmanager", allow_http=True)
+        places.append(Alertmanager(name, url, ca_file, labels=settings.labels))
+    if request.urls and request.token_file is None:
+        raise ValueError("--url needs --token-file, the drivers' http_token_file")
+    if request.urls and request.token_file is not None:
+        token = Secret.from_file(request.token_file, setting="--token-file")
+        places += [Driver(url.rstrip("/"), url, ca_file, token) for url in request.urls]
     if not places:
-        raise SettingsError(
-            "silence: name a place: --url, --alertmanager, --file or the setting 'silence_file'"
+        raise ValueError(
+            "name a place: --url, --alertmanager, --file or the setting 'silence_file'"
         )
     return places
 

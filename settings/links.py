@@ -11,7 +11,7 @@ from .. import dashboards
 from ..alerting.alert_text import Guidance
 from ..alerting.receivers.receiver import Holds
 from .mistakes import mask_value
-from .settings import DEFAULT_RUNBOOKS, Settings, SettingsError
+from .settings import DEFAULT_RUNBOOKS, Settings
 
 _ALLOWED = re.compile(r"https?://[^\s\"'<>\\^`|{}]+", re.IGNORECASE)
 _PLACES = ("{app}", "{query}")
@@ -75,10 +75,9 @@ def _link(
         plain = plain.replace(place, "x")
     if not _is_address(plain) or (without and set(url) & {"?", "#"}):
         may_hold = f", and may hold {' and '.join(places)}" if places else ""
-        origin = settings.origins.get(name, "an argument")
-        raise SettingsError(
-            f"setting {name!r} from {origin}: it must be an http or https address with a host, "
-            f"without spaces, quotes, user name, password{without}{may_hold}; "
+        raise settings.error(
+            f"setting {name!r}: it must be an http or https address with a host, without spaces, "
+            f"quotes, user name, password{without}{may_hold}; "
             f"write an @ in a path as %40 (given: {mask_value(Holds.ADDRESS, url)!r})"
         )
     return url

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,10 +23,9 @@ from ..alerting.receivers.receiver import (
 from ..core.guard import Guard
 from ..core.secret import Secret
 from .links import external_url
-from .settings import QuerySettings, Settings, SettingsError
+from .settings import QuerySettings, Settings, SettingsError, first_word
 
 log = logging.getLogger("querypulse")
-
 
 HEARTBEAT = "heartbeat"
 """The name under which heartbeat pings are counted."""
@@ -50,13 +48,6 @@ class Configured(msgspec.Struct, frozen=True):
         field = f"{field}_file" if in_file and getattr(self.given, f"{field}_file", None) else field
         return self.given.short_form.get(field, field) if self.is_short else field
 
-    def reworded(self, message: str) -> str:
-        """A message that begins with a field, with the place and the name of its setting."""
-        field = _first_word(message)
-        if field in HttpOptions.__struct_fields__ and getattr(self.given, field, None) is None:
-            return message  # the top-level setting of that name
-        return f"{self.place}{self.called(field)}{message.removeprefix(field)}"
-
 
 def configured(settings: Settings) -> tuple[Configured, ...]:
     """All configured receivers.
@@ -67,9 +58,8 @@ def configured(settings: Settings) -> tuple[Configured, ...]:
     """
     entries = (*_short_forms(settings), *(Configured(entry) for entry in settings.receivers))
     for entry in entries:
-        _require_one_of_two(entry)
-        if mistake := _contradiction(entry, entries):
-            raise SettingsError(mistake)
+        if mistake := _missing_or_double(entry) or _contradiction(entry, entries):
+            raise settings.error(mistake)
     return entries
 
 
@@ -90,17 +80,17 @@ def _short_forms(settings: Settings) -> Iterator[Configured]:
             yield Configured(made(name=kind.type_name(), **given), is_short=True)
         elif given:
             names = " or ".join(repr(kind.short_form[field]) for field in needed)
-            raise SettingsError(f"setting {kind.short_form[min(given)]!r} needs {names}")
+            raise settings.error(f"setting {kind.short_form[min(given)]!r} needs {names}")
 
 
-def _require_one_of_two(entry: Configured) -> None:
+def _missing_or_double(entry: Configured) -> str:
+    """Which setting a receiver needs, or has twice; empty if neither."""
     fields = entry.given.one_of
     given = [field for field in fields if getattr(entry.given, field) is not None]
     names = " or ".join(repr(entry.called(field)) for field in fields)
     if fields and not given:
-        raise SettingsError(f"{entry.place}needs {names}")
-    if len(given) > 1:
-        raise SettingsError(f"{entry.place}give {names}, not both")
+        return f"{entry.place}needs {names}"
+    return f"{entry.place}give {names}, not both" if len(given) > 1 else ""
 
 
 def _contradiction(entry: Configured, entries: Sequence[Configured]) -> str:
@@ -153,7 +143,7 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
         SettingsError: its URL cannot be used.
 
     """
-    with as_settings_error(origins=settings.origins):
+    with as_settings_error(settings):
         return _heartbeat(settings, settings, guard)
 
 
@@ -166,7 +156,7 @@ def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
     """
     made = {}
     for pattern, own in settings.queries.items():
-        with as_settings_error(f"queries {pattern!r}: ", settings.origins):
+        with as_settings_error(settings, f"queries {pattern!r}: "):
             name = f"{HEARTBEAT} {pattern}"
             made[pattern] = _heartbeat(own, settings, guard, name=name, announces=False)
     return {pattern: heartbeat for pattern, heartbeat in made.items() if heartbeat is not None}
@@ -192,7 +182,7 @@ def _receiver(entry: Configured, settings: Settings) -> Receiver:
     def secrets(field: str) -> list[Secret]:
         return [Secret.from_file(path, setting=field) for path in getattr(entry.given, field)]
 
-    with as_settings_error(entry, settings.origins):
+    with as_settings_error(settings, entry.place, entry):
         http = http_options(entry.given, settings)
         context = ReceiverContext(http, external_url(settings), secret, secrets)
         return entry.given.makes(entry.given, context)
@@ -220,38 +210,32 @@ def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOpti
 
 @contextmanager
 def as_settings_error(
-    entry: Configured | str = "", origins: Mapping[str, str] = Settings.origins
+    settings: Settings, place: str = "", entry: Configured | None = None
 ) -> Iterator[None]:
-    """Turn a constructor's ``ValueError`` into a ``SettingsError`` with its setting and origin."""
+    """Turn a constructor's ``ValueError`` into a ``SettingsError`` with its setting and origin.
+
+    ``place`` is the start of the message, except about a setting of all connections.
+    """
     try:
         yield
     except SettingsError:
         raise
     except ValueError as error:
         message = str(error)
-        if isinstance(entry, Configured):
-            message = entry.reworded(message)
-        elif _first_word(message) not in HttpOptions.__struct_fields__:  # those of all settings
-            message = f"{entry}{message}"
-        name = _first_word(message)
-        origin = origins.get("receivers" if name == "receiver" else name)
-        raise SettingsError(f"{message} (from {origin})" if origin else message) from None
-
-
-def _first_word(message: str) -> str:
-    """The setting or the field that a message begins with."""
-    return re.split(r"\W", re.sub("^settings? '", "", message), maxsplit=1)[0]
+        field = first_word(message)
+        is_own = getattr(entry and entry.given, field, None) is not None
+        if is_own or field not in HttpOptions.__struct_fields__:
+            called = entry.called(field) if entry is not None else field
+            message = f"{place}{called}{message.removeprefix(field)}"
+        raise settings.error(message) from None
 
 
 # -- start lines ------------------------------------------------------------------------------
-
 
 NOBODY = (
     "no receiver is configured, so nobody is notified of alerts; set one of "
     "pagerduty_routing_key_file, alertmanager_urls, slack_webhook_url_file, webhook_url, receivers"
 )
-
-
 OTHER_QUERY = "?"
 """The query that nobody names: any whose name the settings do not say."""
 
@@ -285,16 +269,16 @@ def log_start(settings: Settings, app: str, status_page: str | None) -> None:
 
     It is followed by a warning when nobody would be notified.
     """
-    names = receivers_text([entry.given.name for entry in configured(settings)])
     where = f"status page at {status_page}" if status_page else "no status page"
-    log.info('querypulse: watching "%s": %s, %s', app, names, where)
+    log.info('querypulse: watching "%s": %s, %s', app, receivers_text(settings), where)
     if gap := find_gap(settings, app):
         log.warning("querypulse: %s", gap)
 
 
-def receivers_text(receivers: Sequence[str]) -> str:
+def receivers_text(settings: Settings) -> str:
     """The number of receivers, and their names."""
-    if not receivers:
+    names = [entry.given.name for entry in configured(settings)]
+    if not names:
         return "no receiver"
-    count = "1 receiver" if len(receivers) == 1 else f"{len(receivers)} receivers"
-    return f"{count} ({', '.join(receivers)})"
+    count = "1 receiver" if len(names) == 1 else f"{len(names)} receivers"
+    return f"{count} ({', '.join(names)})"

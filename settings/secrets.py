@@ -28,7 +28,6 @@ log = logging.getLogger("querypulse")
 # The secrets in querypulse's own settings: they must not leave the driver in any text, and not be
 # in the Spark conf, which event logs and the Spark UI show.
 
-
 ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
 
 
@@ -102,7 +101,6 @@ def secret_parts(value: str) -> set[str]:
 
 # -- redacting --------------------------------------------------------------------------------
 
-
 NAMES = "spark.redaction.regex"
 """Hides the value of a setting whose name matches. Our own names include Spark's default."""
 OPTIONS = "spark.sql.redaction.options.regex"
@@ -110,7 +108,6 @@ OPTIONS = "spark.sql.redaction.options.regex"
 OPTIONS_DEFAULT = "(?i)url"
 TEXTS = ("spark.redaction.string.regex", "spark.sql.redaction.string.regex")
 """Hide every match in any text."""
-
 
 Conf = Callable[[str], str | None]
 Redact = Callable[[str], str]
@@ -134,9 +131,9 @@ class Redacting:
         for position, pattern in enumerate(settings.redact_patterns):
             if problem := unusable(pattern):
                 # The pattern is not shown: it may contain the secret that it hides.
-                raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")
+                raise settings.error(f"setting 'redact_patterns', at [{position}]: {problem}")
         self._patterns = settings.redact_patterns
-        with as_settings_error(origins=settings.origins):
+        with as_settings_error(settings):
             self._secrets = own_secrets(settings)
         self._conf: Mapping[str, str | None] = {}
         self._renew()

@@ -8,6 +8,7 @@ the default is one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, get_origin
 
@@ -205,6 +206,14 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
             value = check_value(name, getattr(self, name), "an argument")
             msgspec.structs.force_setattr(self, name, value)
 
+    def error(self, message: str) -> SettingsError:
+        """An error, with the origin of the setting that it begins with, else of those in quotes."""
+        first = first_word(message)
+        first = "receivers" if first == "receiver" else first
+        names = [first] if first in TYPES else re.findall(r"'(\w+)'", message)
+        origins = dict.fromkeys(self.origins[name] for name in names if name in self.origins)
+        return SettingsError(f"{message} (from {', '.join(origins)})" if origins else message)
+
     def __repr__(self) -> str:
         shown = (f"{name}={mask(name, getattr(self, name))!r}" for name in self.__struct_fields__)
         return f"Settings({', '.join(shown)})"
@@ -219,6 +228,11 @@ TYPES = {field.name: field.type for field in (*_FIELDS[_LIMITS:], *_FIELDS[:_LIM
 
 class SettingsError(ValueError):
     """A setting is unknown or not allowed; the message says which, where and why."""
+
+
+def first_word(message: str) -> str:
+    """The setting or the field that a message begins with."""
+    return re.split(r"\W", message, maxsplit=1)[0]
 
 
 def mask(name: str, value: object) -> object:

@@ -23,7 +23,7 @@ from . import receivers as receivers_from_settings
 from .links import guidance
 from .receivers import as_settings_error, http_options
 from .secrets import Redacting
-from .settings import QuerySettings, Settings, SettingsError
+from .settings import QuerySettings, Settings
 from .silencing import Silencing
 
 # -- declared places --------------------------------------------------------------------------
@@ -32,7 +32,6 @@ from .silencing import Silencing
 # Forms: a URI or absolute path, as such or after ``path:``, ``delta:`` or ``parquet:``
 # (``delta:/lake/bronze``, ``s3://lake/bronze``); ``kafka:TOPIC`` or ``kafka://BROKERS/TOPIC``;
 # ``table:CATALOG.DB.TABLE``, ``iceberg:...``. Without a file system or brokers a place matches any.
-
 
 _PATHS = ("path:", "delta:", "parquet:")
 _TABLES = ("table:", "iceberg:")
@@ -63,9 +62,9 @@ def _declared(queries: Mapping[str, QuerySettings]) -> tuple[Declared, ...]:
 def _places(pattern: str, side: str, texts: Sequence[str]) -> Iterator[Place]:
     for text in texts:
         if not pattern.strip():
-            raise SettingsError("setting 'queries': an empty name pattern matches no query")
+            raise ValueError("setting 'queries': an empty name pattern matches no query")
         if (place := _parsed(text.strip())) is None:
-            raise SettingsError(
+            raise ValueError(
                 f"setting 'queries', {side!r} of {pattern!r}: {text!r} could never match; write "
                 f"{ALLOWED}"
             )
@@ -98,7 +97,6 @@ def _topic(text: str) -> Place | None:
 
 # -- wiring -----------------------------------------------------------------------------------
 
-
 SLOW_POLL_SECONDS = 3.0
 
 
@@ -121,6 +119,8 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         )
         for pattern, own in settings.queries.items()
     )
+    with as_settings_error(settings):
+        declared = _declared(settings.queries)
     return Policy(
         expected=settings.expected_queries,
         expected_errors=settings.expected_errors,
@@ -129,7 +129,7 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         probe_stale_seconds=SLOW_POLL_SECONDS
         + max(CALM_SECONDS, 2 * settings.probe_interval_seconds),
         probe_expected=probe_expected,
-        declared=_declared(settings.queries),
+        declared=declared,
     )
 
 
@@ -178,23 +178,24 @@ def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
     """
     cert, key = settings.http_tls_cert_file, settings.http_tls_key_file
     if (cert is None) != (key is None):
-        raise SettingsError("settings 'http_tls_cert_file' and 'http_tls_key_file' go together")
+        raise settings.error("settings 'http_tls_cert_file' and 'http_tls_key_file' go together")
     if settings.http_tls_client_ca_file is not None and cert is None:
-        raise SettingsError("setting 'http_tls_client_ca_file' needs 'http_tls_cert_file'")
-    token = secret_in(settings.http_token_file, "setting 'http_token_file'", settings.origins)
+        raise settings.error("setting 'http_tls_client_ca_file' needs 'http_tls_cert_file'")
+    token = secret_in(settings.http_token_file, "setting 'http_token_file'", settings)
     if cert is None or key is None:
         return token, None
     tls = Tls(cert, key, settings.http_tls_client_ca_file)
     try:
         tls.context()
     except OSError as error:
-        raise SettingsError(f"settings 'http_tls_...': {error}") from None
+        raise settings.error(
+            "settings 'http_tls_cert_file', 'http_tls_key_file' and 'http_tls_client_ca_file': "
+            f"{error}"
+        ) from None
     return token, tls
 
 
-def secret_in(
-    path: str | None, setting: str, origins: Mapping[str, str] = Settings.origins
-) -> Secret | None:
+def secret_in(path: str | None, setting: str, settings: Settings) -> Secret | None:
     """The secret in a file; None without one.
 
     Raises:
@@ -203,7 +204,7 @@ def secret_in(
     """
     if path is None:
         return None
-    with as_settings_error(origins=origins):
+    with as_settings_error(settings):
         return Secret.from_file(path, setting=setting)
 
 
@@ -214,11 +215,12 @@ def refused_address(settings: Settings) -> str:
         return ""
     if is_loopback(settings.http_host):
         return ""
-    return (
+    problem = (
         f"setting 'http_host' ({settings.http_host}) lets other machines read: set "
         "'http_token_file' or 'http_tls_client_ca_file', or allow everybody with "
         "'http_allow_anonymous'"
     )
+    return str(settings.error(problem))
 
 
 # -- pushing ----------------------------------------------------------------------------------
@@ -233,25 +235,25 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
 
     """
     if settings.otlp_headers_file is not None and settings.otlp_endpoint is None:
-        raise SettingsError("setting 'otlp_headers_file' needs 'otlp_endpoint'")
+        raise settings.error("setting 'otlp_headers_file' needs 'otlp_endpoint'")
     if settings.otlp_endpoint is not None and not push.is_installed():
-        raise SettingsError(f"setting 'otlp_endpoint' needs: pip install {push.PACKAGE}")
+        raise settings.error(f"setting 'otlp_endpoint' needs: pip install {push.PACKAGE}")
     targets: list[PushTarget] = []
     if settings.pushgateway_url is not None:
         poster = _poster("pushgateway_url", settings.pushgateway_url, settings)
         targets.append(push.Pushgateway(poster))
     if settings.otlp_endpoint is not None:
         poster = _poster("otlp_endpoint", settings.otlp_endpoint, settings)
-        headers = secret_in(settings.otlp_headers_file, "otlp_headers_file", settings.origins)
+        headers = secret_in(settings.otlp_headers_file, "otlp_headers_file", settings)
         if headers is not None:
-            with as_settings_error("setting 'otlp_headers_file': ", settings.origins):
+            with as_settings_error(settings, "setting 'otlp_headers_file': "):
                 push.parse_headers(headers.known)
         targets.append(push.Otlp(poster, headers))
     return tuple(targets)
 
 
 def _poster(name: str, url: str, settings: Settings) -> HttpPoster:
-    with as_settings_error(origins=settings.origins):
+    with as_settings_error(settings):
         return HttpPoster(Secret(url), setting=name, http=http_options(None, settings))
 
 

@@ -312,7 +312,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     settings = load_strictly(arguments, environment)
     redacting, guard = Redacting(settings), Guard()
     silencing = Silencing(settings.silence_file, guard)
-    access = access_of(request)
+    access = access_of(request, settings)
     evaluate = DriverAlerts(
         TargetTracker(request.gone_after, request.interval, request.terminated_after),
         resolve_after_seconds=settings.resolve_after_seconds,
@@ -380,14 +380,14 @@ def _read_again(redacting: Redacting, access: Access) -> None:
         access.token.reveal()
 
 
-def access_of(request: WatchRequest) -> Access:
+def access_of(request: WatchRequest, settings: Settings) -> Access:
     """Token and certificates of the request.
 
     Raises:
         SettingsError: a file cannot be read or used.
 
     """
-    token = wiring.secret_in(request.token_file, "--token-file")
+    token = wiring.secret_in(request.token_file, "--token-file", settings)
     if request.client_key_file is not None and request.client_cert_file is None:
         raise SettingsError("--client-key-file needs --client-cert-file")
     try:

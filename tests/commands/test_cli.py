@@ -221,6 +221,7 @@ def test_check_rejects_unusable_settings_in_one_line(check, settings, word):
     assert errors.startswith("querypulse: ")
     assert word in errors
     assert "hidden" not in errors
+    assert "QUERYPULSE_" in errors
 
 
 def test_installed_command_is_this_one():

@@ -377,6 +377,63 @@ def test_value_that_cannot_be_used_is_reported_with_its_name_and_origin(name, te
         assert f"from {origin}" in message
 
 
+COMBINED = [
+    ({"webhook_url": "https://h/x", "webhook_url_file": "/u"}, "not both"),
+    ({"heartbeat_url": "https://h/x", "heartbeat_url_file": "/u"}, "not both"),
+    ({"webhook_secret_file": "/s"}, "needs"),
+    ({"pagerduty_url": "https://h/x"}, "needs"),
+    ({"http_tls_cert_file": "/c"}, "go together"),
+    ({"http_tls_client_ca_file": "/c"}, "needs"),
+    ({"http_tls_cert_file": "/c", "http_tls_key_file": "/k"}, "No such file"),
+    ({"otlp_headers_file": "/h"}, "needs"),
+    ({"redact_patterns": ["("]}, "not a regular expression"),
+    ({"queries": {"a": {"reads": ["x"]}}}, "could never match"),
+    ({"queries": {" ": {"writes": ["/x"]}}}, "matches no query"),
+    ({"queries": {"a": {"heartbeat_url": "https://h/x", "heartbeat_url_file": "/u"}}}, "not both"),
+    ({"receivers": [{"type": "slack", "name": "a"}]}, "needs"),
+    ({"receivers": [{"type": "slack", "name": "a", "url": "https://h/x", "url_file": "/u"}]}, "not both"),
+    ({"receivers": [{"type": "slack", "name": name, "url": "https://h/x"} for name in "aa"]}, "two are named"),
+    ({"receivers": [{"type": "slack", "name": "a", "url": "https://h/x", "fallback": "b"}]}, "is not another"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "word"), COMBINED)
+def test_settings_that_contradict_each_other_are_reported_with_their_origins(settings, word):
+    texts = {
+        name: text if isinstance(text, str) else json.dumps(text) for name, text in settings.items()
+    }
+    variables = {f"QUERYPULSE_{name.upper()}": text for name, text in texts.items()}
+    conf = {f"spark.querypulse.{name}": text for name, text in texts.items()}
+    origins = {
+        ", ".join(f"argument {name}" for name in settings): (settings, {}, {}),
+        ", ".join(f"environment variable {key}" for key in variables): ({}, variables, {}),
+        ", ".join(f"Spark conf {key}" for key in conf): ({}, {}, conf),
+    }
+    for origin, sources in origins.items():
+        message = problem_with(components_of, *sources)
+
+        assert word in message
+        assert message.endswith(f" (from {origin})")
+
+
+URLS = "webhook_url = 'https://h/x'\nheartbeat_url = 'https://h/x'"
+MIXED = [
+    (URLS, {"webhook_url_file": "/u"}, "file {file}, argument webhook_url_file"),
+    (URLS, {"queries": {"a": {"heartbeat_url": "https://h/x", "heartbeat_url_file": "/u"}}}, "argument queries"),
+    ("http_tls_cert_file = '/c'\nhttp_tls_key_file = '/k'", {"app_name": "etl"}, "file {file}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "arguments", "origins"), MIXED)
+def test_each_origin_of_a_contradiction_is_named_once_and_no_other(
+    config, content, arguments, origins
+):
+    named = config(content)
+    message = problem_with(components_of, arguments, named, {})
+
+    assert message.endswith(f" (from {origins.format(file=named['QUERYPULSE_CONFIG'])})")
+
+
 PUSHED = {
     name
     for family in all_families(full_published())
