@@ -16,6 +16,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 from msgspec.structs import replace
+from support.rules_table import WARNINGS
 
 from querypulse.alerting.alert import Incident, Silence
 from querypulse.alerting.alert_text import Guidance
@@ -54,10 +55,6 @@ STATES = {
     "QuerypulseEventsMissing": QueryState.RUNNING,
     "QuerypulseMonitoringDegraded": QueryState.RUNNING,
 }
-WARNINGS = frozenset({
-    "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging", "StreamingWatermarkStuck",
-    "StreamingRowsDropped", "StreamingQueryFallingBehind",     "QuerypulseEventsMissing", "QuerypulseMonitoringDegraded",
-})  # fmt: skip
 STATES_WITHOUT_ALERT = {
     "commits": QueryState.RUNNING,
     "idle": QueryState.IDLE,

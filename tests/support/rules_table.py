@@ -1,8 +1,8 @@
 """The rules table: stories on a fake clock, and the one correct result of each.
 
 A row is a ``Case``: what happened; the story; the moment; settings; the alerts (the name of an alert
-of query ``a``, or pairs of alert and query, with the severity where it differs from ``USUALLY``);
-the state of ``a``; and rules that also hold but are not reported.
+of query ``a``, or pairs of alert and query, with the severity where it is not the usual one); the
+state of ``a``; and rules that also hold but are not reported.
 Default limits: floor 60 s, start grace 300 s, gone grace 60 s, stalls critical after 600 s, slow batches
 after 1800 s, trend window 300 s,
 restart budget 3 in 600 s. A false alarm that users of another monitor reported names its source.
@@ -18,13 +18,12 @@ from support.story import CONFLICT, Story, processing, progress, run, source
 
 from querypulse.listener.probe import Context, JobCounts, SlotUse
 
-USUALLY = {
-    "StreamingQueryFailed": "critical",
-    "StreamingQueryFlapping": "critical",
-    "StreamingQueryStalled": "critical",
-    "StreamingBatchSlow": "warning",
-    "StreamingQueryLagging": "warning",
-}
+WARNINGS = frozenset({
+    "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging",
+    "StreamingQueryFallingBehind", "StreamingWatermarkStuck", "StreamingRowsDropped",
+    "StreamingInputMissing", "QuerypulseEventsMissing", "QuerypulseMonitoringDegraded",
+})  # fmt: skip
+"""Alerts that are usually warnings; the others are usually critical."""
 FAILED_MILDLY = [("StreamingQueryFailed", "a", "warning")]
 STALLED_MILDLY = [("StreamingQueryStalled", "a", "warning")]
 SLOW_FOR_LONG = [("StreamingBatchSlow", "a", "critical")]
@@ -52,10 +51,10 @@ TEN_MINUTES = "ProcessingTimeTrigger(600000)"
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
 
-def steady(story=None, *, until=100, every=10):
+def steady(story=None, *, until=100):
     """Query a commits every 10 s up to ``until``; its events arrive."""
     story = story or Story().started(at=0)
-    for number, at in enumerate(range(every, until + 1, every)):
+    for number, at in enumerate(range(10, until + 1, 10)):
         story.commit(batch=number, at=at)
     return story
 
@@ -125,12 +124,12 @@ def listing(*, until, driver=0.01, since=0, **seen):
     return working(story=Story(), until=until, since=since, driver=driver, **{**asks, **seen})
 
 
-def batches(*seconds, story=None, begin=0):
-    """Query a commits batches of these lengths, one after another; returns the time too."""
+def batches(*seconds, story=None, begin=0, query="a"):
+    """A query commits batches of these lengths, one after another; returns the time too."""
     story, at = story or Story().started(at=begin), begin
     for number, taken in enumerate(seconds):
         at += taken
-        story.commit(batch=number, at=at, seconds=taken)
+        story.commit(query, batch=number, at=at, seconds=taken)
     return story, at
 
 
@@ -184,10 +183,10 @@ def one_task(*, since=101, until, story=None, running=1, active=1, slots=None, *
     return watched(story or steady(), (since, until, seen))
 
 
-def no_slot(*, until, total=4, taken=4, story=None, **fields):
+def no_slot(*, until, taken=4, story=None):
     """The job of batch 10 has no running task; query b holds three slots, others hold the rest."""
-    slots = SlotUse(total, taken, "id-b", min(taken, 3))
-    return one_task(until=until, story=story, running=0, slots=slots, **fields)
+    slots = SlotUse(4, taken, "id-b", min(taken, 3))
+    return one_task(until=until, story=story, running=0, slots=slots)
 
 
 def no_executor(*, until, **fields):
@@ -222,11 +221,10 @@ def then_nothing(*, delayed_until, until):
     return watched(story, (delayed_until + 5, until, nothing))
 
 
-def triggered(*, begins, until, story=None, **fields):
+def triggered(*, begins, until, **fields):
     """Commits at 10 s and waits for its ten-minute trigger; then its batch is in flight."""
-    story = story or Story().started(at=0).commit(batch=0, at=10)
     waiting = run(trigger=TEN_MINUTES, message="Waiting for next trigger", data=True, batch=1)
-    story = watched(story, (15, begins - 5, waiting))
+    story = watched(Story().started(at=0).commit(batch=0, at=10), (15, begins - 5, waiting))
     return watched(story, (begins, until, processing(trigger=TEN_MINUTES, batch=1, **fields)))
 
 
@@ -259,6 +257,16 @@ def kafka(*ends, latest, every=10, first=10, batch=0, story=None, rows=10, **fie
 
 def topic(*offsets):
     return {"t": {str(partition): offset for partition, offset in enumerate(offsets)}}
+
+
+def with_b():
+    """Query b runs beside a."""
+    return steady(Story().started(at=0).started("b", at=0).commit("b", batch=0, at=99))
+
+
+def both_until(at):
+    """Queries a and b run; the probe sees them for the last time."""
+    return with_b().probe(run(batch=10), run("b"), at=at)
 
 
 def three_queries():
@@ -393,16 +401,14 @@ def topic_deleted(*, until):
     return story
 
 
-def at_broker(
-    latest, committed, *, seconds=420, every=60, poll_every=15, asked_until=9999, spark_says=0
-):
+def at_broker(latest, committed, *, seconds=420, poll_every=15, asked_until=9999, spark_says=0):
     """Query a commits every minute; its broker is polled more often.
 
     ``latest`` and ``committed`` give the end and the committed offset at a time. The lag that Spark
     itself reports grows by ``spark_says`` each second.
     """
     story = Story().started(at=0)
-    commits = [(float(at), "commit") for at in range(10, seconds, every)]
+    commits = [(float(at), "commit") for at in range(10, seconds, 60)]
     polls = [
         (at, "poll")
         for n in range(seconds)
@@ -482,20 +488,20 @@ def of_the_hour(until, *, since=0, late=1800, ends=2**40, idles=2**40):
     )
 
 
-def dying(*times, batch=None, query="a", alive_after=False):
-    """Query a fails at each time, restarts, and commits before it fails again."""
+def dying(*times, batch=None, alive_after=False):
+    """Query a fails at each time, always in ``batch`` or after a commit, and restarts."""
     story = Story()
     for number, at in enumerate(times, 1):
-        story.started(query, run=number, at=at - 8)
+        story.started(run=number, at=at - 8)
         if batch is None:
-            story.commit(query, run=number, batch=number, at=at - 5)
+            story.commit(run=number, batch=number, at=at - 5)
         else:
-            story.probe(processing(query, number, batch=batch), at=at - 5)
-        story.ended(query, run=number, at=at, exception=CONFLICT)
+            story.probe(processing(number=number, batch=batch), at=at - 5)
+        story.ended(run=number, at=at, exception=CONFLICT)
     if alive_after:
         number = len(times) + 1
-        story.started(query, run=number, at=times[-1] + 2)
-        story.commit(query, run=number, batch=number, at=times[-1] + 5)
+        story.started(run=number, at=times[-1] + 2)
+        story.commit(run=number, batch=number, at=times[-1] + 5)
     return story
 
 
@@ -519,14 +525,12 @@ def epochs(*, until, log_until, unreadable=False):
     return story
 
 
-def asynchronous(
-    *, until, log_until, batches_until=None, every=2, idle=True, interval=1.0, empty=False
-):
+def asynchronous(*, until, log_until, batches_until=None, idle=True, interval=1.0, empty=False):
     """Async progress tracking: events report a batch every 2 s; the log is read every 6 s."""
     story = Story()
     batches_until = until if batches_until is None else batches_until
     batch = 0
-    for at in range(0, until + 1, every):
+    for at in range(0, until + 1, 2):
         if at <= batches_until:
             story.commit(batch=batch, at=at)
             batch += 1
@@ -534,7 +538,7 @@ def asynchronous(
         seen = {"batch": batch, "busy": busy, "data": busy}
         story.probe(run(async_progress=True, log_interval=interval, **seen), at=at)
         if at % 6 == 0:
-            committed = None if empty else min(at, log_until) // every - 1
+            committed = None if empty else min(at, log_until) // 2 - 1
             story.log(at=at, planned=None, committed=committed)
     return story
 
@@ -568,9 +572,9 @@ def end(at):
     return 100_000 + 10 * at
 
 
-def edge(at, keeps=1000, leap=100):
+def edge(at):
     """The topic keeps a thousand seconds; retention deletes a hundred seconds at a time."""
-    return end((at - keeps) // leap * leap)
+    return end((at - 1000) // 100 * 100)
 
 
 def reader(*, begins, speed=1.0, since=100):
@@ -595,7 +599,7 @@ def near_the_edge(until, *, kept=BY_TIME, story=None, begin=15, **answers):
     return asked(story or hung_batch(until=until), begin, until, **{**kept, **STUCK, **answers})
 
 
-def alive_at(until, *, behind, kept=BY_TIME, since=100, **how):
+def alive_at(until, *, behind, kept=BY_TIME, **how):
     """Polls of the broker of a query that commits and is ``behind`` seconds late at 100 s."""
     story = steady(until=until)
     return asked(story, 100, until, **{**kept, **reader(begins=behind, **how)})
@@ -622,19 +626,19 @@ def delta(version, index=-1, table="r"):
     return {"reservoirId": table, "reservoirVersion": version, "index": index}
 
 
-def on_table(*ends, reads, newest, every=10, first=10, batch=0, trigger=None):
-    """Query a commits one batch after another from a Delta table, which is polled every 5 s."""
+def on_table(*ends, reads, newest, trigger=None):
+    """Query a commits a batch each 10 s from a Delta table, which is polled every 5 s."""
     story = Story().started(at=0)
     for number, end in enumerate(ends):
-        at = first + number * every
+        at = 10 + number * 10
         if trigger is not None:
-            story.probe(run(trigger=trigger, batch=batch + number), at=at - 6)
+            story.probe(run(trigger=trigger, batch=number), at=at - 6)
         for poll in (at - 5, at):
             here, there = (
                 value[number] if isinstance(value, list) else value for value in (reads, newest)
             )
             story.table(at=poll, read=here, end=there)
-        story.commit(batch=batch + number, at=at, sources=(source(end, rows=0),), input_rows=5)
+        story.commit(batch=number, at=at, sources=(source(end, rows=0),), input_rows=5)
     return story
 
 
@@ -666,10 +670,10 @@ def unread(
     return story
 
 
-def beside_transaction(until=790):
+def beside_transaction():
     """The first unread record of t/1 waits ever longer; one transaction of t/0 is open since 390 s."""
     story = Story().started(at=0)
-    for batch in range(1, until // 15 + 1):
+    for batch in range(1, 790 // 15 + 1):
         at, stable = 15 * batch, 10 * min(batch, 26)
         story.commit(batch=batch, at=at).ask(
             at=at + 1,
@@ -693,6 +697,8 @@ INPUT = {"expected_input_seconds": 600.0}
 ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
 ALLOWED_200 = ALLOWED | {"lag_allowed_seconds": 200.0}
 """Ten minutes of lag are three times as much, and critical."""
+DATA_IS_LOST = [("StreamingDataLossRisk", "a", "critical")]
+TENTH_OF_RETENTION = {"overrides": [("a", {"data_loss_warning_ratio": 0.1})]}
 LAGS_CRITICALLY = [("StreamingQueryLagging", "a", "critical")]
 CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
 
@@ -785,6 +791,9 @@ def cases() -> tuple[Case, ...]:
         ("the failure of the old run arrives after the new run began (restart by user code)",
          steady().started(run=2, at=101).commit(run=2, batch=10, at=102).ended(run=1, at=103, exception=CONFLICT), 104, {}, None, "running"),
         ("killed by a planned spark.stop()", steady().ended(at=101, exception=SHUTDOWN, context=Context.STOPPED), 102, {}, None, "stopped"),
+        ("a query fails that was never seen", Story().ended(at=5, exception=CONFLICT), 6, {}, ("StreamingQueryFailed", "unnamed"), None),
+        ("two queries fail, which are too few for a group", with_b().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT), 102, {},
+         [("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "b")], "failed"),
         ("a sibling fails", steady().started("b", at=0).commit("b", batch=0, at=99).ended("b", at=100, exception=CONFLICT), 101, {}, ("StreamingQueryFailed", "b"), "running"),
         # an error that is part of the job's life
         ("schema evolution ends it, as expected", steady().ended(at=101, exception=EVOLVES), 102, EXPECTED, FAILED_MILDLY, "failed"),
@@ -1078,7 +1087,7 @@ def cases() -> tuple[Case, ...]:
         ("one partition is stuck with unread data, the other advances (Burrow rule 4)",
          kafka(*(topic(5, 100 + n) for n in range(10)), latest=topic(9, 999)), 105, {}, "StreamingOffsetsStalled", "stalled"),
         ("a Delta source is stuck while stateful batches run",
-         kafka(*[{"reservoirId": "r", "reservoirVersion": 4, "index": -1}] * 10, latest={"reservoirId": "r", "reservoirVersion": 9, "index": -1}, rows=0, input_rows=0),
+         kafka(*[delta(4)] * 10, latest=delta(9), rows=0, input_rows=0),
          105, {}, "StreamingOffsetsStalled", "stalled"),
         ("one of a Python source's numbered partitions is stuck with unread data", kafka(*({"part-0": n, "part-1": 5} for n in range(10)), latest={"part-0": 10, "part-1": 9}),
          105, {}, "StreamingOffsetsStalled", "stalled"),
@@ -1127,7 +1136,7 @@ def cases() -> tuple[Case, ...]:
         ("an end offset went down and stays down (Burrow rule 2; a recreated topic)",
          kafka(topic(900), *(topic(n) for n in range(10)), latest=None), 105, {}, "StreamingOffsetsRewound", "rewound"),
         ("a Delta table was restored to an older version, and stays there",
-         kafka({"reservoirId": "r", "reservoirVersion": 9, "index": 3}, *[{"reservoirId": "r", "reservoirVersion": 4, "index": 3}] * 9, latest=None), 105, {}, "StreamingOffsetsRewound", "rewound"),
+         kafka(delta(9, 3), *[delta(4, 3)] * 9, latest=None), 105, {}, "StreamingOffsetsRewound", "rewound"),
         ("the topic was recreated with little data: one batch there, then idle",
          kafka(topic(900), topic(1), latest=None).idle(at=30).idle(at=100), 105, {}, "StreamingOffsetsRewound", "rewound"),
         ("the topic was recreated with little data, not for the window yet", kafka(topic(900), topic(1), latest=None).idle(at=30), 75, {}, None, "idle"),
@@ -1139,7 +1148,7 @@ def cases() -> tuple[Case, ...]:
          kafka(*(topic(n) for n in range(8, 16)), latest=None, first=110, batch=8, story=kafka(*(topic(n) for n in range(10)), latest=None)), 185, {}, None, "running"),
         ("a partition is gone", kafka(topic(5, 5), *[topic(6)] * 9, latest=None), 105, {}, None, "running"),
         ("the query reads another table (Delta's reservoirId)",
-         kafka({"reservoirId": "r", "reservoirVersion": 9, "index": 3}, *[{"reservoirId": "s", "reservoirVersion": 1, "index": 3}] * 9, latest=None), 105, {}, None, "running"),
+         kafka(delta(9, 3), *[delta(1, 3, table="s")] * 9, latest=None), 105, {}, None, "running"),
         ("a change of its Delta table's schema (Delta writes the base index -100 as -1)",
          kafka(delta(8), delta(8, -20), delta(8, -19), latest=None).idle(at=100), 105, {}, None, "idle"),
         ("offsets of unknown shape change", kafka(*(f"tok-{9 - n}" for n in range(10)), latest=None), 105, {}, None, "running"),
@@ -1307,6 +1316,7 @@ def cases() -> tuple[Case, ...]:
         ("three failures, each reported after its restart: each one counts",
          steady().started(run=2, at=101).ended(run=1, at=102, exception=CONFLICT).started(run=3, at=111).ended(run=2, at=112, exception=CONFLICT)
          .started(run=4, at=121).ended(run=3, at=122, exception=CONFLICT), 123, {}, [("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")], "failed"),
+        ("the batch that failed three times succeeds at last", dying(100, 500, 1000, batch=7).started(run=4, at=2001).commit(run=4, batch=7, at=2005), 2006, {}, None, "running"),
         ("planned restarts, every minute", steady().ended(at=101).started(run=2, at=102).commit(run=2, batch=10, at=103).ended(run=2, at=160)
          .started(run=3, at=161).commit(run=3, batch=11, at=162).ended(run=3, at=220).started(run=4, at=221).commit(run=4, batch=12, at=222), 225, {}, None, "running"),
         ("availableNow in a loop", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(run(number=2, trigger=AVAILABLE_NOW), at=10).ended(run=2, at=12)
@@ -1317,16 +1327,24 @@ def cases() -> tuple[Case, ...]:
         ("failed, and not restarted", dead_at(850), 850, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
         ("failed, and its broker does not answer: records still expire", dead_at(300), 950, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
         ("flaps and stays failed: the danger is reported, the third failure is not",
-         near_the_edge(1000, story=dying(50, 75, 101), run=3), 1000, {}, [("StreamingQueryFlapping", "a"), ("StreamingDataLossRisk", "a")], "failed", ["StreamingQueryFailed"]),
+         near_the_edge(1000, story=dying(50, 75, 101), run=3), 1000, {}, [("StreamingQueryFlapping", "a"), *DATA_IS_LOST], "failed", ["StreamingQueryFailed"]),
         ("vanished", near_the_edge(850, story=steady().probe(run(), at=100).probe(at=101).probe(at=102)), 850, {},
          [("StreamingQueryStopped", "a"), ("StreamingDataLossRisk", "a")], "stopped_unexpectedly"),
         ("hangs, and the topic is bounded by size (retention.bytes strikes first)", near_the_edge(850, kept=BY_SIZE), 850, {},
          [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
         ("hangs, and the topic's retention may not be read", near_the_edge(850, kept=UNKNOWN_RETENTION), 850, {},
          [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
-        ("hangs until retention has passed it", near_the_edge(1300), 1300, {}, [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
+        ("hangs until retention has passed it", near_the_edge(1300), 1300, {}, [("StreamingQueryStalled", "a"), *DATA_IS_LOST], "stalled"),
+        ("hangs, 69.9% of the retention time are used up", near_the_edge(799), 799, {}, "StreamingQueryStalled", "stalled"),
+        ("hangs, 70.1% of the retention time are used up", near_the_edge(801), 801, {}, [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
+        ("hangs, 89.9% of the retention time are used up", near_the_edge(999), 999, {}, [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
+        ("hangs, 90.1% of the retention time are used up", near_the_edge(1001), 1001, {}, [("StreamingQueryStalled", "a"), *DATA_IS_LOST], "stalled"),
+        ("failed, 15% of the retention time are used up, and a tenth is the limit by pattern", dead_at(250), 250, TENTH_OF_RETENTION, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
+        ("failed, 69% of the retention time are used up, and a tenth is the limit by pattern", dead_at(790), 790, TENTH_OF_RETENTION, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
+        ("failed, 71% of the retention time are used up, and a tenth is the limit by pattern", dead_at(810), 810, TENTH_OF_RETENTION, [("StreamingQueryFailed", "a"), *DATA_IS_LOST], "failed"),
+        ("failed, 25% of the retention time are used up, and a tenth is the limit of another query", dead_at(350), 350, {"overrides": [("b", {"data_loss_warning_ratio": 0.1})]}, "StreamingQueryFailed", "failed"),
         ("commits, but retention has passed it (restarted after a long outage)",
-         asked(steady(until=200), 195, 200, **BY_TIME, committed=end(-950), since=None), 200, {}, "StreamingDataLossRisk", "lagging"),
+         asked(steady(until=200), 195, 200, **BY_TIME, committed=end(-950), since=None), 200, {}, DATA_IS_LOST, "lagging"),
         ("commits, but too slowly: 3/4 of the retention time, and growing", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE, "StreamingDataLossRisk", "lagging"),
         ("commits, but too slowly for a topic that is bounded by size", alive_at(700, behind=650, speed=0.7, kept=BY_SIZE), 700, LAG_IS_FINE, "StreamingDataLossRisk", "lagging"),
         ("read as fast as data arrived, 3/4 of the retention behind, and has just failed",
@@ -1629,9 +1647,17 @@ def cases() -> tuple[Case, ...]:
         ("an announced stop applies to one run", steady().probe(run(), at=100).expect_stop().ended(at=101).started(run=2, at=102)
          .probe(run(number=2), at=103).ended(run=2, at=110), 172, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
         # -- one cause, one incident --------------------------------------------------------------
-        ("the SparkContext of two queries died", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100)
-         .probe(run(batch=10), run("b"), at=102, context=Context.STOPPED), 170, {}, ("StreamingQueryStopped", "*"), "stopped_unexpectedly", ["StreamingQueryStopped"]),
-        ("the JVM of two queries does not answer", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100), 170,
+        ("the SparkContext of two queries died", both_until(100).probe(run(batch=10), run("b"), at=102, context=Context.STOPPED), 170, {},
+         ("StreamingQueryStopped", "*"), "stopped_unexpectedly", ["StreamingQueryStopped"]),
+        ("a query stopped, then the SparkContext of two queries died", both_until(100).ended(at=110).probe(run("b"), at=200, context=Context.STOPPED), 270, {},
+         [("StreamingQueryStopped", "a"), ("StreamingQueryStopped", "*")], "stopped_unexpectedly"),
+        ("the JVM of two queries does not answer", both_until(100), 170,
          {"probe_expected": True}, ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled", "QuerypulseMonitoringDegraded"]),
+        ("the JVM does not answer, and only one of two queries has stalled so far", both_until(100), 170,
+         {"probe_expected": True, "overrides": [("b", {"stall_floor_seconds": 300.0})]}, "StreamingQueryStalled", "stalled", ["QuerypulseMonitoringDegraded"]),
+        ("the JVM of one query does not answer", steady().probe(run(batch=10), at=100), 170,
+         {"probe_expected": True}, "StreamingQueryStalled", "stalled", ["QuerypulseMonitoringDegraded"]),
+        ("a query stalls while only the probe is silent: batches of another commit", batches(*[2] * 39, story=both_until(100), begin=100, query="b")[0], 178,
+         {"probe_expected": True}, [("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")], "stalled"),
     ]  # fmt: skip
     return tuple(Case(*row) for row in rows)

@@ -13,26 +13,28 @@ from support.rules_table import (
     BY_SIZE,
     BY_TIME,
     LONG_B,
-    USUALLY,
+    WARNINGS,
     asynchronous,
     batches,
     behind_b,
     cases,
     counted,
     dead_at,
+    dying,
     hung_batch,
     in_a_pool,
     lagging,
     listing,
     live_locked,
-    near_the_edge,
     no_executor,
     no_slot,
     on_connect,
     one_task,
     steady,
+    three_queries,
     trying,
     watched,
+    with_b,
     working,
 )
 from support.story import CONFLICT, Story, policy, processing, progress, run, source
@@ -56,7 +58,6 @@ from querypulse.alerting.rules.monitoring import (
     events_missing,
     monitoring_degraded,
 )
-from querypulse.alerting.rules.query_ends import is_flapping, poison_batch
 from querypulse.core.states import QueryState
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe import Context, JobCounts, LongTask
@@ -65,26 +66,16 @@ from querypulse.listener.source_polls import SourceReport
 SKEWED = LongTask(4, 17, "host-3", 75.0, 2.1)
 
 
-def with_severities(reported):
-    """The alerts of a row whose severity may differ, as alert, query and severity."""
-    return [
-        (name, query, rest[0] if rest else USUALLY[name])
-        for name, query, *rest in as_lists(reported)
-        if name in USUALLY
-    ]
-
-
-def as_pairs(reported):
-    """A row's cell as pairs of alert and query."""
-    return [(name, query) for name, query, *_ in as_lists(reported)]
-
-
-def as_lists(reported):
+def as_findings(reported):
+    """A row's cell as alerts, queries and severities."""
     if reported is None:
         return []
     if isinstance(reported, str):
-        return [(reported, "a")]
-    return reported if isinstance(reported, list) else [reported]
+        reported = (reported, "a")
+    return [
+        (name, query, *(severity or ["warning" if name in WARNINGS else "critical"]))
+        for name, query, *severity in (reported if isinstance(reported, list) else [reported])
+    ]
 
 
 def holding(story, now, settings):
@@ -115,28 +106,21 @@ def test_each_row_of_the_rules_table_has_its_alerts_and_its_state():
 
 def outcome(case):
     """What the rules find in a row, and what they must find."""
-    story, settings, reported = case.story, case.settings, case.reported
-    evaluation = story.evaluate(case.at, **settings)
-    findings, health = evaluation.findings, evaluation.health.get("a")
+    evaluation = case.story.evaluate(case.at, **case.settings)
+    health = evaluation.health.get("a")
     found = (
-        [(finding.alertname, finding.query) for finding in findings],
         [
             (finding.alertname, finding.query, finding.severity.value)
-            for finding in findings
-            if finding.alertname in USUALLY
+            for finding in evaluation.findings
         ],
         None if health is None else health.state.value,
-        holding(story, case.at, settings),
+        holding(case.story, case.at, case.settings),
     )
-    also = reported_of_a(story, reported) | set(case.besides)
-    return found, (as_pairs(reported), with_severities(reported), case.state, also)
-
-
-def reported_of_a(story, reported):
-    """The alerts that rules of query a must raise: none while the query is unseen."""
-    if "a" not in story.state.snapshot(0.0).labels():
-        return set()
-    return {alert for alert, query in as_pairs(reported) if query in ("a", "*")}
+    reported = as_findings(case.reported)
+    # While query a is unseen, only the rules of the driver are asked.
+    is_seen = "a" in case.story.state.snapshot(0.0).labels()
+    of_a = {alert for alert, query, _ in reported if query in ("a", "*")} if is_seen else set()
+    return found, (reported, case.state, of_a | set(case.besides))
 
 
 FIGURES = st.lists(
@@ -197,6 +181,10 @@ def test_reason_says_what_holds_or_moves_the_batch():
         (working(python=0.01, until=170), 170, "batch 10 in flight for 69 s, no task of its own runs, its Python thread works at /jobs/sync.py:12 in call_api"),
         (working(driver=0.01, until=170, line="", stack=("o.a.s.Log.write(Log.scala:3)",)), 170, "batch 10 in flight for 69 s, no task of its own runs, its thread in the driver works at o.a.s.Log.write(Log.scala:3)"),
         (listing(until=310), 310, "planning the next batch for 310 s, no task of its own runs, its thread in the driver works"),
+        (live_locked(until=600), 597, "retrying: batch 10 in flight for 496 s, its tasks still finish, 490 jobs in this batch so far, usually at most 2.5"),
+        (live_locked(until=600, usual=200), 597, "batch 10 in flight for 496 s, its tasks still finish"),
+        (live_locked(until=180, jobs=0), 177, "task_running: batch 10 in flight for 76 s, 1 task running, none finished for 76 s"),
+        (live_locked(until=1906, first=True), 1902, "batch 10 in flight for 1801 s, its tasks still finish"),
         (steady(), 170, "silent: no activity for 70 s from events, probe or commit log"),
         (steady().probe(run(), at=100), 170, "silent: no activity for 70 s from events, probe or commit log"),
     ]  # fmt: skip
@@ -217,39 +205,74 @@ def busy(**work):
     return watched(steady(), (101, 170, processing(batch=10, **work)))
 
 
-def with_b():
-    """Query ``b`` runs beside ``a``."""
-    return steady(Story().started(at=0).started("b", at=0).commit("b", batch=0, at=99))
+def failed_again():
+    story = Story().started(at=0).commit(batch=12, at=90).ended(at=100, exception=CONFLICT)
+    story.started(run=2, at=110).probe(processing(number=2, batch=13), at=111)
+    return story.ended(run=2, at=120, exception=CONFLICT)
 
 
-def test_evidence_says_what_was_observed():
-    failed = with_b().probe(processing(batch=10), run("b"), at=100)
+def unread():
+    story = Story().started(at=0).commit(batch=0, at=10)
+    story.state.apply_sources(SourceReport(20.0, unreadable={"a-1": "no answer"}))
+    return story
+
+
+def read():
+    story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
+    return story.ask(at=20, committed=5, latest=45)
+
+
+def evidence_of(story, now):
+    """What the last alert says that is not about query b."""
+    (*_, finding) = [found for found in story.evaluate(now).findings if found.query != "b"]
+    return {"reason": finding.reason, "summary": finding.summary, **finding.evidence}
+
+
+def test_evidence_says_what_is_known():
+    hung = hung_batch(until=170).log(at=170, planned=10, committed=9)
+    begun = Story().started(at=0).probe(processing(batch=13), at=5)
+    stopped = three_queries().probe(
+        run(batch=10), run("b"), run("c"), at=102, context=Context.STOPPED
+    )
     rows = [
         (busy(own=JobCounts(), unowned=JobCounts()), 170, {"tasks": "0 completed so far, 0 running (no Spark job)", "other_jobs": None}),
         (busy(own=OWN, unowned=OF_OTHERS), 170, {"tasks": "40 completed so far, 2 running (jobs: 9 started so far, 1 active)", "other_jobs": None}),
         (busy(own=JobCounts(9, 0, 40, 0), unowned=OF_OTHERS), 170,
          {"tasks": "40 completed so far, 0 running (jobs: 9 started so far, 0 active)", "other_jobs": "3 active that name no query, tasks: 8 completed so far, 1 running"}),
         (busy(tasks=3), 170, {"tasks": "3 completed, 0 running (jobs: 1 active, newest 1)", "other_jobs": None}),
+        (begun, 10, {"tasks": None}),
         (hung_batch(until=170), 170, {"window": "60 s: the least (stall_floor_seconds)", "spark_says": "Processing new data", "batch_in_flight": "batch 10 in flight for 69 s"}),
+        (hung, 171, {"commit_log": "batch 10 planned, never committed; last committed: 9", "signals": "event 71.0 s ago, probe 5.0 s ago, commit log 1.0 s ago"}),
+        (asynchronous(until=180, log_until=100), 180, {"reason": "commit_log_behind: the commit log has been at batch 49 for 78 s, while batches have reached 90"}),
         (no_slot(until=180, story=with_b()), 180, {"slots": "others hold 4 of 4 slots, b 3 of them"}),
         (one_task(until=180), 180, {"critical_after": "600 s without a finished task, or 1800 s in flight"}),
         (one_task(until=706), 706, {"critical_after": None}),
         (working(until=170, stopping=True), 170, {"critical_after": "180 s without progress"}),
-        (failed.ended(at=101, exception=CONFLICT), 103,
+        (with_b().probe(processing(batch=10), run("b"), at=100).ended(at=101, exception=CONFLICT), 103,
          {"all_queries": "1 of 2 healthy; unhealthy: a", "last_commit": "batch 9, 3 s ago", "error_class": "ConcurrentAppendException", "seen_by": "event", "table": None}),
         (Story().started(at=0).ended(at=1, exception=TABLE_CONFLICT), 2,
-         {"table": "lake.fleet.alerts", "exception": "ConcurrentAppendException", "error_class": "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"}),
+         {"table": "lake.fleet.alerts", "exception": "ConcurrentAppendException", "error_class": "DELTA_CONCURRENT_APPEND.WITHOUT_HINT",
+          "summary": "a failed: ConcurrentAppendException on table lake.fleet.alerts"}),
+        (failed_again(), 130, {"last_commit": "batch 12, 40 s ago by an earlier run"}),
+        (begun.ended(at=9, exception=CONFLICT), 10, {"last_commit": "batch 12, before this run's first poll"}),
+        (Story().probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT), 10, {"last_commit": "batch 12, before watching began"}),
+        (lagging(*(2000 + 100 * n for n in range(7))), 372,
+         {"reason": "lag rose from 2000 to 2600 offsets in 362 s (1000 allowed)", "lag": "Kafka: 2600 offsets, as Spark reported 2 s ago"}),
+        (read().ended(at=25, exception=CONFLICT), 27, {"lag": "Kafka: 40 offsets, 7 s ago", "sources_unread": None}),
+        (unread().ended(at=25, exception=CONFLICT), 27, {"sources_unread": "no answer"}),
+        (dying(100, 500, 1000, batch=7), 1001,
+         {"reason": "poison_batch: batch 7 failed 3 times with ConcurrentAppendException",
+          "deaths": "1 s ago: batch 7, ConcurrentAppendException\n501 s ago: batch 7, ConcurrentAppendException\n901 s ago: batch 7, ConcurrentAppendException"}),
+        (stopped, 170, {"reason": "the SparkContext stopped by itself: a, b, c", "all_queries": "0 of 3 healthy; unhealthy: a, b, c"}),
+        (Story().ended(at=5, exception=CONFLICT), 6, {"reason": "id-a: ConcurrentAppendException: Files were added"}),
     ]  # fmt: skip
-    scratch = {"overrides": [("b", {"ignore": True})]}
     found = [
-        {name: finding.evidence.get(name) for name in expected}
+        {name: evidence.get(name) for name in expected}
         for story, now, expected in rows
-        for finding in story.evaluate(now, **(scratch if "slots" in expected else {})).findings
+        for evidence in [evidence_of(story, now)]
     ]
 
     assert found == [expected for *_, expected in rows]
-    (of_table,) = rows[-1][0].evaluate(2).findings
-    assert of_table.summary == "a failed: ConcurrentAppendException on table lake.fleet.alerts"
 
 
 @pytest.mark.parametrize(
@@ -268,23 +291,6 @@ def test_a_code_goes_to_the_end_of_a_summary_and_a_name_of_the_user_stays(
     alertname, reason, summary
 ):
     assert finding_about("a", alertname, Severity.CRITICAL, reason, {}).summary == summary
-
-
-@pytest.mark.parametrize(
-    ("story", "jobs"),
-    [
-        (live_locked(until=600), "490 jobs in this batch so far, usually at most 2.5"),
-        (live_locked(until=600, usual=200), ""),
-        (live_locked(until=180, jobs=0), ""),
-        (live_locked(until=1906, first=True), ""),
-    ],
-    ids=["many more jobs", "the usual number", "no more jobs", "unknown number"],
-)
-def test_slow_batch_with_many_more_jobs_than_usual_is_retrying(story, jobs):
-    (finding,) = story.evaluate(story.query().probed_at + 1).findings
-
-    assert finding.reason.startswith("retrying: batch 10 in flight") is bool(jobs)
-    assert finding.reason.endswith(f"its tasks still finish, {jobs}") is bool(jobs)
 
 
 def test_missing_input_says_how_long_no_rows_were_read():
@@ -334,13 +340,6 @@ def test_known_error_has_next_steps_of_its_own(error, step):
 
     assert (steps is None) is (step is None)
     assert steps is None or (steps.startswith(step) and len(steps.splitlines()) == 3)
-
-
-def test_failure_of_an_unseen_query_is_reported_as_unnamed():
-    (finding,) = Story().ended(at=5, exception=CONFLICT).evaluate(6).findings
-
-    assert (finding.alertname, finding.query) == ("StreamingQueryFailed", "unnamed")
-    assert finding.reason.startswith("id-a: ")
 
 
 @pytest.mark.parametrize(
@@ -445,29 +444,9 @@ def test_other_runs_have_no_note(story):
 # -- data loss ------------------------------------------------------------------------------------
 
 
-def danger(story, now, **settings):
-    findings = story.evaluate(now, **settings).findings
-    return next((one for one in findings if one.alertname == "StreamingDataLossRisk"), None)
-
-
-@pytest.mark.parametrize(
-    ("now", "severity"),
-    [(799, None), (801, "warning"), (999, "warning"), (1001, "critical"), (1201, "critical")],
-)
-def test_severity_grows_with_time(now, severity):
-    """The first unread record was written at 100 s, and the retention is 1000 s."""
-    found = danger(near_the_edge(now), now)
-
-    assert (found.severity.value if found is not None else None) == severity
-
-
-def test_ratio_can_be_set_per_query_and_two_thirds_of_the_rest_are_critical():
-    allowed = {"data_loss_warning_ratio": 0.1}
-
-    assert danger(dead_at(250), 250, overrides=[("a", allowed)]).severity is Severity.WARNING
-    assert danger(dead_at(790), 790, overrides=[("a", allowed)]).severity is Severity.WARNING
-    assert danger(dead_at(810), 810, overrides=[("a", allowed)]).severity is Severity.CRITICAL
-    assert danger(dead_at(350), 350, overrides=[("b", allowed)]) is None
+def danger(story, now):
+    findings = story.evaluate(now).findings
+    return next(one for one in findings if one.alertname == "StreamingDataLossRisk")
 
 
 @pytest.mark.parametrize(
@@ -536,36 +515,12 @@ def test_end_of_the_jvm_is_critical_and_names_the_queries_that_ran_and_are_not_i
     assert found.summary == f"driver is down: {found.reason}"
 
 
-def test_states_of_the_queries_are_kept_when_the_jvm_ends():
-    """A report without runs means that they vanished; a report that the JVM is gone does not."""
-    story = running("a", "b").ended("b", at=100.5, exception=CONFLICT)
-    story.probe(at=101, context=Context.JVM_GONE)
-
-    assert [query.alive for query in story.state.snapshot(102).queries] == [True, False]
-    assert story.query("a").vanished_at is None
-
-
 def test_end_of_the_jvm_is_the_reason_only_of_queries_that_ran_until_then():
     story = running("a", "b").ended("b", at=100.5).probe(at=130, context=Context.JVM_GONE)
     health = story.evaluate(131).health
 
     assert health["a"].reason == "the JVM of the driver has ended"
     assert health["b"].reason == ""
-
-
-# -- one cause is one incident --------------------------------------------------------------------
-
-
-def test_context_that_stopped_by_itself_is_one_incident_naming_its_queries():
-    story = with_b().probe(run(batch=10), run("b"), at=100)
-    story.probe(run(batch=10), run("b"), at=102, context=Context.STOPPED)
-
-    (finding,) = story.evaluate(170).findings
-
-    assert finding.query == "*"
-    assert finding.reason == "the SparkContext stopped by itself: a, b"
-    assert finding.evidence["all_queries"] == "0 of 2 healthy; unhealthy: a, b"
-    assert finding.evidence["queries"].splitlines()[0].startswith("a: ended with its SparkContext")
 
 
 def test_an_alert_names_a_bounded_number_of_unhealthy_queries():
@@ -580,114 +535,6 @@ def test_an_alert_names_a_bounded_number_of_unhealthy_queries():
     assert {finding.evidence["all_queries"] for finding in gathered} == {
         f"0 of 100 healthy; unhealthy: {', '.join(names[:20])} and 80 more"
     }
-
-
-def test_query_stopped_before_its_context_keeps_its_own_incident():
-    story = with_b().probe(run(batch=10), run("b"), at=100).ended(at=110)
-    story.probe(run("b"), at=200, context=Context.STOPPED)
-
-    own, shared = sorted(story.evaluate(270).findings, key=lambda one: one.query, reverse=True)
-
-    assert (own.query, shared.query) == ("a", "*")
-    assert own.reason.startswith("stopped without an exception")
-    assert shared.reason == "the SparkContext stopped by itself: b"
-
-
-def test_unresponsive_jvm_is_one_incident_once_two_queries_stalled():
-    story = with_b().probe(run(batch=10), run("b"), at=100)
-    settings = {"overrides": [("b", {"stall_floor_seconds": 300.0})], "probe_expected": True}
-
-    (first,) = story.evaluate(170, **settings).findings
-    (later,) = story.evaluate(500, **settings).findings
-
-    assert (first.alertname, first.query) == ("StreamingQueryStalled", "a")
-    assert (later.alertname, later.query) == ("StreamingQueryStalled", "*")
-    assert later.reason == "the JVM does not answer: a, b"
-
-
-def test_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incident():
-    story = with_b().probe(run(batch=10), run("b"), at=100)
-    for batch in range(1, 40):
-        story.commit("b", batch=batch, at=100 + 2 * batch)
-
-    names = {
-        (one.alertname, one.query) for one in story.evaluate(178, probe_expected=True).findings
-    }
-
-    assert names == {("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")}
-
-
-def test_queries_that_stall_or_fail_alone_have_their_own_incidents():
-    alone = steady().probe(run(batch=10), at=100).evaluate(170, probe_expected=True)
-    story = with_b().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT)
-
-    assert [finding.query for finding in alone.findings] == ["a"]
-    assert [finding.query for finding in story.evaluate(102).findings] == ["a", "b"]
-
-
-def poisoned():
-    """Three runs have failed in batch 7."""
-    story = Story()
-    for number, at in enumerate((100, 500, 1000), 1):
-        story.started(run=number, at=at - 8).probe(processing(number=number, batch=7), at=at - 5)
-        story.ended(run=number, at=at, exception=CONFLICT)
-    return story
-
-
-def failed_again():
-    story = Story().started(at=0).commit(batch=12, at=90).ended(at=100, exception=CONFLICT)
-    story.started(run=2, at=110).probe(processing(number=2, batch=13), at=111)
-    return story.ended(run=2, at=120, exception=CONFLICT)
-
-
-def unread():
-    story = Story().started(at=0).commit(batch=0, at=10)
-    story.state.apply_sources(SourceReport(20.0, unreadable={"a-1": "no answer"}))
-    return story
-
-
-def read():
-    story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
-    return story.ask(at=20, committed=5, latest=45)
-
-
-def evidence_of(story, now):
-    (*_, finding) = story.evaluate(now).findings
-    return {"reason": finding.reason, **finding.evidence}
-
-
-def test_evidence_says_what_is_known():
-    hung = hung_batch(until=170).log(at=170, planned=10, committed=9)
-    begun = Story().started(at=0).probe(processing(batch=13), at=5)
-    rows = [
-        (hung, 171, "commit_log", "batch 10 planned, never committed; last committed: 9"),
-        (hung, 171, "signals", "event 71.0 s ago, probe 5.0 s ago, commit log 1.0 s ago"),
-        (asynchronous(until=180, log_until=100), 180, "reason", "commit_log_behind: the commit log has been at batch 49 for 78 s, while batches have reached 90"),
-        (lagging(*(2000 + 100 * n for n in range(7))), 372, "reason", "lag rose from 2000 to 2600 offsets in 362 s (1000 allowed)"),
-        (lagging(*(2000 + 100 * n for n in range(7))), 372, "lag", "Kafka: 2600 offsets, as Spark reported 2 s ago"),
-        (failed_again(), 130, "last_commit", "batch 12, 40 s ago by an earlier run"),
-        (begun.ended(at=9, exception=CONFLICT), 10, "last_commit", "batch 12, before this run's first poll"),
-        (begun, 10, "tasks", None),
-        (Story().probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT), 10, "last_commit", "batch 12, before watching began"),
-        (read().ended(at=25, exception=CONFLICT), 27, "lag", "Kafka: 40 offsets, 7 s ago"),
-        (read().ended(at=25, exception=CONFLICT), 27, "sources_unread", None),
-        (unread().ended(at=25, exception=CONFLICT), 27, "sources_unread", "no answer"),
-        (poisoned(), 1001, "reason", "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"),
-    ]  # fmt: skip
-
-    assert [evidence_of(story, now).get(name) for story, now, name, _ in rows] == [
-        text for *_, text in rows
-    ]
-    assert evidence_of(poisoned(), 1001)["deaths"].startswith(
-        "1 s ago: batch 7, ConcurrentAppendException\n"
-    )
-
-
-def test_batch_that_finally_succeeds_is_no_poison():
-    query = poisoned().started(run=4, at=2001).commit(run=4, batch=7, at=2005).query()
-
-    assert poison_batch(query, Limits()) is None
-    assert not is_flapping(query, Limits(), 2006)
 
 
 # -- what sources report in public reports ----------------------------------------------------------
