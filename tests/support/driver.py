@@ -97,9 +97,9 @@ class Driver:
         """Wait until it has printed exactly that line."""
         self._wait_for(lambda line: line == text, text, timeout)
 
-    def line(self, start: str, timeout: float = START_SECONDS) -> str:
+    def line(self, start: str) -> str:
         """Its first line that starts so, once it is printed."""
-        return self._wait_for(lambda line: line.startswith(start), f"{start}...", timeout)
+        return self._wait_for(lambda line: line.startswith(start), f"{start}...", START_SECONDS)
 
     def _wait_for(self, is_it: Callable[[str], bool], what: str, timeout: float) -> str:
         def said() -> list[str]:

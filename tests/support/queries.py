@@ -54,8 +54,8 @@ class Trap:
         self.free.set()
 
 
-def rate(spark, rows_per_second=10):
-    return spark.readStream.format("rate").option("rowsPerSecond", rows_per_second).load()
+def rate(spark):
+    return spark.readStream.format("rate").option("rowsPerSecond", 10).load()
 
 
 def start(stream, name, sink="noop", *, trigger="200 milliseconds", checkpoint=None):

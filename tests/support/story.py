@@ -123,9 +123,9 @@ class Story:
         self.state.apply_event(Started(f"id-{query}", f"{query}-{run}", query), at)
         return self
 
-    def started_again(self, query="a", *, at):
-        """The same name under a new id: its checkpoint was deleted."""
-        self.state.apply_event(Started(f"id-new-{query}", f"new-{query}", query), at)
+    def started_again(self, *, at):
+        """The name of query a under a new id: its checkpoint was deleted."""
+        self.state.apply_event(Started("id-new-a", "new-a", "a"), at)
         return self
 
     def commit(self, query="a", run=1, *, batch, at, seconds=1.0, **fields):

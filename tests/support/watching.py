@@ -18,7 +18,6 @@ from querypulse.alerting.alert import Alert
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.finding import QueryHealth
 from querypulse.core.guard import Guard
-from querypulse.core.secret import Secret
 from querypulse.core.states import QueryState
 from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.state.snapshot import Snapshot
@@ -149,7 +148,7 @@ class RecordingSink:
 
 
 @contextmanager
-def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(), token=None):
+def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=()):
     """A running watcher; yields its ``RecordingSink``."""
     reported, tracker = RecordingSink(), TargetTracker(gone_after, interval)
     watcher = Watcher(
@@ -158,7 +157,7 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
             tracker, resolve_after_seconds=0.0, repeat_interval_seconds=3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         ),
-        access=Access(None if token is None else Secret(token)),
+        access=Access(None),
         hosts=hosts,
         sink=reported,
         guard=Guard(),
