@@ -6,7 +6,7 @@ import os
 import time
 
 import pytest
-from support.queries import Trap, rate, start, until
+from support.queries import rate, start, until
 from support.spark_harness import JobListener
 
 from querypulse.listener.checkpoints import LogReader
@@ -70,19 +70,6 @@ def has_run(query, *, batch):
     until(lambda: query.lastProgress and query.lastProgress["batchId"] >= batch, f"batch {batch}")
 
 
-def one_task(spark):
-    """A Continuous query occupies one core for each of its tasks while it runs."""
-    stream = spark.readStream.format("rate").option("numPartitions", 1)
-    return stream.option("rowsPerSecond", 10).load()
-
-
-def continuous(spark, name, checkpoint=None):
-    writer = one_task(spark).writeStream.format("noop").queryName(name)
-    if checkpoint is not None:
-        writer = writer.option("checkpointLocation", str(checkpoint))
-    return writer.trigger(continuous="300 milliseconds").start()
-
-
 # -- the storage ------------------------------------------------------------------------------
 
 
@@ -110,16 +97,13 @@ def test_log_has_the_batch_files_of_its_folder_with_their_modification_times(
 # -- queries whose events are not enough -------------------------------------------------------
 
 
-def test_checkpoint_path_may_contain_special_characters(spark, signal, tmp_path):
-    checkpoint = tmp_path / "50% of a%20b, c+d (e)=[f] ü"
-    continuous(spark, "epochs", checkpoint)
-
-    until(lambda: (seen := signal.logged("epochs")) and seen.committed is not None, "a commit")
-    assert (checkpoint / "commits").is_dir()
-
-
-def test_commit_log_shows_commits_of_a_continuous_query_without_events(spark, signal):
-    query = continuous(spark, "epochs")
+def test_commit_log_shows_commits_of_a_continuous_query_without_events(spark, signal, tmp_path):
+    """Whatever the path of its checkpoint contains."""
+    # It occupies one core for each of its tasks while it runs.
+    stream = spark.readStream.format("rate").option("numPartitions", 1)
+    writer = stream.option("rowsPerSecond", 10).load().writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(tmp_path / "50% of a%20b, c+d (e)=[f] ü"))
+    query = writer.queryName("epochs").trigger(continuous="300 milliseconds").start()
     first = until(lambda: (seen := signal.logged("epochs")) and seen.committed, "the first epochs")
     until(lambda: signal.logged("epochs").committed >= first + 3, "three epochs more")
     before = signal.job_listener.batches
@@ -153,31 +137,6 @@ def test_async_progress_tracking_writes_its_log_after_its_events(spark, signal):
     facts = signal.poll("async").facts
     assert (facts.async_progress, facts.log_interval_seconds) == (True, 60)
     assert seen.committed < query.lastProgress["batchId"]
-
-
-def test_hung_batch_is_planned_but_not_committed(spark, signal):
-    trap = Trap()
-    query = start(rate(spark), "hung", trap)
-    has_run(query, batch=1)
-    assert not signal.poll("hung").facts.async_progress
-    with trap.holding():
-        seen = until(lambda: signal.logged("hung"), "its logs are read")
-        assert seen.planned == seen.committed + 1 == signal.poll("hung").batch_id
-    until(lambda: signal.logged("hung") is None, "its logs are not read any more")
-
-
-def test_failure_is_reported_with_the_failed_batch(spark, signal):
-    trap = Trap()
-    query = start(rate(spark), "doomed", trap)
-    has_run(query, batch=1)
-    seen = signal.poll("doomed").batch_id
-    trap.die.set()
-    until(lambda: not query.isActive, "the query fails")
-
-    last = signal.poll("doomed")
-    assert not last.active
-    assert last.batch_id >= seen
-    assert last.batch_id == query.lastProgress["batchId"] + 1
 
 
 # -- idle progress ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from support.queries import SPARK_PATIENCE_SECONDS, Boom, Trap, commits, rate, s
 from querypulse.listener.spark import event_paths
 from querypulse.listener.spark import jvm as jvm_module
 from querypulse.listener.spark.health_listener import HealthListener
-from querypulse.sidecar import QueryFailure, Sidecar, attach
+from querypulse.sidecar import Sidecar, attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 
@@ -394,27 +394,3 @@ def test_probe_reads_details_that_events_do_not_contain(spark, watch, tmp_path):
     assert query.facts.checkpoint.endswith(str(tmp_path / "cp"))
     assert query.facts.sink == "NoopTable"
     assert query.facts.session == query.start.session == spark._jsparkSession.sessionUUID()
-
-
-# -- attach -----------------------------------------------------------------------------------
-
-
-@pytest.mark.thorough
-@pytest.mark.contains_errors
-def test_internal_error_in_attach_does_not_stop_the_job(spark, monkeypatch):
-    def explode(*_):
-        raise TypeError("an internal bug")
-
-    monkeypatch.setattr("querypulse.sidecar.observers.SparkProbe", explode)
-    sidecar = attach(spark, http_port=-1)
-
-    assert sidecar.closed
-    assert bus_listeners(spark) == []
-    assert [t.name for t in threading.enumerate() if t.name.startswith("querypulse")] == []
-    spark.streams.resetTerminated()
-    query = start(rate(spark), "unwatched", trap := Trap())
-    trap.die.set()
-    with pytest.raises(QueryFailure, match="Boom"):
-        sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
-    assert not query.isActive
-    spark.streams.resetTerminated()

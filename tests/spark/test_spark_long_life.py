@@ -229,28 +229,6 @@ while True:
     assert driver.lines[0] == ("python_proxy" if refused else "bus_queue")
 
 
-@pytest.mark.fault("Spark and its listeners", "A low `ulimit -n`", "New queries start")
-def test_descriptor_limit_does_not_stop_new_starts(tmp_path, pages):
-    """With the Python proxy, each start leaked one, until ``start()`` blocked for ever."""
-    script = f"""{MEASURE}
-import resource
-sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
-starts((spark, 3))
-open_now = len(os.listdir("/proc/self/fd"))
-resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 12, open_now + 12))
-starts((spark, 40))
-def fail(batch, batch_id):
-    raise ValueError("at last")
-query = start("the last", fail)
-until(lambda: not query.isActive)
-sidecar.flush(60)
-say("done")
-"""
-    with Driver(script, tmp_path, PAGES=pages.url, FORKLESS=FORKLESS) as driver:
-        driver.wait_for_line("done", 2 * START_SECONDS)
-        pages.wait_for("StreamingQueryFailed", "the last", timeout=START_SECONDS)
-
-
 @pytest.mark.fault(
     "Spark and its listeners", "As many short tasks as the machine can run", "No event is dropped"
 )

@@ -159,12 +159,14 @@ def test_run_without_readable_details_is_still_reported(spark, odd):
 def test_run_that_spark_no_longer_lists_has_ended_whatever_is_unreadable(
     spark, odd, unreadable, error
 ):
+    """In a later batch than the last poll has seen."""
     probe = fake_probe(spark)
-    poll(probe)
-    spark.end(2, exception="Boom").answers[unreadable] = odd
+    assert poll(probe)["query 2"].batch_id == 3
+    ended = spark.end(2, exception="Boom")
+    ended.answers |= {"getLatestExecutionContext": spark.java(batchId=4), unreadable: odd}
     run = poll(probe, at=1)["query 2"]
 
-    assert (run.active, run.exception) == (False, error)
+    assert (run.active, run.exception, run.batch_id) == (False, error, 4)
 
 
 def test_replaced_unreadable_run_has_ended(spark):

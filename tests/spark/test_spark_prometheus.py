@@ -30,7 +30,6 @@ from support.panels import (
     variables,
 )
 from support.patience import PATIENCE_SECONDS, until
-from support.repository import RULES
 
 pytestmark = [
     pytest.mark.spark,
@@ -152,13 +151,6 @@ def test_alert_that_ended_is_a_series_of_0(observed):
     assert {(sample["metric"]["alertname"], sample["metric"]["query"]) for sample in series} >= BACK
 
 
-def test_every_metric_of_the_rules_exists(observed):
-    rules = "".join(path.read_text() for path in RULES.glob("*.yaml"))
-    used = set(re.findall(r"\b(?:spark_streaming|querypulse)_\w+", rules))
-
-    assert used - set(observed.prometheus.get("label/__name__/values", {})) == set()
-
-
 # -- dashboards -------------------------------------------------------------------------------
 
 
@@ -169,7 +161,7 @@ def over_time(observed, expression):
     return observed.prometheus.get("query_range", asked)["result"]
 
 
-def complaints(observed, expression, legend=""):
+def complaints(observed, expression, legend):
     """The problem with the result of a query, or an empty string."""
     answers = over_time(observed, expression)
     if not answers:
@@ -185,21 +177,14 @@ def complaints(observed, expression, legend=""):
     return f"series without the labels of {legend}: {bare}" if bare else ""
 
 
-def test_every_target_returns_data(observed):
+def test_every_query_of_a_panel_or_an_annotation_returns_data(observed):
+    legends = {name: target["legendFormat"] for name, target in every_target().items()}
     answers = {
-        name: complaints(observed, target["expr"], target["legendFormat"])
-        for name, target in every_target().items()
+        name: complaints(observed, expression, legends.get(name, ""))
+        for name, expression in every_expression().items()
     }
 
     assert {name: why for name, why in answers.items() if why} == EXPECTED_EMPTY
-
-
-def test_every_annotation_returns_data(observed):
-    notes = {name: text for name, text in every_expression().items() if "annotation" in name}
-
-    assert {name: complaints(observed, text) for name, text in notes.items()} == dict.fromkeys(
-        notes, ""
-    )
 
 
 def test_start_annotations_are_in_milliseconds(observed):

@@ -6,9 +6,9 @@ import re
 import threading
 import time
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from support.http_double import HttpDouble, reply
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, shown, start, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
@@ -52,6 +52,7 @@ def test_hung_batch_reports_the_python_line_it_blocks_on(spark, watch, pages, ca
 
     assert stalled["reason"].startswith("batch_hung: batch ")
     assert stalled["spark_says"] == "Processing new data"
+    assert "planned, never committed" in stalled["commit_log"]
     assert stalled["python_line"].endswith(" in wait_in_the_trap")
     assert "ForeachBatch" in stalled["stream_thread"]
     assert stalled["tasks"].endswith(" 0 running (no Spark job)")
@@ -69,21 +70,12 @@ def test_hung_batch_reports_the_python_line_it_blocks_on(spark, watch, pages, ca
 def api():
     """The address of a service that takes a while for each answer."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            time.sleep(0.3)
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def answer(handler):
+        handler.double.closing.wait(0.3)
+        reply(200)(handler)
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
+    with HttpDouble(otherwise=answer) as double:
+        yield double.url
 
 
 def test_loop_of_requests_is_slow_and_a_blocked_call_is_a_warning_even_after_a_stop(
