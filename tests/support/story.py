@@ -146,7 +146,8 @@ class Story:
 
     def probe(self, *runs, at, context=Context.RUNNING, dropped=0, missing=()):
         """A probe report that has polled each of these runs."""
-        self.report(*map(replace, runs), at=at, context=context, dropped=dropped, missing=missing)
+        polled = [replace(run, work=run.work and replace(run.work, at=at)) for run in runs]
+        self.report(*polled, at=at, context=context, dropped=dropped, missing=missing)
         return self
 
     def report(self, *runs, at, context=Context.RUNNING, dropped=0, missing=()):
