@@ -47,6 +47,7 @@ class ConnectPath(EventPath):
 
     name = "connect_polling"
     source: Mailbox[Received]
+    health = ListenerHealth(missing=MISSING, checkpoints_visible=False)
 
     def __init__(self, spark: Any) -> None:
         self.source = Mailbox(CAPACITY)
@@ -62,11 +63,6 @@ class ConnectPath(EventPath):
         self._job: Any = spark.client
         self._original: Callable[..., Any] = self._job.execute_command
         self._wrapper = self._job.execute_command = self._execute_command
-
-    def check(self, now: float) -> ListenerHealth:
-        """No event arrives by itself; what is missing never changes."""
-        del now
-        return ListenerHealth(missing=MISSING, checkpoints_visible=False)
 
     def receive_progress(self, text: str) -> None:
         """Take the progress of a batch, which the probe has read."""

@@ -243,8 +243,7 @@ class ConnectProbe:
         if failure is not None and self._seen is Context.RUNNING:
             return None
         runs = self._runs.report(began_at) if self._seen is Context.RUNNING else ()
-        at = clock()
-        return ProbeReport(began_at, at, runs, self._seen, self._path.check(at))
+        return ProbeReport(began_at, clock(), runs, self._seen, self._path.health)
 
     def release(self) -> None:
         """Leave the job's client as it was."""

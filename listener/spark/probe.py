@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..probe import Context, ListenerHealth, ProbedRun, ProbeReport
+from ..probe import Context, ProbedRun, ProbeReport
 from ..python_frames import is_running
 from .event_paths import EventPath
 from .execution import Reported, SparkRun, parse_living_runs, read_run
@@ -70,7 +70,6 @@ class SparkProbe:
         self._uuid = getattr(self._jvm, "java.util.UUID")
         self._living: dict[str, SparkRun] = {}
         self._ended = EndedRuns()
-        self._listener = ListenerHealth()
         self._seen = Context.RUNNING
         self._end_of_jvm: Context | None = None
         """What ended the JVM; None while it lives, as far as is known."""
@@ -134,9 +133,8 @@ class SparkProbe:
         if self._active is None:
             raise RuntimeError("the probe was released")
         stopped = self._poll_runs(began_at)
-        self._listener = self.details.ask(
-            "listeners", lambda: self._path.check(began_at), self._listener
-        )
+        check = partial(self._path.check, began_at)
+        health = self.details.ask("listeners", check, self._path.health)
         context = self.context(stopped=stopped)
         living = tuple(run.last for run in self._living.values())
         return ProbeReport(
@@ -144,7 +142,7 @@ class SparkProbe:
             at=clock(),
             runs=living + self._ended.report(began_at),
             context=context,
-            listener=self._listener,
+            listener=health,
         )
 
     def _poll_runs(self, now: float) -> bool | None:

@@ -63,7 +63,7 @@ class World:
             client=SimpleNamespace(active=self.active, session_id="s"),
             starts=deque(),
             receive_progress=print,
-            check=lambda now: ListenerHealth(registered=True),
+            health=ListenerHealth(registered=True),
         )
         self.probe = ConnectProbe(self.spark, path)
 

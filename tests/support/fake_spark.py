@@ -44,6 +44,8 @@ def query_id(number):
 class FakeChannel:
     """An event channel that counts its calls."""
 
+    health = ListenerHealth(registered=True)
+
     def __init__(self, counts=None):
         self.counts = counts
         self.first_job = 0
@@ -54,7 +56,7 @@ class FakeChannel:
         self.terminated = False
 
     def check(self, now):
-        return ListenerHealth(registered=True)
+        return self.health
 
     def living_runs(self):
         """None, as where our Java is refused; ``fake_probe`` connects it to a ``FakeSpark``."""
