@@ -38,9 +38,7 @@ from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
 from ..exporter.published_state import (
-    CALLBACK_BUCKETS,
-    PROBE_BUCKETS,
-    Labels,
+    Buckets,
     Monitor,
     PublishedState,
     alerts_last_open,
@@ -173,12 +171,26 @@ class Runtime:
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server)
         self._publishers = [Publisher(to, self._pushed, guard) for to in components.push_targets]
-        self._app, self._version, self._listener = app, version, listener
-        self._callback_durations, self._probe_durations = CALLBACK_BUCKETS, PROBE_BUCKETS
-        self._alerts_last_open: dict[Labels, float] = {}
+        self._listener = listener
         self._loops = [*self._observers.loops, Loop("worker", self._worker.step, guard)]
-        self.evaluated: Evaluated = self._worker.evaluated
-        self.published: PublishedState = self._state_of(self.evaluated)
+        nothing = PublishedState(
+            app=app,
+            labels=settings.labels,
+            spark_version=version,
+            process=process_of(os.getpid()),
+            lag_by_partition=settings.lag_by_partition,
+            snapshot=self.evaluated.snapshot,
+            health={},
+            alerts=(),
+            monitor=Monitor(),
+            wall=time.time(),
+        )
+        self.published: PublishedState = self._next_state(nothing, self.evaluated)
+
+    @property
+    def evaluated(self) -> Evaluated:
+        """The worker's newest evaluation."""
+        return self._worker.evaluated
 
     @property
     def url(self) -> str | None:
@@ -351,41 +363,35 @@ class Runtime:
         return post_silence(body, self._silencing, names)
 
     def _publish(self, evaluated: Evaluated) -> None:
-        self.evaluated = evaluated
-        self.published = self._state_of(evaluated)
+        self.published = self._next_state(self.published, evaluated)
         warn_of_checkpoints(evaluated.snapshot, self._checkpoint_problems)
         self._notifier.query_heartbeats.update(evaluated)
         self._on_evaluated()
 
-    def _state_of(self, evaluated: Evaluated) -> PublishedState:
+    def _next_state(self, before: PublishedState, evaluated: Evaluated) -> PublishedState:
         """Everything that readers may see, frozen; other threads only increase the counters."""
-        durations = _drain(self._listener.callback_durations)
-        self._callback_durations = self._callback_durations.add(durations)
-        durations = _drain(self._observers.prober.probe_durations)
-        self._probe_durations = self._probe_durations.add(durations)
-        now, alerts = evaluated.snapshot.at, evaluated.alerts
-        self._alerts_last_open = alerts_last_open(self._alerts_last_open, alerts, now)
-        return PublishedState(
-            app=self._app,
-            labels=self._settings.labels,
-            spark_version=self._version,
-            snapshot=evaluated.snapshot,
+        callbacks = before.callback_durations.add(_drain(self._listener.callback_durations))
+        polls = before.probe_durations.add(_drain(self._observers.prober.probe_durations))
+        snapshot, alerts = evaluated.snapshot, evaluated.alerts
+        return replace(
+            before,
+            snapshot=snapshot,
             health=evaluated.evaluation.health,
             alerts=alerts,
-            alerts_last_open=self._alerts_last_open,
+            alerts_last_open=alerts_last_open(before.alerts_last_open, alerts, snapshot.at),
             suppressed=evaluated.suppressed,
-            monitor=self._monitor(evaluated.snapshot),
+            monitor=self._monitor(snapshot, before.app, callbacks, polls),
             wall=time.time(),
-            process=process_of(os.getpid()),
             expected=self._worker.policy.expected,
-            lag_by_partition=self._settings.lag_by_partition,
             flow=evaluated.evaluation.flow,
             passed=evaluated.passed,
-            callback_durations=self._callback_durations,
-            probe_durations=self._probe_durations,
+            callback_durations=callbacks,
+            probe_durations=polls,
         )
 
-    def _monitor(self, snapshot: Snapshot) -> Monitor:
+    def _monitor(
+        self, snapshot: Snapshot, app: str, callbacks: Buckets, polls: Buckets
+    ) -> Monitor:
         report, source = snapshot.probe, self.path.source
         deliveries = self._notifier.deliveries
         return Monitor(
@@ -410,10 +416,10 @@ class Runtime:
             circuits_open={delivery.name: delivery.circuit_open for delivery in deliveries},
             spool_problem=self._notifier.spool_problem,
             file_problems=self._files.problems,
-            app_name_problem=problem_of(self._app),
+            app_name_problem=problem_of(app),
             pushes={publisher.name: publisher.pushes for publisher in self._publishers},
-            callback_duration_seconds=self._callback_durations.timing(),
-            probe_duration_seconds=self._probe_durations.timing(),
+            callback_duration_seconds=callbacks.timing(),
+            probe_duration_seconds=polls.timing(),
         )
 
 

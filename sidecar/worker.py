@@ -90,7 +90,6 @@ class Worker:
         self._log: LogReport | None = None
         self._sources: SourceReport | None = None
         self._resumed_at: float | None = None
-        self._ends = False
         self._evaluated_at = 0.0
         self._woke_at = clock()
         self._waiting: list[Marker] = []
@@ -137,7 +136,6 @@ class Worker:
             self._forget(item.name)
         elif isinstance(item, Ending):
             self.policy = replace(self.policy, ends=True, crashed=item.crashed)
-            self._ends = True
         else:
             self._waiting.append(item)
 
@@ -177,7 +175,7 @@ class Worker:
         for rule, error in evaluation.errors:
             self._on_error(f"rule {rule}", error)
         incidents = self._lifecycle.update(
-            evaluation, snapshot, now, wall, silences, is_last=self._ends
+            evaluation, snapshot, now, wall, silences, is_last=self.policy.ends
         )
         for stage, error in self._lifecycle.errors.items():
             self._on_error(stage, error)
@@ -209,7 +207,7 @@ class Worker:
 
         At the end no poll may follow, and nothing may be left out.
         """
-        if self._resumed_at is None or self._ends:
+        if self._resumed_at is None or self.policy.ends:
             return False
         polled = self._report is not None and self._report.began_at >= self._resumed_at
         if self._report is None or polled or now - self._resumed_at > POLL_AGAIN_SECONDS:
