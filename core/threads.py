@@ -16,7 +16,8 @@ class Loop:
     """A named daemon thread that calls ``step`` repeatedly until it is stopped.
 
     An error in a step is contained, counted under ``name`` and followed by a short pause, so a
-    broken step can neither end the thread nor spin. The thread calls ``last`` once at the end.
+    broken step can neither end the thread nor spin. ``wake`` ends the pause of a step, if it has one
+    of its own; it never waits. The thread calls ``last`` once at the end.
     A forked child has no such thread, so the loop does nothing there.
     """
 
@@ -26,11 +27,13 @@ class Loop:
         step: Callable[[], object],
         guard: Guard,
         last: Callable[[], object] = lambda: None,
+        wake: Callable[[], object] = lambda: None,
     ) -> None:
         self.name = name
         self.stopping = threading.Event()
         self._step = step
         self._last = last
+        self._wake = wake
         self._guard = guard
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
@@ -50,6 +53,7 @@ class Loop:
     def stop(self) -> None:
         """Make the loop end after its current step."""
         self.stopping.set()
+        self._wake()
 
     def join(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for the end; False when a step still runs."""

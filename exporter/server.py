@@ -205,7 +205,8 @@ class HttpServer:
         """The hosts of the connections that wait for their client, oldest first."""
         self._jobs: SimpleQueue[tuple[Callable[[], object], Future[None]]] = SimpleQueue()
         """What the other thread does, and what is set when it is done."""
-        self._pages_loop = Loop("http-pages", self._work, guard)
+        wake_pages = partial(self._jobs.put, (lambda: None, Future()))
+        self._pages_loop = Loop("http-pages", self._work, guard, wake=wake_pages)
         self._loop = Loop("http", self._run, guard, last=self._finish)
         self._is_open = False
 
@@ -237,7 +238,7 @@ class HttpServer:
             self._closing: asyncio.Future[Notice | None] = self._events.create_future()
             self._pages_loop.start()
             undo.callback(self._pages_loop.join, SENDING_SECONDS)
-            undo.callback(self._stop_pages)
+            undo.callback(self._pages_loop.stop)
             self._loop.start()
             # Without a thread or a file descriptor for all of it, nothing may keep the port.
             undo.pop_all()
@@ -294,11 +295,7 @@ class HttpServer:
     def _finish(self) -> None:
         self.leave()
         self._events.close()
-        self._stop_pages()
-
-    def _stop_pages(self) -> None:
         self._pages_loop.stop()
-        self._jobs.put((lambda: None, Future()))
 
     # -- in the event loop --------------------------------------------------------------------
 

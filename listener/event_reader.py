@@ -96,8 +96,13 @@ class EventReader:
         return {**self.dropped, **self._arrived.drops}
 
     def mark(self, marker: Marker) -> None:
-        """Queue ``marker`` behind everything received so far; ``wake_if_marked`` speeds it up."""
+        """Queue ``marker`` behind everything received so far.
+
+        Where the events wait in the JVM, ``wake_if_marked`` speeds it up.
+        """
         self._markers.append(marker)
+        if isinstance(self.source, Mailbox):
+            self.source.wake()
 
     def wake_if_marked(self) -> None:
         """End the wait for events if a marker is queued; the caller may block on the JVM."""

@@ -47,23 +47,13 @@ class Observers(msgspec.Struct, frozen=True, kw_only=True):
     reader: EventReader
     prober: Prober
     loops: list[Loop]
-    wake_calls: tuple[Callable[[], object], ...]
-    """What passes a marker on."""
-    end_calls: tuple[Callable[[], object], ...]
-    """What wakes the loops from their pauses."""
     latest_log: Callable[[], LogReport | None] = lambda: None
     latest_sources: Callable[[], SourceReport | None] = lambda: None
 
     def mark(self, marker: Marker) -> None:
         """Queue ``marker`` behind every event received so far, as soon as possible."""
         self.reader.mark(marker)
-        for call in self.wake_calls:
-            call()
-
-    def hasten_end(self) -> None:
-        """Wake all loops, after they were asked to stop."""
-        for call in self.end_calls:
-            call()
+        self.prober.poke()
 
 
 def observe_classic(
@@ -108,17 +98,15 @@ def observe_classic(
     )
     loops = [
         Loop("reader", reader.step, guard),
-        Loop("probe", prober.step, guard, last=probe.release),
-        Loop("commit-log", logs.step, guard, last=storage.release),
+        Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
+        Loop("commit-log", logs.step, guard, last=storage.release, wake=logs.poke),
     ]
     if interval:
-        loops.append(Loop("sources", sources.step, guard, last=sources.close))
+        loops.append(Loop("sources", sources.step, guard, last=sources.close, wake=sources.stop))
     return Observers(
         reader=reader,
         prober=prober,
         loops=loops,
-        wake_calls=(prober.poke,),
-        end_calls=(prober.poke, logs.poke, sources.stop),
         latest_log=lambda: logs.latest,
         latest_sources=lambda: sources.latest,
     )
@@ -131,24 +119,14 @@ def observe_connect(
     guard = components.guard
     probe = ConnectProbe(spark, path)
 
-    def pass_on_report() -> None:
-        arrived.wake()
-        reader.wake_if_marked()
-
     interval = max(CONNECT_POLL_SECONDS, components.settings.probe_interval_seconds)
-    prober = Prober(probe, interval, pass_on_report)
+    prober = Prober(probe, interval, arrived.wake)
     reader = EventReader(path.source, arrived, guard, context=probe.context, poke=prober.poke)
     loops = [
-        Loop("reader", reader.step, guard),
-        Loop("probe", prober.step, guard, last=probe.release),
+        Loop("reader", reader.step, guard, wake=path.source.wake),
+        Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
     ]
-    return Observers(
-        reader=reader,
-        prober=prober,
-        loops=loops,
-        wake_calls=(reader.wake_if_marked, prober.poke),
-        end_calls=(prober.poke, reader.source.wake),
-    )
+    return Observers(reader=reader, prober=prober, loops=loops)
 
 
 class FileReaders:

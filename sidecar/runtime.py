@@ -172,7 +172,10 @@ class Runtime:
         self._files = FileReaders(components, self._server)
         self._publishers = [Publisher(to, self._pushed, guard) for to in components.push_targets]
         self._listener = listener
-        self._loops = [*self._observers.loops, Loop("worker", self._worker.step, guard)]
+        self._loops = [
+            *self._observers.loops,
+            Loop("worker", self._worker.step, guard, wake=self._arrived.wake),
+        ]
         nothing = PublishedState(
             app=app,
             labels=settings.labels,
@@ -273,8 +276,6 @@ class Runtime:
         """Stop every thread and close the port."""
         for loop in self._loops:
             loop.stop()
-        self._arrived.wake()
-        self._observers.hasten_end()
         for publisher in self._publishers:
             publisher.stop(planned=end is not None)
         try:
@@ -389,9 +390,7 @@ class Runtime:
             probe_durations=polls,
         )
 
-    def _monitor(
-        self, snapshot: Snapshot, app: str, callbacks: Buckets, polls: Buckets
-    ) -> Monitor:
+    def _monitor(self, snapshot: Snapshot, app: str, callbacks: Buckets, polls: Buckets) -> Monitor:
         report, source = snapshot.probe, self.path.source
         deliveries = self._notifier.deliveries
         return Monitor(

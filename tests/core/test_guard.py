@@ -249,6 +249,14 @@ def test_stopped_loop_runs_no_further_step(loop):
     assert not steps.threads.pop().is_alive()
 
 
+def test_stopped_loop_ends_the_pause_of_its_step(loop):
+    pause = threading.Event()
+    ticking = loop(pause.wait, wake=pause.set)
+    ticking.stop()
+
+    assert ticking.join(PATIENCE_SECONDS)
+
+
 class Pauses(threading.Event):
     """Never pauses, but keeps for how long it should."""
 

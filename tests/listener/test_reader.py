@@ -306,6 +306,24 @@ def test_markers_are_passed_on_in_order_and_only_they_wake_the_wait_for_events()
     assert [*wakes, reading.source.wakes] == [0, 1, 2]
 
 
+class CountingMailbox(Mailbox):
+    """Counts who makes a waiting ``take`` return."""
+
+    wakes = 0
+
+    def wake(self):
+        self.wakes += 1
+        super().wake()
+
+
+def test_marker_wakes_the_wait_for_events_that_come_through_python():
+    reading = Reading()
+    reading.reader.source = CountingMailbox(10)
+    marker = reading.mark()
+
+    assert (reading.reader.source.wakes, reading.read()) == (1, [marker])
+
+
 # -- losses -------------------------------------------------------------------------------------
 
 

@@ -430,7 +430,6 @@ class SimDriver:
         """The parts of a ``Runtime`` that its ``stop`` uses."""
         nothing = SimpleNamespace(
             close=lambda *_: None,
-            hasten_end=lambda: None,
             stop=lambda **_: None,
             join=lambda _: None,
         )
@@ -438,8 +437,7 @@ class SimDriver:
         server = SimpleNamespace(close=self._server_closed)
         published = SimpleNamespace(alerts=self.worker.evaluated.alerts)
         return SimpleNamespace(  # type: ignore[return-value]
-            _loops=[], _arrived=self.inbox, _observers=nothing, _notifier=notifier, _files=nothing,
-            _publishers=[], _server=server, published=published,
+            _loops=[], _notifier=notifier, _files=nothing, _publishers=[], _server=server, published=published,
         )  # fmt: skip
 
     def _server_closed(self, _: float, *, notice: Notice | None) -> None:
