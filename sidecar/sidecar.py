@@ -84,6 +84,7 @@ class Sidecar:
             lambda: self._require_runtime().evaluated.snapshot,
             closed=lambda: self.closed,
             redact_ours=self._components.redacting.text,
+            news=self._news,
         )
         self._closing = threading.Lock()
         self.closed, self._ended = False, threading.Event()
@@ -389,7 +390,6 @@ class Sidecar:
         """Signal a new evaluation, or the end, to the application's threads that wait."""
         with self._news:
             self._news.notify_all()
-        self._supervisor.wake()
 
     def _outcome(self, *, on_stall: bool) -> QueryFailure | bool:
         """A failure, or whether nothing is left to wait for."""

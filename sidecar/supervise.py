@@ -222,9 +222,9 @@ def _own(snapshot: Snapshot, label: str) -> Query | None:
 class Supervisor:
     """All supervised queries of one sidecar, for the threads that supervise, evaluate and forget.
 
-    ``snapshot`` returns the newest one; once ``closed`` returns True, all supervision ends.
-    ``redact_ours`` hides our own secrets. The lock is held for moments only: neither a log nor
-    Spark is waited for.
+    ``snapshot`` returns the newest one; once ``closed`` returns True, all supervision ends; ``news``
+    is notified of both. ``redact_ours`` hides our own secrets. The lock is held for moments only:
+    neither a log nor Spark is waited for.
     """
 
     def __init__(
@@ -232,15 +232,15 @@ class Supervisor:
         snapshot: Callable[[], Snapshot],
         closed: Callable[[], bool],
         redact_ours: Callable[[str], str],
+        news: threading.Condition,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._snapshot = snapshot
         self._closed = closed
+        self._news = news
         self._redact_ours = redact_ours
         self._clock = clock
         self._lock = threading.RLock()
-        self._news: list[threading.Event] = []
-        """One for each call: what wakes one must not be cleared by another."""
         self._queries: dict[str, Supervision] = {}
         """By name. What was given up stays after its call: its alert waits until it is fixed."""
 
@@ -256,18 +256,14 @@ class Supervisor:
         queries = self._queries.values()
         return [query for query in queries if query.is_given_up or not query.is_over]
 
-    def wake(self) -> None:
-        """Signal a new evaluation, or the end; never blocks."""
-        for news in list(self._news):
-            news.set()
-
     def forget(self, name: str) -> bool:
         """Drop a query that is not running; whether it was supervised or given up."""
         with self._lock:
             named = [query for query in self._supervised() if name in (query.name, query.label)]
             for query in named:
                 query.leave()
-        self.wake()
+        with self._news:
+            self._news.notify_all()
         return bool(named)
 
     def supervise(self, starts: Starts, terms: RestartTerms) -> None:
@@ -286,18 +282,16 @@ class Supervisor:
                 twice = ", ".join(sorted(others.intersection(starts)))
                 raise ValueError(f"supervise: already supervised: {twice}")
             self._queries |= {query.name: query for query in mine}
-            self._news.append(news := threading.Event())
         try:
-            while self._has_left(mine, starts, news):
+            while self._has_left(mine, starts):
                 pass
         finally:
             with self._lock:
-                self._news.remove(news)
                 for query in mine:
                     if not query.is_given_up and self._queries.get(query.name) is query:
                         del self._queries[query.name]
 
-    def _has_left(self, mine: list[Supervision], starts: Starts, news: threading.Event) -> bool:
+    def _has_left(self, mine: list[Supervision], starts: Starts) -> bool:
         """One round: follow what the snapshot says, start what is due, else wait for news.
 
         Returns whether a query is left to supervise.
@@ -306,7 +300,6 @@ class Supervisor:
             QueryFailure: as ``supervise``.
 
         """
-        news.clear()
         snapshot = self._snapshot()
         if self._closed() or snapshot.context.is_on_purpose:
             return False
@@ -314,16 +307,28 @@ class Supervisor:
             raise QueryFailure(WHOLE_DRIVER, ENDS[snapshot.context])
         for query in mine:
             self._follow(query, snapshot)
-        if not all(query.is_over for query in mine):
-            if not self._has_started(mine, starts, snapshot):
-                now = self._clock()
-                pauses = [query.due_at - now for query in mine if query.due_at is not None]
-                news.wait(min([ROUND_SECONDS, *(pause for pause in pauses if pause > 0)]))
+        left = [query for query in mine if not query.is_over]
+        if left:
+            if not self._has_started(left, starts, snapshot):
+                self._wait_for_news(left, snapshot)
             return True
         for query in mine:
             if query.is_given_up:
                 raise QueryFailure(query.label, query.failure)
         return False
+
+    def _wait_for_news(self, left: list[Supervision], snapshot: Snapshot) -> None:
+        """Wait for a newer snapshot, the end, or a query that is forgotten; or until one is due."""
+        now = self._clock()
+        pauses = [query.due_at - now for query in left if query.due_at is not None]
+        seconds = min([ROUND_SECONDS, *(pause for pause in pauses if pause > 0)])
+
+        def has_come() -> bool:
+            is_newer = self._snapshot() is not snapshot
+            return is_newer or self._closed() or any(query.is_over for query in left)
+
+        with self._news:
+            self._news.wait_for(has_come, seconds)
 
     def _follow(self, query: Supervision, snapshot: Snapshot) -> None:
         now = self._clock()

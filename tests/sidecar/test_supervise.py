@@ -217,12 +217,18 @@ class Harness:
     def __init__(self):
         self.clock, self.story, self.is_closed = Clock(0.0), Story(), False
         self.newest = lambda: self.story.snapshot(self.clock())
+        self.news = threading.Condition()
         self.supervisor = Supervisor(
             self.snapshot,
             lambda: self.is_closed,
             lambda text: redact(text).replace("K3Y", "[redacted]"),
+            self.news,
             clock=self.clock,
         )
+
+    def wake(self):
+        with self.news:
+            self.news.notify_all()
 
     def handle(self, number=1, name="a", *, active=False):
         return SimpleNamespace(runId=f"{name}-{number}", name=name, isActive=active)
@@ -364,7 +370,7 @@ def test_news_that_wake_one_call_wake_every_call(monkeypatch, harness):
         """Between the snapshot that a call has read and its wait, another call is woken, too."""
         if any(rounds) and not harness.is_closed:
             harness.is_closed = True
-            harness.supervisor.wake()
+            harness.wake()
             harness.supervisor.supervise({"a": harness.handle}, NEVER_AGAIN)
         return text
 
@@ -375,7 +381,7 @@ def test_news_that_wake_one_call_wake_every_call(monkeypatch, harness):
     names, snapshot = [], harness.snapshot()
     harness.newest = newest
     harness.supervisor = Supervisor(
-        harness.snapshot, lambda: harness.is_closed, end_beside_another_call
+        harness.snapshot, lambda: harness.is_closed, end_beside_another_call, harness.news
     )
     call = threading.Thread(target=harness.run, kwargs={"b": start}, daemon=True)
     call.start()
@@ -411,7 +417,6 @@ def test_run_that_spark_calls_active_is_not_started_again(harness):
     def next_snapshot():
         harness.clock.now += 5.0
         assert harness.clock.now < 1000
-        harness.supervisor.wake()
         return harness.story.probe(at=harness.clock.now).snapshot(harness.clock.now)
 
     harness.newest = next_snapshot
