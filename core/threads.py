@@ -16,9 +16,9 @@ class Loop:
     """A named daemon thread that calls ``step`` repeatedly until it is stopped.
 
     An error in a step is contained, counted under ``name`` and followed by a short pause, so a
-    broken step can neither end the thread nor spin. ``wake`` ends the pause of a step, if it has one
-    of its own; it never waits. The thread calls ``last`` once at the end.
-    A forked child has no such thread, so the loop does nothing there.
+    broken step can neither end the thread nor spin. ``wake`` ends the pause of a step, if it has
+    one; it never waits. The thread calls ``last`` once at the end. A forked child has no such
+    thread, so the loop does nothing there.
     """
 
     def __init__(

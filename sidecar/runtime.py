@@ -176,19 +176,7 @@ class Runtime:
             *self._observers.loops,
             Loop("worker", self._worker.step, guard, wake=self._arrived.wake),
         ]
-        nothing = PublishedState(
-            app=app,
-            labels=settings.labels,
-            spark_version=version,
-            process=process_of(os.getpid()),
-            lag_by_partition=settings.lag_by_partition,
-            snapshot=self.evaluated.snapshot,
-            health={},
-            alerts=(),
-            monitor=Monitor(),
-            wall=time.time(),
-        )
-        self.published: PublishedState = self._next_state(nothing, self.evaluated)
+        self.published: PublishedState = self._first_state(app, version)
 
     @property
     def evaluated(self) -> Evaluated:
@@ -368,6 +356,22 @@ class Runtime:
         warn_of_checkpoints(evaluated.snapshot, self._checkpoint_problems)
         self._notifier.query_heartbeats.update(evaluated)
         self._on_evaluated()
+
+    def _first_state(self, app: str, version: str) -> PublishedState:
+        """What readers see before the first evaluation."""
+        nothing = PublishedState(
+            app=app,
+            labels=self._settings.labels,
+            spark_version=version,
+            process=process_of(os.getpid()),
+            lag_by_partition=self._settings.lag_by_partition,
+            snapshot=self.evaluated.snapshot,
+            health={},
+            alerts=(),
+            monitor=Monitor(),
+            wall=time.time(),
+        )
+        return self._next_state(nothing, self.evaluated)
 
     def _next_state(self, before: PublishedState, evaluated: Evaluated) -> PublishedState:
         """Everything that readers may see, frozen; other threads only increase the counters."""

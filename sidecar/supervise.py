@@ -222,9 +222,9 @@ def _own(snapshot: Snapshot, label: str) -> Query | None:
 class Supervisor:
     """All supervised queries of one sidecar, for the threads that supervise, evaluate and forget.
 
-    ``snapshot`` returns the newest one; once ``closed`` returns True, all supervision ends; ``news``
-    is notified of both. ``redact_ours`` hides our own secrets. The lock is held for moments only:
-    neither a log nor Spark is waited for.
+    ``snapshot`` returns the newest one; once ``closed`` returns True, all supervision ends;
+    ``news`` is notified of both. ``redact_ours`` hides our own secrets. The lock is held for
+    moments only: neither a log nor Spark is waited for.
     """
 
     def __init__(
