@@ -502,9 +502,10 @@ class Outbox:
         return tuple(handed)
 
     def _waiting(self, wall: float) -> list[tuple[Entry, Reason]]:
-        """What is to be sent, now or later; nothing stale while a difference waits.
+        """What is to be sent, now or later; nothing stale while anything else waits.
 
-        A resolve that was refused for good, and is tried again nevertheless, is no such difference.
+        What was not posted again in time looks stale itself. A resolve that was refused for good,
+        and is tried again nevertheless, holds nothing back.
         """
         waiting, is_urgent = [], False
         for entry in self._entries.values():
@@ -512,7 +513,7 @@ class Outbox:
             if reason is not None:
                 waiting.append((entry, reason))
                 is_refused = failures is not None and failures.answer is DeliveryOutcome.REJECTED
-                is_urgent |= reason.is_difference and not is_refused
+                is_urgent |= reason is not Reason.STALE and not is_refused
         return [row for row in waiting if row[1] is not Reason.STALE] if is_urgent else waiting
 
     def _differences(self, wall: float) -> list[Entry]:

@@ -160,5 +160,6 @@ SEEDS = (
     Seed(189748639, "the end of a JVM after two failures", Terms()),
     Seed(189748957, "a query that waits for slots for 250 s", Terms()),
     Seed(920600, "a group of failures, of which some are forgotten", Terms()),
+    Seed(448183384, "an outage of an Alertmanager, while the end of a stale warning waits", Terms()),
     Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
 )  # fmt: skip

@@ -24,9 +24,9 @@ def incident(*queries, revision=0, muted="", starts_at=WALL, **words) -> Inciden
     return replace(made, revision=revision, muted=muted)
 
 
-def stale(query="a") -> Incident:
+def stale(query="a", severity="critical") -> Incident:
     labels = {"app": "etl", "query": query}
-    return Incident(incident_key(labels, "critical"), labels, "critical", ())
+    return Incident(incident_key(labels, severity), labels, severity, ())
 
 
 def over(incident: Incident, ends_at: float) -> Incident:

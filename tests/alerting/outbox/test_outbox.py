@@ -274,6 +274,13 @@ def test_resolve_that_is_refused_for_good_does_not_hold_stale_incidents_back():
     assert harness.offer(stale("b")).send() == ("b", "resolved")
 
 
+def test_stale_incident_waits_while_a_firing_one_waits_to_be_posted_again():
+    harness = Harness(GROUPS).offer(incident(), stale(**WARNING))
+    assert harness.send_all() == [FIRING]
+    assert harness.at(61).send(outage()) == FIRING
+    assert harness.at(200).send_all() == [FIRING, RESOLVED]
+
+
 def test_incident_under_a_stale_key_is_sent_and_restored_rows_end_what_is_stale():
     harness = Harness(PAGER).offer(stale()).offer(incident())
     assert harness.send_all() == [FIRING]
