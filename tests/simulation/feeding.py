@@ -49,6 +49,7 @@ class Feeding(Property):
             query = self._stage.queries.get(driver.owners.get(finding.query, ""))
             if finding.alertname != NAME or query is None:
                 continue
+            self._found_at[query.key] = self._stage.time.now
             if self._stage.time.now - query.fed_at < self._under_way_seconds():
                 continue
             now, late = self._stage.time.now, SLACK_SECONDS + self._stage.longest_delay
@@ -62,7 +63,6 @@ class Feeding(Property):
                 raise Violation(
                     "P2", f"{query.key} has read rows {hungry:.0f} s ago, and {NAME} was found"
                 )
-            self._found_at[query.key] = self._stage.time.now
 
     def _under_way_seconds(self) -> float:
         """How long nothing shows that a batch read rows: while events are late, a poll must end."""

@@ -133,9 +133,11 @@ class Quiet(Property):
         }.get(frozenset(problems), 0.0)
         # The query may have restarted while the message was under way.
         began_at = min(query.truth.batch_troubled_since(note.at - back) for back in (0.0, 1.0))
-        # A batch that takes long in any case has been in flight before it was in trouble.
-        usual = query.spec.takes if query.spec.trigger == "RealTime" else 0.0
-        lasted = note.at - min(began_at - usual, self._planned_before(query))
+        # A batch that takes long in any case, or has waited for executors, has been in flight
+        # before it was in trouble.
+        run = self.driver_of(query).spark.living.get(key)
+        flight_at = run.busy_since if run is not None and run.busy else inf
+        lasted = note.at - min(began_at, flight_at, self._planned_before(query))
         if problems == {query.truth.health} and lasted < least - SLACK_SECONDS:
             raise Violation(
                 "P2", f"{receiver.name} was notified that {name} of {key} is critical, "
