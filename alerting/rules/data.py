@@ -56,47 +56,47 @@ def query_lagging(context: RuleContext) -> Finding | None:
     and 5. A query that waits behind an open transaction lags, too, although Spark says that it has
     read everything. The more severe of both is reported.
     """
-    lags = [lag for lag in (_behind_transactions(context), _unread(context)) if lag is not None]
-    return max(lags, key=lambda lag: lag.severity is Severity.CRITICAL, default=None)
+    waiting, unread = _behind_transactions(context), _unread(context)
+    if waiting is None or unread is None:
+        return waiting or unread
+    return max(waiting, unread, key=lambda lag: lag.severity is Severity.CRITICAL)
 
 
 def _unread(context: RuleContext) -> Finding | None:
     """The lag that was above its limit for the trend window and did not fall in it."""
-    if not context.commits:
+    return (_waited(context) or _risen(context)) if context.commits else None
+
+
+def _waited(context: RuleContext) -> Finding | None:
+    """The longest wait that was too long, where waits have a limit."""
+    allowed, trends = context.limits.lag_allowed_seconds, context.query.trends
+    if allowed is None:
         return None
-    trends, allowed = context.query.trends, context.limits.lag_allowed_seconds or 0.0
-    waits = [_too_long(context, trends.waits), _too_long(context, trends.reported)]
+    waits = [_too_long(context, waits, allowed) for waits in (trends.waits, trends.reported)]
     longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
-    severity = Severity.WARNING
-    if longest is not None:
-        where = f" of {longest.partition}" if longest.partition else ""
-        waited = f"the first unread record{where} has waited for {longest.seconds:.0f} s"
-        reason = f"{waited} ({allowed:.0f} s allowed)"
-        if longest.seconds > CRITICAL_FACTOR * allowed:
-            severity = Severity.CRITICAL
-    else:
-        reason = _risen(context)
-    if not reason:
+    if longest is None:
         return None
-    return report(context, QUERY_LAGGING, severity, reason)
+    where = f" of {longest.partition}" if longest.partition else ""
+    waited = f"the first unread record{where} has waited for {longest.seconds:.0f} s"
+    is_critical = longest.seconds > CRITICAL_FACTOR * allowed
+    severity = Severity.CRITICAL if is_critical else Severity.WARNING
+    return report(context, QUERY_LAGGING, severity, f"{waited} ({allowed:.0f} s allowed)")
 
 
-def _risen(context: RuleContext) -> str:
+def _risen(context: RuleContext) -> Finding | None:
     """The first lag above its limit that rises."""
     for unit, points in context.query.trends.rises.items():
         allowed = _allowed(unit, context)
         if rise := rising(context, points, allowed):
             lags = f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit}"
             seconds = context.watched_since(rise[0].at)
-            return f"{lags} in {seconds:.0f} s ({allowed:.0f} allowed)"
-    return ""
+            reason = f"{lags} in {seconds:.0f} s ({allowed:.0f} allowed)"
+            return report(context, QUERY_LAGGING, Severity.WARNING, reason)
+    return None
 
 
-def _too_long(context: RuleContext, waits: tuple[Wait, ...]) -> Wait | None:
+def _too_long(context: RuleContext, waits: tuple[Wait, ...], allowed: float) -> Wait | None:
     """The newest wait, if all waits in the trend window were too long and did not fall."""
-    allowed = context.limits.lag_allowed_seconds
-    if allowed is None:
-        return None
     before = [wait for wait in waits if context.watched_since(wait.at) >= context.trend_seconds]
     within = waits[max(0, len(before) - 1) :]
     if not before or len(within) < MIN_POINTS:
@@ -159,7 +159,7 @@ def _allowed(unit: str, context: RuleContext) -> float:
 
 def _behind_transactions(context: RuleContext) -> Finding | None:
     """What waits behind transactions that are open for far longer than usual, or than allowed."""
-    if not context.is_running:
+    if not context.is_running or not context.query.sources:
         return None
     allowed, window = context.limits.lag_allowed_seconds, context.trend_seconds
     most = inf if allowed is None else max(window, CRITICAL_FACTOR * allowed)
