@@ -39,22 +39,28 @@ from .trends import follow, follow_polls
 # -- counting ---------------------------------------------------------------------------------
 
 
-def learn(
-    longest: tuple[tuple[int, float], ...], seconds: float | None, at: float
-) -> tuple[tuple[int, float], ...]:
+def learn(query: Query, seconds: float | None, at: float) -> Query:
     """Add a batch's duration: the two longest of each hour are kept, for ``USUAL_HOURS``.
 
     However rare batches are, the last two hours with one are kept.
     """
-    if seconds is None:
-        return longest
-    hour = int(at // 3600)
-    if sum(when == hour and was >= seconds for when, was in longest[-2:]) > 1:
-        return longest
+    longest, hour = query.longest_batches, int(at // 3600)
+    if seconds is None or sum(when == hour and was >= seconds for when, was in longest[-2:]) > 1:
+        return query
     of_hour = sorted([*(batch for batch in longest if batch[0] == hour), (hour, seconds)])
     before = [batch for batch in longest if batch[0] != hour]
     recent = [batch for batch in before if batch[0] >= hour - USUAL_HOURS] or before[-1:]
-    return (*recent, *of_hour[-2:])
+    return with_longest(query, (*recent, *of_hour[-2:]))
+
+
+def with_longest(query: Query, batches: tuple[tuple[int, float], ...]) -> Query:
+    """The query with these longest batches, and with what is usual by them.
+
+    What happened once is an accident; what happened twice is normal.
+    """
+    longest = sorted(seconds for _, seconds in batches)
+    usual = longest[-2] if len(longest) > 1 else None
+    return replace(query, longest_batches=batches, usual_seconds=usual)
 
 
 TOGETHER_SECONDS = 1.0
@@ -320,12 +326,11 @@ def fold_logs(query: Query, report: LogReport) -> Query:
     """Apply one round of checkpoint reading to the query's current run, which may be over."""
     start_point = report.starts.get(query.run_id)
     if start_point is not None:
-        longest = query.longest_batches
+        before = query.start_point
         # What earlier processes know of its batches.
-        for seconds in start_point.longest_seconds if query.start_point is None else ():
-            longest = learn(longest, seconds, report.at)
-        start_point = without_own_plan(start_point, query.start_point)
-        query = replace(query, longest_batches=longest, start_point=start_point)
+        for seconds in start_point.longest_seconds if before is None else ():
+            query = learn(query, seconds, report.at)
+        query = replace(query, start_point=without_own_plan(start_point, before))
         query = with_batch_of_death(query)
     log = report.logs.get(query.run_id)
     return query if log is None or not query.alive else fold_log(query, log, report.at)
@@ -387,7 +392,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
             unreported = None
     recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
     return replace(
-        query,
+        learn(query, seconds, at),
         name=name,
         last_event_at=event_at,
         last_input_at=at if progress.input_rows else query.last_input_at,
@@ -395,7 +400,6 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         progress_at=newest_at,
         unreported=unreported,
         trends=trends,
-        longest_batches=learn(query.longest_batches, seconds, at),
         recent_batches=recent[-RECENT_BATCHES:],
         totals=count_batch(query.totals, progress),
     )

@@ -20,7 +20,7 @@ from ..commit_log import USUAL_HOURS
 from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
-from .fold import PAST_DEATHS, add_totals, is_done_with
+from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
 from .query import Ended, Outcome, Query, without_input
 from .sources import between_runs
 from .trends import Trends, carry_over
@@ -55,6 +55,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         if same_query
         else Trends(),
         longest_batches=old.longest_batches,
+        usual_seconds=old.usual_seconds,
         recent_batches=old.recent_batches,
         totals=replace(old.totals, restarts=old.totals.restarts + 1),
         commits_before_run=old.totals.commits,
@@ -93,15 +94,15 @@ def join(older: Query, newer: Query) -> Query:
     is_over = newer.activity_seen or is_done_with(newer) or committed_at > older.gone_or_started_at
     failures = filter(None, (older.failure, newer.unrecovered))
     totals = add_totals(older.totals, newer.totals)
+    longest = (*older.longest_batches, *newer.longest_batches)[-2 * USUAL_HOURS :]
     return replace(
-        newer,
+        with_longest(newer, longest),
         unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
         unrecovered=newer.unrecovered if is_over else max(failures, key=_AT, default=None),
         deaths=tuple(sorted((*older.deaths, *newer.deaths), key=_AT)[-PAST_DEATHS:]),
         unrecovered_deaths=newer.unrecovered_deaths + (0 if is_over else older.unrecovered_deaths),
         totals=replace(totals, restarts=totals.restarts + 1),
         commits_before_run=older.totals.commits + newer.commits_before_run,
-        longest_batches=(*older.longest_batches, *newer.longest_batches)[-2 * USUAL_HOURS :],
     )
 
 

@@ -175,6 +175,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     trends: Trends = Trends()
     longest_batches: tuple[tuple[int, float], ...] = ()
     """Hours and seconds: the two longest batches of each of the last hours with batches."""
+    usual_seconds: float | None = None
+    """The second longest of these; None until two are known."""
     recent_batches: tuple[float, ...] = ()
     """Durations of the last batches in seconds, unchanged."""
     totals: Totals = Totals()
@@ -217,15 +219,6 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if self.ended is not None and self.ended.outcome is Outcome.FAILED:
             return self.ended
         return self.unrecovered
-
-    @property
-    def usual_seconds(self) -> float | None:
-        """The second longest batch of the last 49 hours with batches; None until two are known.
-
-        What happened once is an accident; what happened twice is normal.
-        """
-        longest = sorted(seconds for _, seconds in self.longest_batches)
-        return longest[-2] if len(longest) > 1 else None
 
     @property
     def day_ago_seconds(self) -> float | None:
