@@ -80,16 +80,17 @@ class DriverHealth:
         queries, those that another alert lists do not count.
         """
         members = self._members(label)
-        covers_several = bool(members) or label == UNNAMED
+        if not members and label != UNNAMED:
+            if self._is_unhealthy(label, severity) or self._is_unseen(label):
+                return None
+            continues = before is not None and _continues(before, self.queries.get(label))
+            return before if continues else self._recovering(label)
         listed = self._listed if label == UNNAMED else frozenset()
         if any(
             (own not in listed and self._is_unhealthy(own, severity)) or self._is_unseen(own)
-            for own in (members if covers_several else [label])
+            for own in members
         ):
             return None
-        if not covers_several:
-            continues = before is not None and _continues(before, self.queries.get(label))
-            return before if continues else self._recovering(label)
         if any(self._health[own].state is QueryState.STARTING for own in members):
             return before if label == UNNAMED else None
         return before or RecoveryWindow(self.now, 0)
