@@ -57,7 +57,8 @@ def all_families(published: PublishedState | None) -> Iterator[Family]:
     """All families; before the first evaluation only ``querypulse_build_info``."""
     yield from _families(BUILD_FIGURES, [((), published)])
     if published is not None:
-        shown = [((published.app, row.label), row) for row in _most_important(published.rows)]
+        rows = _most_important(tuple(published.rows))
+        shown = [((published.app, row.label), row) for row in rows]
         yield from _families(QUERY_FIGURES, shown, QUERY_LABELS)
         yield from _families(DRIVER_FIGURES, [((), published)])
 
@@ -398,7 +399,7 @@ DRIVER_FIGURES: Table[PublishedState] = {
     ),
     "querypulse_queries_without_series{app}": Figure(
         f"Queries beyond the first {MAX_QUERIES}: only /status and their alerts show them.",
-        lambda published: {(published.app,): max(0, len(published.rows) - MAX_QUERIES)},
+        lambda published: {(published.app,): max(0, len(published.queries) - MAX_QUERIES)},
     ),
     "querypulse_heartbeat_timestamp_seconds": Figure(
         "When the monitor last evaluated the queries.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from functools import cache, cached_property
 from secrets import token_hex
@@ -202,16 +202,20 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
         return None if at is None else self.wall - (self.snapshot.at - at)
 
     @property
-    def rows(self) -> tuple[QueryRow, ...]:
-        """All queries: first the known ones, then those only evaluated or expected.
-
-        They are not kept: a state that refers to them would wait for the garbage collector.
-        """
+    def queries(self) -> dict[str, Query | None]:
+        """All queries by label: first the known ones, then those only evaluated or expected."""
         seen = self.snapshot.labels()
         names = {query.name for query in self.snapshot.queries}
         absent = [base_label(name) for name in self.expected if name not in names]
-        labels = dict.fromkeys([*seen, *self.health, *absent])
-        return tuple(QueryRow(self, label, seen.get(label)) for label in labels)
+        return dict.fromkeys([*seen, *self.health, *absent]) | seen
+
+    @property
+    def rows(self) -> Iterator[QueryRow]:
+        """The rows of all queries.
+
+        They are not kept: a state that refers to them would wait for the garbage collector.
+        """
+        return (QueryRow(self, label, query) for label, query in self.queries.items())
 
 
 STALE_POLL_SECONDS = 120.0

@@ -257,7 +257,7 @@ def test_queries_beyond_the_limit_are_counted_and_the_most_important_have_series
 
     assert [s.labels["query"] for s in series if s.name == "spark_streaming_query_active"] == shown
     assert values(state, "querypulse_queries_without_series") == {
-        ("shop",): len(state.rows) - LIMIT
+        ("shop",): len(state.queries) - LIMIT
     }
 
 
