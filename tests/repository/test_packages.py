@@ -61,15 +61,6 @@ def test_root_package_exports_the_sidecars_public_names():
     assert all(getattr(querypulse, name) is getattr(sidecar, name) for name in sidecar.__all__)
 
 
-def test_packages_can_be_imported_without_the_sidecar(tmp_path):
-    script = (
-        "import sys, querypulse.listener, querypulse.alerting\n"
-        "print('querypulse.sidecar' in sys.modules)"
-    )
-
-    assert isolated(script, tmp_path) == ["False"]
-
-
 def test_unknown_name_is_an_attribute_error():
     import querypulse
     import querypulse.listener

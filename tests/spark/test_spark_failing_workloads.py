@@ -11,8 +11,7 @@ from support.failing_workloads import (
     FAILING_FROM_THE_START,
     FROM_PYTHON,
     HEALTHY_AT_FIRST,
-    SETTINGS,
-    ExpectedPage,
+    QUERIES,
     healthy,
     overflowed,
 )
@@ -31,7 +30,6 @@ pytestmark = [
 IS_OLDEST = pyspark.__version__.startswith("3.")
 BATCHES_LATER = 8
 """Of two seconds each: what is reported late is reported by then."""
-MISSING = ExpectedPage("StreamingQueryMissing", "never_started")
 
 
 def strike_all(harness, watch, pages, at_first, later=()):
@@ -39,13 +37,13 @@ def strike_all(harness, watch, pages, at_first, later=()):
     workloads = [bring(harness) for bring in at_first]
     names = {workload.query.name for workload in workloads}
     until(lambda: all(harness.committed(name) > 1 for name in names), "all commit")
-    sidecar = watch(**SETTINGS)
+    sidecar = watch(queries=QUERIES)
     diary = Diary(harness, sidecar)
     until(lambda: names <= diary.in_state("running"), "the sidecar sees all of them running")
     workloads += [bring(harness) for bring in later]
     for workload in workloads:
         workload.strike()
-    due = [reported for workload in workloads for reported in workload.reported] + [MISSING]
+    due = [reported for workload in workloads for reported in workload.reported]
     wanted = {(page.alertname, page.query) for page in due}
     first = {}
 

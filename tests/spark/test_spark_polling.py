@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
 from support.driver import Driver
-from support.queries import SPARK_PATIENCE_SECONDS, Trap, rate, start, until
+from support.queries import SPARK_PATIENCE_SECONDS, rate, start, until
 from support.repository import ROOT
 
 from querypulse.listener.probe import Moves
@@ -62,8 +61,17 @@ def test_two_hung_batches_report_their_own_python_lines(spark, probe):
     """One belongs to another session."""
     free, held = threading.Event(), {"one": threading.Event(), "two": threading.Event()}
     other = spark.newSession()
-    start(rate(spark), "one", hangs_in("one", held, free))
-    elsewhere = start(rate(other), "two", hangs_in("two", held, free))
+
+    def hang_one(batch, batch_id):
+        held["one"].set()
+        free.wait(SPARK_PATIENCE_SECONDS)
+
+    def hang_two(batch, batch_id):
+        held["two"].set()
+        free.wait(SPARK_PATIENCE_SECONDS)
+
+    start(rate(spark), "one", hang_one)
+    elsewhere = start(rate(other), "two", hang_two)
     try:
         assert all(event.wait(SPARK_PATIENCE_SECONDS) for event in held.values())
         until(lambda: all(run.work is not None for run in runs(probe).values()), "closer polls")
@@ -81,72 +89,22 @@ def test_two_hung_batches_report_their_own_python_lines(spark, probe):
     assert probe.details.missing == set()
 
 
-def hangs_in(name, held, free):
-    """A ``foreachBatch`` function that hangs in ``hang_one`` or ``hang_two``."""
-
-    def hang_one():
-        held["one"].set()
-        free.wait(SPARK_PATIENCE_SECONDS)
-
-    def hang_two():
-        held["two"].set()
-        free.wait(SPARK_PATIENCE_SECONDS)
-
-    return lambda batch, batch_id: {"one": hang_one, "two": hang_two}[name]()
-
-
-class Works:
-    """What the probe saw of the work of queries, by name."""
-
-    def __init__(self, probe):
-        self._probe = probe
-        self.seen = defaultdict(list)
-
-    def poll(self):
-        for name, run in runs(self._probe).items():
-            seen = self.seen[name]
-            if run.work is not None and (not seen or seen[-1] is not run.work):
-                seen.append(run.work)
-        return self
-
-    def moves(self, name):
-        changes = pairwise(self.seen[name])
-        return sum(after.moved_since(before) is Moves.TASKS for before, after in changes)
-
-
-def test_hung_batch_beside_a_busy_sibling_shows_no_progress(spark, probe):
-    trap, free, works = Trap(), threading.Event(), Works(probe)
-    trap.hold.set()
-
-    def busy(batch, batch_id):
-        while not free.wait(0.05):
-            batch.sparkSession.range(1000).count()
-
-    start(rate(spark), "hung", trap)
-    start(rate(spark), "busy", busy)
-    try:
-        assert trap.held.wait(SPARK_PATIENCE_SECONDS)
-        until(lambda: works.poll().moves("busy") > 3, "the busy query progresses")
-        until(lambda: len(works.poll().seen["hung"]) > 3, "the hung query is polled closely")
-    finally:
-        free.set()
-        trap.free.set()
-
-    assert works.moves("hung") == 0
-
-
 def test_batch_in_a_thread_pool_shows_progress(spark, probe):
-    """Its jobs belong to no query's job group, unlike those of a sibling."""
-    free, works = threading.Event(), Works(probe)
+    """Its jobs belong to no query's job group."""
+    free, seen = threading.Event(), []
 
     def in_pool(batch, batch_id):
         with ThreadPoolExecutor(2) as pool:
             while not free.wait(0.05):
                 list(pool.map(lambda _: spark.range(1000).count(), range(2)))
 
+    def has_moved():
+        seen.extend(run.work for run in runs(probe).values() if run.work is not None)
+        return any(after.moved_since(before) is Moves.TASKS for before, after in pairwise(seen))
+
     start(rate(spark), "pool", in_pool)
     try:
-        until(lambda: works.poll().moves("pool") > 0, "the batch progresses")
+        until(has_moved, "the batch progresses")
     finally:
         free.set()
 

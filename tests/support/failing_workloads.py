@@ -33,10 +33,7 @@ WAIT_FOR_A_LIMIT = (
     "watermark_stuck",
     "drops_late_rows",
 )
-SETTINGS = {
-    "expected_queries": ["never_started"],
-    "queries": dict.fromkeys(WAIT_FOR_A_LIMIT, SHORT),
-}
+QUERIES = dict.fromkeys(WAIT_FOR_A_LIMIT, SHORT)
 """Short limits only for what exceeds them: a busy machine delays the other queries by seconds."""
 BRISK = {"processingTime": "500 milliseconds"}
 TRIES = 4
@@ -186,13 +183,6 @@ def die(batch):
 # -- queries that get stuck ---------------------------------------------------------------------
 
 
-def hangs_in_foreach_batch(harness):
-    name, blow = "hangs_in_foreach_batch", Blow(harness)
-    query = harness.start(harness.rate(), name, blow)
-    reported = ExpectedPage("StreamingQueryStalled", name, "batch_hung: batch ")
-    return Failing(query, blow.struck.set, (reported,))
-
-
 def hangs_in_first_batch(harness):
     name, blow = "hangs_in_first_batch", Blow(harness)
     blow.struck.set()
@@ -330,8 +320,6 @@ FROM_PYTHON = (hangs_in_source, offsets_frozen, offsets_rewound, lagging)
 
 HEALTHY_AT_FIRST = (
     healthy,
-    hangs_in_foreach_batch,
-    stopped_and_not_back,
     overflowed,
     continuous_stops,
     async_log_stops,

@@ -14,7 +14,7 @@ from typing import Any
 from support.failing_workloads import (
     BRISK,
     FLOOR,
-    SETTINGS,
+    QUERIES,
     Blow,
     crash_loop,
     die,
@@ -49,7 +49,7 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         webhook_url="http://127.0.0.1:9/",
         expected_queries=["never_started", HEALTHY],
         queries={
-            **SETTINGS["queries"],
+            **QUERIES,
             SLOW: {"stall_floor_seconds": FLOOR},
             # StreamingInputMissing stays silent: the hanging batch may have rows.
             HUNG: {"stall_floor_seconds": FLOOR, "expected_input_seconds": 60},
