@@ -8,16 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from fuzzing import targets
 from hypothesis import given
 from hypothesis import strategies as st
-from support.exporter_http import connected, get, raw, serving
+from support.exporter_http import connected, get, serving
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
 from querypulse.settings.silencing import Silencing, post_silence
 
 BODY_BYTES = 100_000_000
-SHOWN = full_published()
 
 
 @pytest.mark.fault(
@@ -100,14 +100,7 @@ BODIES = st.one_of(
 )
 @given(head=HEADS)
 def test_any_request_gets_an_http_answer_or_none(head):
-    answer, guard = answered(head + b"\r\n\r\n", b"", token=None)
-
-    assert not guard.errors
-    # A request of one or two words is one of HTTP/0.9, and one whose version cannot be read counts
-    # as such: both are answered without a status line.
-    is_old = len(head.split(b"\n")[0].split()) < 3 or answer.startswith(b"<!DOCTYPE HTML>")
-    assert answer == b"" or is_old or answer.startswith(b"HTTP/1.")
-    assert b"Traceback" not in answer
+    targets.http(head + b"\r\n\r\n")
 
 
 @pytest.mark.fault(
@@ -118,22 +111,7 @@ def test_any_request_gets_an_http_answer_or_none(head):
 @given(body=BODIES)
 def test_any_posted_body_is_a_silence_or_a_bad_request(body):
     silencing = Silencing(None, Guard())
-    head = f"POST /silences HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: {len(body)}"
-    answer, guard = answered(
-        f"{head}\r\n\r\n".encode(),
-        body,
-        token="t",
-        silence=lambda given: post_silence(given, silencing, ("billing",)),
-    )
-    code, content = int(answer.split()[1]), json.loads(answer.partition(b"\r\n\r\n")[2])
+    code, content = post_silence(body, silencing, ("billing",))
 
-    assert not guard.errors
     assert (code, len(silencing())) in ((201, 1), (400, 0))
     assert content["queries"] if code == 201 else content["error"]
-
-
-def answered(head, body, *, token, silence=lambda _: (404, {})):
-    """What a client receives that sends no more than this, and the guard of the server."""
-    guard = Guard()
-    with serving(SHOWN, token=token, guard=guard, silence=silence) as server:
-        return raw(server, head + body, is_all=True), guard

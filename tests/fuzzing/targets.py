@@ -184,6 +184,11 @@ def http(data: bytes) -> None:
     _require(not uses or TOKEN.encode() in data, f"{uses} without the token")
     if answer.startswith(b"HTTP/1."):
         _require(int(answer.split()[1]) != 500, "an answer of 500")
+    elif answer:
+        # A request of one or two words is one of HTTP/0.9, and one whose version cannot be read
+        # counts as such: both are answered without a status line.
+        is_old = len(data.split(b"\n")[0].split()) < 3 or answer.startswith(b"<!DOCTYPE HTML>")
+        _require(is_old, "an answer without a status line")
 
 
 # -- the settings -----------------------------------------------------------------------------
