@@ -25,9 +25,7 @@ SHORT = {
 WAIT_FOR_A_LIMIT = (
     "hangs_*",
     "*_stops",
-    "stopped_and_not_back",
     "overflowed",
-    "never_started",
     "offsets_*",
     "lagging",
     "watermark_stuck",
@@ -102,12 +100,6 @@ def dies_initialising(harness):
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid4())}))
     reported = ExpectedPage("StreamingQueryFailed", name, "IllegalStateException: ")
     return Failing(None, lambda: harness.start(harness.rate(), name), (reported,))
-
-
-def stopped_and_not_back(harness):
-    query = harness.start(harness.rate(), "stopped_and_not_back")
-    reported = ExpectedPage("StreamingQueryStopped", "stopped_and_not_back")
-    return Failing(query, query.stop, (reported,))
 
 
 def overflowed(harness):

@@ -14,7 +14,6 @@ import re
 import signal
 import time
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 
 import yaml
@@ -33,27 +32,22 @@ EVENTS_MISSING = ("QuerypulseEventsMissing", DOOMED)
 HEALED = ("StreamingQueryFailed", "healed")
 APP = "observed"
 HEALTHY, IDLE, SLOW, HUNG, DEAD = "healthy", "idle", "slow", "hung", "dead"
-FAILING = {
-    ("StreamingQueryFailed", DEAD),
-    ("StreamingQueryStopped", "stopped_and_not_back"),
-    ("StreamingQueryMissing", "never_started"),
-    ("StreamingQueryStalled", HUNG),
-    ("StreamingBatchSlow", SLOW),
-    ("StreamingQueryFlapping", "crash_loop"),
-    ("StreamingWatermarkStuck", "watermark_stuck"),
-}
-OF_OFFSETS = {
-    ("StreamingOffsetsStalled", "offsets_frozen"),
-    ("StreamingOffsetsRewound", "offsets_rewound"),
-    ("StreamingQueryLagging", "lagging"),
-}
-"""Of sources that report their newest offset: in Python, from Spark 4.2 on."""
 BACK = {
     ("StreamingQueryFailed", DEAD),
     ("StreamingQueryStalled", HUNG),
     ("StreamingBatchSlow", SLOW),
 }
 """Alerts that must resolve."""
+FAILING = {*BACK, ("StreamingQueryMissing", "never_started")}
+MUST_FIRE = {
+    *FAILING,
+    HEALED,
+    # Of a whole driver, by its app.
+    EVENTS_MISSING,
+    ("StreamingDriverDown", DOOMED),
+    ("QuerypulseDeliveryFailing", APP),
+}
+"""Alerts that Alertmanager must send, by name and query."""
 
 PLAY = """
 sys.path.insert(0, os.environ["TESTS"])
@@ -120,7 +114,7 @@ class ObservedPlay:
         until(lambda: HEALED in self.received("resolved"), f"resolved: {HEALED}")
         doomed.signal_all(signal.SIGKILL)
         self.driver.wait_for_line("failing")
-        until(lambda: self.received("firing") >= must_fire(), f"all reported: {must_fire()}")
+        until(lambda: self.received("firing") >= MUST_FIRE, f"all reported: {MUST_FIRE}")
         (self._folder / APP / "come_back").touch()
         self.driver.wait_for_line("back")
         until(lambda: self.received("resolved") >= BACK, f"resolved: {BACK}")
@@ -138,21 +132,6 @@ class ObservedPlay:
         driver = Driver(script, folder, TESTS=tests, FOLDER=str(folder))
         self._stack.enter_context(driver)
         return driver, driver.line("http://")
-
-
-@cache
-def failing() -> set[tuple[str, str]]:
-    """Alerts that the driver of app ``APP`` must fire, by name and query."""
-    # Imports PySpark.
-    from support.sources import REPORTS_OFFSETS
-
-    return FAILING | OF_OFFSETS if REPORTS_OFFSETS else FAILING
-
-
-def must_fire() -> set[tuple[str, str]]:
-    """Alerts that Alertmanager must send, by name and query (of a whole driver: its app)."""
-    of_drivers = {("StreamingDriverDown", DOOMED), ("QuerypulseDeliveryFailing", APP)}
-    return failing() | of_drivers | {EVENTS_MISSING, HEALED}
 
 
 def what(labels: dict[str, str]) -> tuple[str, str]:

@@ -11,35 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.failing_workloads import (
-    BRISK,
-    FLOOR,
-    QUERIES,
-    Blow,
-    crash_loop,
-    die,
-    lagging,
-    offsets_frozen,
-    offsets_rewound,
-    stopped_and_not_back,
-    watermark_stuck,
-)
-from support.observed import APP, BACK, DEAD, HEALTHY, HUNG, IDLE, SLOW, failing
+from support.failing_workloads import BRISK, FLOOR, Blow, die
+from support.observed import APP, BACK, DEAD, FAILING, HEALTHY, HUNG, IDLE, SLOW
 from support.queries import until
-from support.sources import REPORTS_OFFSETS
 from support.spark_harness import SparkHarness
-
-WORKLOADS = (stopped_and_not_back, watermark_stuck)
-OF_OFFSETS = (offsets_frozen, offsets_rewound, lagging)
 
 
 def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], folder: str) -> None:
     """Run until the driver is stopped."""
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
     harness = SparkHarness(spark, Path(folder))
-    # Python sources are slow to start, so these queries start before the sidecar.
-    wanted = (*OF_OFFSETS, *WORKLOADS) if REPORTS_OFFSETS else WORKLOADS
-    workloads = [bring(harness) for bring in wanted]
     sidecar = attach(
         spark,
         app_name=APP,
@@ -49,7 +30,7 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         webhook_url="http://127.0.0.1:9/",
         expected_queries=["never_started", HEALTHY],
         queries={
-            **QUERIES,
+            "never_started": {"start_grace_seconds": FLOOR},
             SLOW: {"stall_floor_seconds": FLOOR},
             # StreamingInputMissing stays silent: the hanging batch may have rows.
             HUNG: {"stall_floor_seconds": FLOOR, "expected_input_seconds": 60},
@@ -62,13 +43,11 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
     for name in (SLOW, DEAD):
         harness.start(harness.rate(), name, blows[name], trigger=BRISK)
     harness.start(harness.rate(), HUNG, reading(blows[HUNG]), trigger=BRISK)
-    until(lambda: committed(sidecar) == len(workloads) + 5, "all commit")
+    until(lambda: committed(sidecar) == 5, "all commit")
     say("healthy")
     for blow in blows.values():
         blow.struck.set()
-    for workload in (*workloads, crash_loop(harness)):
-        workload.strike()
-    until(lambda: reported(sidecar) >= failing(), "all are reported")
+    until(lambda: reported(sidecar) >= FAILING, "all are reported")
     say("failing")
     until((Path(folder) / "come_back").exists, "the test lets them recover")
     for blow in blows.values():
