@@ -1,16 +1,14 @@
 """The shipped rules, checked with promtool: when each rule fires and when it does not; and a real
-Prometheus that scrapes drivers: which labels count, and what the last scrape leaves.
+Prometheus that scrapes drivers: which labels count.
 """
 
 from __future__ import annotations
 
 import subprocess
-import time
 
 import pytest
 import yaml
 from support.http_double import HttpDouble, reply
-from support.observed import quick_rules
 from support.patience import until
 from support.prometheus import RealPrometheus, accepted, run_tool
 from support.repository import DASHBOARDS, ROOT, RULES, fenced, rules_of
@@ -139,47 +137,3 @@ def test_target_labels_do_not_rename_querypulse_labels(tmp_path):
 
     assert series["metric"].items() >= {("app", "shop"), ("query", "orders")}
     assert "exported_app" not in series["metric"]
-
-
-class Scraped(HttpDouble):
-    """The metrics page of a driver; ``alerts`` has the value of the series of each alert."""
-
-    def __init__(self, *alerts):
-        super().__init__()
-        self.alerts = dict.fromkeys(alerts, 1)
-
-    def handle(self, request, handler):
-        labels = 'app="shop",query="orders",severity="critical"'
-        lines = [
-            f'spark_streaming_query_alert{{{labels},alertname="{name}"}} {value}\n'
-            for name, value in self.alerts.items()
-        ]
-        lines += [
-            f'querypulse_driver_{what}_timestamp_seconds{{app="shop"}} {time.time()}\n'
-            for what in ("heartbeat", "expected")
-        ]
-        reply(200, {"Content-Type": "text/plain"}, "".join(lines).encode())(handler)
-
-
-@pytest.mark.slow
-@pytest.mark.prometheus
-def test_failure_stays_open_when_its_driver_dies_and_nothing_else_does(tmp_path):
-    failed, stalled, stopped = (f"StreamingQuery{end}" for end in ("Failed", "Stalled", "Stopped"))
-    with (
-        Scraped(failed, stalled, stopped) as driver,
-        RealPrometheus(tmp_path, [driver.url], rules=quick_rules(tmp_path)) as prometheus,
-    ):
-        until_open(prometheus, failed, stalled, stopped)
-        driver.alerts[stopped] = 0
-        until_open(prometheus, failed, stalled)
-        driver.__exit__()
-        until_open(prometheus, failed, "StreamingDriverDown")
-
-
-def until_open(prometheus, *alerts):
-    def fire():
-        firing = [alert for alert in prometheus.alerts() if alert["state"] == "firing"]
-        names = {alert["labels"]["alertname"] for alert in firing} - {"QuerypulseWatchdog"}
-        return names == set(alerts)
-
-    until(fire, f"exactly {alerts} fire")

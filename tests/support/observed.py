@@ -1,7 +1,7 @@
 """A real driver whose queries fail and recover. A real Prometheus with the shipped rules observes
 it and notifies a real Alertmanager with the shipped configuration.
 
-A second driver, ``doomed``, receives no events; one of its queries fails and recovers, and then the
+A second driver, ``doomed``, receives no events; two of its queries fail, one recovers, and then the
 driver is killed. The shipped files are changed in two ways:
 
 * a minute of the rules lasts ``MINUTE_SECONDS`` (``for``, ranges, steps and offsets alike);
@@ -30,6 +30,7 @@ GROUP_INTERVAL_SECONDS = 0.2
 DOOMED = "doomed"
 EVENTS_MISSING = ("QuerypulseEventsMissing", DOOMED)
 HEALED = ("StreamingQueryFailed", "healed")
+LOST = ("StreamingQueryFailed", "lost")
 APP = "observed"
 HEALTHY, IDLE, SLOW, HUNG, DEAD = "healthy", "idle", "slow", "hung", "dead"
 BACK = {
@@ -42,6 +43,7 @@ FAILING = {*BACK, ("StreamingQueryMissing", "never_started")}
 MUST_FIRE = {
     *FAILING,
     HEALED,
+    LOST,
     # Of a whole driver, by its app.
     EVENTS_MISSING,
     ("StreamingDriverDown", DOOMED),
@@ -67,7 +69,8 @@ sidecar = attach(
 )
 start("victim")
 start("healed", fails_for_a_while)
-until_commits(sidecar, "victim", "healed")
+start("lost", fails_for_a_while)
+until_commits(sidecar, "victim", "healed", "lost")
 spark.streams.removeListener(sidecar.listener)
 say(sidecar.url)
 until((folder / "heal").exists)
@@ -109,7 +112,7 @@ class ObservedPlay:
         self.driver.wait_for_line("healthy")
         until(lambda: EVENTS_MISSING in self.received("firing"), f"reported: {EVENTS_MISSING}")
         (self._folder / DOOMED / "fail").touch()
-        until(lambda: HEALED in self.received("firing"), f"reported: {HEALED}")
+        until(lambda: self.received("firing") >= {HEALED, LOST}, f"reported: {HEALED}, {LOST}")
         (self._folder / DOOMED / "heal").touch()
         until(lambda: HEALED in self.received("resolved"), f"resolved: {HEALED}")
         doomed.signal_all(signal.SIGKILL)
@@ -118,6 +121,8 @@ class ObservedPlay:
         (self._folder / APP / "come_back").touch()
         self.driver.wait_for_line("back")
         until(lambda: self.received("resolved") >= BACK, f"resolved: {BACK}")
+        # Ten minutes after the end of its driver.
+        until(lambda: EVENTS_MISSING in self.received("resolved"), f"resolved: {EVENTS_MISSING}")
 
     def received(self, status: str) -> set[tuple[str, str]]:
         return {
