@@ -1,5 +1,5 @@
-"""The shipped rules, checked with promtool: when each rule fires and when it does not; and a real
-Prometheus that scrapes drivers: which labels count.
+"""The shipped rules, checked with promtool: when each rule fires and when it does not; and how
+Prometheus scrapes drivers.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ import subprocess
 
 import pytest
 import yaml
-from support.http_double import HttpDouble, reply
-from support.patience import until
-from support.prometheus import RealPrometheus, accepted, run_tool
+from support.prometheus import accepted, run_tool
 from support.repository import DASHBOARDS, ROOT, RULES, fenced, rules_of
 
 from querypulse.alerting.rules import ALERT_NAMES
@@ -97,9 +95,6 @@ def test_each_part_of_a_rule_matters_to_its_tests(name, old, new, tmp_path):
 
 # -- scraping -----------------------------------------------------------------------------------
 
-PAGE = b'spark_streaming_query_active{app="shop",query="orders"} 1\n'
-OF_THE_POD = {"app": "spark-driver", "query": "none"}
-
 
 def documented(key):
     """The only YAML block of the page with this key."""
@@ -124,16 +119,3 @@ def test_promtool_accepts_the_documented_configuration(tmp_path):
     file.write_text(yaml.safe_dump(documented("scrape_configs")))
 
     accepted("promtool", "check", "config", "--syntax-only", file)
-
-
-@pytest.mark.prometheus
-def test_target_labels_do_not_rename_querypulse_labels(tmp_path):
-    with (
-        HttpDouble(otherwise=reply(200, {"Content-Type": "text/plain"}, PAGE)) as driver,
-        RealPrometheus(tmp_path, [driver.url], target_labels=OF_THE_POD) as prometheus,
-    ):
-        until(lambda: prometheus.query("spark_streaming_query_active"), "the driver is scraped")
-        (series,) = prometheus.query("spark_streaming_query_active")
-
-    assert series["metric"].items() >= {("app", "shop"), ("query", "orders")}
-    assert "exported_app" not in series["metric"]

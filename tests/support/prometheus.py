@@ -43,10 +43,7 @@ def assert_valid(expressions: Sequence[str], folder: Path) -> None:
 
 
 class RealPrometheus(ServerProcess):
-    """Scrapes each of ``drivers`` (base URLs) as the job ``spark``, notifies ``alertmanagers`` (base URLs).
-
-    ``target_labels``: the labels that service discovery would give every target.
-    """
+    """Scrapes each of ``drivers`` (base URLs) as the job ``spark``, notifies ``alertmanagers`` (base URLs)."""
 
     def __init__(
         self,
@@ -55,16 +52,14 @@ class RealPrometheus(ServerProcess):
         *,
         rules: Sequence[Path] = (),
         alertmanagers: Sequence[str] = (),
-        target_labels: Mapping[str, str] | None = None,
     ) -> None:
         config = folder / "prometheus.yml"
-        scraped = [target | {"labels": dict(target_labels or {})} for target in _targets(drivers)]
         settings = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(path) for path in rules],
             "alerting": {"alertmanagers": [{"static_configs": _targets(alertmanagers)}]},
             "scrape_configs": [
-                {"job_name": "spark", "honor_labels": True, "static_configs": scraped}
+                {"job_name": "spark", "honor_labels": True, "static_configs": _targets(drivers)}
             ],
         }
         config.write_text(yaml.safe_dump(settings))
