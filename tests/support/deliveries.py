@@ -6,7 +6,7 @@ import threading
 
 from msgspec.structs import replace
 from support import receiver_incidents
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, WALL
 
 from querypulse.alerting.alert import Incident, incident_key
 from querypulse.alerting.outbox import OutboxRow
@@ -14,8 +14,6 @@ from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
 from querypulse.alerting.spool import Kept
 from querypulse.core.states import DeliveryOutcome
-
-WALL = 1_700_000_000.0
 
 
 def incident(*queries, revision=0, muted="", starts_at=WALL, **words) -> Incident:

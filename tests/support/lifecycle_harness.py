@@ -16,6 +16,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 from msgspec.structs import replace
+from support.patience import WALL
 from support.rules_table import WARNINGS
 
 from querypulse.alerting.alert import Incident, Silence
@@ -28,8 +29,6 @@ from querypulse.listener.probe import RunFacts, parse_trigger
 from querypulse.listener.state.query import Ended, Outcome, Query
 from querypulse.listener.state.snapshot import Pause, Snapshot
 
-WALL = 1_700_000_000.0
-"""Unix seconds when the story begins."""
 COMMIT_EVERY_SECONDS = 5
 SETTLING_SECONDS = 5
 """For so long after a change of conditions, every second is evaluated."""

@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.01
+WALL = 1_700_000_000.0
+"""Unix seconds when the clock of a test shows 0."""
 NEVER = threading.TIMEOUT_MAX
 """A timeout that does not come while tests run."""
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
+from support.patience import WALL
 from support.story import CONFLICT, Story, processing, progress
 
 from querypulse.alerting.alert_text import Guidance, alert_of
@@ -22,8 +23,6 @@ from querypulse.exporter.published_state import (
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.state.flow import Flow
 
-WALL = 1_700_000_000.0
-"""The Unix time of every snapshot."""
 PROCESS = Process("4711-aa6f8a24c3d1", iso(WALL - 3600))
 
 CALLBACKS = CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5])

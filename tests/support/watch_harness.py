@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support.patience import WALL
+
 from querypulse.alerting.alert import Alert, Incident, incident_key, incident_labels
 from querypulse.alerting.alert_text import Guidance
 from querypulse.exporter.pages import Notice
@@ -9,8 +11,6 @@ from querypulse.watch.alerts import APP, DriverAlerts
 from querypulse.watch.client import Endpoint, Poll, Said
 from querypulse.watch.tracker import TargetTracker
 
-WALL = 1_700_000_000.0
-"""Unix seconds when the clock shows 0."""
 BEAT = 1_600_000_000.0
 DAY = 24 * 3600.0
 A = Endpoint("http://a:9719")

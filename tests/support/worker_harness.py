@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from support.patience import Clock
+from support.patience import WALL, Clock
 from support.story import progress
 
 from querypulse.alerting.alert import Incident, Silence
@@ -18,9 +18,6 @@ from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Arrived, Mailbox
 from querypulse.listener.probe import ProbedRun, ProbeReport
 from querypulse.sidecar.worker import TICK_SECONDS, Inputs, Worker
-
-WALL = 1_700_000_000.0
-"""Unix seconds when the clock shows 0."""
 
 
 class WorkerHarness:
