@@ -5,18 +5,16 @@ This thread may wait for the JVM; the worker thread, which evaluates, never does
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
 from msgspec.structs import replace
 
 from ..core.guard import Guard
 from .events import DecodeError, Event, Progress, Started, Terminated, decode
-from .mailbox import Arrived, Mailbox, Received
+from .mailbox import Arrived, Inbox, Mailbox, Marker, Received
 from .probe import Context
 from .spark.event_paths import EventQueue
 from .spark.jvm import NETWORK_ERRORS
@@ -27,36 +25,6 @@ MAX_ANSWERS = 1000
 """A marker follows at most this many answers, so that constant events cannot hold it back."""
 REMEMBERED = 1024
 """How many events are remembered to recognise duplicates."""
-
-
-class Marker:
-    """Follows everything received so far; the worker sets ``passed`` when it takes the marker."""
-
-    def __init__(self) -> None:
-        self.passed = threading.Event()
-
-
-class ExpectStop(msgspec.Struct, frozen=True):
-    """The application announces that it will stop the query of this name."""
-
-    name: str
-
-
-class Forget(msgspec.Struct, frozen=True):
-    """The application announces that the query of this name will not return."""
-
-    name: str
-
-
-class Ending(msgspec.Struct, frozen=True):
-    """The process is ending; ``crashed`` if that is not intended."""
-
-    crashed: bool
-
-
-Item = Arrived | Marker | ExpectStop | Forget | Ending
-Inbox = Mailbox[Item]
-"""The worker takes its items from this mailbox."""
 
 
 class EventReader:

@@ -1,7 +1,10 @@
-"""How events get from their threads to the worker: bounded, and without waiting."""
+"""How events get from their threads to the worker, bounded and without waiting, and what else the
+worker takes from its inbox.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from itertools import count
 from operator import itemgetter
@@ -98,3 +101,30 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
     event: Event
     at: float
     context: Context = Context.RUNNING
+
+
+class Marker(threading.Event):
+    """Follows everything received so far; set once the worker has evaluated all of that."""
+
+
+class ExpectStop(msgspec.Struct, frozen=True):
+    """The application announces that it will stop the query of this name."""
+
+    name: str
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """The application announces that the query of this name will not return."""
+
+    name: str
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """The process is ending; ``crashed`` if that is not intended."""
+
+    crashed: bool
+
+
+Item = Arrived | Marker | ExpectStop | Forget | Ending
+Inbox = Mailbox[Item]
+"""The worker takes its items from this mailbox."""

@@ -17,7 +17,8 @@ from ..listener.checkpoints import LogReader
 from ..listener.commit_log import LogReport
 from ..listener.connect.event_path import ConnectPath
 from ..listener.connect.probe import ConnectProbe
-from ..listener.event_reader import EventReader, Inbox, Marker
+from ..listener.event_reader import EventReader
+from ..listener.mailbox import Inbox, Marker
 from ..listener.probe import CALM_SECONDS, Prober
 from ..listener.source_polls import SourceReport
 from ..listener.sources.reader import SourceReader, SparkSources

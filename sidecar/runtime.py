@@ -48,8 +48,7 @@ from ..exporter.push import Publisher
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import warn_of_checkpoints
 from ..listener.connect.event_path import ConnectPath
-from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Marker
-from ..listener.mailbox import Mailbox
+from ..listener.mailbox import Ending, ExpectStop, Forget, Inbox, Mailbox, Marker
 from ..listener.probe import Context
 from ..listener.python_frames import main_thread
 from ..listener.spark.event_paths import EventPath, open_path
@@ -258,7 +257,7 @@ class Runtime:
         """Evaluate everything received so far; False when that took too long."""
         marker = Marker()
         self._observers.mark(marker)
-        return marker.passed.wait(deadline.left / 3)
+        return marker.wait(deadline.left / 3)
 
     def stop(self, deadline: Deadline, end: Notice | None = Notice.STOPPED) -> None:
         """Stop every thread and close the port."""

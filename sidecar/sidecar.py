@@ -23,7 +23,7 @@ from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
 from ..exporter.status import Status, notebook_page, status
-from ..listener.event_reader import ExpectStop, Forget
+from ..listener.mailbox import ExpectStop, Forget
 from ..listener.spark.event_paths import EventQueue
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError

@@ -18,9 +18,8 @@ from ..alerting.lifecycle import Evaluated, Lifecycle
 from ..alerting.policy import Policy
 from ..alerting.spool import Remembering
 from ..listener.commit_log import LogReport
-from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.events import Terminated
-from ..listener.mailbox import Arrived
+from ..listener.mailbox import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.probe import ProbeReport
 from ..listener.source_polls import SourceReport
 from ..listener.state.end_to_end import EndToEnd
@@ -110,7 +109,7 @@ class Worker:
         if due and not self._must_poll_again(now):
             self._evaluate(now)
             for marker in self._waiting:
-                marker.passed.set()
+                marker.set()
             self._waiting.clear()
         self.beat_at = self._clock()
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from support.story import CONFLICT, IdStory, Story
 from support.worker_harness import WorkerHarness
 
-from querypulse.listener.event_reader import Forget
+from querypulse.listener.mailbox import Forget
 from querypulse.listener.state import state as state_module
 from querypulse.listener.state.identity import MAX_FORGOTTEN, MAX_PAST, Identity
 from querypulse.listener.state.state import MAX_GONE_UNNAMED, State

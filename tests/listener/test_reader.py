@@ -13,10 +13,9 @@ from querypulse.listener.event_reader import (
     RETRY_SECONDS,
     TAKE_SECONDS,
     EventReader,
-    Marker,
 )
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
-from querypulse.listener.mailbox import Mailbox, Received
+from querypulse.listener.mailbox import Mailbox, Marker, Received
 from querypulse.listener.probe import Context
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
 from querypulse.sidecar.runtime import sum_of
@@ -279,7 +278,7 @@ def test_marker_follows_every_event_received_before_it(batches, events, takes):
 
     assert [type(item.event) for item in items] == events
     assert last is marker
-    assert not marker.passed.is_set()
+    assert not marker.is_set()
     assert reading.source.waits == [TAKE_SECONDS, *[0] * (takes - 1)]
     assert reading.read() == []
 

@@ -11,9 +11,8 @@ from support.story import CONFLICT, processing, progress, run
 from support.worker_harness import WorkerHarness
 
 from querypulse.core.redaction import Redactor
-from querypulse.listener.event_reader import Ending, Marker
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.mailbox import Arrived
+from querypulse.listener.mailbox import Arrived, Ending, Marker
 from querypulse.listener.probe import Context
 from querypulse.listener.state.snapshot import Pause
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS
@@ -170,11 +169,11 @@ def test_a_marker_passes_once_the_events_before_it_are_evaluated():
     harness = WorkerHarness().step()
     passed_early = []
     marker = harness.ended(exception=CONFLICT).mark()
-    harness.worker._on_evaluated = lambda evaluated: passed_early.append(marker.passed.is_set())
+    harness.worker._on_evaluated = lambda evaluated: passed_early.append(marker.is_set())
     harness.step(after=0.001)
 
     assert passed_early == [False]
-    assert marker.passed.is_set()
+    assert marker.is_set()
     assert harness.worker.evaluated.alerts[0].name == "StreamingQueryFailed"
 
 
@@ -376,8 +375,8 @@ def test_a_failure_found_after_a_pause_is_reported():
     harness = WorkerHarness().poll(run()).step()
     marker = harness.ended(exception=CONFLICT).mark()
     harness.step(after=600.0)
-    assert (harness.reported, marker.passed.is_set()) == ([], False)
+    assert (harness.reported, marker.is_set()) == ([], False)
     harness.poll(run(active=False, exception=CONFLICT)).step()
 
     assert harness.reported == [("StreamingQueryFailed", "a")]
-    assert marker.passed.is_set()
+    assert marker.is_set()

@@ -22,8 +22,8 @@ from querypulse.alerting.spool import Kept, Spool
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.exporter.pages import Notice
-from querypulse.listener.event_reader import Ending, EventReader, Item, Marker
-from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.event_reader import EventReader
+from querypulse.listener.mailbox import Ending, Item, Mailbox, Marker
 from querypulse.listener.past_failures import FailedQuery
 from querypulse.listener.probe import Context
 from querypulse.listener.state.identity import UNNAMED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from querypulse.listener.event_reader import ExpectStop
+from querypulse.listener.mailbox import ExpectStop
 from querypulse.listener.probe import Context
 from querypulse.listener.state.state import has_name
 

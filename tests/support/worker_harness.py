@@ -13,9 +13,8 @@ from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.spool import Remembering
-from querypulse.listener.event_reader import Marker
 from querypulse.listener.events import Event, Started, Terminated
-from querypulse.listener.mailbox import Arrived, Mailbox
+from querypulse.listener.mailbox import Arrived, Mailbox, Marker
 from querypulse.listener.probe import ProbedRun, ProbeReport
 from querypulse.sidecar.worker import TICK_SECONDS, Inputs, Worker
 
