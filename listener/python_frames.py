@@ -93,7 +93,7 @@ def foreach_batch_calls() -> Iterator[ForeachBatchCall]:
 def _helpers(inside: list[FrameType]) -> set[int]:
     """The threads that a call waits for: it joins one, or waits for results of their pool.
 
-    An executor names its threads alike; so its other threads work for the call as well.
+    An executor numbers its threads; so its other threads work for the call as well.
     """
     awaited = _awaited(inside)
     working = [thread for thread in threading.enumerate() if thread in awaited]
@@ -105,12 +105,18 @@ def _helpers(inside: list[FrameType]) -> set[int]:
             for thread in threading.enumerate()
             if _future(frames.get(thread.ident or 0)) in awaited
         ]
-    pools = {thread.name.rpartition("_")[0] for thread in working} - {""}
+    pools = {_executor_of(thread) for thread in working} - {""}
     return {
         thread.ident or 0
         for thread in threading.enumerate()
-        if thread in working or thread.name.rpartition("_")[0] in pools
+        if thread in working or _executor_of(thread) in pools
     }
+
+
+def _executor_of(thread: threading.Thread) -> str:
+    """The name of the executor whose thread this is, as ``loader`` of ``loader_0``; else empty."""
+    executor, _, number = thread.name.rpartition("_")
+    return executor if number.isdecimal() else ""
 
 
 def _awaited(inside: list[FrameType]) -> set[object]:

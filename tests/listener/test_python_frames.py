@@ -430,3 +430,24 @@ def test_work_of_a_pool_that_a_call_does_not_wait_for_is_none_of_its_cpu_time(ru
 
     # The thread that hangs may not have reached its wait before.
     assert after[hung] < before[hung] + 0.05
+
+
+@linux
+def test_thread_whose_name_only_begins_like_that_of_the_awaited_one_works_for_others(running, work):
+    over = threading.Event()
+    loader = threading.Thread(target=over.wait, args=(PATIENCE_SECONDS,), name="etl_loader")
+    clock = threading.Thread(target=work, name="etl_clock")
+    for thread in (loader, clock):
+        thread.start()
+    hung = running(lambda held: held.there.release() or loader.join())
+    working = running(lambda held: held.there.release() or clock.join())
+    until(lambda: cpu_seconds() == cpu_seconds(), "both wait")
+    before = cpu_seconds_by_batch()
+    running.held.free.set()
+    until(lambda: cpu_seconds_by_batch()[working] >= before[working] + 0.2, "one works")
+    after = cpu_seconds_by_batch()
+    over.set()
+    work.ends.set()
+
+    # The thread that hangs may not have reached its wait before.
+    assert after[hung] < before[hung] + 0.05
