@@ -160,8 +160,6 @@ class Registry:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         """Held from the search for a sidecar until a new one is recorded."""
-        self.automatic: weakref.WeakSet[Sidecar] = weakref.WeakSet()
-        """Those whose place a sidecar takes that the application starts."""
         self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
         self._forks = threading.local()
 
@@ -181,17 +179,13 @@ class Registry:
 
         """
         sidecar = self.find(context)
-        if sidecar is not None and not self.make_way(sidecar):
+        if sidecar is not None and not sidecar.is_automatic:
             raise SettingsError("another sidecar watches this SparkContext: use or close that")
+        if sidecar is not None:
+            sidecar.close()
         for watched, stale in list(self._sidecars.items()):
             if is_stopped(watched):
                 stale.close(timeout=2.0)
-
-    def make_way(self, sidecar: Sidecar) -> bool:
-        """Close an automatic sidecar; False if it is not automatic."""
-        if sidecar in self.automatic:
-            sidecar.close()
-        return sidecar in self.automatic
 
     def remember(self, context: Any, sidecar: Sidecar) -> None:
         """Record the sidecar of a SparkContext."""

@@ -89,6 +89,8 @@ class Sidecar:
         self._closing = threading.Lock()
         self.closed, self._ended = False, threading.Event()
         """Whether ``close`` has begun; and its end."""
+        self.is_automatic = False
+        """Whether it makes way for a sidecar that the application starts."""
         self._pid = os.getpid()
         self.listener = HealthListener(
             capacity=MAILBOX_CAPACITY,
@@ -438,7 +440,7 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
     with SIDECARS.lock:
         present = SIDECARS.find(watched_by(spark))
         if present is not None and not _is_replaced(present, spark, arguments):
-            SIDECARS.automatic.discard(present)
+            present.is_automatic = False
             return present
         return _started(spark, arguments)
 
@@ -452,7 +454,7 @@ def attach_automatically(spark: Any) -> None:
         Exception: as ``attach``.
 
     """
-    SIDECARS.automatic.add(attach(spark))
+    attach(spark).is_automatic = True
 
 
 def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
@@ -475,10 +477,12 @@ def _is_replaced(present: Sidecar, spark: Any, arguments: Mapping[str, object]) 
         SettingsError: they differ from those of another sidecar.
 
     """
-    if present in SIDECARS.automatic:
+    if present.is_automatic:
         # The conf of the session, too, may be another one by now.
         differs = settings_of(spark, arguments) != present.settings
-        return differs and SIDECARS.make_way(present)
+        if differs:
+            present.close()
+        return differs
     wanted = load_settings(arguments, {}, {}).settings
     other = [key for key in arguments if getattr(wanted, key) != getattr(present.settings, key)]
     if other:
