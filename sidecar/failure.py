@@ -22,7 +22,7 @@ from ..listener.probe import Context
 from ..listener.state.snapshot import Snapshot
 
 CRITICAL_STALL = (QUERY_STALLED, Severity.CRITICAL.value)
-ENDS = (QUERY_STOPPED, DRIVER_DOWN)
+END_ALERTS = (QUERY_STOPPED, DRIVER_DOWN)
 """Alerts that mean that a query, or the whole driver, no longer runs."""
 
 
@@ -44,7 +44,7 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
         if label not in foreign and ((has_failed and _counts(health)) or is_gone):
             return QueryFailure(label, health.reason)
     for finding in evaluation.findings:
-        if finding.alertname in ENDS and not foreign.issuperset(_subjects(finding)):
+        if finding.alertname in END_ALERTS and not foreign.issuperset(_subjects(finding)):
             return QueryFailure(finding.query, finding.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, JVM_ENDED)

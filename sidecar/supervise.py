@@ -33,7 +33,7 @@ log = logging.getLogger("querypulse")
 
 Starts = Mapping[str, Callable[[], Any]]
 
-ENDS = {Context.JVM_GONE: JVM_ENDED, Context.STOPPED: CONTEXT_GONE}
+UNPLANNED_ENDS = {Context.JVM_GONE: JVM_ENDED, Context.STOPPED: CONTEXT_GONE}
 """The ends of Spark that the application did not ask for, and what each is called."""
 ROUND_SECONDS = 1.0
 UNSEEN_SECONDS = 10.0
@@ -303,8 +303,8 @@ class Supervisor:
         snapshot = self._snapshot()
         if self._closed() or snapshot.context.is_on_purpose:
             return False
-        if snapshot.context in ENDS:
-            raise QueryFailure(WHOLE_DRIVER, ENDS[snapshot.context])
+        if snapshot.context in UNPLANNED_ENDS:
+            raise QueryFailure(WHOLE_DRIVER, UNPLANNED_ENDS[snapshot.context])
         for query in mine:
             self._follow(query, snapshot)
         left = [query for query in mine if not query.is_over]
