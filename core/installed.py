@@ -9,16 +9,10 @@ from importlib.util import find_spec
 
 from . import CommandError
 
-
-def installed_version() -> str:
-    """The version in the metadata; "unknown" without metadata, for example with --py-files."""
-    try:
-        return version("querypulse")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-VERSION = installed_version()
+try:
+    VERSION = version("querypulse")
+except PackageNotFoundError:  # there is no metadata, as with --py-files
+    VERSION = "unknown"
 
 
 class NotInstalledError(CommandError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -26,25 +26,10 @@ class LaunchError(Exception):  # as a script this file cannot import CommandErro
 def run_job(arguments: Sequence[str]) -> NoReturn:
     """Become ``python ARGUMENTS``, which attaches to the job's SparkSession.
 
+    Our folder is first on its ``PYTHONPATH``.
+
     Raises:
         LaunchError: ``arguments`` name no job, or Python cannot be started.
-
-    """
-    check_job(arguments)
-    if not sys.executable:
-        raise LaunchError("this Python does not know its own program")
-    command = [sys.executable, *arguments]
-    try:
-        os.execve(sys.executable, command, environment_of(os.environ))  # noqa: S606 - no shell
-    except OSError as error:
-        raise LaunchError(f"cannot start {sys.executable}: {error.strerror}") from None
-
-
-def check_job(arguments: Sequence[str]) -> None:
-    """Require a script or ``-m`` and a module.
-
-    Raises:
-        LaunchError: there is none.
 
     """
     first, *others = arguments or [""]
@@ -52,12 +37,15 @@ def check_job(arguments: Sequence[str]) -> None:
         raise LaunchError(f"the job is missing; {USAGE}")
     if first.startswith("-") and first != "-m":
         raise LaunchError(f"the job is missing before {first}; {USAGE}")
-
-
-def environment_of(environment: Mapping[str, str], boot: str = BOOT) -> dict[str, str]:
-    """The environment of the job's Python: our folder is first on ``PYTHONPATH``."""
-    path = environment.get("PYTHONPATH")
-    return {**environment, "PYTHONPATH": f"{boot}{os.pathsep}{path}" if path else boot}
+    if not sys.executable:
+        raise LaunchError("this Python does not know its own program")
+    path = os.environ.get("PYTHONPATH")
+    environment = {**os.environ, "PYTHONPATH": f"{BOOT}{os.pathsep}{path}" if path else BOOT}
+    command = [sys.executable, *arguments]
+    try:
+        os.execve(sys.executable, command, environment)  # noqa: S606 - no shell
+    except OSError as error:
+        raise LaunchError(f"cannot start {sys.executable}: {error.strerror}") from None
 
 
 def launcher_script() -> Path:
