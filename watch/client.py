@@ -235,15 +235,6 @@ class WatchPage(msgspec.Struct):
     status: Literal["running", "stopped", "terminated", "failed"]
     alerts: list[_Alert] = []
 
-    @property
-    def reported(self) -> OpenAlerts:
-        """The critical alerts that the receivers of a driver that ends know of."""
-        return tuple(
-            (alert.labels.get("query", ""), alert.labels.get("alertname", ""))
-            for alert in self.alerts
-            if alert.is_critical and "muted" not in alert.annotations
-        )
-
 
 class _Query(msgspec.Struct):
     name: str
@@ -300,7 +291,7 @@ def _with_status(seen: Poll, status: _Status) -> Poll:
         labels=status.labels,
         heartbeat=monitor.heartbeat_timestamp,
         holds_key=holds_key(status.alerts),
-        reported=WatchPage("running", status.alerts).reported if is_delivered else (),
+        reported=reported(status.alerts) if is_delivered else (),
         unhealthy={
             query.name: query.state
             for query in status.queries
@@ -324,6 +315,15 @@ def await_notice(client: Client) -> WatchPage | None:
         return msgspec.json.decode(body, type=WatchPage)
     except UNREADABLE:
         return None
+
+
+def reported(alerts: Iterable[_Alert]) -> OpenAlerts:
+    """The critical ones of these open alerts: those that receivers know of, once delivered."""
+    return tuple(
+        (alert.labels.get("query", ""), alert.labels.get("alertname", ""))
+        for alert in alerts
+        if alert.is_critical and "muted" not in alert.annotations
+    )
 
 
 def holds_key(alerts: Iterable[_Alert | Alert]) -> bool:

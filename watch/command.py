@@ -9,14 +9,14 @@ import signal
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 
 import msgspec
 
-from ..alerting.alert import Alert, Incident, incident_labels, why_muted
+from ..alerting.alert import Alert, incident_labels, why_muted
 from ..alerting.delivery import Notifier
 from ..alerting.finding import WHOLE_DRIVER
 from ..core.files import FileLoop
@@ -32,7 +32,7 @@ from ..settings.secrets import Redacting
 from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import Silencing
 from .alerts import APP, DriverAlerts
-from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll
+from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
 from .targets import Host, Targets, answers, receiver_hosts
 from .tracker import TERMINATED_AFTER_SECONDS, TargetTracker
 
@@ -171,8 +171,8 @@ class DriverPoller:
             self._poll_now.set()
             page, pause = None, REST_SECONDS
         if page is not None and page.status != "running":
-            at, notice, reported = time.monotonic(), Notice(page.status), page.reported
-            self._report(lambda tracker: tracker.closes(self._endpoint, at, notice, reported))
+            at, notice, open_alerts = time.monotonic(), Notice(page.status), reported(page.alerts)
+            self._report(lambda tracker: tracker.closes(self._endpoint, at, notice, open_alerts))
         elif page is not None:
             is_displaced = time.monotonic() - began < WAIT_SECONDS / 2
             pause = DISPLACED_SECONDS if is_displaced else 0.0
@@ -360,15 +360,12 @@ def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> N
     if not receivers:
         raise SettingsError("watch: no receiver: give --webhook-url-file, or configure a receiver")
 
-    def restore(incidents: Iterable[Incident]) -> None:
-        evaluate.restore(incidents, time.monotonic())
-
     return wiring.make_notifier(
         settings,
         APP,
         guard,
         receivers,
-        restore=restore,
+        restore=lambda incidents: evaluate.restore(incidents, time.monotonic()),
         heartbeat=receivers_from_settings.heartbeat(settings, guard),
     )
 

@@ -19,7 +19,7 @@ from querypulse.core.guard import Guard
 from querypulse.exporter import pages as pages_module
 from querypulse.exporter.pages import MAX_WATCHERS, Notice
 from querypulse.watch import command as command_module
-from querypulse.watch.client import Access, Client, await_notice
+from querypulse.watch.client import Access, Client, await_notice, reported
 from querypulse.watch.command import DriverPoller
 from querypulse.watch.targets import endpoint_of
 
@@ -65,7 +65,7 @@ def test_a_watcher_is_notified_which_reported_failure_ends_the_driver():
         server.close(notice=Notice.FAILED)
         page = answer.result(PATIENCE_SECONDS)
     assert page.status == "failed"
-    assert page.reported == (("gold", "StreamingQueryFailed"),)
+    assert reported(page.alerts) == (("gold", "StreamingQueryFailed"),)
 
 
 def test_a_crash_leaves_a_waiting_watcher_without_an_answer():
