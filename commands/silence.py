@@ -35,8 +35,6 @@ from ..settings.silencing import (
 
 LONGEST = timedelta(days=366)
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
-
-
 Answer = TypeVar("Answer")
 
 
@@ -315,7 +313,6 @@ class Driver(_Server, frozen=True):
 
 # -- Alertmanager -----------------------------------------------------------------------------
 # https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
-
 
 CREATOR = "querypulse"
 _PARTS = re.compile(r"\[!?.[^]]*\]|\*|[^*[]+|\[", re.DOTALL)

@@ -195,6 +195,8 @@ class DemoRun(msgspec.Struct, eq=False):
     receiver: PageReceiver
     output: DemoOutput
     interrupted: threading.Event
+    started: threading.Event = msgspec.field(default_factory=threading.Event)
+    """Set when every query has been started."""
     over: threading.Event = msgspec.field(default_factory=threading.Event)
     """Set when the job has ended by itself, after sending its alerts."""
     as_expected: bool = False
@@ -202,6 +204,8 @@ class DemoRun(msgspec.Struct, eq=False):
     firing: list[ReceivedAlert] = []
     struck_at: float = 0.0
     commits_before: dict[str, int | None] = {}
+    error: Exception | None = None
+    """What ended the scenario early, as an output that cannot be written."""
 
     @property
     def scenario(self) -> Scenario:
@@ -222,6 +226,7 @@ class DemoRun(msgspec.Struct, eq=False):
         thread = threading.Thread(target=self._run, name="demo-run", daemon=True)
         thread.start()
         self.pipeline.start(spark)
+        self.started.set()
         failure = None
         try:
             if self.settings.supervised:
@@ -233,18 +238,22 @@ class DemoRun(msgspec.Struct, eq=False):
             self.output.say(f"await_any_failure() raises QueryFailure: {failure.reason}")
             self.over.set()
         thread.join()
+        if self.error is not None:
+            raise self.error
         return failure
 
     def _run(self) -> None:
         """Run the scenario to its end, then release the main thread."""
         try:
             self._play()
-        finally:
-            self.pipeline.is_free.set()
-            if self.settings.supervised:
-                self.sidecar.close()
-            else:
-                self.awaited.stop()
+        except Exception as error:  # noqa: BLE001 - the main thread raises it
+            self.error = error
+        self.pipeline.is_free.set()
+        self.started.wait()
+        if self.settings.supervised:
+            self.sidecar.close()
+        else:
+            self.awaited.stop()
 
     def _play(self) -> None:
         settings, scenario = self.settings, self.scenario

@@ -132,8 +132,27 @@ ENDS = [
 ]
 
 
+@pytest.fixture
+def run_demo(monkeypatch):
+    """Run the demo of this job with a scenario and a start of the queries, without Spark."""
+
+    def run(job, play, start=lambda: None, **settings):
+        spark = SimpleNamespace(stop=lambda: None, version="4.1.0")
+        monkeypatch.setattr(demo_module, "local_spark", lambda *_: spark)
+        monkeypatch.setattr(demo_module, "attach", lambda *_, **__: job)
+        monkeypatch.setattr(demo_module.signal, "signal", lambda *_: None)
+        monkeypatch.setattr(
+            FilePipeline, "start", lambda self, _: start() or self.queries.update(bronze=job)
+        )
+        monkeypatch.setattr(FilePipeline, "stop", lambda _: None)
+        monkeypatch.setattr(DemoRun, "_play", play)
+        return demo_module.run(DemoSettings("healthy", **settings))
+
+    return run
+
+
 @pytest.mark.parametrize("end", ENDS)
-def test_job_waits_until_the_scenario_is_over_or_a_query_fails(monkeypatch, capsys, end):
+def test_job_waits_until_the_scenario_is_over_or_a_query_fails(run_demo, capsys, end):
     call, failure, as_expected, code = end
     job, was_over = QueryAndSidecar(failure), []
 
@@ -142,18 +161,29 @@ def test_job_waits_until_the_scenario_is_over_or_a_query_fails(monkeypatch, caps
         was_over.append(job.over.is_set())
         demo.as_expected = as_expected
 
-    spark = SimpleNamespace(stop=lambda: None, version="4.1.0")
-    monkeypatch.setattr(demo_module, "local_spark", lambda *_: spark)
-    monkeypatch.setattr(demo_module, "attach", lambda *_, **__: job)
-    monkeypatch.setattr(demo_module.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(FilePipeline, "start", lambda self, _: self.queries.update(bronze=job))
-    monkeypatch.setattr(FilePipeline, "stop", lambda _: None)
-    monkeypatch.setattr(DemoRun, "_play", play)
-
-    supervised = call == "await_any_failure"
-    assert demo_module.run(DemoSettings("healthy", supervised=supervised)) == code
+    assert run_demo(job, play, supervised=call == "await_any_failure") == code
     assert was_over == [False]
     assert ("raises QueryFailure: boom" in capsys.readouterr().out) == (failure is not None)
+
+
+def test_demo_that_is_interrupted_while_its_queries_start_ends(run_demo):
+    assert run_demo(QueryAndSidecar(None), lambda demo: demo.interrupted.set(), let_end) == 130
+
+
+def test_demo_whose_output_cannot_be_written_ends_with_that_error(run_demo):
+    """``exit_code`` makes 141 of it, as of ``demo | head``."""
+
+    def play(_):
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        run_demo(QueryAndSidecar(None), play, let_end)
+
+
+def let_end():
+    """Give the scenario the time to end before a query has started."""
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "demo-run")
+    thread.join(0.2)
 
 
 def test_second_writer_fails_the_next_merge_and_a_table_without_merges_is_an_error(
