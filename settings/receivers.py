@@ -23,7 +23,7 @@ from ..alerting.receivers.receiver import (
 from ..core.guard import Guard
 from ..core.secret import Secret
 from .links import external_url
-from .settings import QuerySettings, Settings, SettingsError, first_word
+from .settings import QuerySettings, Settings, first_word
 
 log = logging.getLogger("querypulse")
 
@@ -182,9 +182,9 @@ def _receiver(entry: Configured, settings: Settings) -> Receiver:
     def secrets(field: str) -> list[Secret]:
         return [Secret.from_file(path, setting=field) for path in getattr(entry.given, field)]
 
+    page = external_url(settings)
     with as_settings_error(settings, entry.place, entry):
-        http = http_options(entry.given, settings)
-        context = ReceiverContext(http, external_url(settings), secret, secrets)
+        context = ReceiverContext(http_options(entry.given, settings), page, secret, secrets)
         return entry.given.makes(entry.given, context)
 
 
@@ -218,8 +218,6 @@ def as_settings_error(
     """
     try:
         yield
-    except SettingsError:
-        raise
     except ValueError as error:
         message = str(error)
         field = first_word(message)
