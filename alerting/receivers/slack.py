@@ -18,11 +18,10 @@ from .receiver import DeliveryError, UrlReceiverSettings
 # https://docs.slack.dev/reference/block-kit/blocks gives the limits; a message beyond them is
 # refused whole. https://docs.slack.dev/messaging/formatting-message-text gives the marks.
 
-MAX_SECTION_CHARACTERS = 3000
 MAX_TITLE_CHARACTERS = 1024
 MAX_FIELD_CHARACTERS = 500
 MAX_EVIDENCE_CHARACTERS = 1200
-"""Together less than a section, so that no mark that ends something is cut off."""
+"""Whatever is in one section is cut to less than the 3000 that it takes, before its marks."""
 MINIMAL_CHARACTERS = 512
 
 SIGNS = {"critical": ":rotating_light:", "warning": ":warning:"}
@@ -92,8 +91,7 @@ def _context(incident: Incident, external_url: str) -> dict[str, Any]:
 
 
 def _section(text: str) -> dict[str, Any]:
-    cut = shorten(text, MAX_SECTION_CHARACTERS)
-    return {"type": "section", "text": {"type": "mrkdwn", "text": cut}}
+    return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
 def _cut(text: str) -> str:

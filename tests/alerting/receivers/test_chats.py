@@ -38,6 +38,53 @@ def test_any_text_makes_a_message_that_slack_and_teams_accept(texts, over, home)
         assert card_problems(message) == []
 
 
+ENDLESS = holding(
+    alert(summary="s" * 9000, reason="r" * 9000),
+    alert(name="StreamingBatchSlow", reason="o" * 9000),
+)
+CUT = [
+    ("Slack", slack_message(ENDLESS), {
+        f":rotating_light: critical: {'s' * 996}…": 1024, f"```reason: {'r' * 1191}…```": 1206, f"`StreamingBatchSlow`: {'o' * 499}…": 522}),
+    ("Slack, minimal", slack.minimal_message(ENDLESS), {f":rotating_light: critical: {'s' * 484}…": 512}),
+    ("Teams", teams_message(ENDLESS), {
+        f"critical: {'s' * 1013}…": 1024, f"{'s' * 1023}…": 1024, f"reason: {'r' * 3991}…": 4000, f"StreamingBatchSlow: {'o' * 479}…": 500}),
+    ("Teams, minimal", teams.minimal_message(ENDLESS), {f"critical: {'s' * 489}…": 500, f"{'s' * 1023}…": 1024}),
+]  # fmt: skip
+
+
+def long_texts(part):
+    """Every text of a message that is cut, without the marks of bold."""
+    if isinstance(part, str):
+        return {part.strip("*")} if "…" in part else set()
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else []
+    return {text for one in inner for text in long_texts(one)}
+
+
+@pytest.mark.parametrize(("what", "message", "texts"), CUT, ids=[row[0] for row in CUT])
+def test_each_part_of_a_message_is_as_long_as_its_place_allows(what, message, texts):
+    assert long_texts(message) == texts.keys(), what
+    assert {text: len(text) for text in texts} == texts
+
+
+@pytest.mark.parametrize(("length", "shown"), [(500, (True, True)), (501, (False, True)), (2000, (False, True)), (2001, (False, False))])  # fmt: skip
+def test_link_that_a_chat_would_cut_is_left_out(length, shown):
+    url = "https://x/".ljust(length, "y")
+    reported = incident(runbook_url=url)
+
+    assert (
+        f"<{url}|" in str(slack_message(reported)),
+        url in str(teams_message(reported)),
+    ) == shown
+
+
+def test_card_has_forty_lines_of_evidence():
+    reported = incident(reason="r", stack="\n".join(f"line{number}" for number in range(60)))
+    card = teams_message(reported)["attachments"][0]["content"]
+    lines = [block for block in card["body"] if block["inlines"][0].get("fontType") == "Monospace"]
+
+    assert len(lines) == 40
+
+
 def sections(message):
     return [one["text"]["text"] for one in message["blocks"] if one["type"] == "section"]
 

@@ -90,6 +90,16 @@ def test_too_large_event_loses_its_details_not_the_page(double):
     assert len(double.requests) == 1
 
 
+def test_event_without_details_has_a_shorter_summary(double):
+    """The name of a long query is cut, too."""
+    endless = incident("q" * 600, summary="s" * 600, stream_thread="x" * 600_000)
+    pagerduty(double).send(endless, time.time())
+    payload = double.events[0]["payload"]
+
+    assert payload["summary"] == "s" * 511 + "…"
+    assert payload["component"] == "q" * 254 + "…"
+
+
 def test_alerts_of_one_query_are_described_by_name(double):
     """The ended one is left out, the labels of the settings are shown."""
     slow = alert(name="StreamingBatchSlow", severity="warning", reason="batch 3 in flight")

@@ -17,6 +17,7 @@ from support.patience import PATIENCE_SECONDS, ended
 from support.receiver_incidents import ENDED, ONE, STARTED, alert, holding, incident
 from support.receivers import receiver
 
+from querypulse.alerting.receivers.email import email_message
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.states import DeliveryOutcome
 from querypulse.sidecar import Settings, SettingsError
@@ -99,6 +100,14 @@ def test_no_text_of_a_query_breaks_the_message(server, text):
     assert server.recipients == [list(TO)]
     assert len(message["Subject"]) <= 220
     assert len(message.get_content()) <= 20_002
+
+
+def test_message_is_cut_and_its_subject_too():
+    endless = incident(summary="s" * 300, reason="r" * 30_000)
+    message = email_message(endless, "a@x.example", ["b@x.example"], STARTED)
+
+    assert message["Subject"] == f"critical: {'s' * 189}…"
+    assert len(message.get_content()) == 20_000 + len("\n")
 
 
 def test_warning_is_not_marked_as_important(server):
