@@ -2,6 +2,7 @@
 
 import threading
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -265,6 +266,28 @@ def test_receiver_that_cannot_close_is_contained():
     Delivery(recorder, guard).close(1.0)
 
     assert guard.errors == {"close-recorder": 1}
+
+
+def test_flush_of_all_receivers_leaves_each_its_share_of_the_time():
+    """One that hangs uses up its own; what one does not need, the others have."""
+    deadline, shares = SimpleNamespace(left=9.0), []
+
+    class Hanging(Delivery):
+        def flush(self, deadline_seconds):
+            shares.append(deadline_seconds)
+            deadline.left -= deadline_seconds
+            return False
+
+    class Quick(Delivery):
+        def flush(self, deadline_seconds):
+            shares.append(deadline_seconds)
+            return True
+
+    kinds = {"hangs": Hanging, "quick": Quick, "last": Hanging}
+    notifier = Notifier([kind(Recorder(name), Guard()) for name, kind in kinds.items()])
+
+    assert notifier.flush(deadline) is False
+    assert shares == [3.0, 3.0, 6.0]
 
 
 # -- several receivers, routes and fallbacks ------------------------------------------------------
