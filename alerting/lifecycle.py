@@ -439,9 +439,8 @@ class Lifecycle:
                 members.setdefault(tracked.subject, []).append(tracked)
         for subject, alerts in members.items():
             incident = self._incidents.pop(subject, None)
-            if not alerts:
-                if incident is not None:
-                    yield self._incident(subject, incident, incident.ended)
+            if incident is not None and not alerts:
+                yield self._incident(subject, incident, incident.ended)
                 continue
             severity = _severity(alerts, incident)
             if incident is not None and incident.severity != severity:

@@ -287,6 +287,14 @@ def test_next_process_knows_how_often_an_alert_has_fired():
     assert after.lifecycle.opened == before.lifecycle.opened
 
 
+def test_of_many_alerts_those_that_opened_last_are_remembered(monkeypatch):
+    monkeypatch.setattr(lifecycle, "MAX_REMEMBERED", 2)
+    fails = [(10 + at, query, "StreamingQueryFailed") for at, query in enumerate("abc")]
+    harness = LifecycleHarness().play([*all_of(0, "commits", "abc"), *fails], 60)
+
+    assert [opened.query for opened in harness.lifecycle.opened] == ["b", "c"]
+
+
 def test_end_of_a_driver_is_never_held_open():
     """``querypulse watch`` reports the next one under the same key."""
     harness = LifecycleHarness()

@@ -149,6 +149,24 @@ def test_successor_sends_what_the_receiver_may_not_know(error):
     assert successor.offer().send_all() == [RESOLVED]
 
 
+@pytest.mark.parametrize("own", [[], [FIRING]], ids=["not sent yet", "sent"])
+def test_receiver_does_not_get_again_what_a_row_that_is_restored_late_says_it_knows(own):
+    """The spool of an earlier process could not be read at once."""
+    earlier, harness = delivered(incident()), Harness().offer(incident())
+    assert [harness.send() for _ in own] == own
+    harness.outbox.restore(stored(earlier.outbox), harness.wall)
+
+    assert harness.offer(incident()).send_all() == []
+    assert harness.offer(incident(revision=1)).send_all() == [FIRING]
+    assert harness.offer().send_all() == [RESOLVED]
+
+
+def test_warning_that_has_ended_before_it_was_offered_is_not_sent_and_a_page_is():
+    ended = [over(incident(query, **words), WALL) for query, words in (("w", WARNING), ("a", {}))]
+
+    assert Harness().offer(*ended).send_all() == [FIRING, RESOLVED]
+
+
 def test_muted_incident_is_sent_when_the_silence_ends_and_is_no_loss():
     harness = Harness().offer(incident(muted="silenced"))
     assert harness.send_all() == []
@@ -301,6 +319,24 @@ def test_full_outbox_keeps_what_is_most_urgent_and_counts_each_loss_once():
     harness.send_all()
     harness.offer(warning, first)
     assert harness.send_all() == [("w", "firing")]
+
+
+def test_what_a_receiver_knows_already_gives_way_first_and_is_no_loss():
+    harness = Harness(GROUPS, max_rows=2).offer(incident("a"), incident("b"))
+    harness.send_all()
+    harness.offer(incident("b")).send_all()
+    harness.offer(incident("b"), incident("w", **WARNING))
+
+    assert {row.incident.query for row in harness.outbox.rows} == {"b", "w"}
+    assert harness.losses == {}
+
+
+def test_refused_repeat_of_a_resolve_is_the_last():
+    harness = delivered(incident(), capabilities=GROUPS).offer()
+    assert harness.send() == RESOLVED
+    assert harness.at(harness.now + 60).send(poison()) == RESOLVED
+
+    assert (harness.outbox.rows, harness.losses) == ((), {"rejected": 1})
 
 
 def test_incident_that_ended_a_day_ago_is_given_up():
