@@ -234,9 +234,9 @@ class Notifier:
     a receiver also gets the incidents that the receiver has not taken within its route's time, or
     will never take. It then gets all their updates until they end.
 
-    ``restored`` are the incidents that an earlier process of the same app left open: pass them to
-    ``Lifecycle.restore`` before the next ``offer``, or they count as ended. Where the spool cannot
-    be read at once, the thread that calls ``offer`` passes them to ``restore`` later.
+    ``restore`` gets the incidents that an earlier process of the same app left open, and must see
+    to it that they are in the next ``offer``, or they count as ended. It is called at once, or
+    where the spool cannot be read at once, by the thread that calls ``offer``.
     """
 
     def __init__(
@@ -256,9 +256,9 @@ class Notifier:
         self._by_name = {delivery.name: delivery for delivery in deliveries}
         self._spool = spool
         self._heartbeat = heartbeat
-        self._restore_later = restore
+        self._restore = restore
         self._wall = wall
-        self.restored = self._load()
+        self._load()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -294,11 +294,9 @@ class Notifier:
         While another process of the same app runs, what is open may be its own: then no stale
         incident is sent.
         """
+        keys = {incident.key for incident in incidents if not incident.is_stale}
         late = self._load(0.0)
-        if late:
-            self._restore_later(late)
-            keys = {incident.key for incident in incidents if not incident.is_stale}
-            incidents += tuple(incident for incident in late if incident.key not in keys)
+        incidents += tuple(incident for incident in late if incident.key not in keys)
         if self._spool is not None and self._spool.is_taken:
             incidents = tuple(incident for incident in incidents if not incident.is_stale)
         for delivery in self.deliveries:
@@ -341,7 +339,7 @@ class Notifier:
         self.query_heartbeats.close(deadline)
 
     def _load(self, timeout: float = LOAD_SECONDS) -> tuple[Incident, ...]:
-        """Restore what the spool holds, once; returns the incidents that are still open.
+        """Restore what the spool holds, once; return the incidents that are still open.
 
         Rows of a removed receiver are deleted, or every start would restore them; incidents that it
         never got are sent to the others.
@@ -361,7 +359,9 @@ class Notifier:
             if not row.is_over and (name in self._by_name or row.is_unsent)
         ]
         incidents.sort(key=lambda incident: incident.revision)
-        return tuple({incident.key: incident for incident in incidents}.values())
+        restored = tuple({incident.key: incident for incident in incidents}.values())
+        self._restore(restored)
+        return restored
 
     def _escalate(self, now_wall: float) -> None:
         for delivery in self.deliveries:

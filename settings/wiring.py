@@ -154,7 +154,7 @@ def make_notifier(
     """The unstarted notifier; ``restore`` gets what an earlier process of ``app`` left open."""
     spool = Spool(Path(settings.spool_dir), app, guard) if settings.spool_dir is not None else None
     routes = receivers_from_settings.routes(settings)
-    notifier = Notifier(
+    return Notifier(
         [
             Delivery(receiver, guard, route=routes[receiver.name], spool=spool)
             for receiver in receivers
@@ -165,8 +165,6 @@ def make_notifier(
         restore=restore,
         redact=redact,
     )
-    restore(notifier.restored)
-    return notifier
 
 
 def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:

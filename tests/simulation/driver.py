@@ -271,7 +271,6 @@ class SimDriver:
         self.handing.between = self.between
         remembering = self.handing.remembering
         self.restored = remembering.left is not None
-        self.lifecycle.restore(self.handing.restored, time.now)
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,

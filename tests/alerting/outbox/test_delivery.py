@@ -306,7 +306,10 @@ class DispatchHarness:
             for name, route in routes.items()
         }
         spool = MemorySpool(**left) if left else None
-        self.notifier = Notifier(tuple(self.deliveries.values()), spool, wall=self.wall)
+        self.restored = []
+        self.notifier = Notifier(
+            tuple(self.deliveries.values()), spool, restore=self.restored.extend, wall=self.wall
+        )
         for delivery in self.deliveries.values():
             delivery.start()
 
@@ -424,7 +427,7 @@ def test_successor_restores_each_receivers_entries_and_returns_open_incidents(st
     earlier.offer(incident("a"), incident("b"))
     earlier.offer(incident("a", revision=1))
     successor = start({"pager": Route(), "chat": Route()}, entries_of(earlier))
-    restored = successor.notifier.restored
+    restored = successor.restored
     successor.offer(*restored)
 
     assert [(left.key, left.revision) for left in restored] == [(incident("a").key, 1)]
@@ -439,7 +442,10 @@ def test_entries_of_a_removed_receiver_are_dropped(start):
     spool = MemorySpool(pager=entries_of(earlier)["pager"])
     delivery = Delivery(Recorder("chat"), Guard(), spool=spool)
 
-    assert Notifier((delivery,), spool).restored == ()
+    restored = []
+    Notifier((delivery,), spool, restore=restored.extend)
+
+    assert restored == []
     assert spool.rows == {"pager": (), "chat": ()}
 
 

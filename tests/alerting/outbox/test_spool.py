@@ -143,9 +143,10 @@ def test_next_driver_delivers_the_rest_and_nothing_twice(child, spool):
     killed(child("holds"))
     kept, recorder = spool(), Recorder("pager")
     delivery = Delivery(recorder, Guard(), spool=kept)
-    notifier = Notifier((delivery,), kept)
+    restored = []
+    notifier = Notifier((delivery,), kept, restore=restored.extend)
     delivery.start()
-    notifier.offer(notifier.restored)
+    notifier.offer(tuple(restored))
     assert delivery.flush(PATIENCE_SECONDS)
     assert recorder.sent == [("q1", "firing")]
 
