@@ -39,7 +39,7 @@ class Known(str, Enum):
     RESOLVED = "resolved"
 
 
-class Reason(IntEnum):
+class SendReason(IntEnum):
     """Why something is sent, the most urgent first."""
 
     TRIGGER = 0
@@ -52,7 +52,7 @@ class Reason(IntEnum):
     @property
     def is_difference(self) -> bool:
         """Whether the receiver does not know yet what it should."""
-        return self <= Reason.RESOLVE
+        return self <= SendReason.RESOLVE
 
 
 class OutboxRow(msgspec.Struct, frozen=True):
@@ -111,23 +111,24 @@ class OutboxRow(msgspec.Struct, frozen=True):
             return "" if self.dead or incident.is_stale or is_resolved else "expired"
         return None
 
-    def reason(self, capabilities: ReceiverCapabilities, wall: float) -> Reason | None:
+    def reason(self, capabilities: ReceiverCapabilities, wall: float) -> SendReason | None:
         """Why to send it at Unix time ``wall``; None if there is nothing to send."""
         if self.incident.is_stale:
             is_due = _is_past(self.queued_at, capabilities.stale_after_seconds, wall)
-            return Reason.STALE if is_due and self.known is Known.UNSURE else None
+            return SendReason.STALE if is_due and self.known is Known.UNSURE else None
         if self.dead:
             # An attempt before the refused one may have arrived, and nobody else would resolve it.
             may_be_open = self.is_over and self.known is Known.UNSURE
-            return Reason.RESOLVE if may_be_open else None
+            return SendReason.RESOLVE if may_be_open else None
         if self.is_over:
             if self.known is not Known.RESOLVED:
-                return Reason.TRIGGER if self.is_missed else Reason.RESOLVE
+                return SendReason.TRIGGER if self.is_missed else SendReason.RESOLVE
         elif self.incident.muted:
             return None
         elif self.known is not Known.FIRING or self.sent_version != self.version:
-            return Reason.TRIGGER
-        return Reason.REPEAT if _is_past(self.sent_at, capabilities.resend_seconds, wall) else None
+            return SendReason.TRIGGER
+        is_due = _is_past(self.sent_at, capabilities.resend_seconds, wall)
+        return SendReason.REPEAT if is_due else None
 
     def message(self, wall: float) -> Incident:
         """What to send at Unix time ``wall``; a late page says how late it is.
@@ -329,7 +330,7 @@ class Entry(msgspec.Struct):
     is_handed: bool = False
 
 
-class InFlight(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True):
     """The message in flight, the row before it, and the flush in which it was sent (0: none)."""
 
     message: Incident
@@ -354,7 +355,7 @@ class Outbox:
         self._entries: dict[str, Entry] = {}
         self._outside: set[str] = set()
         """The keys of evicted incidents that are still offered: each is counted once."""
-        self._in_flight: InFlight | None = None
+        self._in_flight: Attempt | None = None
         self._takes_stale = capabilities.stale_after_seconds is not None
 
     @property
@@ -501,7 +502,7 @@ class Outbox:
                 handed.append(row.incident)
         return tuple(handed)
 
-    def _waiting(self, wall: float) -> list[tuple[Entry, Reason]]:
+    def _waiting(self, wall: float) -> list[tuple[Entry, SendReason]]:
         """What is to be sent, now or later; nothing stale while anything else waits.
 
         What was not posted again in time looks stale itself. A resolve that was refused for good,
@@ -513,8 +514,8 @@ class Outbox:
             if reason is not None:
                 waiting.append((entry, reason))
                 is_refused = failures is not None and failures.answer is DeliveryOutcome.REJECTED
-                is_urgent |= reason is not Reason.STALE and not is_refused
-        return [row for row in waiting if row[1] is not Reason.STALE] if is_urgent else waiting
+                is_urgent |= reason is not SendReason.STALE and not is_refused
+        return [row for row in waiting if row[1] is not SendReason.STALE] if is_urgent else waiting
 
     def _differences(self, wall: float) -> list[Entry]:
         return [entry for entry, reason in self._waiting(wall) if reason.is_difference]
@@ -532,11 +533,11 @@ class Outbox:
         for entry, reason in sorted(self._waiting(wall), key=self._urgency):
             is_untried = flush > 0 and reason.is_difference and not _has_failed_in(flush, entry)
             # A page cannot wait for a token when the driver may be about to exit.
-            may_go = has_token or (is_untried and reason is Reason.TRIGGER)
+            may_go = has_token or (is_untried and reason is SendReason.TRIGGER)
             if may_go and (is_untried or self._due_at(entry, reason) <= now):
                 self._schedule.spend(now)
                 row, message = entry.row, self._message(entry.row, wall)
-                self._in_flight = InFlight(message, row, flush)
+                self._in_flight = Attempt(message, row, flush)
                 if message.is_over and row.known is not Known.RESOLVED:
                     entry.row = replace(row, known=Known.UNSURE)
                 elif not message.is_over and row.known is not Known.FIRING:
@@ -609,7 +610,7 @@ class Outbox:
         )
         return replace(message, alerts=tuple(alerts))
 
-    def _urgency(self, waiting: tuple[Entry, Reason]) -> tuple[int, Reason, bool, float]:
+    def _urgency(self, waiting: tuple[Entry, SendReason]) -> tuple[int, SendReason, bool, float]:
         """New before failed, triggers before resolves, critical first, then the oldest.
 
         In an outage, failed messages take turns: one that is never accepted must not be the only
@@ -620,11 +621,11 @@ class Outbox:
         turn = failed if self._schedule.is_open else min(failed, 1)
         return turn, reason, not incident.is_critical, incident.starts_at
 
-    def _due_at(self, entry: Entry, reason: Reason) -> float:
-        is_news = reason is Reason.TRIGGER and entry.row.incident.is_critical
+    def _due_at(self, entry: Entry, reason: SendReason) -> float:
+        is_news = reason is SendReason.TRIGGER and entry.row.incident.is_critical
         return self._schedule.due_at(entry.failures, is_news=is_news)
 
-    def _taken(self) -> tuple[InFlight, Entry | None]:
+    def _taken(self) -> tuple[Attempt, Entry | None]:
         """The message that is not in flight any more, and its entry."""
         sent, self._in_flight = self._in_flight, None
         assert sent is not None, "no message is in flight"

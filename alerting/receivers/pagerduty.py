@@ -32,7 +32,7 @@ from .receiver import (
     ReceiverCapabilities,
     ReceiverContext,
     SecretFile,
-    Severity,
+    SeverityName,
 )
 
 # -- pagerduty event --------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class PagerDutySettings(
         "routing_key_file": "pagerduty_routing_key_file",
         "url": "pagerduty_url",
     }
-    severities: tuple[Severity, ...] = ("critical",)
+    severities: tuple[SeverityName, ...] = ("critical",)
     routing_key: Key | None = None
     routing_key_file: SecretFile | None = None
     region: Literal["us", "eu"] = "us"

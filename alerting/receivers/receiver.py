@@ -237,7 +237,7 @@ Pattern = Annotated[str, Meta(extra={"holds": Holds.PATTERN})]
 SecretUrl = Annotated[str, Meta(extra={"holds": Holds.URL})]
 Address = Annotated[str, Meta(extra={"holds": Holds.ADDRESS})]
 SecretFile = Annotated[str, Meta(extra={"holds": Holds.SECRET_FILE})]
-Severity = Literal["critical", "warning"]
+SeverityName = Literal["critical", "warning"]
 _Name = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", extra={"holds": Holds.NOTHING})
 ]
@@ -270,7 +270,7 @@ def _declared(kind: Any) -> Holds | None:
 class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The incidents that a receiver gets, and its fallback."""
 
-    severities: tuple[Severity, ...] = ("critical", "warning")
+    severities: tuple[SeverityName, ...] = ("critical", "warning")
     """Empty if it is only the fallback of other receivers."""
     queries: tuple[Text, ...] = ("*",)
     """Name patterns of its queries. Alerts about the whole driver are always sent."""
