@@ -28,6 +28,7 @@ WITHOUT_PYSPARK = (
     "dashboards",
     "launch.startup",
     "launch.sessions",
+    "sidecar.worker",
 )
 
 
