@@ -363,15 +363,6 @@ def batches_of(*lengths, trigger=MINUTELY, at=0, lags=()):
     return story
 
 
-def empty_of(*ends, every=10, rows=0):
-    """Query a commits batches that end there and, by default, read no rows."""
-    story = Story().started(at=0)
-    for number, end in enumerate(ends):
-        fed = source(end, None, rows=rows, description="SparkMicroBatchStream")
-        story.commit(batch=number, at=10 + number * every, sources=(fed,), input_rows=rows)
-    return story
-
-
 def snapshots(count):
     """The end offsets of batches on an Iceberg table, a snapshot each."""
     return [{"version": 1, "snapshot_id": 7 + number, "position": 1} for number in range(count)]
@@ -693,6 +684,7 @@ def gone_back(batch):
 NEWER = [600.0 + 60 * number for number in range(9)]
 SLOWLY = {"stall_floor_seconds": 400.0}
 STEADY = [500.0 + 60 * number for number in range(8)]
+EMPTY = {"latest": None, "rows": 0, "input_rows": 0}
 INPUT = {"expected_input_seconds": 600.0}
 ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
 ALLOWED_200 = ALLOWED | {"lag_allowed_seconds": 200.0}
@@ -1570,14 +1562,14 @@ def cases() -> tuple[Case, ...]:
         ("availableNow in a loop, between two runs that read no rows", looping(*[0] * 12, rows=0), 670, INPUT, "StreamingInputMissing", "idle"),
         ("availableNow in a loop: one run of the last ten minutes read rows",
          looping(*[0] * 3, rows=0).started(run=4, at=180).commit(run=4, batch=3, at=184).ended(run=4, at=185).probe(run(number=5, trigger=AVAILABLE_NOW), at=700), 710, INPUT, None, "idle"),
-        ("a hundred batches in a row move the offsets and read no row (Iceberg after a compaction)", empty_of(*snapshots(101)), 1011, {}, "StreamingInputMissing", "idle"),
-        ("ninety batches in a row move the offsets and read no row", empty_of(*snapshots(90)), 901, {}, None, "running"),
-        ("a hundred batches move the offsets and read no row, within a minute", empty_of(*snapshots(101), every=0.5), 62, {}, None, "running"),
-        ("two hundred batches, and each reads rows", empty_of(*snapshots(200), rows=5), 2001, {}, None, "running"),
-        ("stateful batches at an end that does not move", empty_of(*snapshots(1) * 200), 2001, {}, None, "running"),
+        ("a hundred batches in a row move the offsets and read no row (Iceberg after a compaction)", kafka(*snapshots(101), **EMPTY), 1011, {}, "StreamingInputMissing", "idle"),
+        ("ninety batches in a row move the offsets and read no row", kafka(*snapshots(90), **EMPTY), 901, {}, None, "running"),
+        ("a hundred batches move the offsets and read no row, within a minute", kafka(*snapshots(101), **EMPTY, every=0.5), 62, {}, None, "running"),
+        ("two hundred batches, and each reads rows", kafka(*snapshots(200), latest=None), 2001, {}, None, "running"),
+        ("stateful batches at an end that does not move", kafka(*snapshots(1) * 200, **EMPTY), 2001, {}, None, "running"),
         ("offsets that are text move in each trigger of an idle source (MongoDB: the cluster's time)",
-         empty_of(*({"version": 1, "offset": {"$timestamp": {"t": n}}} for n in range(200))), 2001, {}, None, "running"),
-        ("one number moves in each trigger of an idle source: a time", empty_of(*({"at": n} for n in range(200))), 2001, {}, None, "running"),
+         kafka(*({"version": 1, "offset": {"$timestamp": {"t": n}}} for n in range(200)), **EMPTY), 2001, {}, None, "running"),
+        ("one number moves in each trigger of an idle source: a time", kafka(*({"at": n} for n in range(200)), **EMPTY), 2001, {}, None, "running"),
         ("no rows, and none are expected", steady().idle(at=9990), 10_000, {}, None, "idle"),
         ("no rows, not for long enough", steady().idle(at=690), 699, INPUT, None, "idle"),
         ("rows arrived a moment ago", steady().idle(at=690).commit(batch=10, at=705), 710, INPUT, None, "running"),

@@ -12,6 +12,7 @@ from support.event_log import FIXTURES
 from support.rules_table import (
     BY_SIZE,
     BY_TIME,
+    EMPTY,
     LONG_B,
     WARNINGS,
     asynchronous,
@@ -23,6 +24,7 @@ from support.rules_table import (
     dying,
     hung_batch,
     in_a_pool,
+    kafka,
     lagging,
     listing,
     live_locked,
@@ -30,6 +32,7 @@ from support.rules_table import (
     no_slot,
     on_connect,
     one_task,
+    snapshots,
     steady,
     three_queries,
     trying,
@@ -185,6 +188,7 @@ def test_reason_says_what_holds_or_moves_the_batch():
         (live_locked(until=600, usual=200), 597, "batch 10 in flight for 496 s, its tasks still finish"),
         (live_locked(until=180, jobs=0), 177, "task_running: batch 10 in flight for 76 s, 1 task running, none finished for 76 s"),
         (live_locked(until=1906, first=True), 1902, "batch 10 in flight for 1801 s, its tasks still finish"),
+        (kafka(*snapshots(101), **EMPTY), 1011, "Kafka: 100 batches in a row read no rows in 991 s, although its offsets advance"),
         (steady(), 170, "silent: no activity for 70 s from events, probe or commit log"),
         (steady().probe(run(), at=100), 170, "silent: no activity for 70 s from events, probe or commit log"),
     ]  # fmt: skip
