@@ -226,6 +226,16 @@ def read():
     return story.ask(at=20, committed=5, latest=45)
 
 
+def with_two_partitions():
+    """Query a has failed; the first unread record of t/1 is older than that of t/0."""
+    begun = {"t/0": 100, "t/1": 60}
+    ends = {
+        name: (lambda at, said=BY_TIME[name]: dict.fromkeys(begun, said(at)))
+        for name in ("latest", "earliest")
+    }
+    return dead_at(850, **ends, committed={"t/0": 101_000, "t/1": 100_600}, since=begun)
+
+
 def evidence_of(story, now):
     """What the last alert says that is not about query b."""
     (*_, finding) = [found for found in story.evaluate(now).findings if found.query != "b"]
@@ -267,6 +277,14 @@ def test_evidence_says_what_is_known():
         (dying(100, 500, 1000, batch=7), 1001,
          {"reason": "poison_batch: batch 7 failed 3 times with ConcurrentAppendException",
           "deaths": "1 s ago: batch 7, ConcurrentAppendException\n501 s ago: batch 7, ConcurrentAppendException\n901 s ago: batch 7, ConcurrentAppendException"}),
+        (dead_at(850), 850, {"summary": "a is about to lose data: t/0: 75% of its retention time is used up, the oldest unread record is 12 min old, at least 4 min left"}),
+        (dead_at(850, kept=BY_SIZE), 850,
+         {"summary": "a is about to lose data: t/0: the unread backlog is 71% of what the topic retains, the retention edge is 3000 offsets behind, at least 4 min left"}),
+        (dead_at(1300), 1300, {"summary": "a has lost data: t/0: 1000 offsets were deleted before they were read (committed 101000, retained from 102000)"}),
+        (with_two_partitions(), 850,
+         {"reason": "t/1: 79% of its retention time is used up, the oldest unread record is 13 min old, at least 3 min left; 2 partitions in total",
+          "retention": "t/1: 79% of its retention time is used up, the oldest unread record is 13 min old, at least 3 min left\n"
+                       "t/0: 75% of its retention time is used up, the oldest unread record is 12 min old, at least 4 min left"}),
         (stopped, 170, {"reason": "the SparkContext stopped by itself: a, b, c", "all_queries": "0 of 3 healthy; unhealthy: a, b, c"}),
         (Story().ended(at=5, exception=CONFLICT), 6, {"reason": "id-a: ConcurrentAppendException: Files were added"}),
     ]  # fmt: skip
@@ -443,47 +461,6 @@ def test_next_alert_has_the_note():
 )  # fmt: skip
 def test_other_runs_have_no_note(story):
     assert "batch ids" not in reason_of(story, 32)
-
-
-# -- data loss ------------------------------------------------------------------------------------
-
-
-def danger(story, now):
-    findings = story.evaluate(now).findings
-    return next(one for one in findings if one.alertname == "StreamingDataLossRisk")
-
-
-@pytest.mark.parametrize(
-    ("story", "now", "effect", "reason"),
-    [
-        (dead_at(850), 850, "is about to lose data",
-         "t/0: 75% of its retention time is used up, the oldest unread record is 12 min old, at least 4 min left"),
-        (dead_at(850, kept=BY_SIZE), 850, "is about to lose data",
-         "t/0: the unread backlog is 71% of what the topic retains, the retention edge is 3000 offsets behind, at least 4 min left"),
-        (dead_at(1300), 1300, "has lost data",
-         "t/0: 1000 offsets were deleted before they were read (committed 101000, retained from 102000)"),
-    ],
-    ids=["by time", "by size", "lost"],
-)  # fmt: skip
-def test_reason_states_what_is_lost_or_how_much_retention_is_left(story, now, effect, reason):
-    found = danger(story, now)
-
-    assert (found.reason, found.summary) == (reason, f"a {effect}: {reason}")
-
-
-def test_worst_partition_is_reported_and_the_others_are_counted():
-    both = {"t/0": 100, "t/1": 60}
-    committed = {"t/0": 101_000, "t/1": 100_600}
-    ends = {
-        name: (lambda at, said=BY_TIME[name]: dict.fromkeys(both, said(at)))
-        for name in ("latest", "earliest")
-    }
-    found = danger(dead_at(850, **ends, committed=committed, since=both), 850)
-
-    assert found.reason.startswith("t/1: 79% of its retention time is used up")
-    assert found.reason.endswith("; 2 partitions in total")
-    listed = [line.partition(":")[0] for line in found.evidence["retention"].splitlines()]
-    assert listed == ["t/1", "t/0"]
 
 
 # -- the end of the JVM -----------------------------------------------------------------------------
