@@ -79,12 +79,6 @@ def asked(monkeypatch):
     return wanted
 
 
-def test_existing_jars_are_not_fetched_again(tmp_path, asked):
-    jars = lay(tmp_path, PACKAGES, "a.jar", "b.jar")
-
-    assert (fetch([PACKAGES], tmp_path), asked) == (jars, [])
-
-
 def test_two_processes_fetch_the_same_packages_once(tmp_path, monkeypatch):
     begun, may_end, runs, locked = threading.Event(), threading.Event(), [], []
     lock = artifacts.fcntl.flock
@@ -120,13 +114,14 @@ def test_listing_with_a_missing_jar_is_ignored(tmp_path, asked):
     assert asked == [PACKAGES]
 
 
-def test_packages_with_other_exclusions_are_fetched_separately_and_listed_once(tmp_path, asked):
+def test_existing_jars_are_listed_once_and_those_with_other_exclusions_are_fetched(tmp_path, asked):
     lay(tmp_path, PACKAGES, "a.jar", "b.jar")
     fetch([OTHERS], tmp_path)
     assert asked == [OTHERS]
     lay(tmp_path, OTHERS, "b.jar", "c.jar")
 
     assert [jar.name for jar in fetch([PACKAGES, OTHERS], tmp_path)] == ["a.jar", "b.jar", "c.jar"]
+    assert asked == [OTHERS]
 
 
 def test_fetch_is_reported_to_the_caller_or_on_standard_error(tmp_path, asked, capsys):
