@@ -140,19 +140,48 @@ def reason_of(sidecar, name):
     return "" if query is None else query.reason
 
 
-def test_first_listing_that_works_is_slow(spark, watch, pages, tmp_path):
-    """Each name is compared with a pattern that takes 2 ms: so many files take 20 s."""
-    for number in range(10_000):
-        (tmp_path / f"{number:05}{'a' * 200}.txt").touch()
-    files = spark.readStream.format("text").option("pathGlobFilter", f"{'*a' * 2000}*")
+LISTS_FOR_EVER = """
+public class EndlessListing extends org.apache.hadoop.fs.RawLocalFileSystem {
+    public java.net.URI getUri() {
+        return java.net.URI.create("endless:///");
+    }
+    public org.apache.hadoop.fs.FileStatus[] listStatus(org.apache.hadoop.fs.Path path)
+            throws java.io.IOException {
+        while (Boolean.getBoolean("test.lists")) {
+            System.nanoTime();
+        }
+        return super.listStatus(path);
+    }
+}
+"""
+
+
+@pytest.fixture
+def endless(spark):
+    """A file system of Hadoop that works on a listing as long as the property ``test.lists`` is set."""
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    loader = settings.getClassLoader()
+    compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(loader)
+    compiler.cook(LISTS_FOR_EVER)
+    settings.setClassLoader(compiler.getClassLoader())
+    settings.set("fs.endless.impl", "EndlessListing")
+    yield "endless://"
+    settings.unset("fs.endless.impl")
+    settings.setClassLoader(loader)
+
+
+def test_first_listing_that_works_is_slow(spark, watch, pages, endless, tmp_path):
+    files = spark.readStream.format("text").load(f"{endless}{tmp_path}")
     watch(stall_floor_seconds=FLOOR / 2, start_grace_seconds=FLOOR / 2)
-    query = start(files.load(str(tmp_path)), "lists")
+    system = spark._jvm.java.lang.System
+    system.setProperty("test.lists", "true")
+    query = start(files, "lists")
     try:
         page = pages.wait_for(SLOW, "lists")
     finally:
-        for file in tmp_path.iterdir():
-            file.unlink()
-        threading.Thread(target=query.stop, daemon=True).start()
+        system.clearProperty("test.lists")
+        query.stop()
 
     assert page.labels["severity"] == "warning"
     assert page.annotations["reason"].startswith("planning the next batch for ")
