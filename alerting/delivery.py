@@ -261,11 +261,6 @@ class Notifier:
         self._load()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The receivers' names."""
-        return tuple(self._by_name)
-
-    @property
     def spool_problem(self) -> str:
         """Why the configured spool does not work; empty while it does."""
         return self._spool.problem if self._spool is not None else ""

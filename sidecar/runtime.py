@@ -411,7 +411,7 @@ class Runtime:
             internal_errors=self._guard.errors.copy(),
             probe_age_seconds=None if report is None else snapshot.at - report.at,
             sources_unread=sources_unread(snapshot),
-            receivers=self._notifier.names,
+            receivers=tuple(delivery.name for delivery in deliveries),
             deliveries={name: dict(counts) for name, counts in self._notifier.outcomes.items()},
             outbox_pending={delivery.name: delivery.pending for delivery in deliveries},
             alerts_lost={delivery.name: delivery.losses for delivery in deliveries},
