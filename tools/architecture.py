@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1150, 10),
     "listener": (8400, 38),
     "exporter": (2300, 8),
-    "alerting": (8100, 30),
+    "alerting": (8100, 29),
     "settings": (1820, 9),
     "sidecar": (2250, 8),
     "watch": (1600, 6),
