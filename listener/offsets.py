@@ -90,7 +90,7 @@ def _positions(value: Any) -> dict[str, Position] | None:
         number = _integer(next(iter(value.values())))
         if number is not None:
             return {WHOLE: number}
-    return _table(value) or _kafka(value) or _numbered(value)
+    return _kafka(value) or _table(value) or _numbered(value)
 
 
 def _kafka(value: dict[str, Any]) -> dict[str, Position] | None:
