@@ -142,15 +142,9 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 WORKS_SECONDS = 0.0002
-"""A thread that uses less CPU time than this from one poll to the next does nothing.
+"""A thread that uses less CPU time than this from one poll to the next does not work.
 
-Of a blocked call it is none.
-"""
-PYTHON_WORKS_SHARE = 0.0002
-"""A thread of Python that uses less than this share of a CPU may only look whether it can go on.
-
-To look at a file and sleep takes 0.03 to 0.08 ms each time, one request over HTTP ten times as
-much: that is this share of the 2.5 s between two polls of a busy run, or more.
+Of a blocked call it is none; one request over HTTP takes half a millisecond.
 """
 JVM_WORKS_SHARE = 0.0005
 """A thread of Spark that uses less than this share of a CPU may only try again.
@@ -192,8 +186,6 @@ class JobActivity(msgspec.Struct, frozen=True):
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
     slots: SlotUse | None = None
     """Polled while its jobs are active and none of their tasks runs; None if Spark refuses."""
-    at: float = 0.0
-    """When all of this was read."""
 
     @property
     def jobs(self) -> JobCounts:
@@ -219,21 +211,14 @@ class JobActivity(msgspec.Struct, frozen=True):
             return None
         if counts and _mark(self.unowned) > _mark(before.unowned):
             return Moves.TASKS
-        enough = max(WORKS_SECONDS, PYTHON_WORKS_SHARE * (self.at - before.at))
-        worked = _has_used(self.python_cpu_seconds, before.python_cpu_seconds, enough)
+        worked = _has_used(self.python_cpu_seconds, before.python_cpu_seconds, WORKS_SECONDS)
         return Moves.PYTHON if worked else None
 
-    def tried_since(self, before: JobActivity) -> bool:
-        """Whether a thread that runs the batch has used any CPU time since ``before``."""
-        threads = (
-            (self.jvm_cpu_seconds, before.jvm_cpu_seconds),
-            (self.python_cpu_seconds, before.python_cpu_seconds),
-        )
-        tried = any(_has_used(now, earlier, WORKS_SECONDS) for now, earlier in threads)
-        return tried and not self.own.jobs_active
-
     def works_in_jvm(self, cpu_seconds: float | None, seconds: float) -> bool:
-        """Whether the run's thread worked in the last ``seconds``, since it had used that time."""
+        """Whether the run's thread worked in the last ``seconds``, since it had used that time.
+
+        Over 0 seconds any CPU time counts, so that a thread that only tries again is shown too.
+        """
         enough = max(WORKS_SECONDS, JVM_WORKS_SHARE * seconds)
         return not self.own.jobs_active and _has_used(self.jvm_cpu_seconds, cpu_seconds, enough)
 

@@ -210,7 +210,7 @@ class SparkRun:
             details = work.of(self._java, self.facts, int(session) if session else None)
             seen = replace(
                 seen,
-                work=replace(details, at=now, jvm_cpu_seconds=int(cpu) / 1e9 if cpu else None),
+                work=replace(details, jvm_cpu_seconds=int(cpu) / 1e9 if cpu else None),
                 last_progress_mark=self._ask(
                     "last_progress", self._last_progress_mark, self.last.last_progress_mark
                 ),

@@ -72,7 +72,7 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     jvm_cpu_seconds: float | None = None
     """The CPU time that the run's thread in the JVM had used by then."""
     tried_at: float | None = None
-    """When a thread last used too little CPU time for work, such as to try again for a lock."""
+    """When that thread last used too little CPU time for work, such as to try again for a lock."""
     delayed_at: float | None = None
     """When a task of it last ran, or its jobs last waited for executors or slots."""
     waited_at: float | None = None
@@ -367,7 +367,7 @@ def _moved(flight: InFlight, before: JobActivity | None, work: JobActivity, at: 
         moves = Moves.DRIVER
     if moves is not None:
         return replace(flight, moved_at=at, moves=moves, jvm_cpu_seconds=work.jvm_cpu_seconds)
-    if before is not None and work.tried_since(before):
+    if before is not None and work.works_in_jvm(before.jvm_cpu_seconds, 0.0):
         flight = replace(flight, tried_at=at)
     if flight.jvm_cpu_seconds is None:
         return replace(flight, jvm_cpu_seconds=work.jvm_cpu_seconds)

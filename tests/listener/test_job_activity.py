@@ -110,10 +110,6 @@ ACTIVITIES = {
     "counters restart from zero": (COUNTED, JobActivity(JobCounts(1), counted=True), None),
     "Python works": (python(1.0), python(1.002), Moves.PYTHON),
     "Python wakes up": (python(1.0), python(1.0001), None),
-    "Python looks for a file": (python(1.0), python(1.0004, at=2.5), None),
-    "Python looks for a file between two late polls": (python(1.0), python(1.005, at=30.0), None),
-    "Python sends a request": (python(1.0), python(1.0006, at=2.5), Moves.PYTHON),
-    "Python sends requests, polled late": (python(1.0), python(1.009, at=30.0), Moves.PYTHON),
     "a pool has ended": (python(1.0), python(0.5), None),
     "its first poll": (python(None), python(1.0), None),
     "no call now": (python(1.0), python(None), None),
@@ -144,23 +140,6 @@ def test_batch_moves_by_the_cpu_time_of_its_jvm_thread_while_it_has_no_job(
 
     assert work.works_in_jvm(7.0, seconds) is works
     assert not work.works_in_jvm(None, seconds)
-
-
-@pytest.mark.parametrize(
-    ("now", "tried"),
-    [
-        (JobActivity(jvm_cpu_seconds=7.0003, python_cpu_seconds=1.0), True),
-        (JobActivity(jvm_cpu_seconds=7.0, python_cpu_seconds=1.0003), True),
-        (JobActivity(jvm_cpu_seconds=7.0001, python_cpu_seconds=1.0001), False),
-        (JobActivity(ACTIVE, jvm_cpu_seconds=7.0003, python_cpu_seconds=1.0003), False),
-        (JobActivity(), False),
-    ],
-    ids=["Spark's thread", "Python", "both only wake up", "its job is active", "nothing is known"],
-)
-def test_batch_tries_again_if_a_thread_of_it_has_used_any_cpu_time(now, tried):
-    before = JobActivity(jvm_cpu_seconds=7.0, python_cpu_seconds=1.0)
-
-    assert now.tried_since(before) is tried
 
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd")])

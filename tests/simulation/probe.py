@@ -249,7 +249,6 @@ class SimProbe:
             slots=self._slots(run),
             python_line="job.py:12 in call_api",
             python_cpu_seconds=run.cpu_seconds,
-            at=self._time.now,
         )
 
     def _slots(self, run: Run) -> SlotUse:

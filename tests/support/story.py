@@ -146,8 +146,7 @@ class Story:
 
     def probe(self, *runs, at, context=Context.RUNNING, dropped=0, missing=()):
         """A probe report that has polled each of these runs."""
-        polled = [replace(run, work=run.work and replace(run.work, at=at)) for run in runs]
-        self.report(*polled, at=at, context=context, dropped=dropped, missing=missing)
+        self.report(*map(replace, runs), at=at, context=context, dropped=dropped, missing=missing)
         return self
 
     def report(self, *runs, at, context=Context.RUNNING, dropped=0, missing=()):
