@@ -76,7 +76,8 @@ class Resolving(Property):
 
     def _check_open(self, receiver: SimReceiver, held: Open) -> None:
         shown = self._content(held)
-        keys = [key for key, _ in shown if key != WHOLE_DRIVER] + self._of_group(held)
+        keys = {key for key, _ in shown if key != WHOLE_DRIVER}
+        keys |= self._of_earlier(held, keys)
         # Each process counts the recovery from its own start.
         born_at = max(driver.born_at for driver in self._stage.drivers.values())
         # A problem may be shorter than a tick.
@@ -147,7 +148,7 @@ class Resolving(Property):
         began_at = self._stage.time.now - calm
         return query.spec.every * sum(run.started_at > began_at for run in query.runs)
 
-    def _must_be_active(self, held: Open, keys: list[str]) -> list[SimQuery]:
+    def _must_be_active(self, held: Open, keys: set[str]) -> list[SimQuery]:
         """The queries that must show life: of the unnamed ones, which share an alert, all."""
         shared = is_of_unnamed(held.key)
         return [
@@ -187,7 +188,7 @@ class Resolving(Property):
         missed_at = self.driver_of(query).probe.missed.get(key, -inf)
         return self._stage.time.now - missed_at <= TICK_SECONDS + 2 * self._stage.plan.setup.polls
 
-    def _flaps(self, receiver: SimReceiver, keys: list[str]) -> bool:
+    def _flaps(self, receiver: SimReceiver, keys: set[str]) -> bool:
         """Whether a query flaps: it is not healthy before its restart window has passed."""
         open_ones = [self._content(held) for held in receiver.open.values()]
         open_ones += [
@@ -429,12 +430,18 @@ class Resolving(Property):
         # name, the incident may belong to another driver.
         return receiver.capabilities.stale_after_seconds is None or is_generic(driver.app)
 
-    def _of_group(self, held: Open) -> list[str]:
-        """All queries, for a group that an earlier process has left open: all must be healthy."""
+    def _of_earlier(self, held: Open, keys: set[str]) -> set[str]:
+        """Who else must be healthy before an incident ends that an earlier process has left open.
+
+        All queries of the driver, for a group; for a query, all of its name: the label may be
+        that of another one now.
+        """
         driver = self._stage.drivers.get(held.driver)
-        if driver is None or held.opened_at >= driver.born_at or not is_of_all(held.key):
-            return []
-        return [query.key for query in driver.queries]
+        if driver is None or held.opened_at >= driver.born_at:
+            return set()
+        names = {query.spec.name for query in driver.queries if query.key in keys} - {None}
+        is_group = is_of_all(held.key)
+        return {query.key for query in driver.queries if is_group or query.spec.name in names}
 
     def _closing_seconds(self, receiver: SimReceiver, held: Open) -> float:
         """How much later an incident of an earlier process without a spool resolves."""
