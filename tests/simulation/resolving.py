@@ -271,7 +271,7 @@ class Resolving(Property):
         if of_driver or (query.spec.name is None and not truth.health.is_bad):
             # An alert of the whole driver, or of unnamed queries, resolves by time.
             return ""
-        if self._was_resolved_before(query, closed) or self._is_of_namesake(query, closed):
+        if self._is_of_namesake(query, closed):
             return ""
         if truth.health.is_bad:
             late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
@@ -295,14 +295,6 @@ class Resolving(Property):
         finite = query.spec.is_finite
         calm = at - truth.shows_life_after(max(known_ends), ends_by_itself=finite)
         return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""
-
-    def _was_resolved_before(self, query: SimQuery, closed: Closed) -> bool:
-        """Whether the process before resolved it, and its spool was sent just now."""
-        opened_at = closed.incident.opened_at
-        born_at = self.driver_of(query).born_at
-        if opened_at >= born_at or closed.at - born_at >= RESOLVE_SECONDS:
-            return False
-        return query.truth.was_calm(opened_at, born_at, PROVEN_SECONDS)
 
     def _is_of_namesake(self, query: SimQuery, closed: Closed) -> bool:
         """Whether a new process may have given the label to the other query of the name."""

@@ -121,18 +121,6 @@ class Truth:
         away = (min(until, end) - max(at, begin) for at, until in (*downs, *self.unseen))
         return end - begin - sum(max(0.0, seconds) for seconds in away)
 
-    def was_calm(self, begin: float, end: float, seconds: float) -> bool:
-        """Whether it was calm for so long without a break between the two times."""
-        calm_since = None
-        for at, health in (*self.timeline, (end, Health.DOWN)):
-            if at >= end or health not in CALM:
-                if calm_since is not None and min(at, end) - max(calm_since, begin) >= seconds:
-                    return True
-                calm_since = None
-            elif calm_since is None:
-                calm_since = at
-        return False
-
     def unseen_until(self, now: float, until: float) -> None:
         """Record that nothing shows its state from now on."""
         last = max((end for _, end in self.unseen), default=now)
