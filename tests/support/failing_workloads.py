@@ -36,6 +36,8 @@ QUERIES = dict.fromkeys(WAIT_FOR_A_LIMIT, SHORT)
 BRISK = {"processingTime": "500 milliseconds"}
 AT_ONCE = {"processingTime": "0 seconds"}
 """Without an interval no batch outlasts it, however busy the machine becomes."""
+STEADY = {"processingTime": "2 seconds"}
+"""Long enough for a batch that reads from Python."""
 TRIES = 4
 STARTS = 8
 
@@ -264,7 +266,7 @@ def start_alone(harness, stream, name):
     Try again where the machine was too busy.
     """
     for _ in range(STARTS):
-        query = harness.start(stream, name, trigger=BRISK)
+        query = harness.start(stream, name, trigger=STEADY)
         until(partial(commits_or_ends, harness, query), f"{name} commits")
         if query.isActive:
             return query
