@@ -288,7 +288,7 @@ def test_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeypatc
 
     assert (sidecar.closed, sidecar.url) == (True, None)
     assert SIDECARS.find(driver.sparkContext) is None
-    assert our_threads() == []
+    until(lambda: not our_threads(), "every thread of ours has ended")
     assert driver.bus.queues == []
     assert len(driver.manager.listeners) == 1
     assert open_sockets() <= before
@@ -312,7 +312,8 @@ def test_sidecar_closed_while_it_starts_leaves_nothing_behind(driver, monkeypatc
     closed.set()
     attaching.join(PATIENCE_SECONDS)
 
-    assert (sidecar.closed, our_threads(), driver.bus.queues) == (True, [], [])
+    until(lambda: not our_threads(), "every thread of ours has ended")
+    assert (sidecar.closed, driver.bus.queues) == (True, [])
     assert SIDECARS.find(driver.sparkContext) is None
 
 
