@@ -364,12 +364,37 @@ def test_query_first_known_by_a_failure_is_one_with_the_query_of_its_name_or_sta
 
 
 def test_query_that_was_first_known_by_a_failure_keeps_what_is_usual_for_its_name():
-    story = named_query()
+    story = named_query().commits("bbbbbbbb-2", "run-1", "bronze", at=0.3, batch=1)
     usual = story.shown()["bronze"]
     story.fails("bbbbbbbb-2", "run-1", at=0.4).fails("aaaaaaaa-1", "run-0", at=1)
     bronze = named_late(story).shown()["bronze"]
 
-    assert bronze.longest_batches == usual.longest_batches != ()
+    assert bronze.longest_batches == usual.longest_batches
+    assert bronze.usual_seconds == usual.usual_seconds == 0.2
+
+
+def test_two_queries_that_turn_out_to_be_one_have_the_usual_batch_of_both():
+    story = named_query().fails("bbbbbbbb-2", "run-1", at=0.4)
+    story.start("aaaaaaaa-1", "run-0", None, at=0.5).commits(
+        "aaaaaaaa-1", "run-0", None, at=1, batch=0
+    )
+    before = [query.usual_seconds for query in story.shown().values()]
+    (bronze,) = named_late(story.fails("aaaaaaaa-1", "run-0", at=2)).shown().values()
+
+    assert before == [None, None]
+    assert bronze.usual_seconds == 0.2
+
+
+@pytest.mark.parametrize("query_id", ["id", "new"])
+def test_what_is_usual_for_a_query_is_usual_for_its_next_run(query_id):
+    """With the same checkpoint or a new one."""
+    story = IdStory().start("id", "run-1", at=0)
+    story.commits("id", "run-1", at=50, batch=0, seconds=40.0)
+    story.commits("id", "run-1", at=100, batch=1, seconds=30.0)
+    story.fails("id", "run-1", at=101).start(query_id, "run-2", at=110)
+
+    (query,) = story.shown().values()
+    assert (query.run_id, query.usual_seconds) == ("run-2", 30.0)
 
 
 def test_joined_failures_are_in_order_of_time():
