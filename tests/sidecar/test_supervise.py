@@ -388,6 +388,49 @@ def test_news_that_wake_one_call_wake_every_call(monkeypatch, harness):
     until(lambda: not call.is_alive(), "the call has ended")
 
 
+class News(threading.Condition):
+    """While a call waits, what another thread does happens here; the call must need no more."""
+
+    def __init__(self, meanwhile):
+        super().__init__()
+        self.meanwhile, self.waits, self.signals = meanwhile, 0, 0
+
+    def wait(self, timeout=None):
+        self.waits += 1
+        assert self.waits == 1
+        self.meanwhile()
+        assert self.signals
+        return True
+
+    def notify_all(self):
+        self.signals += 1
+
+
+def forget(harness):
+    harness.supervisor.forget("a")
+
+
+def close(harness):
+    harness.is_closed = True
+    harness.wake()
+
+
+def evaluate_its_stop(harness):
+    harness.story.started(at=0).expect_stop().ended(at=1)
+    snapshot = harness.story.snapshot(2)
+    harness.newest = lambda: snapshot
+    harness.wake()
+
+
+@pytest.mark.parametrize("meanwhile", [forget, close, evaluate_its_stop])
+def test_call_that_waits_goes_on_as_soon_as_there_is_news(harness, meanwhile):
+    harness.news = harness.supervisor._news = News(partial(meanwhile, harness))
+    harness.hold_snapshot()
+    harness.run(a=lambda: harness.handle(active=True))
+
+    assert harness.news.waits == 1
+
+
 def test_same_name_twice_is_an_error(harness):
     def start():
         with pytest.raises(ValueError, match="already supervised: a"):
