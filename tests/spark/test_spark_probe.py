@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from support.fake_spark import FIELD, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
-from querypulse.listener.probe import Context, ProbeReport
+from querypulse.listener.probe import Context, ListenerHealth, ProbeReport
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
 from querypulse.listener.spark.probe import KEEP_REPORTED, KEEP_SECONDS
 
@@ -309,6 +309,18 @@ def test_context_is_read_again_when_a_run_ends_during_a_poll(spark):
 
     assert not spark.stopped
     assert probe.poll(lambda: 1.0).context is Context.STOPPED
+
+
+@of_odd_answers
+def test_listener_that_cannot_be_checked_is_as_it_was(spark, odd):
+    def check(now):
+        raise odd
+
+    channel = FakeChannel()
+    channel.check = check
+    report = fake_probe(spark, channel).poll(lambda: 0.0)
+
+    assert report.listener == channel.health == ListenerHealth(registered=True)
 
 
 @pytest.mark.parametrize("refuse", [None, Py4JError("gone"), OSError(), PySparkException("odd")])
