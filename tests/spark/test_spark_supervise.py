@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import pytest
 from support.queries import SPARK_PATIENCE_SECONDS, Boom, commits, rate, shown, start, until
@@ -13,11 +14,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 class Unreliable:
-    """A start function whose query fails in its first ``failures`` runs."""
+    """A start function whose query fails in its first ``failures`` runs.
 
-    def __init__(self, spark, name, checkpoint, failures):
-        self.spark, self.name, self.checkpoint = spark, name, checkpoint
-        self.failures, self.runs = failures, 0
+    It fails once its batch is seen in flight: of one that fails sooner, the batch is not known.
+    """
+
+    def __init__(self, spark, sidecar, checkpoint, failures):
+        self.spark, self.sidecar, self.checkpoint = spark, sidecar, checkpoint
+        self.name, self.failures, self.runs = checkpoint.name, failures, 0
+        self.failed: set[str] = set()
 
     def __call__(self):
         self.runs += 1
@@ -25,9 +30,16 @@ class Unreliable:
 
         def write(batch, batch_id):
             if fails:
+                self.failed.add(until(partial(self.run_with, batch_id), "its batch is in flight"))
                 raise Boom(f"run {self.name}, password=hunter2")
 
         return start(rate(self.spark), self.name, write, checkpoint=self.checkpoint)
+
+    def run_with(self, batch_id):
+        """The new run, once it is seen with this batch in flight."""
+        query = shown(self.sidecar, self.name)
+        is_seen = query is not None and query.batch_in_flight == batch_id
+        return query.run_id if is_seen and query.run_id not in self.failed else None
 
 
 @pytest.fixture
@@ -57,8 +69,8 @@ def supervised():
 
 def test_supervised_queries_recover_or_are_given_up(spark, watch, pages, tmp_path, supervised):
     sidecar = watch(resolve_after_seconds=1)
-    shaky = Unreliable(spark, "shaky", tmp_path / "shaky", failures=2)
-    broken = Unreliable(spark, "broken", tmp_path / "broken", failures=1000)
+    shaky = Unreliable(spark, sidecar, tmp_path / "shaky", failures=2)
+    broken = Unreliable(spark, sidecar, tmp_path / "broken", failures=1000)
     completed = []
 
     def start_finite():
