@@ -339,7 +339,7 @@ def behind_a_blocked_future(work):
     """Its pool goes on."""
     over = threading.Event()
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(over.wait, PATIENCE_SECONDS)
+        first = pool.submit(over.wait)
         pool.submit(work).add_done_callback(lambda _: over.set())
         first.result()
 
