@@ -202,8 +202,10 @@ class Lifecycle:
         health = DriverHealth(evaluation, snapshot, now)
         found = {(finding.alertname, finding.query): finding for finding in evaluation.findings}
         stages = Stages()
-        for tracked in self._tracked.values():
-            tracked.muted = why_muted(tracked.alert, silences, wall)
+        for identity, tracked in self._tracked.items():
+            # What an earlier process left silenced stays so until this one finds it.
+            left = "" if identity in found else tracked.alert.muted
+            tracked.muted = why_muted(tracked.alert, silences, wall) or left
         for finding in found.values():
             stages.run(self._find, finding, health, wall, silences)
         for identity in [identity for identity in self._tracked if identity not in found]:

@@ -18,7 +18,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
@@ -234,7 +234,8 @@ class HttpServer:
             self._events = asyncio.SelectorEventLoop()
             undo.callback(self._events.close)
             self._events.set_exception_handler(lambda _, context: self._report(context))
-            self._slots = asyncio.Semaphore(MAX_REQUESTS)
+            # A semaphore may stay locked if a task is cancelled: gh-90155, up to Python 3.10.7.
+            self._slots: asyncio.Queue[Request] = asyncio.Queue(MAX_REQUESTS)
             self._closing: asyncio.Future[Notice | None] = self._events.create_future()
             self._pages_loop.start()
             undo.callback(self._pages_loop.join, SENDING_SECONDS)
@@ -367,7 +368,11 @@ class HttpServer:
                 is_made = await self._answer_at_once(request)
                 writer = asyncio.StreamWriter(transport, protocol, reader, self._events)
                 with self._limit(client):
-                    await self._send(request, reader, writer, is_made=is_made)
+                    with ExitStack() as slot:
+                        if not is_made:
+                            await self._make(request, reader, slot)
+                        writer.write(request.answer.getvalue())
+                        await writer.drain()
                     self._idle[client] = host
                     await _let_close(request, reader, writer)
             finally:
@@ -387,34 +392,25 @@ class HttpServer:
             return True
         return False
 
-    async def _send(
-        self,
-        request: Request,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        is_made: bool,
-    ) -> None:
-        """Send the answer; the other thread makes it first unless there is one.
+    async def _make(self, request: Request, reader: asyncio.StreamReader, slot: ExitStack) -> None:
+        """Make the answer in the other thread, in a slot that is free again after ``slot``.
 
         Raises:
             OSError: too many requests wait already, or a page hangs.
 
         """
-        if not is_made and self._slots.locked() and len(self._tasks) > MAX_CONNECTIONS:
+        if self._slots.full() and len(self._tasks) > MAX_CONNECTIONS:
             raise OSError("too many wait")
-        async with nullcontext() if is_made else self._slots:
-            if not is_made:
-                # While a page hangs, clients leave and what they asked for stays.
-                if self._jobs.qsize() >= MAX_REQUESTS:
-                    raise OSError("a page hangs")
-                length = 0 if request.is_read else int(request.headers["Content-Length"])
-                job = partial(self._answer, request, await reader.readexactly(length))
-                done: Future[None] = Future()
-                self._jobs.put((job, done))
-                await asyncio.wrap_future(done, loop=self._events)
-            writer.write(request.answer.getvalue())
-            await writer.drain()
+        await self._slots.put(request)
+        slot.callback(self._slots.get_nowait)
+        # While a page hangs, clients leave and what they asked for stays.
+        if self._jobs.qsize() >= MAX_REQUESTS:
+            raise OSError("a page hangs")
+        length = 0 if request.is_read else int(request.headers["Content-Length"])
+        job = partial(self._answer, request, await reader.readexactly(length))
+        done: Future[None] = Future()
+        self._jobs.put((job, done))
+        await asyncio.wrap_future(done, loop=self._events)
 
     def _work(self) -> None:
         job, done = self._jobs.get()

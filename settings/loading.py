@@ -111,8 +111,9 @@ def parse_text(name: str, text: str) -> object:
     if get_origin(TYPES.get(name)) not in (tuple, dict):
         return text
     if name in LISTS_OF_WORDS and text.lstrip().startswith(("'", '"')):
-        text = f"[{text}]"
-    elif name in LISTS_OF_WORDS and not text.lstrip().startswith(("[", "{")):
+        words = _parsed(f"[{text}]")
+        return [word for word in words if word != ""] if isinstance(words, list) else text
+    if name in LISTS_OF_WORDS and not text.lstrip().startswith(("[", "{")):
         return [word.strip() for word in text.split(",") if word.strip()]
     value = _parsed(text)
     return [value] if name == "redact_patterns" and isinstance(value, str) and value else value

@@ -98,8 +98,8 @@ def test_thousand_silent_clients_keep_no_new_reader_out():
 def test_livez_does_not_wait_behind_clients_that_do_not_read(monkeypatch):
     with serving(None, **LARGE) as server, ExitStack() as clients:
         asking(server, clients, 20)
-        until(server._slots.locked, "eight of them are served")
-        until(lambda: len(server._slots._waiters or ()) == 12, "the others wait")
+        until(server._slots.full, "eight of them are served")
+        until(lambda: len(server._slots._putters) == 12, "the others wait")
         assert get(server, "/livez").status_code == 200
         assert len(our_threads()) == 2
 
@@ -110,7 +110,7 @@ def test_livez_does_not_wait_behind_clients_that_do_not_read(monkeypatch):
 def test_client_without_the_token_waits_behind_nobody():
     with serving(None, token="t", **LARGE) as server, ExitStack() as clients:
         asking(server, clients, server_module.MAX_REQUESTS)
-        until(server._slots.locked, "all places are taken")
+        until(server._slots.full, "all places are taken")
         assert get(server, "/metrics").status_code == 401
 
 

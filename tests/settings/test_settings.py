@@ -255,6 +255,8 @@ def test_expected_queries_are_a_list_or_comma_separated():
         "true, null": ("true", "null"),
         "": (),
         ",": (),
+        '""': (),
+        "'bronze', ''": ("bronze",),
         "[]": (),
     }
 

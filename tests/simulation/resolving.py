@@ -225,8 +225,9 @@ class Resolving(Property):
             driver = self.driver_of(query)
             is_down = not driver.alive and driver.closed_at is None
             # The watcher may send a late resolve for the process before, just as this one ends;
-            # so may anybody after an outage.
-            slack = self._lateness(receiver) + SLACK_SECONDS * (closed.by == "watch")
+            # so may anybody after an outage. What a driver sent as it was killed arrives.
+            slack = self._lateness(receiver) + receiver.latency
+            slack += SLACK_SECONDS * (closed.by == "watch")
             down = [q.truth.since for q in driver.queries if q.truth.health is Health.DOWN]
             later = max(down, default=query.truth.since) >= closed.at - slack
             # Drivers of one app name share the key of this alert.

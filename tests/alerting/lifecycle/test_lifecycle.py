@@ -402,6 +402,15 @@ def test_restored_alert_that_a_silence_muted_is_sent_only_if_it_still_holds(stil
     assert [bool(one.muted) for one in harness.incidents] == [not still_fails]
 
 
+def test_restored_alert_that_was_silenced_makes_no_page_of_a_warning_beside_it():
+    before = LifecycleHarness()
+    before.silences = [Silence("*", WALL + 60)]
+    before.play([HEALTHY, FAILS], 20)
+    after = successor(*before.incidents).play([(70, "a", "StreamingRowsDropped")], 90)
+
+    assert after.reported == ["71 + a/warning StreamingRowsDropped"]
+
+
 @pytest.mark.parametrize(
     ("name", "story", "expires"),
     [
