@@ -124,16 +124,16 @@ class Tracked(msgspec.Struct):
     @property
     def shown(self) -> Alert:
         """The alert with notes: its incident, why it is held open, why nobody is notified of it."""
-        flapping = (
-            f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
-            f"held open until {duration(self.calm_seconds)} of calm"
-        )
-        notes = {
-            INCIDENT: "" if self.subject == self.alert.query else self.subject,
-            "flapping": flapping if self.calm_seconds else "",
-            "muted": self.muted,
-        }
-        notes = {name: text for name, text in notes.items() if text}
+        notes = {}
+        if self.subject not in ("", self.alert.query):
+            notes[INCIDENT] = self.subject
+        if self.calm_seconds:
+            notes["flapping"] = (
+                f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
+                f"held open until {duration(self.calm_seconds)} of calm"
+            )
+        if self.muted:
+            notes["muted"] = self.muted
         return replace(self.alert, annotations={**self.alert.annotations, **notes})
 
 
