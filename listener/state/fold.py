@@ -123,7 +123,7 @@ def end(
     """Record the end of the current run; a second signal of the same end changes nothing."""
     if query.ended is not None:
         return query
-    outcome, failure = _outcome(query, exception, error_class, context)
+    outcome, failure = _outcome(query, exception, error_class, signal, context)
     query = replace(
         query,
         ended=Ended(at, outcome, signal, failure),
@@ -165,7 +165,7 @@ def end_past_run(
 
     A failure stays unrecovered until the current run shows activity, as if it came in time.
     """
-    outcome, failure = _outcome(query, event.exception, event.error_class, context)
+    outcome, failure = _outcome(query, event.exception, event.error_class, signal, context)
     query = replace(
         query,
         unended_runs=tuple(run for run in query.unended_runs if run != event.run_id),
@@ -212,12 +212,16 @@ def _batch_at_death(query: Query) -> int:
 
 
 def _outcome(
-    query: Query, exception: str | None, error_class: str | None, context: Context
+    query: Query, exception: str | None, error_class: str | None, signal: str, context: Context
 ) -> tuple[Outcome, Failure | None]:
     if exception is None:
         finite = query.trigger is not None and query.trigger.ends_by_itself
         return (Outcome.COMPLETED if finite else Outcome.STOPPED), None
-    if context is not Context.RUNNING and died_of_stopped_context(exception):
+    # Shutdown hooks stop the bus, then delete temporary folders that queries still use. What fails
+    # then has any error and no event; what failed before has one.
+    failed_in_hooks = context is Context.TERMINATED and signal == "probe"
+    context_stopped = context is not Context.RUNNING and died_of_stopped_context(exception)
+    if failed_in_hooks or context_stopped:
         return Outcome.STOPPED, None
     return Outcome.FAILED, describe_failure(exception, error_class)
 

@@ -105,6 +105,25 @@ kept = []
 while True:
     kept.append(bytearray(1 << 20))
 """
+LINGERS = """
+from pathlib import Path
+ended = os.environ["GO"] + ".ended"
+loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+compiler = loader.loadClass("org.codehaus.janino.SimpleCompiler").newInstance()
+compiler.setParentClassLoader(loader)
+compiler.cook(
+    'public class Lingers extends Thread { public void run() {'
+    ' while (!new java.io.File("' + ended + '").exists())'
+    ' java.util.concurrent.locks.LockSupport.parkNanos(10000000L); } }'
+)
+hook = compiler.getClassLoader().loadClass("Lingers").newInstance()
+spark._jvm.java.lang.Runtime.getRuntime().addShutdownHook(hook)
+say("waits")
+until(lambda: all(query.state in ("failed", "stopped") for query in sidecar.snapshot().queries))
+Path(ended).touch()
+sidecar.await_any_failure()
+"""
+"""The JVM ends only once its queries have failed, because the hooks deleted their checkpoints."""
 EXITS_WITHOUT_MEMORY = "--driver-java-options -XX:+ExitOnOutOfMemoryError pyspark-shell"
 
 
@@ -159,6 +178,9 @@ UNCOMMON = {
     "an exception": End("1 / 0", 1, (), "gone"),
     "SIGINT": End(WAITS, -signal.SIGINT, (), "terminated", signal.SIGINT),
     "SIGTERM that the script handles": End(HANDLES + WAITS, 0, (), "closed", signal.SIGTERM),
+    "SIGTERM to a JVM whose queries fail while it ends": End(
+        LINGERS, 0, (), "terminated", signal.SIGTERM, to_jvm=True
+    ),
     "SIGTERM to Python": End(WAITS, -signal.SIGTERM, (), "terminated", signal.SIGTERM),
     "the SparkContext stops by itself and the script closes": End(
         DIES + "sidecar.close()", 0, CONTEXT_GONE, "failed"
