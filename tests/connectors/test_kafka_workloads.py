@@ -166,6 +166,10 @@ def one_topic_deleted(harness):
     reader = reader.option("kafka.bootstrap.servers", harness.kafka.bootstrap_servers)
     # By default, Kafka's client rarely refreshes its list of topics.
     reader = reader.option("kafka.metadata.max.age.ms", 1000)
+    # While a topic is deleted, the client may wait for its whole timeout, a minute by default.
+    patience = 1000 * FLOOR // 2
+    reader = reader.option("kafka.default.api.timeout.ms", patience)
+    reader = reader.option("kafka.request.timeout.ms", patience)
     reader = reader.option("startingOffsets", "earliest")
     stream = reader.option("subscribePattern", f"{kept}|{deleted}").load()
     return harness.start(stream, "one_topic_deleted")
