@@ -123,7 +123,7 @@ def end(
     """Record the end of the current run; a second signal of the same end changes nothing."""
     if query.ended is not None:
         return query
-    outcome, failure = _outcome(query, exception, error_class, signal, context)
+    outcome, failure = _outcome(query, exception, error_class, context)
     query = replace(
         query,
         ended=Ended(at, outcome, signal, failure),
@@ -165,7 +165,7 @@ def end_past_run(
 
     A failure stays unrecovered until the current run shows activity, as if it came in time.
     """
-    outcome, failure = _outcome(query, event.exception, event.error_class, signal, context)
+    outcome, failure = _outcome(query, event.exception, event.error_class, context)
     query = replace(
         query,
         unended_runs=tuple(run for run in query.unended_runs if run != event.run_id),
@@ -212,16 +212,12 @@ def _batch_at_death(query: Query) -> int:
 
 
 def _outcome(
-    query: Query, exception: str | None, error_class: str | None, signal: str, context: Context
+    query: Query, exception: str | None, error_class: str | None, context: Context
 ) -> tuple[Outcome, Failure | None]:
     if exception is None:
         finite = query.trigger is not None and query.trigger.ends_by_itself
         return (Outcome.COMPLETED if finite else Outcome.STOPPED), None
-    # Shutdown hooks stop the bus, then delete temporary folders that queries still use. What fails
-    # then has any error and no event; what failed before has one.
-    failed_in_hooks = context is Context.TERMINATED and signal == "probe"
-    context_stopped = context is not Context.RUNNING and died_of_stopped_context(exception)
-    if failed_in_hooks or context_stopped:
+    if context is not Context.RUNNING and died_of_stopped_context(exception):
         return Outcome.STOPPED, None
     return Outcome.FAILED, describe_failure(exception, error_class)
 
@@ -321,6 +317,10 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, previous, run.batch_id - 1, at)
     query = with_batch_of_death(query)
+    if not run.active and context is Context.TERMINATED and run.exception is not None:
+        # Shutdown hooks stop the listener bus and then delete temporary folders, which fails the
+        # queries that use them. A failure before that has posted an event, which tells of it.
+        return query
     if not run.active:
         return end(query, run.exception, run.error_class, at, signal="probe", context=context)
     return _idle(query, at) if run.waiting_without_data or _moved_on(previous, run) else query

@@ -135,35 +135,36 @@ def test_end_is_completed_for_a_finite_trigger_and_no_failure_after_its_own_spar
     assert story.query().ended.outcome is outcome
 
 
-@pytest.mark.parametrize(
-    ("context", "signal", "outcome"),
-    [
-        (Context.TERMINATED, "probe", Outcome.STOPPED),
-        (Context.TERMINATED, "event", Outcome.FAILED),
-        (Context.RUNNING, "probe", Outcome.FAILED),
-        (Context.STOPPED, "probe", Outcome.FAILED),
-        (Context.STOPPED_BY_APPLICATION, "probe", Outcome.FAILED),
-    ],
-)
-def test_end_that_only_the_probe_shows_while_shutdown_hooks_run_is_no_failure(
-    context, signal, outcome
-):
-    """The hooks delete a temporary checkpoint, when no event is posted any more."""
-    story, missing = Story().probe(run(), at=0), "java.io.FileNotFoundException: offsets"
-    if signal == "event":
-        story.ended(at=1, exception=missing, context=context)
-    story.probe(run(active=False, exception=missing), at=2, context=context)
-
-    assert (story.query().ended.outcome, story.query().ended.signal) == (outcome, signal)
+MISSING = "java.io.FileNotFoundException: File offsets does not exist"
 
 
-@pytest.mark.parametrize(("context", "failures"), [(Context.TERMINATED, 0), (Context.STOPPED, 1)])
-def test_earlier_run_that_fails_in_shutdown_hooks_does_not_count(context, failures):
-    story = Story().probe(run(), at=0).started(run=2, at=1).probe(run(number=2), at=2)
-    past = run(active=False, exception="java.io.FileNotFoundException: offsets")
-    story.probe(past, run(number=2), at=3, context=context)
+def test_failure_that_only_the_probe_shows_while_shutdown_hooks_run_does_not_count():
+    """The hooks delete temporary checkpoints, once the listener bus has stopped."""
+    story = Story().probe(run(), at=0)
+    story.probe(run(active=False, exception=MISSING), at=1, context=Context.TERMINATED)
 
-    assert len(story.query().deaths) == failures
+    assert story.query().ended is None
+    assert story.evaluate(100).findings == ()
+
+
+@pytest.mark.parametrize("order", ["event, then probe", "probe, then event"])
+def test_failure_with_an_event_counts_while_shutdown_hooks_run(order):
+    story, hooks = Story().probe(run(), at=0), {"context": Context.TERMINATED}
+    failed = run(active=False, exception=CONFLICT)
+    if order.startswith("probe"):
+        story.probe(failed, at=1, **hooks).ended(at=1, exception=CONFLICT, **hooks)
+    else:
+        story.ended(at=1, exception=CONFLICT, **hooks).probe(failed, at=1, **hooks)
+
+    assert story.query().ended.outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize("context", [context for context in Context if context not in (Context.TERMINATED, Context.JVM_GONE)])  # fmt: skip
+def test_failure_that_only_the_probe_shows_counts_otherwise(context):
+    story = Story().probe(run(), at=0)
+    story.probe(run(active=False, exception=MISSING), at=1, context=context)
+
+    assert story.query().ended.outcome is Outcome.FAILED
 
 
 def test_second_longest_batch_of_two_days_is_usual_and_takes_constant_space():

@@ -105,25 +105,36 @@ kept = []
 while True:
     kept.append(bytearray(1 << 20))
 """
-LINGERS = """
+FAILS_IN_HOOKS = """
 from pathlib import Path
+# Those that wait for their next batch while the hooks stop Spark fail at a deleted checkpoint.
+for every in (1100, 1300, 1700, 1900):
+    start(f"gold {every}", every=every)
+    until_commits(sidecar, f"gold {every}")
 ended = os.environ["GO"] + ".ended"
 loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
 compiler = loader.loadClass("org.codehaus.janino.SimpleCompiler").newInstance()
 compiler.setParentClassLoader(loader)
 compiler.cook(
     'public class Lingers extends Thread { public void run() {'
-    ' while (!new java.io.File("' + ended + '").exists())'
+    ' for (int i = 0; i < 6000 && !new java.io.File("' + ended + '").exists(); i++)'
     ' java.util.concurrent.locks.LockSupport.parkNanos(10000000L); } }'
 )
 hook = compiler.getClassLoader().loadClass("Lingers").newInstance()
 spark._jvm.java.lang.Runtime.getRuntime().addShutdownHook(hook)
+queries, probe = spark.streams.active, runtime._observers.prober._probe
+poll = probe.poll
+def poll_late(clock):
+    until(lambda: probe.context() == "running" or not any(q.isActive for q in queries))
+    return poll(clock)
+probe.poll = poll_late
 say("waits")
-until(lambda: all(query.state in ("failed", "stopped") for query in sidecar.snapshot().queries))
-Path(ended).touch()
-sidecar.await_any_failure()
+try:
+    sidecar.await_any_failure()
+finally:
+    Path(ended).touch()
 """
-"""The JVM ends only once its queries have failed, because the hooks deleted their checkpoints."""
+"""The JVM lingers, and the first poll after the signal finds that all queries have failed."""
 EXITS_WITHOUT_MEMORY = "--driver-java-options -XX:+ExitOnOutOfMemoryError pyspark-shell"
 
 
@@ -179,7 +190,7 @@ UNCOMMON = {
     "SIGINT": End(WAITS, -signal.SIGINT, (), "terminated", signal.SIGINT),
     "SIGTERM that the script handles": End(HANDLES + WAITS, 0, (), "closed", signal.SIGTERM),
     "SIGTERM to a JVM whose queries fail while it ends": End(
-        LINGERS, 0, (), "terminated", signal.SIGTERM, to_jvm=True
+        FAILS_IN_HOOKS, 0, (), "terminated", signal.SIGTERM, to_jvm=True
     ),
     "SIGTERM to Python": End(WAITS, -signal.SIGTERM, (), "terminated", signal.SIGTERM),
     "the SparkContext stops by itself and the script closes": End(

@@ -29,9 +29,9 @@ spark = (
 spark.sparkContext.setLogLevel("OFF")
 def rate():
     return spark.readStream.format("rate").option("rowsPerSecond", 20).load()
-def start(name, function=lambda batch, batch_id: None):
+def start(name, function=lambda batch, batch_id: None, every=200):
     # Its batches start no job: jobs would take a third of the driver's CPU time.
-    stream = rate().writeStream.queryName(name).trigger(processingTime="200 milliseconds")
+    stream = rate().writeStream.queryName(name).trigger(processingTime=f"{every} milliseconds")
     return stream.foreachBatch(function).start()
 def until(condition):
     while not condition():
