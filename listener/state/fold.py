@@ -319,7 +319,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     query = with_batch_of_death(query)
     if not run.active and context is Context.TERMINATED and run.exception is not None:
         # Shutdown hooks stop the listener bus and then delete temporary folders, which fails the
-        # queries that use them. A failure before that has posted an event, which tells of it.
+        # queries that use them. A failure before that has posted an event.
         return query
     if not run.active:
         return end(query, run.exception, run.error_class, at, signal="probe", context=context)
