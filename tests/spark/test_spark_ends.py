@@ -125,7 +125,13 @@ spark._jvm.java.lang.Runtime.getRuntime().addShutdownHook(hook)
 queries, probe = spark.streams.active, runtime._observers.prober._probe
 poll = probe.poll
 def poll_late(clock):
-    until(lambda: probe.context() == "running" or not any(q.isActive for q in queries))
+    # A batch that waits for a scheduler that has stopped never ends.
+    late = time.monotonic() + 10
+    until(
+        lambda: probe.context() == "running"
+        or not any(query.isActive for query in queries)
+        or time.monotonic() > late
+    )
     return poll(clock)
 probe.poll = poll_late
 say("waits")
@@ -189,9 +195,6 @@ UNCOMMON = {
     "an exception": End("1 / 0", 1, (), "gone"),
     "SIGINT": End(WAITS, -signal.SIGINT, (), "terminated", signal.SIGINT),
     "SIGTERM that the script handles": End(HANDLES + WAITS, 0, (), "closed", signal.SIGTERM),
-    "SIGTERM to a JVM whose queries fail while it ends": End(
-        FAILS_IN_HOOKS, 0, (), "terminated", signal.SIGTERM, to_jvm=True
-    ),
     "SIGTERM to Python": End(WAITS, -signal.SIGTERM, (), "terminated", signal.SIGTERM),
     "the SparkContext stops by itself and the script closes": End(
         DIES + "sidecar.close()", 0, CONTEXT_GONE, "failed"
@@ -231,6 +234,9 @@ RARE = {
     "kill -9 of Python": End(WAITS, -signal.SIGKILL, (), "gone", signal.SIGKILL),
     "Python is out of memory": End(PYTHON_OUT_OF_MEMORY, 1, (), "gone"),
     "an exception under spark-submit": End("1 / 0", 1, (), "gone", command=SUBMIT),
+    "SIGTERM to a JVM whose queries fail while it ends": End(
+        FAILS_IN_HOOKS, 0, (), "terminated", signal.SIGTERM, to_jvm=True
+    ),
     "SIGTERM to spark-submit": End(
         WAITS, 128 + signal.SIGTERM, (), "terminated", signal.SIGTERM, command=SUBMIT
     ),
