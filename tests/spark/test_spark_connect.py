@@ -12,6 +12,9 @@ from querypulse.sidecar import QueryFailure, Sidecar, attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.connect]
 from_4_on = pytest.mark.skipif(IS_OUTSIDE, reason="Spark 3.5 sends Connect clients no events")
+SESSIONS = []
+"""All sessions of the process. PySpark shuts the pool of all sessions down as it deletes one, and
+waits for ever where the garbage collector does that while another session submits to the pool."""
 
 EXITS = """
 import os, sys, time
@@ -57,6 +60,7 @@ def connect(server, pages):
     def session(port=None, watch=attach, **settings):
         remote = f"sc://127.0.0.1:{port or server.port}"
         spark = SparkSession.Builder().remote(remote).create()
+        SESSIONS.append(spark)
         given = {"http_port": -1, "webhook_url": pages.url, "app_name": "connect", **settings}
         sidecar = watch(spark, **{"resolve_after_seconds": 1, **given})
         opened.append((spark, sidecar))
