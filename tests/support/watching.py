@@ -31,6 +31,7 @@ LONG_POLL_SECONDS = 0.9 * LONGEST_POLL_SECONDS
 """A slow machine has more time to answer a poll, but not so much that the poll is ignored."""
 SCRIPT = """
 import sys
+from support.patience import until
 from support.watching import published_driver
 from querypulse.exporter.server import Content, HttpServer
 from querypulse.core.guard import Guard
@@ -41,6 +42,7 @@ server = HttpServer("127.0.0.1", port, content, Guard())
 server.start()
 print(server.url, flush=True)
 sys.stdin.readline()
+until(lambda: server._shutdown_notice._waiting, "a watcher waits for the end")
 server.close()
 """
 
@@ -73,7 +75,11 @@ def serving(app="etl", *, published=None, **access):
 
 
 class ServedDriver:
-    """A process of its own that serves what a driver serves; ``shut_down`` stops it gracefully."""
+    """A process of its own that serves what a driver serves.
+
+    ``shut_down`` stops it gracefully, once a watcher waits for that: one that has just come does
+    not wait yet.
+    """
 
     def __init__(self, app="etl", port=0) -> None:
         # It stays bound, so that nobody else takes the port before the next process listens there.
