@@ -38,6 +38,11 @@ def address(server) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def waiting(server, count=1) -> bool:
+    """Whether that many watchers wait for the end of the server."""
+    return len(server._shutdown_notice._waiting) == count
+
+
 def our_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("querypulse-http")]
 

@@ -31,6 +31,7 @@ LONG_POLL_SECONDS = 0.9 * LONGEST_POLL_SECONDS
 """A slow machine has more time to answer a poll, but not so much that the poll is ignored."""
 SCRIPT = """
 import sys
+from support.exporter_http import waiting
 from support.patience import until
 from support.watching import published_driver
 from querypulse.exporter.server import Content, HttpServer
@@ -42,7 +43,7 @@ server = HttpServer("127.0.0.1", port, content, Guard())
 server.start()
 print(server.url, flush=True)
 sys.stdin.readline()
-until(lambda: server._shutdown_notice._waiting, "a watcher waits for the end")
+until(lambda: waiting(server), "a watcher waits for the end")
 server.close()
 """
 

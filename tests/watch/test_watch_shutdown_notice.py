@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 import requests
 from msgspec.structs import replace
-from support.exporter_http import address, get
+from support.exporter_http import address, get, waiting
 from support.patience import NEVER, PATIENCE_SECONDS, ended, until
 from support.watching import published_alert, published_driver, serving
 
@@ -39,10 +39,6 @@ def short_wait(long_wait, monkeypatch):
 def long_return(monkeypatch):
     """A closing server waits for a watcher that is about to ask again."""
     monkeypatch.setattr(pages_module, "RETURN_SECONDS", 3600.0)
-
-
-def waiting(server, count=1):
-    return len(server._shutdown_notice._waiting) == count
 
 
 @pytest.mark.parametrize("seconds", [PATIENCE_SECONDS, 0.0])
