@@ -36,7 +36,7 @@ from .finding import (
 from .policy import Policy
 from .rule_context import RuleContext, is_restarted, rule_context
 from .rules import ORDER
-from .rules.data import data_loss_risk
+from .rules.losses import data_loss_risk
 from .rules.monitoring import (
     JVM_ENDED,
     driver_down,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from .. import finding as alert
 from ..finding import Finding
 from ..rule_context import RuleContext
-from . import data, progress, query_ends
+from . import data, losses, progress, query_ends
 
 OF_QUERIES: dict[str, Callable[[RuleContext], Finding | None]] = {
     alert.QUERY_GIVEN_UP: query_ends.query_given_up,
@@ -19,13 +19,13 @@ OF_QUERIES: dict[str, Callable[[RuleContext], Finding | None]] = {
     alert.QUERY_FLAPPING: query_ends.query_flapping,
     alert.OFFSETS_REWOUND: progress.offsets_rewound,
     alert.BATCH_SLOW: progress.batch_slow,
-    alert.DATA_LOSS_RISK: data.data_loss_risk,
+    alert.DATA_LOSS_RISK: losses.data_loss_risk,
     alert.QUERY_LAGGING: data.query_lagging,
     alert.QUERY_FALLING_BEHIND: data.query_falling_behind,
     alert.WATERMARK_STUCK: data.watermark_stuck,
     alert.ROWS_DROPPED: data.rows_dropped,
     # Last: what has failed, is stalled or lags has another alert, which says why it reads nothing.
-    alert.INPUT_MISSING: data.input_missing,
+    alert.INPUT_MISSING: losses.input_missing,
 }
 ORDER = tuple(OF_QUERIES.values())
 OF_DRIVER = (alert.DRIVER_DOWN, alert.EVENTS_MISSING, alert.MONITORING_DEGRADED)

@@ -23,7 +23,7 @@ from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.recovery import DriverHealth, FirstHealth, RecoveryWindow
 from querypulse.alerting.rule_context import RuleContext
-from querypulse.alerting.rules import data, monitoring, progress, query_ends
+from querypulse.alerting.rules import data, losses, monitoring, progress, query_ends
 from querypulse.core.states import DeliveryOutcome
 from querypulse.exporter.pages import Notice
 from querypulse.listener import event_reader, past_failures, probe
@@ -375,10 +375,10 @@ OF_NOTIFYING = (
              data, "rising", lambda _, points, __: points if points and points[-1].lag > points[0].lag else (),
              only("lag", "stall", "hang")),
     Mutation("missing input is not reported", "P1",
-             data, "has_uncounted_rows", lambda _: True,
+             losses, "has_uncounted_rows", lambda _: True,
              only("dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)), first=8),
     Mutation("rows of batches that only the probe saw do not count", "P2",
-             data, "has_uncounted_rows", lambda _: False,
+             losses, "has_uncounted_rows", lambda _: False,
              only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)), 60, first=16),
     Mutation("jobs of a thread pool belong to no query", "P2",
              probe.JobActivity, "moved_since", lambda now, before: probe.Moves.TASKS if now.own != before.own else None,

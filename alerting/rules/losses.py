@@ -1,0 +1,223 @@
+"""Rules about data that does not come, or that is gone before it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from ...core.states import QueryState
+from ...core.text import duration
+from ...listener.source_polls import SourcePoll
+from ...listener.state.query import Outcome, has_uncounted_rows
+from ...listener.state.sources import Edge, EdgePoint, Exposure
+from ..evidence import evidence, report
+from ..finding import DATA_LOSS_RISK, INPUT_MISSING, Finding, Severity
+from ..rule_context import RuleContext
+
+# -- data loss risk -----------------------------------------------------------------------------
+
+MIN_POLLS = 2
+MAX_REPORTED = 10
+
+
+class _Risk(msgspec.Struct, frozen=True):
+    """A partition that the retention edge catches up with, and the used share of its retention."""
+
+    exposure: Exposure
+    used: float
+    poll: SourcePoll
+    edge: Edge
+
+
+def data_loss_risk(context: RuleContext) -> Finding | None:
+    """``StreamingDataLossRisk``: data was lost or skipped, or is about to be.
+
+    Each part finds one kind of loss; the most severe is reported.
+    """
+    losses = [loss for part in LOSSES if (loss := part(context)) is not None]
+    return max(losses, key=lambda loss: loss.severity is Severity.CRITICAL, default=None)
+
+
+def retention_used(context: RuleContext) -> Finding | None:
+    """Unread data is near the retention edge, or beyond it.
+
+    It fires when the edge catches up with the query and the allowed share of retention is used.
+    When ``failOnDataLoss`` fails the query, the data is already lost. A query that starts at the
+    oldest retained record and moves faster than the edge is not at risk. The ratio follows
+    klag-exporter's lag-to-retention ratio, without its false alarms on idle topics.
+    """
+    ended = context.query.ended
+    is_over = ended is not None and ended.outcome is not Outcome.FAILED
+    if not context.query.sources or is_over or context.snapshot.context.is_on_purpose:
+        return None
+    risks = sorted(_risks(context), key=lambda risk: (-risk.exposure.lost, -risk.used))
+    if not risks:
+        return None
+    worst = risks[0]
+    # Two thirds of what the warning leaves are used too.
+    critical = worst.used >= (2 + context.limits.data_loss_warning_ratio) / 3
+    others = f"; {len(risks)} partitions in total" if len(risks) > 1 else ""
+    reason = _risk_text(worst, context) + others
+    does = "has lost data" if worst.exposure.lost else ""
+    severity = Severity.CRITICAL if critical else Severity.WARNING
+    facts = evidence(context)
+    facts["retention"] = "\n".join(_risk_text(risk, context) for risk in risks[:MAX_REPORTED])
+    return report(context, DATA_LOSS_RISK, severity, reason, facts, does=does)
+
+
+def _risks(context: RuleContext) -> Iterator[_Risk]:
+    query, allowed = context.query, context.limits.data_loss_warning_ratio
+    for source in query.sources.values():
+        poll = source.poll
+        if poll is None or _committed_since(context, poll):
+            continue
+        for exposure in source.exposures.values():
+            if exposure.used(context.now) < allowed:
+                continue
+            edge = source.edges[exposure.partition]
+            danger = _danger(context, exposure, edge, poll)
+            used = danger.used(context.now) if danger is not None else 0.0
+            if danger is not None and used >= allowed:
+                yield _Risk(danger, used, poll, edge)
+
+
+def _committed_since(context: RuleContext, poll: SourcePoll) -> bool:
+    """Whether the poll is old and the query has committed since: its position is unknown."""
+    committed_at = context.query.last_commit_at
+    if committed_at is None or committed_at <= poll.at:
+        return False
+    return context.watched_since(poll.at) > context.trend_seconds
+
+
+def _danger(
+    context: RuleContext, exposure: Exposure, edge: Edge, poll: SourcePoll
+) -> Exposure | None:
+    """The part of the exposure by which the edge catches up with the query; None if none does."""
+    if exposure.lost:
+        return exposure
+    if len(edge.points) < MIN_POLLS:
+        return None
+    if _reads_nothing(context):
+        return exposure
+    then, now = _window_ago(context, edge), edge.points[-1]
+    if then is None:
+        return None
+    if not _grows_old(then, now):
+        exposure = replace(exposure, keeps_seconds=None)
+    if not _is_overtaken(then, now, edge.speed(poll.at)):
+        exposure = replace(exposure, used_by_offsets=None, passed_at=None)
+    return exposure
+
+
+def _reads_nothing(context: RuleContext) -> bool:
+    """Whether the query reads nothing: it has ended, or had no activity for its window."""
+    return (
+        not context.query.alive
+        or context.watched_since(context.query.last_activity_at) > context.window.seconds
+    )
+
+
+def _window_ago(context: RuleContext, edge: Edge) -> EdgePoint | None:
+    """The newest poll before the window began; there has been unread data since then."""
+    begin = context.now - context.window.seconds
+    point = next((point for point in reversed(edge.points) if point.at <= begin), None)
+    watched = point is not None and context.watched_since(point.at) >= context.window.seconds
+    return point if watched else None
+
+
+def _grows_old(then: EdgePoint, now: EdgePoint) -> bool:
+    """Whether the oldest unread record is older than it was then.
+
+    If the query advances but the timestamps of the records do not, they prove nothing.
+    """
+    if then.waiting_since is None or now.waiting_since is None:
+        return False
+    advanced = now.waiting_since - then.waiting_since
+    return advanced < now.at - then.at and (advanced > 0 or now.committed == then.committed)
+
+
+def _is_overtaken(then: EdgePoint, now: EdgePoint, edge_speed: float | None) -> bool:
+    """Whether the edge moves faster than the query."""
+    if edge_speed is None or now.at <= then.at:
+        return False
+    return (now.committed - then.committed) / (now.at - then.at) < edge_speed
+
+
+def _risk_text(risk: _Risk, context: RuleContext) -> str:
+    exposure, earliest = risk.exposure, risk.edge.earliest
+    name, committed = exposure.partition, risk.poll.committed[exposure.partition]
+    if exposure.lost:
+        return (
+            f"{name}: {exposure.lost} offsets were deleted before they were read "
+            f"(committed {committed}, retained from {earliest})"
+        )
+    left = exposure.left_seconds(context.now)
+    rest = "" if left is None else f", at least {duration(left)} left"
+    written_at = exposure.written_at
+    if written_at is None or exposure.used_by_time(context.now) < (exposure.used_by_offsets or 0.0):
+        return (
+            f"{name}: the unread backlog is {risk.used:.0%} of what the topic retains, "
+            f"the retention edge is {committed - earliest} offsets behind{rest}"
+        )
+    return (
+        f"{name}: {risk.used:.0%} of its retention time is used up, "
+        f"the oldest unread record is {duration(context.now - written_at)} old{rest}"
+    )
+
+
+LOSSES = (retention_used,)
+"""What ``StreamingDataLossRisk`` reports; of equally severe ones the first."""
+
+
+# -- input missing ------------------------------------------------------------------------------
+
+MANY_BATCHES = 100
+
+
+def input_missing(context: RuleContext) -> Finding | None:
+    """``StreamingInputMissing``: no rows for both ``expected_input_seconds`` and the window.
+
+    An idle query is healthy unless the settings say that data must arrive. Without them, a source
+    whose offsets advance in many batches in a row without a row reads around its data. A restarted
+    run continues the count; the time in which the query was down does not count.
+    """
+    allowed, query = context.limits.expected_input_seconds, context.query
+    if not (context.is_running or context.is_between_runs):
+        return None
+    reason = _reads_around_its_data(context)
+    if not reason and allowed is not None and not has_uncounted_rows(query):
+        reason = _without_rows(context, allowed)
+    if not reason:
+        return None
+    state = None if query.activity_seen else QueryState.STARTING
+    return report(context, INPUT_MISSING, Severity.WARNING, reason, state=state)
+
+
+def _reads_around_its_data(context: RuleContext) -> str:
+    """Such as an Iceberg table after a compaction, or changes that all are skipped."""
+    for trend in context.query.trends.sources:
+        empty = trend.empty
+        if empty is None or empty.batches < MANY_BATCHES or not context.batches_come:
+            continue
+        seconds = context.watched_since(empty.since)
+        if seconds > context.trend_seconds:
+            return (
+                f"{trend.description}: {empty.batches} batches in a row read no rows in "
+                f"{seconds:.0f} s, although its offsets advance"
+            )
+    return ""
+
+
+def _without_rows(context: RuleContext, allowed: float) -> str:
+    query, including = context.query, ""
+    if query.last_input_at is not None:
+        seconds = context.watched_since(query.last_input_at)
+    else:
+        before = query.without_input_before
+        seconds = context.watched_since(query.started_at) + before
+        including = ", over restarts" if before > 0 else ", since its run began"
+    if seconds <= max(allowed, context.window.seconds):
+        return ""
+    return f"no rows read for {seconds:.0f} s{including} ({allowed:.0f} s allowed)"
