@@ -385,6 +385,12 @@ class Sidecar:
             raise RuntimeError("querypulse has not started: add sidecar.listener to Spark")
         return self._runtime
 
+    @property
+    def session_has_ended(self) -> bool:
+        """Whether the server has ended the Spark Connect session, without the job's wish."""
+        evaluated = self._evaluated()
+        return evaluated is not None and evaluated.snapshot.context is Context.SESSION_ENDED
+
     def _evaluated(self) -> Evaluated | None:
         return self._runtime.evaluated if self._runtime else None
 
