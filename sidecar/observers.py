@@ -113,9 +113,7 @@ def observe_classic(
     )
 
 
-def observe_connect(
-    components: Components, path: ConnectPath, arrived: Inbox
-) -> Observers:
+def observe_connect(components: Components, path: ConnectPath, arrived: Inbox) -> Observers:
     """Read a Spark Connect session, which shows neither checkpoints nor sources."""
     guard = components.guard
     probe = ConnectProbe(path)

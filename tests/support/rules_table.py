@@ -49,7 +49,9 @@ NIGHT_AND_NOON = (*[70] * 600, *[280] * 158)
 """Batches of a day that always outlast a trigger of a minute."""
 LONGER_RUNS = (75, 100, 131, 170, 219, 280, 356, 452, 571, 600, 620)
 TEN_MINUTES = "ProcessingTimeTrigger(600000)"
-SESSION_CLOSED = "the Spark Connect server has closed the session (it expired, or was released elsewhere)"
+SESSION_CLOSED = (
+    "the Spark Connect server has closed the session (it expired, or was released elsewhere)"
+)
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
 
