@@ -223,10 +223,10 @@ class ConnectRuns:
 REFUSED_SECONDS = 5.0
 """A server that has refused connections for so long has ended; a proxy restarts faster."""
 ENDS = {
-    CallFailure.SESSION_CLOSED: "closed the session (it expired, or was released elsewhere",
-    CallFailure.SESSION_LOST: "lost the session (it was started again, or another server answers",
+    CallFailure.SESSION_CLOSED: ("closed", "it expired, or was released elsewhere"),
+    CallFailure.SESSION_LOST: ("lost", "it was started again, or another server answers"),
 }
-"""What the server has done that ends the queries of a session, up to the bracket's end."""
+"""What the server has done with a session that has ended, and why."""
 
 
 class ConnectProbe:
@@ -293,8 +293,10 @@ class ConnectProbe:
 
         If its server has refused connections before, a new one shows that the server had ended.
         """
-        why, since = f"the Spark Connect server has {ENDS[failure]}", self._answered_at
-        why += ")" if since is None else f"; last answer {now - since:.0f} s before)"
+        did, how = ENDS[failure]
+        if self._answered_at is not None:
+            how += f"; last answer {now - self._answered_at:.0f} s before"
+        why = f"the Spark Connect server has {did} the session ({how})"
         log.warning("querypulse: %s, and its queries have ended", why)
         self._is_final = True
         if failure is CallFailure.SESSION_LOST and self._seen is Context.JVM_GONE:
