@@ -191,9 +191,11 @@ def release_elsewhere(spark):
 
 
 @knows_ended_sessions
-def test_session_that_expired_fails_its_query_and_a_new_session_goes_on(server, connect, pages):
-    proxy = CuttingProxy(server.port)
-    spark, sidecar = connect(proxy.port)
+def test_session_that_expired_fails_its_query_and_a_new_session_resolves_it(
+    server, connect, pages, tmp_path
+):
+    proxy, spool = CuttingProxy(server.port), {"spool_dir": str(tmp_path)}
+    spark, sidecar = connect(proxy.port, **spool)
     start(spark, "silver")
     committed(sidecar, "silver")
 
@@ -210,7 +212,7 @@ def test_session_that_expired_fails_its_query_and_a_new_session_goes_on(server, 
     assert "spark.stop(), create a session" in page.annotations["next_steps"]
     assert not sidecar.closed
 
-    spark, _ = connect()
+    spark, _ = connect(**spool)
     assert sidecar.closed
     start(spark, "silver")
     pages.wait_for("StreamingQueryFailed", "silver", status="resolved")
