@@ -186,6 +186,7 @@ def release_elsewhere(spark):
     import pyspark.sql.connect.proto as pb2
 
     with closing(ConnectClient(spark)) as other:
+        other._server_session = ""  # This request has no such field.
         request = other._identified(pb2.ReleaseSessionRequest())
         other._unary(other._stub.ReleaseSession, request)
 
