@@ -20,7 +20,7 @@ from ..listener.state.flow import Flow, Node, flow_of
 from ..listener.state.identity import UNNAMED, base_label
 from ..listener.state.query import Outcome, Query
 from ..listener.state.snapshot import Snapshot
-from .alert_text import several_do
+from .alert_text import NEXT_STEPS, several_do
 from .finding import (
     DRIVER_DOWN,
     NOT_WORKING,
@@ -356,13 +356,15 @@ def gather(
 
 def _of_driver(members: list[Finding]) -> Finding:
     first, names = members[0], sorted(finding.query for finding in members)
+    steps = {name: text for name, text in first.evidence.items() if name == NEXT_STEPS}
     return replace(
         first,
         query=WHOLE_DRIVER,
         reason=f"{first.cause}: {', '.join(names)}",
         summary=several_do(first.alertname, first.cause, names),
         evidence={
-            "queries": "\n".join(f"{finding.query}: {finding.reason}" for finding in members)
+            "queries": "\n".join(f"{finding.query}: {finding.reason}" for finding in members),
+            **steps,
         },
     )
 

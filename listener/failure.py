@@ -100,6 +100,10 @@ _CONTEXT_STOPPED = re.compile(
 )
 
 
+SESSION_ENDED = "CONNECT_SESSION_ENDED"
+"""The error class of runs that have ended with their Spark Connect session; Spark has none."""
+
+
 class Failure(msgspec.Struct, frozen=True):
     """Why a run failed: bounded names and a redacted message."""
 

@@ -295,6 +295,9 @@ class Context(str, Enum):
     """A signal to the JVM stopped it: the JVM's shutdown hooks run."""
     JVM_GONE = "jvm_gone"
     """The process that ran Spark has ended, and all queries with it."""
+    SESSION_ENDED = "session_ended"
+    """The server has ended the Spark Connect session, or lost it, without the application's wish:
+    each query that ran has failed."""
 
     @property
     def explains_ends(self) -> bool:

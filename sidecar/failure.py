@@ -16,6 +16,7 @@ from ..alerting.finding import (
 )
 from ..alerting.lifecycle import Evaluated
 from ..alerting.rules.monitoring import JVM_ENDED
+from ..alerting.rules.query_ends import SESSION_GONE
 from ..core.redaction import redact
 from ..core.states import QueryState
 from ..listener.probe import Context
@@ -27,7 +28,10 @@ END_ALERTS = (QUERY_STOPPED, DRIVER_DOWN)
 
 
 class QueryFailure(Exception):  # noqa: N818 - named in the public contract
-    """A streaming query failed or disappeared; ``query`` is ``*`` when the JVM is gone."""
+    """A streaming query failed or disappeared.
+
+    ``query`` is ``*`` when the JVM is gone, or the Spark Connect session of a query to come.
+    """
 
     def __init__(self, query: str, reason: str) -> None:
         super().__init__(f"streaming query {query}: {reason}")
@@ -48,6 +52,8 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
             return QueryFailure(finding.query, finding.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, JVM_ENDED)
+    if snapshot.context is Context.SESSION_ENDED and not nothing_left(snapshot, evaluation):
+        return QueryFailure(WHOLE_DRIVER, SESSION_GONE)
     return None
 
 
@@ -112,9 +118,14 @@ def wait_in_spark(streams: Any, timeout: float | None) -> None:
 
 
 def nothing_left(snapshot: Snapshot, evaluation: Evaluation) -> bool:
-    """Whether no query is left that could fail: all completed, or the application stopped."""
+    """Whether no query is left that could fail: all completed, or the application stopped.
+
+    In a Spark Connect session that has ended, none starts any more.
+    """
     if snapshot.context.is_on_purpose:
         return True
     foreign, health = _foreign(snapshot), evaluation.health.items()
-    states = [query.state for label, query in health if _counts(query) and label not in foreign]
-    return bool(states) and all(state is QueryState.COMPLETED for state in states)
+    states = {query.state for label, query in health if _counts(query) and label not in foreign}
+    if snapshot.context is Context.SESSION_ENDED:
+        return states <= {QueryState.COMPLETED, QueryState.STOPPED}
+    return states == {QueryState.COMPLETED}

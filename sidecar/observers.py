@@ -113,12 +113,10 @@ def observe_classic(
     )
 
 
-def observe_connect(
-    components: Components, spark: Any, path: ConnectPath, arrived: Inbox
-) -> Observers:
+def observe_connect(components: Components, path: ConnectPath, arrived: Inbox) -> Observers:
     """Read a Spark Connect session, which shows neither checkpoints nor sources."""
     guard = components.guard
-    probe = ConnectProbe(spark, path)
+    probe = ConnectProbe(path)
 
     interval = max(CONNECT_POLL_SECONDS, components.settings.probe_interval_seconds)
     prober = Prober(probe, interval, arrived.wake)

@@ -147,7 +147,7 @@ class Runtime:
         app = app_name(settings, spark)
         if isinstance(path, ConnectPath):
             version = path.version
-            self._observers = observe_connect(components, spark, path, self._arrived)
+            self._observers = observe_connect(components, path, self._arrived)
         else:
             version = str(spark.version)
             self._observers = observe_classic(

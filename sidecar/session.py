@@ -172,7 +172,8 @@ class Registry:
         """Require that no open sidecar watches this SparkContext; an automatic one is closed.
 
         Those of SparkContexts that the application has stopped are closed: they would do so
-        themselves a moment later, but the new one may need their port now.
+        themselves a moment later, but the new one may need their port now. So are those of Spark
+        Connect sessions that have ended: the new one takes over their incidents.
 
         Raises:
             SettingsError: another one watches it.
@@ -184,7 +185,7 @@ class Registry:
         if sidecar is not None:
             sidecar.close()
         for watched, stale in list(self._sidecars.items()):
-            if is_stopped(watched):
+            if is_stopped(watched) or stale.session_has_ended:
                 stale.close(timeout=2.0)
 
     def remember(self, context: Any, sidecar: Sidecar) -> None:

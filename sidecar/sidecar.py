@@ -24,6 +24,7 @@ from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
 from ..exporter.status import Status, notebook_page, status
 from ..listener.mailbox import ExpectStop, Forget
+from ..listener.probe import Context
 from ..listener.spark.event_paths import EventQueue
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError
@@ -384,6 +385,12 @@ class Sidecar:
         if self._runtime is None:
             raise RuntimeError("querypulse has not started: add sidecar.listener to Spark")
         return self._runtime
+
+    @property
+    def session_has_ended(self) -> bool:
+        """Whether the server has ended the Spark Connect session, without the job's wish."""
+        evaluated = self._evaluated()
+        return evaluated is not None and evaluated.snapshot.context is Context.SESSION_ENDED
 
     def _evaluated(self) -> Evaluated | None:
         return self._runtime.evaluated if self._runtime else None

@@ -20,7 +20,7 @@ import msgspec
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.policy import Limits
 from ..alerting.rules.monitoring import JVM_ENDED
-from ..alerting.rules.query_ends import CONTEXT_GONE, poison_batch
+from ..alerting.rules.query_ends import CONTEXT_GONE, SESSION_GONE, poison_batch
 from ..core.redaction import redact
 from ..listener.probe import Context
 from ..listener.spark.jvm import THROWN
@@ -33,7 +33,11 @@ log = logging.getLogger("querypulse")
 
 Starts = Mapping[str, Callable[[], Any]]
 
-UNPLANNED_ENDS = {Context.JVM_GONE: JVM_ENDED, Context.STOPPED: CONTEXT_GONE}
+UNPLANNED_ENDS = {
+    Context.JVM_GONE: JVM_ENDED,
+    Context.STOPPED: CONTEXT_GONE,
+    Context.SESSION_ENDED: SESSION_GONE,
+}
 """The ends of Spark that the application did not ask for, and what each is called."""
 ROUND_SECONDS = 1.0
 UNSEEN_SECONDS = 10.0

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from ...listener.failure import Failure
+from ...listener.failure import SESSION_ENDED, Failure
 from ...listener.probe import Context
 from ...listener.state.query import UNKNOWN_BATCH, Died, Ended, Outcome, Query
 from ...listener.state.snapshot import Snapshot
@@ -55,6 +55,13 @@ STEPS_BY_ERROR = {
             "2. Restart the query; if the task hangs in the executor, restart the executor.\n"
             "3. Again and again: turn speculation off, look for stages that read the state twice."
         ),
+        SESSION_ENDED: (
+            "1. The session does not come back, nor do its queries: restart the job.\n"
+            "2. Or call spark.stop(), create a session, attach to it, and start the queries from "
+            "the same checkpoints.\n"
+            "3. Find what took the session: a network outage longer than its time-out, a restart "
+            "of the server, somebody who released it."
+        ),
     }.items()
 }
 """Next steps by what the error says, where the steps of the alert's runbook are too general."""
@@ -67,7 +74,7 @@ def query_failed(context: RuleContext) -> Finding | None:
     alert is a warning; so it is if the process ends within the grace, since a restart is expected.
     An expected error is a warning within the grace. A batch that earlier processes planned longer
     ago, and never committed, leaves no time: the job restarts again and again and does not get past
-    it, as the reason says.
+    it, as the reason says. Queries that ended with their Spark Connect session share the cause.
     """
     ended = context.query.failure
     if ended is None or ended.failure is None:
@@ -102,6 +109,7 @@ def query_failed(context: RuleContext) -> Finding | None:
         with_age(failure.reason, context),
         facts,
         says=with_age(headline, context),
+        cause=failure.message if failure.error_class == SESSION_ENDED else "",
     )
 
 
@@ -125,6 +133,7 @@ NOTICED_SECONDS = 5.0
 SLOWLY_NOTICED_SECONDS = 15.0
 """The next poll detects that a SparkContext stopped; its queries may have ended before that."""
 CONTEXT_GONE = "the SparkContext stopped by itself"
+SESSION_GONE = "the Spark Connect session has ended, and the job did not ask for that"
 
 
 def query_stopped(context: RuleContext) -> Finding | None:

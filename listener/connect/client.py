@@ -30,9 +30,14 @@ class CallFailure(str, Enum):
     SESSION_CLOSED = "session_closed"
     """The session was released, or it expired."""
     SESSION_LOST = "session_lost"
-    """The server does not know the session: it has started again."""
+    """The server does not know the session: it has started again, or it is another server."""
     REJECTED = "rejected"
     """The server answers, but not to this call."""
+
+    @property
+    def ends_session(self) -> bool:
+        """Whether no later call in the session can be answered."""
+        return self in (CallFailure.SESSION_CLOSED, CallFailure.SESSION_LOST)
 
 
 def failure_of(code: str, details: str) -> CallFailure:

@@ -1,8 +1,11 @@
 """The event path of Spark Connect: starts from the job's client, batches from the probe's polls.
 
-One method of the job's client, ``execute_command``, is wrapped until the end: Spark Connect reports
-a query's trigger, checkpoint and sink nowhere else, and only this shows a query that fails between
-two polls. A session has one event stream, which stays the job's: a second reader would make its
+Three methods of the job's client are wrapped until the end. ``execute_command``: Spark Connect
+reports a query's trigger, checkpoint and sink nowhere else, and only this shows a query that fails
+between two polls. ``release_session`` and ``close``: only these show that the job itself ends the
+session; PySpark's ``is_closed`` is true as well once a call of the job found the session lost.
+
+A session has one event stream, which stays the job's: a second reader would make its
 ``addListener`` wait for ever.
 """
 
@@ -14,17 +17,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..events import EventKind
 from ..mailbox import Mailbox, Received
-from ..probe import UNKNOWN_TRIGGER, ListenerHealth, RunFacts, parse_trigger
+from ..probe import UNKNOWN_TRIGGER, Context, ListenerHealth, RunFacts, parse_trigger
 from ..spark.event_paths import EventPath
 from ..spark.jvm import require_supported
-from .client import ConnectClient
+from .client import CallFailure, ConnectClient, failure_of
 
 CAPACITY = 2000
-KEPT_STARTS = 1000
+KEPT_RUNS = 1000
 MISSING = (
     "batches beyond the newest 100 (numRecentProgressUpdates) between two polls",
     "jobs and tasks of a batch, and the stack of one that hangs",
@@ -52,8 +56,14 @@ class ConnectPath(EventPath):
     def __init__(self, spark: Any) -> None:
         self.source = Mailbox(CAPACITY)
         self.client = ConnectClient(spark)
-        self.starts: deque[RunFacts] = deque(maxlen=KEPT_STARTS)
+        self.starts: deque[RunFacts] = deque(maxlen=KEPT_RUNS)
         """The runs that the job has started, until the probe takes them."""
+        self.stopped: deque[str] = deque(maxlen=KEPT_RUNS)
+        """The ids of the runs that the job has stopped."""
+        self.left: Context | None = None
+        """What ended the session of a job that has released it, or closed its client."""
+        self.lost: CallFailure | None = None
+        """How a call of the job found that the session had ended."""
         try:
             self.version = self.client.version()
             require_supported(self.version)
@@ -61,8 +71,11 @@ class ConnectPath(EventPath):
             self.client.close()
             raise
         self._job: Any = spark.client
-        self._original: Callable[..., Any] = self._job.execute_command
-        self._wrapper = self._job.execute_command = self._execute_command
+        self._wrapped: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        """By name: the method of the job's client, and ours in its place."""
+        self._wrap("execute_command", self._execute_command)
+        self._wrap("release_session", self._leave)
+        self._wrap("close", self._leave)
 
     def receive_progress(self, text: str) -> None:
         """Take the progress of a batch, which the probe has read."""
@@ -74,19 +87,48 @@ class ConnectPath(EventPath):
 
         Somebody else may have wrapped the method, before us or since.
         """
-        if vars(self._job).get("execute_command") == self._wrapper:
-            del self._job.execute_command
-            if self._original != self._job.execute_command:
-                self._job.execute_command = self._original
+        for name, (original, wrapper) in self._wrapped.items():
+            if vars(self._job).get(name) == wrapper:
+                delattr(self._job, name)
+                if original != getattr(self._job, name):
+                    setattr(self._job, name, original)
         self.client.close()
 
-    def _execute_command(self, command: Any, *args: Any, **kwargs: Any) -> Any:
-        answer = self._original(command, *args, **kwargs)
+    def _wrap(self, name: str, call: Callable[..., Any]) -> None:
+        """Put ``call`` in the place of a method, which is its first argument from then on."""
+        original = getattr(self._job, name, None)
+        # The client of Spark 3.5 does not release sessions.
+        if original is not None:
+            wrapper = partial(call, original)
+            self._wrapped[name] = original, wrapper
+            setattr(self._job, name, wrapper)
+
+    def _execute_command(
+        self, original: Callable[..., Any], command: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        try:
+            answer = original(command, *args, **kwargs)
+        except Exception as error:
+            failure = failure_of("", str(error))
+            if failure.ends_session:
+                self.lost = failure
+            raise
         with suppress(Exception):
             if command.HasField("write_stream_operation_start"):
                 result = answer[1]["write_stream_operation_start_result"]
                 self._receive_start(command.write_stream_operation_start, result)
+            elif command.HasField("streaming_query_command"):
+                asked = command.streaming_query_command
+                if asked.WhichOneof("command") == "stop":
+                    self.stopped.append(asked.query_id.run_id)
         return answer
+
+    def _leave(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Note, before the server can know it, that the job ends its session."""
+        if self.left is None:
+            is_lost = self.lost is not None or self._job.is_closed
+            self.left = Context.SESSION_ENDED if is_lost else Context.STOPPED_BY_APPLICATION
+        return original(*args, **kwargs)
 
     def _receive_start(self, start: Any, result: Any) -> None:
         """A run began: ``WriteStreamOperationStart`` and its result."""

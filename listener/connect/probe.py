@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import re
@@ -12,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..events import decode_progress
+from ..failure import SESSION_ENDED
 from ..probe import (
     UNKNOWN_TRIGGER,
     Context,
@@ -21,7 +21,6 @@ from ..probe import (
     Trigger,
     with_idle_progress,
 )
-from ..python_frames import is_running
 from ..spark.jvm import OptionalCalls
 from ..spark.probe import EndedRuns
 from .client import CallFailure, ConnectCallError, ConnectClient, ServerSilentError
@@ -32,9 +31,10 @@ log = logging.getLogger("querypulse")
 
 _UNKNOWN_RUN = re.compile(r"Streaming query \S+ is not found|Run id mismatch for query id")
 RUN_LOST = (
-    "the Spark Connect server no longer knows the query, as after the server was started again"
+    "the Spark Connect server no longer knows the query, as after the server was started again, or "
+    "has ended the session and made a new one"
 )
-"""The error of such a query. Spark 3.5 lets the session go on after a restart of the server; from
+"""The error of such a query. Spark 3.5 lets a session go on after both, without its queries; from
 4.0 on, the server refuses such a session."""
 END_POLLS = 3
 """How often a run that has ended is asked how, before it counts as unknown."""
@@ -91,7 +91,11 @@ class ConnectRun:
         except ConnectCallError as error:
             if not _UNKNOWN_RUN.search(str(error)):
                 raise
-            exception, error_class = RUN_LOST, None
+            exception, error_class = RUN_LOST, SESSION_ENDED
+        self.end(exception, error_class)
+
+    def end(self, exception: str | None, error_class: str | None) -> None:
+        """Record how the run has ended; without an exception it was stopped, or has completed."""
         self.last = replace(
             self.last,
             active=False,
@@ -154,8 +158,7 @@ class ConnectRuns:
 
         """
         # Before the active queries: a run that starts now must not seem to have ended.
-        while self._path.starts:
-            self._add(self._path.starts.popleft(), is_new=True)
+        self._add_started()
         try:
             active = {query.id.run_id: query for query in self._client.active()}
         except ConnectCallError as error:
@@ -174,6 +177,22 @@ class ConnectRuns:
     def report(self, now: float) -> tuple[ProbedRun, ...]:
         """All runs, active and recently ended; ``now`` is monotonic seconds."""
         return tuple(run.last for run in self._living.values()) + self._ended.report(now)
+
+    def end_all(self, exception: str, now: float) -> None:
+        """End every run with its session; ``now`` is monotonic seconds.
+
+        One that the job has stopped since the last poll has ended without an exception.
+        """
+        self._add_started()
+        for run_id, run in self._living.items():
+            was_stopped = run_id in self._path.stopped
+            run.end(*((None, None) if was_stopped else (exception, SESSION_ENDED)))
+            self._ended.add(run.last, now)
+        self._living.clear()
+
+    def _add_started(self) -> None:
+        while self._path.starts:
+            self._add(self._path.starts.popleft(), is_new=True)
 
     def _add(self, facts: RunFacts, *, is_new: bool) -> None:
         run = ConnectRun(self._client, facts, self._path.receive_progress, is_new=is_new)
@@ -203,10 +222,11 @@ class ConnectRuns:
 
 REFUSED_SECONDS = 5.0
 """A server that has refused connections for so long has ended; a proxy restarts faster."""
-CLOSED = "the Spark Connect session was closed (released, or expired); its queries ended with it"
-SESSION_LOST = (
-    "the Spark Connect server was started again, and the session and its queries are gone"
-)
+ENDS = {
+    CallFailure.SESSION_CLOSED: ("closed", "it expired, or was released elsewhere"),
+    CallFailure.SESSION_LOST: ("lost", "it was started again, or another server answers"),
+}
+"""What the server has done with a session that has ended, and why."""
 
 
 class ConnectProbe:
@@ -216,20 +236,19 @@ class ConnectProbe:
     ended, or it is a new server of Spark 3.5, which lets the session go on without its queries.
     """
 
-    def __init__(self, spark: Any, path: ConnectPath) -> None:
+    def __init__(self, path: ConnectPath) -> None:
         self.details = OptionalCalls()
-        self._client = spark.client
-        self._stop_code = inspect.unwrap(type(spark).stop).__code__
         self._path = path
         self._runs = ConnectRuns(path, self.details)
         self._seen = Context.RUNNING
         self._is_final = False
         """Whether the session has ended, so that no later call can be answered."""
+        self._answered_at: float | None = None
         self._refused_since: float | None = None
 
     def context(self) -> Context:
         """Whether the session lives, as far as is known without asking; for any thread."""
-        return Context.STOPPED_BY_APPLICATION if self._is_closed_by_job() else self._seen
+        return self._path.left or self._seen if self._seen is Context.RUNNING else self._seen
 
     def poll(self, clock: Callable[[], float]) -> ProbeReport | None:
         """Poll every run once; None while the server does not answer and may still live."""
@@ -242,7 +261,8 @@ class ConnectProbe:
             self._note(failure, clock())
         if failure is not None and self._seen is Context.RUNNING:
             return None
-        runs = self._runs.report(began_at) if self._seen is Context.RUNNING else ()
+        is_known = self._seen in (Context.RUNNING, Context.SESSION_ENDED)
+        runs = self._runs.report(began_at) if is_known else ()
         return ProbeReport(began_at, clock(), runs, self._seen, self._path.health)
 
     def release(self) -> None:
@@ -255,18 +275,31 @@ class ConnectProbe:
             self._refused_since = None
         elif self._refused_since is None:
             self._refused_since = now
-        if failure is CallFailure.SESSION_LOST:
-            self._is_final, self._seen = True, Context.JVM_GONE
-            log.warning("querypulse: %s", SESSION_LOST)
-        elif failure is CallFailure.SESSION_CLOSED or self._is_closed_by_job():
-            # PySpark's ``stop()`` releases the session first, and closes the client then.
-            if not (self._is_closed_by_job() or is_running(self._stop_code)):
-                log.warning("querypulse: %s", CLOSED)
-            self._is_final, self._seen = True, Context.STOPPED_BY_APPLICATION
+        left = self._path.left if self._seen is Context.RUNNING else None
+        # The job's wish first: the server closes a session that the job releases.
+        if left is Context.STOPPED_BY_APPLICATION:
+            self._is_final, self._seen = True, left
+        elif left is Context.SESSION_ENDED:
+            self._end_session(self._path.lost or CallFailure.SESSION_LOST, now)
+        elif failure is not None and failure.ends_session:
+            self._end_session(failure, now)
         elif failure is None:
-            self._seen = Context.RUNNING
+            self._seen, self._answered_at = Context.RUNNING, now
         elif self._refused_since is not None and now - self._refused_since >= REFUSED_SECONDS:
             self._seen = Context.JVM_GONE
 
-    def _is_closed_by_job(self) -> bool:
-        return bool(self._client.is_closed)
+    def _end_session(self, failure: CallFailure, now: float) -> None:
+        """End the session without the job's wish.
+
+        If its server has refused connections before, a new one shows that the server had ended.
+        """
+        did, how = ENDS[failure]
+        if self._answered_at is not None:
+            how += f"; last answer {now - self._answered_at:.0f} s before"
+        why = f"the Spark Connect server has {did} the session ({how})"
+        log.warning("querypulse: %s, and its queries have ended", why)
+        self._is_final = True
+        if failure is CallFailure.SESSION_LOST and self._seen is Context.JVM_GONE:
+            return
+        self._seen = Context.SESSION_ENDED
+        self._runs.end_all(why, now)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
-from ..failure import Failure, describe_failure, died_of_stopped_context
+from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..offsets import BASE_INDEX, WHOLE, Offsets
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
@@ -218,6 +218,8 @@ def _outcome(
         finite = query.trigger is not None and query.trigger.ends_by_itself
         return (Outcome.COMPLETED if finite else Outcome.STOPPED), None
     if context is not Context.RUNNING and died_of_stopped_context(exception):
+        return Outcome.STOPPED, None
+    if error_class == SESSION_ENDED and query.stop_expected:
         return Outcome.STOPPED, None
     return Outcome.FAILED, describe_failure(exception, error_class)
 

@@ -13,10 +13,10 @@ from support.story import policy, run
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.listener.connect import event_path
-from querypulse.listener.connect.client import ConnectClient, ServerSilentError
+from querypulse.listener.connect.client import CallFailure, ConnectClient, ServerSilentError
 from querypulse.listener.connect.event_path import ConnectPath, trigger_text
 from querypulse.listener.events import Started, decode
-from querypulse.listener.probe import ProbeReport, RunFacts, parse_trigger
+from querypulse.listener.probe import Context, ProbeReport, RunFacts, parse_trigger
 from querypulse.listener.state.state import State
 
 
@@ -35,8 +35,9 @@ class WriteStart(SimpleNamespace):
 class JobCommand:
     """As ``Command``."""
 
-    def __init__(self, start=None):
+    def __init__(self, start=None, asked=None):
         self.write_stream_operation_start = start
+        self.streaming_query_command = asked
 
     def HasField(self, name):
         return getattr(self, name) is not None
@@ -47,8 +48,18 @@ class JobClient:
 
     sends_event = False
     """From Spark 4.0 on."""
+    is_closed = False
+    error = None
+
+    def release_session(self):
+        """The server answers."""
+
+    def close(self):
+        self.is_closed = True
 
     def execute_command(self, command):
+        if self.error is not None:
+            raise self.error
         query = SimpleNamespace(id="q", run_id="r")
         text = json.dumps({"id": "q", "runId": "r", "name": "bronze", "timestamp": None})
         result = SimpleNamespace(query_id=query, name="bronze")
@@ -70,12 +81,22 @@ class OurClient:
         self.closed = True
 
 
+class QueryCommand(SimpleNamespace):
+    """As ``StreamingQueryCommand``."""
+
+    query_id = SimpleNamespace(id="q", run_id="r")
+
+    def WhichOneof(self, name):
+        return self.kind
+
+
 START = JobCommand(WriteStart(once=True, format="delta", options={"checkpointLocation": "/c"}))
 
 
 @pytest.fixture
 def job(monkeypatch):
     monkeypatch.setattr(event_path, "ConnectClient", OurClient)
+    monkeypatch.setattr(JobClient, "error", None)
     return SimpleNamespace(client=JobClient())
 
 
@@ -131,21 +152,86 @@ def test_connection_is_closed_where_the_path_cannot_be_made(job, monkeypatch):
     assert clients[0].closed
 
 
+@pytest.mark.parametrize("method", ["execute_command", "release_session", "close"])
 @pytest.mark.parametrize("wrapped", ["by nobody else", "before us", "since"])
-def test_release_leaves_the_jobs_client_as_others_left_it(job, wrapped):
-    theirs = partial(job.client.execute_command)
+def test_release_leaves_the_jobs_client_as_others_left_it(job, wrapped, method):
+    theirs = partial(getattr(job.client, method))
     if wrapped == "before us":
-        job.client.execute_command = theirs
+        setattr(job.client, method, theirs)
     path = ConnectPath(job)
     if wrapped == "since":
-        theirs = job.client.execute_command = partial(job.client.execute_command)
+        theirs = partial(getattr(job.client, method))
+        setattr(job.client, method, theirs)
 
     path.release()
 
-    others = {} if wrapped == "by nobody else" else {"execute_command": theirs}
+    others = {} if wrapped == "by nobody else" else {method: theirs}
     assert vars(job.client) == others
     assert job.client.execute_command(None)[1]
     assert path.client.closed
+
+
+@pytest.mark.parametrize(("kind", "stopped"), [("stop", ["r"]), ("status", []), (None, [])])
+def test_run_that_the_job_stops_is_known_to_the_probe(job, kind, stopped):
+    path = ConnectPath(job)
+    stop = JobCommand(asked=QueryCommand(kind=kind))
+    job.client.execute_command(stop)
+    JobClient.error = RuntimeError("not now")
+    with pytest.raises(RuntimeError, match="not now"):
+        job.client.execute_command(stop)
+
+    assert list(path.stopped) == stopped
+
+
+SESSION_CLOSED = RuntimeError("[INVALID_HANDLE.SESSION_CLOSED] The handle 1 is invalid.")
+SESSION_CHANGED = RuntimeError("(..) [INVALID_HANDLE.SESSION_CHANGED] The handle 1 is invalid.")
+
+
+@pytest.mark.parametrize(
+    ("ends", "context"),
+    [
+        ([], None),
+        (["release_session"], Context.STOPPED_BY_APPLICATION),
+        (["close"], Context.STOPPED_BY_APPLICATION),
+        (["release_session", "close", "close"], Context.STOPPED_BY_APPLICATION),
+    ],
+)
+@pytest.mark.parametrize("error", [None, RuntimeError("unreachable"), SESSION_CLOSED])
+def test_job_has_left_its_session_unless_its_calls_found_it_lost_before(job, ends, context, error):
+    path = ConnectPath(job)
+    if error is not None:
+        JobClient.error = error
+        with pytest.raises(RuntimeError):
+            job.client.execute_command(START)
+    for method in ends:
+        getattr(job.client, method)()
+
+    is_lost = error is SESSION_CLOSED
+    assert path.left is (context and (Context.SESSION_ENDED if is_lost else context))
+    assert path.lost is (CallFailure.SESSION_CLOSED if is_lost else None)
+    assert job.client.is_closed == ("close" in ends)
+
+
+def test_client_that_pyspark_closes_as_its_session_is_lost_was_not_left_by_the_job(job):
+    """It does so where a call is answered with SESSION_CHANGED."""
+    path = ConnectPath(job)
+    JobClient.error, job.client.is_closed = SESSION_CHANGED, True
+    with pytest.raises(RuntimeError):
+        job.client.execute_command(START)
+    assert (path.left, path.lost) == (None, CallFailure.SESSION_LOST)
+
+    job.client.close()
+
+    assert path.left is Context.SESSION_ENDED
+
+
+def test_client_of_spark_3_5_releases_no_session(job, monkeypatch):
+    monkeypatch.delattr(JobClient, "release_session")
+    path = ConnectPath(job)
+
+    path.release()
+
+    assert vars(job.client) == {}
 
 
 def test_trigger_is_written_as_spark_prints_it_or_unknown():

@@ -73,7 +73,10 @@ def progress(query, run, batch, *, committed=True):
 def world():
     state = SimpleNamespace(server=Server(), starts=deque(), events=[], details=OptionalCalls())
     path = SimpleNamespace(
-        client=state.server, starts=state.starts, receive_progress=state.events.append
+        client=state.server,
+        starts=state.starts,
+        stopped=(),
+        receive_progress=state.events.append,
     )
     state.runs = ConnectRuns(path, state.details)
     return state

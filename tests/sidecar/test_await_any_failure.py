@@ -8,7 +8,15 @@ import pytest
 from msgspec import structs
 from pyspark.errors import StreamingQueryException
 from support.patience import PATIENCE_SECONDS
-from support.rules_table import hung_batch, live_locked, one_task, steady, watched
+from support.rules_table import (
+    hung_batch,
+    live_locked,
+    lost,
+    one_task,
+    session_ended,
+    steady,
+    watched,
+)
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.alert_text import Guidance, alert_of
@@ -45,13 +53,30 @@ def stopped():
     return Story().probe(run(), at=0).ended(at=1)
 
 
+def completed(story=None, query="a", *, at=1):
+    story = story or Story()
+    return story.probe(run(query, trigger=ONCE), at=at - 1).ended(query, at=at)
+
+
 FAILED = ("a", "ConcurrentAppendException: Files were added")
+SESSION_ENDED = ("a", "CONNECT_SESSION_ENDED: the Spark Connect server has closed the session")
 JVM_GONE = ("*", "the JVM of the driver has ended, and 2 streaming queries with it: a, b")
 FAILURES = [
     ("failed", failed(), 1, {}, FAILED),
     ("failed, within its grace", failed(), 1, {"failed_grace_seconds": 60.0}, FAILED),
     ("stopped", stopped(), 100, {}, ("a", "stopped without an exception")),
     ("JVM gone", Story().probe(run(), run("b"), at=0).probe(at=1, context=Context.JVM_GONE), 1, {}, JVM_GONE),
+    ("session ended", session_ended(committed(), lost()), 10, {}, SESSION_ENDED),
+    ("session ended, within its grace", session_ended(committed(), lost()), 10, {"failed_grace_seconds": 60.0}, SESSION_ENDED),
+    ("session of two ended", session_ended(committed(), lost(), lost("b")), 10, {}, SESSION_ENDED),
+    ("session ended, and one has completed", session_ended(completed(query="b"), lost()), 10, {}, SESSION_ENDED),
+    ("session ended before an expected query began", session_ended(committed(), lost()), 10,
+     {"expected": ["bronze"], "overrides": [("a", {"ignore": True})]}, ("*", "the Spark Connect session has ended")),
+    ("session ended, its stop was announced", session_ended(committed().expect_stop(), lost()), 10, {}, None),
+    ("session ended, all have completed", session_ended(completed()), 10, {}, None),
+    ("session ended, all were stopped as announced", session_ended(stopped().expect_stop()), 10, {}, None),
+    ("session ended, nothing was started", session_ended(Story()), 10, {}, None),
+    ("session ended, nothing to care about", session_ended(committed(), lost()), 10, {"overrides": [("*", {"ignore": True})]}, None),
     ("nothing", Story(), 1000, {}, None),
     ("healthy", committed(), 10, {}, None),
     ("hung", committed().probe(processing(batch=1), at=6), 900, {}, None),
@@ -179,16 +204,25 @@ def test_stall_of_another_process_ends_the_wait_only_if_expected(expected, sessi
 # -- nothing left to wait for -----------------------------------------------------------------
 
 
-def completed(story=None, query="a", *, at=1):
-    story = story or Story()
-    return story.probe(run(query, trigger=ONCE), at=at - 1).ended(query, at=at)
-
-
 def test_wait_ends_when_every_query_completed_or_the_application_stopped_its_context():
     story = Story().probe(run(trigger=ONCE), run("b", trigger=ONCE), at=0)
     assert not is_over(story.ended(at=1))
     assert is_over(story.ended("b", at=2))
     assert is_over(Story().started(at=0).probe(run(), at=1, context=Context.STOPPED_BY_APPLICATION))
+
+
+def test_wait_ends_with_its_session_where_no_query_was_lost():
+    stories = {
+        "completed": completed(),
+        "stopped as announced": stopped().expect_stop(),
+        "stopped": stopped(),
+        "nothing started": Story(),
+        "its stop was announced": committed().expect_stop(),
+    }
+    stories["its stop was announced"].probe(lost(), at=2)
+
+    assert all(is_over(session_ended(story, at=3), 4) for story in stories.values())
+    assert not is_over(session_ended(committed(), lost(), at=6), 7)
 
 
 def test_wait_goes_on_while_something_can_still_fail():

@@ -27,6 +27,9 @@ def test_context_and_exception_decide_the_end_of_a_process():
         (stopped_by_application, KeyboardInterrupt): Notice.TERMINATED,
         # Python raises this when the JVM goes away first.
         (terminated, ConnectionRefusedError): Notice.TERMINATED,
+        # The queries that the session has taken with it have failed, and say so.
+        (Context.SESSION_ENDED, None): Notice.STOPPED,
+        (Context.SESSION_ENDED, ValueError): None,
         (STOPPED, None): None,
         (GONE, None): None,
         (GONE, KeyboardInterrupt): None,

@@ -347,7 +347,7 @@ def test_given_up_query_that_runs_again_by_hand_can_be_supervised_again(harness)
     harness.run(a=harness.failing, b=works)
 
 
-@pytest.mark.parametrize("context", [Context.JVM_GONE, Context.STOPPED])
+@pytest.mark.parametrize("context", [Context.JVM_GONE, Context.STOPPED, Context.SESSION_ENDED])
 def test_end_of_spark_ends_the_wait_and_raises_unless_it_is_planned(harness, context):
     harness.story.probe(at=0, context=context)
     with pytest.raises(QueryFailure) as raised:

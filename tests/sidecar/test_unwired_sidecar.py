@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql.connect.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
 
+from querypulse.listener.probe import Context
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
 from querypulse.sidecar.session import SIDECARS, NoSessionError, Registry
 
@@ -159,3 +160,20 @@ def test_registry_finds_the_open_sidecar_of_a_context_and_closes_those_of_stoppe
     assert [sidecar.closed for sidecar in sidecars.values()] == [True, False]
     assert registry.find(stopped) is None
     assert registry.find(living) is sidecars[living]
+
+
+def test_registry_closes_the_sidecar_of_a_session_that_has_ended(monkeypatch):
+    """The next session takes over its incidents, and its port."""
+    registry, lost, living = Registry(), FakeJavaContext(), FakeJavaContext()
+    sidecars = {context: Sidecar(Settings()) for context in (lost, living)}
+    for context, sidecar in sidecars.items():
+        registry.remember(context, sidecar)
+    ends = {sidecars[lost]: Context.SESSION_ENDED, sidecars[living]: Context.RUNNING}
+    monkeypatch.setattr(
+        Sidecar,
+        "_evaluated",
+        lambda sidecar: SimpleNamespace(snapshot=SimpleNamespace(context=ends[sidecar])),
+    )
+    registry.require_none(FakeJavaContext())
+
+    assert [sidecar.closed for sidecar in sidecars.values()] == [True, False]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from support.connect_server import IS_OUTSIDE, ConnectServer, CuttingProxy
 from support.driver import Driver
 from support.queries import SPARK_PATIENCE_SECONDS, until
 from support.spark_harness import JobListener
 
+from querypulse.listener.connect.client import ConnectClient
 from querypulse.sidecar import QueryFailure, Sidecar, attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.connect]
 from_4_on = pytest.mark.skipif(IS_OUTSIDE, reason="Spark 3.5 sends Connect clients no events")
+knows_ended_sessions = pytest.mark.skipif(
+    IS_OUTSIDE, reason="Spark 3.5 makes a new session in the place of one that has ended"
+)
 SESSIONS = []
 """All sessions of the process. PySpark shuts the pool of all sessions down as it deletes one, and
 waits for ever where the garbage collector does that while another session submits to the pool."""
@@ -172,18 +178,127 @@ def test_cut_connection_heals_without_an_alert_and_one_that_is_refused_with_one(
     proxy.refuse()
 
 
-@from_4_on
-def test_session_released_elsewhere_is_said_and_pages_nobody(connect, pages, caplog):
+# -- the session ends ---------------------------------------------------------------------------
+
+
+def release_elsewhere(spark):
+    """Another client ends the session, as an administrator may."""
+    import pyspark.sql.connect.proto as pb2
+
+    with closing(ConnectClient(spark)) as other:
+        other._server_session = ""  # This request has no such field.
+        request = other._identified(pb2.ReleaseSessionRequest())
+        other._unary(other._stub.ReleaseSession, request)
+
+
+@knows_ended_sessions
+def test_session_that_expired_fails_its_query_and_a_new_session_resolves_it(
+    server, connect, pages, tmp_path
+):
+    proxy, spool = CuttingProxy(server.port), {"spool_dir": str(tmp_path)}
+    spark, sidecar = connect(proxy.port, **spool)
+    start(spark, "silver")
+    committed(sidecar, "silver")
+
+    proxy.cut()
+    until(lambda: server.has_closed(spark.session_id), "the session has expired")
+    assert pages.reported == []
+    proxy.restore()
+    with pytest.raises(QueryFailure, match="has closed the session") as failure:
+        sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
+
+    assert failure.value.query == "silver"
+    page = pages.wait_for("StreamingQueryFailed", "silver")
+    assert "CONNECT_SESSION_ENDED" in page.annotations["reason"]
+    assert "spark.stop(), create a session" in page.annotations["next_steps"]
+    assert not sidecar.closed
+
+    spark, _ = connect(**spool)
+    assert sidecar.closed
+    start(spark, "silver")
+    pages.wait_for("StreamingQueryFailed", "silver", status="resolved")
+    assert {name for _, name, _ in pages.reported} == {"StreamingQueryFailed"}
+
+
+@knows_ended_sessions
+def test_session_released_elsewhere_fails_the_queries_that_should_run_and_no_other_session(
+    connect, pages
+):
+    spark, sidecar = connect()
+    other, beside = connect(app_name="beside")
+    start(spark, "nightly", availableNow=True).awaitTermination()
+    start(other, "beside")
+    for name in ("silver", "bronze", "gold"):
+        start(spark, name)
+    committed(sidecar, "silver", "bronze", "gold")
+    sidecar.expect_stop("gold")
+
+    release_elsewhere(spark)
+    with pytest.raises(QueryFailure, match="or was released elsewhere"):
+        sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
+
+    page = pages.wait_for("StreamingQueryFailed", "*")
+    assert page.annotations["reason"].endswith(": bronze, silver")
+    states = {query.name: query.state for query in sidecar.snapshot().queries}
+    assert (states["nightly"], states["gold"]) == ("completed", "stopped")
+    committed(beside, "beside", beyond=committed(beside, "beside")["beside"])
+    assert {query for _, _, query in pages.reported} == {"*"}
+
+
+@knows_ended_sessions
+def test_session_released_elsewhere_after_its_queries_were_done_pages_nobody(connect, pages):
+    spark, sidecar = connect()
+    start(spark, "nightly", availableNow=True).awaitTermination()
+    silver = start(spark, "silver")
+    committed(sidecar, "silver")
+    silver.stop()
+
+    release_elsewhere(spark)
+    until(lambda: sidecar.session_has_ended, "the end of the session is known")
+    sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
+
+    states = {query.name: query.state for query in sidecar.snapshot().queries}
+    assert states == {"nightly": "completed", "silver": "stopped"}
+    assert pages.reported == []
+
+
+def test_session_that_the_job_stops_pages_nobody_and_ends_the_wait(connect, pages, caplog):
     spark, sidecar = connect()
     start(spark, "silver")
     committed(sidecar, "silver")
 
-    spark.client.release_session()
+    spark.stop()
     sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
 
     until(lambda: sidecar.closed, "the sidecar closes")
-    assert "the Spark Connect session was closed" in caplog.text
+    assert "has closed the session" not in caplog.text
     assert pages.reported == []
+
+
+@knows_ended_sessions
+def test_job_that_stops_as_a_new_server_has_lost_its_session_has_a_failed_query(
+    server, connect, pages
+):
+    """PySpark closes its client then, too, and the job's cleanup calls ``spark.stop()``."""
+    from pyspark.errors.exceptions.connect import SparkConnectException
+
+    proxy = CuttingProxy(server.port)
+    spark, sidecar = connect(proxy.port)
+    silver = start(spark, "silver")
+    committed(sidecar, "silver")
+
+    proxy.cut()
+    server.kill()
+    server.start()
+    proxy.restore()
+    with pytest.raises(SparkConnectException):
+        silver.awaitTermination()
+    spark.stop()
+
+    with pytest.raises(QueryFailure, match="has lost the session"):
+        sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
+    pages.wait_for("StreamingQueryFailed", "silver")
+    assert {name for _, name, _ in pages.reported} == {"StreamingQueryFailed"}
 
 
 def test_client_keeps_its_exit_code_and_prints_nothing(server, pages, tmp_path):
@@ -211,7 +326,7 @@ def test_killed_server_is_a_driver_that_is_down_and_a_new_server_has_lost_the_se
     assert failure.value.query == "*"
     assert "silver" in pages.wait_for("StreamingDriverDown", "*").annotations["reason"]
     server.start()
-    until(lambda: "the Spark Connect server was started again" in caplog.text, "it is said")
+    until(lambda: "the Spark Connect server has lost the session" in caplog.text, "it is said")
     assert {name for _, name, _ in pages.reported} == {"StreamingDriverDown"}
 
 

@@ -25,6 +25,8 @@ from querypulse.examples.delta.artifacts import (
 )
 
 STARTED = "Spark Connect server started"
+EXPIRES_AFTER = "20s"
+"""A session that is not asked for so long ends, from Spark 4.0 on; the probe asks all two seconds."""
 IS_OUTSIDE = pyspark.__version__.startswith("3.")
 """From Spark 4.0 on, PySpark contains the server."""
 OUTSIDE = Packages(
@@ -64,6 +66,8 @@ class ConnectServer:
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "1",
+            "spark.connect.session.manager.defaultSessionTimeout": EXPIRES_AFTER,
+            "spark.connect.session.manager.maintenanceInterval": "1s",
         }
         if jars := _jars():
             conf["spark.jars"] = ",".join(map(str, jars))
@@ -92,6 +96,11 @@ class ConnectServer:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(PATIENCE_SECONDS)
+
+    def has_closed(self, session_id: str) -> bool:
+        """Whether it has ended a session."""
+        closed = [line for line in self._log.read_text().splitlines() if "Closing session" in line]
+        return any(session_id in line for line in closed)
 
     def _serves(self) -> bool:
         assert self._process.poll() is None, self._log.read_text()[-3000:]

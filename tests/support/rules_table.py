@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from support.story import CONFLICT, Story, processing, progress, run, source
 
+from querypulse.listener.failure import SESSION_ENDED
 from querypulse.listener.probe import Context, JobCounts, SlotUse
 
 WARNINGS = frozenset({
@@ -48,6 +49,9 @@ NIGHT_AND_NOON = (*[70] * 600, *[280] * 158)
 """Batches of a day that always outlast a trigger of a minute."""
 LONGER_RUNS = (75, 100, 131, 170, 219, 280, 356, 452, 571, 600, 620)
 TEN_MINUTES = "ProcessingTimeTrigger(600000)"
+SESSION_CLOSED = (
+    "the Spark Connect server has closed the session (it expired, or was released elsewhere)"
+)
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
 
@@ -275,6 +279,16 @@ def three_queries():
     for other in "bc":
         story.started(other, at=0).commit(other, batch=0, at=90)
     return story.probe(run(batch=10), run("b"), run("c"), at=100)
+
+
+def lost(query="a", **fields):
+    """The last poll of a run that has ended with its Spark Connect session."""
+    return run(query, active=False, exception=SESSION_CLOSED, error_class=SESSION_ENDED, **fields)
+
+
+def session_ended(story, *runs, at=101):
+    """The session ends without the job's wish; ``runs`` ended with it, or shortly before."""
+    return story.probe(*runs, at=at, context=Context.SESSION_ENDED)
 
 
 def lagging(*lags, every=60, rows=10, **fields):
@@ -787,6 +801,29 @@ def cases() -> tuple[Case, ...]:
         ("two queries fail, which are too few for a group", with_b().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT), 102, {},
          [("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "b")], "failed"),
         ("a sibling fails", steady().started("b", at=0).commit("b", batch=0, at=99).ended("b", at=100, exception=CONFLICT), 101, {}, ("StreamingQueryFailed", "b"), "running"),
+        # the Spark Connect session ends without the job's wish
+        ("its session ended", session_ended(steady(), lost()), 102, {}, "StreamingQueryFailed", "failed"),
+        ("its session ended long ago", session_ended(steady(), lost()), 3600, {"expected": ["a"]}, "StreamingQueryFailed", "failed"),
+        ("its session ended under availableNow", session_ended(Story().probe(run(trigger=AVAILABLE_NOW), at=0), lost(trigger=AVAILABLE_NOW), at=2), 3, {},
+         "StreamingQueryFailed", "failed"),
+        ("three queries of a session that ended: one incident", session_ended(three_queries(), lost(), lost("b"), lost("c")), 102, {},
+         ("StreamingQueryFailed", "*"), "failed"),
+        ("a query failed, then the session of two others ended",
+         session_ended(three_queries().ended(at=100.5, exception=CONFLICT), lost("b"), lost("c")), 102, {},
+         [("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "*")], "failed"),
+        ("a query failed although its stop was announced, then its session ended",
+         session_ended(steady().expect_stop(), run(active=False, exception=CONFLICT)), 102, {}, "StreamingQueryFailed", "failed"),
+        ("a query stopped, then its session ended: the stop keeps its grace", session_ended(steady().probe(run(), at=100).ended(at=100.5)), 150, {}, None, "stopped"),
+        ("a query stopped and is not back, nor is its session", session_ended(steady().probe(run(), at=100).ended(at=100.5)), 170, {},
+         "StreamingQueryStopped", "stopped_unexpectedly"),
+        ("its stop was announced before its session ended", session_ended(steady().expect_stop(), lost()), 900, {}, None, "stopped"),
+        ("it was stopped as announced, then its session ended", session_ended(steady().probe(run(), at=100).expect_stop().ended(at=100.5)), 900, {}, None, "stopped"),
+        ("it completed, then its session ended", session_ended(Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2)), 900, {"expected": ["a"]}, None, "completed"),
+        ("its session ended, and it is ignored", session_ended(steady(), lost()), 900, {"overrides": [("a", {"ignore": True})]}, None, "failed"),
+        ("its session ended, within its grace", session_ended(steady(), lost()), 150, {"failed_grace_seconds": 60.0}, None, "failed"),
+        ("its session made way for a new one, where it commits",
+         steady().probe(lost(), at=101).started(run=2, at=103).commit(run=2, batch=10, at=110), 111, {}, None, "running"),
+        ("the session lives, the network is interrupted", steady().probe(run(batch=10), at=100), 130, {"probe_expected": True}, None, "running"),
         # an error that is part of the job's life
         ("schema evolution ends it, as expected", steady().ended(at=101, exception=EVOLVES), 102, EXPECTED, FAILED_MILDLY, "failed"),
         ("schema evolution ended it five minutes ago", steady().ended(at=101, exception=EVOLVES), 400, EXPECTED, FAILED_MILDLY, "failed"),
