@@ -6,8 +6,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from .guard import Guard
+
+T = TypeVar("T")
 
 PAUSE_AFTER_ERROR_SECONDS = 0.2
 
@@ -72,6 +76,48 @@ class Loop:
     def _has_stepped(self) -> bool:
         self._step()
         return True
+
+
+class TimedCalls:
+    """Runs calls that may hang, each in a thread of its own, and waits ``seconds`` for the answer.
+
+    While the last call of an ``address`` has no answer, further ones are refused at once: a system
+    that hangs holds one thread, and delays nothing else but once. Used by one thread.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._pending: dict[str, threading.Thread] = {}
+
+    def run(self, address: str, call: Callable[[], T]) -> T:
+        """The answer of the call, or its error.
+
+        Raises:
+            TimeoutError: it has none in time, or the one before it has none yet.
+
+        """
+        before = self._pending.get(address)
+        if before is not None and before.is_alive():
+            raise TimeoutError(f"{address} has not answered yet")
+        answers: SimpleQueue[tuple[list[T], Exception | None]] = SimpleQueue()
+
+        def work() -> None:
+            try:
+                answers.put(([call()], None))
+            except Exception as error:  # noqa: BLE001 - the caller raises it
+                answers.put(([], error))
+
+        thread = threading.Thread(target=work, name="querypulse-call", daemon=True)
+        thread.start()
+        try:
+            answer, error = answers.get(timeout=self._seconds)
+        except Empty:
+            self._pending[address] = thread
+            raise TimeoutError(f"{address} does not answer in {self._seconds:g} s") from None
+        self._pending.pop(address, None)
+        if error is not None:
+            raise error
+        return answer[0]
 
 
 class Deadline:

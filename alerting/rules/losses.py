@@ -8,9 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ...core.states import QueryState
-from ...core.text import duration
+from ...core.text import duration, listed
 from ...listener.source_polls import SourcePoll
-from ...listener.state.query import Outcome, has_uncounted_rows
+from ...listener.state.inputs import SourceInput
+from ...listener.state.query import Outcome, Query, counted_until, has_uncounted_rows
 from ...listener.state.sources import Edge, EdgePoint, Exposure
 from ..evidence import evidence, report
 from ..finding import DATA_LOSS_RISK, INPUT_MISSING, Finding, Severity
@@ -167,13 +168,63 @@ def _risk_text(risk: _Risk, context: RuleContext) -> str:
     )
 
 
-LOSSES = (retention_used,)
+# -- skipped batches ----------------------------------------------------------------------------
+
+REMEMBERING = ("HoodieStreamingSink",)
+"""How the descriptions of sinks begin that remember batch ids in their tables, which we cannot
+read: Apache Hudi's (``canSkipBatch``)."""
+
+
+def skipped_by_sink(context: RuleContext) -> Finding | None:
+    """The log of the sink is ahead of the query: Spark skips its batches, with all their rows.
+
+    Spark counts no rows of a batch that it skips, because it does not execute it. The finding holds
+    at least for a trend window, because the batches may be over in a moment.
+    """
+    query, skipped = context.query, context.query.skipped
+    if skipped is None:
+        return None
+    done = query.run_commit_batch
+    is_over = not query.alive or (done is not None and done >= skipped.until)
+    if is_over and context.watched_since(skipped.since) > context.trend_seconds:
+        return None
+    sink = query.facts.sink if query.facts is not None else "the sink"
+    firsts = [first for first in (skipped.first, query.first_batch) if first is not None]
+    last = skipped.until if done is None else min(done, skipped.until)
+    count = last - min(firsts) + 1 if firsts and done is not None else 0
+    so_far = f"{count:,} of them read and not written" if count else "none committed"
+    reason = (
+        f"{sink} has batches up to {skipped.until:,} of another checkpoint in its log, so Spark "
+        f"skips them in this query: {so_far} so far; it writes from batch {skipped.until + 1:,} on"
+    )
+    does = "reads data and does not write it"
+    return report(context, DATA_LOSS_RISK, Severity.CRITICAL, reason, does=does)
+
+
+def ids_went_back(context: RuleContext) -> Finding | None:
+    """Batch ids went back, and the sink remembers them; whether it skips batches is not known."""
+    query = context.query
+    text, sink_log = query.went_back, query.sink_log
+    if not text or not context.is_running or query.facts is None:
+        return None
+    is_unread = sink_log is not None and bool(sink_log.trouble)
+    if not (query.facts.sink.startswith(REMEMBERING) or is_unread):
+        return None
+    reason = f"{text}; {query.facts.sink} does"
+    facts = evidence(context) | ({"sink_log": sink_log.trouble} if sink_log and is_unread else {})
+    does = "may not write what it reads"
+    return report(context, DATA_LOSS_RISK, Severity.WARNING, reason, facts, does=does)
+
+
+LOSSES = (skipped_by_sink, retention_used, ids_went_back)
 """What ``StreamingDataLossRisk`` reports; of equally severe ones the first."""
 
 
 # -- input missing ------------------------------------------------------------------------------
 
 MANY_BATCHES = 100
+MAX_NAMED = 3
+SEVERAL = 2
 
 
 def input_missing(context: RuleContext) -> Finding | None:
@@ -186,13 +237,32 @@ def input_missing(context: RuleContext) -> Finding | None:
     allowed, query = context.limits.expected_input_seconds, context.query
     if not (context.is_running or context.is_between_runs):
         return None
-    reason = _reads_around_its_data(context)
-    if not reason and allowed is not None and not has_uncounted_rows(query):
-        reason = _without_rows(context, allowed)
+    reason = _folder_is_gone(context) or _reads_around_its_data(context)
+    if not reason and allowed is not None:
+        least = max(allowed, context.window.seconds)
+        reason = _without_rows(context, least) or _sources_without_rows(context, least)
+        reason = reason and f"{reason} ({allowed:.0f} s allowed)"
     if not reason:
         return None
     state = None if query.activity_seen else QueryState.STARTING
     return report(context, INPUT_MISSING, Severity.WARNING, reason, state=state)
+
+
+def _folder_is_gone(context: RuleContext) -> str:
+    """A folder that a file source has read is not there any more, at each poll for so long.
+
+    Spark lists nothing, and the query idles. A poll without an answer proves nothing.
+    """
+    for source in context.query.sources.values():
+        if source.gone_since is None or source.poll is None:
+            continue
+        seconds = context.watched_since(source.gone_since) - context.watched_since(source.poll.at)
+        if seconds > context.trend_seconds:
+            return (
+                f"{source.poll.gone} has not been there for {seconds:.0f} s: "
+                f"{source.description} finds nothing to read"
+            )
+    return ""
 
 
 def _reads_around_its_data(context: RuleContext) -> str:
@@ -210,14 +280,44 @@ def _reads_around_its_data(context: RuleContext) -> str:
     return ""
 
 
-def _without_rows(context: RuleContext, allowed: float) -> str:
-    query, including = context.query, ""
-    if query.last_input_at is not None:
-        seconds = context.watched_since(query.last_input_at)
-    else:
-        before = query.without_input_before
-        seconds = context.watched_since(query.started_at) + before
-        including = ", over restarts" if before > 0 else ", since its run began"
-    if seconds <= max(allowed, context.window.seconds):
+def _without_rows(context: RuleContext, least: float) -> str:
+    query = context.query
+    if has_uncounted_rows(query):
         return ""
-    return f"no rows read for {seconds:.0f} s{including} ({allowed:.0f} s allowed)"
+    before = query.without_input_before
+    seconds, since = _seconds_without(context, query.last_input_at, before, context.now)
+    return f"no rows read for {seconds:.0f} s{since}" if seconds > least else ""
+
+
+def _sources_without_rows(context: RuleContext, least: float) -> str:
+    """Of a query with several sources, those that have no rows while others have."""
+    query, texts = context.query, []
+    if len(query.inputs) < SEVERAL or (query.facts and query.facts.trigger.is_continuous):
+        return ""
+    until = counted_until(query, context.now)
+    for source in query.inputs:
+        seconds, since = _seconds_without(context, source.last_at, source.without_before, until)
+        if seconds > least:
+            texts.append(f"{_source_name(query, source)}: no rows read for {seconds:.0f} s{since}")
+    if len(texts) in (0, len(query.inputs)):
+        # The batch in flight may have rows of any of them.
+        return ""
+    return f"{listed(texts, MAX_NAMED)}, while other sources had some"
+
+
+def _seconds_without(
+    context: RuleContext, last_at: float | None, before: float, until: float
+) -> tuple[float, str]:
+    """Seconds without rows: since the last ones, else since the run began and ``before`` that."""
+    later = context.watched_since(until)
+    if last_at is not None:
+        return context.watched_since(last_at) - later, ""
+    seconds = context.watched_since(context.query.started_at) - later + before
+    return seconds, ", over restarts" if before > 0 else ", since its run began"
+
+
+def _source_name(query: Query, source: SourceInput) -> str:
+    """Its description, and its place where several have the same."""
+    alike = [other for other in query.inputs if other.description == source.description]
+    place = f" ({source.number + 1} of {len(alike)})" if len(alike) > 1 else ""
+    return f"{source.description}{place}"

@@ -21,7 +21,7 @@ from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
-from .query import Ended, Outcome, Query, without_input
+from .query import Ended, Outcome, Query, inputs_before, without_input
 from .sources import between_runs
 from .trends import Trends, carry_over
 
@@ -63,6 +63,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         places=old.places if same_query else Places(),
         start_point=old.start_point if same_query else None,
         without_input_before=without_input(old, at) if same_query else 0.0,
+        inputs=inputs_before(old, at) if same_query else (),
     )
 
 
