@@ -11,8 +11,15 @@ from ...core.states import QueryState
 from ...core.text import duration, listed
 from ...listener.source_polls import SourcePoll
 from ...listener.state.inputs import SourceInput
-from ...listener.state.query import Outcome, Query, counted_until, has_uncounted_rows
+from ...listener.state.query import (
+    Outcome,
+    Query,
+    SkippedBatches,
+    counted_until,
+    has_uncounted_rows,
+)
 from ...listener.state.sources import Edge, EdgePoint, Exposure
+from ..alert_text import NEXT_STEPS
 from ..evidence import evidence, report
 from ..finding import DATA_LOSS_RISK, INPUT_MISSING, Finding, Severity
 from ..rule_context import RuleContext
@@ -170,9 +177,15 @@ def _risk_text(risk: _Risk, context: RuleContext) -> str:
 
 # -- skipped batches ----------------------------------------------------------------------------
 
-REMEMBERING = ("HoodieStreamingSink",)
-"""How the descriptions of sinks begin that remember batch ids in their tables, which we cannot
-read: Apache Hudi's (``canSkipBatch``)."""
+NEW_OUTPUT = (
+    "1. Stop the query: it commits batches whose rows it does not write.\n"
+    "2. Start it with its old checkpoint; or with a new one and another output folder.\n"
+    "3. Let the new checkpoint begin before the skipped rows, while the source still has them."
+)
+REMEMBERING = "HoodieStreamingSink"
+"""Apache Hudi's sink keeps the newest batch id in its table, whatever the checkpoint."""
+REMEMBERING_BY_QUERY = "DeltaSink"
+"""Delta's keeps that of each query id (``txnVersion``), which only a restored checkpoint has."""
 
 
 def skipped_by_sink(context: RuleContext) -> Finding | None:
@@ -188,30 +201,44 @@ def skipped_by_sink(context: RuleContext) -> Finding | None:
     is_over = not query.alive or (done is not None and done >= skipped.until)
     if is_over and context.watched_since(skipped.since) > context.trend_seconds:
         return None
-    sink = query.facts.sink if query.facts is not None else "the sink"
-    firsts = [first for first in (skipped.first, query.first_batch) if first is not None]
-    last = skipped.until if done is None else min(done, skipped.until)
-    count = last - min(firsts) + 1 if firsts and done is not None else 0
-    so_far = f"{count:,} of them read and not written" if count else "none committed"
+    sink = query.facts.sink if query.facts is not None else "its sink"
     reason = (
         f"{sink} has batches up to {skipped.until:,} of another checkpoint in its log, so Spark "
-        f"skips them in this query: {so_far} so far; it writes from batch {skipped.until + 1:,} on"
+        f"skips those of this query: {_count_skipped(query, skipped)} read and not written so far; "
+        f"it writes from batch {skipped.until + 1:,} on"
     )
-    does = "reads data and does not write it"
-    return report(context, DATA_LOSS_RISK, Severity.CRITICAL, reason, does=does)
+    facts = evidence(context) | {NEXT_STEPS: NEW_OUTPUT}
+    does = "does not write what it reads"
+    return report(context, DATA_LOSS_RISK, Severity.CRITICAL, reason, facts, does=does)
+
+
+def _count_skipped(query: Query, skipped: SkippedBatches) -> str:
+    """How many batches the run has committed up to the last one that is skipped."""
+    firsts = [first for first in (skipped.first, query.first_batch) if first is not None]
+    done = query.run_commit_batch
+    if not firsts or done is None:
+        return "no batch"
+    count = min(done, skipped.until) - min(firsts) + 1
+    return f"{count:,} batches" if count > 1 else "1 batch"
 
 
 def ids_went_back(context: RuleContext) -> Finding | None:
-    """Batch ids went back, and the sink remembers them; whether it skips batches is not known."""
+    """Batch ids went back, and the sink remembers them: it may skip batches until they return.
+
+    A sink whose log can be read does so only where that shows it.
+    """
     query = context.query
-    text, sink_log = query.went_back, query.sink_log
-    if not text or not context.is_running or query.facts is None:
+    if not query.went_back or not context.is_running or query.facts is None:
         return None
-    is_unread = sink_log is not None and bool(sink_log.trouble)
-    if not (query.facts.sink.startswith(REMEMBERING) or is_unread):
+    sink, trouble = query.facts.sink, query.sink_log.trouble if query.sink_log is not None else ""
+    same_id = query.earlier_id == query.query_id
+    remembers = sink.startswith(REMEMBERING) or (same_id and sink.startswith(REMEMBERING_BY_QUERY))
+    if not (remembers or trouble):
         return None
-    reason = f"{text}; {query.facts.sink} does"
-    facts = evidence(context) | ({"sink_log": sink_log.trouble} if sink_log and is_unread else {})
+    reason = f"{sink} remembers batch ids: {query.went_back}"
+    facts = evidence(context) | {NEXT_STEPS: NEW_OUTPUT}
+    if trouble:
+        facts["sink_log"] = trouble
     does = "may not write what it reads"
     return report(context, DATA_LOSS_RISK, Severity.WARNING, reason, facts, does=does)
 

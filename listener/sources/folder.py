@@ -48,9 +48,7 @@ class FolderSource:
     A poll costs a Py4J command while the folder is there; ``calls`` limits its time.
     """
 
-    def __init__(
-        self, jvm: Any, calls: TimedCalls, execution: Any, stream: Any, path: str
-    ) -> None:
+    def __init__(self, jvm: Any, calls: TimedCalls, execution: Any, stream: Any, path: str) -> None:
         self.address = path
         """The folder: one that is on a mount which hangs delays no other."""
         self._jvm = jvm

@@ -13,7 +13,9 @@ from ...core.redaction import redact
 from ..commit_log import SINK_LOG, FileTimes, StorageError
 from .jvm import java_errors
 
-_STATUS = re.compile(r"/(\d+)(?:\.compact)?; isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
+_STATUS = re.compile(
+    r"/(\d+)(?:\.compact)?; isDirectory=false; .*?modification_time=(\d+);", re.ASCII
+)
 """``FileStatus.toString``, Hadoop 3; a sink's log has compacted files."""
 
 
@@ -123,4 +125,5 @@ def ids_in(listing: str, log: str) -> list[int]:
     (``CheckpointFileManager.createAtomic``).
     """
     compact = r"(?:\.compact)?" if log == SINK_LOG else ""
-    return [int(name) for name in re.findall(rf"/{log}/(\d+){compact}(?=, |\)$)", listing, re.ASCII)]
+    names = re.findall(rf"/{log}/(\d+){compact}(?=, |\)$)", listing, re.ASCII)
+    return [int(name) for name in names]

@@ -348,7 +348,8 @@ def fold_logs(query: Query, report: LogReport) -> Query:
 def _skipped(before: SkippedBatches | None, sink: SinkLog, at: float) -> SkippedBatches | None:
     if sink.skips_to is None or (before is not None and sink.skips_to <= before.until):
         return before
-    firsts = [first for first in (sink.first, before and before.first) if first is not None]
+    earlier = before.first if before is not None else None
+    firsts = [first for first in (sink.first, earlier) if first is not None]
     return SkippedBatches(at, sink.skips_to, min(firsts, default=None))
 
 

@@ -36,7 +36,8 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
     same_query = old.query_id == query_id
     # Commits that are not in the log yet run again.
     loses_commits = old.facts is not None and old.facts.async_progress
-    batches = (old.earlier_batch, old.last_commit_batch)
+    earlier, last = old.earlier_batch, old.last_commit_batch
+    is_newest = last is not None and (earlier is None or last >= earlier)
     return Query(
         query_id=query_id,
         run_id=run_id,
@@ -45,7 +46,8 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         started_at=at,
         unended_runs=tuple(run for run in _unended(old) if run != run_id),
         last_commit_batch=old.last_commit_batch if same_query and not loses_commits else None,
-        earlier_batch=max((batch for batch in batches if batch is not None), default=None),
+        earlier_batch=last if is_newest else earlier,
+        earlier_id=old.query_id if is_newest else old.earlier_id,
         newest_commit=old.newest_commit if same_query else None,
         unrecovered=old.failure,
         deaths=old.deaths,

@@ -145,7 +145,9 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     first_batch: int | None = None
     """The first commit of the current run that was seen."""
     earlier_batch: int | None = None
-    """The newest batch that earlier runs of this name have committed."""
+    """The newest batch that earlier runs of this name have committed ..."""
+    earlier_id: str = ""
+    """... and the query id of the one that did."""
     last_idle_at: float | None = None
     newest_commit: tuple[int, float] | None = None
     """The last batch of any run whose commit was seen, and when."""
@@ -281,7 +283,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def went_back(self) -> str:
         """That a run under an old name has a new checkpoint, until it reaches the old batch id.
 
-        A sink that remembers ids skips its batches until then (Hudi, Delta's ``txnVersion``).
+        A sink that remembers ids skips its batches until then (Spark's file sink, Hudi, Delta).
         """
         earlier, first, now = self.earlier_batch, self.first_batch, self.run_commit_batch
         if earlier is None or first is None or now is None or now >= earlier:
