@@ -250,6 +250,11 @@ LOSSES = (skipped_by_sink, retention_used, ids_went_back)
 # -- input missing ------------------------------------------------------------------------------
 
 MANY_BATCHES = 100
+FOLDER_BACK = (
+    "1. Mount the folder again, or move it back: the query goes on by itself.\n"
+    "2. Find out what moved or removed it, and whether its producer writes elsewhere now.\n"
+    "3. If it is elsewhere for good, start the query with the new path and a new checkpoint."
+)
 MAX_NAMED = 3
 SEVERAL = 2
 
@@ -257,22 +262,25 @@ SEVERAL = 2
 def input_missing(context: RuleContext) -> Finding | None:
     """``StreamingInputMissing``: no rows for both ``expected_input_seconds`` and the window.
 
-    An idle query is healthy unless the settings say that data must arrive. Without them, a source
-    whose offsets advance in many batches in a row without a row reads around its data. A restarted
-    run continues the count; the time in which the query was down does not count.
+    An idle query is healthy unless the settings say that data must arrive, from each source.
+    Without them, a source whose offsets advance in many batches in a row without a row reads around
+    its data, and one whose folder is gone has none. A restarted run continues the count; the time
+    in which the query was down does not count.
     """
     allowed, query = context.limits.expected_input_seconds, context.query
     if not (context.is_running or context.is_between_runs):
         return None
-    reason = _folder_is_gone(context) or _reads_around_its_data(context)
+    gone = _folder_is_gone(context)
+    reason = gone or _reads_around_its_data(context)
     if not reason and allowed is not None:
         least = max(allowed, context.window.seconds)
         reason = _without_rows(context, least) or _sources_without_rows(context, least)
         reason = reason and f"{reason} ({allowed:.0f} s allowed)"
     if not reason:
         return None
+    facts = evidence(context) | ({NEXT_STEPS: FOLDER_BACK} if gone else {})
     state = None if query.activity_seen else QueryState.STARTING
-    return report(context, INPUT_MISSING, Severity.WARNING, reason, state=state)
+    return report(context, INPUT_MISSING, Severity.WARNING, reason, facts, state=state)
 
 
 def _folder_is_gone(context: RuleContext) -> str:
