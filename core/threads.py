@@ -6,8 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from .guard import Guard
 
@@ -81,13 +82,14 @@ class Loop:
 class TimedCalls:
     """Runs calls that may hang, each in a thread of its own, and waits ``seconds`` for the answer.
 
-    While the last call of an ``address`` has no answer, further ones are refused at once: a system
-    that hangs holds one thread, and delays nothing else but once. Used by one thread.
+    An answer that comes later is that of the next call with this ``address``, which until then is
+    refused at once: a system that hangs holds one thread, and delays nothing else but once. Used by
+    one thread.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._pending: dict[str, threading.Thread] = {}
+        self._pending: dict[str, SimpleQueue[Callable[[], Any]]] = {}
 
     def run(self, address: str, call: Callable[[], T]) -> T:
         """The answer of the call, or its error.
@@ -96,28 +98,33 @@ class TimedCalls:
             TimeoutError: it has none in time, or the one before it has none yet.
 
         """
-        before = self._pending.get(address)
-        if before is not None and before.is_alive():
-            raise TimeoutError(f"{address} has not answered yet")
-        answers: SimpleQueue[tuple[list[T], Exception | None]] = SimpleQueue()
-
-        def work() -> None:
-            try:
-                answers.put(([call()], None))
-            except Exception as error:  # noqa: BLE001 - the caller raises it
-                answers.put(([], error))
-
-        thread = threading.Thread(target=work, name="querypulse-call", daemon=True)
-        thread.start()
+        answers, seconds = self._pending.pop(address, None), 0.0
+        if answers is None:
+            answers, seconds = SimpleQueue(), self._seconds
+            name = f"querypulse-call-{address[-32:]}"
+            work = partial(_answer, call, answers)
+            threading.Thread(target=work, name=name, daemon=True).start()
         try:
-            answer, error = answers.get(timeout=self._seconds)
+            answer: Callable[[], T] = (
+                answers.get(timeout=seconds) if seconds else answers.get_nowait()
+            )
         except Empty:
-            self._pending[address] = thread
-            raise TimeoutError(f"{address} does not answer in {self._seconds:g} s") from None
-        self._pending.pop(address, None)
-        if error is not None:
-            raise error
-        return answer[0]
+            self._pending[address] = answers
+            raise TimeoutError(f"{address} does not answer") from None
+        return answer()
+
+
+def _answer(call: Callable[[], T], answers: SimpleQueue[Callable[[], T]]) -> None:
+    try:
+        value = call()
+    except Exception as error:  # noqa: BLE001 - the caller raises it
+        answers.put(partial(_raise, error))
+    else:
+        answers.put(lambda: value)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 class Deadline:

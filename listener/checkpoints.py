@@ -51,7 +51,8 @@ LONGEST_REST_SECONDS = 15.0
 STALL_FLOOR_SECONDS = 60.0
 SINK_SECONDS = 15.0
 """A sink's log is read again after so long, while it decides something or does not answer."""
-SINK_PATIENCE_SECONDS = 4.0
+SINK_PATIENCE_SECONDS = 1.0
+"""An answer that comes later is read by a later step."""
 CLOCK_SET_SECONDS = 5.0
 """A larger step of the wall clock means that it was set."""
 
@@ -82,6 +83,7 @@ class LogReader:
         *,
         stall_floor_seconds: float = STALL_FLOOR_SECONDS,
         interval_seconds: float = READ_EVERY_SECONDS,
+        sink_patience_seconds: float = SINK_PATIENCE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -97,7 +99,7 @@ class LogReader:
         self._wall = wall
         self._ahead: float | None = None
         self._runs: dict[str, _Run] = {}
-        self._sink_calls = TimedCalls(SINK_PATIENCE_SECONDS)
+        self._sink_calls = TimedCalls(sink_patience_seconds)
         self._poked = threading.Event()
 
     def step(self) -> None:

@@ -22,6 +22,8 @@ _DESCRIBED = re.compile(r"FileStreamSource\[(.+)\]", re.DOTALL)
 _WILDCARD = re.compile(r"[*?\[\]{}\\\\]")
 """What Spark and Hadoop take for a pattern (``SparkHadoopUtil.isGlobPath``)."""
 _ROOT = re.compile(r"[\w+.-]+:(?://[^/]*)?")
+PATIENCE_SECONDS = 1.0
+"""An answer that comes later is that of the next poll."""
 REAL_FOLDERS = re.compile(r"(?:file|hdfs|viewfs|webhdfs|swebhdfs|maprfs):")
 """Where a folder without files exists. In an object store it is gone with its last file."""
 

@@ -18,8 +18,8 @@ from ..source_polls import SourceError, SourcePoll, SourceReport, SourceSilentEr
 from ..state.query import Outcome, Query
 from ..state.snapshot import Snapshot
 from .delta import DeltaSource
-from .folder import FolderSource, folder_of
-from .kafka import API_SECONDS, KafkaJava, KafkaSource, SharedClients, java_errors
+from .folder import PATIENCE_SECONDS, FolderSource, folder_of
+from .kafka import KafkaJava, KafkaSource, SharedClients, java_errors
 
 log = logging.getLogger("querypulse")
 
@@ -220,7 +220,7 @@ class SparkSources:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
         self._kafka = KafkaJava(self._jvm)
         self._admins = SharedClients(self._kafka)
-        self._calls = TimedCalls(API_SECONDS)
+        self._calls = TimedCalls(PATIENCE_SECONDS)
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")

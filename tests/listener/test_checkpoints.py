@@ -14,7 +14,6 @@ from support.published_states import published
 from support.story import Story, processing, run
 
 from querypulse.exporter.status import status
-from querypulse.listener import checkpoints
 from querypulse.listener.checkpoints import (
     RETRY_SECONDS,
     SINK_SECONDS,
@@ -94,7 +93,7 @@ def continuous(query):
 class LogReaderHarness:
     """A reader on a fake clock, with scripted probe reports."""
 
-    def __init__(self, floor=60.0, **checkpoints):
+    def __init__(self, floor=60.0, patience=PATIENCE_SECONDS, **checkpoints):
         self.storage = MemoryStorage(**checkpoints)
         self.clock = Clock()
         self.probe = None
@@ -107,6 +106,7 @@ class LogReaderHarness:
             lambda: self.announced.append(self.reader.latest),
             stall_floor_seconds=floor,
             interval_seconds=0,
+            sink_patience_seconds=patience,
             clock=self.clock,
             wall=lambda: self.clock.now + self.ahead,
         )
@@ -490,25 +490,24 @@ def test_sink_that_refuses_is_tried_again_and_holds_up_no_checkpoint():
     assert harness.read(to_files("a"), at=SINK_SECONDS).sinks == {"a-1": SinkLog(9)}
 
 
-def test_sink_whose_storage_hangs_holds_up_no_checkpoint_and_no_other_sink(monkeypatch):
-    monkeypatch.setattr(checkpoints, "SINK_PATIENCE_SECONDS", 0.05)
+def test_sink_whose_storage_hangs_holds_up_no_checkpoint_and_no_other_sink():
     hangs, fine = MemorySink(9), MemorySink(9)
     hangs.answers.clear()
     logs = {"a": MemoryCheckpoint([9], [9]), "c": MemoryCheckpoint([9], [9])}
-    harness = LogReaderHarness(**logs, out=hangs, other=fine)
-    runs = to_files("a"), to_files("c", sink="other")
-    for at in range(0, 100, int(SINK_SECONDS)):
-        report = harness.read(*runs, at=float(at))
+    harness = LogReaderHarness(patience=0.05, **logs, out=hangs, other=fine)
+
+    def sinks():
+        at = harness.clock.now + SINK_SECONDS
+        report = harness.read(to_files("a"), to_files("c", sink="other"), at=at)
         assert report.starts.keys() == {"a-1", "c-1"}
-        assert report.sinks["a-1"].trouble.startswith("out ")
-        assert report.sinks["c-1"] == SinkLog(9)
+        return report.sinks
+
+    until(lambda: sinks()["c-1"] == SinkLog(9), "the other sink is read")
+    assert sinks()["a-1"] == SinkLog(trouble="out does not answer")
     assert hangs.asked == 1
     hangs.answers.set()
-    until(lambda: harness.read(*runs, at=at_next(harness)).sinks["a-1"] == SinkLog(9), "it answers")
-
-
-def at_next(harness):
-    return harness.clock.now + SINK_SECONDS
+    until(lambda: sinks()["a-1"] == SinkLog(9), "it answers")
+    assert hangs.asked == 1, "the late answer counts"
 
 
 @pytest.mark.parametrize(

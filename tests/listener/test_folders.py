@@ -132,6 +132,9 @@ def test_folder_whose_storage_hangs_is_unread_and_asked_once():
             return False
 
     until(answers, "it answers again")
+    assert seen.asked == 1, "the late answer counts"
+    assert seen.gone() == ""
+    assert seen.asked == 2
 
 
 # -- timed calls ------------------------------------------------------------------------------
