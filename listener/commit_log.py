@@ -133,6 +133,11 @@ class SinkLog(msgspec.Struct, frozen=True):
     first: int | None = None
     trouble: str = ""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it was read, and had no batch that the run had not written."""
+        return self.skips_to is None and not self.trouble
+
 
 def sink_log(written: FileTimes, offsets: FileTimes, began: float | None) -> SinkLog:
     """Compare the sink's log with ``offsets``, which was read after it (Unix seconds).

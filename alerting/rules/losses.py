@@ -214,11 +214,12 @@ def skipped_by_sink(context: RuleContext) -> Finding | None:
 
 def _count_skipped(query: Query, skipped: SkippedBatches) -> str:
     """How many batches the run has committed up to the last one that is skipped."""
-    firsts = [first for first in (skipped.first, query.first_batch) if first is not None]
-    done = query.run_commit_batch
-    if not firsts or done is None:
+    first, done = skipped.first, query.run_commit_batch
+    if first is None:
+        first = query.first_batch
+    if first is None or done is None or done < first:
         return "no batch"
-    count = min(done, skipped.until) - min(firsts) + 1
+    count = min(done, skipped.until) - first + 1
     return f"{count:,} batches" if count > 1 else "1 batch"
 
 

@@ -73,7 +73,7 @@ class FolderSource:
             with java_errors(SourceError):
                 is_gone = self._calls.run(self.address, self._is_gone)
         except TimeoutError as error:
-            raise SourceSilentError(str(error)) from error
+            raise SourceSilentError(redact(str(error))) from error
         gone = redact(self.address) if is_gone else ""
         return SourcePoll(
             self._description, {}, {}, {}, at=time.monotonic(), wall=time.time(), gone=gone

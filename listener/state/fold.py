@@ -340,17 +340,22 @@ def fold_logs(query: Query, report: LogReport) -> Query:
         query = with_batch_of_death(query)
     sink = report.sinks.get(query.run_id)
     if sink is not None and sink is not query.sink_log:
-        query = replace(query, sink_log=sink, skipped=_skipped(query.skipped, sink, report.at))
+        query = replace(query, sink_log=sink, skipped=_skipped(query, sink, report.at))
     log = report.logs.get(query.run_id)
     return query if log is None or not query.alive else fold_log(query, log, report.at)
 
 
-def _skipped(before: SkippedBatches | None, sink: SinkLog, at: float) -> SkippedBatches | None:
+def _skipped(query: Query, sink: SinkLog, at: float) -> SkippedBatches | None:
+    before = query.skipped
     if sink.skips_to is None or (before is not None and sink.skips_to <= before.until):
         return before
-    earlier = before.first if before is not None else None
-    firsts = [first for first in (sink.first, earlier) if first is not None]
-    return SkippedBatches(at, sink.skips_to, min(firsts, default=None))
+    first, done = sink.first, query.run_commit_batch
+    if before is not None:
+        first = before.first
+    elif first is None and done is not None and query.sink_log and query.sink_log.is_behind:
+        # Another query has begun to write there.
+        first = done + 1
+    return SkippedBatches(at, sink.skips_to, first)
 
 
 def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:

@@ -106,7 +106,7 @@ class SkippedBatches(msgspec.Struct, frozen=True, gc=False):
     """Batches that the sink does not write, because its own log has their ids already.
 
     ``since`` is when a reading showed it; ``until`` is the last such batch, and ``first`` the first
-    one of the run, if it is known.
+    one, where that is not the first batch of the run.
     """
 
     since: float

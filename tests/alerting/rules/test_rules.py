@@ -381,6 +381,8 @@ def test_known_error_has_next_steps_of_its_own(error, step):
          "query: 5 batches read and not written so far; it writes from batch 5 on"),
         (writing(newest=0, skips_to=0, first=0), 105, "FileSink[file:/out] has batches up to 0 of another checkpoint in its log, so Spark skips those of this "
          "query: 1 batch read and not written so far; it writes from batch 1 on"),
+        (writing(newest=9).sink(at=103, newest=12, skips_to=12).commit(batch=10, at=104).commit(batch=11, at=105), 106, "FileSink[file:/out] has batches up to 12 "
+         "of another checkpoint in its log, so Spark skips those of this query: 2 batches read and not written so far; it writes from batch 13 on"),
         (restored(HUDI), 71, "HoodieStreamingSink[/t] remembers batch ids: batch ids went from 9 back to 3: its checkpoint is new or was restored; "
          "a sink that remembers ids skips batches up to 9"),
         (folder_polls((100, 9999), until=500), 505, "file:/in has not been there for 390 s: FileStreamSource[file:/in] finds nothing to read"),
