@@ -153,7 +153,7 @@ class LogReader:
         log is read before both, so that no batch of this run seems to be foreign.
         """
         is_due = run.decides and at - run.read_at >= self._rest
-        sink_is_due = run.sink_decides and at - run.sink_read_at >= SINK_SECONDS
+        sink_is_due = run.sink_decides and at >= run.sink_due_at
         if at < run.retry_at or not (is_due or run.needs_start or sink_is_due):
             return None
         written = self._read_sink(run, at) if sink_is_due else None
@@ -178,14 +178,20 @@ class LogReader:
 
     def _read_sink(self, run: _Run, at: float) -> FileTimes | None:
         """The batches in the log of a run's sink; None if its storage fails or hangs."""
-        run.sink_read_at, facts = at, run.facts
+        path, query_id = run.sink_path, run.facts.query_id
+        if run.sink_asked_at is None:
+            run.sink_asked_at = at
         try:
-            return self._sink_calls.run(
-                run.sink_path, lambda: self._open(run.sink_path, facts.query_id).files(SINK_LOG)
-            )
-        except (StorageError, TimeoutError) as error:
-            run.sink = SinkLog(trouble=str(error))
+            written = self._sink_calls.run(path, lambda: self._open(path, query_id).files(SINK_LOG))
+        except TimeoutError as error:
+            # It may only be slow: the next step asks for the answer.
+            if at - run.sink_asked_at >= SINK_SECONDS:
+                run.sink = SinkLog(trouble=str(error))
             return None
+        except StorageError as error:
+            run.sink, written = SinkLog(trouble=str(error)), None
+        run.sink_asked_at, run.sink_due_at = None, at + SINK_SECONDS
+        return written
 
     def _wall_unless_set(self, now: float) -> float | None:
         """Unix seconds now; None if the wall clock was set since the first reading."""
@@ -214,7 +220,9 @@ class _Run:
         """What the log of its sink has shown."""
         self.shares_sink = False
         """Whether another active run writes the same folder."""
-        self.read_at = self.retry_at = self.sink_read_at = -math.inf
+        self.read_at = self.retry_at = self.sink_due_at = -math.inf
+        self.sink_asked_at: float | None = None
+        """Since when a reading of that log has had no answer."""
         self.is_active = False
         self._warned = False
         self._step: tuple[bool, int | None] = False, None
