@@ -57,8 +57,8 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     trend_window_seconds: Seconds = 300.0
     """How long lag must have risen, or a watermark not advanced."""
     expected_input_seconds: Seconds | None = None
-    """A query that reads no rows for this long is reported (`StreamingInputMissing`). Without it,
-    idle is healthy. Example: `900`"""
+    """A query that reads no rows for this long is reported (`StreamingInputMissing`), and so is one
+    of its sources. Without it, idle is healthy. Example: `900`"""
     data_loss_warning_ratio: _Share = 0.7
     """`StreamingDataLossRisk`: the share of a source's retention that unread data may use. It is
     critical once two thirds of the rest are used too: from 0.9 on, by default."""

@@ -6,8 +6,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, NoReturn, TypeVar
 
 from .guard import Guard
+
+T = TypeVar("T")
 
 PAUSE_AFTER_ERROR_SECONDS = 0.2
 
@@ -72,6 +77,54 @@ class Loop:
     def _has_stepped(self) -> bool:
         self._step()
         return True
+
+
+class TimedCalls:
+    """Runs calls that may hang, each in a thread of its own, and waits ``seconds`` for the answer.
+
+    An answer that comes later is that of the next call with this ``address``, which until then is
+    refused at once: a system that hangs holds one thread, and delays nothing else but once. Used by
+    one thread.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._pending: dict[str, SimpleQueue[Callable[[], Any]]] = {}
+
+    def run(self, address: str, call: Callable[[], T]) -> T:
+        """The answer of the call, or its error.
+
+        Raises:
+            TimeoutError: it has none in time, or the one before it has none yet.
+
+        """
+        answers, seconds = self._pending.pop(address, None), 0.0
+        if answers is None:
+            answers, seconds = SimpleQueue(), self._seconds
+            name = f"querypulse-call-{address[-32:]}"
+            work = partial(_answer, call, answers)
+            threading.Thread(target=work, name=name, daemon=True).start()
+        try:
+            answer: Callable[[], T] = (
+                answers.get(timeout=seconds) if seconds else answers.get_nowait()
+            )
+        except Empty:
+            self._pending[address] = answers
+            raise TimeoutError(f"{address} does not answer") from None
+        return answer()
+
+
+def _answer(call: Callable[[], T], answers: SimpleQueue[Callable[[], T]]) -> None:
+    try:
+        value = call()
+    except Exception as error:  # noqa: BLE001 - the caller raises it
+        answers.put(partial(_raise, error))
+    else:
+        answers.put(lambda: value)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 class Deadline:

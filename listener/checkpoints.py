@@ -7,17 +7,23 @@ import math
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.text import listed
+from ..core.threads import TimedCalls
 from .commit_log import (
     COMMITS,
     OFFSETS,
+    SINK_LOG,
+    FileTimes,
     LoggedBatches,
     LogReport,
+    SinkLog,
     StartingPoint,
     StorageError,
+    sink_log,
     starting_point,
 )
 from .probe import ProbedRun, ProbeReport, RunFacts
@@ -43,6 +49,10 @@ REST_SHARE = 0.05
 """A log is read again after this share of the shortest stall window of any query."""
 LONGEST_REST_SECONDS = 15.0
 STALL_FLOOR_SECONDS = 60.0
+SINK_SECONDS = 15.0
+"""A sink's log is read again after so long, while it decides something or does not answer."""
+SINK_PATIENCE_SECONDS = 1.0
+"""An answer that comes later is read by a later step."""
 CLOCK_SET_SECONDS = 5.0
 """A larger step of the wall clock means that it was set."""
 
@@ -60,7 +70,9 @@ class LogReader:
     fails is read again after ``RETRY_SECONDS``, so that its timeouts do not delay the other logs.
 
     The starting point of each run is read once, also of a run that has ended, which may have failed
-    before the first reading.
+    before the first reading. So is the log of its file sink, and again while that has batches which
+    the run has not planned, or while another run writes the same folder. It may be in a storage
+    that hangs while the checkpoint's answers: it is read in a thread of its own.
     """
 
     def __init__(
@@ -71,6 +83,7 @@ class LogReader:
         *,
         stall_floor_seconds: float = STALL_FLOOR_SECONDS,
         interval_seconds: float = READ_EVERY_SECONDS,
+        sink_patience_seconds: float = SINK_PATIENCE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -86,6 +99,7 @@ class LogReader:
         self._wall = wall
         self._ahead: float | None = None
         self._runs: dict[str, _Run] = {}
+        self._sink_calls = TimedCalls(sink_patience_seconds)
         self._poked = threading.Event()
 
     def step(self) -> None:
@@ -117,8 +131,12 @@ class LogReader:
                 run = runs[run_id] = self._runs.get(run_id) or _Run(probed.facts, at)
                 run.follow(probed, at, self._patience)
         self._runs = runs
+        shared = _shared_sinks(runs)
         for run_id, run in runs.items():
+            run.shares_sink = run.sink_path in shared
             logged = self._read_run(run, at, wall)
+            if run.sink is not None:
+                report.sinks[run_id] = run.sink
             if run.start is not None:
                 report.starts[run_id] = run.start
             if logged is not None:
@@ -131,11 +149,14 @@ class LogReader:
         """What is due of a run; None if that is nothing, or when the storage fails.
 
         ``offsets`` is read first: a batch planned and committed between the two reads makes
-        ``planned`` briefly too small, but never makes a finished batch seem unfinished.
+        ``planned`` briefly too small, but never makes a finished batch seem unfinished. The sink's
+        log is read before both, so that no batch of this run seems to be foreign.
         """
         is_due = run.decides and at - run.read_at >= self._rest
-        if at < run.retry_at or not (is_due or run.needs_start):
+        sink_is_due = run.sink_decides and at >= run.sink_due_at
+        if at < run.retry_at or not (is_due or run.needs_start or sink_is_due):
             return None
+        written = self._read_sink(run, at) if sink_is_due else None
         try:
             checkpoint = run.checkpoint or self._open(run.facts.checkpoint, run.facts.query_id)
             # It holds Java objects, and reports keep hundreds of runs that have ended.
@@ -145,6 +166,8 @@ class LogReader:
             run.retry_at, run.trouble = self._clock() + RETRY_SECONDS, str(error)
         else:
             run.trouble = ""
+            if written is not None:
+                run.sink = sink_log(written, offsets, run.began_wall(at, wall))
             if run.needs_start:
                 run.start, run.needs_start = starting_point(offsets, commits, at, wall), False
         run.warn()
@@ -152,6 +175,23 @@ class LogReader:
             return None
         run.read_at = at
         return LoggedBatches(max(offsets, default=None), max(commits, default=None))
+
+    def _read_sink(self, run: _Run, at: float) -> FileTimes | None:
+        """The batches in the log of a run's sink; None if its storage fails or hangs."""
+        path, query_id = run.sink_path, run.facts.query_id
+        if run.sink_asked_at is None:
+            run.sink_asked_at = at
+        try:
+            written = self._sink_calls.run(path, lambda: self._open(path, query_id).files(SINK_LOG))
+        except TimeoutError as error:
+            # It may only be slow: the next step asks for the answer.
+            if at - run.sink_asked_at >= SINK_SECONDS:
+                run.sink = SinkLog(trouble=str(error))
+            return None
+        except StorageError as error:
+            run.sink, written = SinkLog(trouble=str(error)), None
+        run.sink_asked_at, run.sink_due_at = None, at + SINK_SECONDS
+        return written
 
     def _wall_unless_set(self, now: float) -> float | None:
         """Unix seconds now; None if the wall clock was set since the first reading."""
@@ -166,6 +206,7 @@ class _Run:
 
     def __init__(self, facts: RunFacts, at: float) -> None:
         self.facts = facts
+        self.seen_at = at
         self.checkpoint: SparkCheckpoint | None = None
         self.start: StartingPoint | None = None
         """Where it began, as its first reading shows it."""
@@ -174,7 +215,15 @@ class _Run:
         """Whether its log decides something now."""
         self.trouble = ""
         """Why its checkpoint could not be read."""
-        self.read_at = self.retry_at = -math.inf
+        self.sink_path = _file_sink(facts) if self.needs_start else ""
+        self.sink: SinkLog | None = None
+        """What the log of its sink has shown."""
+        self.shares_sink = False
+        """Whether another active run writes the same folder."""
+        self.read_at = self.retry_at = self.sink_due_at = -math.inf
+        self.sink_asked_at: float | None = None
+        """Since when a reading of that log has had no answer."""
+        self.is_active = False
         self._warned = False
         self._step: tuple[bool, int | None] = False, None
         """Whether it is busy, and with which batch."""
@@ -194,6 +243,19 @@ class _Run:
         is_long = at - self._since >= max(patience, self._last_seconds)
         may_stall = probed.work is not None and busy and is_long
         self.decides = probed.active and (needs_log or may_stall)
+        self.is_active = probed.active
+
+    @property
+    def sink_decides(self) -> bool:
+        """Whether the log of its sink is to be read: not yet, or it may show more than before."""
+        if not self.sink_path or self.sink is None:
+            return bool(self.sink_path)
+        is_ahead = self.sink.skips_to is not None and self.sink.skips_to == self.sink.newest
+        return self.is_active and (is_ahead or self.shares_sink or bool(self.sink.trouble))
+
+    def began_wall(self, at: float, wall: float | None) -> float | None:
+        """Unix seconds when the run was first seen; a little earlier, because it began before."""
+        return None if wall is None else wall - (at - self.seen_at) - CLOCK_SET_SECONDS
 
     def warn(self) -> None:
         """Log once that a log which decides something cannot be read, until it can."""
@@ -207,6 +269,21 @@ def _has_starting_point(facts: RunFacts) -> bool:
     """Whether it plans a batch before it runs it, and writes that to its log at once."""
     plans_first = not (facts.trigger.is_continuous or facts.trigger.is_real_time)
     return bool(facts.checkpoint) and plans_first and not facts.async_progress
+
+
+_FILE_SINK = re.compile(r"FileSink\[(.+)\]", re.DOTALL)
+
+
+def _file_sink(facts: RunFacts) -> str:
+    """The folder that Spark's file sink writes; empty for another sink."""
+    described = _FILE_SINK.fullmatch(facts.sink)
+    return described.group(1) if described is not None else ""
+
+
+def _shared_sinks(runs: dict[str, _Run]) -> set[str]:
+    """The folders that several active runs write."""
+    counts = Counter(run.sink_path for run in runs.values() if run.sink_path and run.is_active)
+    return {path for path, count in counts.items() if count > 1}
 
 
 # -- checkpoint place -------------------------------------------------------------------------

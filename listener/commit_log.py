@@ -111,6 +111,56 @@ def _longest_seconds(offsets: FileTimes, commits: FileTimes) -> tuple[float, ...
     return tuple(min(seconds, most) for seconds in took[-2:])
 
 
+# -- sink log ---------------------------------------------------------------------------------
+# Spark's file sink has a log of its own, ``_spark_metadata`` in the folder that it writes. It skips
+# each batch whose id is not above the newest one there (``FileStreamSink.addBatch``): right for a
+# batch that was written and not committed, a loss for a query with a new checkpoint.
+
+
+SINK_LOG = "_spark_metadata"
+CLOCKS_DIFFER_SECONDS = 60.0
+"""The clocks of two storages may differ by this much."""
+
+
+class SinkLog(msgspec.Struct, frozen=True):
+    """What the log of a run's sink shows: the newest batch that Spark skips in this run, if any.
+
+    ``first`` is the first one that is known to be skipped. With ``trouble`` it cannot be read.
+    """
+
+    newest: int | None = None
+    skips_to: int | None = None
+    first: int | None = None
+    trouble: str = ""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it was read, and had no batch that the run had not written."""
+        return self.skips_to is None and not self.trouble
+
+
+def sink_log(written: FileTimes, offsets: FileTimes, began: float | None) -> SinkLog:
+    """Compare the sink's log with ``offsets``, which was read after it (Unix seconds).
+
+    The sink writes a batch after it was planned. So an id that is not planned yet is not of this
+    checkpoint; nor is a file that is older than the plan of its batch. A plan counts if it was made
+    after the run ``began``, because a copied checkpoint has new files; None for none.
+    """
+    newest, planned = max(written, default=None), max(offsets, default=None)
+    if newest is not None and (planned is None or newest > planned):
+        return SinkLog(newest, skips_to=newest)
+    skipped = [
+        batch
+        for batch, planned_at in offsets.items()
+        if planned_at is not None
+        and began is not None
+        and planned_at >= began
+        and (written_at := written.get(batch)) is not None
+        and written_at < planned_at - CLOCKS_DIFFER_SECONDS
+    ]
+    return SinkLog(newest, max(skipped, default=None), min(skipped, default=None))
+
+
 # -- report -----------------------------------------------------------------------------------
 
 
@@ -125,10 +175,12 @@ class LogReport(msgspec.Struct, frozen=True):
     """One round of reading, by run id; ``at`` is when the round began, in monotonic seconds.
 
     A run without an entry was not read. ``unreadable`` holds the reason for each failed read.
-    ``starts`` holds every run whose starting point is known.
+    ``starts`` holds every run whose starting point is known, ``sinks`` every one whose sink has a
+    log that was read, or cannot be.
     """
 
     at: float
     logs: dict[str, LoggedBatches] = {}
     unreadable: dict[str, str] = {}
     starts: dict[str, StartingPoint] = {}
+    sinks: dict[str, SinkLog] = {}

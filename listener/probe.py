@@ -69,6 +69,7 @@ UNKNOWN_TRIGGER = "Unknown"
 """The kind of a trigger that Spark refuses to name."""
 
 _TRIGGER = re.compile(r"(\w+?)(?:Trigger)?(?:\((\d+)\))?")
+_IDENTITY = re.compile(r"@[0-9a-f]+$")
 _TRIGGER_NAMES = {"OneTime": "Once"}
 
 
@@ -115,7 +116,7 @@ def parse_trigger(text: str) -> Trigger:
 
 def short_sink(text: str) -> str:
     """A sink's ``toString()`` without the package of a class or the address of an object."""
-    text = text.partition("@")[0]
+    text = _IDENTITY.sub("", text)
     if re.fullmatch(r"[\w.$]+", text):
         return text.rstrip("$").rpartition(".")[2]
     return text

@@ -46,6 +46,8 @@ class SourcePoll(msgspec.Struct, frozen=True):
     """Topics with a size limit (``retention.bytes``), which deletes records of any age."""
     missing_reason: str = ""
     """Why a part of the poll failed although the rest succeeded."""
+    gone: str = ""
+    """The folder of a file source that was there before and is not any more."""
     log_end: dict[str, int] = {}
     """The end of the log, where open transactions may keep this query from reading up to it."""
 

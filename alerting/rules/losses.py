@@ -8,10 +8,18 @@ import msgspec
 from msgspec.structs import replace
 
 from ...core.states import QueryState
-from ...core.text import duration
+from ...core.text import duration, listed
 from ...listener.source_polls import SourcePoll
-from ...listener.state.query import Outcome, has_uncounted_rows
+from ...listener.state.inputs import SourceInput
+from ...listener.state.query import (
+    Outcome,
+    Query,
+    SkippedBatches,
+    counted_until,
+    has_uncounted_rows,
+)
 from ...listener.state.sources import Edge, EdgePoint, Exposure
+from ..alert_text import NEXT_STEPS
 from ..evidence import evidence, report
 from ..finding import DATA_LOSS_RISK, INPUT_MISSING, Finding, Severity
 from ..rule_context import RuleContext
@@ -167,32 +175,130 @@ def _risk_text(risk: _Risk, context: RuleContext) -> str:
     )
 
 
-LOSSES = (retention_used,)
+# -- skipped batches ----------------------------------------------------------------------------
+
+NEW_OUTPUT = (
+    "1. Stop the query: it commits batches whose rows it does not write.\n"
+    "2. Start it with its old checkpoint; or with a new one and another output folder.\n"
+    "3. Let the new checkpoint begin before the skipped rows, while the source still has them."
+)
+REMEMBERING = "HoodieStreamingSink"
+"""Apache Hudi's sink keeps the newest batch id in its table, whatever the checkpoint."""
+REMEMBERING_BY_QUERY = "DeltaSink"
+"""Delta's keeps that of each query id (``txnVersion``), which only a restored checkpoint has."""
+
+
+def skipped_by_sink(context: RuleContext) -> Finding | None:
+    """The log of the sink is ahead of the query: Spark skips its batches, with all their rows.
+
+    Spark counts no rows of a batch that it skips, because it does not execute it. The finding holds
+    at least for a trend window, because the batches may be over in a moment.
+    """
+    query, skipped = context.query, context.query.skipped
+    if skipped is None:
+        return None
+    done = query.run_commit_batch
+    is_over = not query.alive or (done is not None and done >= skipped.until)
+    if is_over and context.watched_since(skipped.since) > context.trend_seconds:
+        return None
+    sink = query.facts.sink if query.facts is not None else "its sink"
+    reason = (
+        f"{sink} has batches up to {skipped.until:,} of another checkpoint in its log, so Spark "
+        f"skips those of this query: {_count_skipped(query, skipped)} read and not written so far; "
+        f"it writes from batch {skipped.until + 1:,} on"
+    )
+    facts = evidence(context) | {NEXT_STEPS: NEW_OUTPUT}
+    does = "does not write what it reads"
+    return report(context, DATA_LOSS_RISK, Severity.CRITICAL, reason, facts, does=does)
+
+
+def _count_skipped(query: Query, skipped: SkippedBatches) -> str:
+    """How many batches the run has committed up to the last one that is skipped."""
+    first, done = skipped.first, query.run_commit_batch
+    if first is None:
+        first = query.first_batch
+    if first is None or done is None or done < first:
+        return "no batch"
+    count = min(done, skipped.until) - first + 1
+    return f"{count:,} batches" if count > 1 else "1 batch"
+
+
+def ids_went_back(context: RuleContext) -> Finding | None:
+    """Batch ids went back, and the sink remembers them: it may skip batches until they return.
+
+    A sink whose log can be read does so only where that shows it.
+    """
+    query = context.query
+    if not query.went_back or not context.is_running or query.facts is None:
+        return None
+    sink, trouble = query.facts.sink, query.sink_log.trouble if query.sink_log is not None else ""
+    same_id = query.earlier_id == query.query_id
+    remembers = sink.startswith(REMEMBERING) or (same_id and sink.startswith(REMEMBERING_BY_QUERY))
+    if not (remembers or trouble):
+        return None
+    reason = f"{sink} remembers batch ids: {query.went_back}"
+    facts = evidence(context) | {NEXT_STEPS: NEW_OUTPUT}
+    if trouble:
+        facts["sink_log"] = trouble
+    does = "may not write what it reads"
+    return report(context, DATA_LOSS_RISK, Severity.WARNING, reason, facts, does=does)
+
+
+LOSSES = (skipped_by_sink, retention_used, ids_went_back)
 """What ``StreamingDataLossRisk`` reports; of equally severe ones the first."""
 
 
 # -- input missing ------------------------------------------------------------------------------
 
 MANY_BATCHES = 100
+FOLDER_BACK = (
+    "1. Mount the folder again, or move it back: the query goes on by itself.\n"
+    "2. Find out what moved or removed it, and whether its producer writes elsewhere now.\n"
+    "3. If it is elsewhere for good, start the query with the new path and a new checkpoint."
+)
+MAX_NAMED = 3
+SEVERAL = 2
 
 
 def input_missing(context: RuleContext) -> Finding | None:
     """``StreamingInputMissing``: no rows for both ``expected_input_seconds`` and the window.
 
-    An idle query is healthy unless the settings say that data must arrive. Without them, a source
-    whose offsets advance in many batches in a row without a row reads around its data. A restarted
-    run continues the count; the time in which the query was down does not count.
+    An idle query is healthy unless the settings say that data must arrive, from each source.
+    Without them, a source whose offsets advance in many batches in a row without a row reads around
+    its data, and one whose folder is gone has none. A restarted run continues the count; the time
+    in which the query was down does not count.
     """
     allowed, query = context.limits.expected_input_seconds, context.query
     if not (context.is_running or context.is_between_runs):
         return None
-    reason = _reads_around_its_data(context)
-    if not reason and allowed is not None and not has_uncounted_rows(query):
-        reason = _without_rows(context, allowed)
+    gone = _folder_is_gone(context)
+    reason = gone or _reads_around_its_data(context)
+    if not reason and allowed is not None:
+        least = max(allowed, context.window.seconds)
+        reason = _without_rows(context, least) or _sources_without_rows(context, least)
+        reason = reason and f"{reason} ({allowed:.0f} s allowed)"
     if not reason:
         return None
+    facts = evidence(context) | ({NEXT_STEPS: FOLDER_BACK} if gone else {})
     state = None if query.activity_seen else QueryState.STARTING
-    return report(context, INPUT_MISSING, Severity.WARNING, reason, state=state)
+    return report(context, INPUT_MISSING, Severity.WARNING, reason, facts, state=state)
+
+
+def _folder_is_gone(context: RuleContext) -> str:
+    """A folder that a file source has read is not there any more, at each poll for so long.
+
+    Spark lists nothing, and the query idles. A poll without an answer proves nothing.
+    """
+    for source in context.query.sources.values():
+        if source.gone_since is None or source.poll is None:
+            continue
+        seconds = context.watched_since(source.gone_since) - context.watched_since(source.poll.at)
+        if seconds > context.trend_seconds:
+            return (
+                f"{source.poll.gone} has not been there for {seconds:.0f} s: "
+                f"{source.description} finds nothing to read"
+            )
+    return ""
 
 
 def _reads_around_its_data(context: RuleContext) -> str:
@@ -210,14 +316,44 @@ def _reads_around_its_data(context: RuleContext) -> str:
     return ""
 
 
-def _without_rows(context: RuleContext, allowed: float) -> str:
-    query, including = context.query, ""
-    if query.last_input_at is not None:
-        seconds = context.watched_since(query.last_input_at)
-    else:
-        before = query.without_input_before
-        seconds = context.watched_since(query.started_at) + before
-        including = ", over restarts" if before > 0 else ", since its run began"
-    if seconds <= max(allowed, context.window.seconds):
+def _without_rows(context: RuleContext, least: float) -> str:
+    query = context.query
+    if has_uncounted_rows(query):
         return ""
-    return f"no rows read for {seconds:.0f} s{including} ({allowed:.0f} s allowed)"
+    before = query.without_input_before
+    seconds, since = _seconds_without(context, query.last_input_at, before, context.now)
+    return f"no rows read for {seconds:.0f} s{since}" if seconds > least else ""
+
+
+def _sources_without_rows(context: RuleContext, least: float) -> str:
+    """Of a query with several sources, those that have no rows while others have."""
+    query, texts = context.query, []
+    if len(query.inputs) < SEVERAL or (query.facts and query.facts.trigger.is_continuous):
+        return ""
+    until = counted_until(query, context.now)
+    for source in query.inputs:
+        seconds, since = _seconds_without(context, source.last_at, source.without_before, until)
+        if seconds > least:
+            texts.append(f"{_source_name(query, source)}: no rows read for {seconds:.0f} s{since}")
+    if len(texts) in (0, len(query.inputs)):
+        # The batch in flight may have rows of any of them.
+        return ""
+    return f"{listed(texts, MAX_NAMED)}, while other sources had some"
+
+
+def _seconds_without(
+    context: RuleContext, last_at: float | None, before: float, until: float
+) -> tuple[float, str]:
+    """Seconds without rows: since the last ones, else since the run began and ``before`` that."""
+    later = context.watched_since(until)
+    if last_at is not None:
+        return context.watched_since(last_at) - later, ""
+    seconds = context.watched_since(context.query.started_at) - later + before
+    return seconds, ", over restarts" if before > 0 else ", since its run began"
+
+
+def _source_name(query: Query, source: SourceInput) -> str:
+    """Its description, and its place where several have the same."""
+    alike = [other for other in query.inputs if other.description == source.description]
+    place = f" ({source.number + 1} of {len(alike)})" if len(alike) > 1 else ""
+    return f"{source.description}{place}"

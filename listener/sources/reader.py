@@ -12,16 +12,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ...core.threads import TimedCalls
 from ..probe import Context
 from ..source_polls import SourceError, SourcePoll, SourceReport, SourceSilentError
 from ..state.query import Outcome, Query
 from ..state.snapshot import Snapshot
 from .delta import DeltaSource
+from .folder import PATIENCE_SECONDS, FolderSource, folder_of
 from .kafka import KafkaJava, KafkaSource, SharedClients, java_errors
 
 log = logging.getLogger("querypulse")
 
-Source = DeltaSource | KafkaSource
+Source = DeltaSource | FolderSource | KafkaSource
 
 
 FIND_EVERY_SECONDS = 1.0
@@ -218,6 +220,7 @@ class SparkSources:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
         self._kafka = KafkaJava(self._jvm)
         self._admins = SharedClients(self._kafka)
+        self._calls = TimedCalls(PATIENCE_SECONDS)
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
@@ -257,6 +260,10 @@ class SparkSources:
         kind = stream.getClass().getSimpleName()
         if kind == "DeltaSource":
             return DeltaSource(self._jvm, execution, stream)
+        if kind == "FileStreamSource":
+            path = folder_of(str(stream.toString()))
+            folder = FolderSource(self._jvm, self._calls, execution, stream, path)
+            return folder if path else None
         name = _OFFSET_READERS.get(kind)
         if name is None:
             return None

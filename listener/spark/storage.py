@@ -10,11 +10,13 @@ import re
 from typing import Any
 
 from ...core.redaction import redact
-from ..commit_log import FileTimes, StorageError
+from ..commit_log import SINK_LOG, FileTimes, StorageError
 from .jvm import java_errors
 
-_STATUS = re.compile(r"/(\d+); isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
-"""``FileStatus.toString``, Hadoop 3."""
+_STATUS = re.compile(
+    r"/(\d+)(?:\.compact)?; isDirectory=false; .*?modification_time=(\d+);", re.ASCII
+)
+"""``FileStatus.toString``, Hadoop 3; a sink's log has compacted files."""
 
 
 class HadoopFolder:
@@ -33,6 +35,10 @@ class HadoopFolder:
     def has(self, name: str = "") -> bool:
         """Whether a file or folder exists; without a name, this folder."""
         return bool(self._files.exists(self._at(name)))
+
+    def is_folder(self) -> bool:
+        """Whether this folder, which exists, is no file."""
+        return bool(self._files.getFileStatus(self._root).isDirectory())
 
     def listing(self, name: str = "", *, times: bool = False) -> str | None:
         """The paths in a folder, or Hadoop's status of each file; None when it does not exist.
@@ -88,7 +94,7 @@ class SparkStorage:
 
 
 class SparkCheckpoint(HadoopFolder):
-    """One checkpoint."""
+    """One checkpoint, or the folder of a file sink, which has a log like it."""
 
     def files(self, log: str) -> FileTimes:
         """All batches in a log; none when its folder does not exist.
@@ -96,10 +102,11 @@ class SparkCheckpoint(HadoopFolder):
         A run creates its checkpoint folder first. If that folder is not visible, for example a
         local one without permission, nothing is known about its logs. Spark keeps about the newest
         hundred files (``HDFSMetadataLog``, ``minBatchesToRetain``), so a listing is cheap.
+        The folder of a file sink is created by its first batch.
         """
         with java_errors(StorageError):
             statuses = self.listing(log, times=True)
-            if statuses is None and not self.has():
+            if statuses is None and log != SINK_LOG and not self.has():
                 raise StorageError(redact(f"{self._root.toString()} cannot be seen"))
             # A file system may print its statuses in another form.
             return times_in(statuses or "") or dict.fromkeys(ids_in(self.listing(log) or "", log))
@@ -113,7 +120,10 @@ def times_in(statuses: str) -> dict[int, float | None]:
 def ids_in(listing: str, log: str) -> list[int]:
     """Read batch ids out of a listing, ``Array(file:/cp/offsets/9, file:/cp/offsets/.9.crc)``.
 
-    Skips checksums, temporary and foreign files: only a name of digits is a batch. A listed
-    batch file is complete (``CheckpointFileManager.createAtomic``).
+    Skips checksums, temporary and foreign files: only a name of digits is a batch, and in the log
+    of a sink also ``9.compact`` (``CompactibleFileStreamLog``). A listed batch file is complete
+    (``CheckpointFileManager.createAtomic``).
     """
-    return [int(name) for name in re.findall(rf"/{log}/(\d+)(?=, |\)$)", listing, re.ASCII)]
+    compact = r"(?:\.compact)?" if log == SINK_LOG else ""
+    names = re.findall(rf"/{log}/(\d+){compact}(?=, |\)$)", listing, re.ASCII)
+    return [int(name) for name in names]

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, without_own_plan
+from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..offsets import BASE_INDEX, WHOLE, Offsets
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
 from .flow import PlanPlaces, places_of
+from .inputs import follow_inputs
 from .query import (
     BUCKETS,
     RECENT_BATCHES,
@@ -28,6 +29,7 @@ from .query import (
     LogBehind,
     Outcome,
     Query,
+    SkippedBatches,
     Totals,
     UnreportedCommit,
     in_flight,
@@ -338,8 +340,24 @@ def fold_logs(query: Query, report: LogReport) -> Query:
             query = learn(query, seconds, report.at)
         query = replace(query, start_point=without_own_plan(start_point, before))
         query = with_batch_of_death(query)
+    sink = report.sinks.get(query.run_id)
+    if sink is not None and sink is not query.sink_log:
+        query = replace(query, sink_log=sink, skipped=_skipped(query, sink, report.at))
     log = report.logs.get(query.run_id)
     return query if log is None or not query.alive else fold_log(query, log, report.at)
+
+
+def _skipped(query: Query, sink: SinkLog, at: float) -> SkippedBatches | None:
+    before = query.skipped
+    if sink.skips_to is None or (before is not None and sink.skips_to <= before.until):
+        return before
+    first, done = sink.first, query.run_commit_batch
+    if before is not None:
+        first = before.first
+    elif first is None and done is not None and query.sink_log and query.sink_log.is_behind:
+        # Another query has begun to write there.
+        first = done + 1
+    return SkippedBatches(at, sink.skips_to, first)
 
 
 def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
@@ -402,6 +420,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         name=name,
         last_event_at=event_at,
         last_input_at=at if progress.input_rows else query.last_input_at,
+        inputs=follow_inputs(query.inputs, progress, at),
         progress=newest,
         progress_at=newest_at,
         unreported=unreported,

@@ -21,7 +21,7 @@ from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
-from .query import Ended, Outcome, Query, without_input
+from .query import Ended, Outcome, Query, inputs_before, without_input
 from .sources import between_runs
 from .trends import Trends, carry_over
 
@@ -36,7 +36,8 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
     same_query = old.query_id == query_id
     # Commits that are not in the log yet run again.
     loses_commits = old.facts is not None and old.facts.async_progress
-    batches = (old.earlier_batch, old.last_commit_batch)
+    earlier, last = old.earlier_batch, old.last_commit_batch
+    is_newest = last is not None and (earlier is None or last >= earlier)
     return Query(
         query_id=query_id,
         run_id=run_id,
@@ -45,7 +46,8 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         started_at=at,
         unended_runs=tuple(run for run in _unended(old) if run != run_id),
         last_commit_batch=old.last_commit_batch if same_query and not loses_commits else None,
-        earlier_batch=max((batch for batch in batches if batch is not None), default=None),
+        earlier_batch=last if is_newest else earlier,
+        earlier_id=old.query_id if is_newest else old.earlier_id,
         newest_commit=old.newest_commit if same_query else None,
         unrecovered=old.failure,
         deaths=old.deaths,
@@ -63,6 +65,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         places=old.places if same_query else Places(),
         start_point=old.start_point if same_query else None,
         without_input_before=without_input(old, at) if same_query else 0.0,
+        inputs=inputs_before(old, at) if same_query else (),
     )
 
 

@@ -10,13 +10,14 @@ from enum import Enum
 import msgspec
 from msgspec.structs import replace
 
-from ..commit_log import LoggedBatches, StartingPoint
+from ..commit_log import LoggedBatches, SinkLog, StartingPoint
 from ..events import Progress, Started
 from ..failure import Failure
 from ..offsets import behind
 from ..probe import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
 from ..source_polls import SourcePoll
 from .flow import Places
+from .inputs import SourceInput
 from .sources import PolledSource
 from .trends import Trends
 
@@ -101,6 +102,18 @@ class UnreportedCommit(msgspec.Struct, frozen=True, gc=False):
     batch_id: int
 
 
+class SkippedBatches(msgspec.Struct, frozen=True, gc=False):
+    """Batches that the sink does not write, because its own log has their ids already.
+
+    ``since`` is when a reading showed it; ``until`` is the last such batch, and ``first`` the first
+    one, where that is not the first batch of the run.
+    """
+
+    since: float
+    until: int
+    first: int | None = None
+
+
 class LogBehind(msgspec.Struct, frozen=True, gc=False):
     """In ``polls`` readings of the commit log batches had advanced but the log had not."""
 
@@ -132,7 +145,9 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     first_batch: int | None = None
     """The first commit of the current run that was seen."""
     earlier_batch: int | None = None
-    """The newest batch that earlier runs of this name have committed."""
+    """The newest batch that earlier runs of this name have committed ..."""
+    earlier_id: str = ""
+    """... and the query id of the one that did."""
     last_idle_at: float | None = None
     newest_commit: tuple[int, float] | None = None
     """The last batch of any run whose commit was seen, and when."""
@@ -164,6 +179,9 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     log_behind: LogBehind | None = None
     start_point: StartingPoint | None = None
     """Where the current run began; the run before it until that has been read."""
+    sink_log: SinkLog | None = None
+    """The newest reading of the log of this run's sink, if it has one."""
+    skipped: SkippedBatches | None = None
     sources: dict[int, PolledSource] = {}
     """By source index: what the source system answers."""
     source_trouble: str = ""
@@ -172,6 +190,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """When the current run last read rows, as far as known."""
     without_input_before: float = 0.0
     """For how many seconds the runs before it had read no rows when they ended."""
+    inputs: tuple[SourceInput, ...] = ()
+    """Its sources, and when each last had rows."""
     trends: Trends = Trends()
     longest_batches: tuple[tuple[int, float], ...] = ()
     """Hours and seconds: the two longest batches of each of the last hours with batches."""
@@ -263,7 +283,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def went_back(self) -> str:
         """That a run under an old name has a new checkpoint, until it reaches the old batch id.
 
-        A sink that remembers ids skips its batches until then (Hudi, Delta's ``txnVersion``).
+        A sink that remembers ids skips its batches until then (Spark's file sink, Hudi, Delta).
         """
         earlier, first, now = self.earlier_batch, self.first_batch, self.run_commit_batch
         if earlier is None or first is None or now is None or now >= earlier:
@@ -410,6 +430,18 @@ def has_uncounted_rows(query: Query) -> bool:
     return batch_id is not None and (done is None or batch_id > done)
 
 
+def counted_until(query: Query, now: float) -> float:
+    """Up to when all rows are counted: ``now``, or when a batch that may have more began.
+
+    A query that is always busy has such a batch at any time.
+    """
+    if not has_uncounted_rows(query):
+        return now
+    if query.unreported is None and query.in_flight is not None:
+        return query.in_flight.since
+    return query.started_at if query.progress_at is None else query.progress_at
+
+
 def without_input(old: Query, at: float) -> float:
     """Seconds without input rows up to ``at``, of a run that has ended and of the runs before it.
 
@@ -417,7 +449,27 @@ def without_input(old: Query, at: float) -> float:
     """
     if has_uncounted_rows(old):
         return 0.0
-    until = at if old.ended is None or old.completed_run else old.ended.at
-    if old.last_input_at is not None:
-        return max(0.0, until - old.last_input_at)
-    return max(0.0, until - old.started_at) + old.without_input_before
+    return _without(old, _input_until(old, at), old.last_input_at, old.without_input_before)
+
+
+def inputs_before(old: Query, at: float) -> tuple[SourceInput, ...]:
+    """The sources of such a run, for the next one: for how long each had no rows."""
+    until = counted_until(old, _input_until(old, at))
+    return tuple(
+        replace(
+            source,
+            last_at=None,
+            without_before=_without(old, until, source.last_at, source.without_before),
+        )
+        for source in old.inputs
+    )
+
+
+def _input_until(old: Query, at: float) -> float:
+    return at if old.ended is None or old.completed_run else old.ended.at
+
+
+def _without(old: Query, until: float, last_at: float | None, before: float) -> float:
+    if last_at is not None:
+        return max(0.0, until - last_at)
+    return max(0.0, until - old.started_at) + before

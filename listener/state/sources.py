@@ -290,6 +290,8 @@ class PolledSource(msgspec.Struct, frozen=True):
     shortfalls: dict[str, Shortfall] = {}
     transactions: dict[str, Transaction] = {}
     backlogs: dict[str, Backlog] = {}
+    gone_since: float | None = None
+    """The first of the last polls in a row that did not find its folder."""
 
 
 def follow_source(source: PolledSource | None, poll: SourcePoll) -> PolledSource:
@@ -308,6 +310,7 @@ def follow_source(source: PolledSource | None, poll: SourcePoll) -> PolledSource
             exposures |= {} if exposure is None else {partition: exposure}
         # An edge that is unknown in this poll is the last known one.
         edges |= {} if edge is None else {partition: edge}
+    gone_since = poll.at if source.gone_since is None else source.gone_since
     return PolledSource(
         poll.description,
         poll,
@@ -320,6 +323,7 @@ def follow_source(source: PolledSource | None, poll: SourcePoll) -> PolledSource
             for partition, lag in lags.items()
             if lag and (end := poll.latest[partition])
         },
+        gone_since if poll.gone else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 
 import pytest
@@ -177,6 +178,53 @@ def test_query_that_fails_because_of_its_table_is_reported_with_the_cause(table,
             unlike[kill.__name__] = annotations
 
     assert unlike == {}
+
+
+# -- a sink that remembers batch ids --------------------------------------------------------------
+
+
+def test_restored_checkpoint_of_a_query_that_writes_a_table_is_a_warning(
+    spark, table, watch, pages, tmp_path
+):
+    """Delta keeps the newest batch of each query id: it skips what the query commits again."""
+    source, checkpoint, backup = table("source"), tmp_path / "cp", tmp_path / "backup"
+    risk = ("StreamingDataLossRisk", "writer")
+
+    def running():
+        return start(
+            source.stream(), "writer", "delta", checkpoint=checkpoint, path=tmp_path / "out"
+        )
+
+    def batches(query, count):
+        for _ in range(count):
+            source.write()
+            query.processAllAvailable()
+
+    def rows():
+        return spark.read.format("delta").load(str(tmp_path / "out")).count()
+
+    watch()
+    source.write()
+    query = running()
+    batches(query, 2)
+    query.stop()
+    shutil.copytree(checkpoint, backup)
+    query = running()
+    batches(query, 4)
+    query.stop()
+    before = rows()
+    shutil.rmtree(checkpoint)
+    backup.rename(checkpoint)
+    query = running()
+    batches(query, 1)
+    page = pages.wait_for(*risk)
+    assert page.labels["severity"] == "warning"
+    assert "remembers batch ids" in page.annotations["reason"]
+    assert rows() == before, "three rows were read and not written"
+    batches(query, 5)
+    pages.wait_for(*risk, status="resolved")
+    assert rows() > before
+    assert {what for _, what, _ in pages.reported} == {risk[0]}
 
 
 # -- no false alarms ----------------------------------------------------------------------------

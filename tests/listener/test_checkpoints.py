@@ -5,29 +5,35 @@ from __future__ import annotations
 import itertools
 import logging
 import re
+import threading
 
 import pytest
 from msgspec.structs import replace
-from support.patience import Clock
+from support.patience import PATIENCE_SECONDS, Clock, until
 from support.published_states import published
 from support.story import Story, processing, run
 
 from querypulse.exporter.status import status
 from querypulse.listener.checkpoints import (
     RETRY_SECONDS,
+    SINK_SECONDS,
     TEMPORARY,
     LogReader,
     checkpoint_problem,
     warn_of_checkpoints,
 )
 from querypulse.listener.commit_log import (
+    CLOCKS_DIFFER_SECONDS,
     COMMITS,
     OFFSETS,
+    SINK_LOG,
     LoggedBatches,
     LogReport,
+    SinkLog,
     StartingPoint,
     StorageError,
     Written,
+    sink_log,
     starting_point,
 )
 from querypulse.listener.probe import JobActivity, ProbeReport
@@ -87,7 +93,7 @@ def continuous(query):
 class LogReaderHarness:
     """A reader on a fake clock, with scripted probe reports."""
 
-    def __init__(self, floor=60.0, **checkpoints):
+    def __init__(self, floor=60.0, patience=PATIENCE_SECONDS, **checkpoints):
         self.storage = MemoryStorage(**checkpoints)
         self.clock = Clock()
         self.probe = None
@@ -100,6 +106,7 @@ class LogReaderHarness:
             lambda: self.announced.append(self.reader.latest),
             stall_floor_seconds=floor,
             interval_seconds=0,
+            sink_patience_seconds=patience,
             clock=self.clock,
             wall=lambda: self.clock.now + self.ahead,
         )
@@ -389,6 +396,142 @@ def test_storage_error_is_logged_once_until_it_ends(caplog):
 
     refused = "querypulse: cannot read the checkpoint of a: FileSystem closed"
     assert warnings(caplog) == [refused] * 2
+
+
+# -- the log of a file sink -------------------------------------------------------------------
+
+
+class MemorySink:
+    """The log of a file sink, which may hang; records the threads that ask for it."""
+
+    def __init__(self, *batches) -> None:
+        self.batches = _timed(batches)
+        self.asked = 0
+        self.refusal = ""
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def files(self, log):
+        assert log == SINK_LOG
+        self.asked += 1
+        assert self.answers.wait(PATIENCE_SECONDS)
+        if self.refusal:
+            raise StorageError(self.refusal)
+        return self.batches
+
+
+def to_files(query, number=1, *, sink="out", **fields):
+    seen = run(query, number, sink=f"FileSink[{sink}]", **fields)
+    return with_facts(seen, checkpoint=query)
+
+
+def sinks_read(sink, checkpoint, *runs, until=100):
+    """What each reading of the first run's sink shows, one step a second."""
+    harness, seen = LogReaderHarness(a=checkpoint, b=MemoryCheckpoint([0], [0]), out=sink), []
+    for at in range(until):
+        before, report = sink.asked, harness.read(*runs, at=float(at))
+        seen += [report.sinks["a-1"]] if sink.asked > before else []
+    return seen
+
+
+def test_log_of_a_file_sink_is_read_once_when_a_run_is_new():
+    assert sinks_read(MemorySink(8, 9), MemoryCheckpoint([9], [9]), to_files("a")) == [SinkLog(9)]
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        with_facts(run("a", sink="DeltaSink[out]"), checkpoint="a"),
+        with_facts(run("a"), checkpoint="a"),
+        to_files("a", trigger="ContinuousTrigger(1000)"),
+        to_files("a", async_progress=True),
+    ],
+    ids=["Delta", "noop", "continuous", "async progress tracking"],
+)
+def test_log_of_another_sink_is_not_read(seen):
+    assert sinks_read(sink := MemorySink(9), MemoryCheckpoint([0], [0]), seen) == []
+    assert sink.asked == 0
+
+
+def test_log_of_a_sink_is_read_again_while_it_is_ahead_of_the_query():
+    sink, checkpoint = MemorySink(9), MemoryCheckpoint()
+    harness = LogReaderHarness(a=checkpoint, out=sink)
+    readings = {}
+    for at in range(100):
+        checkpoint.plan(at // 4)
+        sink.batches = _timed((max(9, at // 4),))
+        readings.setdefault(harness.read(to_files("a"), at=float(at)).sinks["a-1"], at)
+
+    assert readings == {SinkLog(9, skips_to=9): 0, SinkLog(11): 3 * SINK_SECONDS}
+    assert sink.asked == 4
+
+
+def test_log_of_a_sink_is_read_again_while_two_active_runs_write_it():
+    sink, checkpoint = MemorySink(9), MemoryCheckpoint([9], [9])
+    both = to_files("a"), to_files("b")
+    assert len(sinks_read(sink, checkpoint, *both, until=60)) == 4
+    ended = to_files("a"), to_files("b", active=False)
+    assert len(sinks_read(sink, checkpoint, *ended, until=60)) == 1
+
+
+def test_log_of_the_sink_of_a_run_that_has_ended_is_read_too():
+    ended = to_files("a", active=False)
+    assert sinks_read(MemorySink(9), MemoryCheckpoint(), ended) == [SinkLog(9, skips_to=9)]
+
+
+def test_sink_that_refuses_is_tried_again_and_holds_up_no_checkpoint():
+    sink = MemorySink(9)
+    sink.refusal = "denied"
+    harness = LogReaderHarness(a=MemoryCheckpoint([9], [9]), out=sink)
+    report = harness.read(to_files("a"), at=0)
+    assert report.sinks == {"a-1": SinkLog(trouble="denied")}
+    assert report.starts["a-1"].committed.batch_id == 9
+    sink.refusal = ""
+    assert harness.read(to_files("a"), at=SINK_SECONDS).sinks == {"a-1": SinkLog(9)}
+
+
+def test_sink_whose_storage_hangs_holds_up_no_checkpoint_and_no_other_sink():
+    hangs, fine = MemorySink(9), MemorySink(9)
+    hangs.answers.clear()
+    logs = {"a": MemoryCheckpoint([9], [9]), "c": MemoryCheckpoint([9], [9])}
+    harness = LogReaderHarness(patience=0.05, **logs, out=hangs, other=fine)
+
+    def sinks(after=2.0):
+        at = harness.clock.now + after
+        report = harness.read(to_files("a"), to_files("c", sink="other"), at=at)
+        assert report.starts.keys() == {"a-1", "c-1"}
+        return report.sinks
+
+    assert "a-1" not in sinks(), "it may only be slow"
+    until(lambda: sinks().get("c-1") == SinkLog(9), "the other sink is read")
+    assert sinks(after=SINK_SECONDS)["a-1"] == SinkLog(trouble="out does not answer")
+    assert hangs.asked == 1
+    hangs.answers.set()
+    until(lambda: sinks()["a-1"] == SinkLog(9), "it answers")
+    assert hangs.asked == 1, "the late answer counts"
+
+
+@pytest.mark.parametrize(
+    ("written", "offsets", "began", "expected"),
+    [
+        ({}, {0: 1.0}, 0.0, SinkLog()),
+        ({9: None}, {9: None}, 0.0, SinkLog(9)),
+        ({9: None}, {}, 0.0, SinkLog(9, skips_to=9)),
+        ({49: None}, {3: None}, None, SinkLog(49, skips_to=49)),
+        ({9: 500.0}, {9: 490.0}, 480.0, SinkLog(9)),
+        ({9: 500.0}, {9: 500.0 + CLOCKS_DIFFER_SECONDS}, 480.0, SinkLog(9)),
+        ({4: 100.0, 3: 90.0, 5: 990.0}, {3: 980.0, 4: 983.0, 5: 986.0}, 970.0, SinkLog(5, 4, 3)),
+        ({0: 100.0}, {0: 980.0}, 970.0, SinkLog(0, 0, 0)),
+        ({0: 100.0}, {0: 980.0}, 985.0, SinkLog(0)),
+        ({0: 100.0}, {0: 980.0}, None, SinkLog(0)),
+    ],
+    ids=["no log", "repeats its batch, no times", "a new checkpoint", "far ahead", "written after its plan", "clocks that differ", "five batches in a moment",
+         "its only batch", "a copied checkpoint", "the wall clock was set"],
+)  # fmt: skip
+def test_sink_skips_what_its_log_has_and_the_run_has_planned_later(
+    written, offsets, began, expected
+):
+    assert sink_log(written, offsets, began) == expected
 
 
 # -- where a run began ------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def rate(spark):
     return spark.readStream.format("rate").option("rowsPerSecond", 10).load()
 
 
-def start(stream, name, sink="noop", *, trigger="200 milliseconds", checkpoint=None):
+def start(stream, name, sink="noop", *, trigger="200 milliseconds", checkpoint=None, path=None):
     """Start a query that writes to a format by name, or to a ``foreachBatch`` function."""
     writer = stream.writeStream.trigger(processingTime=trigger)
     writer = writer.foreachBatch(sink) if callable(sink) else writer.format(sink)
@@ -66,7 +66,7 @@ def start(stream, name, sink="noop", *, trigger="200 milliseconds", checkpoint=N
         writer = writer.queryName(name)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", str(checkpoint))
-    return writer.start()
+    return writer.start() if path is None else writer.start(str(path))
 
 
 def until(condition, what):

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from support.story import CONFLICT, Story, processing, progress, run, source
+from support.story import CONFLICT, IdStory, Story, processing, progress, run, source
+from support.story import polled as polled_run
 
+from querypulse.listener.commit_log import LogReport, SinkLog
 from querypulse.listener.failure import SESSION_ENDED
 from querypulse.listener.probe import Context, JobCounts, SlotUse
 
@@ -703,6 +705,81 @@ INPUT = {"expected_input_seconds": 600.0}
 ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
 ALLOWED_200 = ALLOWED | {"lag_allowed_seconds": 200.0}
 """Ten minutes of lag are three times as much, and critical."""
+FILES, HUDI, DELTA = "FileSink[file:/out]", "HoodieStreamingSink[/t]", "DeltaSink[file:/t]"
+"""Sinks that remember batch ids: in a log of their own, in a table, by the id of the query."""
+FED = {"description": "KafkaV2[Subscribe[fed]]"}
+DRY = {"description": "KafkaV2[Subscribe[dry]]"}
+
+
+def writing(sink=FILES, *, until=100, **log):
+    """Query a writes to this sink, and at 2 s its log was read."""
+    story = Story().started(at=0).probe(run(sink=sink), at=1)
+    return steady(story.sink(at=2, **log) if log else story, until=until)
+
+
+def restored(sink, *, batch=3, new_id=False, **log):
+    """After batch 9 the next run, which may have a new query id, commits this batch."""
+    story, query_id = IdStory(), "id-new" if new_id else "id"
+    story.start("id", "run-1", "a", at=0).commits("id", "run-1", batch=9, at=50)
+    story.probe(polled_run("id", "run-1", "a", sink=sink), at=55).ends("id", "run-1", at=60)
+    story.start(query_id, "run-2", "a", at=61)
+    story.probe(polled_run(query_id, "run-2", "a", sink=sink), at=62)
+    if log:
+        story.state.apply_commit_log(LogReport(63, sinks={"run-2": SinkLog(**log)}))
+    return story.commits(query_id, "run-2", batch=batch, at=70)
+
+
+def united(*dry, until=700, story=None, run=1, begin=10, first=0, **fields):
+    """Each 10 s a batch has rows of one source; of the other one at the times ``dry``."""
+    story = story or Story().started(at=0)
+    for number, at in enumerate(range(begin, until + 1, 10)):
+        rows = 10 if at in dry else 0
+        sources = (
+            source(topic(at), **FED),
+            source(topic(sum(t <= at for t in dry)), rows=rows, **DRY),
+        )
+        story.commit(
+            run=run,
+            batch=first + number,
+            at=at,
+            sources=sources,
+            **{"input_rows": 10 + rows, **fields},
+        )
+    return story
+
+
+def over_restart(*dry, until):
+    """The query of ``united`` is restarted at 301 s; the other source has rows at ``dry``."""
+    story = united(*dry, until=300).ended(at=301, exception=CONFLICT).started(run=2, at=303)
+    return united(*dry, until=until, story=story, run=2, begin=310, first=30)
+
+
+def swapped(*, until=900):
+    """After a restart at 450 s the sources come in another order; each has rows in one run only."""
+    story = united(*range(10, 441, 10), until=440).ended(at=445).started(run=2, at=450)
+    for number, at in enumerate(range(460, until + 1, 10)):
+        sources = (source(topic(at), **DRY), source(topic(at), rows=10, **FED))
+        story.commit(run=2, batch=44 + number, at=at, sources=sources, input_rows=20)
+    return story
+
+
+def counting_nothing(*, until, moves=True):
+    """One of two sources, whose rows Spark does not count; its offsets move."""
+    story = Story().started(at=0)
+    for number, at in enumerate(range(10, until + 1, 10)):
+        other = source({"cursor": at if moves else 0}, rows=0, description="PythonSource")
+        story.commit(batch=number, at=at, sources=(source(topic(at), **FED), other))
+    return story
+
+
+def folder_polls(*gone, until, story=None, run=1, begin=5):
+    """The folder of query a is polled each 15 s while it idles; it is gone within these times."""
+    story = story or steady(until=20)
+    for at in range(begin, until + 1, 15):
+        story.folder(run=run, at=at, gone=any(since <= at < end for since, end in gone))
+    return story.idle(run=run, at=until)
+
+
 DATA_IS_LOST = [("StreamingDataLossRisk", "a", "critical")]
 TENTH_OF_RETENTION = {"overrides": [("a", {"data_loss_warning_ratio": 0.1})]}
 LAGS_CRITICALLY = [("StreamingQueryLagging", "a", "critical")]
@@ -1437,6 +1514,31 @@ def cases() -> tuple[Case, ...]:
         ("a larger ratio is set", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE | {"data_loss_warning_ratio": 0.95}, None, "running"),
         ("restarted after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
         ("restarted after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
+        # -- StreamingDataLossRisk: batches that the sink skips -------------------------------------------
+        ("a new checkpoint on an old output: the sink's log is ahead", writing(newest=49, skips_to=49), 105, {}, DATA_IS_LOST, "lagging"),
+        ("the sink's log is ahead, and no batch has been committed yet", Story().started(at=0).probe(run(sink=FILES), at=1).sink(at=2, newest=49, skips_to=49), 3, {}, DATA_IS_LOST, "lagging"),
+        ("the sink has skipped five batches in a moment, and writes again", writing(newest=4, skips_to=4), 105, {}, DATA_IS_LOST, "lagging"),
+        ("the sink skips the next batch: another query writes to the same folder", writing(newest=9).sink(at=103, newest=10, skips_to=10), 105, {}, DATA_IS_LOST, "lagging"),
+        ("the only batch of availableNow was skipped, and it is over",
+         Story().started(at=0).probe(run(sink=FILES, trigger=AVAILABLE_NOW), at=1).commit(batch=0, at=2).ended(at=3).sink(at=4, newest=0, skips_to=0, first=0), 5, {}, DATA_IS_LOST, "lagging"),
+        ("the sink has skipped batches, and writes again since more than a trend window", writing(newest=4, skips_to=4, until=400), 405, {}, None, "running"),
+        ("the sink has skipped batches, then the query was stopped on purpose, long ago",
+         writing(newest=49, skips_to=49).probe(run(), at=100).expect_stop().ended(at=101), 900, {}, None, "stopped"),
+        ("the sink's log is where the query is", writing(newest=9), 105, {}, None, "running"),
+        ("the sink has no log yet", writing(newest=None), 105, {}, None, "running"),
+        ("the sink's log cannot be read, and batch ids go on", writing(trouble="denied"), 105, {}, None, "running"),
+        ("the sink's log is ahead, but ignored", writing(newest=49, skips_to=49), 105, {"overrides": [("a", {"ignore": True})]}, None, "running"),
+        ("a checkpoint was restored, and Hudi remembers newer ids", restored(HUDI), 71, {}, "StreamingDataLossRisk", "lagging"),
+        ("a new checkpoint, and Hudi remembers the ids of the old one", restored(HUDI, new_id=True, batch=0), 71, {}, "StreamingDataLossRisk", "lagging"),
+        ("a checkpoint was restored, and Delta remembers newer ids of this query", restored(DELTA), 71, {}, "StreamingDataLossRisk", "lagging"),
+        ("a checkpoint was restored, and the log of its file sink cannot be read", restored(FILES, trouble="denied"), 71, {}, "StreamingDataLossRisk", "lagging"),
+        ("a new checkpoint: Delta remembers ids by the query's, which is new", restored(DELTA, new_id=True, batch=0), 71, {}, None, "running"),
+        ("a checkpoint was restored, and the log of its file sink is where the query is", restored(FILES, newest=3), 71, {}, None, "running"),
+        ("a checkpoint was restored, and the log of its file sink was not read yet", restored(FILES), 71, {}, None, "running"),
+        ("a new checkpoint on purpose, with foreachBatch", restored("ForeachBatchSink", new_id=True, batch=0), 71, {}, None, "running"),
+        ("a checkpoint was restored, of a query that writes to Kafka", restored("KafkaSourceProvider$KafkaTable"), 71, {}, None, "running"),
+        ("Hudi repeats the batch that was not committed", restored(HUDI, batch=9), 71, {}, None, "running"),
+        ("Hudi has passed the ids of the old checkpoint", restored(HUDI).commits("id", "run-2", batch=9, at=75), 76, {}, None, "running"),
         # -- StreamingQueryFallingBehind -------------------------------------------------------------------
         ("batches grow from 30 s to 270 s, at a trigger of a minute", batches_of(*range(30, 280, 10)), 3810, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches grow, each begins when the last has ended, and the lag rises",
@@ -1632,6 +1734,34 @@ def cases() -> tuple[Case, ...]:
         ("the driver was frozen", steady().idle(at=105).paused(at=800, seconds=690), 805, INPUT, None, "idle"),
         ("the application has stopped its SparkContext", steady().probe(run(), at=100).probe(at=101, context=STOPPED), 900, INPUT, None, "stopped"),
         ("ignored", steady().idle(at=890), 900, INPUT | {"overrides": [("a", {"ignore": True})]}, None, "idle"),
+        # -- StreamingInputMissing: one source of several -----------------------------------------
+        ("one of two sources has no rows any more", united(10, 20, 30), 705, INPUT, "StreamingInputMissing", "idle"),
+        ("one of two sources has had no rows since the run began", united(), 705, INPUT, "StreamingInputMissing", "idle"),
+        ("one of two sources has no rows any more, and a batch is always in flight",
+         watched(united(10, 20, 30), (701, 705, processing(batch=70))), 706, INPUT, "StreamingInputMissing", "idle"),
+        ("one of two sources had no rows before a restart, and has none since", over_restart(10, 50, until=700), 705, INPUT, "StreamingInputMissing", "idle"),
+        ("one of two sources had no rows before a restart, and has some since", over_restart(10, 50, 400, until=700), 705, INPUT, None, "running"),
+        ("one of two sources has rows from time to time", united(10, 300, 600), 705, INPUT, None, "running"),
+        ("two sources, and both have rows", united(*range(10, 701, 10)), 705, INPUT, None, "running"),
+        ("one of two sources has no rows, and none are expected", united(10), 705, {}, None, "running"),
+        ("one of two sources has no rows, not for long enough", united(10, until=600), 605, INPUT, None, "running"),
+        ("one of two sources has no rows, and the rows of a batch add up to none of them", united(10, 650, input_rows=50), 705, INPUT, None, "running"),
+        ("the same source is read twice, and Spark counts its rows once",
+         kafka(*map(topic, range(71)), latest=None, story=Story().started(at=0)), 712, INPUT, None, "running"),
+        ("a source that never counts rows advances", counting_nothing(until=700), 705, INPUT, None, "running"),
+        ("a source that never counts rows does not advance", counting_nothing(until=700, moves=False), 705, INPUT, "StreamingInputMissing", "idle"),
+        ("the sources have other places after a restart, and both have rows", swapped(), 905, INPUT, None, "running"),
+        # -- StreamingInputMissing: the folder is gone --------------------------------------------
+        ("its input folder has not been there for longer than a trend window", folder_polls((100, 9999), until=500), 505, {}, "StreamingInputMissing", "idle"),
+        ("its input folder is gone, not for long enough", folder_polls((300, 9999), until=500), 505, {}, None, "idle"),
+        ("its input folder was gone for some minutes, and is back", folder_polls((100, 390), until=500), 505, {}, None, "idle"),
+        ("its input folder is gone again and again, for some minutes each", folder_polls((100, 300), (310, 500), until=500), 505, {}, None, "idle"),
+        ("its input folder was gone, then its storage did not answer", folder_polls((100, 9999), until=200).idle(at=890), 900, {}, None, "idle"),
+        ("its input folder is there", folder_polls(until=900), 905, {}, None, "idle"),
+        ("its input folder was gone before a restart, and is there",
+         folder_polls(until=900, begin=520, run=2, story=folder_polls((100, 9999), until=390).ended(at=400).started(run=2, at=510)), 905, {}, None, "idle"),
+        ("its input folder is gone, and it was stopped on purpose",
+         folder_polls((100, 9999), until=500).probe(run(), at=501).expect_stop().ended(at=502), 505, {}, None, "stopped"),
         # -- QuerypulseEventsMissing -------------------------------------------------------------------------
         ("the probe sees commits, no events arrive (listener removed)",
          watched(steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 200, 10))), 200, {}, ("QuerypulseEventsMissing", "*"), "running"),

@@ -6,7 +6,13 @@ from msgspec.structs import replace
 
 from querypulse.alerting.evaluate import Evaluation, evaluate
 from querypulse.alerting.policy import Limits, Policy
-from querypulse.listener.commit_log import LoggedBatches, LogReport, StartingPoint, Written
+from querypulse.listener.commit_log import (
+    LoggedBatches,
+    LogReport,
+    SinkLog,
+    StartingPoint,
+    Written,
+)
 from querypulse.listener.events import Idle, Progress, SourceProgress, Started, Terminated
 from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
 from querypulse.listener.probe import (
@@ -55,10 +61,10 @@ def source(end, latest=None, *, rows=10, description="Kafka", **backlog) -> Sour
 def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
         batch=None, busy=False, data=False, tasks=None, async_progress=False, log_interval=0.0,
         own=None, unowned=None, slots=None, waits_for_log=False, line="", stack=(), python_cpu=None, jvm_cpu=None,
-        **fields) -> ProbedRun:  # fmt: skip
+        sink="noop", **fields) -> ProbedRun:  # fmt: skip
     facts = RunFacts(
         query_id=f"id-{query}", run_id=f"{query}-{number}", name=query,
-        trigger=parse_trigger(trigger), sink="noop", checkpoint="/cp", async_progress=async_progress,
+        trigger=parse_trigger(trigger), sink=sink, checkpoint="/cp", async_progress=async_progress,
         log_interval_seconds=log_interval,
     )  # fmt: skip
     tracked = JobCounts(jobs_started=2, jobs_active=1, tasks_completed=tasks or 0)
@@ -173,6 +179,18 @@ class Story:
             longest_seconds=(usual, usual) if usual else (),
         )
         self.state.apply_commit_log(LogReport(at, starts={f"{query}-{run}": point}))
+        return self
+
+    def sink(self, query="a", run=1, *, at, **seen):
+        """A reading of the log of a run's file sink."""
+        self.state.apply_commit_log(LogReport(at, sinks={f"{query}-{run}": SinkLog(**seen)}))
+        return self
+
+    def folder(self, query="a", run=1, *, at, gone=False):
+        """A poll of the folder that a run's file source reads."""
+        here = "file:/in" if gone else ""
+        poll = SourcePoll("FileStreamSource[file:/in]", {}, {}, {}, at=at, wall=at, gone=here)
+        self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
         return self
 
     def ask(self, query="a", run=1, *, at, **source):

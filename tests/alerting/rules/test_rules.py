@@ -13,6 +13,8 @@ from support.rules_table import (
     BY_SIZE,
     BY_TIME,
     EMPTY,
+    HUDI,
+    INPUT,
     LONG_B,
     WARNINGS,
     asynchronous,
@@ -22,6 +24,7 @@ from support.rules_table import (
     counted,
     dead_at,
     dying,
+    folder_polls,
     hung_batch,
     in_a_pool,
     kafka,
@@ -32,13 +35,18 @@ from support.rules_table import (
     no_slot,
     on_connect,
     one_task,
+    over_restart,
+    restored,
     snapshots,
     steady,
     three_queries,
+    topic,
     trying,
+    united,
     watched,
     with_b,
     working,
+    writing,
 )
 from support.story import CONFLICT, Story, policy, processing, progress, run, source
 
@@ -362,6 +370,55 @@ def test_known_error_has_next_steps_of_its_own(error, step):
 
     assert (steps is None) is (step is None)
     assert steps is None or (steps.startswith(step) and len(steps.splitlines()) == 3)
+
+
+@pytest.mark.parametrize(
+    ("story", "at", "reason"),
+    [
+        (writing(newest=49, skips_to=49), 105, "FileSink[file:/out] has batches up to 49 of another checkpoint in its log, so Spark skips those of this "
+         "query: 10 batches read and not written so far; it writes from batch 50 on"),
+        (writing(newest=4, skips_to=4), 105, "FileSink[file:/out] has batches up to 4 of another checkpoint in its log, so Spark skips those of this "
+         "query: 5 batches read and not written so far; it writes from batch 5 on"),
+        (writing(newest=0, skips_to=0, first=0), 105, "FileSink[file:/out] has batches up to 0 of another checkpoint in its log, so Spark skips those of this "
+         "query: 1 batch read and not written so far; it writes from batch 1 on"),
+        (writing(newest=9).sink(at=103, newest=12, skips_to=12).commit(batch=10, at=104).commit(batch=11, at=105), 106, "FileSink[file:/out] has batches up to 12 "
+         "of another checkpoint in its log, so Spark skips those of this query: 2 batches read and not written so far; it writes from batch 13 on"),
+        (restored(HUDI), 71, "HoodieStreamingSink[/t] remembers batch ids: batch ids went from 9 back to 3: its checkpoint is new or was restored; "
+         "a sink that remembers ids skips batches up to 9"),
+        (folder_polls((100, 9999), until=500), 505, "file:/in has not been there for 390 s: FileStreamSource[file:/in] finds nothing to read"),
+    ],
+)  # fmt: skip
+def test_what_is_not_written_and_what_is_gone_has_next_steps_of_its_own(story, at, reason):
+    (finding,) = story.evaluate(at).findings
+    steps = finding.evidence["next_steps"].splitlines()
+
+    assert finding.reason == reason
+    assert [step[:3] for step in steps] == ["1. ", "2. ", "3. "]
+    assert max(map(len, steps)) <= 105
+
+
+@pytest.mark.parametrize(
+    ("story", "reason"),
+    [
+        (united(10, 20, 30), "KafkaV2[Subscribe[dry]]: no rows read for 675 s, while other sources had some (600 s allowed)"),
+        (united(), "KafkaV2[Subscribe[dry]]: no rows read for 705 s, since its run began, while other sources had some (600 s allowed)"),
+        (over_restart(10, 50, until=700), "KafkaV2[Subscribe[dry]]: no rows read for 653 s, over restarts, while other sources had some (600 s allowed)"),
+    ],
+)  # fmt: skip
+def test_reason_names_the_source_without_rows(story, reason):
+    (finding,) = story.evaluate(705, **INPUT).findings
+
+    assert finding.reason == reason
+
+
+def test_one_of_two_sources_with_the_same_description_is_named_by_its_place():
+    story = Story().started(at=0)
+    for batch, at in enumerate(range(10, 701, 10)):
+        sources = (source(topic(at)), source(topic(0), rows=0))
+        story.commit(batch=batch, at=at, sources=sources)
+    (finding,) = story.evaluate(705, **INPUT).findings
+
+    assert finding.reason.startswith("Kafka (2 of 2): no rows read for 705 s")
 
 
 @pytest.mark.parametrize(
