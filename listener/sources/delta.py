@@ -1,8 +1,11 @@
-"""Polls the newest version in the log of a Delta table that a query reads.
+"""Polls the log of a Delta table that a query reads: its newest version, and what is deleted next.
 
 Delta reports no latest offset (``reportLatestOffset``), and no backlog outside Databricks (seen on
 Delta 4.4.0). So we read the storage, with the table's own file system and settings, and take none
 of Delta's locks. ``DeltaSource.deltaLog`` is private to Delta, but exists in Delta 3 and 4.
+
+A query needs the commit file of its next version. Delta deletes commit files that are older than
+``delta.logRetentionDuration`` when it writes a checkpoint, but never the newest one.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from ...core.text import duration
 from ..offsets import WHOLE, Position, committed_in
 from ..source_polls import SourceError, SourcePoll
-from ..spark.jvm import java_errors
+from ..spark.jvm import THROWN, java_errors, reason_of
 from ..spark.storage import HadoopFolder
 
 END_INDEX = 2**62
@@ -45,6 +50,18 @@ def end_of(has: Callable[[int], bool], versions: Callable[[], list[int]], start:
     return missing
 
 
+def oldest_of(has: Callable[[int], bool], missing: int, end: int) -> int:
+    """The oldest version of a log that ends before ``end``, where ``missing`` is deleted.
+
+    Only old versions are deleted, so all versions after it are there. Costs ``log n`` calls.
+    """
+    present = end
+    while present - missing > 1:
+        middle = (missing + present) // 2
+        missing, present = (missing, middle) if has(middle) else (middle, present)
+    return present
+
+
 def first_unread(position: Position | None) -> int | None:
     """The first version not fully read at a Delta offset, which is a version and a file index."""
     if not isinstance(position, tuple):
@@ -66,11 +83,25 @@ def versions_in(listing: str) -> list[int]:
     return [int(version) for version in _COMMIT.findall(listing)]
 
 
+RETENTION_EVERY_SECONDS = 300.0
+LOG_RETENTION = "delta.logRetentionDuration"
+
+
+class LogRetention(msgspec.Struct, frozen=True):
+    """How long a table keeps the commits in its log, as of ``at``; None: for ever, or unknown."""
+
+    at: float
+    seconds: float | None = None
+    setting: str = ""
+    refusal: str = ""
+
+
 class DeltaSource:
     """One Delta source of one run; used by one thread.
 
     Positions are versions: ``committed`` is the first version not fully read, ``latest`` the
-    version of the next commit. A poll costs about ten Py4J commands.
+    version of the next commit, ``earliest`` the one from which the query can read on. A poll costs
+    about ten Py4J commands, and ten more every five minutes while versions are unread.
     """
 
     def __init__(self, jvm: Any, execution: Any, stream: Any) -> None:
@@ -82,6 +113,7 @@ class DeltaSource:
         self._opened: HadoopFolder | None = None
         self._end = 0
         self._waiting: tuple[int, float] | None = None
+        self._retention: LogRetention | None = None
 
     def poll(self) -> SourcePoll:
         """Poll the storage.
@@ -91,17 +123,28 @@ class DeltaSource:
 
         """
         with java_errors(SourceError):
-            positions = committed_in(self._execution, self._stream)
-            committed = first_unread(next(iter(positions.values()), None))
-            poll = SourcePoll(self.address, {}, {}, {}, at=time.monotonic(), wall=time.time())
+            poll = SourcePoll(
+                self.address, {}, {}, {}, at=time.monotonic(), wall=time.time(), unit="version"
+            )
+            committed, within = self._committed()
             if committed is None:
                 return poll
             self._end = end_of(self._has, self._versions, max(committed, self._end))
+            poll = replace(poll, committed={WHOLE: committed}, latest={WHOLE: self._end})
+            if committed >= self._end:
+                return replace(poll, earliest={WHOLE: committed})
+            if not self._has(committed):
+                return self._overtaken(poll)
+            # The newest version is never deleted.
+            kept = self._kept(poll.at) if committed < self._end - 1 else LogRetention(poll.at)
             return replace(
                 poll,
-                committed={WHOLE: committed},
-                latest={WHOLE: self._end},
-                waiting_since=self._waiting_since(committed),
+                earliest={WHOLE: committed},
+                waiting_since={WHOLE: self._waiting_since(committed)},
+                within={WHOLE: within},
+                retention_seconds={} if kept.seconds is None else {WHOLE: kept.seconds},
+                retention_setting=kept.setting,
+                missing_reason=kept.refusal,
             )
 
     def close(self) -> None:
@@ -122,10 +165,42 @@ class DeltaSource:
         listings = (self._log.listing(), self._log.listing("_staged_commits"))
         return [version for listing in listings for version in versions_in(listing or "")]
 
-    def _waiting_since(self, committed: int) -> dict[str, float]:
-        """When the first unread version was written; an old version may have been removed."""
-        if committed >= self._end or not self._has(committed):
-            return {}
+    def _committed(self) -> tuple[int | None, int]:
+        """The first version not fully read, and how far it is read."""
+        positions = committed_in(self._execution, self._stream)
+        position = next(iter(positions.values()), None)
+        version = first_unread(position)
+        is_within = isinstance(position, tuple) and version == position[0]
+        return version, position[1] if is_within and isinstance(position, tuple) else 0
+
+    def _overtaken(self, poll: SourcePoll) -> SourcePoll:
+        """The next version is deleted, unless the query has read it and advanced meanwhile."""
+        committed, _ = self._committed()
+        if committed is None or {WHOLE: committed} != poll.committed:
+            return replace(poll, committed={}, latest={})
+        return replace(poll, earliest={WHOLE: oldest_of(self._has, committed, self._end)})
+
+    def _kept(self, now: float) -> LogRetention:
+        """How long commits are kept, by the metadata that the query knows, read now and then."""
+        if self._retention is None or now - self._retention.at >= RETENTION_EVERY_SECONDS:
+            try:
+                self._retention = self._read_retention(now)
+            except THROWN as error:
+                self._retention = LogRetention(now, refusal=reason_of(error))
+        return self._retention
+
+    def _read_retention(self, now: float) -> LogRetention:
+        log = self._stream.deltaLog()
+        metadata = log.unsafeVolatileSnapshot().metadata()
+        if not log.enableExpiredLogCleanup(metadata):
+            return LogRetention(now)
+        seconds = float(log.deltaRetentionMillis(metadata)) / 1000
+        is_set = metadata.configuration().contains(LOG_RETENTION)
+        setting = f"{LOG_RETENTION}, {'' if is_set else 'by default '}{duration(seconds)}"
+        return LogRetention(now, seconds, setting)
+
+    def _waiting_since(self, committed: int) -> float:
+        """When the first unread version was written."""
         if self._waiting is None or self._waiting[0] != committed:
             self._waiting = committed, self._log.written_at(commit_name(committed))
-        return {WHOLE: self._waiting[1]}
+        return self._waiting[1]

@@ -17,11 +17,13 @@ from ..source_polls import SourceError, SourcePoll, SourceReport, SourceSilentEr
 from ..state.query import Outcome, Query
 from ..state.snapshot import Snapshot
 from .delta import DeltaSource
+from .iceberg import IcebergSource
 from .kafka import KafkaJava, KafkaSource, SharedClients, java_errors
+from .timed_calls import TimedCalls, TimedSource
 
 log = logging.getLogger("querypulse")
 
-Source = DeltaSource | KafkaSource
+Source = TimedSource | KafkaSource
 
 
 FIND_EVERY_SECONDS = 1.0
@@ -34,6 +36,8 @@ _OFFSET_READERS = {
     "KafkaContinuousStream": "offsetReader",
 }
 """By the simple name of the stream's class: the method whose result holds the consumer options."""
+_TABLES = {"DeltaSource": DeltaSource, "SparkMicroBatchStream": IcebergSource}
+"""By the simple name of the stream's class."""
 
 
 class _Source:
@@ -133,6 +137,7 @@ class SourceReader:
         """Close all sources; called by the thread that polls."""
         for run_id in list(self._runs):
             self._release(run_id)
+        self._sources.close()
 
     def _choose(self) -> None:
         """Keep the runs to be polled and release all others."""
@@ -222,6 +227,7 @@ class SparkSources:
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
         self._held: dict[str, Any] = {}
+        self._calls = TimedCalls()
 
     def open(self, query: Query) -> dict[int, Source] | None:
         """The sources by index as in Spark's progress; None while the run has none.
@@ -252,11 +258,15 @@ class SparkSources:
         """Forget a run that will not be opened again."""
         self._held.pop(run_id, None)
 
+    def close(self) -> None:
+        """End the thread that polls tables."""
+        self._calls.close()
+
     def _source(self, query: Query, execution: Any, streams: Any, index: int) -> Source | None:
         stream = streams.apply(index)
         kind = stream.getClass().getSimpleName()
-        if kind == "DeltaSource":
-            return DeltaSource(self._jvm, execution, stream)
+        if kind in _TABLES:
+            return TimedSource(_TABLES[kind](self._jvm, execution, stream), self._calls)
         name = _OFFSET_READERS.get(kind)
         if name is None:
             return None
