@@ -5,7 +5,8 @@ Delta 4.4.0). So we read the storage, with the table's own file system and setti
 of Delta's locks. ``DeltaSource.deltaLog`` is private to Delta, but exists in Delta 3 and 4.
 
 A query needs the commit file of its next version. Delta deletes commit files that are older than
-``delta.logRetentionDuration`` when it writes a checkpoint, but never the newest one.
+``delta.logRetentionDuration`` when it writes a checkpoint, but never the newest one. It also needs
+the files of that version, which ``VACUUM`` may delete earlier (``delta_files.py``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -23,6 +25,7 @@ from ..offsets import WHOLE, Position, committed_in
 from ..source_polls import SourceError, SourcePoll
 from ..spark.jvm import THROWN, java_errors, reason_of
 from ..spark.storage import HadoopFolder
+from .delta_files import MAX_BYTES, Removals, read_on
 
 END_INDEX = 2**62
 """A file's index beyond any real one: the version is read (``DeltaSourceOffset.END_INDEX``)."""
@@ -87,12 +90,22 @@ RETENTION_EVERY_SECONDS = 300.0
 LOG_RETENTION = "delta.logRetentionDuration"
 
 
-class LogRetention(msgspec.Struct, frozen=True):
-    """How long a table keeps the commits in its log, as of ``at``; None: for ever, or unknown."""
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
+READ_COMMITS_FROM = 0.5
+"""The share of the files' retention from which on commits are read: younger data is at no risk."""
+
+
+class TableRetention(msgspec.Struct, frozen=True):
+    """How long a table keeps the commits in its log, as of ``at``; None: for ever, or unknown.
+
+    ``file_seconds`` is how long it keeps data files after a version removed them.
+    """
 
     at: float
     seconds: float | None = None
     setting: str = ""
+    file_seconds: float | None = None
+    file_setting: str = ""
     refusal: str = ""
 
 
@@ -101,7 +114,8 @@ class DeltaSource:
 
     Positions are versions: ``committed`` is the first version not fully read, ``latest`` the
     version of the next commit, ``earliest`` the one from which the query can read on. A poll costs
-    about ten Py4J commands, and ten more every five minutes while versions are unread.
+    about ten Py4J commands, and fifteen more every five minutes while versions are unread.
+    Of a table that is far behind, ten commits are read in a poll, each once.
     """
 
     def __init__(self, jvm: Any, execution: Any, stream: Any) -> None:
@@ -113,7 +127,8 @@ class DeltaSource:
         self._opened: HadoopFolder | None = None
         self._end = 0
         self._waiting: tuple[int, float] | None = None
-        self._retention: LogRetention | None = None
+        self._retention: TableRetention | None = None
+        self._removals: Removals | None = None
 
     def poll(self) -> SourcePoll:
         """Poll the storage.
@@ -135,17 +150,14 @@ class DeltaSource:
                 return replace(poll, earliest={WHOLE: committed})
             if not self._has(committed):
                 return self._overtaken(poll)
-            # The newest version is never deleted.
-            kept = self._kept(poll.at) if committed < self._end - 1 else LogRetention(poll.at)
-            return replace(
+            poll = replace(
                 poll,
                 earliest={WHOLE: committed},
                 waiting_since={WHOLE: self._waiting_since(committed)},
                 within={WHOLE: within},
-                retention_seconds={} if kept.seconds is None else {WHOLE: kept.seconds},
-                retention_setting=kept.setting,
-                missing_reason=kept.refusal,
             )
+            # The newest version is never deleted.
+            return self._with_retention(poll, committed) if committed < self._end - 1 else poll
 
     def close(self) -> None:
         """Do nothing: file systems are shared with Spark."""
@@ -180,24 +192,62 @@ class DeltaSource:
             return replace(poll, committed={}, latest={})
         return replace(poll, earliest={WHOLE: oldest_of(self._has, committed, self._end)})
 
-    def _kept(self, now: float) -> LogRetention:
+    def _with_retention(self, poll: SourcePoll, committed: int) -> SourcePoll:
+        """Add for how long the next version can be read: its commit file, and its data files."""
+        kept, written = self._kept(poll.at), poll.waiting_since[WHOLE]
+        seconds, setting = kept.seconds, kept.setting
+        removed_at = self._removed_at(kept, committed, poll.wall - written)
+        if removed_at is not None and kept.file_seconds is not None:
+            of_files = max(0.0, removed_at - written) + kept.file_seconds
+            if seconds is None or of_files < seconds:
+                seconds, setting = of_files, kept.file_setting
+        return replace(
+            poll,
+            retention_seconds={} if seconds is None else {WHOLE: seconds},
+            retention_setting=setting,
+            missing_reason=kept.refusal,
+        )
+
+    def _kept(self, now: float) -> TableRetention:
         """How long commits are kept, by the metadata that the query knows, read now and then."""
         if self._retention is None or now - self._retention.at >= RETENTION_EVERY_SECONDS:
             try:
                 self._retention = self._read_retention(now)
             except THROWN as error:
-                self._retention = LogRetention(now, refusal=reason_of(error))
+                self._retention = TableRetention(now, refusal=reason_of(error))
         return self._retention
 
-    def _read_retention(self, now: float) -> LogRetention:
+    def _read_retention(self, now: float) -> TableRetention:
         log = self._stream.deltaLog()
         metadata = log.unsafeVolatileSnapshot().metadata()
-        if not log.enableExpiredLogCleanup(metadata):
-            return LogRetention(now)
-        seconds = float(log.deltaRetentionMillis(metadata)) / 1000
-        is_set = metadata.configuration().contains(LOG_RETENTION)
-        setting = f"{LOG_RETENTION}, {'' if is_set else 'by default '}{duration(seconds)}"
-        return LogRetention(now, seconds, setting)
+        of_log = float(log.deltaRetentionMillis(metadata)) / 1000
+        deltas = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaLog")
+        of_files = float(deltas.tombstoneRetentionMillis(metadata)) / 1000
+        texts = {
+            name: f"{name}, {'' if metadata.configuration().contains(name) else 'by default '}"
+            f"{duration(seconds)}"
+            for name, seconds in ((LOG_RETENTION, of_log), (FILE_RETENTION, of_files))
+        }
+        is_cleaned = bool(log.enableExpiredLogCleanup(metadata))
+        return TableRetention(
+            now,
+            of_log if is_cleaned else None,
+            texts[LOG_RETENTION] if is_cleaned else "",
+            of_files,
+            f"{texts[FILE_RETENTION]}, because its files were rewritten",
+        )
+
+    def _removed_at(self, kept: TableRetention, committed: int, age: float) -> float | None:
+        """When a file of an unread version was removed from the table; None if none was."""
+        if kept.file_seconds is None or age < READ_COMMITS_FROM * kept.file_seconds:
+            return None
+        # A commit may be deleted while we read.
+        with suppress(*THROWN):
+            self._removals = read_on(self._removals, committed, self._end, self._commit)
+        return None if self._removals is None else self._removals.removed_at
+
+    def _commit(self, version: int) -> str | None:
+        return self._log.text(commit_name(version), most_bytes=MAX_BYTES)
 
     def _waiting_since(self, committed: int) -> float:
         """When the first unread version was written."""

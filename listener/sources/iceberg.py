@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -116,8 +117,11 @@ class IcebergSource:
         self._jvm = jvm
         self._execution = execution
         self._stream = stream
-        self._queried = private_field(stream, "table")
-        self.address = str(self._queried.name())
+        self._queried: Any = None
+        # An error in the first poll concerns only this source.
+        with suppress(LookupError):
+            self._queried = private_field(stream, "table")
+        self.address = str(stream.toString() if self._queried is None else self._queried.name())
         """The table."""
         self._table: Any = None
         self._refreshed_at = 0.0
@@ -169,6 +173,8 @@ class IcebergSource:
 
     def _load(self) -> Any:
         """The table from its catalog, as an object of our own."""
+        if self._queried is None:
+            raise SourceError("this version of Iceberg does not show the table of a stream")
         catalog_name, _, name = self.address.partition(".")
         session = self._execution.sparkSession()
         plugin = session.sessionState().catalogManager().catalog(catalog_name)

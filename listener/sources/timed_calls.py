@@ -50,11 +50,16 @@ class TimedCalls:
 
 def _serve(queue: SimpleQueue[Call | None]) -> None:
     while (call := queue.get()) is not None:
-        poll, answer = call
-        try:
-            answer.set_result(poll())
-        except BaseException as error:  # noqa: BLE001 - raised where the answer is read
-            answer.set_exception(error)
+        _answer(*call)
+        # A call holds its source, and so a run that may be released meanwhile.
+        del call
+
+
+def _answer(poll: Poll, answer: Future[SourcePoll]) -> None:
+    try:
+        answer.set_result(poll())
+    except BaseException as error:  # noqa: BLE001 - raised where the answer is read
+        answer.set_exception(error)
 
 
 class TimedSource:

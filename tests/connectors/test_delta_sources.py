@@ -126,6 +126,35 @@ def test_unread_versions_are_reported_before_they_are_deleted_and_after(table, w
         )
 
 
+def test_files_that_vacuum_deletes_before_their_version_is_read_are_foreseen(table, watch, pages):
+    """A version is rewritten before it is read; the log is kept for long, its files are not."""
+    orders, trap = table("rewritten").write(3), Trap()
+    orders.sql(
+        "ALTER TABLE {} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = '20 seconds')"
+    )
+    appended = table("appended").write(3)
+    appended.sql(
+        "ALTER TABLE {} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = '1 seconds')"
+    )
+    sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
+    others = Trap()
+    start(orders.stream(), "rewritten", trap).processAllAvailable()
+    start(appended.stream(), "appended", others).processAllAvailable()
+    trap.hold.set()
+    others.hold.set()
+    orders.write()
+    appended.write()
+    with trap.holding(), others.holding():
+        appended.write(2)
+        orders.write(2).sql("OPTIMIZE {}")
+        annotations = pages.wait_for("StreamingDataLossRisk", "rewritten").annotations
+        assert (
+            "(delta.deletedFileRetentionDuration, 20 s, because its files were rewritten)"
+            in (annotations["reason"])
+        )
+        assert risk(sidecar, "appended") == ""
+
+
 def risk(sidecar, name):
     """The reasons of the query's alert about data loss."""
     return " ".join(
