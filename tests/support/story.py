@@ -183,7 +183,7 @@ class Story:
 
     def table(
         self, query="a", run=1, *, at, read, end, kept_from=None, since=None, keeps=None,
-        within=0, gone="", unit="version",
+        within=0, gone="", unit="version", setting="",
     ):  # fmt: skip
         """A poll of the Delta table that a run reads: how far it was read, and where it ends.
 
@@ -205,6 +205,7 @@ class Story:
             at=at,
             wall=at,
             unit=unit,
+            retention_setting=setting,
             **known,
         )
         self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
