@@ -36,7 +36,10 @@ _OFFSET_READERS = {
     "KafkaContinuousStream": "offsetReader",
 }
 """By the simple name of the stream's class: the method whose result holds the consumer options."""
-_TABLES = {"DeltaSource": DeltaSource, "SparkMicroBatchStream": IcebergSource}
+_TABLES: dict[str, type[DeltaSource] | type[IcebergSource]] = {
+    "DeltaSource": DeltaSource,
+    "SparkMicroBatchStream": IcebergSource,
+}
 """By the simple name of the stream's class."""
 
 
