@@ -6,9 +6,10 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from functools import partial
-from queue import Empty, SimpleQueue
-from typing import Any, NoReturn, TypeVar
+from queue import SimpleQueue
+from typing import Generic, TypeVar
 
 from .guard import Guard
 
@@ -80,51 +81,75 @@ class Loop:
 
 
 class TimedCalls:
-    """Runs calls that may hang, each in a thread of its own, and waits ``seconds`` for the answer.
+    """Makes calls that may hang, in a thread of its own, one after the other; used by one thread.
 
-    An answer that comes later is that of the next call with this ``address``, which until then is
-    refused at once: a system that hangs holds one thread, and delays nothing else but once. Used by
-    one thread.
+    A call that takes too long keeps its thread, and the next one gets another. A thread is kept as
+    long as possible, because Py4J opens a connection for each.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._pending: dict[str, SimpleQueue[Callable[[], Any]]] = {}
+    def __init__(self, name: str) -> None:
+        self._name = f"querypulse-{name}"
+        self._queue: SimpleQueue[Callable[[], None] | None] | None = None
 
-    def run(self, address: str, call: Callable[[], T]) -> T:
+    def begin(self, call: Callable[[], T]) -> Future[T]:
+        """Call, and return the future answer."""
+        if self._queue is None:
+            self._queue = SimpleQueue()
+            arguments = (self._queue,)
+            threading.Thread(target=_serve, args=arguments, name=self._name, daemon=True).start()
+        answer: Future[T] = Future()
+        self._queue.put(partial(_answer, call, answer))
+        return answer
+
+    def close(self) -> None:
+        """End the thread after its call, if it has one; the next call gets another thread."""
+        if self._queue is not None:
+            self._queue.put(None)
+            self._queue = None
+
+
+class TimedCall(Generic[T]):
+    """One call that is made again and again, and waited for at most ``seconds``.
+
+    One that takes longer is not made again before it has returned; that answer counts, too.
+    """
+
+    def __init__(self, calls: TimedCalls, seconds: float) -> None:
+        self._calls = calls
+        self._seconds = seconds
+        self._late: Future[T] | None = None
+
+    def run(self, call: Callable[[], T]) -> T:
         """The answer of the call, or its error.
 
         Raises:
-            TimeoutError: it has none in time, or the one before it has none yet.
+            TimeoutError: it has no answer in time, or the one before it has none yet.
 
         """
-        answers, seconds = self._pending.pop(address, None), 0.0
-        if answers is None:
-            answers, seconds = SimpleQueue(), self._seconds
-            name = f"querypulse-call-{address[-32:]}"
-            work = partial(_answer, call, answers)
-            threading.Thread(target=work, name=name, daemon=True).start()
-        try:
-            answer: Callable[[], T] = (
-                answers.get(timeout=seconds) if seconds else answers.get_nowait()
-            )
-        except Empty:
-            self._pending[address] = answers
-            raise TimeoutError(f"{address} does not answer") from None
-        return answer()
+        answer = self._late
+        if answer is None:
+            answer = self._calls.begin(call)
+            if not wait((answer,), self._seconds).done:
+                self._calls.close()
+        if not answer.done():
+            self._late = answer
+            raise TimeoutError
+        self._late = None
+        return answer.result()
 
 
-def _answer(call: Callable[[], T], answers: SimpleQueue[Callable[[], T]]) -> None:
+def _serve(queue: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (call := queue.get()) is not None:
+        call()
+        # A call holds its source, and so a run that may be released meanwhile.
+        del call
+
+
+def _answer(call: Callable[[], T], answer: Future[T]) -> None:
     try:
-        value = call()
-    except Exception as error:  # noqa: BLE001 - the caller raises it
-        answers.put(partial(_raise, error))
-    else:
-        answers.put(lambda: value)
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
+        answer.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - raised where the answer is read
+        answer.set_exception(error)
 
 
 class Deadline:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..core.text import listed
-from ..core.threads import TimedCalls
+from ..core.threads import TimedCall, TimedCalls
 from .commit_log import (
     COMMITS,
     OFFSETS,
@@ -99,7 +99,8 @@ class LogReader:
         self._wall = wall
         self._ahead: float | None = None
         self._runs: dict[str, _Run] = {}
-        self._sink_calls = TimedCalls(sink_patience_seconds)
+        self._sink_calls = TimedCalls("sinks")
+        self._sink_seconds = sink_patience_seconds
         self._poked = threading.Event()
 
     def step(self) -> None:
@@ -110,6 +111,10 @@ class LogReader:
         finally:
             self._poked.wait(self._interval)
             self._poked.clear()
+
+    def close(self) -> None:
+        """End the thread that reads the logs of sinks."""
+        self._sink_calls.close()
 
     def poke(self) -> None:
         """Take the next step as soon as possible."""
@@ -128,7 +133,9 @@ class LogReader:
         for probed in probe.runs if probe is not None else ():
             run_id = probed.facts.run_id
             if probed.facts.checkpoint:
-                run = runs[run_id] = self._runs.get(run_id) or _Run(probed.facts, at)
+                sink_call: TimedCall[FileTimes] = TimedCall(self._sink_calls, self._sink_seconds)
+                run = self._runs.get(run_id) or _Run(probed.facts, at, sink_call)
+                runs[run_id] = run
                 run.follow(probed, at, self._patience)
         self._runs = runs
         shared = _shared_sinks(runs)
@@ -182,11 +189,11 @@ class LogReader:
         if run.sink_asked_at is None:
             run.sink_asked_at = at
         try:
-            written = self._sink_calls.run(path, lambda: self._open(path, query_id).files(SINK_LOG))
-        except TimeoutError as error:
+            written = run.sink_call.run(lambda: self._open(path, query_id).files(SINK_LOG))
+        except TimeoutError:
             # It may only be slow: the next step asks for the answer.
             if at - run.sink_asked_at >= SINK_SECONDS:
-                run.sink = SinkLog(trouble=str(error))
+                run.sink = SinkLog(trouble=f"{path} does not answer")
             return None
         except StorageError as error:
             run.sink, written = SinkLog(trouble=str(error)), None
@@ -204,8 +211,9 @@ class LogReader:
 class _Run:
     """What one run's checkpoint has shown; times are monotonic seconds."""
 
-    def __init__(self, facts: RunFacts, at: float) -> None:
+    def __init__(self, facts: RunFacts, at: float, sink_call: TimedCall[FileTimes]) -> None:
         self.facts = facts
+        self.sink_call = sink_call
         self.seen_at = at
         self.checkpoint: SparkCheckpoint | None = None
         self.start: StartingPoint | None = None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+OFFSET = "offset"
+
 
 class SourceError(Exception):
     """A source did not answer; the message is short and holds no secret."""
@@ -46,10 +48,18 @@ class SourcePoll(msgspec.Struct, frozen=True):
     """Topics with a size limit (``retention.bytes``), which deletes records of any age."""
     missing_reason: str = ""
     """Why a part of the poll failed although the rest succeeded."""
-    gone: str = ""
+    missing_folder: str = ""
     """The folder of a file source that was there before and is not any more."""
     log_end: dict[str, int] = {}
     """The end of the log, where open transactions may keep this query from reading up to it."""
+    unit: str = OFFSET
+    """What a position counts: an offset, a version (Delta), a snapshot (Iceberg)."""
+    within: dict[str, int] = {}
+    """How far the query has read into ``committed``, where that is a version or a snapshot."""
+    retention_setting: str = ""
+    """The table's setting behind ``retention_seconds``, with its value."""
+    gone: dict[str, str] = {}
+    """What a query must still find to read on, and is deleted, although newer data exists."""
 
     @property
     def lag_by_partition(self) -> dict[str, int]:

@@ -86,6 +86,11 @@ def observe_classic(
     )
     storage = SparkStorage(spark)
     logs = LogReader(storage.open, lambda: prober.latest, arrived.wake, stall_floor_seconds=floor)
+
+    def end_logs() -> None:
+        logs.close()
+        storage.release()
+
     interval = settings.source_interval_seconds
     reads = SparkSources(spark), latest_snapshot, arrived.wake
     sources = SourceReader(*reads, interval_seconds=interval)
@@ -100,7 +105,7 @@ def observe_classic(
     loops = [
         Loop("reader", reader.step, guard),
         Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
-        Loop("commit-log", logs.step, guard, last=storage.release, wake=logs.poke),
+        Loop("commit-log", logs.step, guard, last=end_logs, wake=logs.poke),
     ]
     if interval:
         loops.append(Loop("sources", sources.step, guard, last=sources.close, wake=sources.stop))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ...core.states import QueryState
 from ...core.text import duration, listed
-from ...listener.source_polls import SourcePoll
+from ...listener.source_polls import OFFSET, SourcePoll
 from ...listener.state.inputs import SourceInput
 from ...listener.state.query import (
     Outcome,
@@ -69,6 +69,8 @@ def retention_used(context: RuleContext) -> Finding | None:
     others = f"; {len(risks)} partitions in total" if len(risks) > 1 else ""
     reason = _risk_text(worst, context) + others
     does = "has lost data" if worst.exposure.lost else ""
+    if worst.exposure.gone:
+        does = "cannot read on"
     severity = Severity.CRITICAL if critical else Severity.WARNING
     facts = evidence(context)
     facts["retention"] = "\n".join(_risk_text(risk, context) for risk in risks[:MAX_REPORTED])
@@ -109,6 +111,9 @@ def _danger(
         return None
     if _reads_nothing(context):
         return exposure
+    if exposure.gone:
+        # The batch in flight may have planned beyond it.
+        return None
     then, now = _window_ago(context, edge), edge.points[-1]
     if then is None:
         return None
@@ -143,7 +148,8 @@ def _grows_old(then: EdgePoint, now: EdgePoint) -> bool:
     if then.waiting_since is None or now.waiting_since is None:
         return False
     advanced = now.waiting_since - then.waiting_since
-    return advanced < now.at - then.at and (advanced > 0 or now.committed == then.committed)
+    is_there = (now.committed, now.within) == (then.committed, then.within)
+    return advanced < now.at - then.at and (advanced > 0 or is_there)
 
 
 def _is_overtaken(then: EdgePoint, now: EdgePoint, edge_speed: float | None) -> bool:
@@ -154,13 +160,15 @@ def _is_overtaken(then: EdgePoint, now: EdgePoint, edge_speed: float | None) -> 
 
 
 def _risk_text(risk: _Risk, context: RuleContext) -> str:
-    exposure, earliest = risk.exposure, risk.edge.earliest
-    name, committed = exposure.partition, risk.poll.committed[exposure.partition]
+    exposure, earliest, poll = risk.exposure, risk.edge.earliest, risk.poll
+    name, committed = exposure.partition or poll.description, poll.committed[exposure.partition]
     if exposure.lost:
         return (
-            f"{name}: {exposure.lost} offsets were deleted before they were read "
+            f"{name}: {exposure.lost} {poll.unit}s were deleted before they were read "
             f"(committed {committed}, retained from {earliest})"
         )
+    if exposure.gone:
+        return f"{name}: {exposure.gone}"
     left = exposure.left_seconds(context.now)
     rest = "" if left is None else f", at least {duration(left)} left"
     written_at = exposure.written_at
@@ -169,9 +177,11 @@ def _risk_text(risk: _Risk, context: RuleContext) -> str:
             f"{name}: the unread backlog is {risk.used:.0%} of what the topic retains, "
             f"the retention edge is {committed - earliest} offsets behind{rest}"
         )
+    unread = "record" if poll.unit == OFFSET else poll.unit
+    setting = f" ({poll.retention_setting})" if poll.retention_setting else ""
     return (
-        f"{name}: {risk.used:.0%} of its retention time is used up, "
-        f"the oldest unread record is {duration(context.now - written_at)} old{rest}"
+        f"{name}: {risk.used:.0%} of its retention time is used up{setting}, "
+        f"the oldest unread {unread} is {duration(context.now - written_at)} old{rest}"
     )
 
 
@@ -295,7 +305,7 @@ def _folder_is_gone(context: RuleContext) -> str:
         seconds = context.watched_since(source.gone_since) - context.watched_since(source.poll.at)
         if seconds > context.trend_seconds:
             return (
-                f"{source.poll.gone} has not been there for {seconds:.0f} s: "
+                f"{source.poll.missing_folder} has not been there for {seconds:.0f} s: "
                 f"{source.description} finds nothing to read"
             )
     return ""

@@ -50,6 +50,34 @@ STEPS_BY_ERROR = {
             "2. Restore that data, or accept the loss: failOnDataLoss=false reads on behind it.\n"
             "3. Raise the retention of the source, or find out why the query was late."
         ),
+        "Cannot load current offset at snapshot|Cannot find snapshot after": (
+            "1. The table has expired the snapshot of the checkpoint: a restart fails again.\n"
+            "2. Start with a new checkpoint and stream-from-timestamp, the time of the last commit;"
+            " read snapshots that have expired since then from the table itself.\n"
+            "3. Keep snapshots (history.expire.max-snapshot-age-ms) longer than it may be down."
+        ),
+        r'return value of "org\.apache\.iceberg\.Snapshot\.parentId\(\)" is null': (
+            "1. The table was rolled back behind the snapshot of the checkpoint.\n"
+            "2. Roll it forward again, or start with a new checkpoint and stream-from-timestamp.\n"
+            "3. Rows that were rolled back may have been written already: check the sink."
+        ),
+        "DELTA_LOG_FILE_NOT_FOUND(?:_FOR_STREAMING_SOURCE)?|DELTA_VERSION_NOT_FOUND": (
+            "1. The log of the table was cleaned up before the query had read it.\n"
+            "2. Accept the loss: failOnDataLoss=false reads on behind it, or a new checkpoint reads"
+            " the whole table.\n"
+            "3. Keep the log (delta.logRetentionDuration) longer than the query may be down."
+        ),
+        r"FAILED_READ_FILE\.FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND_DETAILED"
+        r"|iceberg\.exceptions\.NotFoundException: Failed to open input stream for file": (
+            "1. A data file was deleted before it was read: VACUUM, expire_snapshots, by hand.\n"
+            "2. Restore the file, or start with a new checkpoint behind that version.\n"
+            "3. Keep files (delta.deletedFileRetentionDuration) longer than it may be late."
+        ),
+        r"The snapshot with id \d+ has expired": (
+            "1. The table (Paimon) has expired the snapshot that the query reads next.\n"
+            "2. Start with a new checkpoint; what has expired is in no later snapshot's changes.\n"
+            "3. Set a consumer-id, which keeps unread snapshots, or snapshot.time-retained."
+        ),
         "UNRELEASED_THREAD_ERROR|instance could not be acquired": (
             "1. A task that hangs, or a second attempt of it, holds the lock of the state store.\n"
             "2. Restart the query; if the task hangs in the executor, restart the executor.\n"

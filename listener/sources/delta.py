@@ -1,8 +1,12 @@
-"""Polls the newest version in the log of a Delta table that a query reads.
+"""Polls the log of a Delta table that a query reads: its newest version, and what is deleted next.
 
 Delta reports no latest offset (``reportLatestOffset``), and no backlog outside Databricks (seen on
 Delta 4.4.0). So we read the storage, with the table's own file system and settings, and take none
 of Delta's locks. ``DeltaSource.deltaLog`` is private to Delta, but exists in Delta 3 and 4.
+
+A query needs the commit file of its next version. Delta deletes commit files that are older than
+``delta.logRetentionDuration`` when it writes a checkpoint, but never the newest one. It also needs
+the files of that version, which ``VACUUM`` may delete earlier (``delta_files.py``).
 """
 
 from __future__ import annotations
@@ -10,14 +14,18 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from ...core.text import duration
 from ..offsets import WHOLE, Position, committed_in
 from ..source_polls import SourceError, SourcePoll
-from ..spark.jvm import java_errors
+from ..spark.jvm import THROWN, java_errors, reason_of
 from ..spark.storage import HadoopFolder
+from .delta_files import MAX_BYTES, Removals, read_on
 
 END_INDEX = 2**62
 """A file's index beyond any real one: the version is read (``DeltaSourceOffset.END_INDEX``)."""
@@ -45,6 +53,18 @@ def end_of(has: Callable[[int], bool], versions: Callable[[], list[int]], start:
     return missing
 
 
+def oldest_of(has: Callable[[int], bool], missing: int, end: int) -> int:
+    """The oldest version of a log that ends before ``end``, where ``missing`` is deleted.
+
+    Only old versions are deleted, so all versions after it are there. Costs ``log n`` calls.
+    """
+    present = end
+    while present - missing > 1:
+        middle = (missing + present) // 2
+        missing, present = (missing, middle) if has(middle) else (middle, present)
+    return present
+
+
 def first_unread(position: Position | None) -> int | None:
     """The first version not fully read at a Delta offset, which is a version and a file index."""
     if not isinstance(position, tuple):
@@ -66,11 +86,36 @@ def versions_in(listing: str) -> list[int]:
     return [int(version) for version in _COMMIT.findall(listing)]
 
 
+RETENTION_EVERY_SECONDS = 300.0
+LOG_RETENTION = "delta.logRetentionDuration"
+
+
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
+READ_COMMITS_FROM = 0.5
+"""The share of the files' retention from which on commits are read: younger data is at no risk."""
+
+
+class TableRetention(msgspec.Struct, frozen=True):
+    """How long a table keeps the commits in its log, as of ``at``; None: for ever, or unknown.
+
+    ``file_seconds`` is how long it keeps data files after a version removed them.
+    """
+
+    at: float
+    seconds: float | None = None
+    setting: str = ""
+    file_seconds: float | None = None
+    file_setting: str = ""
+    refusal: str = ""
+
+
 class DeltaSource:
     """One Delta source of one run; used by one thread.
 
     Positions are versions: ``committed`` is the first version not fully read, ``latest`` the
-    version of the next commit. A poll costs about ten Py4J commands.
+    version of the next commit, ``earliest`` the one from which the query can read on. A poll costs
+    about ten Py4J commands, and fifteen more every five minutes while versions are unread.
+    Of a table that is far behind, ten commits are read in a poll, each once.
     """
 
     def __init__(self, jvm: Any, execution: Any, stream: Any) -> None:
@@ -82,6 +127,8 @@ class DeltaSource:
         self._opened: HadoopFolder | None = None
         self._end = 0
         self._waiting: tuple[int, float] | None = None
+        self._retention: TableRetention | None = None
+        self._removals: Removals | None = None
 
     def poll(self) -> SourcePoll:
         """Poll the storage.
@@ -91,18 +138,26 @@ class DeltaSource:
 
         """
         with java_errors(SourceError):
-            positions = committed_in(self._execution, self._stream)
-            committed = first_unread(next(iter(positions.values()), None))
-            poll = SourcePoll(self.address, {}, {}, {}, at=time.monotonic(), wall=time.time())
+            poll = SourcePoll(
+                self.address, {}, {}, {}, at=time.monotonic(), wall=time.time(), unit="version"
+            )
+            committed, within = self._committed()
             if committed is None:
                 return poll
             self._end = end_of(self._has, self._versions, max(committed, self._end))
-            return replace(
+            poll = replace(poll, committed={WHOLE: committed}, latest={WHOLE: self._end})
+            if committed >= self._end:
+                return replace(poll, earliest={WHOLE: committed})
+            if not self._has(committed):
+                return self._overtaken(poll)
+            poll = replace(
                 poll,
-                committed={WHOLE: committed},
-                latest={WHOLE: self._end},
-                waiting_since=self._waiting_since(committed),
+                earliest={WHOLE: committed},
+                waiting_since={WHOLE: self._waiting_since(committed)},
+                within={WHOLE: within},
             )
+            # The newest version is never deleted.
+            return self._with_retention(poll, committed) if committed < self._end - 1 else poll
 
     def close(self) -> None:
         """Do nothing: file systems are shared with Spark."""
@@ -122,10 +177,80 @@ class DeltaSource:
         listings = (self._log.listing(), self._log.listing("_staged_commits"))
         return [version for listing in listings for version in versions_in(listing or "")]
 
-    def _waiting_since(self, committed: int) -> dict[str, float]:
-        """When the first unread version was written; an old version may have been removed."""
-        if committed >= self._end or not self._has(committed):
-            return {}
+    def _committed(self) -> tuple[int | None, int]:
+        """The first version not fully read, and how far it is read."""
+        positions = committed_in(self._execution, self._stream)
+        position = next(iter(positions.values()), None)
+        version = first_unread(position)
+        is_within = isinstance(position, tuple) and version == position[0]
+        return version, position[1] if is_within and isinstance(position, tuple) else 0
+
+    def _overtaken(self, poll: SourcePoll) -> SourcePoll:
+        """The next version is deleted, unless the query has read it and advanced meanwhile."""
+        committed, _ = self._committed()
+        if committed is None or {WHOLE: committed} != poll.committed:
+            return replace(poll, committed={}, latest={})
+        return replace(poll, earliest={WHOLE: oldest_of(self._has, committed, self._end)})
+
+    def _with_retention(self, poll: SourcePoll, committed: int) -> SourcePoll:
+        """Add for how long the next version can be read: its commit file, and its data files."""
+        kept, written = self._kept(poll.at), poll.waiting_since[WHOLE]
+        seconds, setting = kept.seconds, kept.setting
+        removed_at = self._removed_at(kept, committed, poll.wall - written)
+        if removed_at is not None and kept.file_seconds is not None:
+            of_files = max(0.0, removed_at - written) + kept.file_seconds
+            if seconds is None or of_files < seconds:
+                seconds, setting = of_files, kept.file_setting
+        return replace(
+            poll,
+            retention_seconds={} if seconds is None else {WHOLE: seconds},
+            retention_setting=setting,
+            missing_reason=kept.refusal,
+        )
+
+    def _kept(self, now: float) -> TableRetention:
+        """How long commits are kept, by the metadata that the query knows, read now and then."""
+        if self._retention is None or now - self._retention.at >= RETENTION_EVERY_SECONDS:
+            try:
+                self._retention = self._read_retention(now)
+            except THROWN as error:
+                self._retention = TableRetention(now, refusal=reason_of(error))
+        return self._retention
+
+    def _read_retention(self, now: float) -> TableRetention:
+        log = self._stream.deltaLog()
+        metadata = log.unsafeVolatileSnapshot().metadata()
+        of_log = float(log.deltaRetentionMillis(metadata)) / 1000
+        deltas = getattr(self._jvm, "org.apache.spark.sql.delta.DeltaLog")
+        of_files = float(deltas.tombstoneRetentionMillis(metadata)) / 1000
+        texts = {
+            name: f"{name}, {'' if metadata.configuration().contains(name) else 'by default '}"
+            f"{duration(seconds)}"
+            for name, seconds in ((LOG_RETENTION, of_log), (FILE_RETENTION, of_files))
+        }
+        is_cleaned = bool(log.enableExpiredLogCleanup(metadata))
+        return TableRetention(
+            now,
+            of_log if is_cleaned else None,
+            texts[LOG_RETENTION] if is_cleaned else "",
+            of_files,
+            f"{texts[FILE_RETENTION]}, because its files were rewritten",
+        )
+
+    def _removed_at(self, kept: TableRetention, committed: int, age: float) -> float | None:
+        """When a file of an unread version was removed from the table; None if none was."""
+        if kept.file_seconds is None or age < READ_COMMITS_FROM * kept.file_seconds:
+            return None
+        # A commit may be deleted while we read.
+        with suppress(*THROWN):
+            self._removals = read_on(self._removals, committed, self._end, self._commit)
+        return None if self._removals is None else self._removals.removed_at
+
+    def _commit(self, version: int) -> str | None:
+        return self._log.text(commit_name(version), most_bytes=MAX_BYTES)
+
+    def _waiting_since(self, committed: int) -> float:
+        """When the first unread version was written."""
         if self._waiting is None or self._waiting[0] != committed:
             self._waiting = committed, self._log.written_at(commit_name(committed))
-        return {WHOLE: self._waiting[1]}
+        return self._waiting[1]

@@ -12,9 +12,8 @@ import time
 from typing import Any
 
 from ...core.redaction import redact
-from ...core.threads import TimedCalls
 from ..offsets import committed_in
-from ..source_polls import SourceError, SourcePoll, SourceSilentError
+from ..source_polls import SourceError, SourcePoll
 from ..spark.jvm import java_errors
 from ..spark.storage import HadoopFolder
 
@@ -22,8 +21,6 @@ _DESCRIBED = re.compile(r"FileStreamSource\[(.+)\]", re.DOTALL)
 _WILDCARD = re.compile(r"[*?\[\]{}\\\\]")
 """What Spark and Hadoop take for a pattern (``SparkHadoopUtil.isGlobPath``)."""
 _ROOT = re.compile(r"[\w+.-]+:(?://[^/]*)?")
-PATIENCE_SECONDS = 1.0
-"""An answer that comes later is that of the next poll."""
 REAL_FOLDERS = re.compile(r"(?:file|hdfs|viewfs|webhdfs|swebhdfs|maprfs):")
 """Where a folder without files exists. In an object store it is gone with its last file."""
 
@@ -47,14 +44,13 @@ def folder_of(description: str) -> str:
 class FolderSource:
     """The folder of one file source of one run; used by one thread.
 
-    A poll costs a Py4J command while the folder is there; ``calls`` limits its time.
+    A poll costs a Py4J command while the folder is there.
     """
 
-    def __init__(self, jvm: Any, calls: TimedCalls, execution: Any, stream: Any, path: str) -> None:
+    def __init__(self, jvm: Any, execution: Any, stream: Any, path: str) -> None:
         self.address = path
         """The folder: one that is on a mount which hangs delays no other."""
         self._jvm = jvm
-        self._calls = calls
         self._execution = execution
         self._stream = stream
         self._description = redact(str(stream.toString()))
@@ -66,17 +62,20 @@ class FolderSource:
         """Look whether the folder is there.
 
         Raises:
-            SourceError: the storage refused, or did not answer.
+            SourceError: the storage refused.
 
         """
-        try:
-            with java_errors(SourceError):
-                is_gone = self._calls.run(self.address, self._is_gone)
-        except TimeoutError as error:
-            raise SourceSilentError(redact(str(error))) from error
-        gone = redact(self.address) if is_gone else ""
+        with java_errors(SourceError):
+            is_gone = self._is_gone()
+        missing = redact(self.address) if is_gone else ""
         return SourcePoll(
-            self._description, {}, {}, {}, at=time.monotonic(), wall=time.time(), gone=gone
+            self._description,
+            {},
+            {},
+            {},
+            at=time.monotonic(),
+            wall=time.time(),
+            missing_folder=missing,
         )
 
     def close(self) -> None:

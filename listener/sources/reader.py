@@ -12,20 +12,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...core.threads import TimedCalls
+from ...core.redaction import redact
+from ...core.threads import TimedCall, TimedCalls
 from ..probe import Context
 from ..source_polls import SourceError, SourcePoll, SourceReport, SourceSilentError
 from ..state.query import Outcome, Query
 from ..state.snapshot import Snapshot
 from .delta import DeltaSource
-from .folder import PATIENCE_SECONDS, FolderSource, folder_of
+from .folder import FolderSource, folder_of
+from .iceberg import IcebergSource
 from .kafka import KafkaJava, KafkaSource, SharedClients, java_errors
 
 log = logging.getLogger("querypulse")
 
-Source = DeltaSource | FolderSource | KafkaSource
-
-
+TABLE_SECONDS = 4.0
+"""How long one poll of a table may take."""
+FOLDER_SECONDS = 1.0
 FIND_EVERY_SECONDS = 1.0
 MAX_DEAD_RUNS = 100
 """Spark's objects of a failed run stay in the driver's memory for as long as it is polled."""
@@ -36,6 +38,50 @@ _OFFSET_READERS = {
     "KafkaContinuousStream": "offsetReader",
 }
 """By the simple name of the stream's class: the method whose result holds the consumer options."""
+_TABLES: dict[str, type[DeltaSource | IcebergSource]] = {
+    "DeltaSource": DeltaSource,
+    "SparkMicroBatchStream": IcebergSource,
+}
+"""By the simple name of the stream's class."""
+
+
+class TimedSource:
+    """A table or folder whose polls are limited in time; Kafka's clients limit theirs themselves.
+
+    A file system of Hadoop may retry for minutes, and then no other source would be polled. One
+    that takes longer is silent, and is not polled again before its poll has returned; that answer
+    counts, too.
+    """
+
+    def __init__(
+        self,
+        source: DeltaSource | IcebergSource | FolderSource,
+        calls: TimedCalls,
+        seconds: float,
+    ) -> None:
+        self.address = source.address
+        self._source = source
+        self._call: TimedCall[SourcePoll] = TimedCall(calls, seconds)
+        self._silence = f"{redact(source.address)} has not answered for {seconds:.0f} s"
+
+    def poll(self) -> SourcePoll:
+        """Poll it.
+
+        Raises:
+            SourceError: it refused; ``SourceSilentError``: it did not answer in time.
+
+        """
+        try:
+            return self._call.run(self._source.poll)
+        except TimeoutError:
+            raise SourceSilentError(self._silence) from None
+
+    def close(self) -> None:
+        """Release what the source holds."""
+        self._source.close()
+
+
+Source = TimedSource | KafkaSource
 
 
 class _Source:
@@ -135,6 +181,7 @@ class SourceReader:
         """Close all sources; called by the thread that polls."""
         for run_id in list(self._runs):
             self._release(run_id)
+        self._sources.close()
 
     def _choose(self) -> None:
         """Keep the runs to be polled and release all others."""
@@ -220,11 +267,11 @@ class SparkSources:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
         self._kafka = KafkaJava(self._jvm)
         self._admins = SharedClients(self._kafka)
-        self._calls = TimedCalls(PATIENCE_SECONDS)
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
         self._held: dict[str, Any] = {}
+        self._calls = TimedCalls("sources")
 
     def open(self, query: Query) -> dict[int, Source] | None:
         """The sources by index as in Spark's progress; None while the run has none.
@@ -255,15 +302,20 @@ class SparkSources:
         """Forget a run that will not be opened again."""
         self._held.pop(run_id, None)
 
+    def close(self) -> None:
+        """End the thread that polls tables and folders."""
+        self._calls.close()
+
     def _source(self, query: Query, execution: Any, streams: Any, index: int) -> Source | None:
         stream = streams.apply(index)
         kind = stream.getClass().getSimpleName()
-        if kind == "DeltaSource":
-            return DeltaSource(self._jvm, execution, stream)
         if kind == "FileStreamSource":
             path = folder_of(str(stream.toString()))
-            folder = FolderSource(self._jvm, self._calls, execution, stream, path)
-            return folder if path else None
+            folder = FolderSource(self._jvm, execution, stream, path)
+            return TimedSource(folder, self._calls, FOLDER_SECONDS) if path else None
+        if kind in _TABLES:
+            table = _TABLES[kind](self._jvm, execution, stream)
+            return TimedSource(table, self._calls, TABLE_SECONDS)
         name = _OFFSET_READERS.get(kind)
         if name is None:
             return None

@@ -29,6 +29,7 @@ class HadoopFolder:
         self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
         self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
         self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
+        self._read = getattr(jvm, "org.apache.commons.io.IOUtils").toString
         self._root = root
         self._files = root.getFileSystem(conf)
 
@@ -49,6 +50,17 @@ class HadoopFolder:
             return None
         statuses = self._files.listStatus(self._at(name))
         return str(self._to_text(statuses if times else self._to_paths(statuses)))
+
+    def text(self, name: str, *, most_bytes: int) -> str | None:
+        """A file's content as UTF-8; None if it is longer than that."""
+        path = self._at(name)
+        if self._files.getFileStatus(path).getLen() > most_bytes:
+            return None
+        stream = self._files.open(path)
+        try:
+            return str(self._read(stream, "UTF-8"))
+        finally:
+            stream.close()
 
     def written_at(self, name: str) -> float:
         """Unix seconds of a file's last change, by the storage's clock."""

@@ -270,9 +270,12 @@ def _polled(source: SourceProgress, polled: PolledSource | None) -> SourceProgre
     newest = polled.poll.latest.get(WHOLE) if polled is not None and polled.poll else None
     if source.latest is not None or newest is None or not isinstance(source.end, dict):
         return source
-    # The version before its first file is beyond everything in earlier versions.
+    # The version before its first file is beyond everything in earlier versions. A position in an
+    # Iceberg table has no version, only a file.
     latest: Offsets = {
-        key: (newest, BASE_INDEX) for key, end in source.end.items() if isinstance(end, tuple)
+        key: (newest, BASE_INDEX)
+        for key, end in source.end.items()
+        if isinstance(end, tuple) and len(end) > 1
     }
     return replace(source, latest=latest) if latest else source
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ..source_polls import SourcePoll, topic_of
+from ..source_polls import OFFSET, SourcePoll, topic_of
 
 T = TypeVar("T", bound=Any)
 """A point with a time ``at``."""
@@ -49,6 +49,8 @@ class EdgePoint(msgspec.Struct, frozen=True):
     committed: int
     waiting_since: float | None
     """Unix seconds: the timestamp of the first unread record."""
+    within: int = 0
+    """How far it has read into ``committed``."""
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -101,6 +103,8 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     """When the edge reaches the committed offset, at its current speed."""
     lost: int = 0
     """Offsets that were deleted before the query read them."""
+    gone: str = ""
+    """What the query must find to read on, and is deleted."""
 
     def used_by_time(self, now: float) -> float:
         """Age of the first unread record over the retention time; from 1 on it may be deleted."""
@@ -110,7 +114,7 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
     def used(self, now: float) -> float:
         """The larger of both, from 0 (nothing is unread) to 1 (at the edge or beyond)."""
-        if self.lost:
+        if self.lost or self.gone:
             return 1.0
         return min(1.0, max(0.0, self.used_by_time(now), self.used_by_offsets or 0.0))
 
@@ -119,7 +123,7 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
         A lower bound, because whole segments are deleted at once; None if unknown.
         """
-        if self.lost:
+        if self.lost or self.gone:
             return 0.0
         ends = [] if self.passed_at is None else [self.passed_at]
         if self.keeps_seconds is not None:
@@ -134,8 +138,10 @@ def _edge(before: Edge | None, poll: SourcePoll, partition: str, lag: int) -> Ed
     if before is None or earliest < before.earliest:
         before = Edge(earliest)
     went_back = before.points and committed < before.points[-1].committed
-    point = EdgePoint(poll.at, committed, poll.waiting_since.get(partition))
-    points = (*(() if went_back else before.points), point) if lag else ()
+    since, within = poll.waiting_since.get(partition), poll.within.get(partition, 0)
+    point = EdgePoint(poll.at, committed, since, within)
+    is_exposed = lag or partition in poll.gone
+    points = (*(() if went_back else before.points), point) if is_exposed else ()
     leap = earliest - before.earliest
     moved = (Move(poll.at, earliest, leap),) if leap else ()
     moves = (*before.moves, *moved)[-MAX_MOVES:]
@@ -147,10 +153,13 @@ def _exposure(poll: SourcePoll, partition: str, edge: Edge, waiting: int) -> Exp
     committed, kept = poll.committed[partition], poll.latest[partition] - edge.earliest
     if committed < edge.earliest:
         return Exposure(partition=partition, lost=edge.earliest - committed)
+    if partition in poll.gone:
+        return Exposure(partition=partition, gone=poll.gone[partition])
     topic, since = topic_of(partition), poll.waiting_since.get(partition)
     keeps = poll.retention_seconds.get(topic) if since is not None or not waiting else None
-    # Offsets suffice if the edge moves, and more is retained than one leap deletes.
-    by_offsets = bool(edge.moves) and kept > edge.moves[-1].leap
+    # Offsets suffice if the edge moves, and more is retained than one leap deletes. Tables delete
+    # by time only.
+    by_offsets = poll.unit == OFFSET and bool(edge.moves) and kept > edge.moves[-1].leap
     by_offsets = by_offsets and (keeps is None or topic in poll.bounded_by_size)
     speed = edge.speed(poll.at) if by_offsets and waiting else None
     if keeps is None and not by_offsets:
@@ -323,7 +332,7 @@ def follow_source(source: PolledSource | None, poll: SourcePoll) -> PolledSource
             for partition, lag in lags.items()
             if lag and (end := poll.latest[partition])
         },
-        gone_since if poll.gone else None,
+        gone_since if poll.missing_folder else None,
     )
 
 

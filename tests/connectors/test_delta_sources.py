@@ -103,6 +103,68 @@ def test_replaced_table_is_reported_although_its_query_idles_silently(table, wat
     assert pages.reported == [("firing", "StreamingOffsetsRewound", "replaced")]
 
 
+# -- versions that are deleted ----------------------------------------------------------------
+
+
+def test_unread_versions_are_reported_before_they_are_deleted_and_after(table, watch, pages):
+    orders, trap = table("outlived").write(3), Trap()
+    orders.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.logRetentionDuration' = '20 seconds')")
+    sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
+    start(orders.stream(), "outlived", trap).processAllAvailable()
+    until(lambda: lag(sidecar, "outlived") == 0, "all is read")
+    trap.hold.set()
+    orders.write()
+    with trap.holding():
+        orders.write(4)
+        annotations = pages.wait_for("StreamingDataLossRisk", "outlived").annotations
+        assert "used up (delta.logRetentionDuration, 20 s)" in annotations["reason"]
+        assert "the oldest unread version is" in annotations["reason"]
+
+        orders.forget(before=6)
+        until(
+            lambda: "2 versions were deleted before they were read" in risk(sidecar, "outlived"),
+            "the loss is proven",
+        )
+
+
+def test_files_that_vacuum_deletes_before_their_version_is_read_are_foreseen(table, watch, pages):
+    """A version is rewritten before it is read; the log is kept for long, its files are not."""
+    orders, trap = table("rewritten").write(3), Trap()
+    orders.sql(
+        "ALTER TABLE {} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = '20 seconds')"
+    )
+    appended = table("appended").write(3)
+    appended.sql(
+        "ALTER TABLE {} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = '1 seconds')"
+    )
+    sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
+    others = Trap()
+    start(orders.stream(), "rewritten", trap).processAllAvailable()
+    start(appended.stream(), "appended", others).processAllAvailable()
+    trap.hold.set()
+    others.hold.set()
+    orders.write()
+    appended.write()
+    with trap.holding(), others.holding():
+        appended.write(2)
+        orders.write(2).sql("OPTIMIZE {}")
+        annotations = pages.wait_for("StreamingDataLossRisk", "rewritten").annotations
+        assert (
+            "(delta.deletedFileRetentionDuration, 20 s, because its files were rewritten)"
+            in (annotations["reason"])
+        )
+        assert risk(sidecar, "appended") == ""
+
+
+def risk(sidecar, name):
+    """The reasons of the query's alert about data loss."""
+    return " ".join(
+        alert.annotations["reason"]
+        for alert in sidecar.alerts()
+        if alert.labels["alertname"] == "StreamingDataLossRisk" and alert.labels["query"] == name
+    )
+
+
 # -- causes of failures -----------------------------------------------------------------------
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from support.connectors import IcebergTable
 from support.pages import error_of
-from support.queries import commits, idles, rate, shown, start, until, warm
+from support.queries import Trap, commits, idles, rate, shown, start, until, warm
+
+from querypulse.listener.sources import iceberg
 
 pytestmark = [pytest.mark.spark, pytest.mark.iceberg]
 
@@ -112,6 +114,66 @@ def test_query_whose_snapshots_have_expired_is_reported_with_the_cause(
     page = pages.wait_for("StreamingQueryFailed", "expired")
 
     assert "the snapshot was expired or removed" in error_of(page.annotations)
+
+
+def lag(sidecar, name):
+    query = shown(sidecar, name)
+    return None if query is None else query.lag_offsets
+
+
+def reasons(sidecar, alertname):
+    return [
+        alert.annotations["reason"]
+        for alert in sidecar.alerts()
+        if alert.labels["alertname"] == alertname
+    ]
+
+
+def test_unread_snapshots_are_reported_before_they_expire_and_after(
+    table, watch, pages, monkeypatch
+):
+    monkeypatch.setattr(iceberg, "REFRESH_EVERY_SECONDS", 0.2)
+    read, trap = table("outlived").write().keep(seconds=20), Trap()
+    sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
+    query = start(read.stream(), "outlived", trap)
+    query.processAllAvailable()
+    until(lambda: lag(sidecar, "outlived") == 0, "all is read")
+    trap.hold.set()
+    read.write()
+    with trap.holding():
+        read.write(2)
+        until(lambda: lag(sidecar, "outlived") == 3, "three snapshots are unread")
+        reason = pages.wait_for("StreamingDataLossRisk", "outlived").annotations["reason"]
+        assert reason.startswith("ice.db.outlived: ")
+        assert "used up (history.expire.max-snapshot-age-ms, 20 s)" in reason
+        assert "the oldest unread snapshot is" in reason
+
+        read.expire()
+        lost = "up to which it has read, has expired"
+        until(
+            lambda: any(lost in text for text in reasons(sidecar, "StreamingDataLossRisk")),
+            "the loss is proven",
+        )
+    steps = pages.wait_for("StreamingQueryFailed", "outlived").annotations["next_steps"]
+    assert steps.startswith("1. The table has expired")
+
+
+def test_compacted_and_expired_snapshots_that_were_read_are_no_lag_and_no_risk(
+    table, watch, pages, monkeypatch
+):
+    """The query has read to the end; the table keeps one snapshot, for no time."""
+    monkeypatch.setattr(iceberg, "REFRESH_EVERY_SECONDS", 0.2)
+    compacted, expired = (table(name).write(3).keep(seconds=1) for name in ("compacted", "short"))
+    sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
+    start(compacted.stream(), "compacted").processAllAvailable()
+    start(expired.stream(), "short").processAllAvailable()
+    compacted.compact()
+    expired.expire()
+    until(lambda: idles(sidecar, "compacted", 2 * FLOOR), "it idles for long")
+    assert sidecar.flush()
+
+    assert (lag(sidecar, "compacted"), lag(sidecar, "short")) == (0, 0)
+    assert pages.reported == []
 
 
 def test_healthy_queries_on_tables_raise_no_alert(spark, table, watch, pages, tmp_path):

@@ -11,6 +11,7 @@ from querypulse.listener.sources.delta import (
     commit_name,
     end_of,
     first_unread,
+    oldest_of,
     versions_in,
 )
 
@@ -61,6 +62,15 @@ def test_log_without_the_known_version_is_listed(versions, ends):
     log = Log(versions)
 
     assert (end(log, 5), log.listed) == (ends, 1)
+
+
+@given(missing=st.integers(0, 50), kept=st.integers(1, 3000))
+def test_oldest_version_behind_a_deleted_one_is_found_with_few_requests(missing, kept):
+    oldest, end = missing + kept, missing + 2 * kept
+    log = Log(range(oldest, end))
+
+    assert oldest_of(log.has, missing, end) == oldest
+    assert log.requests <= 13
 
 
 def test_table_without_versions_ends_at_0():

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
-from support.patience import PATIENCE_SECONDS, until
 
-from querypulse.core.threads import TimedCalls
-from querypulse.listener.source_polls import SourceError, SourceSilentError
 from querypulse.listener.sources import folder
 from querypulse.listener.sources.folder import FolderSource, folder_of
 
@@ -41,20 +36,13 @@ def test_other_sources_have_no_folder():
 class FakeFolder:
     """A folder in the JVM, and the run that reads it."""
 
-    there, is_directory, offsets, refusal = True, True, "", None
+    there, is_directory, offsets = True, True, ""
 
-    def __init__(self, address="hdfs://nn/in", seconds=PATIENCE_SECONDS) -> None:
-        self.answers = threading.Event()
-        self.answers.set()
-        self.asked = 0
-        self.source = FolderSource(None, TimedCalls(seconds), self, self, address)
+    def __init__(self, address="hdfs://nn/in") -> None:
+        self.source = FolderSource(None, self, self, address)
         self.source._opened = self
 
     def has(self):
-        self.asked += 1
-        assert self.answers.wait(PATIENCE_SECONDS)
-        if self.refusal is not None:
-            raise self.refusal
         return self.there
 
     def is_folder(self):
@@ -64,7 +52,7 @@ class FakeFolder:
         return "FileStreamSource[hdfs://nn/in]"
 
     def gone(self):
-        return self.source.poll().gone
+        return self.source.poll().missing_folder
 
 
 @pytest.fixture(autouse=True)
@@ -113,36 +101,3 @@ def test_folder_whose_file_system_is_unmounted_is_gone_although_an_empty_one_is_
         shown.append(seen.gone())
 
     assert shown == ["", "", "", "file:/mnt/in", ""]
-
-
-def test_folder_whose_storage_hangs_is_unread_and_asked_once():
-    seen, fine = FakeFolder(seconds=0.05), FakeFolder("hdfs://nn/other")
-    seen.answers.clear()
-    for _ in range(3):
-        with pytest.raises(SourceSilentError, match="hdfs://nn/in"):
-            seen.gone()
-        assert fine.gone() == ""
-    assert seen.asked == 1
-    seen.answers.set()
-
-    def answers():
-        try:
-            return seen.gone() == ""
-        except SourceError:
-            return False
-
-    until(answers, "it answers again")
-    assert seen.asked == 1, "the late answer counts"
-    assert seen.gone() == ""
-    assert seen.asked == 2
-
-
-# -- timed calls ------------------------------------------------------------------------------
-
-
-def test_timed_call_gives_the_answer_or_the_error():
-    calls = TimedCalls(PATIENCE_SECONDS)
-    assert calls.run("a", lambda: 7) == 7
-    with pytest.raises(ZeroDivisionError):
-        calls.run("a", lambda: 1 / 0)
-    assert calls.run("a", lambda: 8) == 8

@@ -51,6 +51,7 @@ class SourceReaderHarness:
         self.sources = {}
         self.announced = []
         self.released = []
+        self.is_closed = False
         self.reader = SourceReader(
             self,
             lambda: self.story.state.snapshot(self.clock.now),
@@ -79,6 +80,9 @@ class SourceReaderHarness:
 
     def release(self, run_id):
         self.released.append(run_id)
+
+    def close(self):
+        self.is_closed = True
 
     def step(self, *, at):
         self.clock.now = at

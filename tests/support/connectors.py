@@ -235,6 +235,24 @@ class IcebergTable:
             self.spark.range(3).coalesce(1).writeTo(self.name).append()
         return self
 
+    def keep(self, *, seconds: int) -> IcebergTable:
+        """Set for how long its snapshots are kept."""
+        setting = f"'history.expire.max-snapshot-age-ms' = '{seconds * 1000}'"
+        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ({setting})")
+        return self
+
+    def expire(self) -> None:
+        """Remove all snapshots but the current one."""
+        self._call("expire_snapshots", "retain_last => 1, older_than => TIMESTAMP '2100-01-01'")
+
+    def compact(self) -> None:
+        """Rewrite all files as one, which is a snapshot without new rows."""
+        self._call("rewrite_data_files", "options => map('rewrite-all', 'true')")
+
+    def _call(self, procedure: str, arguments: str) -> None:
+        name = self.name.removeprefix("ice.")
+        self.spark.sql(f"CALL ice.system.{procedure}(table => '{name}', {arguments})").collect()
+
     def stream(self, **options: Any) -> Any:
         return self.spark.readStream.format("iceberg").options(**options).load(self.name)
 

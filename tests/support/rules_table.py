@@ -656,6 +656,25 @@ def polled_at(story, *polls):
     return story
 
 
+def on_delta(story, until, *, begin=100, every=15, **answers):
+    """Polls of the Delta table of query a; the answers may be functions of the time."""
+    for at in range(begin, until + 1, every):
+        story.table(
+            at=at, **{name: said(at) if callable(said) else said for name, said in answers.items()}
+        )
+    return story
+
+
+def unread_table(until, *, story=None, **answers):
+    """The same of a query that hangs since 100 s, or of another: it leaves version 7 of 9 unread."""
+    usual = {"read": 7, "kept_from": 7, "end": 10, "since": 100, "keeps": 1000}
+    return on_delta(story or hung_batch(until=until), until, **{**usual, **answers})
+
+
+def failed_reader():
+    return steady().ended(at=101, exception=CONFLICT)
+
+
 def unread(
     wait, *, seconds=900, every=30, written=None, ends=end, asked_until=9999, story=None, sources=()
 ):
@@ -782,6 +801,9 @@ def folder_polls(*gone, until, story=None, run=1, begin=5):
 
 DATA_IS_LOST = [("StreamingDataLossRisk", "a", "critical")]
 TENTH_OF_RETENTION = {"overrides": [("a", {"data_loss_warning_ratio": 0.1})]}
+STALLS_AND_LOSES = [("StreamingQueryStalled", "a"), *DATA_IS_LOST]
+FAILED_AND_LOSES = [("StreamingQueryFailed", "a"), *DATA_IS_LOST]
+EXPIRED = {"unit": "snapshot", "gone": "the snapshot 7, up to which it has read, has expired"}
 LAGS_CRITICALLY = [("StreamingQueryLagging", "a", "critical")]
 CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
 
@@ -1539,6 +1561,36 @@ def cases() -> tuple[Case, ...]:
         ("a checkpoint was restored, of a query that writes to Kafka", restored("KafkaSourceProvider$KafkaTable"), 71, {}, None, "running"),
         ("Hudi repeats the batch that was not committed", restored(HUDI, batch=9), 71, {}, None, "running"),
         ("Hudi has passed the ids of the old checkpoint", restored(HUDI).commits("id", "run-2", batch=9, at=75), 76, {}, None, "running"),
+        ("hangs, and the next version of its table has used up 3/4 of the log's retention", unread_table(850), 850, {},
+         [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
+        ("failed, and the next version of its table is older than the log is kept", unread_table(1200, story=failed_reader()), 1200, {}, FAILED_AND_LOSES, "failed"),
+        ("hangs, and the log of its table was cleaned up past the next version", unread_table(400, kept_from=8), 400, {}, STALLS_AND_LOSES, "stalled"),
+        ("failed, and the snapshot of its offset has expired", unread_table(400, story=failed_reader(), since=None, keeps=None, **EXPIRED), 400, {}, FAILED_AND_LOSES, "failed"),
+        ("hangs, all rows are read, and the snapshot of its offset has expired after a compaction",
+         unread_table(400, read=10, since=None, keeps=None, **EXPIRED), 400, {}, STALLS_AND_LOSES, "stalled"),
+        ("reads its table too slowly: 3/4 of the log's retention, and growing",
+         unread_table(400, story=steady(until=400), read=lambda at: at // 10, end=1000, kept_from=1, since=lambda at: at / 2 - 550), 400, {}, "StreamingDataLossRisk", "lagging"),
+        ("failed, has read all of a table that nobody writes", unread_table(9000, story=failed_reader(), read=10, kept_from=10, since=None), 9000, {}, "StreamingQueryFailed", "failed"),
+        ("failed, and the newest version is unread, however old: it is always kept",
+         unread_table(9000, story=failed_reader(), read=9, kept_from=9, keeps=None), 9000, {}, "StreamingQueryFailed", "failed"),
+        ("failed, and the log of its table is never cleaned up, or its settings are not known", unread_table(9000, story=failed_reader(), keeps=None), 9000, {}, "StreamingQueryFailed", "failed"),
+        ("hangs, and the log of its table was cleaned up to what it has read", unread_table(400, kept_from=lambda at: min(7, at // 50)), 400, {}, "StreamingQueryStalled", "stalled"),
+        ("hangs, the settings of its table are not known, and old versions are deleted",
+         unread_table(400, keeps=None, kept_from=lambda at: min(6, at // 50)), 400, {}, "StreamingQueryStalled", "stalled"),
+        ("failed, and half of the log's retention is left", unread_table(600, story=failed_reader()), 600, {}, "StreamingQueryFailed", "failed"),
+        ("failed, and its table was polled once", unread_table(1000, begin=990, story=failed_reader()), 1000, {}, "StreamingQueryFailed", "failed"),
+        ("begins at the oldest version on purpose, and catches up", unread_table(400, story=steady(until=400), read=lambda at: at // 10, end=100, kept_from=1, since=lambda at: 2 * at - 1000), 400, {}, None, "running"),
+        ("reads one large version file by file, which has used up the log's retention",
+         unread_table(400, story=steady(until=400), since=-900, within=lambda at: at), 400, {}, None, "running"),
+        ("reads on while the snapshot of its last offset has expired: the batch in flight is beyond it",
+         unread_table(400, story=steady(until=400), since=None, keeps=None, **EXPIRED), 400, {}, None, "running"),
+        ("idle, and its table was compacted (Iceberg) or optimized (Delta): newer versions have no rows",
+         unread_table(900, story=steady().idle(at=890), read=7, end=7, kept_from=0, since=None, unit="snapshot"), 900, {}, None, "idle"),
+        ("idle, and old versions that it has read are deleted", unread_table(900, story=steady().idle(at=890), read=10, kept_from=lambda at: at // 100, since=None), 900, {}, None, "idle"),
+        ("a version is unread for less than the window, in a table that is rarely written",
+         unread_table(890, begin=880, every=5, story=steady().idle(at=885), since=880), 890, {}, None, "idle"),
+        ("stopped as planned, with an expired snapshot", unread_table(400, story=steady().expect_stop().ended(at=101), **EXPIRED), 400, {}, None, "stopped"),
+        ("in danger on its table, but ignored", unread_table(850, story=failed_reader()), 850, {"overrides": [("a", {"ignore": True})]}, None, "failed"),
         # -- StreamingQueryFallingBehind -------------------------------------------------------------------
         ("batches grow from 30 s to 270 s, at a trigger of a minute", batches_of(*range(30, 280, 10)), 3810, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches grow, each begins when the last has ended, and the lag rises",

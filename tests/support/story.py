@@ -189,7 +189,9 @@ class Story:
     def folder(self, query="a", run=1, *, at, gone=False):
         """A poll of the folder that a run's file source reads."""
         here = "file:/in" if gone else ""
-        poll = SourcePoll("FileStreamSource[file:/in]", {}, {}, {}, at=at, wall=at, gone=here)
+        poll = SourcePoll(
+            "FileStreamSource[file:/in]", {}, {}, {}, at=at, wall=at, missing_folder=here
+        )
         self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
         return self
 
@@ -199,9 +201,33 @@ class Story:
         self.state.apply_sources(SourceReport(at, polls))
         return self
 
-    def table(self, query="a", run=1, *, at, read, end):
-        """A poll of the Delta table that a run reads: how far it was read, and where it ends."""
-        poll = SourcePoll("DeltaSource[/t]", {WHOLE: read}, {}, {WHOLE: end}, at=at, wall=at)
+    def table(
+        self, query="a", run=1, *, at, read, end, kept_from=None, since=None, keeps=None,
+        within=0, gone="", unit="version", setting="",
+    ):  # fmt: skip
+        """A poll of the Delta table that a run reads: how far it was read, and where it ends.
+
+        ``kept_from``: the first version that can be read; ``since``: when the first unread one was
+        written, on the story's clock; ``keeps``: the retention time in seconds.
+        """
+        values = {
+            "earliest": kept_from,
+            "waiting_since": since,
+            "retention_seconds": keeps,
+            "within": within or None,
+            "gone": gone or None,
+        }
+        known = {name: {} if value is None else {WHOLE: value} for name, value in values.items()}
+        poll = SourcePoll(
+            "DeltaSource[/t]",
+            {WHOLE: read},
+            latest={WHOLE: end},
+            at=at,
+            wall=at,
+            unit=unit,
+            retention_setting=setting,
+            **known,
+        )
         self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
         return self
 
