@@ -319,7 +319,8 @@ def batch_slow(context: RuleContext) -> Finding | None:
     """``StreamingBatchSlow``: a batch takes longer than the window, but it moves.
 
     Its tasks finish, or the thread that runs it uses CPU time: a loop of requests in
-    ``foreachBatch``, the first listing of a folder, commit work in the driver.
+    ``foreachBatch``, the first listing of a folder, commit work in the driver. It is critical after
+    ``slow_critical_seconds``, and if it repeats its jobs after ``stall_critical_seconds``.
 
     The first batch of a run may take long: it processes what arrived while the query was down, and
     the usual duration is not known yet. While its tasks finish, it is reported only when it is
@@ -330,7 +331,7 @@ def batch_slow(context: RuleContext) -> Finding | None:
     if flight is None or not _is_slow(context, flight):
         return None
     never_committed = stuck_batch.not_committed(context, flight)
-    critical = bool(never_committed) or stuck_batch.is_slow_for_long(context, flight)
+    critical = bool(never_committed) or stuck_batch.is_critical_by_time(context, flight)
     may_catch_up = context.query.last_commit_at is None and flight.moves is Moves.TASKS
     if may_catch_up and not critical:
         return None

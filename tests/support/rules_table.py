@@ -228,14 +228,15 @@ def triggered(*, begins, until, **fields):
     return watched(story, (begins, until, processing(trigger=TEN_MINUTES, batch=1, **fields)))
 
 
-def live_locked(*, until, first=False, usual=2, jobs=5):
+def live_locked(*, until, first=False, usual=2, jobs=5, since=101, run_number=1, story=None):
     """Batch 10 starts ``jobs`` jobs per poll and never commits; others take ``usual`` jobs."""
 
     def seen(number, _):
         own = JobCounts(usual * 10 + number * jobs, 1, 40 + number * jobs, 1)
-        return processing(batch=10, own=own)
+        return processing(number=run_number, batch=10, own=own)
 
-    return polled(seen, until=until, story=Story().started(at=0) if first else None)
+    story = Story().started(at=0) if first else story
+    return polled(seen, until=until, since=since, story=story)
 
 
 def busy_batch(*, until):
@@ -1058,11 +1059,26 @@ def cases() -> tuple[Case, ...]:
         ("a long batch whose tasks finish, for more than half an hour", busy_batch(until=1906), 1906, {}, SLOW_FOR_LONG, "slow"),
         ("a long batch works in a thread pool", counted(until=1906, unowned=True), 1906, {}, SLOW_FOR_LONG, "slow"),
         ("a long batch works in a thread pool, for less than half an hour", counted(until=1895, unowned=True), 1895, {}, "StreamingBatchSlow", "slow"),
-        ("a batch is retried for ever, for less than half an hour", live_locked(until=1895), 1895, {}, "StreamingBatchSlow", "slow"),
-        ("a batch is retried for ever (MERGE)", live_locked(until=1906), 1906, {}, SLOW_FOR_LONG, "slow"),
+        ("a batch is retried for ever (MERGE), for 599 s", live_locked(until=696), 700, {}, "StreamingBatchSlow", "slow"),
+        ("a batch is retried for ever (MERGE), for 601 s", live_locked(until=701), 702, {}, SLOW_FOR_LONG, "slow"),
+        ("a batch is retried for ever, within its window of a minute", live_locked(until=156), 160, {}, None, "running"),
+        ("a batch is retried, with a smaller limit for stalls", live_locked(until=300), 300, {"stall_critical_seconds": 180.0}, SLOW_FOR_LONG, "slow"),
+        ("a batch is retried, with a larger limit for stalls", live_locked(until=1795), 1795, {"stall_critical_seconds": 1750.0}, "StreamingBatchSlow", "slow"),
+        ("a batch is retried within a window that is longer than the limit for stalls", live_locked(until=800), 800, {"stall_floor_seconds": 900.0}, None, "running"),
+        ("a retried batch finishes and commits", live_locked(until=690).commit(batch=10, at=695), 702, {}, None, "running"),
+        ("a retried batch, in which one task now runs for 75 s",
+         watched(live_locked(until=691), (696, 766, processing(batch=10, own=JobCounts(620, 1, 640, 1)))), 766, {}, "StreamingQueryStalled", "stalled"),
+        ("foreachBatch runs two hundred jobs in each batch, and this batch is long", live_locked(until=1795, usual=400), 1795, {}, "StreamingBatchSlow", "slow"),
+        ("foreachBatch runs two hundred jobs in each batch, and this one is slow for half an hour", live_locked(until=1906, usual=400), 1906, {}, SLOW_FOR_LONG, "slow"),
+        ("a long batch runs four times the usual jobs", live_locked(until=1000, usual=210, jobs=5), 1000, {}, "StreamingBatchSlow", "slow"),
+        ("a long batch runs less than ten jobs, though usually one", live_locked(until=701, usual=1, jobs=0), 702, {}, "StreamingQueryStalled", "stalled"),
+        ("a long batch of many tasks in its only job", busy_batch(until=1795), 1795, {}, "StreamingBatchSlow", "slow"),
+        ("the first batch of the next run catches up with many more jobs than usual",
+         live_locked(until=1095, since=411, run_number=2, story=live_locked(until=300).ended(at=400).started(run=2, at=410)), 1100, {}, None, "starting"),
         ("the first batch of a run is retried for less than half an hour", live_locked(until=1895, first=True), 1895, {}, None, "starting"),
         ("the first batch of a run is retried for ever", live_locked(until=1906, first=True), 1906, {}, SLOW_FOR_LONG, "slow"),
-        ("a batch is retried for long, with a larger limit", live_locked(until=1906), 1906, {"slow_critical_seconds": 3600.0}, "StreamingBatchSlow", "slow"),
+        ("a long batch whose tasks finish, with a larger limit for slow ones", busy_batch(until=1906), 1906, {"slow_critical_seconds": 3600.0}, "StreamingBatchSlow", "slow"),
+        ("a batch is retried for long, with larger limits", live_locked(until=1906), 1906, {"slow_critical_seconds": 3600.0, "stall_critical_seconds": 3600.0}, "StreamingBatchSlow", "slow"),
         ("a batch is retried for ever, with a shorter critical limit by pattern", live_locked(until=300), 300, {"overrides": [("a", {"slow_critical_seconds": 180.0})]}, SLOW_FOR_LONG, "slow"),
         ("a long batch within a window longer than half an hour", busy_batch(until=2000), 2000, {"stall_floor_seconds": 2000.0}, None, "running"),
         ("one task runs for 75 s in a batch that has been slow for half an hour",
