@@ -162,6 +162,24 @@ def to_page(context: RuleContext, flight: InFlight) -> str:
     return holder.label if held.since <= flight.moved_at + SAMPLE_SECONDS else ""
 
 
+SCHEDULER_BLOCKED_SECONDS = 30.0
+"""The event loop of Spark's scheduler handles an event within milliseconds, at most some seconds."""
+
+
+def scheduler_text(context: RuleContext) -> str:
+    """Why Spark starts and ends no job of any query; empty while its scheduler works."""
+    probe = context.snapshot.probe
+    loop = None if probe is None or context.probe_is_stale else probe.scheduler
+    if loop is None:
+        return ""
+    if not loop.alive:
+        return "the thread dag-scheduler-event-loop has ended, so that no job starts or ends"
+    if loop.waits_seconds > SCHEDULER_BLOCKED_SECONDS:
+        seconds = f"{loop.waits_seconds:.0f} s"
+        return f"the thread dag-scheduler-event-loop has handled no event for {seconds}"
+    return ""
+
+
 def python_line(context: RuleContext) -> str:
     """The line of the job's own code that the batch is in, while no job of it is active."""
     work = context.work

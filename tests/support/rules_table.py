@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from support.story import CONFLICT, Story, processing, progress, run, source
 
-from querypulse.listener.probe import Context, JobCounts, SlotUse
+from querypulse.listener.probe import Context, JobCounts, SchedulerLoop, SlotUse
 
 WARNINGS = frozenset({
     "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging",
@@ -268,6 +268,19 @@ def with_b():
 def both_until(at):
     """Queries a and b run; the probe sees them for the last time."""
     return with_b().probe(run(batch=10), run("b"), at=at)
+
+
+ENDED = SchedulerLoop(alive=False)
+BLOCKED = SchedulerLoop(waits_seconds=69.0)
+
+
+def both_hang(*, until, scheduler, b=None, **fields):
+    """Batch 10 of a and a batch of b are in flight from 101 s on; Spark's scheduler is as given."""
+    runs = processing(batch=10, **fields), b or processing("b", batch=1)
+    story = with_b()
+    for at in range(101, until + 1, 5):
+        story.probe(*runs, at=at, scheduler=scheduler)
+    return story
 
 
 def three_queries():
@@ -1667,5 +1680,25 @@ def cases() -> tuple[Case, ...]:
          {"probe_expected": True}, "StreamingQueryStalled", "stalled", ["QuerypulseMonitoringDegraded"]),
         ("a query stalls while only the probe is silent: batches of another commit", batches(*[2] * 39, story=both_until(100), begin=100, query="b")[0], 178,
          {"probe_expected": True}, [("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")], "stalled"),
+        ("Spark's event loop has ended: all queries hang, wherever they wait", both_hang(until=170, scheduler=ENDED, own=JobCounts(4), line="/jobs/a.py:3 in merge"), 170, {},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop has ended while tasks ran", both_hang(until=170, scheduler=ENDED, own=JobCounts(4, 1, 40, 1)), 170, {},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop has ended, and its executors went idle and away", both_hang(until=170, scheduler=ENDED, own=JobCounts(4, 1, 40, 0), slots=SlotUse(0)), 170, {},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop is blocked", both_hang(until=170, scheduler=BLOCKED), 170, {},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop has ended, and only one of two queries has a batch so far", both_hang(until=170, scheduler=ENDED, b=run("b", batch=1)), 170, {"overrides": [("b", {"stall_floor_seconds": 300.0})]},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop has ended under one query", watched(steady(), (101, 170, processing(batch=10)), scheduler=ENDED), 170, {}, "StreamingQueryStalled", "stalled"),
+        ("Spark's event loop has ended, and the first task should be done within the window", both_hang(until=155, scheduler=ENDED), 158, {}, None, "running"),
+        ("Spark's event loop handles one event for 29 s", watched(with_b(), (101, 170, processing(batch=10, own=JobCounts(4, 1, 40, 1))), scheduler=SchedulerLoop(waits_seconds=29.0)), 140, {}, None, "running"),
+        ("Spark's event loop works, and a task of one query runs for 75 s", watched(steady(), (101, 180, processing(batch=10, own=JobCounts(4, 1, 40, 1))), scheduler=SchedulerLoop()), 180, {}, STALLED_MILDLY, "stalled"),
+        ("Spark's event loop works, and others hold all slots", watched(steady(), (101, 180, processing(batch=10, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 4))), scheduler=SchedulerLoop()), 180, {}, STALLED_MILDLY, "stalled"),
+        ("Spark's event loop works, and there is no executor for five minutes", watched(steady(), (101, 400, processing(batch=10, own=JobCounts(4, 1, 40, 0), slots=SlotUse(0))), scheduler=SchedulerLoop()), 400, {}, None, "running"),
+        ("Spark's event loop works, and one of two queries is blocked in its own Python", both_hang(until=171, scheduler=SchedulerLoop(waits_seconds=1.0), own=JobCounts(4), line="/jobs/a.py:3 in merge", b=run("b", batch=1)).commit("b", batch=1, at=165), 172, {}, STALLED_MILDLY, "stalled"),
+        ("an idle query after Spark's event loop has ended: its next batch shows it", watched(with_b(), (101, 170, run(batch=10)), scheduler=ENDED).idle(at=165).idle("b", at=165), 172, {}, None, "idle"),
+        ("Spark's event loop ends because the SparkContext was stopped", both_hang(until=105, scheduler=ENDED).probe(run(batch=10), run("b"), at=106, context=STOPPED, scheduler=ENDED), 170, {}, None, "stopped"),
+        ("Spark's event loop was blocked for long, and works again", both_hang(until=150, scheduler=BLOCKED).probe(processing(batch=11), processing("b", batch=2), at=155, scheduler=SchedulerLoop()), 160, {}, None, "running"),
     ]  # fmt: skip
     return tuple(Case(*row) for row in rows)
