@@ -163,7 +163,7 @@ def to_page(context: RuleContext, flight: InFlight) -> str:
 
 
 SCHEDULER_BLOCKED_SECONDS = 30.0
-"""The event loop of Spark's scheduler handles an event within milliseconds, at most some seconds."""
+"""Spark's scheduler handles an event within milliseconds; in a short window, half of that counts."""
 
 
 def scheduler_text(context: RuleContext) -> str:
@@ -174,7 +174,7 @@ def scheduler_text(context: RuleContext) -> str:
         return ""
     if not loop.alive:
         return "the thread dag-scheduler-event-loop has ended, so that no job starts or ends"
-    if loop.waits_seconds > SCHEDULER_BLOCKED_SECONDS:
+    if loop.waits_seconds > min(SCHEDULER_BLOCKED_SECONDS, context.batch_window.seconds / 2):
         seconds = f"{loop.waits_seconds:.0f} s"
         return f"the thread dag-scheduler-event-loop has handled no event for {seconds}"
     return ""
