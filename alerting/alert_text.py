@@ -38,8 +38,7 @@ IDLE = ("is healthy again and idle", "are healthy again and idle")
 STOPPED = ("was stopped", "were stopped")
 COMPLETED = ("has completed", "have completed")
 UNWATCHED = ("is no longer watched", "are no longer watched")
-UNSEEN = ("was not seen for a day", "were not seen for a day")
-_PLURALS = dict([COMMITS, HEALTHY, IDLE, STOPPED, COMPLETED, UNWATCHED, UNSEEN])
+_PLURALS = dict([COMMITS, HEALTHY, IDLE, STOPPED, COMPLETED, UNWATCHED])
 _WITHOUT_COMMITS = frozenset(
     {QUERY_FAILED, QUERY_GIVEN_UP, QUERY_STOPPED, QUERY_MISSING, QUERY_STALLED}
 )

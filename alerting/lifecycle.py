@@ -37,7 +37,7 @@ from .alert import (
     incident_labels,
     why_muted,
 )
-from .alert_text import UNSEEN, Guidance, alert_of
+from .alert_text import Guidance, alert_of
 from .evaluate import Evaluation, Stages
 from .finding import (
     DRIVER_DOWN,
@@ -53,8 +53,6 @@ from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 FACTS = frozenset({QUERY_FAILED, QUERY_GIVEN_UP, DRIVER_DOWN})
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
 POLLS = 2
-UNSEEN_SECONDS = 24 * 3600.0
-"""An alert of an earlier process waits this long for its query to be seen."""
 GROUP_SIZE = 3
 GROUP_SECONDS = 10.0
 FLAPS = 3
@@ -102,7 +100,7 @@ class Tracked(msgspec.Struct):
     ``alert`` has the newest texts and the first start; ``muted`` says why nobody is notified of it
     now. ``subject`` is the query of its incident; empty while the alert waits for others that share
     its ``cause``. ``calm_seconds``: it keeps coming back, and ends after so much calm.
-    ``unseen_since``: an earlier process left it open, and this one has not seen its query since.
+    ``is_unseen``: an earlier process left it open, and this one has not seen its query yet.
     """
 
     alert: Alert
@@ -114,12 +112,12 @@ class Tracked(msgspec.Struct):
     is_found: bool = True
     recovery: RecoveryWindow | None = None
     calm_seconds: float = 0.0
-    unseen_since: float | None = None
+    is_unseen: bool = False
 
     @property
     def is_firing(self) -> bool:
         """Whether its query is unhealthy, or has not been seen yet."""
-        return self.is_found or self.unseen_since is not None
+        return self.is_found or self.is_unseen
 
     @property
     def shown(self) -> Alert:
@@ -265,7 +263,7 @@ class Lifecycle:
                     subject=incident.query,
                     is_found=False,
                     calm_seconds=self._opened.get(identity, Opened(*identity)).calm_seconds,
-                    unseen_since=now,
+                    is_unseen=True,
                 )
             if own is not None or not alerts:
                 continue
@@ -278,6 +276,12 @@ class Lifecycle:
                 muted=incident.muted,
                 news=_news(alerts.values()),
             )
+
+    def forget(self, query: str) -> None:
+        """Let the alerts of a query that will not come back end, also if it was never seen here."""
+        for tracked in self._tracked.values():
+            if tracked.alert.query == query:
+                tracked.is_unseen = False
 
     # Alerts
 
@@ -311,7 +315,7 @@ class Lifecycle:
         tracked.polls += 1
         tracked.is_found, tracked.recovery = True, None
         if health.knows(alert.query):
-            tracked.unseen_since = None
+            tracked.is_unseen = False
 
     def _miss(self, identity: Identity, health: DriverHealth, wall: float) -> None:
         """Without its finding, an alert recovers unless its query is unhealthy otherwise."""
@@ -322,15 +326,13 @@ class Lifecycle:
         tracked.is_found, alert = False, tracked.alert
         calm, outcome = max(self._terms.resolve_after_seconds, tracked.calm_seconds), ""
         recovery = None
-        if tracked.unseen_since is None or health.knows(alert.query):
+        if not tracked.is_unseen or health.knows(alert.query):
             recovery = health.recovery(alert.query, alert.labels["severity"], tracked.recovery)
             if health.has_seen(alert.query):
-                tracked.unseen_since = None
+                tracked.is_unseen = False
         tracked.recovery = recovery
         if recovery is not None and health.has_recovered(alert.query, recovery, calm):
             outcome = health.outcome(alert.query, alert.name, recovery)
-        elif tracked.unseen_since is not None:
-            outcome = UNSEEN[0] if health.now - tracked.unseen_since >= UNSEEN_SECONDS else ""
         if outcome:
             del self._tracked[identity]
             self._add_ended(tracked.subject, alert.ended(wall, outcome=outcome))

@@ -65,6 +65,27 @@ def is_slow_for_long(context: RuleContext, flight: InFlight) -> bool:
     return lasted(context, flight) > slow_limit(context)
 
 
+def is_critical_by_time(context: RuleContext, flight: InFlight) -> bool:
+    """Whether the batch has worked, or repeated its jobs, for too long."""
+    limit = _retry_limit(context) if is_retrying(context, flight) else slow_limit(context)
+    return lasted(context, flight) > limit
+
+
+def is_retrying(context: RuleContext, flight: InFlight) -> bool:
+    """Whether the batch repeats its jobs, which proves that it does not advance.
+
+    The first batch of a run proves nothing: what arrived while the query was down may take more
+    jobs than its usual batches.
+    """
+    return context.query.last_commit_at is not None and bool(retries_text(context, flight))
+
+
+def _retry_limit(context: RuleContext) -> float:
+    """Seconds after which a batch in flight that repeats its jobs is critical."""
+    limit = max(context.batch_window.seconds, context.limits.stall_critical_seconds)
+    return min(limit, slow_limit(context))
+
+
 def not_committed(context: RuleContext, flight: InFlight) -> str:
     """A text if no process has committed the batch for longer than the critical time; else empty.
 
@@ -94,7 +115,7 @@ def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
         is_victim = not is_slow_for_long(context, flight) or bool(to_page(context, flight))
         return Severity.WARNING if is_victim else Severity.CRITICAL
     is_long = still(context, flight) > max(window, limits.stall_critical_seconds)
-    is_critical = is_long or is_slow_for_long(context, flight)
+    is_critical = is_long or is_critical_by_time(context, flight)
     return Severity.CRITICAL if is_critical else Severity.WARNING
 
 
@@ -139,6 +160,24 @@ def to_page(context: RuleContext, flight: InFlight) -> str:
     if holder is None or held is None or not is_slow_for_long(context, flight):
         return ""
     return holder.label if held.since <= flight.moved_at + SAMPLE_SECONDS else ""
+
+
+SCHEDULER_BLOCKED_SECONDS = 30.0
+"""Spark's scheduler handles an event within milliseconds; in a short window, half of that counts."""
+
+
+def scheduler_text(context: RuleContext) -> str:
+    """Why Spark starts and ends no job of any query; empty while its scheduler works."""
+    probe = context.snapshot.probe
+    loop = None if probe is None or context.probe_is_stale else probe.scheduler
+    if loop is None:
+        return ""
+    if not loop.alive:
+        return "the thread dag-scheduler-event-loop has ended, so that no job starts or ends"
+    if loop.waits_seconds > min(SCHEDULER_BLOCKED_SECONDS, context.batch_window.seconds / 2):
+        seconds = f"{loop.waits_seconds:.0f} s"
+        return f"the thread dag-scheduler-event-loop has handled no event for {seconds}"
+    return ""
 
 
 def python_line(context: RuleContext) -> str:
@@ -255,6 +294,8 @@ def batch_evidence(context: RuleContext, flight: InFlight, severity: Severity) -
 
 def _critical_after(context: RuleContext, flight: InFlight) -> str:
     window, slow = context.batch_window.seconds, slow_limit(context)
+    if is_retrying(context, flight):
+        return f"{_retry_limit(context):.0f} s in flight"
     if moved_lately(context, flight) or holder_of(context):
         return f"{slow:.0f} s in flight"
     if delay_of(context.work) is None and may_wait_outside(context, flight):

@@ -325,6 +325,14 @@ class ListenerHealth(msgspec.Struct, frozen=True):
     """Whether the logs of checkpoints can be read at all from here."""
 
 
+class SchedulerLoop(msgspec.Struct, frozen=True):
+    """The event loop of Spark's scheduler: it starts every job, and takes the end of every task."""
+
+    alive: bool = True
+    waits_seconds: float = 0.0
+    """For how long its oldest event has been waiting, as far as polls have seen."""
+
+
 class ProbeReport(msgspec.Struct, frozen=True):
     """All runs of all sessions of one SparkContext, active and recently ended.
 
@@ -336,6 +344,8 @@ class ProbeReport(msgspec.Struct, frozen=True):
     runs: tuple[ProbedRun, ...]
     context: Context = Context.RUNNING
     listener: ListenerHealth = ListenerHealth()
+    scheduler: SchedulerLoop | None = None
+    """None where Spark does not show it."""
     previous_at: float | None = None
     """``at`` of the report before this one."""
 

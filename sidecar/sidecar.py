@@ -261,7 +261,8 @@ class Sidecar:
         """Drop a query that will not come back: its alerts resolve, its series end.
 
         It is no longer expected or supervised. ``"unnamed"`` drops every query without a name
-        that has ended.
+        that has ended. An alert that an earlier process left open resolves, too, although this one
+        has never seen its query.
 
         Raises:
             ValueError: no query of this name is known, or it is still running.
@@ -271,8 +272,8 @@ class Sidecar:
         if not self._can_be_forgotten(name):
             # The event of a query that stopped just now may not have arrived.
             self.flush()
-        if self._called(name) or name in self._expected:
-            if not self._can_be_forgotten(name):
+        if self._called(name) or name in self._expected or self._has_alert(name):
+            if self._called(name) and not self._can_be_forgotten(name):
                 raise ValueError(f"forget: {name!r} is still running; stop it first")
             self._supervisor.forget(name)
             self._require_runtime().ask_worker(Forget(name))
@@ -369,6 +370,9 @@ class Sidecar:
 
     def _called(self, name: str) -> list[Query]:
         return [query for query in self._queries if has_name(query, name)]
+
+    def _has_alert(self, name: str) -> bool:
+        return any(alert.query == name for alert in self.alerts())
 
     def _can_be_forgotten(self, name: str) -> bool:
         called = self._called(name)

@@ -140,6 +140,7 @@ class Worker:
 
     def _forget(self, name: str) -> None:
         self.state.forget_name(name)
+        self._lifecycle.forget(name)
         expected = tuple(name for name in self.policy.expected if name in self.state.expected)
         self.policy = replace(self.policy, expected=expected)
 

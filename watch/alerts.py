@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -106,23 +106,21 @@ REFUSED_SECONDS = 15.0
 """During a token rotation, driver and watcher may differ briefly without an alert."""
 APP = "querypulse-watch"
 """Label ``app`` of alerts about the watcher itself, and the name of its spool."""
-FORGET_SECONDS = 24 * 3600.0
-"""An incident expires after this time if nothing is down at its address: only DNS named its
-driver, or another driver took its place.
-"""
 
 
 class _Open(msgspec.Struct):
     """An open incident, as it was at monotonic ``since``; it has one alert.
 
     ``was_back``: its driver answered again and may have resolved it itself, as every driver does
-    with what is left open of it. ``was_resent``: it was sent again.
+    with what is left open of it. ``was_resent``: it was sent again. ``is_forgotten``: somebody has
+    said that its driver will not come back.
     """
 
     incident: Incident
     since: float
     was_back: bool = False
     was_resent: bool = False
+    is_forgotten: bool = False
 
     @property
     def alert(self) -> Alert:
@@ -164,7 +162,8 @@ class _Open(msgspec.Struct):
 class DriverAlerts:
     """Opens an incident for each driver of ``tracker`` that is down; resolves it when it is back.
 
-    One more, about the watcher itself, names all drivers that refuse it.
+    One more, about the watcher itself, names all drivers that refuse it. ``forgotten`` are apps
+    that will not come back: what an earlier watcher left open about them ends.
     """
 
     def __init__(
@@ -174,8 +173,10 @@ class DriverAlerts:
         resolve_after_seconds: float,
         repeat_interval_seconds: float,
         guidance: Guidance,
+        forgotten: Collection[str] = (),
     ) -> None:
         self.tracker = tracker
+        self._forgotten = forgotten
         self._resolve_after = resolve_after_seconds
         self._repeat_interval = repeat_interval_seconds
         self._guidance = guidance
@@ -189,7 +190,8 @@ class DriverAlerts:
         """Continue what an earlier watcher left open; each resolves with a healthy driver."""
         for incident in incidents:
             if not incident.is_over:
-                self._begin(incident, now)
+                entry = self._begin(incident, now)
+                entry.is_forgotten = incident.labels["app"] in self._forgotten
 
     def update(
         self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: ""
@@ -227,9 +229,10 @@ class DriverAlerts:
     def _drivers_of(self, entry: _Open) -> list[WatchedDriver]:
         return [driver for driver in self.tracker.drivers if entry.is_about(driver)]
 
-    def _begin(self, incident: Incident, now: float) -> None:
-        self._open[incident.key] = _Open(incident, now)
+    def _begin(self, incident: Incident, now: float) -> _Open:
+        entry = self._open[incident.key] = _Open(incident, now)
         self._known.add(incident.key)
+        return entry
 
     def _down(self, driver: WatchedDriver, name: str, now: float, wall: float) -> Incident:
         since = now if driver.bad_since is None else driver.bad_since
@@ -271,10 +274,7 @@ class DriverAlerts:
             return "driver answers again"
         if not self.tracker.is_watched(entry.url):
             return "driver is no longer watched"
-        if now - entry.since > FORGET_SECONDS and not self.tracker.is_down(entry.address):
-            self.tracker.forget(drivers)
-            return "driver was not seen for 24 hours"
-        return ""
+        return "driver was forgotten (--forget)" if entry.is_forgotten else ""
 
     def _renew(self, entry: _Open) -> None:
         """Send an incident again that its driver may have resolved before it was gone again."""

@@ -60,6 +60,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     urls: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
+    forget: tuple[str, ...] = ()
     targets: str | None = None
     webhook_url_file: str | None = None
     interval: float = 5.0
@@ -83,6 +84,13 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="URL",
         help="the same for every address of the host name; drivers are identified by their app",
+    )
+    parser.add_argument(
+        "--forget",
+        action="append",
+        default=[],
+        metavar="APP",
+        help="it will not come back: end what an earlier watcher left open about it",
     )
     for name, text in MORE.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
@@ -318,6 +326,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
         resolve_after_seconds=settings.resolve_after_seconds,
         repeat_interval_seconds=settings.repeat_interval_seconds,
         guidance=guidance(settings, from_outside=True),
+        forgotten=request.forget,
     )
     notifier = make_notifier(settings, evaluate, guard)
     watcher = Watcher(

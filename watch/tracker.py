@@ -216,13 +216,6 @@ class TargetTracker:
         """Whether ``url`` is listed, or is not yet known not to be."""
         return self._listed is None or any(endpoint.url == url for endpoint in self._listed)
 
-    def is_down(self, shown: str) -> bool:
-        """Whether the listed endpoint ``shown`` is down, without a notice."""
-        return any(
-            endpoint.shown == shown and self.endpoint_states[endpoint].is_up is False
-            for endpoint in self._listed or ()
-        )
-
     def polled(self, endpoint: Endpoint, poll: Poll) -> None:
         """Apply one poll."""
         state = self.endpoint_states.get(endpoint)

@@ -41,9 +41,10 @@ ABANDONED_SECONDS = 1.5 * RESEND_SECONDS
 """An alert that was not posted for so long has no process that posts it."""
 LAPSE_SECONDS = 4 * RESEND_SECONDS
 """A warning ends by itself this long after its last post, as with Prometheus."""
-CRITICAL_LAPSE_SECONDS = 24 * 3600.0
+CRITICAL_LAPSE_SECONDS = 365 * 24 * 3600.0
 """The same for critical alerts: a driver that crashed with its query sends no more posts, and an
-``endsAt`` that lapses would make Alertmanager report the failed query as resolved.
+``endsAt`` that lapses would make Alertmanager report the failed query as resolved. A year is as good
+as never: it ends with the next process of the app, or by somebody who posts its end.
 """
 
 

@@ -28,6 +28,7 @@ from ..rule_context import RuleContext
 # -- stalled ------------------------------------------------------------------------------------
 
 SHARED_SILENCE = "the JVM does not answer"
+SCHEDULER_STOPPED = "Spark's scheduler has stopped"
 MIN_POLLS = 2
 
 
@@ -36,6 +37,8 @@ def query_stalled(context: RuleContext) -> Finding | None:
 
     The reason begins with a code:
 
+    * ``scheduler_stopped``: the event loop of Spark's scheduler has ended, or is blocked, which
+      holds the batches of all queries;
     * ``batch_hung``: a batch is in flight, none of its tasks has finished and its thread has not
       worked for W; a warning at first if the job's own Python is blocked, or Spark's thread tries
       again;
@@ -59,8 +62,11 @@ def query_stalled(context: RuleContext) -> Finding | None:
     reason = stuck_batch.with_stop(with_age(reason, context), context)
     if flight is None or _is_blind(context, flight) or _waits_for_log(context):
         return _stalled(context, reason)
-    severity = stuck_batch.stall_severity(context, flight)
+    holds_all = bool(stuck_batch.scheduler_text(context))
+    severity = Severity.CRITICAL if holds_all else stuck_batch.stall_severity(context, flight)
     facts = stuck_batch.batch_evidence(context, flight, severity)
+    if holds_all:
+        return _stalled(context, reason, severity, facts, cause=SCHEDULER_STOPPED)
     finding = _stalled(context, reason, severity, facts)
     return replace(finding, holder=stuck_batch.to_page(context, flight))
 
@@ -82,9 +88,11 @@ def _stalled(
     reason: str,
     severity: Severity = Severity.CRITICAL,
     facts: dict[str, str] | None = None,
+    *,
+    cause: str = "",
 ) -> Finding:
     facts = (evidence(context) if facts is None else facts) | on_restart(context.query)
-    cause = SHARED_SILENCE if context.driver_is_silent else ""
+    cause = SHARED_SILENCE if context.driver_is_silent else cause
     return report(context, QUERY_STALLED, severity, reason, facts, cause=cause)
 
 
@@ -179,14 +187,17 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
         return f"commit_log_behind: the next batch has waited for the commit log for {since:.0f} s"
     if stuck_batch.moved_lately(context, flight):
         return None
-    still = stuck_batch.still(context, flight)
-    if stuck_batch.is_bare(context) and still <= stuck_batch.AUTOSCALE_SECONDS:
-        return None
     what = (
         "planning the next batch"
         if flight.batch_id is None
         else f"batch {flight.batch_id} in flight"
     )
+    scheduler = stuck_batch.scheduler_text(context)
+    if scheduler:
+        return f"scheduler_stopped: {what} for {since:.0f} s, {scheduler}"
+    still = stuck_batch.still(context, flight)
+    if stuck_batch.is_bare(context) and still <= stuck_batch.AUTOSCALE_SECONDS:
+        return None
     delay = stuck_batch.delay_text(context)
     if delay is not None:
         code, facts = delay
@@ -319,7 +330,8 @@ def batch_slow(context: RuleContext) -> Finding | None:
     """``StreamingBatchSlow``: a batch takes longer than the window, but it moves.
 
     Its tasks finish, or the thread that runs it uses CPU time: a loop of requests in
-    ``foreachBatch``, the first listing of a folder, commit work in the driver.
+    ``foreachBatch``, the first listing of a folder, commit work in the driver. It is critical after
+    ``slow_critical_seconds``, and if it repeats its jobs after ``stall_critical_seconds``.
 
     The first batch of a run may take long: it processes what arrived while the query was down, and
     the usual duration is not known yet. While its tasks finish, it is reported only when it is
@@ -330,7 +342,7 @@ def batch_slow(context: RuleContext) -> Finding | None:
     if flight is None or not _is_slow(context, flight):
         return None
     never_committed = stuck_batch.not_committed(context, flight)
-    critical = bool(never_committed) or stuck_batch.is_slow_for_long(context, flight)
+    critical = bool(never_committed) or stuck_batch.is_critical_by_time(context, flight)
     may_catch_up = context.query.last_commit_at is None and flight.moves is Moves.TASKS
     if may_catch_up and not critical:
         return None

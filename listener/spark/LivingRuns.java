@@ -3,6 +3,7 @@ import java.lang.management.ThreadMXBean;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.Queue;
 
 /** Describes all active runs of a Spark application in one answer; execution.py reads it. */
 class LivingRuns {
@@ -13,6 +14,8 @@ class LivingRuns {
   private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
   private Map known = new HashMap();
   private boolean inContext = true;
+  private Object oldestEvent;
+  private long oldestSince;
 
   LivingRuns(Calls calls) {
     this.calls = calls;
@@ -21,7 +24,7 @@ class LivingRuns {
   /**
    * For each run: its ids, whether it is active, or was stopped and goes on, the CPU time of its
    * thread, its status, its batch id, and what changed since the last call; at the end, whether the
-   * SparkContext is stopped.
+   * SparkContext is stopped, and its scheduler.
    *
    * <p>For a run that throws: its ids and the exception's class.
    *
@@ -44,7 +47,31 @@ class LivingRuns {
       answer.append(entry.getKey()).append(FIELD).append(runId).append(FIELD);
       answer.append(described).append(RECORD);
     }
-    return answer.append(call(context, "isStopped")).append(RECORD).toString();
+    boolean stopped = Boolean.TRUE.equals(call(context, "isStopped"));
+    answer.append(stopped).append(FIELD).append(stopped ? "" : scheduler(context));
+    return answer.append(RECORD).toString();
+  }
+
+  /**
+   * Whether the thread of the DAGScheduler's event loop is alive, and for how many nanoseconds the
+   * oldest event that waits for it was seen there; empty where Spark refuses it.
+   *
+   * <p>An error that is fatal for Scala, such as a StackOverflowError, ends that thread without a
+   * word: the context goes on, and no job starts or ends any more.
+   */
+  private String scheduler(Object context) {
+    try {
+      Object loop = call(call(context, "dagScheduler"), "eventProcessLoop");
+      Object oldest = ((Queue) call(loop, "org$apache$spark$util$EventLoop$$eventQueue")).peek();
+      long now = System.nanoTime();
+      if (oldest == null || oldest != oldestEvent) {
+        oldestEvent = oldest;
+        oldestSince = now;
+      }
+      return call(loop, "isActive") + FIELD + (now - oldestSince);
+    } catch (Throwable refused) {
+      return "";
+    }
   }
 
   /** Reports offsets once per batch, and each progress of a trigger without a batch once. */

@@ -17,6 +17,7 @@ from ..probe import (
     UNKNOWN_TRIGGER,
     ProbedRun,
     RunFacts,
+    SchedulerLoop,
     parse_trigger,
     short_sink,
     with_idle_progress,
@@ -38,19 +39,33 @@ class Reported(msgspec.Struct, frozen=True, gc=False):
     fields: Sequence[str]
 
 
-def parse_living_runs(text: str) -> tuple[dict[str, Reported], bool]:
-    """Read ``LivingRuns.java``: all active runs by query id, and whether the context is stopped.
+class Living(msgspec.Struct, frozen=True):
+    """All active runs by query id, whether the context is stopped, and its scheduler."""
+
+    runs: dict[str, Reported]
+    stopped: bool
+    scheduler: SchedulerLoop | None = None
+
+
+def parse_living_runs(text: str) -> Living:
+    """Read ``LivingRuns.java``.
 
     Raises:
         ValueError: a line names no run, or the last line is missing.
 
     """
-    *lines, stopped, _ = text.split(RECORD)
+    *lines, last, _ = text.split(RECORD)
     runs = {}
     for line in lines:
         query_id, run_id, *fields = line.split(FIELD)
         runs[query_id] = Reported(run_id, fields)
-    return runs, stopped == "true"
+    stopped, _, scheduler = last.partition(FIELD)
+    return Living(runs, stopped == "true", _scheduler(scheduler))
+
+
+def _scheduler(text: str) -> SchedulerLoop | None:
+    alive, _, waits = text.partition(FIELD)
+    return SchedulerLoop(alive == "true", int(waits) / 1e9) if text else None
 
 
 def read_run(java: Any, identity: Callable[[Any], int], details: OptionalCalls) -> Reported:

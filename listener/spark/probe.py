@@ -9,10 +9,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..probe import Context, ProbedRun, ProbeReport
+from msgspec.structs import replace
+
+from ..probe import Context, ProbedRun, ProbeReport, SchedulerLoop
 from ..python_frames import is_running
 from .event_paths import EventPath
-from .execution import Reported, SparkRun, parse_living_runs, read_run
+from .execution import Living, Reported, SparkRun, parse_living_runs, read_run
 from .jobs import PolledWork, identity
 from .jvm import NETWORK_ERRORS, THROWN, OptionalCalls, is_gone
 
@@ -70,6 +72,8 @@ class SparkProbe:
         self._uuid = getattr(self._jvm, "java.util.UUID")
         self._living: dict[str, SparkRun] = {}
         self._ended = EndedRuns()
+        self._scheduler: SchedulerLoop | None = None
+        """At the newest poll."""
         self._seen = Context.RUNNING
         self._end_of_jvm: Context | None = None
         """What ended the JVM; None while it lives, as far as is known."""
@@ -143,6 +147,7 @@ class SparkProbe:
             runs=living + self._ended.report(began_at),
             context=context,
             listener=health,
+            scheduler=self._scheduler,
         )
 
     def _poll_runs(self, now: float) -> bool | None:
@@ -152,9 +157,9 @@ class SparkProbe:
         nobody said so, or a run has ended and the context may have stopped since.
         """
         ask = self.details.ask
-        reported, stopped = ask("living_runs", self._living_runs, None) or (None, None)
-        if reported is None:
-            reported = ask("query_ids", self._read_all_runs, None)
+        living = ask("living_runs", self._living_runs, None)
+        self._scheduler = None if living is None else living.scheduler
+        reported = ask("query_ids", self._read_all_runs, None) if living is None else living.runs
         if reported is None:
             return None
         run_ids = [run.run_id for run in reported.values()]
@@ -166,15 +171,15 @@ class SparkProbe:
             poll = partial(self._poll_query, query_id, run, now, work)
             # One name for all queries: what is missing is remembered by name.
             has_ended |= ask("a query", poll, False)
-        return None if has_ended else stopped
+        return None if has_ended or living is None else living.stopped
 
-    def _living_runs(self) -> tuple[dict[str, Reported], bool] | None:
+    def _living_runs(self) -> Living | None:
         text = self._path.living_runs()
         if text is None:
             return None
-        runs, stopped = parse_living_runs(text)
-        refused = [query_id for query_id, run in runs.items() if len(run.fields) == 1]
-        return runs | self._read_runs(refused), stopped
+        living = parse_living_runs(text)
+        refused = [query_id for query_id, run in living.runs.items() if len(run.fields) == 1]
+        return replace(living, runs=living.runs | self._read_runs(refused))
 
     def _read_all_runs(self) -> dict[str, Reported]:
         return self._read_runs(_UUID.findall(self._active.keySet().toString()))

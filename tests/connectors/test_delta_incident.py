@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 import pytest
 from support.demo import ON_DELTA, demo
@@ -14,10 +15,18 @@ FAILURE = ("firing", "StreamingQueryFailed", "alert_resolution")
 ENDED_BY_FAILURE = 3
 
 
-def facts(result):
-    """The facts that the demo prints at the end."""
-    _, _, text = result.stdout.partition("\nThe facts\n")
-    return dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in text.splitlines()[:7])
+def facts(output):
+    """The facts that the demo prints at the end; a line after them begins with a time."""
+    _, _, text = output.partition("\nThe facts\n")
+    lines = takewhile(lambda line: line.startswith("  "), text.splitlines())
+    return dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in lines)
+
+
+@pytest.mark.parametrize("time", ["  93.9", " 100.0", "1000.0"])
+def test_facts_end_where_a_line_begins_with_a_time_of_any_length(time):
+    printed = f"\nThe facts\n  job                ended\n  committed since    1 of 2\n[{time} s] stop\n"
+
+    assert facts(printed) == {"job": "ended", "committed since": "1 of 2"}
 
 
 def names_the_table(page):
@@ -41,7 +50,7 @@ def test_supervised_failure_ends_the_process_for_its_scheduler_to_restart(pages)
     names_the_table(pages.pages[0])
     assert pages.pages[0].annotations["all_queries"].startswith("1 of 2 healthy")
     assert "await_any_failure() raises QueryFailure: ConcurrentAppendException" in result.stdout
-    assert facts(result)["job"] == "ended by its own await_any_failure()"
+    assert facts(result.stdout)["job"] == "ended by its own await_any_failure()"
     assert "Traceback" not in result.stdout + result.stderr
 
 
@@ -53,7 +62,7 @@ def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(
     assert pages.reported == [FAILURE]
     names_the_table(pages.pages[0])
     assert pages.pages[0].annotations["all_queries"].startswith("7 of 8 healthy")
-    printed = facts(result)
+    printed = facts(result.stdout)
     assert printed["job"] == (
         "RUNNING all the time, 7 of 8 queries active; Python waits in awaitTermination()"
     )

@@ -145,14 +145,14 @@ def what(labels: dict[str, str]) -> tuple[str, str]:
     return labels["alertname"], labels["app" if whole else "query"]
 
 
-def quick_rules(folder: Path) -> list[Path]:
-    """The shipped rules with minutes of ``MINUTE_SECONDS``, written to ``folder``."""
+def quick_rules(folder: Path, minute: int = MINUTE_SECONDS) -> list[Path]:
+    """The shipped rules with minutes of so many seconds, written to ``folder``."""
     written = []
     for name in ("drivers.yaml", "queries.yaml"):
         shipped = (ROOT / "dashboards" / "prometheus" / name).read_text()
         path = folder / name
         path.write_text(
-            re.sub(r"\b(\d+)m\b", lambda minutes: f"{int(minutes[1]) * MINUTE_SECONDS}s", shipped)
+            re.sub(r"\b(\d+)m\b", lambda minutes: f"{int(minutes[1]) * minute}s", shipped)
         )
         written.append(path)
     return written

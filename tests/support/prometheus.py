@@ -43,7 +43,10 @@ def assert_valid(expressions: Sequence[str], folder: Path) -> None:
 
 
 class RealPrometheus(ServerProcess):
-    """Scrapes each of ``drivers`` (base URLs) as the job ``spark``, notifies ``alertmanagers`` (base URLs)."""
+    """Scrapes each of ``drivers`` (base URLs) as the job ``spark``, notifies ``alertmanagers`` (base URLs).
+
+    Another one in the same ``folder`` goes on with its data.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class RealPrometheus(ServerProcess):
         *,
         rules: Sequence[Path] = (),
         alertmanagers: Sequence[str] = (),
+        flags: Sequence[str] = (),
     ) -> None:
         config = folder / "prometheus.yml"
         settings = {
@@ -73,6 +77,7 @@ class RealPrometheus(ServerProcess):
             # By default, a failed first notification is repeated after a minute.
             "--rules.alert.resend-delay=3s",
             "--log.level=warn",
+            *flags,
         ]
         super().__init__(command, port, folder / "prometheus.log")
 

@@ -19,7 +19,7 @@ from support.story import polled as polled_run
 
 from querypulse.listener.commit_log import LogReport, SinkLog
 from querypulse.listener.failure import SESSION_ENDED
-from querypulse.listener.probe import Context, JobCounts, SlotUse
+from querypulse.listener.probe import Context, JobCounts, SchedulerLoop, SlotUse
 
 WARNINGS = frozenset({
     "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging",
@@ -234,14 +234,15 @@ def triggered(*, begins, until, **fields):
     return watched(story, (begins, until, processing(trigger=TEN_MINUTES, batch=1, **fields)))
 
 
-def live_locked(*, until, first=False, usual=2, jobs=5):
+def live_locked(*, until, first=False, usual=2, jobs=5, since=101, run_number=1, story=None):
     """Batch 10 starts ``jobs`` jobs per poll and never commits; others take ``usual`` jobs."""
 
     def seen(number, _):
         own = JobCounts(usual * 10 + number * jobs, 1, 40 + number * jobs, 1)
-        return processing(batch=10, own=own)
+        return processing(number=run_number, batch=10, own=own)
 
-    return polled(seen, until=until, story=Story().started(at=0) if first else None)
+    story = Story().started(at=0) if first else story
+    return polled(seen, until=until, since=since, story=story)
 
 
 def busy_batch(*, until):
@@ -273,6 +274,19 @@ def with_b():
 def both_until(at):
     """Queries a and b run; the probe sees them for the last time."""
     return with_b().probe(run(batch=10), run("b"), at=at)
+
+
+ENDED = SchedulerLoop(alive=False)
+BLOCKED = SchedulerLoop(waits_seconds=69.0)
+
+
+def both_hang(*, until, scheduler, b=None, **fields):
+    """Batch 10 of a and a batch of b are in flight from 101 s on; Spark's scheduler is as given."""
+    runs = processing(batch=10, **fields), b or processing("b", batch=1)
+    story = with_b()
+    for at in range(101, until + 1, 5):
+        story.probe(*runs, at=at, scheduler=scheduler)
+    return story
 
 
 def three_queries():
@@ -1194,11 +1208,26 @@ def cases() -> tuple[Case, ...]:
         ("a long batch whose tasks finish, for more than half an hour", busy_batch(until=1906), 1906, {}, SLOW_FOR_LONG, "slow"),
         ("a long batch works in a thread pool", counted(until=1906, unowned=True), 1906, {}, SLOW_FOR_LONG, "slow"),
         ("a long batch works in a thread pool, for less than half an hour", counted(until=1895, unowned=True), 1895, {}, "StreamingBatchSlow", "slow"),
-        ("a batch is retried for ever, for less than half an hour", live_locked(until=1895), 1895, {}, "StreamingBatchSlow", "slow"),
-        ("a batch is retried for ever (MERGE)", live_locked(until=1906), 1906, {}, SLOW_FOR_LONG, "slow"),
+        ("a batch is retried for ever (MERGE), for 599 s", live_locked(until=696), 700, {}, "StreamingBatchSlow", "slow"),
+        ("a batch is retried for ever (MERGE), for 601 s", live_locked(until=701), 702, {}, SLOW_FOR_LONG, "slow"),
+        ("a batch is retried for ever, within its window of a minute", live_locked(until=156), 160, {}, None, "running"),
+        ("a batch is retried, with a smaller limit for stalls", live_locked(until=300), 300, {"stall_critical_seconds": 180.0}, SLOW_FOR_LONG, "slow"),
+        ("a batch is retried, with a larger limit for stalls", live_locked(until=1795), 1795, {"stall_critical_seconds": 1750.0}, "StreamingBatchSlow", "slow"),
+        ("a batch is retried within a window that is longer than the limit for stalls", live_locked(until=800), 800, {"stall_floor_seconds": 900.0}, None, "running"),
+        ("a retried batch finishes and commits", live_locked(until=690).commit(batch=10, at=695), 702, {}, None, "running"),
+        ("a retried batch, in which one task now runs for 75 s",
+         watched(live_locked(until=691), (696, 766, processing(batch=10, own=JobCounts(620, 1, 640, 1)))), 766, {}, "StreamingQueryStalled", "stalled"),
+        ("foreachBatch runs two hundred jobs in each batch, and this batch is long", live_locked(until=1795, usual=400), 1795, {}, "StreamingBatchSlow", "slow"),
+        ("foreachBatch runs two hundred jobs in each batch, and this one is slow for half an hour", live_locked(until=1906, usual=400), 1906, {}, SLOW_FOR_LONG, "slow"),
+        ("a long batch runs four times the usual jobs", live_locked(until=1000, usual=210, jobs=5), 1000, {}, "StreamingBatchSlow", "slow"),
+        ("a long batch runs less than ten jobs, though usually one", live_locked(until=701, usual=1, jobs=0), 702, {}, "StreamingQueryStalled", "stalled"),
+        ("a long batch of many tasks in its only job", busy_batch(until=1795), 1795, {}, "StreamingBatchSlow", "slow"),
+        ("the first batch of the next run catches up with many more jobs than usual",
+         live_locked(until=1095, since=411, run_number=2, story=live_locked(until=300).ended(at=400).started(run=2, at=410)), 1100, {}, None, "starting"),
         ("the first batch of a run is retried for less than half an hour", live_locked(until=1895, first=True), 1895, {}, None, "starting"),
         ("the first batch of a run is retried for ever", live_locked(until=1906, first=True), 1906, {}, SLOW_FOR_LONG, "slow"),
-        ("a batch is retried for long, with a larger limit", live_locked(until=1906), 1906, {"slow_critical_seconds": 3600.0}, "StreamingBatchSlow", "slow"),
+        ("a long batch whose tasks finish, with a larger limit for slow ones", busy_batch(until=1906), 1906, {"slow_critical_seconds": 3600.0}, "StreamingBatchSlow", "slow"),
+        ("a batch is retried for long, with larger limits", live_locked(until=1906), 1906, {"slow_critical_seconds": 3600.0, "stall_critical_seconds": 3600.0}, "StreamingBatchSlow", "slow"),
         ("a batch is retried for ever, with a shorter critical limit by pattern", live_locked(until=300), 300, {"overrides": [("a", {"slow_critical_seconds": 180.0})]}, SLOW_FOR_LONG, "slow"),
         ("a long batch within a window longer than half an hour", busy_batch(until=2000), 2000, {"stall_floor_seconds": 2000.0}, None, "running"),
         ("one task runs for 75 s in a batch that has been slow for half an hour",
@@ -1870,5 +1899,25 @@ def cases() -> tuple[Case, ...]:
          {"probe_expected": True}, "StreamingQueryStalled", "stalled", ["QuerypulseMonitoringDegraded"]),
         ("a query stalls while only the probe is silent: batches of another commit", batches(*[2] * 39, story=both_until(100), begin=100, query="b")[0], 178,
          {"probe_expected": True}, [("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")], "stalled"),
+        ("Spark's event loop has ended: all queries hang, wherever they wait", both_hang(until=170, scheduler=ENDED, own=JobCounts(4), line="/jobs/a.py:3 in merge"), 170, {},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop has ended while tasks ran", both_hang(until=170, scheduler=ENDED, own=JobCounts(4, 1, 40, 1)), 170, {},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop has ended, and its executors went idle and away", both_hang(until=170, scheduler=ENDED, own=JobCounts(4, 1, 40, 0), slots=SlotUse(0)), 170, {},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop is blocked", both_hang(until=170, scheduler=BLOCKED), 170, {},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop has ended, and only one of two queries has a batch so far", both_hang(until=170, scheduler=ENDED, b=run("b", batch=1)), 170, {"overrides": [("b", {"stall_floor_seconds": 300.0})]},
+         ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled"]),
+        ("Spark's event loop has ended under one query", watched(steady(), (101, 170, processing(batch=10)), scheduler=ENDED), 170, {}, "StreamingQueryStalled", "stalled"),
+        ("Spark's event loop has ended, and the first task should be done within the window", both_hang(until=155, scheduler=ENDED), 158, {}, None, "running"),
+        ("Spark's event loop handles one event for 29 s", watched(with_b(), (101, 170, processing(batch=10, own=JobCounts(4, 1, 40, 1))), scheduler=SchedulerLoop(waits_seconds=29.0)), 140, {}, None, "running"),
+        ("Spark's event loop works, and a task of one query runs for 75 s", watched(steady(), (101, 180, processing(batch=10, own=JobCounts(4, 1, 40, 1))), scheduler=SchedulerLoop()), 180, {}, STALLED_MILDLY, "stalled"),
+        ("Spark's event loop works, and others hold all slots", watched(steady(), (101, 180, processing(batch=10, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 4))), scheduler=SchedulerLoop()), 180, {}, STALLED_MILDLY, "stalled"),
+        ("Spark's event loop works, and there is no executor for five minutes", watched(steady(), (101, 400, processing(batch=10, own=JobCounts(4, 1, 40, 0), slots=SlotUse(0))), scheduler=SchedulerLoop()), 400, {}, None, "running"),
+        ("Spark's event loop works, and one of two queries is blocked in its own Python", both_hang(until=171, scheduler=SchedulerLoop(waits_seconds=1.0), own=JobCounts(4), line="/jobs/a.py:3 in merge", b=run("b", batch=1)).commit("b", batch=1, at=165), 172, {}, STALLED_MILDLY, "stalled"),
+        ("an idle query after Spark's event loop has ended: its next batch shows it", watched(with_b(), (101, 170, run(batch=10)), scheduler=ENDED).idle(at=165).idle("b", at=165), 172, {}, None, "idle"),
+        ("Spark's event loop ends because the SparkContext was stopped", both_hang(until=105, scheduler=ENDED).probe(run(batch=10), run("b"), at=106, context=STOPPED, scheduler=ENDED), 170, {}, None, "stopped"),
+        ("Spark's event loop was blocked for long, and works again", both_hang(until=150, scheduler=BLOCKED).probe(processing(batch=11), processing("b", batch=2), at=155, scheduler=SchedulerLoop()), 160, {}, None, "running"),
     ]  # fmt: skip
     return tuple(Case(*row) for row in rows)

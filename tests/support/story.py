@@ -150,15 +150,16 @@ class Story:
         )
         return self
 
-    def probe(self, *runs, at, context=Context.RUNNING, dropped=0, missing=()):
+    def probe(self, *runs, at, **how):
         """A probe report that has polled each of these runs."""
-        self.report(*map(replace, runs), at=at, context=context, dropped=dropped, missing=missing)
-        return self
+        return self.report(*map(replace, runs), at=at, **how)
 
-    def report(self, *runs, at, context=Context.RUNNING, dropped=0, missing=()):
+    def report(
+        self, *runs, at, context=Context.RUNNING, dropped=0, missing=(), scheduler=None
+    ):
         """A probe report of these runs; a run object that was reported before was not polled now."""
         listener = ListenerHealth(registered=True, dropped_events=dropped, missing=missing)
-        report = ProbeReport(began_at=at, at=at, runs=runs, context=context, listener=listener)
+        report = ProbeReport(at, at, runs, context, listener, scheduler)
         self.state.apply_probe(report)
         return self
 

@@ -40,7 +40,9 @@ ENDPOINTS = {
 class WatchHarness:
     """``reported`` is what is open after the newest poll; an evaluation follows every poll."""
 
-    def __init__(self, *endpoints: Endpoint, gone_after=15.0, resolve_after=0.0) -> None:
+    def __init__(
+        self, *endpoints: Endpoint, gone_after=15.0, resolve_after=0.0, forgotten=()
+    ) -> None:
         self.now = 1000.0
         self.muted = ""
         self.tracker = TargetTracker(gone_after, 5.0)
@@ -49,6 +51,7 @@ class WatchHarness:
             resolve_after_seconds=resolve_after,
             repeat_interval_seconds=3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
+            forgotten=forgotten,
         )
         if endpoints != (None,):
             self.tracker.listed(endpoints or (A,))

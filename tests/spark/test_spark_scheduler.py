@@ -1,0 +1,98 @@
+"""On real Spark: the event loop of its scheduler is blocked, and then ends."""
+
+from __future__ import annotations
+
+import pytest
+from support.driver import START_SECONDS, Driver
+from support.queries import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.every_spark]
+
+STALLED = "StreamingQueryStalled"
+# The scheduler asks an input split for its hosts: as where a name node does not answer, or recursion
+# is too deep.
+ODD_HOSTS = """
+import java.util.Collections;
+import java.util.List;
+import org.apache.hadoop.io.Writable;
+import org.apache.hadoop.mapreduce.*;
+public class OddHosts extends InputFormat {
+  public List getSplits(JobContext context) {
+    return Collections.singletonList(new OddSplit());
+  }
+  public RecordReader createRecordReader(InputSplit split, TaskAttemptContext context) {
+    return null;
+  }
+  public static class OddSplit extends InputSplit implements Writable {
+    public long getLength() {
+      return 0;
+    }
+    public String[] getLocations() throws InterruptedException {
+      while (Boolean.getBoolean("test.blocks")) {
+        Thread.sleep(50);
+      }
+      return Boolean.getBoolean("test.overflows") ? getLocations() : new String[0];
+    }
+    public void write(java.io.DataOutput output) {
+    }
+    public void readFields(java.io.DataInput input) {
+    }
+  }
+}
+"""
+SCRIPT = f"""
+from contextlib import suppress
+sidecar = attach(
+    spark, webhook_url=os.environ["PAGES"], stall_floor_seconds=8, resolve_after_seconds=1
+)
+for name in "abc":
+    start(name, lambda batch, _: batch.count())
+until_commits(sidecar, *"abc")
+jvm, jsc = spark.sparkContext._jvm, spark.sparkContext._jsc
+compiler = jvm.org.codehaus.janino.SimpleCompiler()
+compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+compiler.cook('''{ODD_HOSTS}''')
+odd = compiler.getClassLoader().loadClass("OddHosts")
+of_any = jvm.java.lang.Class.forName("java.lang.Object")
+def job():
+    with suppress(Exception):
+        jsc.newAPIHadoopRDD(jsc.hadoopConfiguration(), odd, of_any, of_any).count()
+say("commits")
+for name in ("test.blocks", "test.overflows"):
+    path = os.path.join(os.environ["FOLDER"], name)
+    until(lambda: os.path.exists(path))
+    jvm.java.lang.System.setProperty(name, "true")
+    threading.Thread(target=job, daemon=True).start()
+    until(lambda: not os.path.exists(path))
+    jvm.java.lang.System.clearProperty(name)
+time.sleep(3600)
+"""
+
+
+def fired(pages):
+    return [page for page in pages.pages if page.status == "firing"]
+
+
+@pytest.mark.fault(
+    "Spark",
+    "its scheduler's event loop is blocked, then ends with a StackOverflowError",
+    "One incident of the driver each time, which says so, critical after the window",
+)
+def test_blocked_or_ended_event_loop_of_the_scheduler_is_one_incident_of_the_driver(
+    pages, tmp_path
+):
+    blocks, overflows = tmp_path / "test.blocks", tmp_path / "test.overflows"
+    with Driver(SCRIPT, tmp_path, PAGES=pages.url, FOLDER=str(tmp_path)) as driver:
+        driver.wait_for_line("commits")
+        blocks.touch()
+        blocked = pages.wait_for(STALLED, "*", timeout=START_SECONDS)
+        blocks.unlink()
+        pages.wait_for(STALLED, "*", status="resolved", timeout=START_SECONDS)
+        overflows.touch()
+        ended = until(lambda: fired(pages)[1:], "it is reported again")[0]
+
+    for page, why in ((blocked, "has handled no event for"), (ended, "has ended")):
+        assert page.labels["severity"] == "critical"
+        assert "Spark's scheduler has stopped" in page.annotations["summary"]
+        assert f"the thread dag-scheduler-event-loop {why}" in page.annotations["queries"]
+    assert {page.what for page in pages.pages} == {(STALLED, "*")}
