@@ -48,6 +48,14 @@ class SourcePoll(msgspec.Struct, frozen=True):
     """Why a part of the poll failed although the rest succeeded."""
     log_end: dict[str, int] = {}
     """The end of the log, where open transactions may keep this query from reading up to it."""
+    system: str = ""
+    """Where the source was polled: offsets of two systems cannot be compared."""
+    topic_ids: dict[str, str] = {}
+    """By topic: the id that a topic gets when it is created, if the broker reports it."""
+    at_rest: bool = False
+    """Whether the query had planned no batch beyond ``committed`` when ``earliest`` was known."""
+    written_since: dict[str, int] = {}
+    """The first offset that was written at the time that was asked for, or later."""
 
     @property
     def lag_by_partition(self) -> dict[str, int]:

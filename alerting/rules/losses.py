@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ...core.states import QueryState
 from ...core.text import duration
 from ...listener.source_polls import SourcePoll
+from ...listener.state.positions import Cause, Gap, recent
 from ...listener.state.query import Outcome, has_uncounted_rows
 from ...listener.state.sources import Edge, EdgePoint, Exposure
 from ..evidence import evidence, report
@@ -167,7 +168,43 @@ def _risk_text(risk: _Risk, context: RuleContext) -> str:
     )
 
 
-LOSSES = (retention_used,)
+def records_passed_over(context: RuleContext) -> Finding | None:
+    """The query has passed over records, in this run or before: see ``positions.py``.
+
+    It is an event. It ends when the records are read after all, or after ``GAP_SECONDS``.
+    """
+    gaps = recent(context.query.reading.gaps, context.now)
+    if not gaps:
+        return None
+    texts = [_gap_text(gap) for gap in sorted(gaps, key=lambda gap: -gap.records)]
+    others = f"; {len(gaps)} stretches in total" if len(gaps) > 1 else ""
+    facts = evidence(context)
+    facts["not_read"] = "\n".join(texts[:MAX_REPORTED])
+    is_lost = any(gap.cause is Cause.DELETED for gap in gaps)
+    does = "has lost data" if is_lost else "has skipped data"
+    reason = texts[0] + others
+    return report(context, DATA_LOSS_RISK, Severity.CRITICAL, reason, facts, does=does)
+
+
+def _gap_text(gap: Gap) -> str:
+    records = f"{gap.records} record{'s' if gap.records > 1 else ''}"
+    span = f"offset {gap.start}" + (f" to {gap.end - 1}" if gap.records > 1 else "")
+    if gap.cause is Cause.DELETED:
+        what = f"{records} from {span} were deleted before they were read"
+        return f"{gap.partition}: {what} (retained from {gap.first})"
+    if gap.cause is Cause.RECREATED:
+        what = "the topic was deleted and created again"
+        what += f"; of the new one, {records} from {span} are not read"
+    else:
+        what = f"{records} from {span} were not read: its new checkpoint begins at {gap.end}"
+    if gap.is_gone:
+        return f"{gap.partition}: {what}; they are deleted by now"
+    if gap.first > gap.start:
+        return f"{gap.partition}: {what}; those from offset {gap.first} on are still retained"
+    return f"{gap.partition}: {what}; they are still retained: start from offset {gap.start}"
+
+
+LOSSES = (records_passed_over, retention_used)
 """What ``StreamingDataLossRisk`` reports; of equally severe ones the first."""
 
 

@@ -83,7 +83,7 @@ class DeltaSource:
         self._end = 0
         self._waiting: tuple[int, float] | None = None
 
-    def poll(self) -> SourcePoll:
+    def poll(self, _written_since: float | None = None) -> SourcePoll:
         """Poll the storage.
 
         Raises:

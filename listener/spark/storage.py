@@ -11,10 +11,15 @@ from typing import Any
 
 from ...core.redaction import redact
 from ..commit_log import FileTimes, StorageError
+from ..offsets import by_topic
 from .jvm import java_errors
 
 _STATUS = re.compile(r"/(\d+); isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
 """``FileStatus.toString``, Hadoop 3."""
+
+
+MOST_BYTES = 1_000_000
+"""Offsets of tens of thousands of partitions; the lists of file sources are larger."""
 
 
 class HadoopFolder:
@@ -27,6 +32,7 @@ class HadoopFolder:
         self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
         self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
         self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
+        self._to_string = getattr(jvm, "org.apache.commons.io.IOUtils").toString
         self._root = root
         self._files = root.getFileSystem(conf)
 
@@ -47,6 +53,17 @@ class HadoopFolder:
     def written_at(self, name: str) -> float:
         """Unix seconds of a file's last change, by the storage's clock."""
         return float(self._files.getFileStatus(self._at(name)).getModificationTime()) / 1000
+
+    def text(self, name: str) -> str:
+        """The content of a file; empty if it is larger than ``MOST_BYTES``."""
+        path = self._at(name)
+        if self._files.getFileStatus(path).getLen() > MOST_BYTES:
+            return ""
+        stream = self._files.open(path)
+        try:
+            return str(self._to_string(stream, "UTF-8"))
+        finally:
+            stream.close()
 
     def _at(self, name: str) -> Any:
         return self._path(self._root, name) if name else self._root
@@ -103,6 +120,36 @@ class SparkCheckpoint(HadoopFolder):
                 raise StorageError(redact(f"{self._root.toString()} cannot be seen"))
             # A file system may print its statuses in another form.
             return times_in(statuses or "") or dict.fromkeys(ids_in(self.listing(log) or "", log))
+
+
+    def begins(self) -> dict[int, dict[str, int]]:
+        """By source index: where a source of Kafka began, which it writes once for a checkpoint.
+
+        Into ``sources/N/0`` (``KafkaSourceInitialOffsetWriter``). Other sources write other things
+        there, or nothing.
+        """
+        with java_errors(StorageError):
+            indexes = source_indexes(self.listing("sources") or "")
+            names = {index: f"sources/{index}/0" for index in indexes}
+            return {
+                index: begin
+                for index, name in names.items()
+                if self.has(name) and (begin := begin_in(self.text(name)))
+            }
+
+
+def source_indexes(listing: str) -> list[int]:
+    """Read source indexes out of a listing, ``Array(file:/cp/sources/0, file:/cp/sources/1)``."""
+    return [int(name) for name in re.findall(r"/sources/(\d+)(?=, |\)$)", listing, re.ASCII)]
+
+
+def begin_in(text: str) -> dict[str, int]:
+    """Offsets by partition in the file of a Kafka source; empty for any other file.
+
+    A zero byte (for Spark 2.1), a line with the version, the offsets.
+    """
+    version, _, offsets = text.lstrip("\0").partition("\n")
+    return by_topic(offsets) if version.startswith("v") else {}
 
 
 def times_in(statuses: str) -> dict[int, float | None]:

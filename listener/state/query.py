@@ -17,6 +17,7 @@ from ..offsets import behind
 from ..probe import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
 from ..source_polls import SourcePoll
 from .flow import Places
+from .positions import LastRead, Reading
 from .sources import PolledSource
 from .trends import Trends
 
@@ -168,6 +169,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By source index: what the source system answers."""
     source_trouble: str = ""
     """Why some sources did not answer the last poll."""
+    reading: Reading = Reading()
+    """Where all its runs have read up to, and what they have passed over."""
     last_input_at: float | None = None
     """When the current run last read rows, as far as known."""
     without_input_before: float = 0.0
@@ -408,6 +411,33 @@ def has_uncounted_rows(query: Query) -> bool:
     batch_id = query.in_flight.batch_id if query.in_flight is not None else None
     done = query.last_commit_batch
     return batch_id is not None and (done is None or batch_id > done)
+
+
+UNSURE_SECONDS = 60.0
+"""So long after its position was stored a run may have read on: twice the time between stores."""
+
+
+def last_read(query: Query, now: float) -> LastRead:
+    """Where the query has read up to, for a later checkpoint or process.
+
+    That is exact once its run is over and the event of its last batch has arrived.
+    """
+    reading, done, gone_at = query.reading, query.progress, query.gone_at
+    is_reported = query.last_commit_at is None or (
+        done is not None and done.batch_id >= (query.run_commit_batch or 0)
+    )
+    is_exact = gone_at is not None and is_reported
+    times = [] if is_exact else [now + UNSURE_SECONDS if gone_at is None else gone_at]
+    earlier = reading.earlier or LastRead(now)
+    times += [] if earlier.over_at is None else [earlier.over_at]
+    return LastRead(
+        now,
+        positions={**earlier.positions, **reading.positions},
+        gaps=reading.gaps,
+        over_at=max(times, default=None),
+        session=query.session,
+        is_temporary=query.facts is not None and query.facts.is_temporary,
+    )
 
 
 def without_input(old: Query, at: float) -> float:

@@ -15,6 +15,7 @@ from ..probe import Context, ProbedRun, ProbeReport
 from ..source_polls import SourceReport
 from .fold import end_past_run, expect_stop, fold_event, fold_logs, fold_probe, fold_sources
 from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
+from .positions import Reading, recent
 from .query import Outcome, Query
 from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
 
@@ -37,7 +38,7 @@ def to_forget(
 ) -> list[Query]:
     """Queries that completed some time ago, and the oldest ones above the limit of ended queries.
 
-    A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
+    One that has passed over records is kept until that is over, for its alert. A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
     it. Neither an expected query (by name) nor a supervised one (by label) is ever forgotten.
     """
     gone = [
@@ -56,7 +57,12 @@ def to_forget(
     return [
         query
         for query in gone
-        if query.label in surplus or (_completed(query) and query.gone_or_started_at < old)
+        if query.label in surplus
+        or (
+            _completed(query)
+            and query.gone_or_started_at < old
+            and not recent(query.reading.gaps, now)
+        )
     ]
 
 
@@ -196,7 +202,7 @@ class State:
         if ended == named:
             self.expected -= {name, *(query.name for query in named)}
         for query in ended:
-            self._drop(query)
+            self._drop(replace(query, reading=Reading()))
 
     def snapshot(self, now: float) -> Snapshot:
         """The current state, frozen."""

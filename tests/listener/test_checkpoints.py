@@ -42,6 +42,12 @@ class MemoryCheckpoint:
         self.logs = {OFFSETS: _timed(offsets), COMMITS: _timed(commits)}
         self.asked = 0
         self.refusal = ""
+        self.initial = {}
+        self.asked_for_begin = 0
+
+    def begins(self):
+        self.asked_for_begin += 1
+        return self.initial
 
     def files(self, log):
         self.asked += 1

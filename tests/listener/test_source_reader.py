@@ -31,7 +31,7 @@ class FakeSource:
         self.takes = 0.0
         self.closed = 0
 
-    def poll(self):
+    def poll(self, _written_since=None):
         self.asked.append(self.clock.now)
         self.clock.now += self.takes
         if self.error is not None:

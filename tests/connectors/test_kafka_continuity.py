@@ -1,0 +1,116 @@
+"""On real Kafka: where a run begins is compared with where the run before it ended."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from support.patience import PATIENCE_SECONDS
+from support.queries import commits, offsets_of, start, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
+
+RISK = "StreamingDataLossRisk"
+SETTINGS = {"source_interval_seconds": 0.5}
+
+
+def has_read(query, topic, offset):
+    """Wait until a query has read a topic's only partition up to an offset."""
+
+    def ended():
+        progress = query.lastProgress
+        return progress and offsets_of(progress["sources"][0]["endOffset"])[topic]["0"] == offset
+
+    until(ended, f"read up to {offset}")
+
+
+def polled(sidecar, name, topic, offset):
+    """Wait until the broker was asked while the query was at an offset of the topic."""
+
+    def asked():
+        query = sidecar._require_runtime().evaluated.snapshot.labels().get(name)
+        return query is not None and any(
+            poll.committed.get(f"{topic}/0") == offset and f"{topic}/0" in poll.latest
+            for poll in query.polls.values()
+        )
+
+    until(asked, f"polled at {offset}")
+
+
+def recreate(kafka, topic):
+    kafka.delete(topic)
+    until(
+        lambda: topic not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics,
+        "the topic is deleted",
+    )
+    kafka.create(topic)
+
+
+def test_lost_checkpoint_with_latest_is_reported_until_the_records_are_read(
+    spark, kafka, watch, pages, tmp_path
+):
+    topic = kafka.topic()
+    kafka.produce(topic, ["read"] * 100)
+    sidecar = watch(**SETTINGS)
+    query = start(kafka.stream(spark, topic), "orders", checkpoint=tmp_path / "checkpoint")
+    has_read(query, topic, 100)
+    commits(sidecar, "orders")
+    polled(sidecar, "orders", topic, 100)
+    sidecar.expect_stop("orders")
+    query.stop()
+    kafka.produce(topic, ["skipped"] * 500)
+    shutil.rmtree(tmp_path / "checkpoint")
+    latest = {"startingOffsets": "latest"}
+    query = start(
+        kafka.stream(spark, topic, **latest), "orders", checkpoint=tmp_path / "checkpoint"
+    )
+
+    page = pages.wait_for(RISK, "orders")
+
+    assert page.labels["severity"] == "critical"
+    assert f"{topic}/0: 500 records from offset 100 to 599" in page.annotations["reason"]
+    assert "still retained" in page.annotations["reason"]
+    query.stop()
+    again = {"startingOffsets": f'{{"{topic}": {{"0": 100}}}}'}
+    start(kafka.stream(spark, topic, **again), "orders", checkpoint=tmp_path / "another")
+    pages.wait_for(RISK, "orders", status="resolved")
+
+
+def test_records_deleted_during_a_planned_stop_are_reported(spark, kafka, watch, pages, tmp_path):
+    topic = kafka.topic()
+    kafka.produce(topic, ["read"] * 100)
+    sidecar = watch(**SETTINGS)
+    options = {"failOnDataLoss": "false"}
+    checkpoint = tmp_path / "checkpoint"
+    query = start(kafka.stream(spark, topic, **options), "orders", checkpoint=checkpoint)
+    has_read(query, topic, 100)
+    sidecar.expect_stop("orders")
+    query.stop()
+    kafka.produce(topic, ["deleted"] * 400)
+    kafka.forget(topic, 500)
+    start(kafka.stream(spark, topic, **options), "orders", checkpoint=checkpoint)
+
+    page = pages.wait_for(RISK, "orders")
+
+    assert page.labels["severity"] == "critical"
+    assert f"{topic}/0: 400 records from offset 100 to 499 were deleted" in page.annotations["reason"]
+
+
+def test_topic_that_is_recreated_longer_than_the_committed_offset_is_reported(
+    spark, kafka, watch, pages
+):
+    topic = kafka.topic()
+    kafka.produce(topic, ["read"] * 100)
+    sidecar = watch(**SETTINGS)
+    # It has no batch while the topic is away.
+    query = start(kafka.stream(spark, topic), "orders", trigger="20 seconds")
+    has_read(query, topic, 100)
+    polled(sidecar, "orders", topic, 100)
+    recreate(kafka, topic)
+    kafka.produce(topic, ["new"] * 150)
+
+    page = pages.wait_for(RISK, "orders")
+
+    assert page.labels["severity"] == "critical"
+    assert "deleted and created again" in page.annotations["reason"]
+    assert "100 records" in page.annotations["reason"]
