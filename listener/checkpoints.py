@@ -209,9 +209,7 @@ class _Run:
         """Whether it may have begun this checkpoint, and where is not known yet."""
         return self.needs_begin and max(commits, default=0) < FEW_BATCHES
 
-    def begin(
-        self, point: StartingPoint, begins: dict[int, dict[str, int]], at: float
-    ) -> None:
+    def begin(self, point: StartingPoint, begins: dict[int, dict[str, int]], at: float) -> None:
         """Keep the first starting point, and add where a new checkpoint begins once it shows that.
 
         Without a plan, a source may not have written it yet.

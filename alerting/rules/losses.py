@@ -183,7 +183,9 @@ def records_passed_over(context: RuleContext) -> Finding | None:
     is_lost = any(gap.cause is Cause.DELETED for gap in gaps)
     does = "has lost data" if is_lost else "has skipped data"
     reason = texts[0] + others
-    return report(context, DATA_LOSS_RISK, Severity.CRITICAL, reason, facts, does=does)
+    return report(
+        context, DATA_LOSS_RISK, Severity.CRITICAL, reason, facts, does=does, is_past=True
+    )
 
 
 def _gap_text(gap: Gap) -> str:
@@ -204,7 +206,7 @@ def _gap_text(gap: Gap) -> str:
     return f"{gap.partition}: {what}; they are still retained: start from offset {gap.start}"
 
 
-LOSSES = (records_passed_over, retention_used)
+LOSSES = (retention_used, records_passed_over)
 """What ``StreamingDataLossRisk`` reports; of equally severe ones the first."""
 
 

@@ -121,7 +121,6 @@ class SparkCheckpoint(HadoopFolder):
             # A file system may print its statuses in another form.
             return times_in(statuses or "") or dict.fromkeys(ids_in(self.listing(log) or "", log))
 
-
     def begins(self) -> dict[int, dict[str, int]]:
         """By source index: where a source of Kafka began, which it writes once for a checkpoint.
 

@@ -267,14 +267,14 @@ def _ended_since(query: Query, index: int, at: float) -> dict[str, int]:
 def _with_begin(query: Query) -> Query:
     """The query, compared with its checkpoint before once it is known where this one begins."""
     point, facts = query.start_point, query.facts
-    if query.reading.earlier is None or point is None or facts is None:
+    if query.reading.earlier is None or point is None:
         return query
     reading = compare(
         query.reading,
         point.begins,
         query.polls,
         session=query.session,
-        is_temporary=facts.is_temporary,
+        is_temporary=facts is not None and facts.is_temporary,
     )
     return replace(query, reading=reading)
 

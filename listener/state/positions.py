@@ -1,13 +1,14 @@
 """Where a query has read up to, and which records it passed over: one comparison for all sources.
 
-Where a batch begins is compared with where the last one ended, over runs, processes and checkpoints.
-That needs offsets with an order, in a system and a topic of known identity, as Kafka's are:
+Where a batch begins is compared with where the last one ended, over runs, processes and
+checkpoints. That needs offsets with an order, in a system and a topic of known identity, as Kafka's
+are:
 
-* Under a new checkpoint, a run that begins behind the last end has **skipped** what is between them.
+* Under a new checkpoint, a run that begins behind the last end has **skipped** what is between.
 * Under the same checkpoint, a run begins where the last one ended, so the records between that and
   the first retained one were **deleted** before they were read.
-* Another topic under the old name (``TopicDescription.topicId``) was **recreated**: the query goes on
-  at its old offset, and the new records before that are not read.
+* Another topic under the old name (``TopicDescription.topicId``) was **recreated**: the query goes
+  on at its old offset, and the new records before that are not read.
 
 What only might be is no gap. Times are monotonic seconds, on disk Unix seconds.
 """
@@ -190,18 +191,17 @@ def follow_batch(reading: Reading, progress: Progress, at: float) -> Reading:
     """Apply a committed batch: it ended where the next one begins."""
     positions, gaps, sparse = dict(reading.positions), reading.gaps, dict(reading.sparse)
     for index, source in enumerate(progress.sources):
-        system, end = reading.systems.get(index), whole(source.end)
+        system, start, end = reading.systems.get(index), whole(source.start), whole(source.end)
+        if index not in sparse and (batch := _sparse(source, start, end, at)) is not None:
+            sparse[index] = batch
         if system is None:
             continue
-        start = whole(source.start)
         for partition, offset in end.items():
             place = place_of(system, partition)
             before = positions.get(place, Position(offset))
             begun = replace(before, end=start.get(partition, before.end))
             gaps = without_read(gaps, place, begun)
             positions[place] = replace(before, end=offset)
-        if index not in sparse and (batch := _sparse(source, start, end, at)) is not None:
-            sparse[index] = batch
     return replace(reading, positions=positions, gaps=gaps, sparse=sparse)
 
 
@@ -380,6 +380,28 @@ def _joined(older: tuple[Gap, ...], newer: Iterable[Gap]) -> tuple[Gap, ...]:
     for gap in newer:
         older = with_gap(older, gap)
     return older
+
+
+KEEP_EVERY_SECONDS = 30.0
+
+
+def to_store(before: LastRead | None, now: LastRead, *, is_last: bool) -> LastRead:
+    """What is stored after ``before``: the newest, but not at every batch.
+
+    The end of a run, a gap, and what is stored last are stored at once.
+    """
+    if before is None:
+        return now
+    has_ended = (before.over_at is None) != (now.over_at is None)
+    has_gaps = list(map(_span, before.gaps)) != list(map(_span, now.gaps))
+    if is_last or has_ended or has_gaps:
+        return now
+    has_read = (before.positions, before.gaps) != (now.positions, now.gaps)
+    return now if has_read and now.at - before.at >= KEEP_EVERY_SECONDS else before
+
+
+def _span(gap: Gap) -> tuple[str, int, int]:
+    return gap.place, gap.start, gap.end
 
 
 def shifted(last: LastRead, seconds: float) -> LastRead:

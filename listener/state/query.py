@@ -417,19 +417,22 @@ UNSURE_SECONDS = 60.0
 """So long after its position was stored a run may have read on: twice the time between stores."""
 
 
-def last_read(query: Query, now: float) -> LastRead:
+def last_read(query: Query, now: float, stopped_at: float | None = None) -> LastRead:
     """Where the query has read up to, for a later checkpoint or process.
 
-    That is exact once its run is over and the event of its last batch has arrived.
+    That is exact once its run is over and the event of its last batch has arrived. ``stopped_at``
+    is when the SparkContext stopped.
     """
     reading, done, gone_at = query.reading, query.progress, query.gone_at
     is_reported = query.last_commit_at is None or (
         done is not None and done.batch_id >= (query.run_commit_batch or 0)
     )
-    is_exact = gone_at is not None and is_reported
-    times = [] if is_exact else [now + UNSURE_SECONDS if gone_at is None else gone_at]
+    over_at = None
+    if gone_at is None or not is_reported:
+        ends = [at for at in (gone_at, stopped_at, now + UNSURE_SECONDS) if at is not None]
+        over_at = ends[0]
     earlier = reading.earlier or LastRead(now)
-    times += [] if earlier.over_at is None else [earlier.over_at]
+    times = [at for at in (over_at, earlier.over_at) if at is not None]
     return LastRead(
         now,
         positions={**earlier.positions, **reading.positions},

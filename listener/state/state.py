@@ -38,8 +38,9 @@ def to_forget(
 ) -> list[Query]:
     """Queries that completed some time ago, and the oldest ones above the limit of ended queries.
 
-    One that has passed over records is kept until that is over, for its alert. A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
-    it. Neither an expected query (by name) nor a supervised one (by label) is ever forgotten.
+    A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
+    it; nor is one that has passed over records, until that is over. Neither an expected query (by
+    name) nor a supervised one (by label) is ever forgotten.
     """
     gone = [
         query
