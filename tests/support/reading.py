@@ -29,16 +29,17 @@ class Reads(IdStory):
         self.checkpoint = ""
         self.end = None
 
-    def run(self, checkpoint="cp", *, after=10, begins=None, session="", place="/cp", name="a"):
+    def run(
+        self, checkpoint="cp", *, after=10, begins=None, session="", place="/cp", name="a", **shown
+    ):
         """A run begins, ``after`` seconds later; ``begins``: where its new checkpoint does."""
         self.now += after
         self.runs += 1
         self.batch = self.batch + 1 if checkpoint == self.checkpoint else 0
         self.checkpoint, self.name = checkpoint, name
         self.start(checkpoint, self.run_id, name, at=self.now, session=session)
-        shown = polled(checkpoint, self.run_id, name, session=session)
-        self.shown_run = replace(shown, facts=replace(shown.facts, checkpoint=place))
-        self.probe(self.shown_run, at=self.now + 0.1)
+        run = polled(checkpoint, self.run_id, name, session=session, **shown)
+        self.probe(replace(run, facts=replace(run.facts, checkpoint=place)), at=self.now + 0.1)
         if begins is not None:
             self.began(begins)
         return self

@@ -15,7 +15,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from support.reading import OTHER, TEMPORARY, Reads, read_to
-from support.story import CONFLICT, Story, polled as seen_run, processing, progress, run, source
+from support.story import CONFLICT, Story, processing, progress, run, source
+from support.story import polled as seen_run
 
 from querypulse.listener.probe import Context, JobCounts, SlotUse
 
