@@ -21,7 +21,7 @@ from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
-from .positions import begin_anew, go_on, restore
+from .positions import restore, with_new_checkpoint, with_same_checkpoint
 from .query import Ended, Outcome, Query, last_read, without_input
 from .sources import between_runs
 from .trends import Trends, carry_over
@@ -52,7 +52,9 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         deaths=old.deaths,
         unrecovered_deaths=old.unrecovered_deaths,
         sources=between_runs(old.sources) if same_query else {},
-        reading=go_on(old.reading) if same_query else begin_anew(last_read(old, at)),
+        reading=with_same_checkpoint(old.reading)
+        if same_query
+        else with_new_checkpoint(last_read(old, at)),
         trends=carry_over(old.trends, at=at, completed=old.completed_run)
         if same_query
         else Trends(),

@@ -300,12 +300,12 @@ def _not_before(batches: Mapping[int, Batch], index: int, at: float) -> dict[int
 # -- over checkpoints and processes -----------------------------------------------------------
 
 
-def go_on(reading: Reading) -> Reading:
+def with_same_checkpoint(reading: Reading) -> Reading:
     """Begin the next run under the same checkpoint."""
     return replace(reading, sparse={})
 
 
-def begin_anew(last: LastRead) -> Reading:
+def with_new_checkpoint(last: LastRead) -> Reading:
     """Begin the first run under a new checkpoint, after the last one had read so far."""
     return Reading(gaps=last.gaps, earlier=replace(last, gaps=()))
 
@@ -363,7 +363,7 @@ def restore(reading: Reading, last: LastRead, *, is_same: bool) -> Reading:
     """Add what an earlier process knew; ``is_same`` if it used the same checkpoint."""
     gaps = last.gaps
     if not is_same:
-        begun = begin_anew(last)
+        begun = with_new_checkpoint(last)
         return replace(reading, earlier=begun.earlier, gaps=_joined(gaps, reading.gaps))
     for place, old in last.positions.items():
         now = reading.positions.get(place)
