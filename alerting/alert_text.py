@@ -187,6 +187,7 @@ FIRST = (
     "traceback",
     "queries",
     "retention",
+    "not_read",
     "deaths",
     "downstream",
     "upstream",

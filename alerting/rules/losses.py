@@ -13,6 +13,7 @@ from ...listener.source_polls import SourcePoll
 from ...listener.state.positions import Cause, Gap, recent
 from ...listener.state.query import Outcome, has_uncounted_rows
 from ...listener.state.sources import Edge, EdgePoint, Exposure
+from ..alert_text import NEXT_STEPS
 from ..evidence import evidence, report
 from ..finding import DATA_LOSS_RISK, INPUT_MISSING, Finding, Severity
 from ..rule_context import RuleContext
@@ -180,12 +181,23 @@ def records_passed_over(context: RuleContext) -> Finding | None:
     others = f"; {len(gaps)} stretches in total" if len(gaps) > 1 else ""
     facts = evidence(context)
     facts["not_read"] = "\n".join(texts[:MAX_REPORTED])
+    facts[NEXT_STEPS] = READ_AGAIN if any(not gap.is_gone for gap in gaps) else RESTORE
     is_lost = any(gap.cause is Cause.DELETED for gap in gaps)
     does = "has lost data" if is_lost else "has skipped data"
     reason = texts[0] + others
     return report(
         context, DATA_LOSS_RISK, Severity.CRITICAL, reason, facts, does=does, is_past=True
     )
+
+
+READ_AGAIN = """\
+1. Read the records before they are deleted: with startingOffsets and a checkpoint of their own.
+2. Find out why: a checkpoint that is new or was lost, or a topic that was created again.
+3. If they may be left out, silence this alert; it ends a day after it was found."""
+RESTORE = """\
+1. The records are deleted: restore them from another system, or from the topic's producer.
+2. Raise the topic's retention above the longest time that the query may be down.
+3. If they may be left out, silence this alert; it ends a day after it was found."""
 
 
 def _gap_text(gap: Gap) -> str:
