@@ -204,6 +204,8 @@ class _Run:
         is_long = at - self._since >= max(patience, self._last_seconds)
         may_stall = probed.work is not None and busy and is_long
         self.decides = probed.active and (needs_log or may_stall)
+        # A run that is over plans no batch any more.
+        self.needs_begin &= probed.active or self.start is None
 
     def may_be_new(self, commits: FileTimes) -> bool:
         """Whether it may have begun this checkpoint, and where is not known yet."""
