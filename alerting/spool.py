@@ -395,7 +395,7 @@ def stored_readings(
     """By query id: where the queries had read up to when that was last stored."""
     now, stopped_at = snapshot.at, snapshot.context_stopped_at
     readings = {
-        query.query_id: replace(last_read(query, now, stopped_at), session="")
+        query.query_id: replace(last_read(query, now, stopped_at), session="", run_id="")
         for query in snapshot.queries
         if query.reading.positions or query.reading.earlier or query.reading.gaps
     }

@@ -326,6 +326,7 @@ def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Qu
         return replace(query, name=event.name or query.name, start=event)
     if isinstance(event, Idle):
         return _idle(query, _no_later_than_flight(query, at))
+    query = replace(query, reading=replace(query.reading, is_over=True))
     return end(query, event.exception, event.error_class, at, signal="event", context=context)
 
 

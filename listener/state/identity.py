@@ -54,7 +54,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         sources=between_runs(old.sources) if same_query else {},
         reading=with_same_checkpoint(old.reading)
         if same_query
-        else with_new_checkpoint(last_read(old, at)),
+        else with_new_checkpoint(last_read(old, at, stopped_at=at)),
         trends=carry_over(old.trends, at=at, completed=old.completed_run)
         if same_query
         else Trends(),
@@ -109,7 +109,7 @@ def join(older: Query, newer: Query) -> Query:
         commits_before_run=older.totals.commits + newer.commits_before_run,
         reading=restore(
             newer.reading,
-            last_read(older, newer.started_at),
+            last_read(older, newer.started_at, stopped_at=newer.started_at),
             is_same=older.query_id == newer.query_id,
         ),
     )

@@ -93,6 +93,10 @@ class LastRead(msgspec.Struct, frozen=True):
     """Of the last run, if the next one runs in the same process."""
     is_temporary: bool = False
     """Whether its checkpoint was made for one run only."""
+    run_id: str = ""
+    """The last run, if its end event may still come, and events of batches before that."""
+    systems: dict[int, str] = {}
+    """By source index: the hash of the system that the last run read."""
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -112,7 +116,9 @@ class Reading(msgspec.Struct, frozen=True):
     earlier: LastRead | None = None
     """Of the checkpoint before, until the present one has been compared with it."""
     systems: dict[int, str] = {}
-    """By source index: the system that was polled."""
+    """By source index: the hash of the system that was polled."""
+    is_over: bool = False
+    """Whether the end event of the run has arrived: no event of a batch follows."""
     sparse: dict[int, Batch] = {}
     """By source index: a batch since the last poll that may have passed over deleted records."""
 
@@ -123,13 +129,18 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1000)
-def _mark(system: str) -> str:
+def mark_of(system: str) -> str:
+    """The hash that identifies a system."""
     return sha256(system.encode(errors="surrogatepass")).hexdigest()[:MARK_CHARACTERS]
 
 
 def place_of(system: str, partition: str) -> str:
     """The key of a partition: the hash of its system, and its name."""
-    return f"{_mark(system)} {partition}"
+    return _place(mark_of(system), partition)
+
+
+def _place(mark: str, partition: str) -> str:
+    return f"{mark} {partition}"
 
 
 # -- gaps -------------------------------------------------------------------------------------
@@ -191,13 +202,13 @@ def follow_batch(reading: Reading, progress: Progress, at: float) -> Reading:
     """Apply a committed batch: it ended where the next one begins."""
     positions, gaps, sparse = dict(reading.positions), reading.gaps, dict(reading.sparse)
     for index, source in enumerate(progress.sources):
-        system, start, end = reading.systems.get(index), whole(source.start), whole(source.end)
+        mark, start, end = reading.systems.get(index), whole(source.start), whole(source.end)
         if index not in sparse and (batch := _sparse(source, start, end, at)) is not None:
             sparse[index] = batch
-        if system is None:
+        if mark is None:
             continue
         for partition, offset in end.items():
-            place = place_of(system, partition)
+            place = _place(mark, partition)
             before = positions.get(place, Position(offset))
             begun = replace(before, end=start.get(partition, before.end))
             gaps = without_read(gaps, place, begun)
@@ -248,7 +259,7 @@ def follow_poll(
         reading,
         positions=positions,
         gaps=gaps,
-        systems={**reading.systems, index: poll.system},
+        systems={**reading.systems, index: mark_of(poll.system)},
         sparse=_not_before(reading.sparse, index, poll.at),
     )
 
@@ -302,12 +313,35 @@ def _not_before(batches: Mapping[int, Batch], index: int, at: float) -> dict[int
 
 def with_same_checkpoint(reading: Reading) -> Reading:
     """Begin the next run under the same checkpoint."""
-    return replace(reading, sparse={})
+    return replace(reading, sparse={}, is_over=False)
 
 
 def with_new_checkpoint(last: LastRead) -> Reading:
     """Begin the first run under a new checkpoint, after the last one had read so far."""
     return Reading(gaps=last.gaps, earlier=replace(last, gaps=()))
+
+
+def follow_late(reading: Reading, run_id: str, progress: Progress | None) -> Reading:
+    """Apply a late event of the run under the checkpoint before; without progress, of its end.
+
+    Spark posts starts at once and queues the other events, so a start may overtake them.
+    """
+    earlier = reading.earlier
+    if earlier is None or not run_id or earlier.run_id != run_id:
+        return reading
+    if progress is None:
+        return replace(reading, earlier=replace(earlier, over_at=None, run_id=""))
+    positions = dict(earlier.positions)
+    for index, source in enumerate(progress.sources):
+        mark = earlier.systems.get(index)
+        for partition, end in whole(source.end).items() if mark is not None else ():
+            place = _place(mark or "", partition)
+            positions[place] = replace(positions.get(place, Position(end)), end=end)
+    return replace(reading, earlier=replace(earlier, positions=positions))
+
+
+LATE_SECONDS = 30.0
+"""For so long the end event of the run before is waited for."""
 
 
 def compare(
@@ -330,15 +364,17 @@ def compare(
     if is_elsewhere or (is_temporary and earlier.is_temporary):
         return replace(reading, earlier=None)
     gaps, left = reading.gaps, dict(earlier.positions)
+    over_at = earlier.over_at
     for place, (offset, partition, poll) in _begun(begins, polls).items():
         old, written = left.get(place), poll.written_since.get(partition)
-        if old is None or (earlier.over_at is not None and written is None):
+        is_late = earlier.run_id and over_at is not None and poll.at - over_at < LATE_SECONDS
+        if old is None or is_late or (over_at is not None and written is None):
             continue
         del left[place]
         now = replace(_position(poll, partition, None), end=offset)
         gaps = without_read(gaps, place, now)
         if not is_other_topic(old.topic_id, now.topic_id):
-            end = old.end if earlier.over_at is None else max(old.end, written or 0)
+            end = old.end if over_at is None else max(old.end, written or 0)
             gaps = with_gap(gaps, _gap(place, now, (end, offset), Cause.SKIPPED, poll.at))
     return replace(reading, gaps=gaps, earlier=replace(earlier, positions=left) if left else None)
 

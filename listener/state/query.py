@@ -420,15 +420,15 @@ UNSURE_SECONDS = 60.0
 def last_read(query: Query, now: float, stopped_at: float | None = None) -> LastRead:
     """Where the query has read up to, for a later checkpoint or process.
 
-    That is exact once its run is over and the event of its last batch has arrived. ``stopped_at``
-    is when the SparkContext stopped.
+    That is exact once the event of its end has arrived, and those of all its batches.
+    ``stopped_at`` is when it was over at the latest, such as the SparkContext's stop.
     """
     reading, done, gone_at = query.reading, query.progress, query.gone_at
     is_reported = query.last_commit_at is None or (
         done is not None and done.batch_id >= (query.run_commit_batch or 0)
     )
     over_at = None
-    if gone_at is None or not is_reported:
+    if not (reading.is_over and is_reported):
         ends = [at for at in (gone_at, stopped_at, now + UNSURE_SECONDS) if at is not None]
         over_at = ends[0]
     earlier = reading.earlier or LastRead(now)
@@ -440,6 +440,8 @@ def last_read(query: Query, now: float, stopped_at: float | None = None) -> Last
         over_at=max(times, default=None),
         session=query.session,
         is_temporary=query.facts is not None and query.facts.is_temporary,
+        run_id="" if reading.is_over else query.run_id,
+        systems=reading.systems,
     )
 
 

@@ -94,6 +94,20 @@ class Reads(IdStory):
         self.ends(self.checkpoint, self.run_id, at=self.now, exception=exception)
         return self
 
+    def overtaken(self, end):
+        """The run reads on and ends, but its events come later."""
+        self.late_run = self.checkpoint, self.run_id, self.batch
+        self.end = end
+        return self
+
+    def late(self, *, end):
+        """The events of the run before arrive: its last batch, and its end."""
+        query_id, run_id, batch = self.late_run
+        done = source(offsets(end))
+        self.commits(query_id, run_id, self.name, at=self.now, batch=batch, sources=(done,))
+        self.ends(query_id, run_id, at=self.now)
+        return self
+
     def waits(self, seconds):
         """Nothing happens; the query is idle at the end."""
         self.now += seconds
