@@ -186,6 +186,7 @@ FIRST = (
     "traceback",
     "queries",
     "retention",
+    "not_read",
     "deaths",
     "downstream",
     "upstream",

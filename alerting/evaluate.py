@@ -149,7 +149,8 @@ def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding]
 def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> QueryHealth:
     query, limits, ended = context.query, context.limits, context.query.failure
     if worst is not None:
-        state, reason = worst.state, worst.reason
+        state = _healthy_state(context) if worst.is_past else worst.state
+        reason = worst.reason
     else:
         # Why it failed, while it has time to recover; why it ended; or a note about its checkpoint.
         why = ended.failure.reason if ended is not None and ended.failure is not None else ""
@@ -187,8 +188,11 @@ def _is_reported_elsewhere(query: Query, snapshot: Snapshot) -> bool:
 
 
 def _worst(context: RuleContext, stages: Stages) -> Finding | None:
-    """The first critical finding, else the first; independent ones count only if they are first."""
-    worst = None
+    """The first critical finding, else the first; independent ones count only if they are first.
+
+    One that is past counts only if there is no other.
+    """
+    worst = past = None
     for rule in ORDER:
         if worst is not None and rule in INDEPENDENT_RULES:
             continue
@@ -197,10 +201,13 @@ def _worst(context: RuleContext, stages: Stages) -> Finding | None:
         except Exception as error:  # noqa: BLE001 - the other rules must still run
             stages.note(rule, error)
             continue
+        if finding is not None and finding.is_past:
+            past = finding
+            continue
         if finding is not None and finding.severity is Severity.CRITICAL:
             return finding
         worst = worst or finding
-    return worst
+    return worst or past
 
 
 def _reported(context: RuleContext, worst: Finding, stages: Stages) -> list[Finding]:

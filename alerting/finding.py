@@ -84,7 +84,8 @@ class Finding(msgspec.Struct, frozen=True):
     ``reason`` is one readable line; ``evidence`` becomes annotations. Findings of one name that
     share a ``cause`` become one incident of the whole driver. ``members`` are the labels of the
     unnamed queries that the finding lists. ``holder`` is the other query for which this one has
-    waited for so long that somebody must act.
+    waited for so long that somebody must act. What ``is_past`` is an event that is over: it hides
+    no other finding, and is no state.
     """
 
     alertname: str
@@ -97,6 +98,7 @@ class Finding(msgspec.Struct, frozen=True):
     cause: str = ""
     members: tuple[str, ...] = ()
     holder: str = ""
+    is_past: bool = False
 
 
 def code_last(reason: str) -> str:
@@ -123,6 +125,7 @@ def finding_about(
     does: str = "",
     state: QueryState | None = None,
     cause: str = "",
+    is_past: bool = False,
 ) -> Finding:
     """The finding about one query; ``facts`` without text are left out.
 
@@ -140,6 +143,7 @@ def finding_about(
         summary=f"{label} {does or usual.does}: {says}",
         evidence={name: text for name, text in facts.items() if text},
         cause=cause,
+        is_past=is_past,
     )
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,8 @@ from ..listener.past_failures import (
     mark_of,
     shifted,
 )
-from ..listener.state.query import Query
+from ..listener.state.positions import LastRead, to_store
+from ..listener.state.query import Query, last_read
 from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
 from .lifecycle import Lifecycle, Opened
@@ -331,18 +332,26 @@ def _essence(kept: Kept) -> tuple[object, ...]:
 
 
 def kept_failures(
-    queries: Iterable[Query], unmet: Iterable[FailedQuery], now: float
+    queries: Iterable[Query],
+    unmet: Iterable[FailedQuery],
+    now: float,
+    readings: Mapping[str, LastRead] | None = None,
 ) -> tuple[FailedQuery, ...]:
     """For each query, the failures within its window and those that may show a poison batch.
 
-    ``unmet`` are queries of earlier processes that this process has not seen. Queries with the same
-    name are kept without failures: their own id shows that they do not continue a failed one.
+    ``readings`` are positions by query id, which are kept with them. ``unmet`` are queries of
+    earlier processes that this process has not seen. Queries with the same name are kept without
+    failures: their own id shows that they do not continue a failed one.
     """
-    queries = tuple(queries)
+    queries, read = tuple(queries), readings or {}
     failures = [_trimmed(failed, now) for failed in unmet]
-    failures += [_trimmed(_failed(query), now) for query in queries if query.deaths]
-    failed = [query for query in failures if query.deaths]
-    failed.sort(key=lambda query: query.deaths[-1].at)
+    failures += [
+        _trimmed(_failed(query, read.get(query.query_id)), now)
+        for query in queries
+        if query.deaths or query.query_id in read
+    ]
+    failed = [query for query in failures if query.deaths or query.reading is not None]
+    failed.sort(key=lambda query: query.deaths[-1].at if query.deaths else 0.0)
     kept = {query.query_id: query for query in failed[-MAX_KEPT:]}
     marks = {query.mark for query in kept.values() if query.mark}
     namesakes = [_nameless(query) for query in queries if marks and mark_of(query.name) in marks]
@@ -352,10 +361,12 @@ def kept_failures(
     return tuple(kept.values())
 
 
-def _failed(query: Query) -> FailedQuery:
+def _failed(query: Query, reading: LastRead | None) -> FailedQuery:
     is_open = query.unrecovered_deaths > 0 and not is_committed(query, query.deaths[-1])
     unrecovered = query.unrecovered_deaths if is_open else 0
-    return replace(_nameless(query), deaths=query.deaths, unrecovered_deaths=unrecovered)
+    return replace(
+        _nameless(query), deaths=query.deaths, unrecovered_deaths=unrecovered, reading=reading
+    )
 
 
 def _nameless(query: Query) -> FailedQuery:
@@ -368,7 +379,30 @@ def _trimmed(failed: FailedQuery, now: float) -> FailedQuery:
     same = repeated(young) if failed.unrecovered_deaths else 0
     deaths = failed.deaths[len(failed.deaths) - max(fresh, same) :]
     unrecovered = min(failed.unrecovered_deaths, len(deaths))
-    return replace(failed, deaths=deaths, unrecovered_deaths=unrecovered)
+    reading = failed.reading
+    is_old = reading is not None and now - reading.at > KEEP_SECONDS
+    return replace(
+        failed,
+        deaths=deaths,
+        unrecovered_deaths=unrecovered,
+        reading=None if is_old else reading,
+    )
+
+
+def stored_readings(
+    before: Mapping[str, LastRead], snapshot: Snapshot, *, is_last: bool
+) -> dict[str, LastRead]:
+    """By query id: where the queries had read up to when that was last stored."""
+    now, stopped_at = snapshot.at, snapshot.context_stopped_at
+    readings = {
+        query.query_id: replace(last_read(query, now, stopped_at), session="", run_id="")
+        for query in snapshot.queries
+        if query.reading.positions or query.reading.earlier or query.reading.gaps
+    }
+    return {
+        query_id: to_store(before.get(query_id), reading, is_last=is_last)
+        for query_id, reading in readings.items()
+    }
 
 
 CLOCK_SET_SECONDS = 5.0
@@ -376,7 +410,7 @@ CLOCK_SET_SECONDS = 5.0
 
 
 class Remembering:
-    """Restores and keeps failures, and when alerts opened. Without a spool it does nothing.
+    """Restores and keeps failures, positions, and when alerts opened; without a spool, nothing.
 
     Only the worker uses it. ``left`` is what an earlier process left, until ``restore`` applies it.
     ``redact`` cleans the error classes before they are kept.
@@ -387,6 +421,8 @@ class Remembering:
         self._spool = spool
         self._redact = redact
         self._past = PastFailures()
+        self._readings: dict[str, LastRead] = {}
+        """By query id, as they are stored."""
         self._wall_of_zero: float | None = None
         self._offered: tuple[object, ...] = ()
 
@@ -399,11 +435,14 @@ class Remembering:
             self._offered = ()
         state.restore(self._past)
 
-    def keep(self, snapshot: Snapshot, lifecycle: Lifecycle, wall: float) -> None:
-        """Store what the next process needs."""
+    def keep(
+        self, snapshot: Snapshot, lifecycle: Lifecycle, wall: float, *, is_last: bool = False
+    ) -> None:
+        """Store what the next process needs; ``is_last`` if the process ends."""
         if self._spool is None:
             return
-        failures = kept_failures(snapshot.queries, self._past.unmet, snapshot.at)
+        self._readings = stored_readings(self._readings, snapshot, is_last=is_last)
+        failures = kept_failures(snapshot.queries, self._past.unmet, snapshot.at, self._readings)
         opened, seconds = lifecycle.opened, self._clock(snapshot.at, wall)
         if (failures, opened, seconds) != self._offered:
             self._offered = failures, opened, seconds

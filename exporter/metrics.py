@@ -146,6 +146,12 @@ def _partition_lags(row: QueryRow) -> Figures:
     }
 
 
+def _rows(row: QueryRow, count: int) -> int | None:
+    """A number of rows; None for a continuous query, of which Spark reports none."""
+    trigger = row.query.trigger
+    return None if trigger is not None and trigger.is_continuous else count
+
+
 QUERY_FIGURES: Table[QueryRow] = {
     "spark_streaming_query_info{query_id,run_id,trigger,sink}": Figure(
         "The current run of the query.", _info
@@ -216,11 +222,13 @@ QUERY_FIGURES: Table[QueryRow] = {
         lambda row: row.health.expected_input_seconds,
     ),
     "spark_streaming_query_input_rows_total": Figure(
-        "Rows read.", lambda row: row.totals.input_rows
+        "Rows read; absent for a continuous query, of which Spark reports no rows.",
+        lambda row: _rows(row, row.totals.input_rows),
     ),
     "spark_streaming_query_output_rows_total": Figure(
-        "Rows written; 0 for sinks that do not count them, such as foreachBatch.",
-        lambda row: row.totals.output_rows,
+        "Rows written; 0 for sinks that do not count them, such as foreachBatch; absent for a "
+        "continuous query.",
+        lambda row: _rows(row, row.totals.output_rows),
     ),
     "spark_streaming_query_input_rows_per_second": Figure(
         "The rate at which rows arrived before the last batch; absent once that is older than the "
@@ -245,7 +253,8 @@ QUERY_FIGURES: Table[QueryRow] = {
         lambda row: row.progress.state_memory_bytes,
     ),
     "spark_streaming_query_late_rows_dropped_total": Figure(
-        "Rows dropped because they were behind the watermark.", lambda row: row.totals.late_rows
+        "Rows dropped because they were behind the watermark; absent for a continuous query.",
+        lambda row: _rows(row, row.totals.late_rows),
     ),
     "spark_streaming_query_restarts_total": Figure(
         "Runs that followed an earlier run of the query.", lambda row: row.totals.restarts

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ..core.text import listed
 from ..core.threads import TimedCall, TimedCalls
 from .commit_log import (
@@ -26,7 +28,7 @@ from .commit_log import (
     sink_log,
     starting_point,
 )
-from .probe import ProbedRun, ProbeReport, RunFacts
+from .probe import ProbedRun, ProbeReport, RunFacts, is_temporary
 from .state.identity import base_label
 from .state.snapshot import Snapshot
 
@@ -53,6 +55,8 @@ SINK_SECONDS = 15.0
 """A sink's log is read again after so long, while it decides something or does not answer."""
 SINK_PATIENCE_SECONDS = 1.0
 """An answer that comes later is read by a later step."""
+FEW_BATCHES = 20
+"""A checkpoint with more of them is not new; a run commits some before its first reading."""
 CLOCK_SET_SECONDS = 5.0
 """A larger step of the wall clock means that it was set."""
 
@@ -161,7 +165,8 @@ class LogReader:
         """
         is_due = run.decides and at - run.read_at >= self._rest
         sink_is_due = run.sink_decides and at >= run.sink_due_at
-        if at < run.retry_at or not (is_due or run.needs_start or sink_is_due):
+        needs_begin = run.needs_begin and at >= run.begin_at
+        if at < run.retry_at or not (is_due or run.needs_start or needs_begin or sink_is_due):
             return None
         written = self._read_sink(run, at) if sink_is_due else None
         try:
@@ -169,14 +174,16 @@ class LogReader:
             # It holds Java objects, and reports keep hundreds of runs that have ended.
             run.checkpoint = checkpoint if run.decides else None
             offsets, commits = checkpoint.files(OFFSETS), checkpoint.files(COMMITS)
+            # After the plans: its sources write where they begin before the first one.
+            begins = _begins(checkpoint) if run.may_be_new(commits) else {}
         except StorageError as error:
             run.retry_at, run.trouble = self._clock() + RETRY_SECONDS, str(error)
         else:
             run.trouble = ""
             if written is not None:
                 run.sink = sink_log(written, offsets, run.began_wall(at, wall))
-            if run.needs_start:
-                run.start, run.needs_start = starting_point(offsets, commits, at, wall), False
+            if run.needs_start or run.needs_begin:
+                run.begin(starting_point(offsets, commits, at, wall), begins, at)
         run.warn()
         if run.trouble or not is_due:
             return None
@@ -218,7 +225,9 @@ class _Run:
         self.checkpoint: SparkCheckpoint | None = None
         self.start: StartingPoint | None = None
         """Where it began, as its first reading shows it."""
-        self.needs_start = _has_starting_point(facts)
+        self.needs_start = self.needs_begin = _has_starting_point(facts)
+        self.begin_at = -math.inf
+        """When it is read again where a new checkpoint begins."""
         self.decides = False
         """Whether its log decides something now."""
         self.trouble = ""
@@ -235,7 +244,7 @@ class _Run:
         self._warned = False
         self._step: tuple[bool, int | None] = False, None
         """Whether it is busy, and with which batch."""
-        self._since = at
+        self._since = self._began_at = at
         self._last_seconds = 0.0
         """How long it was busy the time before."""
 
@@ -252,6 +261,8 @@ class _Run:
         may_stall = probed.work is not None and busy and is_long
         self.decides = probed.active and (needs_log or may_stall)
         self.is_active = probed.active
+        # A run that is over plans no batch any more.
+        self.needs_begin &= probed.active or self.start is None
 
     @property
     def sink_decides(self) -> bool:
@@ -265,12 +276,36 @@ class _Run:
         """Unix seconds when the run was first seen; a little earlier, because it began before."""
         return None if wall is None else wall - (at - self.seen_at) - CLOCK_SET_SECONDS
 
+    def may_be_new(self, commits: FileTimes) -> bool:
+        """Whether it may have begun this checkpoint, and where is not known yet."""
+        return self.needs_begin and max(commits, default=0) < FEW_BATCHES
+
+    def begin(self, point: StartingPoint, begins: dict[int, dict[str, int]], at: float) -> None:
+        """Keep the first starting point, and add where a new checkpoint begins once it shows that.
+
+        Without a plan, a source may not have written it yet.
+        """
+        if self.start is None:
+            self.start, self.needs_start = point, False
+        if self.needs_begin:
+            self.start = replace(self.start, begins=begins)
+            self.needs_begin = point.committed is None and point.unfinished is None
+            self.begin_at = at + max(READ_EVERY_SECONDS, (at - self._began_at) / 4)
+
     def warn(self) -> None:
         """Log once that a log which decides something cannot be read, until it can."""
         if self.decides and self.trouble and not self._warned:
             name = base_label(self.facts.name, self.facts.query_id)
             log.warning("querypulse: cannot read the checkpoint of %s: %s", name, self.trouble)
         self._warned = self.decides and bool(self.trouble)
+
+
+def _begins(checkpoint: SparkCheckpoint) -> dict[int, dict[str, int]]:
+    """Where a new checkpoint begins; empty if its storage does not say, which decides little."""
+    try:
+        return checkpoint.begins()
+    except StorageError:
+        return {}
 
 
 def _has_starting_point(facts: RunFacts) -> bool:
@@ -297,15 +332,13 @@ def _shared_sinks(runs: dict[str, _Run]) -> set[str]:
 # -- checkpoint place -------------------------------------------------------------------------
 
 
-_TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
-"""``Utils.createTempDir(namePrefix = "temporary")``, where no ``checkpointLocation`` is set."""
 _OF_THE_MACHINE = re.compile(r"file:/+(tmp|var/tmp|dev/shm)(?:/|$)")
 TEMPORARY = "temporary: no checkpointLocation is set, so each start of the query loses its progress"
 
 
 def checkpoint_problem(checkpoint: str) -> str:
     """Why a checkpoint (``resolvedCheckpointRoot``) may be lost; empty when nothing is wrong."""
-    if _TEMPORARY.search(checkpoint):
+    if is_temporary(checkpoint):
         return TEMPORARY
     folder = _OF_THE_MACHINE.match(checkpoint)
     if folder is None:

@@ -53,6 +53,8 @@ class StartingPoint(msgspec.Struct, frozen=True):
     committed: Written | None = None
     unfinished: Written | None = None
     longest_seconds: tuple[float, ...] = ()
+    begins: dict[int, dict[str, int]] = {}
+    """By source index: where the first batch of a new checkpoint begins, for Kafka's sources."""
 
 
 def starting_point(

@@ -49,7 +49,8 @@ _WIRE_NAMES = {"query_id": "id", "run_id": "runId", "error_class": "errorClassOn
 class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     """One source of a batch; a figure that Spark does not report is None.
 
-    ``end`` is where the batch ended, ``latest`` the newest offsets when it was planned.
+    ``start`` and ``end`` are where the batch began and ended, ``latest`` the newest offsets when it
+    was planned. The first batch of a checkpoint has no ``start``.
     ``backlog_files`` and ``backlog_bytes`` are unread, ``behind_seconds`` is how old its first
     unread record is; Databricks' sources report them. ``lag_offsets`` is in offsets, or in the
     records that the source reports as unread.
@@ -63,6 +64,7 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     backlog_files: float | None = None
     backlog_bytes: float | None = None
     behind_seconds: float | None = None
+    start: Offsets | None = None
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -171,6 +173,7 @@ class _Started(msgspec.Struct, gc=False, rename="camel"):
 
 class _Source(msgspec.Struct, gc=False, rename="camel"):
     description: str = ""
+    start_offset: Any = None
     end_offset: Any = None
     latest_offset: Any = None
     num_input_rows: _Long | None = None
@@ -335,6 +338,7 @@ def _source(wire: _Source) -> SourceProgress:
         backlog_files=_metric(metrics, *_FILES),
         backlog_bytes=_metric(metrics, *_BYTES),
         behind_seconds=None if behind_ms is None else behind_ms / 1000,
+        start=end if wire.start_offset == wire.end_offset else parse_offsets(wire.start_offset),
     )
 
 

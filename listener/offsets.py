@@ -42,9 +42,35 @@ def parse_offsets(value: Any) -> Offsets | None:
     )
 
 
+def by_topic(text: str) -> dict[str, int]:
+    """Kafka's offsets by partition, ``topic/0``; empty for any other text."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    positions = _kafka(value) if isinstance(value, dict) else None
+    return whole(positions)
+
+
+def whole(offsets: Offsets | None) -> dict[str, int]:
+    """By partition: the offsets that are whole numbers, such as Kafka's."""
+    if not isinstance(offsets, dict):
+        return {}
+    return {name: offset for name, offset in offsets.items() if isinstance(offset, int)}
+
+
+def planned_in(execution: Any, stream: Any) -> dict[str, Position]:
+    """Where a run's last planned batch ends in one source, which may be in flight."""
+    return _offsets_of(execution.availableOffsets(), stream)
+
+
 def committed_in(execution: Any, stream: Any) -> dict[str, Position]:
     """A run's last committed offsets in one source; empty without any, or for an unknown shape."""
-    offset = execution.committedOffsets().get(stream)
+    return _offsets_of(execution.committedOffsets(), stream)
+
+
+def _offsets_of(offsets: Any, stream: Any) -> dict[str, Position]:
+    offset = offsets.get(stream)
     positions = parse_offsets(offset.get().json()) if offset.isDefined() else None
     return positions if isinstance(positions, dict) else {}
 

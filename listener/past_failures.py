@@ -1,4 +1,4 @@
-"""Failures that earlier processes stored, until this process sees their query.
+"""What earlier processes stored of queries, until this process sees them: failures, positions.
 
 The rules of ``identity.py`` decide which query is the same: the one with the same query id; or,
 under a new id, the only active query of a name, matched to the stored query of that name that ran
@@ -15,7 +15,9 @@ from hashlib import sha256
 import msgspec
 from msgspec.structs import replace
 
+from .state import positions
 from .state.fold import PAST_DEATHS
+from .state.positions import LastRead
 from .state.query import Died, Query
 
 MAX_KEPT = 1000
@@ -30,7 +32,7 @@ MARK_CHARACTERS = 16
 
 
 class FailedQuery(msgspec.Struct, frozen=True):
-    """The last failures of one query. Times are monotonic seconds, on disk Unix seconds."""
+    """What is stored of one query. Times are monotonic seconds, on disk Unix seconds."""
 
     query_id: str
     mark: str
@@ -40,6 +42,8 @@ class FailedQuery(msgspec.Struct, frozen=True):
     """How many of them happened since its last commit or idle trigger."""
     gone_at: float | None = None
     """When its last run ended; None if it was active."""
+    reading: LastRead | None = None
+    """Where it had read up to, and what it had passed over."""
 
 
 @lru_cache(maxsize=2 * MAX_KEPT)
@@ -54,6 +58,7 @@ def shifted(failed: FailedQuery, seconds: float) -> FailedQuery:
         failed,
         deaths=tuple(replace(died, at=died.at + seconds) for died in failed.deaths),
         gone_at=None if failed.gone_at is None else failed.gone_at + seconds,
+        reading=None if failed.reading is None else positions.shifted(failed.reading, seconds),
     )
 
 
@@ -91,7 +96,7 @@ class PastFailures:
             self._met.clear()
 
     def restored(self, queries: Mapping[str, Query]) -> list[Query]:
-        """The queries not matched before that have stored failures, with these added."""
+        """The queries not matched before of which something is stored, with that added."""
         if not self._kept:
             return []
         new = [query for label, query in queries.items() if label not in self._met]
@@ -121,9 +126,13 @@ class PastFailures:
 
 
 def _with_past(query: Query, past: FailedQuery) -> Query:
-    """Put stored failures first; activity in this process means that they are recovered."""
+    """Put what was stored first; activity in this process means that they are recovered."""
     is_recovered = query.activity_seen or query.totals.commits > 0
     before = 0 if is_recovered else past.unrecovered_deaths
+    if past.reading is not None:
+        is_same = past.query_id == query.query_id
+        reading = positions.restore(query.reading, past.reading, is_same=is_same)
+        query = replace(query, reading=reading)
     return replace(
         query,
         deaths=(*past.deaths, *query.deaths)[-PAST_DEATHS:],

@@ -122,6 +122,15 @@ def short_sink(text: str) -> str:
     return text
 
 
+_TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
+"""``Utils.createTempDir(namePrefix = "temporary")``, where no ``checkpointLocation`` is set."""
+
+
+def is_temporary(checkpoint: str) -> bool:
+    """Whether Spark made a checkpoint folder for one run."""
+    return _TEMPORARY.search(checkpoint) is not None
+
+
 class RunFacts(msgspec.Struct, frozen=True):
     """The facts that never change during one run of a query."""
 
@@ -140,6 +149,11 @@ class RunFacts(msgspec.Struct, frozen=True):
     """``sessionUUID`` of the session that started the query; empty where Spark refuses it."""
     plan: PlanPlaces = PlanPlaces()
     """The places that only the query's plan shows."""
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether its checkpoint is lost with the run: no ``checkpointLocation`` is set."""
+        return is_temporary(self.checkpoint)
 
 
 WORKS_SECONDS = 0.0002

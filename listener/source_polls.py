@@ -60,6 +60,14 @@ class SourcePoll(msgspec.Struct, frozen=True):
     """The table's setting behind ``retention_seconds``, with its value."""
     gone: dict[str, str] = {}
     """What a query must still find to read on, and is deleted, although newer data exists."""
+    system: str = ""
+    """Where the source was polled: offsets of two systems cannot be compared."""
+    topic_ids: dict[str, str] = {}
+    """By topic: the id that a topic gets when it is created, if the broker reports it."""
+    at_rest: bool = False
+    """Whether the query had planned no batch beyond ``committed`` when ``earliest`` was known."""
+    written_since: dict[str, int] = {}
+    """The first offset that was written at the time that was asked for, or later."""
 
     @property
     def lag_by_partition(self) -> dict[str, int]:

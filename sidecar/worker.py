@@ -179,7 +179,7 @@ class Worker:
         )
         for stage, error in self._lifecycle.errors.items():
             self._on_error(stage, error)
-        self._remembering.keep(snapshot, self._lifecycle, wall)
+        self._remembering.keep(snapshot, self._lifecycle, wall, is_last=self.policy.ends)
         self.evaluated = Evaluated(
             snapshot,
             evaluation,

@@ -11,6 +11,7 @@ from ...core.states import QueryState
 from ...core.text import duration, listed
 from ...listener.source_polls import OFFSET, SourcePoll
 from ...listener.state.inputs import SourceInput
+from ...listener.state.positions import Cause, Gap, recent
 from ...listener.state.query import (
     Outcome,
     Query,
@@ -254,7 +255,59 @@ def ids_went_back(context: RuleContext) -> Finding | None:
     return report(context, DATA_LOSS_RISK, Severity.WARNING, reason, facts, does=does)
 
 
-LOSSES = (skipped_by_sink, retention_used, ids_went_back)
+# -- records passed over ------------------------------------------------------------------------
+
+
+def records_passed_over(context: RuleContext) -> Finding | None:
+    """The query has passed over records, in this run or before: see ``positions.py``.
+
+    It is an event. It ends when the records are read after all, or after ``GAP_SECONDS``.
+    """
+    gaps = recent(context.query.reading.gaps, context.now)
+    if not gaps:
+        return None
+    texts = [_gap_text(gap) for gap in sorted(gaps, key=lambda gap: -gap.records)]
+    others = f"; {len(gaps)} stretches in total" if len(gaps) > 1 else ""
+    facts = evidence(context)
+    facts["not_read"] = "\n".join(texts[:MAX_REPORTED])
+    facts[NEXT_STEPS] = READ_AGAIN if any(not gap.is_gone for gap in gaps) else RESTORE
+    is_lost = any(gap.cause is Cause.DELETED for gap in gaps)
+    does = "has lost data" if is_lost else "has skipped data"
+    reason = texts[0] + others
+    return report(
+        context, DATA_LOSS_RISK, Severity.CRITICAL, reason, facts, does=does, is_past=True
+    )
+
+
+READ_AGAIN = """\
+1. Read the records before they are deleted: with startingOffsets and a checkpoint of their own.
+2. Find out why: a checkpoint that is new or was lost, or a topic that was created again.
+3. If they may be left out, silence this alert; it ends a day after it was found."""
+RESTORE = """\
+1. The records are deleted: restore them from another system, or from the topic's producer.
+2. Raise the topic's retention above the longest time that the query may be down.
+3. If they may be left out, silence this alert; it ends a day after it was found."""
+
+
+def _gap_text(gap: Gap) -> str:
+    records = f"{gap.records} record{'s' if gap.records > 1 else ''}"
+    span = f"offset {gap.start}" + (f" to {gap.end - 1}" if gap.records > 1 else "")
+    if gap.cause is Cause.DELETED:
+        what = f"{records} from {span} were deleted before they were read"
+        return f"{gap.partition}: {what} (retained from {gap.first})"
+    if gap.cause is Cause.RECREATED:
+        what = "the topic was deleted and created again"
+        what += f"; of the new one, {records} from {span} are not read"
+    else:
+        what = f"{records} from {span} were not read: its new checkpoint begins at {gap.end}"
+    if gap.is_gone:
+        return f"{gap.partition}: {what}; they are deleted by now"
+    if gap.first > gap.start:
+        return f"{gap.partition}: {what}; those from offset {gap.first} on are still retained"
+    return f"{gap.partition}: {what}; they are still retained: start from offset {gap.start}"
+
+
+LOSSES = (skipped_by_sink, retention_used, records_passed_over, ids_went_back)
 """What ``StreamingDataLossRisk`` reports; of equally severe ones the first."""
 
 

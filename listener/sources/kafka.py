@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 from py4j.protocol import Py4JError
 
-from ..offsets import committed_in
+from ..offsets import committed_in, planned_in
 from ..source_polls import SourceError, SourcePoll, SourceSilentError, topic_of
 from ..spark.jvm import THROWN, private_field, reason_of
 
@@ -61,9 +61,13 @@ class KafkaJava:
         """A Java duration."""
         return self.java("java.time.Duration").ofMillis(int(seconds * 1000))
 
+    def result(self, future: Any) -> Any:
+        """A future's result; the future itself fails after ``API_SECONDS``."""
+        return future.get(API_SECONDS + 1, self._seconds)
+
     def text(self, future: Any) -> str:
-        """A future's result as text; the future itself fails after ``API_SECONDS``."""
-        return str(future.get(API_SECONDS + 1, self._seconds).toString())
+        """A future's result as text."""
+        return str(self.result(future).toString())
 
 
 @contextmanager
@@ -290,6 +294,8 @@ class KafkaRecords:
 
 
 CONFIG_EVERY_SECONDS = 300.0
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""``Uuid.ZERO_UUID``."""
 UNCOMMITTED = "read_uncommitted"
 REQUEST_SECONDS = 3
 ADMIN_OPTIONS = {
@@ -304,7 +310,8 @@ class KafkaSource:
     """One Kafka source of one run; used by one thread.
 
     Sources of one cluster with equal options and security share an admin client. A poll costs
-    about 30 Py4J commands, plus 10 for each partition that is searched for a record.
+    about 30 Py4J commands, plus 4 for each topic, and 10 for each partition that is searched for a
+    record.
     """
 
     def __init__(
@@ -341,9 +348,13 @@ class KafkaSource:
         self._specs: tuple[Any, Any] = (None, None)
         """The maps from each of these to its earliest, and to its latest offset."""
         self._retention = Retention()
+        self._written: dict[str, int] | None = None
+        self._has_ids = True
 
-    def poll(self) -> SourcePoll:
+    def poll(self, written_since: float | None = None) -> SourcePoll:
         """Poll the cluster.
+
+        ``written_since``: the Unix time whose first offset in each partition is asked for, once.
 
         Raises:
             SourceError: the cluster refused; ``SourceSilentError``: it did not answer in time.
@@ -353,9 +364,15 @@ class KafkaSource:
             with java_errors():
                 committed = self._committed()
                 poll = SourcePoll(
-                    self._description, committed, {}, {}, at=time.monotonic(), wall=time.time()
+                    self._description,
+                    committed,
+                    {},
+                    {},
+                    at=time.monotonic(),
+                    wall=time.time(),
+                    system=self.address,
                 )
-                return self._ask(poll) if committed else poll
+                return self._with_written(self._ask(poll), written_since) if committed else poll
         except SourceSilentError:
             # Open clients would keep trying to connect and log every attempt.
             if self._admin is not None:
@@ -378,7 +395,7 @@ class KafkaSource:
 
     def _ask(self, poll: SourcePoll) -> SourcePoll:
         """Complete a poll that has only the committed offsets."""
-        led = self._led(sorted({topic_of(partition) for partition in poll.committed}))
+        led, ids = self._led(sorted({topic_of(partition) for partition in poll.committed}))
         partitions = tuple(sorted(led.intersection(poll.committed)))
         if not partitions:
             return poll
@@ -389,9 +406,36 @@ class KafkaSource:
         committed = self._committed() or poll.committed
         latest = self._offsets(last, self._options)
         log_end = {} if self._uncommitted is None else self._offsets(last, self._uncommitted)
-        poll = replace(poll, committed=committed, earliest=earliest, latest=latest, log_end=log_end)
+        poll = replace(
+            poll,
+            committed=committed,
+            earliest=earliest,
+            latest=latest,
+            log_end=log_end,
+            topic_ids=ids,
+            at_rest=self._is_at_rest(committed, earliest),
+        )
         topics = tuple(sorted({topic_of(partition) for partition in partitions}))
         return self._with_records(self._with_retention(poll, topics))
+
+    def _is_at_rest(self, committed: dict[str, int], earliest: dict[str, int]) -> bool:
+        """Whether no batch is planned beyond ``committed``; asked only where that proves a loss."""
+        if all(offset >= earliest.get(partition, 0) for partition, offset in committed.items()):
+            return False
+        return planned_in(self._execution, self._stream) == committed
+
+    def _with_written(self, poll: SourcePoll, since: float | None) -> SourcePoll:
+        """Add the first offset of each partition that was written at ``since`` or later."""
+        if since is None or not poll.latest:
+            return poll
+        if self._written is None:
+            spec = self._java.kafka("clients.admin.OffsetSpec").forTimestamp(int(since * 1000))
+            wanted = self._java.java("java.util.HashMap")()
+            for partition in self._partitions:
+                wanted.put(self._java.partition(partition), spec)
+            # Nothing was written since in a partition that the answer lacks.
+            self._written = {**poll.latest, **self._offsets(wanted, self._options)}
+        return replace(poll, written_since=self._written)
 
     def _client(self) -> Any:
         """The admin client, with the query's options and Spark's own security."""
@@ -405,22 +449,36 @@ class KafkaSource:
         params.put("client.id", name)
         return self._strategy.createAdmin(params)
 
-    def _led(self, topics: list[str]) -> set[str]:
-        """The partitions of the topics that have a leader; a deleted topic has none.
+    def _led(self, topics: list[str]) -> tuple[set[str], dict[str, str]]:
+        """The partitions that have a leader, and the ids of their topics; a deleted one has none.
 
         A request for an offset of a partition without a leader would wait until its timeout.
         """
         names = self._java.array_list(*topics)
         futures = self._client().describeTopics(names).topicNameValues()
-        return led_partitions("".join(self._described(futures.get(topic)) for topic in topics))
+        described = {topic: self._described(futures.get(topic)) for topic in topics}
+        led = led_partitions("".join(text for text, _ in described.values()))
+        return led, {topic: topic_id for topic, (_, topic_id) in described.items() if topic_id}
 
-    def _described(self, future: Any) -> str:
+    def _described(self, future: Any) -> tuple[str, str]:
         try:
-            return self._java.text(future)
+            description = self._java.result(future)
         except Py4JError as error:
             if "UnknownTopicOrPartitionException" in str(error):
-                return ""
+                return "", ""
             raise
+        return str(description.toString()), self._topic_id(description)
+
+    def _topic_id(self, description: Any) -> str:
+        """The topic's id; empty for a client or a broker before Kafka 2.8."""
+        if not self._has_ids:
+            return ""
+        try:
+            topic_id = str(description.topicId().toString())
+        except Py4JError:
+            self._has_ids = False
+            return ""
+        return "" if topic_id == NO_ID else topic_id
 
     def _specs_of(self, partitions: tuple[str, ...]) -> tuple[Any, Any]:
         if partitions != self._partitions:

@@ -220,7 +220,7 @@ class SourceReader:
                 continue
             polled.due_at = now + self._interval
             try:
-                polled.last, polled.trouble = polled.source.poll(), ""
+                polled.last, polled.trouble = polled.source.poll(_unsure_since(run.query)), ""
             except SourceError as error:
                 polled.trouble, polled.due_at = str(error), self._clock() + self._retry
                 if isinstance(error, SourceSilentError):
@@ -236,6 +236,12 @@ class SourceReader:
         if (report.polls, report.unreadable) != (last.polls, last.unreadable):
             self.latest = report
             self._on_report()
+
+
+def _unsure_since(query: Query) -> float | None:
+    """The Unix time of ``Reading.unsure_since``."""
+    since = query.reading.unsure_since
+    return None if since is None else since - time.monotonic() + time.time()
 
 
 def queries_to_poll(snapshot: Snapshot) -> list[Query]:

@@ -11,12 +11,17 @@ from typing import Any
 
 from ...core.redaction import redact
 from ..commit_log import SINK_LOG, FileTimes, StorageError
+from ..offsets import by_topic
 from .jvm import java_errors
 
 _STATUS = re.compile(
     r"/(\d+)(?:\.compact)?; isDirectory=false; .*?modification_time=(\d+);", re.ASCII
 )
 """``FileStatus.toString``, Hadoop 3; a sink's log has compacted files."""
+
+
+MOST_BYTES = 1_000_000
+"""Offsets of tens of thousands of partitions; the lists of file sources are larger."""
 
 
 class HadoopFolder:
@@ -29,7 +34,7 @@ class HadoopFolder:
         self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
         self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
         self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
-        self._read = getattr(jvm, "org.apache.commons.io.IOUtils").toString
+        self._to_string = getattr(jvm, "org.apache.commons.io.IOUtils").toString
         self._root = root
         self._files = root.getFileSystem(conf)
 
@@ -58,7 +63,7 @@ class HadoopFolder:
             return None
         stream = self._files.open(path)
         try:
-            return str(self._read(stream, "UTF-8"))
+            return str(self._to_string(stream, "UTF-8"))
         finally:
             stream.close()
 
@@ -122,6 +127,37 @@ class SparkCheckpoint(HadoopFolder):
                 raise StorageError(redact(f"{self._root.toString()} cannot be seen"))
             # A file system may print its statuses in another form.
             return times_in(statuses or "") or dict.fromkeys(ids_in(self.listing(log) or "", log))
+
+    def begins(self) -> dict[int, dict[str, int]]:
+        """By source index: where a source of Kafka began, which it writes once for a checkpoint.
+
+        Into ``sources/N/0`` (``KafkaSourceInitialOffsetWriter``). Other sources write other things
+        there, or nothing.
+        """
+        with java_errors(StorageError):
+            indexes = source_indexes(self.listing("sources") or "")
+            names = {index: f"sources/{index}/0" for index in indexes}
+            texts = {
+                index: self.text(name, most_bytes=MOST_BYTES) or ""
+                for index, name in names.items()
+                if self.has(name)
+            }
+            begins = {index: begin_in(text) for index, text in texts.items()}
+            return {index: begin for index, begin in begins.items() if begin}
+
+
+def source_indexes(listing: str) -> list[int]:
+    """Read source indexes out of a listing, ``Array(file:/cp/sources/0, file:/cp/sources/1)``."""
+    return [int(name) for name in re.findall(r"/sources/(\d+)(?=, |\)$)", listing, re.ASCII)]
+
+
+def begin_in(text: str) -> dict[str, int]:
+    """Offsets by partition in the file of a Kafka source; empty for any other file.
+
+    A zero byte (for Spark 2.1), a line with the version, the offsets.
+    """
+    version, _, offsets = text.lstrip("\0").partition("\n")
+    return by_topic(offsets) if version.startswith("v") else {}
 
 
 def times_in(statuses: str) -> dict[int, float | None]:

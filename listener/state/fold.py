@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
-from ..offsets import BASE_INDEX, WHOLE, Offsets
+from ..offsets import BASE_INDEX, WHOLE, Offsets, whole
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
 from .flow import PlanPlaces, places_of
 from .inputs import follow_inputs
+from .positions import compare, follow_batch, follow_poll
 from .query import (
     BUCKETS,
     RECENT_BATCHES,
@@ -239,12 +240,47 @@ def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) ->
         return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
     before = query.sources
     followed = {index: follow_source(before.get(index), poll) for index, poll in polls.items()}
-    return replace(
+    query = _with_read(query, polls)
+    query = replace(
         query,
         sources={**between_runs(before), **followed},
         source_trouble=trouble,
         trends=follow_polls(query.trends, before, followed, loop_began=query.loop_began),
     )
+    return _with_begin(query)
+
+
+def _with_read(query: Query, polls: Mapping[int, SourcePoll]) -> Query:
+    """The query with where it reads, by these polls."""
+    reading, before = query.reading, query.polls
+    for index, poll in sorted(polls.items()):
+        last = before.get(index)
+        if last is None or poll.at > last.at:
+            reading = follow_poll(reading, index, poll, last, _ended_since(query, index, poll.at))
+    return replace(query, reading=reading)
+
+
+def _ended_since(query: Query, index: int, at: float) -> dict[str, int]:
+    """Where a batch of a source ended, if its event arrived after ``at``."""
+    progress, arrived = query.progress, query.progress_at
+    if progress is None or arrived is None or arrived <= at or index >= len(progress.sources):
+        return {}
+    return whole(progress.sources[index].end)
+
+
+def _with_begin(query: Query) -> Query:
+    """The query, compared with its checkpoint before once it is known where this one begins."""
+    point, facts = query.start_point, query.facts
+    if query.reading.earlier is None or point is None:
+        return query
+    reading = compare(
+        query.reading,
+        point.begins,
+        query.polls,
+        session=query.session,
+        is_temporary=facts is not None and facts.is_temporary,
+    )
+    return replace(query, reading=reading)
 
 
 def _with_latest(progress: Progress, query: Query, loop_began: float | None) -> Progress:
@@ -297,6 +333,7 @@ def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Qu
         return replace(query, name=event.name or query.name, start=event)
     if isinstance(event, Idle):
         return _idle(query, _no_later_than_flight(query, at))
+    query = replace(query, reading=replace(query.reading, is_over=True))
     return end(query, event.exception, event.error_class, at, signal="event", context=context)
 
 
@@ -342,7 +379,7 @@ def fold_logs(query: Query, report: LogReport) -> Query:
         for seconds in start_point.longest_seconds if before is None else ():
             query = learn(query, seconds, report.at)
         query = replace(query, start_point=without_own_plan(start_point, before))
-        query = with_batch_of_death(query)
+        query = _with_begin(with_batch_of_death(query))
     sink = report.sinks.get(query.run_id)
     if sink is not None and sink is not query.sink_log:
         query = replace(query, sink_log=sink, skipped=_skipped(query, sink, report.at))
@@ -403,7 +440,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
             query, batch_id, _committed_at(query, batch_id, at) if is_new else query.last_commit_at
         )
     newest, newest_at = query.progress, query.progress_at
-    trends, unreported = query.trends, query.unreported
+    trends, unreported, reading = query.trends, query.unreported, query.reading
     if newest is None or batch_id >= newest.batch_id:
         newest, newest_at, trigger = progress, at, query.trigger
         loop_began = query.started_at if trigger is not None and trigger.ends_by_itself else None
@@ -415,6 +452,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
             interval=trigger.interval_seconds if trigger is not None else 0.0,
             loop_began=loop_began,
         )
+        reading = follow_batch(reading, progress, at)
         if unreported is not None and batch_id >= unreported.batch_id:
             unreported = None
     recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
@@ -428,6 +466,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         progress_at=newest_at,
         unreported=unreported,
         trends=trends,
+        reading=reading,
         recent_batches=recent[-RECENT_BATCHES:],
         totals=count_batch(query.totals, progress),
     )

@@ -21,7 +21,8 @@ from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
-from .query import Ended, Outcome, Query, inputs_before, without_input
+from .positions import restore, with_new_checkpoint, with_same_checkpoint
+from .query import Ended, Outcome, Query, inputs_before, last_read, without_input
 from .sources import between_runs
 from .trends import Trends, carry_over
 
@@ -53,6 +54,9 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         deaths=old.deaths,
         unrecovered_deaths=old.unrecovered_deaths,
         sources=between_runs(old.sources) if same_query else {},
+        reading=with_same_checkpoint(old.reading)
+        if same_query
+        else with_new_checkpoint(last_read(old, at, stopped_at=at)),
         trends=carry_over(old.trends, at=at, completed=old.completed_run)
         if same_query
         else Trends(),
@@ -106,6 +110,11 @@ def join(older: Query, newer: Query) -> Query:
         unrecovered_deaths=newer.unrecovered_deaths + (0 if is_over else older.unrecovered_deaths),
         totals=replace(totals, restarts=totals.restarts + 1),
         commits_before_run=older.totals.commits + newer.commits_before_run,
+        reading=restore(
+            newer.reading,
+            last_read(older, newer.started_at, stopped_at=newer.started_at),
+            is_same=older.query_id == newer.query_id,
+        ),
     )
 
 

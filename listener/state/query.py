@@ -18,6 +18,7 @@ from ..probe import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trig
 from ..source_polls import SourcePoll
 from .flow import Places
 from .inputs import SourceInput
+from .positions import LastRead, Reading
 from .sources import PolledSource
 from .trends import Trends
 
@@ -186,6 +187,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By source index: what the source system answers."""
     source_trouble: str = ""
     """Why some sources did not answer the last poll."""
+    reading: Reading = Reading()
+    """Where all its runs have read up to, and what they have passed over."""
     last_input_at: float | None = None
     """When the current run last read rows, as far as known."""
     without_input_before: float = 0.0
@@ -440,6 +443,38 @@ def counted_until(query: Query, now: float) -> float:
     if query.unreported is None and query.in_flight is not None:
         return query.in_flight.since
     return query.started_at if query.progress_at is None else query.progress_at
+
+
+UNSURE_SECONDS = 60.0
+"""So long after its position was stored a run may have read on: twice the time between stores."""
+
+
+def last_read(query: Query, now: float, stopped_at: float | None = None) -> LastRead:
+    """Where the query has read up to, for a later checkpoint or process.
+
+    That is exact once the event of its end has arrived, and those of all its batches.
+    ``stopped_at`` is when it was over at the latest, such as the SparkContext's stop.
+    """
+    reading, done, gone_at = query.reading, query.progress, query.gone_at
+    is_reported = query.last_commit_at is None or (
+        done is not None and done.batch_id >= (query.run_commit_batch or 0)
+    )
+    over_at = None
+    if not (reading.is_over and is_reported):
+        ends = [at for at in (gone_at, stopped_at, now + UNSURE_SECONDS) if at is not None]
+        over_at = ends[0]
+    earlier = reading.earlier or LastRead(now)
+    times = [at for at in (over_at, earlier.over_at) if at is not None]
+    return LastRead(
+        now,
+        positions={**earlier.positions, **reading.positions},
+        gaps=reading.gaps,
+        over_at=max(times, default=None),
+        session=query.session,
+        is_temporary=query.facts is not None and query.facts.is_temporary,
+        run_id="" if reading.is_over else query.run_id,
+        systems=reading.systems,
+    )
 
 
 def without_input(old: Query, at: float) -> float:

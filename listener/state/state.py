@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec.structs import replace
 
 from ..commit_log import LogReport
-from ..events import KIND_OF, Event, Terminated
+from ..events import KIND_OF, Event, Progress, Terminated
 from ..mailbox import Arrived
 from ..past_failures import PastFailures
 from ..probe import Context, ProbedRun, ProbeReport
 from ..source_polls import SourceReport
 from .fold import end_past_run, expect_stop, fold_event, fold_logs, fold_probe, fold_sources
 from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
+from .positions import Reading, follow_late, recent
 from .query import Outcome, Query
 from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
 
@@ -38,7 +39,8 @@ def to_forget(
     """Queries that completed some time ago, and the oldest ones above the limit of ended queries.
 
     A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
-    it. Neither an expected query (by name) nor a supervised one (by label) is ever forgotten.
+    it; nor is one that has passed over records, until that is over. Neither an expected query (by
+    name) nor a supervised one (by label) is ever forgotten.
     """
     gone = [
         query
@@ -56,7 +58,12 @@ def to_forget(
     return [
         query
         for query in gone
-        if query.label in surplus or (_completed(query) and query.gone_or_started_at < old)
+        if query.label in surplus
+        or (
+            _completed(query)
+            and query.gone_or_started_at < old
+            and not recent(query.reading.gaps, now)
+        )
     ]
 
 
@@ -196,7 +203,7 @@ class State:
         if ended == named:
             self.expected -= {name, *(query.name for query in named)}
         for query in ended:
-            self._drop(query)
+            self._drop(replace(query, reading=Reading()))
 
     def snapshot(self, now: float) -> Snapshot:
         """The current state, frozen."""
@@ -241,6 +248,7 @@ class State:
         event = seen.event
         query = self.query(event.query_id)
         if query is None or query.run_id != event.run_id:
+            self._follow_late(event)
             if event.query_id in self._undecided:
                 self._hold(seen)
                 return
@@ -293,6 +301,14 @@ class State:
         query = self.query(event.run_id)
         if query is not None and event.run_id in query.unended_runs:
             self._put(end_past_run(query, event, at, signal=signal, context=context))
+
+    def _follow_late(self, event: Event) -> None:
+        """Apply an event of a past run, which the start of the next one overtook."""
+        query = self.query(event.run_id)
+        is_batch = isinstance(event, Progress) and event.committed
+        if query is not None and (is_batch or isinstance(event, Terminated)):
+            batch = event if isinstance(event, Progress) else None
+            self._put(replace(query, reading=follow_late(query.reading, event.run_id, batch)))
 
     def _introduce(self, new: Newcomer, *, wait: bool) -> Query:
         query = self._identity.introduce(new, wait=wait)

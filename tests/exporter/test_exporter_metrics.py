@@ -65,6 +65,17 @@ def test_unknown_figures_and_values_that_are_no_numbers_are_absent():
         assert of_query(shown, "a", name) == {}
 
 
+@pytest.mark.parametrize(
+    ("trigger", "expected"),
+    [("ContinuousTrigger(1000)", {}), ("ProcessingTimeTrigger(0)", {(): 0})],
+)
+def test_rows_of_a_query_that_spark_counts_no_rows_of_are_absent(trigger, expected):
+    shown = published(Story().started(at=0).probe(run(trigger=trigger), at=1))
+
+    for name in ("input_rows_total", "output_rows_total", "late_rows_dropped_total"):
+        assert of_query(shown, "a", name) == expected
+
+
 # -- the monitor's own metrics ----------------------------------------------------------------
 
 

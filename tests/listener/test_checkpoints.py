@@ -48,6 +48,12 @@ class MemoryCheckpoint:
         self.logs = {OFFSETS: _timed(offsets), COMMITS: _timed(commits)}
         self.asked = 0
         self.refusal = ""
+        self.initial = {}
+        self.asked_for_begin = 0
+
+    def begins(self):
+        self.asked_for_begin += 1
+        return self.initial
 
     def files(self, log):
         self.asked += 1
@@ -641,6 +647,50 @@ def test_starting_point_is_in_every_report_once_it_is_read_and_tried_again_until
     }  # fmt: skip
     assert caplog.records == []
     assert harness.read(run(number=2), at=100).starts == {"a-2": read["a-1"]}
+
+
+def test_where_a_new_checkpoint_begins_is_read_until_a_batch_is_planned():
+    checkpoint = MemoryCheckpoint()
+    harness, begins = LogReaderHarness(**{"/cp": checkpoint}), {}
+    for at in (1, 2, 4, 5, 7, 20):
+        if at == 4:
+            checkpoint.initial = {0: {"t/0": 600}}
+        if at == 5:
+            checkpoint.plan(0)
+        report = harness.read(run(), at=at)
+        begins[at] = (report.starts["a-1"].begins, checkpoint.asked_for_begin)
+
+    read = {0: {"t/0": 600}}
+    assert begins == {
+        1: ({}, 1),
+        2: ({}, 1),
+        4: (read, 2),
+        5: (read, 2),
+        7: (read, 3),
+        20: (read, 3),
+    }
+    assert report.starts["a-1"].unfinished is None, "it was empty when the run began"
+
+
+@pytest.mark.parametrize(
+    ("commits", "asked"), [([0], 1), (range(19), 1), (range(40), 0)], ids=["new", "quick", "old"]
+)
+def test_an_old_checkpoint_is_not_asked_where_it_began(commits, asked):
+    checkpoint = MemoryCheckpoint(commits, commits)
+    harness = LogReaderHarness(**{"/cp": checkpoint})
+    for at in range(1, 30):
+        harness.read(run(), at=at)
+
+    assert checkpoint.asked_for_begin == asked
+
+
+def test_run_that_has_ended_is_not_asked_again_where_it_began():
+    checkpoint = MemoryCheckpoint()
+    harness = LogReaderHarness(**{"/cp": checkpoint})
+    for at in range(1, 100):
+        harness.read(run(active=at < 2), at=at)
+
+    assert checkpoint.asked_for_begin == 1
 
 
 def test_only_a_new_run_pokes_the_reader():

@@ -52,10 +52,13 @@ def progress(query="a", run=1, *, batch, seconds=1.0, committed=True, **fields) 
     )  # fmt: skip
 
 
-def source(end, latest=None, *, rows=10, description="Kafka", **backlog) -> SourceProgress:
+def source(
+    end, latest=None, *, rows=10, description="Kafka", start=None, **backlog
+) -> SourceProgress:
     """One source of a batch, with offsets as Spark's JSON has them."""
     ended, newest = parse_offsets(end), parse_offsets(latest)
-    return SourceProgress(description, lag_between(ended, newest), ended, newest, rows, **backlog)
+    lag, begun = lag_between(ended, newest), parse_offsets(start)
+    return SourceProgress(description, lag, ended, newest, rows, start=begun, **backlog)
 
 
 def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
@@ -91,7 +94,8 @@ def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
     )
 
 
-def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=None, keeps=None, sized=False, log_end=None) -> SourcePoll:  # fmt: skip
+def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=None, keeps=None, sized=False, log_end=None,
+         topic_id="", written_since=None, system="broker:9092", at_rest=False) -> SourcePoll:  # fmt: skip
     """A poll of topic ``t`` at the broker; a number is a value of its only partition.
 
     ``since``: when the first unread record was written, on the story's clock; ``keeps``: the
@@ -104,6 +108,7 @@ def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=No
         "waiting_since": since,
         "first_waiting": first_waiting,
         "log_end": log_end,
+        "written_since": written_since,
     }
     by_partition = {
         name: value if isinstance(value, dict) else {} if value is None else {"t/0": value}
@@ -116,6 +121,9 @@ def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=No
         at=at,
         wall=at,
         bounded_by_size=frozenset({"t"} if sized else ()),
+        topic_ids={"t": topic_id} if topic_id else {},
+        system=system,
+        at_rest=at_rest,
     )
 
 
@@ -154,9 +162,7 @@ class Story:
         """A probe report that has polled each of these runs."""
         return self.report(*map(replace, runs), at=at, **how)
 
-    def report(
-        self, *runs, at, context=Context.RUNNING, dropped=0, missing=(), scheduler=None
-    ):
+    def report(self, *runs, at, context=Context.RUNNING, dropped=0, missing=(), scheduler=None):
         """A probe report of these runs; a run object that was reported before was not polled now."""
         listener = ListenerHealth(registered=True, dropped_events=dropped, missing=missing)
         report = ProbeReport(at, at, runs, context, listener, scheduler)

@@ -1,0 +1,267 @@
+"""Positions over runs, checkpoints and processes: what was passed over, and what only may be."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.reading import OTHER, Reads, read_to
+
+from querypulse.alerting.spool import Kept, kept_failures, stored_readings
+from querypulse.listener.past_failures import FailedQuery, PastFailures, shifted
+from querypulse.listener.spark.storage import begin_in, source_indexes
+from querypulse.listener.state.positions import (
+    Cause,
+    Gap,
+    LastRead,
+    Position,
+    place_of,
+    to_store,
+    with_gap,
+    without_read,
+)
+from querypulse.listener.state.query import UNSURE_SECONDS
+
+WALL = 1_700_000_000.0
+KEY = place_of("broker:9092", "t/0")
+
+
+def gaps(story):
+    """What the query has passed over: (start, end, cause)."""
+    (query,) = story.snapshot(story.now).queries
+    return [(gap.start, gap.end, gap.cause.value) for gap in query.reading.gaps]
+
+
+class Disk:
+    """What one process stores for the next one, as on disk."""
+
+    def __init__(self):
+        self.readings = {}
+        self.past = PastFailures()
+        self.writes = []
+
+    def keep(self, story, *, is_last=False):
+        snapshot = story.snapshot(story.now)
+        self.readings = stored_readings(self.readings, snapshot, is_last=is_last)
+        kept = kept_failures(snapshot.queries, self.past.unmet, snapshot.at, self.readings)
+        text = msgspec.json.encode([shifted(entry, WALL) for entry in kept])
+        if not self.writes or self.writes[-1] != text:
+            self.writes.append(text)
+        return self
+
+    def restore(self, story, *, later=60.0):
+        """Give it to a process that begins ``later`` seconds after the first one did."""
+        kept = msgspec.json.decode(self.writes[-1], type=tuple[FailedQuery, ...])
+        past = PastFailures()
+        past.add(kept, now=0.0, wall=WALL + later, began_at=0.0)
+        story.state.restore(past)
+        return story
+
+
+def over_processes(first, second, *, later=60.0, is_last=True):
+    """The gaps of the second process, a function of a new story that is restored after its start."""
+    disk = Disk().keep(first, is_last=is_last)
+    story = Reads()
+    return gaps(second(story, lambda: disk.restore(story, later=later)))
+
+
+def begins_at(offset, checkpoint=OTHER, **answers):
+    def second(story, restore):
+        story.run(checkpoint, begins=offset)
+        restore()
+        return story.asks(offset, **answers)
+
+    return second
+
+
+@pytest.mark.parametrize(
+    ("what", "first", "second", "expected"),
+    [
+        ("a new checkpoint behind the end", read_to(), begins_at(600), [(100, 600, "skipped")]),
+        ("at the end", read_to(), begins_at(100), []),
+        ("before the end", read_to(), begins_at(0), []),
+        ("the same checkpoint", read_to(), begins_at(600, "cp"), []),
+        (
+            "the same checkpoint, another topic",
+            read_to(topic_id="A"),
+            begins_at(100, "cp", topic_id="B", latest=150),
+            [(0, 100, "recreated")],
+        ),
+        (
+            "another checkpoint, another topic",
+            read_to(topic_id="A"),
+            begins_at(600, topic_id="B"),
+            [],
+        ),
+        ("another cluster", read_to(), begins_at(600, system="mirror:9092"), []),
+    ],
+)
+def test_the_next_process_compares_with_what_was_stored(what, first, second, expected):
+    assert over_processes(first, second) == expected, what
+
+
+def alive(*, end=100):
+    """A process that is killed while its query runs."""
+    return Reads().run(begins=0).asks(committed={}, latest={}).reads(end).asks()
+
+
+@pytest.mark.parametrize(
+    ("what", "written_since", "expected"),
+    [
+        ("not known", None, []),
+        ("the end may be as old as the gap", 600, []),
+        ("a part was certainly written later", 400, [(400, 600, "skipped")]),
+        ("the clock of a producer is wrong", 50, [(100, 600, "skipped")]),
+    ],
+)
+def test_position_of_a_process_that_was_killed_counts_as_old_as_it_may_be(
+    what, written_since, expected
+):
+    found = over_processes(
+        alive(), begins_at(600, written_since=written_since), later=3600.0, is_last=False
+    )
+
+    assert found == expected, what
+
+
+def test_what_was_written_after_the_last_possible_store_is_asked_for():
+    first = alive()
+    disk, story = Disk().keep(first), Reads()
+    story.run(OTHER)
+    disk.restore(story, later=3600.0)
+
+    (query,) = story.snapshot(story.now).queries
+    assert query.reading.unsure_since == pytest.approx(first.now + UNSURE_SECONDS - 3600.0)
+
+
+def test_gap_is_kept_over_processes_until_it_is_read():
+    lost = read_to().run(OTHER, begins=600).asks(600).stops()
+    assert gaps(lost) == [(100, 600, "skipped")]
+
+    def goes_on(story, restore):
+        story.run(OTHER).goes_on(3)
+        restore()
+        return story.asks(700)
+
+    assert over_processes(lost, goes_on) == [(100, 600, "skipped")]
+    assert over_processes(lost, begins_at(100, "third")) == []
+    assert over_processes(lost, begins_at(100, "third", earliest=300)) == [(100, 300, "skipped")]
+
+
+def test_positions_are_stored_at_a_bounded_rate_and_at_once_when_something_ends():
+    story, disk = alive(end=0), Disk()
+    for number in range(1, 121):
+        story.reads(number)
+        disk.keep(story)
+    assert len(disk.writes) <= 1 + 120 / 30
+
+    written = len(disk.writes)
+    disk.keep(story.stops())
+    assert len(disk.writes) == written + 1
+    assert b'"end":120' in disk.writes[-1]
+    for _ in range(10):
+        disk.keep(story.waits(100))
+    assert len(disk.writes) == written + 1, "nothing is new"
+
+
+def test_spool_of_a_version_without_positions_is_read():
+    text = b'{"version":2,"failures":[{"query_id":"cp","mark":"x","deaths":[]}]}'
+
+    (failed,) = msgspec.json.decode(text, type=Kept).failures
+
+    assert failed.reading is None
+
+
+def test_forgotten_query_has_passed_over_nothing_when_it_returns():
+    story = read_to().run(OTHER, begins=600).asks(600).stops()
+    story.state.forget_name("a")
+    story.run(OTHER).asks(600)
+
+    assert gaps(story) == []
+
+
+def test_completed_query_is_kept_for_its_alert():
+    story = read_to().run(OTHER, begins=600, trigger="AvailableNowTrigger").asks(600)
+    story.stops(planned=False)
+    story.state.forget(story.now + 3600.0)
+    assert [query.label for query in story.snapshot(story.now).queries] == ["a"]
+    story.state.forget(story.now + 25 * 3600.0)
+    assert story.snapshot(story.now).queries == ()
+
+
+# -- gaps -------------------------------------------------------------------------------------
+
+
+def gap(start, end, *, first=0, topic_id=""):
+    return Gap(KEY, start, end, Cause.SKIPPED, 0.0, first, topic_id)
+
+
+def spans(found):
+    return sorted((each.start, each.end) for each in found)
+
+
+def test_gaps_that_touch_are_one():
+    found = ()
+    for start, end in ((10, 20), (40, 50), (20, 30), (5, 8), (25, 45)):
+        found = with_gap(found, gap(start, end))
+
+    assert spans(found) == [(5, 8), (10, 50)]
+
+
+OFFSETS = st.integers(0, 20)
+
+
+@given(st.lists(st.tuples(OFFSETS, OFFSETS)), st.integers(0, 20), st.integers(0, 20))
+def test_reading_again_ends_exactly_what_is_retained_from_there_on(pairs, position, first):
+    found = ()
+    for pair in pairs:
+        found = with_gap(found, gap(*sorted(pair)))
+    lost = {offset for each in found for offset in range(each.start, each.end)}
+
+    left = without_read(found, KEY, Position(position, first))
+
+    still = {offset for each in left for offset in range(each.start, each.end)}
+    assert still == {offset for offset in lost if offset < max(position, first)}
+
+
+def test_gap_in_a_topic_that_was_deleted_itself_is_gone_and_stays():
+    (left,) = without_read((gap(10, 20, topic_id="A"),), KEY, Position(0, 0, "B"))
+
+    assert left.is_gone
+
+
+def test_first_reading_is_stored_at_once_and_an_equal_one_not_again():
+    before, now = LastRead(0.0, {KEY: Position(1)}), LastRead(99.0, {KEY: Position(1)})
+
+    assert to_store(None, now, is_last=False) is now
+    assert to_store(before, now, is_last=False) is before
+    assert to_store(before, replace(now, over_at=5.0), is_last=False).at == 99.0
+
+
+# -- where a checkpoint begins ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('\0v1\n{"t":{"0":5,"1":7},"u.v":{"0":0}}', {"t/0": 5, "t/1": 7, "u.v/0": 0}),
+        ('v1\n{"t":{"0":5}}', {"t/0": 5}),
+        ("\0v1\n1700000000000", {}),
+        ('v1\n{"path":"file:///a","timestamp":1,"batchId":0}', {}),
+        ('v1\n{"path":"a"}\n{"path":"b"}', {}),
+        ('{"t":{"0":5}}', {}),
+        ("", {}),
+        ("v1", {}),
+    ],
+    ids=["kafka", "without the byte", "rate", "file", "files", "no version", "empty", "no offsets"],
+)
+def test_only_the_file_of_a_kafka_source_says_where_it_begins(text, expected):
+    assert begin_in(text) == expected
+
+
+def test_sources_are_found_by_their_number():
+    listing = "Array(file:/cp/sources/0, file:/cp/sources/12, file:/cp/sources/named, file:/x/3)"
+
+    assert source_indexes(listing) == [0, 12]
