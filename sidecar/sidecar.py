@@ -203,7 +203,8 @@ class Sidecar:
         own queries and ``expected_queries``. With ``on_stall`` a critical stall is a failure.
 
         Raises:
-            QueryFailure: a query failed or disappeared, or the JVM has ended (query ``*``).
+            QueryFailure: a query failed or disappeared, as with its Spark Connect session, or the
+                JVM has ended (query ``*``).
 
         """
         if self._streams is not None:
