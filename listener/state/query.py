@@ -155,6 +155,12 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How many of them happened since the last commit or idle trigger."""
     stop_expected: bool = False
     """Whether a planned stop of this run was announced."""
+    taken_by: str = ""
+    """The label of the query that was started on the checkpoint of this one, so that Spark stopped
+    this run (``spark.sql.streaming.stopActiveRunOnRestart``)."""
+    id_before: str = ""
+    """The query id before, if this run has its checkpoint folder and no batch shows that the folder
+    was emptied."""
     reported_elsewhere: bool = False
     """Whether another process, which has closed since, reported the end of this run."""
     unreported: UnreportedCommit | None = None
@@ -293,6 +299,24 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """The ``sessionUUID`` of the session that started it; empty if unknown."""
         facts = self.facts.session if self.facts is not None else ""
         return facts or (self.start.session if self.start is not None else "")
+
+    @property
+    def checkpoint(self) -> str:
+        """The folder of its checkpoint; empty if unknown."""
+        if self.facts is not None:
+            return self.facts.checkpoint
+        return self.start.checkpoint if self.start is not None else ""
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether any signal has shown a batch of this run."""
+        polled = self.probed is not None and self.probed.has_batch_id
+        return polled or self.run_commit_batch is not None
+
+    @property
+    def lost_identity(self) -> bool:
+        """Whether its checkpoint has a new query id, although its batch ids go on."""
+        return bool(self.id_before) and self.has_batch
 
     @property
     def is_unnamed(self) -> bool:

@@ -13,7 +13,15 @@ from ..mailbox import Arrived
 from ..past_failures import PastFailures
 from ..probe import Context, ProbedRun, ProbeReport
 from ..source_polls import SourceReport
-from .fold import end_past_run, expect_stop, fold_event, fold_logs, fold_probe, fold_sources
+from .fold import (
+    end_past_run,
+    expect_stop,
+    fold_event,
+    fold_logs,
+    fold_probe,
+    fold_sources,
+    replaced_by,
+)
 from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
 from .query import Outcome, Query
 from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
@@ -220,7 +228,7 @@ class State:
 
     def _apply_new(self, run: ProbedRun, report: ProbeReport, active: frozenset[str]) -> None:
         new = self._identity.met_by_probe(run, report)
-        if new is None:
+        if new is None or self._identity.awaits_start(new):
             return
         # The end of one of them may have arrived meanwhile; it was active beside the new run.
         new = replace(new, beside=active)
@@ -295,9 +303,12 @@ class State:
             self._put(end_past_run(query, event, at, signal=signal, context=context))
 
     def _introduce(self, new: Newcomer, *, wait: bool) -> Query:
+        stopped = self._identity.replaced_by(new)
         query = self._identity.introduce(new, wait=wait)
         is_new = query.label not in self._queries
         self._put(query)
+        if stopped is not None:
+            self._put(replaced_by(stopped, query.label, new.at))
         if is_new and (query.is_unnamed or len(self._queries) % FORGET_EVERY == 0):
             self.forget(new.at)
         return query

@@ -225,11 +225,8 @@ def policy(
 class IdStory(Story):
     """A story whose queries may share a name: a test chooses ids, runs, names and sessions."""
 
-    def start(self, query_id, run_id, name="q", *, at, session="", timestamp=None, trigger=""):
-        self.state.apply_event(
-            Started(query_id, run_id, name, session=session, trigger=trigger, timestamp=timestamp),
-            at,
-        )
+    def start(self, query_id, run_id, name="q", *, at, **fields):
+        self.state.apply_event(Started(query_id, run_id, name, **fields), at)
         return self
 
     def commits(self, query_id, run_id, name="q", *, at, batch, **fields):
@@ -268,9 +265,26 @@ class IdStory(Story):
         ]
 
 
-def polled(query_id, run_id, name="q", *, session="", active=True, exception=None, **fields):
+def polled(
+    query_id,
+    run_id,
+    name="q",
+    *,
+    session="",
+    active=True,
+    exception=None,
+    checkpoint=None,
+    **fields,
+):
     seen = run(active=active, exception=exception, **fields)
-    facts = replace(seen.facts, query_id=query_id, run_id=run_id, name=name, session=session)
+    facts = replace(
+        seen.facts,
+        query_id=query_id,
+        run_id=run_id,
+        name=name,
+        session=session,
+        checkpoint=f"/cp/{query_id}" if checkpoint is None else checkpoint,
+    )
     return replace(seen, facts=facts)
 
 
