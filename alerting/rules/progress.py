@@ -284,22 +284,22 @@ def offsets_rewound(context: RuleContext) -> Finding | None:
     lost_id = _lost_identity(context)
     if not texts and not lost_id:
         return None
-    facts = evidence(context)
+    reason, facts, does = "; ".join(filter(None, [*texts[:3], lost_id])), evidence(context), ""
     if not texts:
+        does = "may have written a batch twice"
         facts |= {"id_before": context.query.id_before, NEXT_STEPS: STEPS_OF_LOST_IDENTITY}
-    reason = "; ".join([*texts[:3], *lost_id])
-    return report(context, OFFSETS_REWOUND, Severity.WARNING, reason, facts)
+    return report(context, OFFSETS_REWOUND, Severity.WARNING, reason, facts, does=does)
 
 
-def _lost_identity(context: RuleContext) -> list[str]:
+def _lost_identity(context: RuleContext) -> str:
     query = context.query
     is_recent = context.watched_since(query.started_at) <= LOST_IDENTITY_SECONDS
     if not query.lost_identity or not is_recent:
-        return []
-    return [
-        f"its checkpoint {query.checkpoint} has lost its query id, although batch ids go on: a sink "
-        "that remembers batches by that id may have written the first one twice"
-    ]
+        return ""
+    return (
+        f"its checkpoint {query.checkpoint} has a new query id, although batch ids go on: "
+        "a sink that remembers batches by query id (Delta's txnAppId) accepts the first one again"
+    )
 
 
 def _went_back(context: RuleContext) -> Iterator[str]:

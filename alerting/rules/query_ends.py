@@ -139,8 +139,8 @@ def query_stopped(context: RuleContext) -> Finding | None:
     Queries with ``once`` and ``availableNow`` end by themselves and do not fire, unless a
     SparkContext that stopped by itself cut them off. Neither does a query after ``expect_stop``,
     one that ``supervise`` restarts, or one in an application that stops its own SparkContext. If
-    the trigger is unknown, the alert fires only for an expected query. There is no grace where Spark
-    stopped the query to start another one on its checkpoint.
+    the trigger is unknown, the alert fires only for an expected query. Where Spark stopped the
+    query to start another one on its checkpoint, there is no grace.
     """
     query, snapshot = context.query, context.snapshot
     # Spark still lists idle queries as active after their SparkContext has stopped.
@@ -171,10 +171,8 @@ def query_stopped(context: RuleContext) -> Finding | None:
 
 def _taken(context: RuleContext, seconds: float) -> Finding:
     query = context.query
-    folder = f", {query.checkpoint}" if query.checkpoint else ""
-    reason = (
-        f"Spark stopped it {seconds:.0f} s ago: {query.taken_by} was started on its checkpoint{folder}"
-    )
+    where = f"its checkpoint, {query.checkpoint}" if query.checkpoint else "its checkpoint"
+    reason = f"Spark stopped it {seconds:.0f} s ago: {query.taken_by} was started on {where}"
     facts = {**evidence(context), "taken_by": query.taken_by, NEXT_STEPS: STEPS_OF_TAKEN}
     return report(context, QUERY_STOPPED, Severity.CRITICAL, reason, facts)
 

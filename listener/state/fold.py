@@ -18,7 +18,7 @@ from ..failure import Failure, describe_failure, died_of_stopped_context
 from ..offsets import BASE_INDEX, WHOLE, Offsets
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
-from .flow import PlanPlaces, Places, places_of
+from .flow import Places, PlanPlaces, places_of
 from .query import (
     BUCKETS,
     RECENT_BATCHES,

@@ -361,21 +361,27 @@ class Identity:
         self._forgotten[query.label] = _remains(query)
 
     def _predecessor(self, new: Newcomer, *, wait: bool) -> Query | None:
-        label = self.label(new.query_id) or ""
-        old = self._queries.get(label) or self._forgotten.get(label)
-        if old is not None and old.query_id == new.query_id and _is_renamed(old, new):
-            earlier = self._earlier_holder(new)
-            if earlier is not None or self.replaced_by(new) is None:
-                return earlier or old
-            old = None
-        is_active = old is not None and (old.alive or old.run_id in new.beside)
-        if old is not None and (old.query_id == new.query_id or not is_active):
+        old = self._of_id(new) or self._of_folder(new)
+        if old is not None:
             return old
-        if (same := self._of_folder(new)) is not None:
-            return same
         if not new.name:
             given_up = self._forgotten.get(base_label(None, new.query_id))
             return given_up if given_up and given_up.query_id == new.query_id else None
+        return self._of_name(new, wait=wait)
+
+    def _of_id(self, new: Newcomer) -> Query | None:
+        """The query of the new run's id, unless Spark stopped it for a query of another name."""
+        label = self.label(new.query_id) or ""
+        old = self._queries.get(label) or self._forgotten.get(label)
+        if old is None:
+            return None
+        if old.query_id != new.query_id:
+            return None if old.alive or old.run_id in new.beside else old
+        if not _is_renamed(old, new):
+            return old
+        return self._earlier_holder(new) or (None if self.replaced_by(new) else old)
+
+    def _of_name(self, new: Newcomer, *, wait: bool) -> Query | None:
         namesakes = self._namesakes(new.name)
         living = [query for query in namesakes if _may_live_beside(query, new)]
         dead = [query for query in namesakes if query not in living]

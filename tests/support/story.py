@@ -144,6 +144,23 @@ class Story:
         )
         return self
 
+    def takes(self, query="b", run=1, *, of="a", of_run=1, at, proven=True):
+        """A query is started on the checkpoint of query a, while ``of`` runs on it; Spark stops that.
+
+        Unless that is ``proven``, it may also have ended before.
+        """
+        self.state.apply_event(Terminated("id-a", f"{of}-{of_run}"), at)
+        start = Started(
+            "id-a",
+            f"{query}-{run}",
+            query,
+            trigger="ProcessingTimeTrigger(0)",
+            checkpoint="/cp",
+            replaced=f"{of}-{of_run}" if proven else "",
+        )
+        self.state.apply_event(start, at)
+        return self
+
     def probe(self, *runs, at, context=Context.RUNNING, dropped=0, missing=()):
         """A probe report that has polled each of these runs."""
         self.report(*map(replace, runs), at=at, context=context, dropped=dropped, missing=missing)
