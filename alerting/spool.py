@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ..core.files import HangDetector, write_whole
 from ..core.guard import Guard, Problem
 from ..core.threads import Deadline, Loop
+from ..listener.checkpoints import TEMPORARY, checkpoint_problem
 from ..listener.past_failures import (
     KEEP_SECONDS,
     MAX_KEPT,
@@ -336,7 +337,8 @@ def kept_failures(
     """For each query, the failures within its window and those that may show a poison batch.
 
     ``unmet`` are queries of earlier processes that this process has not seen. Queries with the same
-    name are kept without failures: their own id shows that they do not continue a failed one.
+    name are kept without failures: their own id shows that they do not continue a failed one. So
+    are queries with a checkpoint, which shows in the next process whether their id was lost.
     """
     queries = tuple(queries)
     failures = [_trimmed(failed, now) for failed in unmet]
@@ -347,8 +349,11 @@ def kept_failures(
     marks = {query.mark for query in kept.values() if query.mark}
     namesakes = [_nameless(query) for query in queries if marks and mark_of(query.name) in marks]
     namesakes += [query for query in failures if query.mark in marks]
-    for query in namesakes[: MAX_KEPT - len(kept)]:
-        kept.setdefault(query.query_id, query)
+    others = [_nameless(query) for query in queries]
+    others = [query for query in (*others, *failures) if query.folder]
+    for query in (*namesakes, *others):
+        if len(kept) < MAX_KEPT:
+            kept.setdefault(query.query_id, query)
     return tuple(kept.values())
 
 
@@ -359,7 +364,9 @@ def _failed(query: Query) -> FailedQuery:
 
 
 def _nameless(query: Query) -> FailedQuery:
-    return FailedQuery(query.query_id, mark_of(query.name), gone_at=query.gone_at)
+    has_place = checkpoint_problem(query.checkpoint) != TEMPORARY
+    folder = mark_of(query.checkpoint) if has_place else ""
+    return FailedQuery(query.query_id, mark_of(query.name), gone_at=query.gone_at, folder=folder)
 
 
 def _trimmed(failed: FailedQuery, now: float) -> FailedQuery:

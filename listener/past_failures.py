@@ -1,8 +1,8 @@
 """Failures that earlier processes stored, until this process sees their query.
 
 The rules of ``identity.py`` decide which query is the same: the one with the same query id; or,
-under a new id, the only active query of a name, matched to the stored query of that name that ran
-last. A query without a name matches only its own id.
+under a new id, the one of the same name in the same checkpoint folder; or the only active query of
+a name, matched to the stored query of that name that ran last.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ class FailedQuery(msgspec.Struct, frozen=True):
     """How many of them happened since its last commit or idle trigger."""
     gone_at: float | None = None
     """When its last run ended; None if it was active."""
+    folder: str = ""
+    """The hash of its checkpoint's folder; empty if that is unknown or temporary."""
 
 
 @lru_cache(maxsize=2 * MAX_KEPT)
 def mark_of(name: str | None) -> str:
-    """A hash that identifies a name on disk, because names may be long or secret."""
+    """A hash that identifies a name or a folder on disk, because it may be long or secret."""
     return sha256(name.encode(errors="surrogatepass")).hexdigest()[:MARK_CHARACTERS] if name else ""
 
 
@@ -101,8 +103,19 @@ class PastFailures:
         return [
             _with_past(query, past)
             for query, own in by_id
-            if (past := own or self._namesake(query, queries)) is not None
+            if (past := own or self._in_folder(query) or self._namesake(query, queries)) is not None
         ]
+
+    def _in_folder(self, query: Query) -> FailedQuery | None:
+        """The stored query of the same name in the same checkpoint folder, under another id."""
+        place = (mark_of(query.checkpoint), mark_of(query.name))
+        same = (
+            query_id
+            for query_id, failed in self._kept.items()
+            if failed.folder and (failed.folder, failed.mark) == place
+        )
+        query_id = next(same, None)
+        return None if query_id is None else self._kept.pop(query_id)
 
     def _namesake(self, query: Query, queries: Mapping[str, Query]) -> FailedQuery | None:
         """The stored query of the same name that ran last; one still active counts as last."""
@@ -124,8 +137,11 @@ def _with_past(query: Query, past: FailedQuery) -> Query:
     """Put stored failures first; activity in this process means that they are recovered."""
     is_recovered = query.activity_seen or query.totals.commits > 0
     before = 0 if is_recovered else past.unrecovered_deaths
+    same_folder = bool(past.folder) and past.folder == mark_of(query.checkpoint)
+    has_new_id = same_folder and past.query_id != query.query_id
     return replace(
         query,
+        id_before=query.id_before or (past.query_id if has_new_id else ""),
         deaths=(*past.deaths, *query.deaths)[-PAST_DEATHS:],
         unrecovered_deaths=query.unrecovered_deaths + before,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
+from ...core.states import QueryState
 from ...core.text import listed
 from ...listener.offsets import WHOLE
 from ...listener.probe import Moves
@@ -284,11 +286,12 @@ def offsets_rewound(context: RuleContext) -> Finding | None:
     lost_id = _lost_identity(context)
     if not texts and not lost_id:
         return None
-    reason, facts, does = "; ".join(filter(None, [*texts[:3], lost_id])), evidence(context), ""
+    reason, facts = "; ".join(filter(None, [*texts[:3], lost_id])), evidence(context)
+    words: dict[str, Any] = {}
     if not texts:
-        does = "may have written a batch twice"
         facts |= {"id_before": context.query.id_before, NEXT_STEPS: STEPS_OF_LOST_IDENTITY}
-    return report(context, OFFSETS_REWOUND, Severity.WARNING, reason, facts, does=does)
+        words = {"does": "may have written a batch twice", "state": QueryState.RUNNING}
+    return report(context, OFFSETS_REWOUND, Severity.WARNING, reason, facts, **words)
 
 
 def _lost_identity(context: RuleContext) -> str:

@@ -287,8 +287,10 @@ def begun(query: Query, batch_id: int) -> Query:
     If batch ids do not go on, the folder was emptied: nothing of the old checkpoint is left.
     """
     last = query.last_commit_batch
-    if not query.id_before or query.has_batch or (last is not None and batch_id > last):
+    if not query.id_before or query.has_batch or last is None:
         return query
+    if batch_id > last:
+        return replace(query, goes_on=True)
     return replace(
         query,
         id_before="",
@@ -297,7 +299,6 @@ def begun(query: Query, batch_id: int) -> Query:
         sources={},
         trends=Trends(),
         places=Places(),
-        start_point=None,
         without_input_before=0.0,
     )
 

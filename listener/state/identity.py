@@ -37,8 +37,8 @@ def succeed(old: Query, query_id: str, run_id: str, at: float, checkpoint: str =
     The file ``metadata`` in the checkpoint holds the id. In the same folder under another id, the
     file may be gone, or the whole checkpoint: the first batch shows that (``fold.begun``).
     """
-    same_folder = bool(checkpoint) and checkpoint == old.checkpoint
-    same_query = old.query_id == query_id or same_folder
+    same_id = old.query_id == query_id
+    same_query = same_id or (bool(checkpoint) and checkpoint == old.checkpoint)
     # Commits that are not in the log yet run again.
     loses_commits = old.facts is not None and old.facts.async_progress
     batches = (old.earlier_batch, old.last_commit_batch)
@@ -66,7 +66,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float, checkpoint: str =
         commits_before_run=old.totals.commits,
         jobs_per_batch=old.jobs_per_batch,
         places=old.places if same_query else Places(),
-        start_point=old.start_point if same_query else None,
+        start_point=old.start_point if same_id else None,
         without_input_before=without_input(old, at) if same_query else 0.0,
         id_before=_id_before(old, query_id) if same_query else "",
     )

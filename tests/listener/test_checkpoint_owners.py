@@ -293,7 +293,7 @@ def test_other_new_ids_are_no_loss_of_identity(story):
     (query,) = story.shown().values()
 
     assert story.found(30) == []
-    assert (query.run_id, query.totals.restarts, query.id_before) == ("r2", 1, "")
+    assert (query.run_id, query.totals.restarts, query.lost_identity) == ("r2", 1, False)
 
 
 def test_emptied_folder_leaves_no_position_behind():
