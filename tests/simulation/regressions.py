@@ -21,7 +21,7 @@ THEN = replace(
     two_drivers=0.0,
     gone=False,
 )
-LATE = replace(Terms(), around=PLAIN.around)
+LATE = replace(Terms(), to_query=PLAIN.to_query, around=PLAIN.around)
 """The terms when these seeds failed; new steps would change their plans."""
 
 

@@ -57,7 +57,7 @@ class SimBus:
         """By query: the same for its newest start event that was lost or late."""
         self.drops: Mapping[str, int] = Counter()
         self._time = time
-        self._faults = faults
+        self.faults = faults
         self._wake = wake
         self._under_way: list[tuple[float, int, str, Received]] = []
         self._newest: dict[str, float] = {}
@@ -69,11 +69,9 @@ class SimBus:
         return sum(at <= self._time.now for at, *_ in self._under_way)
 
     def drops_now(self, who: str) -> bool:
-        return self._faults.holds("drop", who)
+        return self.faults.holds("drop", who)
 
-    def post(
-        self, who: str, kind: EventKind, text: str, session: str = "", trigger: str = ""
-    ) -> None:
+    def post(self, who: str, kind: EventKind, text: str, *of_start: str) -> None:
         now, drops = self._time.now, self.drops_now(who)
         self.dropped += drops
         if now < self.listens_since:
@@ -82,13 +80,13 @@ class SimBus:
             self.lost, self.lost_at = self.lost + 1, now
             self._note_unknown(who, kind, now)
             return
-        late = self._faults.size("delay", who) or 0.0
+        late = self.faults.size("delay", who) or 0.0
         at = max(now + 0.001 + late, self._newest.get(who, 0.0))
         self._newest[who] = at
         if late:
             self._note_unknown(who, kind, at)
-        for _ in range(2 if self._faults.holds("repeat", who) else 1):
-            received = Received(kind, text, at, session, trigger)
+        for _ in range(2 if self.faults.holds("repeat", who) else 1):
+            received = Received(kind, text, at, *of_start)
             heappush(self._under_way, (at, next(self._numbers), who, received))
         if kind.is_lifecycle:
             self._time.at(at + 0.02, self._wake)
