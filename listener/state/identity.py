@@ -269,16 +269,17 @@ class Identity:
     def replaced_by(self, new: Newcomer) -> Query | None:
         """The query of another name whose run Spark stopped to start the new one."""
         query = self.present(new.query_id)
-        is_replaced = query is not None and query.run_id == new.replaced
-        return query if is_replaced and _is_renamed(query, new) else None
+        if query is None or query.run_id != new.replaced:
+            return None
+        return query if _is_renamed(query, new) else None
 
     def awaits_start(self, new: Newcomer) -> bool:
         """Whether the start event of a polled run is to say first if Spark stopped another for it.
 
         Without that event, the run continues the query after ``UNDECIDED_SECONDS``.
         """
-        query = self.present(new.query_id)
-        if query is None or query.query_id != new.query_id or not _is_renamed(query, new):
+        query = self._holder(new.query_id)
+        if query is None or not _is_renamed(query, new):
             return False
         return new.at - query.gone_or_started_at < UNDECIDED_SECONDS
 
@@ -297,8 +298,7 @@ class Identity:
             UndecidedError: the query is not known yet, and ``wait`` is set.
 
         """
-        old = self._predecessor(new, wait=wait)
-        holder = self.present(new.query_id)
+        old, holder = self._predecessor(new, wait=wait), self._holder(new.query_id)
         self._past.pop(new.run_id, None)
         if old is None:
             label = self._free_label(new.name, new.query_id)
@@ -312,8 +312,7 @@ class Identity:
         else:
             query = succeed(old, new.query_id, new.run_id, new.at, new.checkpoint)
             self._replace(old, query)
-        has_taken = holder is not None and holder.label != query.label
-        if has_taken and holder.query_id == new.query_id:
+        if holder is not None and holder.label != query.label:
             query = with_checkpoint_of(query, holder)
             self.add_past(holder.label, holder.run_id)
         self._labels[query.query_id] = query.label
@@ -380,6 +379,11 @@ class Identity:
         if not _is_renamed(old, new):
             return old
         return self._earlier_holder(new) or (None if self.replaced_by(new) else old)
+
+    def _holder(self, query_id: str) -> Query | None:
+        """The query that has this id now."""
+        query = self.present(query_id)
+        return query if query is not None and query.query_id == query_id else None
 
     def _of_name(self, new: Newcomer, *, wait: bool) -> Query | None:
         namesakes = self._namesakes(new.name)
