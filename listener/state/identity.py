@@ -267,11 +267,14 @@ class Identity:
         )
 
     def replaced_by(self, new: Newcomer) -> Query | None:
-        """The query of another name whose run Spark stopped to start the new one."""
-        query = self.present(new.query_id)
-        if query is None or query.run_id != new.replaced:
+        """The query of another name that had the checkpoint, if Spark stopped a run for this one.
+
+        The start of the stopped run may have been lost.
+        """
+        query = self._holder(new.query_id)
+        if query is None or not new.replaced or not _is_renamed(query, new):
             return None
-        return query if _is_renamed(query, new) else None
+        return query if new.replaced not in self._past else None
 
     def awaits_start(self, new: Newcomer) -> bool:
         """Whether the start event of a polled run is to say first if Spark stopped another for it.
@@ -372,13 +375,14 @@ class Identity:
         """The query of the new run's id, unless Spark stopped it for a query of another name."""
         label = self.label(new.query_id) or ""
         old = self._queries.get(label) or self._forgotten.get(label)
-        if old is None:
-            return None
-        if old.query_id != new.query_id:
-            return None if old.alive or old.run_id in new.beside else old
-        if not _is_renamed(old, new):
+        if old is None or (old.query_id == new.query_id and not _is_renamed(old, new)):
             return old
-        return self._earlier_holder(new) or (None if self.replaced_by(new) else old)
+        earlier = self._earlier_holder(new)
+        if earlier is not None:
+            return earlier
+        if old.query_id == new.query_id:
+            return None if self.replaced_by(new) else old
+        return None if old.alive or old.run_id in new.beside else old
 
     def _holder(self, query_id: str) -> Query | None:
         """The query that has this id now."""

@@ -303,12 +303,12 @@ class State:
             self._put(end_past_run(query, event, at, signal=signal, context=context))
 
     def _introduce(self, new: Newcomer, *, wait: bool) -> Query:
-        stopped = self._identity.replaced_by(new)
+        holder = self._identity.replaced_by(new)
         query = self._identity.introduce(new, wait=wait)
         is_new = query.label not in self._queries
         self._put(query)
-        if stopped is not None:
-            self._put(replaced_by(stopped, query.label, new.at))
+        if holder is not None and (holder.alive or holder.run_id == new.replaced):
+            self._put(replaced_by(holder, query.label, new.at))
         if is_new and (query.is_unnamed or len(self._queries) % FORGET_EVERY == 0):
             self.forget(new.at)
         return query

@@ -93,7 +93,7 @@ def test_query_attached_to_late_is_known_by_the_poll_alone():
     [
         starts_b(running(), replaced=""),
         starts_b(ends_a(running()), replaced=""),
-        starts_b(running(), replaced="another run"),
+        starts_b(running().start("id", "a-2", "a", at=6, session="s1"), replaced="a-1"),
         starts_b(running("b")),
         starts_b(running(), name=None),
         starts_b(running(None)),
@@ -105,7 +105,7 @@ def test_query_attached_to_late_is_known_by_the_poll_alone():
 def test_other_run_on_the_checkpoint_continues_the_query(story):
     (query,) = story.shown().values()
 
-    assert (query.run_id, query.totals.restarts, query.taken_by) == ("b-1", 1, "")
+    assert (query.run_id, query.taken_by) == ("b-1", "")
     assert story.found(70) == []
 
 
@@ -158,6 +158,31 @@ def test_each_end_and_each_late_event_belongs_to_the_query_of_its_run():
 
     assert after["b"] == before["b"]
     assert (after["a"].run_id, after["a"].totals.failed) == ("a-2", 0)
+
+
+def test_query_whose_start_was_lost_is_still_stopped_by_another_one():
+    """It took the checkpoint of a, which takes it back: neither event says so, but polls do."""
+    story = running().probe(of_a(), at=9).ends("id", "a-1", at=10)
+    story.probe(of_b(), at=11).probe(of_b(), at=11.1 + UNDECIDED_SECONDS)
+    assert list(story.shown()) == ["a"], "it counts as renamed"
+
+    starts_b(story, at=20, run="c-1", name="c", replaced="b-1")
+    assert {label: query.run_id for label, query in story.shown().items()} == {
+        "a": "b-1",
+        "c": "c-1",
+    }
+    assert story.found(22) == [(STOPPED, "a")]
+
+
+def test_query_that_returns_after_the_other_one_moved_on_keeps_its_label():
+    story = starts_b(running())
+    story.start("b-id", "b-2", "b", at=20, session="s2").ends("id", "b-1", at=20)
+    story.start("id", "a-2", "a", at=30, session="s1", **FOLDER)
+
+    assert {label: query.run_id for label, query in story.shown().items()} == {
+        "a": "a-2",
+        "b": "b-2",
+    }
 
 
 def test_forgotten_query_does_not_take_the_id_from_the_other():

@@ -57,7 +57,7 @@ class SimBus:
         """By query: the same for its newest start event that was lost or late."""
         self.drops: Mapping[str, int] = Counter()
         self._time = time
-        self.faults = faults
+        self._faults = faults
         self._wake = wake
         self._under_way: list[tuple[float, int, str, Received]] = []
         self._newest: dict[str, float] = {}
@@ -69,7 +69,14 @@ class SimBus:
         return sum(at <= self._time.now for at, *_ in self._under_way)
 
     def drops_now(self, who: str) -> bool:
-        return self.faults.holds("drop", who)
+        return self._faults.holds("drop", who)
+
+    def is_timely(self, who: str) -> bool:
+        """Whether all events of a query so far have arrived, and the next one will at once."""
+        now = self._time.now
+        late = max(self._newest.get(who, 0.0), self.lost_until.get(who, 0.0))
+        holds = any(self._faults.holds(kind, who) for kind in ("drop", "delay"))
+        return self.listens_since <= now and late < now and not holds
 
     def post(self, who: str, kind: EventKind, text: str, *of_start: str) -> None:
         now, drops = self._time.now, self.drops_now(who)
@@ -80,12 +87,12 @@ class SimBus:
             self.lost, self.lost_at = self.lost + 1, now
             self._note_unknown(who, kind, now)
             return
-        late = self.faults.size("delay", who) or 0.0
+        late = self._faults.size("delay", who) or 0.0
         at = max(now + 0.001 + late, self._newest.get(who, 0.0))
         self._newest[who] = at
         if late:
             self._note_unknown(who, kind, at)
-        for _ in range(2 if self.faults.holds("repeat", who) else 1):
+        for _ in range(2 if self._faults.holds("repeat", who) else 1):
             received = Received(kind, text, at, *of_start)
             heappush(self._under_way, (at, next(self._numbers), who, received))
         if kind.is_lifecycle:

@@ -91,10 +91,15 @@ class SimSpark:
         if not self.alive or self.context is not Context.RUNNING:
             return
         active = {run.query_id: run for run in self.living.values()}
+        replaced = active.get(query.checkpoint.query_id)
+        if replaced is not None and replaced.query is not query:
+            # Only the start event shows it.
+            keys = query.key, replaced.spec.key
+            if not all(map(self._bus.is_timely, keys)):
+                return
         old = self.living.get(query.key)
         if old is not None:
             old.stop(Health.HEALTHY)
-        replaced = active.get(query.checkpoint.query_id)
         if replaced is not None and not replaced.ended:
             replaced.is_taken()
         query.started_at = self.time.now

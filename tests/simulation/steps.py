@@ -87,10 +87,7 @@ def _take(driver: SimDriver, query: SimQuery, step: Step) -> None:
     names = {query.spec.name, other.spec.name} if other is not None else set()
     if other is None or run is None or None in names or len(names) < 2:
         return
-    faults, keys = driver.bus.faults, (query.key, other.key)
-    if any(faults.holds(kind, key) for kind in ("drop", "delay") for key in keys):
-        return
-    if driver.attached and driver.awake and all(map(driver.spark.reports, keys)):
+    if driver.attached and driver.awake and all(map(driver.bus.is_timely, (query.key, other.key))):
         query.take_checkpoint(other)
         query.wanted = True
         driver.spark.start(query)
