@@ -7,7 +7,7 @@ from itertools import chain, permutations
 import pytest
 from support.story import IdStory, poll, polled, source
 
-from querypulse.listener.probe import Context
+from querypulse.listener.probe import Context, JobCounts, SlotUse
 from querypulse.listener.source_polls import SourceReport
 from querypulse.listener.state.identity import UNDECIDED_SECONDS
 from querypulse.listener.state.query import Outcome
@@ -214,6 +214,19 @@ def test_query_that_takes_a_checkpoint_continues_an_ended_one_of_its_name():
 
     assert (b.run_id, b.totals.restarts, b.query_id) == ("b-1", 1, "id")
     assert story.found(12) == [(STOPPED, "a")]
+
+
+def test_slots_are_held_by_the_query_that_runs_and_not_by_the_one_before():
+    story = starts_b(running()).probe(of_b(), at=12)
+    waits = {"own": JobCounts(4, 1, 40, 0), "slots": SlotUse(4, 4, "id", 3)}
+    waits |= {"message": "Processing new data", "busy": True, "data": True, "batch": 1}
+    story.start("c-id", "c-1", "c", at=12).commits("c-id", "c-1", "c", at=12, batch=0)
+    for at in range(13, 90, 5):
+        busy = of_b(own=JobCounts(9, 1, at, 3), message="Processing new data", busy=True, batch=7)
+        story.probe(polled("c-id", "c-1", "c", **waits), busy, at=at)
+    reasons = {found.query: found.reason for found in story.evaluate(90).findings}
+
+    assert "b 3 of them" in reasons["c"]
 
 
 def test_stop_of_the_application_explains_a_taken_checkpoint():

@@ -203,11 +203,19 @@ def test_query_taken_over_after_an_announced_stop_pages_nobody(spark, watch, pag
     start(rate(spark), "a", checkpoint=tmp_path / "c")
     commits(sidecar, "a")
     sidecar.expect_stop("a")
-    in_another_session(spark, "b", tmp_path / "c")
+    b = in_another_session(spark, "b", tmp_path / "c")
     commits(sidecar, "b", batches=8)
+    sidecar.expect_stop(b)
+    b.stop()
+    start(rate(spark), "other")
+    commits(sidecar, "other", batches=8)
     assert sidecar.flush()
 
-    assert (names(sidecar), shown(sidecar, "a").state) == (["a", "b"], "stopped")
+    assert [(query.name, query.state) for query in sidecar.snapshot().queries] == [
+        ("a", "stopped"),
+        ("b", "stopped"),
+        ("other", "running"),
+    ]
     assert pages.reported == []
 
 
