@@ -349,8 +349,9 @@ def kept_failures(
     marks = {query.mark for query in kept.values() if query.mark}
     namesakes = [_nameless(query) for query in queries if marks and mark_of(query.name) in marks]
     namesakes += [query for query in failures if query.mark in marks]
-    others = [_nameless(query) for query in queries]
-    others = [query for query in (*others, *failures) if query.folder]
+    others = [query for query in (*map(_nameless, queries), *failures) if query.folder]
+    # Without the time of each end: it would be written after each run of a loop.
+    others = [replace(query, gone_at=None) for query in others]
     for query in (*namesakes, *others):
         if len(kept) < MAX_KEPT:
             kept.setdefault(query.query_id, query)
