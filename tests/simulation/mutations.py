@@ -36,7 +36,7 @@ from querypulse.watch import alerts as alerts_module
 from querypulse.watch.tracker import TargetTracker, WatchedDriver
 
 from . import driver, outside
-from .generate import PLAIN, Terms, generate
+from .generate import OWNED, PLAIN, Terms, generate
 from .plan import Plan
 from .scenarios import plan_of
 from .world import PlanOutcome, run
@@ -55,7 +55,7 @@ class Mutation(msgspec.Struct, frozen=True):
     owner: Any
     name: str
     by: Any
-    terms: Terms = Terms()
+    terms: Terms = OWNED
     seeds: int = 25
     first: int = 1
     """Where the search starts: at a seed that has shown the mutation before."""

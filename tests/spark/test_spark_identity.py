@@ -26,6 +26,15 @@ def failed(stream, name, checkpoint=None):
     return query
 
 
+def becomes(sidecar, name, query):
+    """Wait until the run of a query is known under a name."""
+    run = (name, str(query.runId))
+    until(
+        lambda: run in {(shown.name, shown.run_id) for shown in sidecar.snapshot().queries},
+        f"{name} has a new run",
+    )
+
+
 def names(sidecar):
     return [query.name for query in sidecar.snapshot().queries]
 
@@ -158,7 +167,7 @@ def test_query_that_takes_the_checkpoint_of_another_is_reported_until_that_takes
 
     back = start(rate(spark), "a", checkpoint=tmp_path / "c")
     pages.wait_for(TAKEN, "b")
-    until(lambda: shown(sidecar, "a").run_id == str(back.runId), "the new run is known")
+    becomes(sidecar, "a", back)
     commits(sidecar, "a", batches=b.last_commit_batch + 3)
     pages.wait_for(TAKEN, "a", status="resolved")
 
@@ -179,8 +188,10 @@ def test_other_starts_on_the_checkpoint_of_a_query_are_reported_as_no_stop(
         again = in_another_session(spark, "again", tmp_path / "again")
     for number in range(5):
         old = start(rate(spark), f"name-{number}", checkpoint=tmp_path / "renamed")
+        becomes(sidecar, "name-0", old)
         commits(sidecar, "name-0")
         old.stop()
+        until(lambda: shown(sidecar, "name-0").state == "stopped", "its end is known")
     renamed = start(rate(spark), "renamed", checkpoint=tmp_path / "renamed")
     start(rate(spark), "named", checkpoint=tmp_path / "some")
     in_another_session(spark, None, tmp_path / "some")
@@ -188,9 +199,8 @@ def test_other_starts_on_the_checkpoint_of_a_query_are_reported_as_no_stop(
     refusing.conf.set("spark.sql.streaming.stopActiveRunOnRestart", "false")
     with pytest.raises(Exception, match="already active"):
         start(rate(refusing), "refused", checkpoint=tmp_path / "renamed")
-    latest = {"again": again, "name-0": renamed}
-    for label, query in latest.items():
-        until(lambda: shown(sidecar, label).run_id == str(query.runId), f"{label} is known")  # noqa: B023 - called at once
+    for label, query in {"again": again, "name-0": renamed}.items():
+        becomes(sidecar, label, query)
         commits(sidecar, label, batches=3)
     assert sidecar.flush()
 
@@ -247,7 +257,7 @@ def restarts_after(spark, watch, pages, tmp_path):
         done = shown(sidecar, label).last_commit_batch
         change(folder)
         new = start(rate(spark), name, checkpoint=folder)
-        until(lambda: shown(sidecar, label).run_id == str(new.runId), "the new run is known")
+        becomes(sidecar, label, new)
         commits(sidecar, label, batches=batches(done))
         assert (names(sidecar), shown(sidecar, label).restarts) == ([label], 1)
         assert old.id != new.id
