@@ -345,7 +345,7 @@ def kept_failures(
     failures += [_trimmed(_failed(query), now) for query in queries if query.deaths]
     failed = [query for query in failures if query.deaths]
     failed.sort(key=lambda query: query.deaths[-1].at)
-    kept = {query.query_id: query for query in failed[-MAX_KEPT:]}
+    kept = {query.key: query for query in failed[-MAX_KEPT:]}
     marks = {query.mark for query in kept.values() if query.mark}
     namesakes = [_nameless(query) for query in queries if marks and mark_of(query.name) in marks]
     namesakes += [query for query in failures if query.mark in marks]
@@ -354,7 +354,7 @@ def kept_failures(
     others = [replace(query, gone_at=None) for query in others]
     for query in (*namesakes, *others):
         if len(kept) < MAX_KEPT:
-            kept.setdefault(query.query_id, query)
+            kept.setdefault(query.key, query)
     return tuple(kept.values())
 
 

@@ -43,6 +43,11 @@ class FailedQuery(msgspec.Struct, frozen=True):
     folder: str = ""
     """The hash of its checkpoint's folder; empty if that is unknown or temporary."""
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """One query may have taken the checkpoint, and so the id, of another one."""
+        return self.query_id, self.mark
+
 
 @lru_cache(maxsize=2 * MAX_KEPT)
 def mark_of(name: str | None) -> str:
@@ -63,7 +68,7 @@ class PastFailures:
     """The failures that earlier processes stored. Each query of this process is matched once."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, FailedQuery] = {}
+        self._kept: dict[tuple[str, str], FailedQuery] = {}
         self._met: set[str] = set()
 
     @property
@@ -86,9 +91,7 @@ class PastFailures:
             ]
             deaths = tuple(sorted(believable, key=lambda died: died.at)[-PAST_DEATHS:])
             unrecovered = min(max(0, failed.unrecovered_deaths), len(deaths))
-            self._kept[failed.query_id] = replace(
-                failed, deaths=deaths, unrecovered_deaths=unrecovered
-            )
+            self._kept[failed.key] = replace(failed, deaths=deaths, unrecovered_deaths=unrecovered)
         if stored:
             self._met.clear()
 
@@ -99,23 +102,30 @@ class PastFailures:
         new = [query for label, query in queries.items() if label not in self._met]
         self._met.update(query.label for query in new)
         # All ids first: a namesake must not take what belongs to another query's id.
-        by_id = [(query, self._kept.pop(query.query_id, None)) for query in new]
+        by_both = [
+            (query, self._kept.pop((query.query_id, mark_of(query.name)), None)) for query in new
+        ]
+        by_id = [(query, own or self._renamed(query)) for query, own in by_both]
         return [
             _with_past(query, past)
             for query, own in by_id
             if (past := own or self._in_folder(query) or self._namesake(query, queries)) is not None
         ]
 
+    def _renamed(self, query: Query) -> FailedQuery | None:
+        """The stored query with the same id, which had another name, or none."""
+        return self._pop(
+            failed for failed in self._kept.values() if failed.query_id == query.query_id
+        )
+
     def _in_folder(self, query: Query) -> FailedQuery | None:
         """The stored query of the same name in the same checkpoint folder, under another id."""
         place = (mark_of(query.checkpoint), mark_of(query.name))
-        same = (
-            query_id
-            for query_id, failed in self._kept.items()
+        return self._pop(
+            failed
+            for failed in self._kept.values()
             if failed.folder and (failed.folder, failed.mark) == place
         )
-        query_id = next(same, None)
-        return None if query_id is None else self._kept.pop(query_id)
 
     def _namesake(self, query: Query, queries: Mapping[str, Query]) -> FailedQuery | None:
         """The stored query of the same name that ran last; one still active counts as last."""
@@ -125,12 +135,15 @@ class PastFailures:
         ):
             return None
         mark = mark_of(query.name)
-        namesakes = [
-            (math.inf if failed.gone_at is None else failed.gone_at, query_id)
-            for query_id, failed in self._kept.items()
-            if failed.mark == mark
-        ]
-        return self._kept.pop(max(namesakes)[1]) if namesakes else None
+        return self._pop(failed for failed in self._kept.values() if failed.mark == mark)
+
+    def _pop(self, found: Iterable[FailedQuery]) -> FailedQuery | None:
+        last = max(found, key=_ran_until, default=None)
+        return None if last is None else self._kept.pop(last.key)
+
+
+def _ran_until(failed: FailedQuery) -> tuple[float, str]:
+    return math.inf if failed.gone_at is None else failed.gone_at, failed.query_id
 
 
 def _with_past(query: Query, past: FailedQuery) -> Query:

@@ -394,6 +394,27 @@ def test_other_checkpoint_of_the_next_process_is_no_loss_of_identity(process):
     assert process.evaluate(7).findings == ()
 
 
+def test_failures_stay_with_the_query_that_had_them_when_another_one_took_its_checkpoint():
+    process = Process().fails(batch=7).fails(run=2, at=80, batch=7)
+    process.started(run=3, at=85).takes(of_run=3, at=90)
+    process = process.next()
+    process.state.apply_event(Started("id-a", "b-2", "b", checkpoint="/cp"), 5)
+    process.evaluate(6)
+    assert process.state.query("id-a").deaths == ()
+
+    process.state.apply_event(Started("id-a", "a-4", "a", checkpoint="/cp", replaced="b-2"), 7)
+    process.evaluate(8)
+    assert [len(query.deaths) for query in process.state.snapshot(8).labels().values()] == [0, 2]
+
+
+def test_failures_of_a_query_that_was_renamed_between_two_processes_count():
+    process = failing(2, batch=7).next()
+    process.state.apply_event(Started("id-a", "b-1", "b"), 5)
+    process.evaluate(6)
+
+    assert len(process.state.query("id-a").deaths) == 2
+
+
 def test_spool_of_an_earlier_version_has_no_folders():
     text = b'[{"query_id": "old", "mark": "%s", "more": 1}]' % mark_of("a").encode()
     kept = msgspec.json.decode(text, type=tuple[FailedQuery, ...])
