@@ -9,7 +9,7 @@ import msgspec
 from ..core.text import duration
 from ..listener.failure import Failure
 from ..listener.probe import JobActivity, JobCounts, ProbedRun
-from ..listener.state.query import Query
+from ..listener.state.query import CLOCKS_DIFFER_SECONDS, Query
 from .finding import Finding, Severity, finding_about
 from .policy import Window
 from .rule_context import RuleContext
@@ -185,8 +185,6 @@ def _signals(context: RuleContext) -> str:
 # the last process ended: a planned stop in the middle of a batch leaves the same files as a crash.
 # So an old plan raises no alert by itself; it shows how old the batch is that fails or is stuck.
 
-CLOCKS_DIFFER_SECONDS = 5.0
-"""The clocks of the storage and of this machine may differ by this much."""
 OVER_RESTARTS = "over_restarts"
 """The annotation of an alert about such a batch."""
 

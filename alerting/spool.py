@@ -19,11 +19,14 @@ from msgspec.structs import replace
 from ..core.files import HangDetector, write_whole
 from ..core.guard import Guard, Problem
 from ..core.threads import Deadline, Loop
+from ..listener.checkpoints import TEMPORARY, checkpoint_problem
 from ..listener.past_failures import (
     KEEP_SECONDS,
     MAX_KEPT,
     FailedQuery,
     PastFailures,
+    QueryKey,
+    key_of,
     mark_of,
     shifted,
 )
@@ -335,29 +338,34 @@ def kept_failures(
     queries: Iterable[Query],
     unmet: Iterable[FailedQuery],
     now: float,
-    readings: Mapping[str, LastRead] | None = None,
+    readings: Mapping[QueryKey, LastRead] | None = None,
 ) -> tuple[FailedQuery, ...]:
     """For each query, the failures within its window and those that may show a poison batch.
 
-    ``readings`` are positions by query id, which are kept with them. ``unmet`` are queries of
-    earlier processes that this process has not seen. Queries with the same name are kept without
-    failures: their own id shows that they do not continue a failed one.
+    ``readings`` are positions by the keys of queries, which are kept with them. ``unmet`` are
+    queries of earlier processes that this process has not seen. Queries with the same name are kept
+    without failures: their own id shows that they do not continue a failed one. So are queries with
+    a checkpoint, which shows in the next process whether their id was lost.
     """
     queries, read = tuple(queries), readings or {}
     failures = [_trimmed(failed, now) for failed in unmet]
     failures += [
-        _trimmed(_failed(query, read.get(query.query_id)), now)
+        _trimmed(_failed(query, read.get(key_of(query))), now)
         for query in queries
-        if query.deaths or query.query_id in read
+        if query.deaths or key_of(query) in read
     ]
     failed = [query for query in failures if query.deaths or query.reading is not None]
     failed.sort(key=lambda query: query.deaths[-1].at if query.deaths else 0.0)
-    kept = {query.query_id: query for query in failed[-MAX_KEPT:]}
+    kept = {query.key: query for query in failed[-MAX_KEPT:]}
     marks = {query.mark for query in kept.values() if query.mark}
     namesakes = [_nameless(query) for query in queries if marks and mark_of(query.name) in marks]
     namesakes += [query for query in failures if query.mark in marks]
-    for query in namesakes[: MAX_KEPT - len(kept)]:
-        kept.setdefault(query.query_id, query)
+    others = [query for query in (*map(_nameless, queries), *failures) if query.folder]
+    # Without the time of each end: it would be written after each run of a loop.
+    others = [replace(query, gone_at=None) for query in others]
+    for query in (*namesakes, *others):
+        if len(kept) < MAX_KEPT:
+            kept.setdefault(query.key, query)
     return tuple(kept.values())
 
 
@@ -370,7 +378,9 @@ def _failed(query: Query, reading: LastRead | None) -> FailedQuery:
 
 
 def _nameless(query: Query) -> FailedQuery:
-    return FailedQuery(query.query_id, mark_of(query.name), gone_at=query.gone_at)
+    has_place = checkpoint_problem(query.checkpoint) != TEMPORARY
+    folder = mark_of(query.checkpoint) if has_place else ""
+    return FailedQuery(query.query_id, mark_of(query.name), gone_at=query.gone_at, folder=folder)
 
 
 def _trimmed(failed: FailedQuery, now: float) -> FailedQuery:
@@ -390,18 +400,18 @@ def _trimmed(failed: FailedQuery, now: float) -> FailedQuery:
 
 
 def stored_readings(
-    before: Mapping[str, LastRead], snapshot: Snapshot, *, is_last: bool
-) -> dict[str, LastRead]:
-    """By query id: where the queries had read up to when that was last stored."""
+    before: Mapping[QueryKey, LastRead], snapshot: Snapshot, *, is_last: bool
+) -> dict[QueryKey, LastRead]:
+    """By the key of a query: where the queries had read up to when that was last stored."""
     now, stopped_at = snapshot.at, snapshot.context_stopped_at
     readings = {
-        query.query_id: replace(last_read(query, now, stopped_at), session="", run_id="")
+        key_of(query): replace(last_read(query, now, stopped_at), session="", run_id="")
         for query in snapshot.queries
         if query.reading.positions or query.reading.earlier or query.reading.gaps
     }
     return {
-        query_id: to_store(before.get(query_id), reading, is_last=is_last)
-        for query_id, reading in readings.items()
+        key: to_store(before.get(key), reading, is_last=is_last)
+        for key, reading in readings.items()
     }
 
 
@@ -421,8 +431,8 @@ class Remembering:
         self._spool = spool
         self._redact = redact
         self._past = PastFailures()
-        self._readings: dict[str, LastRead] = {}
-        """By query id, as they are stored."""
+        self._readings: dict[QueryKey, LastRead] = {}
+        """By the keys of queries, as they are stored."""
         self._wall_of_zero: float | None = None
         self._offered: tuple[object, ...] = ()
 

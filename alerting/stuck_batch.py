@@ -269,7 +269,9 @@ def slots_text(context: RuleContext) -> str:
 
 
 def _query_of(context: RuleContext, query_id: str) -> Query | None:
-    return next((query for query in context.snapshot.queries if query.query_id == query_id), None)
+    queries = (query for query in context.snapshot.queries if query.query_id == query_id)
+    # One that lost its checkpoint to another has the same id.
+    return max(queries, key=lambda query: query.alive, default=None)
 
 
 def retries_text(context: RuleContext, flight: InFlight) -> str:

@@ -121,7 +121,13 @@ class EventReader:
         if isinstance(event, Progress) and event.lost_parts:
             self.dropped["undecodable_part"] += len(event.lost_parts)
         if isinstance(event, Started):
-            event = replace(event, session=received.session, trigger=received.trigger)
+            event = replace(
+                event,
+                session=received.session,
+                trigger=received.trigger,
+                checkpoint=received.checkpoint,
+                replaced=received.replaced,
+            )
             self._poke()
         arrived = Arrived(event, received.at, self._context_of(event))
         self._arrived.put(arrived, lifecycle=received.kind.is_lifecycle)

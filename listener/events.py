@@ -70,8 +70,10 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
 class Started(msgspec.Struct, frozen=True, gc=False):
     """A run began; ``start()`` returns only after every listener has handled this event.
 
-    Spark's event has no ``session`` and no ``trigger`` (as Spark prints it): we query the run for
-    them, and they are empty when it could not answer in time. ``timestamp`` is Spark's start time.
+    Spark's event has no ``session``, ``trigger`` (as Spark prints it) and ``checkpoint``: we query
+    the run for them, and they are empty when it could not answer in time. ``timestamp`` is Spark's
+    start time. ``replaced`` is the id of the run that Spark stopped to start this one on its
+    checkpoint (``spark.sql.streaming.stopActiveRunOnRestart``); empty where that was not seen.
     """
 
     query_id: str
@@ -80,6 +82,8 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     session: str = ""
     trigger: str = ""
     timestamp: float | None = None
+    checkpoint: str = ""
+    replaced: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):

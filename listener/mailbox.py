@@ -84,8 +84,8 @@ class Mailbox(Generic[T]):
 class Received(NamedTuple):
     """One event as it arrived, as JSON text or as a JVM handle with ``json()``.
 
-    ``at`` is the monotonic time of its arrival in seconds. ``session`` and ``trigger`` of a
-    started run are empty if the run could not be queried in time.
+    ``at`` is the monotonic time of its arrival in seconds. The last four are of a started run, see
+    ``Started``; they are empty if the run could not be queried in time.
     """
 
     kind: EventKind
@@ -93,6 +93,8 @@ class Received(NamedTuple):
     at: float
     session: str = ""
     trigger: str = ""
+    checkpoint: str = ""
+    replaced: str = ""
 
 
 class Arrived(msgspec.Struct, frozen=True, gc=False):

@@ -1,8 +1,8 @@
 """What earlier processes stored of queries, until this process sees them: failures, positions.
 
 The rules of ``identity.py`` decide which query is the same: the one with the same query id; or,
-under a new id, the only active query of a name, matched to the stored query of that name that ran
-last. A query without a name matches only its own id.
+under a new id, the one of the same name in the same checkpoint folder; or the only active query of
+a name, matched to the stored query of that name that ran last.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ LEAST_AGE_SECONDS = 1.0
 MARK_CHARACTERS = 16
 
 
+QueryKey = tuple[str, str]
+"""A query's id and mark: it may have taken the checkpoint, and so the id, of another query."""
+
+
 class FailedQuery(msgspec.Struct, frozen=True):
     """What is stored of one query. Times are monotonic seconds, on disk Unix seconds."""
 
@@ -44,12 +48,24 @@ class FailedQuery(msgspec.Struct, frozen=True):
     """When its last run ended; None if it was active."""
     reading: LastRead | None = None
     """Where it had read up to, and what it had passed over."""
+    folder: str = ""
+    """The hash of its checkpoint's folder; empty if that is unknown or temporary."""
+
+    @property
+    def key(self) -> QueryKey:
+        """What identifies it among what is stored."""
+        return self.query_id, self.mark
 
 
 @lru_cache(maxsize=2 * MAX_KEPT)
 def mark_of(name: str | None) -> str:
-    """A hash that identifies a name on disk, because names may be long or secret."""
+    """A hash that identifies a name or a folder on disk, because it may be long or secret."""
     return sha256(name.encode(errors="surrogatepass")).hexdigest()[:MARK_CHARACTERS] if name else ""
+
+
+def key_of(query: Query) -> QueryKey:
+    """The key of a query of this process."""
+    return query.query_id, mark_of(query.name)
 
 
 def shifted(failed: FailedQuery, seconds: float) -> FailedQuery:
@@ -66,7 +82,7 @@ class PastFailures:
     """The failures that earlier processes stored. Each query of this process is matched once."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, FailedQuery] = {}
+        self._kept: dict[QueryKey, FailedQuery] = {}
         self._met: set[str] = set()
 
     @property
@@ -89,9 +105,7 @@ class PastFailures:
             ]
             deaths = tuple(sorted(believable, key=lambda died: died.at)[-PAST_DEATHS:])
             unrecovered = min(max(0, failed.unrecovered_deaths), len(deaths))
-            self._kept[failed.query_id] = replace(
-                failed, deaths=deaths, unrecovered_deaths=unrecovered
-            )
+            self._kept[failed.key] = replace(failed, deaths=deaths, unrecovered_deaths=unrecovered)
         if stored:
             self._met.clear()
 
@@ -102,12 +116,28 @@ class PastFailures:
         new = [query for label, query in queries.items() if label not in self._met]
         self._met.update(query.label for query in new)
         # All ids first: a namesake must not take what belongs to another query's id.
-        by_id = [(query, self._kept.pop(query.query_id, None)) for query in new]
+        by_both = [(query, self._kept.pop(key_of(query), None)) for query in new]
+        by_id = [(query, own or self._renamed(query)) for query, own in by_both]
         return [
             _with_past(query, past)
             for query, own in by_id
-            if (past := own or self._namesake(query, queries)) is not None
+            if (past := own or self._in_folder(query) or self._namesake(query, queries)) is not None
         ]
+
+    def _renamed(self, query: Query) -> FailedQuery | None:
+        """The stored query with the same id, which had another name, or none."""
+        return self._pop(
+            failed for failed in self._kept.values() if failed.query_id == query.query_id
+        )
+
+    def _in_folder(self, query: Query) -> FailedQuery | None:
+        """The stored query of the same name in the same checkpoint folder, under another id."""
+        place = (mark_of(query.checkpoint), mark_of(query.name))
+        return self._pop(
+            failed
+            for failed in self._kept.values()
+            if failed.folder and (failed.folder, failed.mark) == place
+        )
 
     def _namesake(self, query: Query, queries: Mapping[str, Query]) -> FailedQuery | None:
         """The stored query of the same name that ran last; one still active counts as last."""
@@ -117,12 +147,15 @@ class PastFailures:
         ):
             return None
         mark = mark_of(query.name)
-        namesakes = [
-            (math.inf if failed.gone_at is None else failed.gone_at, query_id)
-            for query_id, failed in self._kept.items()
-            if failed.mark == mark
-        ]
-        return self._kept.pop(max(namesakes)[1]) if namesakes else None
+        return self._pop(failed for failed in self._kept.values() if failed.mark == mark)
+
+    def _pop(self, found: Iterable[FailedQuery]) -> FailedQuery | None:
+        last = max(found, key=_ran_until, default=None)
+        return None if last is None else self._kept.pop(last.key)
+
+
+def _ran_until(failed: FailedQuery) -> tuple[float, str]:
+    return math.inf if failed.gone_at is None else failed.gone_at, failed.query_id
 
 
 def _with_past(query: Query, past: FailedQuery) -> Query:
@@ -133,8 +166,11 @@ def _with_past(query: Query, past: FailedQuery) -> Query:
         is_same = past.query_id == query.query_id
         reading = positions.restore(query.reading, past.reading, is_same=is_same)
         query = replace(query, reading=reading)
+    same_folder = bool(past.folder) and past.folder == mark_of(query.checkpoint)
+    has_new_id = same_folder and past.query_id != query.query_id
     return replace(
         query,
+        id_before=query.id_before or (past.query_id if has_new_id else ""),
         deaths=(*past.deaths, *query.deaths)[-PAST_DEATHS:],
         unrecovered_deaths=query.unrecovered_deaths + before,
     )

@@ -362,8 +362,10 @@ class Sidecar:
         if not hasattr(query, "id") or not hasattr(query, "name"):
             kind = type(query).__name__
             raise ValueError(f"{method}: give a query's name or a StreamingQuery, not {kind}")
-        same_id = (shown.label for shown in self._queries if shown.query_id == str(query.id))
-        return next(same_id, str(query.name or query.id))
+        same_id = [shown for shown in self._queries if shown.query_id == str(query.id)]
+        # One that lost its checkpoint to another has the same id.
+        named = [shown for shown in same_id if shown.name == query.name] or same_id
+        return named[0].label if named else str(query.name or query.id)
 
     @property
     def _queries(self) -> tuple[Query, ...]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
+from ...core.states import QueryState
 from ...core.text import listed
 from ...listener.offsets import WHOLE
 from ...listener.probe import Moves
 from ...listener.state.query import InFlight
 from ...listener.state.trends import Rewind, SourceTrend
 from .. import stuck_batch
+from ..alert_text import NEXT_STEPS
 from ..evidence import evidence, on_restart, report, with_age
 from ..finding import (
     BATCH_SLOW,
@@ -269,21 +272,48 @@ def _stuck_text(trend: SourceTrend, partitions: dict[str, float]) -> str:
 MIN_BATCHES_REWOUND = 2
 
 
+LOST_IDENTITY_SECONDS = 3600.0
+"""How long it is reported: the risk is past with the first batch of the run."""
+STEPS_OF_LOST_IDENTITY = (
+    "1. Find out what deleted the file metadata of the checkpoint, such as a lifecycle rule.\n"
+    "2. Look for rows that the first batch of this run has written twice.\n"
+    "3. Exclude the checkpoint from the rule: it deletes the other files next."
+)
+"""Next steps where only the query id of the checkpoint was lost."""
+
+
 def offsets_rewound(context: RuleContext) -> Finding | None:
     """``StreamingOffsetsRewound``: an end offset went back and stays, or the source ends before it.
 
     If a topic was deleted and created again, a checkpoint was restored, or a source has lost its
     position, rows are read twice. If a table was replaced by a shorter one, new rows are never
     read. This is Burrow's rule 2 with a delay of the window: after a restart Spark may repeat its
-    last batches.
+    last batches. For an hour it also reports a checkpoint that lost its query id: sinks that
+    remember batches by that id may write one twice.
     """
     if not context.is_running:
         return None
     texts = [*_went_back(context), *_ends_before(context)]
-    if not texts:
+    lost_id = _lost_identity(context)
+    if not texts and not lost_id:
         return None
-    reason = "; ".join(texts[:3])
-    return report(context, OFFSETS_REWOUND, Severity.WARNING, reason)
+    reason, facts = "; ".join(filter(None, [*texts[:3], lost_id])), evidence(context)
+    words: dict[str, Any] = {}
+    if not texts:
+        facts |= {"id_before": context.query.id_before, NEXT_STEPS: STEPS_OF_LOST_IDENTITY}
+        words = {"does": "may have written a batch twice", "state": QueryState.RUNNING}
+    return report(context, OFFSETS_REWOUND, Severity.WARNING, reason, facts, **words)
+
+
+def _lost_identity(context: RuleContext) -> str:
+    query = context.query
+    is_recent = context.watched_since(query.started_at) <= LOST_IDENTITY_SECONDS
+    if not query.lost_identity or not is_recent:
+        return ""
+    return (
+        f"its checkpoint {query.checkpoint} has a new query id, although batch ids go on: "
+        "a sink that remembers batches by query id (Delta's txnAppId) accepts the first one again"
+    )
 
 
 def _went_back(context: RuleContext) -> Iterator[str]:

@@ -162,6 +162,12 @@ SLOWLY_NOTICED_SECONDS = 15.0
 """The next poll detects that a SparkContext stopped; its queries may have ended before that."""
 CONTEXT_GONE = "the SparkContext stopped by itself"
 SESSION_GONE = "the Spark Connect session has ended, and the job did not ask for that"
+STEPS_OF_TAKEN = (
+    "1. Decide which of the two queries owns the checkpoint.\n"
+    "2. Stop the other one, and give it a checkpoint of its own.\n"
+    "3. Start the owner again: rows that the other one read went to its sink."
+)
+"""Next steps where another query was started on the checkpoint."""
 
 
 def query_stopped(context: RuleContext) -> Finding | None:
@@ -170,7 +176,8 @@ def query_stopped(context: RuleContext) -> Finding | None:
     Queries with ``once`` and ``availableNow`` end by themselves and do not fire, unless a
     SparkContext that stopped by itself cut them off. Neither does a query after ``expect_stop``,
     one that ``supervise`` restarts, or one in an application that stops its own SparkContext. If
-    the trigger is unknown, the alert fires only for an expected query.
+    the trigger is unknown, the alert fires only for an expected query. Where Spark stopped the
+    query to start another one on its checkpoint, there is no grace.
     """
     query, snapshot = context.query, context.snapshot
     # Spark still lists idle queries as active after their SparkContext has stopped.
@@ -184,6 +191,8 @@ def query_stopped(context: RuleContext) -> Finding | None:
     if is_restarted(context) and not with_context:
         return None
     seconds = context.watched_since(gone_at)
+    if query.taken_by:
+        return _taken(context, seconds)
     grace = 0.0 if context.policy.crashed else context.limits.gone_grace_seconds
     if grace and (seconds <= grace or _is_unconfirmed(context)):
         return None
@@ -195,6 +204,14 @@ def query_stopped(context: RuleContext) -> Finding | None:
     reason = f"{how} {seconds:.0f} s ago and has not restarted"
     cause = CONTEXT_GONE if with_context else ""
     return report(context, QUERY_STOPPED, Severity.CRITICAL, reason, cause=cause)
+
+
+def _taken(context: RuleContext, seconds: float) -> Finding:
+    query = context.query
+    where = f"its checkpoint, {query.checkpoint}" if query.checkpoint else "its checkpoint"
+    reason = f"Spark stopped it {seconds:.0f} s ago: {query.taken_by} was started on {where}"
+    facts = {**evidence(context), "taken_by": query.taken_by, NEXT_STEPS: STEPS_OF_TAKEN}
+    return report(context, QUERY_STOPPED, Severity.CRITICAL, reason, facts)
 
 
 def _is_unconfirmed(context: RuleContext) -> bool:

@@ -1,3 +1,5 @@
+import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -27,9 +29,12 @@ public class EventQueue implements Runnable {
   private static final int ANSWER_CHARACTERS = 7000;
   private static final long SECOND = 1000000000L;
   private static final long GATHER_NANOS = SECOND / 10;
+  private static final int ENDS_KEPT = 1000;
 
   private Map executions;
   private Object context;
+  /** By query id: the newest end. Only the thread of the bus queue uses it. */
+  private final Map ends = new LinkedHashMap();
   private final ConcurrentLinkedQueue waiting = new ConcurrentLinkedQueue();
   private final Lane progress = new Lane();
   private final Lane lifecycle = new Lane();
@@ -187,6 +192,7 @@ public class EventQueue implements Runnable {
       laneOf(received).waiting.decrementAndGet();
       answer.append(received.kind).append(FIELD).append(received.at).append(FIELD);
       answer.append(received.session).append(FIELD).append(received.trigger).append(FIELD);
+      answer.append(received.checkpoint).append(FIELD).append(received.replaced).append(FIELD);
       answer.append(json(received.event)).append(RECORD);
     }
     long now = System.nanoTime();
@@ -226,6 +232,9 @@ public class EventQueue implements Runnable {
     if (received.kind.isEmpty()) {
       return;
     }
+    if (event instanceof StreamingQueryListener.QueryTerminatedEvent) {
+      keepEnd((StreamingQueryListener.QueryTerminatedEvent) event);
+    }
     if (!closed && received.at - askedAt > abandonedNanos) {
       // The process that took events from here is gone; nothing else removes us from the bus.
       watchers.forget();
@@ -241,6 +250,11 @@ public class EventQueue implements Runnable {
       return;
     }
     describe(received);
+    if (event instanceof StreamingQueryListener.QueryStartedEvent) {
+      StreamingQueryListener.QueryStartedEvent started =
+          (StreamingQueryListener.QueryStartedEvent) event;
+      received.replaced = replacedBy(started, received.thread);
+    }
     waiting.add(received);
     lane.waiting.incrementAndGet();
     if (lane == lifecycle) {
@@ -248,7 +262,29 @@ public class EventQueue implements Runnable {
     }
   }
 
-  /** Adds the trigger and the session, which no start has, while the run can be queried. */
+  private void keepEnd(StreamingQueryListener.QueryTerminatedEvent ended) {
+    ends.remove(ended.id());
+    ends.put(ended.id(), new End(ended.runId()));
+    if (ends.size() > ENDS_KEPT) {
+      Iterator oldest = ends.keySet().iterator();
+      oldest.next();
+      oldest.remove();
+    }
+  }
+
+  /**
+   * The run that Spark stopped to start this one on its checkpoint; empty if there is none.
+   *
+   * <p>StreamingQueryManager creates the new run, with its thread, and then stops the active one. A
+   * run that is started after the end of another is created after that end, too. Spark does not say
+   * when it created a run, but Java numbers threads in the order in which they are created.
+   */
+  private String replacedBy(StreamingQueryListener.QueryStartedEvent started, long thread) {
+    End end = (End) ends.remove(started.id());
+    return end != null && thread > 0 && thread < end.thread ? end.runId : "";
+  }
+
+  /** Adds what no start event has, while the run can be queried. */
   private void describe(Received received) {
     if (!(received.event instanceof StreamingQueryListener.QueryStartedEvent)) {
       return;
@@ -261,10 +297,11 @@ public class EventQueue implements Runnable {
         received.trigger = String.valueOf(calls.call(execution, "trigger"));
         Object session = calls.call(execution, "sparkSession");
         received.session = String.valueOf(calls.call(session, "sessionUUID"));
+        received.checkpoint = String.valueOf(calls.call(execution, "resolvedCheckpointRoot"));
+        received.thread = ((Thread) calls.call(execution, "queryExecutionThread")).getId();
       }
     } catch (Exception refused) {
       // The probe tries again; if the run has ended by then, only its events are known.
-      received.session = "";
     }
   }
 
@@ -347,6 +384,9 @@ public class EventQueue implements Runnable {
     final long at = System.nanoTime();
     String session = "";
     String trigger = "";
+    String checkpoint = "";
+    String replaced = "";
+    long thread;
 
     Received(Object event) {
       this.event = event;
@@ -354,6 +394,16 @@ public class EventQueue implements Runnable {
           : event instanceof StreamingQueryListener.QueryTerminatedEvent ? "terminated"
           : event instanceof StreamingQueryListener.QueryIdleEvent ? "idle"
           : event instanceof StreamingQueryListener.QueryProgressEvent ? "progress" : "";
+    }
+  }
+
+  /** The end of a run: the threads that exist by then have lower numbers than its own. */
+  private static class End {
+    final String runId;
+    final long thread = new Thread().getId();
+
+    End(Object runId) {
+      this.runId = String.valueOf(runId);
     }
   }
 

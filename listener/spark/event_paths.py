@@ -226,8 +226,10 @@ class EventQueue(EventPath):
 
 
 def _received(record: str, offset: float) -> Received:
-    kind, at, session, trigger, text = record.split(FIELD)
-    return Received(EventKind(kind), text, int(at) / _NANOS + offset, session, trigger)
+    kind, at, *of_start, text = record.split(FIELD)
+    session, trigger, checkpoint, replaced = of_start
+    received_at = int(at) / _NANOS + offset
+    return Received(EventKind(kind), text, received_at, session, trigger, checkpoint, replaced)
 
 
 def _long_task(fields: list[str]) -> LongTask | None:

@@ -18,9 +18,9 @@ from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_
 from ..offsets import BASE_INDEX, WHOLE, Offsets, whole
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
-from .flow import PlanPlaces, places_of
+from .flow import Places, PlanPlaces, places_of
 from .inputs import follow_inputs
-from .positions import compare, follow_batch, follow_poll
+from .positions import compare, continued, follow_batch, follow_poll
 from .query import (
     BUCKETS,
     RECENT_BATCHES,
@@ -37,7 +37,7 @@ from .query import (
     jobs_per_batch,
 )
 from .sources import PolledSource, between_runs, follow_source
-from .trends import follow, follow_polls
+from .trends import Trends, follow, follow_polls
 
 # -- counting ---------------------------------------------------------------------------------
 
@@ -152,6 +152,11 @@ def expect_stop(query: Query) -> Query:
     """Record that the current run will be stopped on purpose, or just was."""
     query = replace(query, stop_expected=True)
     return recovered(query) if is_done_with(query) else query
+
+
+def replaced_by(query: Query, label: str, at: float) -> Query:
+    """Record that Spark stopped its run to start the query of ``label`` on its checkpoint."""
+    return replace(end(query, None, None, at, signal="event"), taken_by=label)
 
 
 def recovered(query: Query) -> Query:
@@ -316,6 +321,32 @@ def _polled(source: SourceProgress, polled: PolledSource | None) -> SourceProgre
     return replace(source, latest=latest) if latest else source
 
 
+# -- begin ------------------------------------------------------------------------------------
+
+
+def begun(query: Query, batch_id: int) -> Query:
+    """Apply the first batch that shows where a run with a new id began in its old folder.
+
+    If batch ids do not go on, the folder was emptied: nothing of the old checkpoint is left.
+    """
+    last = query.last_commit_batch
+    if not query.id_before or query.has_batch or last is None:
+        return query
+    if batch_id > last:
+        return replace(query, goes_on=True, reading=continued(query.reading))
+    return replace(
+        query,
+        id_before="",
+        last_commit_batch=None,
+        newest_commit=None,
+        sources={},
+        trends=Trends(),
+        places=Places(),
+        without_input_before=0.0,
+        inputs=(),
+    )
+
+
 # -- fold -------------------------------------------------------------------------------------
 
 
@@ -345,6 +376,8 @@ def _no_later_than_flight(query: Query, at: float) -> float:
 def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> Query:
     """Apply one probe poll of the query's current run."""
     has_batches = not run.facts.trigger.is_continuous
+    if has_batches and run.batch_id is not None and run.has_batch_id:
+        query = begun(query, run.batch_id)
     shows_work = run.active and has_batches
     previous = query.probed
     query = replace(
@@ -405,6 +438,7 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     before, read_at = query.logged, query.logged_at
     query = replace(query, logged=log, logged_at=at)
     if log.committed is not None:
+        query = begun(query, log.committed + 1)
         query = _committed_by_log(query, log.committed, at, is_first=before is None)
     if query.facts is None or not query.facts.async_progress:
         return query
@@ -430,6 +464,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     name, event_at = progress.name or query.name, max(at, query.last_event_at or at)
     if not progress.committed:
         return replace(_idle(query, at), name=name, last_event_at=event_at)
+    query = begun(query, progress.batch_id)
     seconds = observed_seconds(query, progress, at)
     if seconds != progress.batch_seconds:
         progress = replace(progress, batch_seconds=seconds)

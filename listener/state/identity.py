@@ -32,9 +32,14 @@ from .trends import Trends, carry_over
 UNENDED_RUNS = 16
 
 
-def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
-    """Begin the next run: keep the totals and the usual durations, reset the signs of activity."""
-    same_query = old.query_id == query_id
+def succeed(old: Query, query_id: str, run_id: str, at: float, checkpoint: str = "") -> Query:
+    """Begin the next run: keep the totals and the usual durations, reset the signs of activity.
+
+    The file ``metadata`` in the checkpoint holds the id. In the same folder under another id, the
+    file may be gone, or the whole checkpoint: the first batch shows that (``fold.begun``).
+    """
+    same_id = old.query_id == query_id
+    same_query = same_id or (bool(checkpoint) and checkpoint == old.checkpoint)
     # Commits that are not in the log yet run again.
     loses_commits = old.facts is not None and old.facts.async_progress
     earlier, last = old.earlier_batch, old.last_commit_batch
@@ -55,7 +60,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         unrecovered_deaths=old.unrecovered_deaths,
         sources=between_runs(old.sources) if same_query else {},
         reading=with_same_checkpoint(old.reading)
-        if same_query
+        if same_id
         else with_new_checkpoint(last_read(old, at, stopped_at=at)),
         trends=carry_over(old.trends, at=at, completed=old.completed_run)
         if same_query
@@ -67,9 +72,28 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         commits_before_run=old.totals.commits,
         jobs_per_batch=old.jobs_per_batch,
         places=old.places if same_query else Places(),
-        start_point=old.start_point if same_query else None,
+        start_point=old.start_point if same_id else None,
         without_input_before=without_input(old, at) if same_query else 0.0,
         inputs=inputs_before(old, at) if same_query else (),
+        id_before=_id_before(old, query_id) if same_query else "",
+    )
+
+
+def _id_before(old: Query, query_id: str) -> str:
+    if old.query_id != query_id:
+        return old.query_id
+    return old.id_before if old.run_commit_batch is None else ""
+
+
+def with_checkpoint_of(query: Query, holder: Query) -> Query:
+    """A query that begins where ``holder``, which had the checkpoint until now, has ended."""
+    return replace(
+        query,
+        last_commit_batch=holder.last_commit_batch,
+        newest_commit=holder.newest_commit,
+        sources=between_runs(holder.sources),
+        start_point=holder.start_point,
+        reading=replace(with_same_checkpoint(holder.reading), gaps=query.reading.gaps),
     )
 
 
@@ -172,6 +196,9 @@ class Newcomer(msgspec.Struct, frozen=True):
     at: float
     name: str | None = None
     session: str = ""
+    checkpoint: str = ""
+    replaced: str = ""
+    """The run that Spark stopped to start this one, see ``Started``."""
     beside: frozenset[str] = frozenset()
     """The ids of all runs in the same report that are active, or were when last polled."""
 
@@ -220,7 +247,13 @@ class Identity:
             if present is not None and _is_older(event, at, present, wait=wait):
                 self.add_past(present.label, event.query_id)
                 return None
-            return replace(new, name=event.name, session=event.session)
+            return replace(
+                new,
+                name=event.name,
+                session=event.session,
+                checkpoint=event.checkpoint,
+                replaced=event.replaced,
+            )
         if isinstance(event, Terminated):
             return new if event.exception is not None else None
         if isinstance(event, Idle) or self.label(event.query_id) is not None:
@@ -237,7 +270,34 @@ class Identity:
                 return None
         elif run.exception is None or self.label(facts.query_id) is not None:
             return None
-        return Newcomer(facts.query_id, facts.run_id, report.at, facts.name, facts.session)
+        return Newcomer(
+            facts.query_id,
+            facts.run_id,
+            report.at,
+            facts.name,
+            facts.session,
+            facts.checkpoint,
+        )
+
+    def replaced_by(self, new: Newcomer) -> Query | None:
+        """The query of another name that had the checkpoint, if Spark stopped a run for this one.
+
+        The start of the stopped run may have been lost.
+        """
+        query = self._holder(new.query_id)
+        if query is None or not new.replaced or not _is_renamed(query, new):
+            return None
+        return query if new.replaced not in self._past else None
+
+    def awaits_start(self, new: Newcomer) -> bool:
+        """Whether the start event of a polled run is to say first if Spark stopped another for it.
+
+        Without that event, the run continues the query after ``UNDECIDED_SECONDS``.
+        """
+        query = self._holder(new.query_id)
+        if query is None or not _is_renamed(query, new):
+            return False
+        return new.at - query.gone_or_started_at < UNDECIDED_SECONDS
 
     def add_past(self, label: str, *ids: str) -> None:
         """Record ids of runs that are over, and of queries, all of the query with this label."""
@@ -254,7 +314,7 @@ class Identity:
             UndecidedError: the query is not known yet, and ``wait`` is set.
 
         """
-        old = self._predecessor(new, wait=wait)
+        old, holder = self._predecessor(new, wait=wait), self._holder(new.query_id)
         self._past.pop(new.run_id, None)
         if old is None:
             label = self._free_label(new.name, new.query_id)
@@ -266,8 +326,11 @@ class Identity:
                 started_at=new.at,
             )
         else:
-            query = succeed(old, new.query_id, new.run_id, new.at)
+            query = succeed(old, new.query_id, new.run_id, new.at, new.checkpoint)
             self._replace(old, query)
+        if holder is not None and holder.label != query.label:
+            query = with_checkpoint_of(query, holder)
+            self.add_past(holder.label, holder.run_id)
         self._labels[query.query_id] = query.label
         return query
 
@@ -291,14 +354,19 @@ class Identity:
 
     def forget(self, query: Query) -> None:
         """Drop an ended query; its label, counters and last run stay known."""
-        self._labels.pop(query.query_id, None)
-        self.add_past(query.label, query.run_id, query.query_id)
+        self._leave_id(query, query.label)
         self._keep(query)
 
     def _replace(self, old: Query, new: Query) -> None:
-        self._labels.pop(old.query_id, None)
-        self.add_past(new.label, old.run_id, old.query_id)
+        self._leave_id(old, new.label)
         self._forgotten.pop(new.label, None)
+
+    def _leave_id(self, query: Query, label: str) -> None:
+        """Its run is over, and its id, unless another query has that by now, is of the past."""
+        self.add_past(label, query.run_id)
+        if self._labels.get(query.query_id, query.label) == query.label:
+            self._labels.pop(query.query_id, None)
+            self.add_past(label, query.query_id)
 
     def _keep(self, query: Query) -> None:
         if len(self._forgotten) >= MAX_FORGOTTEN:
@@ -308,14 +376,33 @@ class Identity:
         self._forgotten[query.label] = _remains(query)
 
     def _predecessor(self, new: Newcomer, *, wait: bool) -> Query | None:
-        label = self.label(new.query_id) or ""
-        old = self._queries.get(label) or self._forgotten.get(label)
-        is_active = old is not None and (old.alive or old.run_id in new.beside)
-        if old is not None and (old.query_id == new.query_id or not is_active):
+        old = self._of_id(new) or self._of_folder(new)
+        if old is not None:
             return old
         if not new.name:
             given_up = self._forgotten.get(base_label(None, new.query_id))
             return given_up if given_up and given_up.query_id == new.query_id else None
+        return self._of_name(new, wait=wait)
+
+    def _of_id(self, new: Newcomer) -> Query | None:
+        """The query of the new run's id, unless Spark stopped it for a query of another name."""
+        label = self.label(new.query_id) or ""
+        old = self._queries.get(label) or self._forgotten.get(label)
+        if old is None or (old.query_id == new.query_id and not _is_renamed(old, new)):
+            return old
+        earlier = self._earlier_holder(new)
+        if earlier is not None:
+            return earlier
+        if old.query_id == new.query_id:
+            return None if self.replaced_by(new) else old
+        return None if old.alive or old.run_id in new.beside else old
+
+    def _holder(self, query_id: str) -> Query | None:
+        """The query that has this id now."""
+        query = self.present(query_id)
+        return query if query is not None and query.query_id == query_id else None
+
+    def _of_name(self, new: Newcomer, *, wait: bool) -> Query | None:
         namesakes = self._namesakes(new.name)
         living = [query for query in namesakes if _may_live_beside(query, new)]
         dead = [query for query in namesakes if query not in living]
@@ -330,6 +417,22 @@ class Identity:
         # An ended query whose session is also unknown may be the predecessor.
         unknown = [query for query in dead if not query.session and not new.session]
         return max(unknown, key=_LAST, default=None)
+
+    def _earlier_holder(self, new: Newcomer) -> Query | None:
+        """The query of the new run's name that had its checkpoint before another query took it."""
+        namesakes = (query for query in self._namesakes(new.name) if not query.alive)
+        return next((query for query in namesakes if query.query_id == new.query_id), None)
+
+    def _of_folder(self, new: Newcomer) -> Query | None:
+        """The ended query of the new run's name, or without a name too, in the same folder."""
+        queries = (*self._queries.values(), *self._forgotten.values()) if new.checkpoint else ()
+        same = (
+            query
+            for query in queries
+            if query.checkpoint == new.checkpoint and (query.name or "") == (new.name or "")
+        )
+        ended = [query for query in same if not _may_live_beside(query, new)]
+        return max(ended, key=_LAST, default=None)
 
     def _namesakes(self, name: str | None) -> list[Query]:
         queries = (*self._queries.values(), *self._forgotten.values()) if name else ()
@@ -349,8 +452,15 @@ class Identity:
         return next(label for label in labels if label not in taken)
 
 
+def _is_renamed(query: Query, new: Newcomer) -> bool:
+    """Whether both have a name, and not the same one."""
+    return bool(query.name and new.name) and query.name != new.name
+
+
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
     """Whether a start event that arrived at ``at`` is from a run before the current one."""
+    if event.replaced == present.run_id:
+        return False
     began = present.start.timestamp if present.start is not None else None
     if began is not None and event.timestamp is not None:
         return event.timestamp < began

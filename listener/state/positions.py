@@ -321,6 +321,15 @@ def with_new_checkpoint(last: LastRead) -> Reading:
     return Reading(gaps=last.gaps, earlier=replace(last, gaps=()))
 
 
+def continued(reading: Reading) -> Reading:
+    """Go on under another query id in the same folder: its batches follow those before."""
+    earlier = reading.earlier
+    if earlier is None:
+        return reading
+    positions = {**earlier.positions, **reading.positions}
+    return replace(reading, positions=positions, earlier=None)
+
+
 def follow_late(reading: Reading, run_id: str, progress: Progress | None) -> Reading:
     """Apply a late event of the run under the checkpoint before; without progress, of its end.
 

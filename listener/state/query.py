@@ -22,6 +22,8 @@ from .positions import LastRead, Reading
 from .sources import PolledSource
 from .trends import Trends
 
+CLOCKS_DIFFER_SECONDS = 5.0
+"""The clocks of the storage and of this machine may differ by this much."""
 DAY_HOURS = 24
 RECENT_BATCHES = 30
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -171,6 +173,14 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How many of them happened since the last commit or idle trigger."""
     stop_expected: bool = False
     """Whether a planned stop of this run was announced."""
+    taken_by: str = ""
+    """The label of the query that was started on the checkpoint of this one, so that Spark stopped
+    this run (``spark.sql.streaming.stopActiveRunOnRestart``)."""
+    id_before: str = ""
+    """The query id that its checkpoint folder had before, unless a batch shows that the folder was
+    emptied."""
+    goes_on: bool = False
+    """Whether its first batch followed the last one of that id."""
     reported_elsewhere: bool = False
     """Whether another process, which has closed since, reported the end of this run."""
     unreported: UnreportedCommit | None = None
@@ -316,6 +326,33 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """The ``sessionUUID`` of the session that started it; empty if unknown."""
         facts = self.facts.session if self.facts is not None else ""
         return facts or (self.start.session if self.start is not None else "")
+
+    @property
+    def checkpoint(self) -> str:
+        """The folder of its checkpoint; empty if unknown."""
+        if self.facts is not None:
+            return self.facts.checkpoint
+        return self.start.checkpoint if self.start is not None else ""
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether any signal has shown a batch of this run."""
+        polled = self.probed is not None and self.probed.has_batch_id
+        return polled or self.run_commit_batch is not None
+
+    @property
+    def lost_identity(self) -> bool:
+        """Whether its checkpoint has a new query id, although its batch ids go on.
+
+        Of an id in an earlier process the last batch is not known; a commit that is older than this
+        run shows the same.
+        """
+        if not self.id_before or self.goes_on:
+            return self.goes_on
+        done = self.start_point.committed if self.start_point is not None else None
+        if self.start is None or done is None or done.at is None:
+            return False
+        return done.at < self.started_at - CLOCKS_DIFFER_SECONDS
 
     @property
     def is_unnamed(self) -> bool:

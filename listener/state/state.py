@@ -13,7 +13,15 @@ from ..mailbox import Arrived
 from ..past_failures import PastFailures
 from ..probe import Context, ProbedRun, ProbeReport
 from ..source_polls import SourceReport
-from .fold import end_past_run, expect_stop, fold_event, fold_logs, fold_probe, fold_sources
+from .fold import (
+    end_past_run,
+    expect_stop,
+    fold_event,
+    fold_logs,
+    fold_probe,
+    fold_sources,
+    replaced_by,
+)
 from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
 from .positions import Reading, follow_late, recent
 from .query import Outcome, Query
@@ -227,7 +235,7 @@ class State:
 
     def _apply_new(self, run: ProbedRun, report: ProbeReport, active: frozenset[str]) -> None:
         new = self._identity.met_by_probe(run, report)
-        if new is None:
+        if new is None or self._identity.awaits_start(new):
             return
         # The end of one of them may have arrived meanwhile; it was active beside the new run.
         new = replace(new, beside=active)
@@ -311,9 +319,12 @@ class State:
             self._put(replace(query, reading=follow_late(query.reading, event.run_id, batch)))
 
     def _introduce(self, new: Newcomer, *, wait: bool) -> Query:
+        holder = self._identity.replaced_by(new)
         query = self._identity.introduce(new, wait=wait)
         is_new = query.label not in self._queries
         self._put(query)
+        if holder is not None and (holder.alive or holder.run_id == new.replaced):
+            self._put(replaced_by(holder, query.label, new.at))
         if is_new and (query.is_unnamed or len(self._queries) % FORGET_EVERY == 0):
             self.forget(new.at)
         return query

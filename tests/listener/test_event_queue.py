@@ -27,7 +27,7 @@ TEXTS = st.text(
 COUNTS = st.integers(min_value=0, max_value=2**63 - 1)
 CLOCKS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 KINDS = st.sampled_from([kind.value for kind in EventKind])
-EVENTS = st.tuples(KINDS, CLOCKS.map(str), TEXTS, TEXTS, TEXTS).map(list)
+EVENTS = st.tuples(KINDS, CLOCKS.map(str), TEXTS, TEXTS, TEXTS, TEXTS, TEXTS).map(list)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def job_counts(text):
 
 
 def started(at):
-    return "started", at, "", "", '{"id": "i"}'
+    return "started", at, "", "", "", "", '{"id": "i"}'
 
 
 @given(
@@ -74,8 +74,7 @@ def test_every_answer_of_the_jvm_is_read_as_it_was_written(
     ]
 
     assert [
-        (received.kind.value, received.session, received.trigger, received.payload)
-        for received in queue.take(0)
+        (received.kind.value, *received[3:], received.payload) for received in queue.take(0)
     ] == [(kind, *texts) for kind, _, *texts in events]
     reasons = "progress_queue_full", "lifecycle_queue_full", "failed_in_jvm", "connection_lost"
     assert queue.drops == dict(zip(reasons, (*dropped, 0), strict=True))

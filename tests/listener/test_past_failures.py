@@ -7,6 +7,7 @@ import pytest
 from support.story import CONFLICT, Story, processing
 
 from querypulse.alerting.spool import kept_failures
+from querypulse.listener.commit_log import LogReport, StartingPoint, Written
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import (
     KEEP_SECONDS,
@@ -23,6 +24,7 @@ DAY = 24 * 3600.0
 NAME = "StreamingQueryFlapping"
 WALL = 1_700_000_000.0
 EVERY_SECONDS = 120.0
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
 OOM = "java.lang.OutOfMemoryError: Java heap space"
 
 
@@ -330,6 +332,102 @@ def test_at_most_a_thousand_queries_are_kept_with_the_newest_failures_first():
     assert len(kept) == MAX_KEPT
     assert {"id-q5", f"id-q{MAX_KEPT + 4}"} <= kept
     assert "id-q4" not in kept
+
+
+# -- a checkpoint that lost its query id ---------------------------------------------------------
+
+REWOUND = "StreamingOffsetsRewound"
+
+
+def starts(process, query_id="old", name="a", *, at=5, folder="/cp/orders", committed=None):
+    """A run that begins in a folder, whose newest commit was at that time."""
+    start = Started(query_id, f"{query_id}-run", name, checkpoint=folder)
+    process.state.apply_event(start, at)
+    point = StartingPoint(committed=None if committed is None else Written(41, committed))
+    starts = {f"{query_id}-run": point}
+    process.state.apply_commit_log(LogReport(at + 1, starts=starts))
+    return process
+
+
+def without_id(*, between=lambda process: process, **how):
+    """The process after one that ran ``old``; the file with its id was deleted in between."""
+    process = between(starts(Process())).next(after=DAY)
+    return starts(process, "new", **{"committed": -60.0, **how})
+
+
+@pytest.mark.parametrize("name", ["a", None], ids=["named", "unnamed"])
+def test_checkpoint_that_lost_its_id_between_two_processes_is_a_warning(name):
+    process = starts(Process(), name=name).next(after=DAY)
+    (found,) = starts(process, "new", name, committed=-60.0).evaluate(7).findings
+
+    assert (found.alertname, found.severity.value) == (REWOUND, "warning")
+    assert found.evidence["id_before"] == "old"
+
+
+def test_failures_go_on_in_the_folder_under_a_new_id():
+    process = starts(Process(), name=None)
+    dies_in_folder = Terminated("old", "old-run", CONFLICT, None)
+    process.state.apply_event(dies_in_folder, 60)
+    process = starts(process.next(), "new", None, committed=-90.0)
+    process.evaluate(7)
+
+    assert len(process.state.query("new").deaths) == 1
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        without_id(committed=None),
+        without_id(committed=5.5),
+        without_id(folder="/cp/copy"),
+        without_id(folder=""),
+        without_id(name="b"),
+        without_id(name=None),
+        starts(starts(Process()).next(after=DAY), committed=-60.0),
+        starts(starts(Process(), folder="").next(after=DAY), "new", committed=-60.0),
+        starts(starts(Process(), folder=f"file:/tmp/temporary-{UUID}").next(), "new", folder=f"file:/tmp/temporary-{UUID}", committed=-60.0),
+    ],
+    ids=["an empty folder", "a folder that was emptied and has a new commit", "another folder", "an unknown folder", "another name", "no name",
+         "the same id", "its folder was not known", "a temporary folder"],
+)  # fmt: skip
+def test_other_checkpoint_of_the_next_process_is_no_loss_of_identity(process):
+    assert process.evaluate(7).findings == ()
+
+
+def test_failures_stay_with_the_query_that_had_them_when_another_one_took_its_checkpoint():
+    process = Process().fails(batch=7).fails(run=2, at=80, batch=7)
+    process.started(run=3, at=85).takes(of_run=3, at=90)
+    process = process.next()
+    process.state.apply_event(Started("id-a", "b-2", "b", checkpoint="/cp"), 5)
+    process.evaluate(6)
+    assert process.state.query("id-a").deaths == ()
+
+    process.state.apply_event(Started("id-a", "a-4", "a", checkpoint="/cp", replaced="b-2"), 7)
+    process.evaluate(8)
+    assert [len(query.deaths) for query in process.state.snapshot(8).labels().values()] == [0, 2]
+
+
+def test_failures_of_a_query_that_was_renamed_between_two_processes_count():
+    process = failing(2, batch=7).next()
+    process.state.apply_event(Started("id-a", "b-1", "b"), 5)
+    process.evaluate(6)
+
+    assert len(process.state.query("id-a").deaths) == 2
+
+
+def test_spool_of_an_earlier_version_has_no_folders():
+    text = b'[{"query_id": "old", "mark": "%s", "more": 1}]' % mark_of("a").encode()
+    kept = msgspec.json.decode(text, type=tuple[FailedQuery, ...])
+
+    assert starts(Process(kept=kept), "new", committed=-60.0).evaluate(7).findings == ()
+
+
+def test_folders_of_queries_that_did_not_run_are_kept_and_no_path_is_written():
+    process = starts(Process()).next(after=DAY).next(after=DAY)
+    (entry,) = process.kept(1)
+
+    assert (entry.query_id, len(entry.folder), "orders" in entry.folder) == ("old", 16, False)
+    assert starts(process, "new", committed=-60.0).evaluate(7).findings[0].alertname == REWOUND
 
 
 def test_no_name_is_written_to_the_spool():

@@ -122,12 +122,17 @@ def test_json_of_a_handle_is_requested_once():
     assert handle.asked == 1
 
 
-def test_start_has_session_and_trigger_and_triggers_a_poll():
-    facts = "s-1", "ProcessingTimeTrigger(1000)"
-    reading = Reading([Received(*STARTED, 1.0, *facts)])
+def test_start_has_what_the_run_says_and_triggers_a_poll():
+    facts = {
+        "session": "s-1",
+        "trigger": "ProcessingTimeTrigger(1000)",
+        "checkpoint": "file:/cp",
+        "replaced": "run-0",
+    }
+    reading = Reading([Received(*STARTED, 1.0, **facts)])
     (item,) = reading.read()
 
-    assert item.event == Started("i", "r", "a", *facts)
+    assert item.event == Started("i", "r", "a", **facts)
     assert reading.calls == ["poke"]
 
 

@@ -12,7 +12,6 @@ from querypulse.listener.state.query import Query, Totals
 from querypulse.listener.state.state import MAX_GONE_UNNAMED
 
 from .driver import Courier, SimDriver
-from .spark import names_of
 from .stage import Property, Violation, WorldView
 
 COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
@@ -33,7 +32,6 @@ class Bookkeeping(Property):
         super().__init__(stage)
         self._totals: dict[tuple[SimDriver, str], Totals] = {}
         self._owners: dict[tuple[SimDriver, str], str] = {}
-        self._names: dict[str, str] = {}
         self._unreported: dict[Courier, dict[str, OutboxRow]] = {}
         self._losses: dict[Courier, int] = {}
         self._within_at = stage.time.now
@@ -82,11 +80,9 @@ class Bookkeeping(Property):
                 raise Violation("P6", f"{key} is shown under {count} labels: {sorted(labels)}")
 
     def _check_label(self, driver: SimDriver, label: str, query: Query) -> None:
-        if query.query_id not in self._names:
-            self._names = names_of(self._stage.queries.values())
         if len(label) > LONGEST_LABEL:
             raise Violation("P7", f"a label has {len(label)} characters")
-        owner = self._names.get(query.query_id, query.query_id)
+        owner = driver.spark.keys.get(query.run_id, query.query_id)
         before = self._owners.setdefault((driver, label), owner)
         if before != owner:
             raise Violation(

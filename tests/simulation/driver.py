@@ -459,9 +459,8 @@ class SimDriver:
     def _evaluated(self, evaluated: Evaluated) -> None:
         labels = evaluated.snapshot.labels()
         if not labels.keys() <= self.owners.keys():
-            names = names_of(self.queries)
             for label, query in labels.items():
-                self.owners.setdefault(label, names.get(query.query_id, label))
+                self.owners.setdefault(label, self.spark.keys.get(query.run_id, label))
         self._world.evaluated(self, evaluated)
 
     def _start_later(self, query: SimQuery, seconds: float) -> None:

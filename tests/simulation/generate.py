@@ -65,6 +65,7 @@ class Terms(msgspec.Struct, frozen=True):
         ("silence", 1.5), ("die in silence", 1.0),
         ("log_stuck", 1.0), ("unreadable", 1.0),
         ("bad_batch", 1.0), ("fan_out", 1.0), ("skew", 2.0), ("starve", 1.0), ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
+        ("take", 1.5),
     )  # fmt: skip
     around: tuple[tuple[str, float], ...] = (
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
@@ -76,8 +77,10 @@ class Terms(msgspec.Struct, frozen=True):
     )  # fmt: skip
 
 
-PLAIN = Terms(
-    every=(1.0, 2.0, 5.0, 10.0, 20.0), real_time=0.0, polls=(0.0,), dated=0.0, apart=0.0,
+OWNED = replace(Terms(), to_query=Terms().to_query[:-1])
+"""No query takes the checkpoint of another one."""
+PLAIN = replace(
+    OWNED, every=(1.0, 2.0, 5.0, 10.0, 20.0), real_time=0.0, polls=(0.0,), dated=0.0, apart=0.0,
     jumps_back=0.0, late_kinds=("idle",), twins_end=False, around=Terms().around[:-1],
 )  # fmt: skip
 """Without what was added later: it would change the plans of older seeds."""
@@ -122,7 +125,7 @@ class _Maker:
             if self._rng.random() < self._terms.around_share:
                 steps += self._around(setup, queries)
             else:
-                steps += self._to_query(self._rng.choice(queries))
+                steps += self._to_query(self._rng.choice(queries), queries)
         if any(query.key == "twin" for query in queries):
             steps = self._of_namesakes(steps)
         steps.sort(key=lambda step: step.at)
@@ -133,6 +136,7 @@ class _Maker:
 
         A new process gives the name to the first query that it sees: both must run in each one.
         """
+        steps = [step for step in steps if step.do != "take"]
         ends = [step for step in steps if step.do in (*_ENDS, "boot")]
         if not self._terms.twins_end:
             return [step for step in steps if step not in ends]
@@ -214,12 +218,14 @@ class _Maker:
             return 0.0
         return self._rng.choice(self._terms.expected_input)
 
-    def _to_query(self, query: QuerySpec) -> list[Step]:
+    def _to_query(self, query: QuerySpec, queries: tuple[QuerySpec, ...]) -> list[Step]:
         """One step for a query, or two steps that belong together."""
         kind = self._weighted(self._terms.to_query)
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
         if kind == "new":
             return self._new(query, at)
+        if kind == "take":
+            return self._take(query, queries, at)
         if kind == "bad_batch":
             return self._bad_batch(query, at)
         if kind.startswith("die "):
@@ -290,6 +296,15 @@ class _Maker:
         first = self._rng.choice(["die", "plan_stop"])
         later = round(at + self._rng.choice([1.0, 30.0]), 1)
         return [Step(at, first, query.key), Step(later, "restart", query.key, 0.0, "new")]
+
+    def _take(self, query: QuerySpec, queries: tuple[QuerySpec, ...], at: float) -> list[Step]:
+        """A query takes the checkpoint of another one, which may take it back."""
+        other = self._rng.choice(queries).key
+        steps = [Step(at, "take", query.key, 0.0, other)]
+        if self._rng.random() < 0.5:
+            back = round(at + self._rng.choice([3.0, 30.0, 90.0]), 1)
+            steps.append(Step(back, "restart", other))
+        return steps
 
     def _around(self, setup: Setup, queries: tuple[QuerySpec, ...]) -> list[Step]:
         """Steps for all queries, a driver, a signal or a receiver."""

@@ -36,7 +36,7 @@ from querypulse.watch import alerts as alerts_module
 from querypulse.watch.tracker import TargetTracker, WatchedDriver
 
 from . import driver, outside
-from .generate import PLAIN, Terms, generate
+from .generate import OWNED, PLAIN, Terms, generate
 from .plan import Plan
 from .scenarios import plan_of
 from .world import PlanOutcome, run
@@ -55,7 +55,7 @@ class Mutation(msgspec.Struct, frozen=True):
     owner: Any
     name: str
     by: Any
-    terms: Terms = Terms()
+    terms: Terms = OWNED
     seeds: int = 25
     first: int = 1
     """Where the search starts: at a seed that has shown the mutation before."""
@@ -462,6 +462,12 @@ IDENTITY = (
     Mutation("an earlier stop that nobody expected is forgotten before a planned one", "P1",
              state, "_worth", lambda query: 0 if query.failure is None else 2,
              plan=plan_of("memory for one ended query: one stops by surprise, and another as planned")),
+    Mutation("a run that takes a checkpoint continues the query that had it", "P1|P6",
+             identity.Identity, "replaced_by", lambda *_: None,
+             plan=plan_of("a query takes the checkpoint of another one, which takes it back"), essential=True),
+    Mutation("a query whose checkpoint was taken has the usual grace", "P1",
+             state, "replaced_by", lambda query, _, at: fold.end(query, None, None, at, signal="event"),
+             plan=plan_of("a query takes the checkpoint of another one, which takes it back")),
 )  # fmt: skip
 
 KEYS = (

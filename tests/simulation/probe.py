@@ -25,7 +25,7 @@ from querypulse.listener.spark.probe import EndedRuns
 from .clock import WALL, Time
 from .run import Run
 from .signals import Faults
-from .spark import trigger_text
+from .spark import folder_of, trigger_text
 from .truth import Health
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class SimProbe:
                 name=run.spec.name,
                 trigger=parse_trigger(trigger_text(run)),
                 sink="noop",
-                checkpoint=f"/checkpoints/{run.query_id[:8]}",
+                checkpoint=folder_of(run),
                 session=run.spec.session,
                 async_progress=run.spec.log_every > 0.0,
                 log_interval_seconds=run.spec.log_every,

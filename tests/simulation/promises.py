@@ -26,7 +26,7 @@ def promised_seconds(
     if episode.health is Health.DEAD:
         return DEATH_SECONDS if is_reported(driver, query, episode) else GONE_SECONDS
     if episode.health is Health.GONE:
-        return GONE_SECONDS
+        return DEATH_SECONDS if episode.began_at == query.taken_at else GONE_SECONDS
     only_log = bool(query.spec.log_every) and not _is_in_flight(driver, query)
     if (critical and not only_log) or _is_first_batch(driver, query, episode):
         return _critical_seconds(stage, driver, query, episode) + BEYOND_WINDOW_SECONDS

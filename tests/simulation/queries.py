@@ -60,6 +60,11 @@ class SimSource:
         self.now = self._logged = Position()
         self._highest, self._is_back = 0, False
 
+    def continue_from(self, other: SimSource) -> None:
+        """Begin where the other one is, which has read the same topic."""
+        self.now, self._logged = other.now, other._logged
+        self._highest, self._is_back = other._highest, other._is_back
+
     def read(self) -> None:
         """Read one batch: all new data, or less during a fault."""
         time, end, latest = self._time.now, self.now.end, self.now.latest
@@ -190,6 +195,8 @@ class SimQuery:
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}
         self.started_at = float("-inf")
+        self.taken_at = float("-inf")
+        """When another query was started on its checkpoint, while it ran."""
         self.fed_at = float("-inf")
         """When a batch last had rows."""
         self.known_fed_at = float("-inf")
@@ -219,6 +226,12 @@ class SimQuery:
     def is_lost(self) -> bool:
         """Whether a restart cannot be recognised: it has no name, and another id each time."""
         return self.spec.name is None and len(self.query_ids) > 1
+
+    def take_checkpoint(self, other: SimQuery) -> None:
+        """From now on, both have the checkpoint of the other one."""
+        self.checkpoint = other.checkpoint
+        self.source.continue_from(other.source)
+        self.query_ids.add(self.checkpoint.query_id)
 
     def new_checkpoint(self) -> None:
         """Replace its checkpoint, which was deleted or never kept."""

@@ -531,7 +531,8 @@ def _facts(note: Notification) -> set[str]:
 def _is_in_last_poll(driver: SimDriver, query: SimQuery) -> bool:
     report = driver.probe.latest
     runs = () if report is None else report.runs
-    return any(run.active and run.facts.query_id in query.query_ids for run in runs)
+    keys = driver.spark.keys
+    return any(run.active and keys.get(run.facts.run_id) == query.key for run in runs)
 
 
 def _waited_seconds(receiver: SimReceiver, at: float) -> float:

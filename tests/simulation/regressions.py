@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from .generate import PLAIN, Terms, generate
+from .generate import OWNED, PLAIN, Terms, generate
 from .plan import Plan
 
 BEFORE = replace(
@@ -21,7 +21,7 @@ THEN = replace(
     two_drivers=0.0,
     gone=False,
 )
-LATE = replace(Terms(), around=PLAIN.around)
+LATE = replace(OWNED, around=PLAIN.around)
 """The terms when these seeds failed; new steps would change their plans."""
 
 
@@ -152,14 +152,14 @@ SEEDS = (
     Seed(75043928, "a lag that shows before its stuck batch commits"),
     Seed(500404, "a driver whose restored group has two members left, under watch"),
     Seed(600179, "a second unnamed query that fails, at Alertmanager"),
-    Seed(189747610, "a warning that only recovers, at Alertmanager", Terms()),
-    Seed(189747644, "an application that ends just after it has explained a stop", Terms()),
-    Seed(189747963, "two groups of failures at the same moment", Terms()),
-    Seed(189748262, "an idle unnamed query that stops with its SparkContext, the second time", Terms()),
-    Seed(189748609, "a failure after the end of a JVM", Terms()),
-    Seed(189748639, "the end of a JVM after two failures", Terms()),
-    Seed(189748957, "a query that waits for slots for 250 s", Terms()),
-    Seed(920600, "a group of failures, of which some are forgotten", Terms()),
-    Seed(448183384, "an outage of an Alertmanager, while the end of a stale warning waits", Terms()),
+    Seed(189747610, "a warning that only recovers, at Alertmanager", OWNED),
+    Seed(189747644, "an application that ends just after it has explained a stop", OWNED),
+    Seed(189747963, "two groups of failures at the same moment", OWNED),
+    Seed(189748262, "an idle unnamed query that stops with its SparkContext, the second time", OWNED),
+    Seed(189748609, "a failure after the end of a JVM", OWNED),
+    Seed(189748639, "the end of a JVM after two failures", OWNED),
+    Seed(189748957, "a query that waits for slots for 250 s", OWNED),
+    Seed(920600, "a group of failures, of which some are forgotten", OWNED),
+    Seed(448183384, "an outage of an Alertmanager, while the end of a stale warning waits", OWNED),
     Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
 )  # fmt: skip

@@ -36,6 +36,8 @@ class Run:
         self.exception: str | None = None
         self.is_end_lost = False
         """Whether the event of its end was lost."""
+        self.replaced = ""
+        """The run of its checkpoint that Spark stopped to start it."""
         self.announced = False
         """Whether ``expect_stop`` was called for it."""
         self.message = "Initializing sources"
@@ -148,6 +150,12 @@ class Run:
 
     def stop(self, health: Health) -> None:
         self._end(None, health)
+
+    def is_taken(self) -> None:
+        """End the run: another query is started on its checkpoint."""
+        self.query.wanted = False
+        self.query.taken_at = self._spark.time.now
+        self.stop(Health.STOPPED if self.spec.is_finite or self.announced else Health.GONE)
 
     def _plan(self) -> None:
         truth = self.query.truth

@@ -266,6 +266,10 @@ SCENARIOS = (
               setup=Setup(polls=1.5)),
     _scenario("P1", "a start-up resolve gets 410, and its query fails once the receiver works again",
               (A,), "35 receiver for 60 (gone), 236.9 die a"),
+    _scenario("P1|P6", "a query takes the checkpoint of another one, which takes it back",
+              (A, B, C), "100 take b (a), 180 restart a, 260 die a"),
+    _scenario("P1|P6", "a query takes the checkpoint of another one, which gets a new one",
+              (A, B), "60 stop b, 100 take b (a), 200 restart a (new), 240 kill, 245 boot"),
     _scenario("P1", "memory for one ended query: one stops by surprise, and another as planned",
               (A, B, C), "112 stop a, 114 plan_stop b", setup=Setup(memory=1)),
 )  # fmt: skip

@@ -71,9 +71,14 @@ class SimBus:
     def drops_now(self, who: str) -> bool:
         return self._faults.holds("drop", who)
 
-    def post(
-        self, who: str, kind: EventKind, text: str, session: str = "", trigger: str = ""
-    ) -> None:
+    def is_timely(self, who: str) -> bool:
+        """Whether all events of a query so far have arrived, and the next one will at once."""
+        now = self._time.now
+        late = max(self._newest.get(who, 0.0), self.lost_until.get(who, 0.0))
+        holds = any(self._faults.holds(kind, who) for kind in ("drop", "delay"))
+        return self.listens_since <= now and late < now and not holds
+
+    def post(self, who: str, kind: EventKind, text: str, *of_start: str) -> None:
         now, drops = self._time.now, self.drops_now(who)
         self.dropped += drops
         if now < self.listens_since:
@@ -88,7 +93,7 @@ class SimBus:
         if late:
             self._note_unknown(who, kind, at)
         for _ in range(2 if self._faults.holds("repeat", who) else 1):
-            received = Received(kind, text, at, session, trigger)
+            received = Received(kind, text, at, *of_start)
             heappush(self._under_way, (at, next(self._numbers), who, received))
         if kind.is_lifecycle:
             self._time.at(at + 0.02, self._wake)

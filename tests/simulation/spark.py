@@ -52,6 +52,8 @@ class SimSpark:
         """By the name of the query in the plan."""
         self.newest: dict[str, Run] = {}
         """The newest run of each query id."""
+        self.keys: dict[str, str] = {}
+        """By run id: the name of the query in the plan."""
         self.bare_until = 0.0
         """Until when there is no executor."""
         self.ended_runs: list[Run] = []
@@ -88,15 +90,26 @@ class SimSpark:
         """Start a run; like Spark, stop the running one of the same checkpoint."""
         if not self.alive or self.context is not Context.RUNNING:
             return
+        active = {run.query_id: run for run in self.living.values()}
+        replaced = active.get(query.checkpoint.query_id)
+        if replaced is not None and replaced.query is not query:
+            # Only the start event shows it.
+            keys = query.key, replaced.spec.key
+            if not all(map(self._bus.is_timely, keys)):
+                return
         old = self.living.get(query.key)
         if old is not None:
             old.stop(Health.HEALTHY)
+        if replaced is not None and not replaced.ended:
+            replaced.is_taken()
         query.started_at = self.time.now
         if query.truth.health is not Health.DEAD:
             # It has restarted; a failure lasts until the query shows life.
             query.truth.becomes(Health.STARTING, self.time.now)
         run = self.living[query.key] = Run(query, self)
         self.newest[run.query_id] = run
+        self.keys[run.run_id] = query.key
+        run.replaced = replaced.run_id if replaced is not None else ""
         run.begin()
 
     def ended(self, run: Run, health: Health) -> None:
@@ -157,7 +170,7 @@ class SimSpark:
 
     def post_started(self, run: Run) -> None:
         text = _encode(self._started(run)).decode()
-        self._bus.post(run.spec.key, EventKind.STARTED, text, run.spec.session, trigger_text(run))
+        self._bus.post(run.spec.key, EventKind.STARTED, text, *_described(run))
 
     def _started(self, run: Run) -> dict[str, object]:
         text = {"id": run.query_id, "runId": run.run_id, "name": run.spec.name}
@@ -183,7 +196,7 @@ class SimSpark:
         if kind == "started":
             self._bus.post(
                 query.key, EventKind.STARTED, _encode(self._started(run) | {"late": stamp}).decode(),
-                run.spec.session, trigger_text(run),
+                *_described(run),
             )  # fmt: skip
         elif kind == "progress" and run.ended and run.committed >= 0:
             late = _encode({"late": stamp}).decode()[1:]
@@ -218,6 +231,15 @@ def trigger_text(run: Run) -> str:
     if spec.is_finite:
         return "AvailableNowTrigger" if spec.trigger == "AvailableNow" else "OneTimeTrigger"
     return f"{spec.trigger}Trigger({spec.every * 1000:.0f})"
+
+
+def folder_of(run: Run) -> str:
+    return f"/checkpoints/{run.query_id[:8]}"
+
+
+def _described(run: Run) -> tuple[str, ...]:
+    """What the JVM adds to a start event."""
+    return run.spec.session, trigger_text(run), folder_of(run), run.replaced
 
 
 def _progress(run: Run, seconds: float) -> str:

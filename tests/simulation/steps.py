@@ -77,6 +77,22 @@ def _stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
         run.stop(Health.STOPPED if run.spec.is_finite or run.announced else Health.GONE)
 
 
+def _take(driver: SimDriver, query: SimQuery, step: Step) -> None:
+    """Start the query on the checkpoint of another one that runs, while their events arrive.
+
+    Only the start event shows that Spark stopped the other one.
+    """
+    other = next((other for other in driver.queries if other.key == step.arg), None)
+    run = _run(driver, other) if other is not None else None
+    names = {query.spec.name, other.spec.name} if other is not None else set()
+    if other is None or run is None or None in names or len(names) < 2:
+        return
+    if driver.attached and driver.awake and all(map(driver.bus.is_timely, (query.key, other.key))):
+        query.take_checkpoint(other)
+        query.wanted = True
+        driver.spark.start(query)
+
+
 def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
     run = _run(driver, query)
     dead = query.truth.health is Health.DEAD
@@ -224,6 +240,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "fail_first": _fail_first,
     "stop": _stop,
     "plan_stop": _plan_stop,
+    "take": _take,
     **{name: _until(name) for name in ("hang", "crawl", "compute", "skew", "starve", "ask", "dry")},
     **{name: _of_source(name) for name in ("lag", "stall", "rewind")},
     "fan_out": _until("fan"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -23,6 +24,15 @@ def failed(stream, name, checkpoint=None):
     with contextlib.suppress(StreamingQueryException):
         query.awaitTermination()
     return query
+
+
+def becomes(sidecar, name, query):
+    """Wait until the run of a query is known under a name."""
+    run = (name, str(query.runId))
+    until(
+        lambda: run in {(shown.name, shown.run_id) for shown in sidecar.snapshot().queries},
+        f"{name} has a new run",
+    )
 
 
 def names(sidecar):
@@ -126,3 +136,151 @@ def test_query_that_fails_again_and_again_without_a_fixed_checkpoint_has_one_lab
         assert names(sidecar) == [name]
         assert shown(sidecar, name).restarts == LOOPS - 1
         assert "StreamingQueryFlapping" in {alert.name for alert in sidecar.alerts()}
+
+
+# -- one checkpoint, two names -------------------------------------------------------------------
+
+TAKEN = "StreamingQueryStopped"
+
+
+def in_another_session(spark, name, checkpoint):
+    return start(rate(spark.newSession()), name, checkpoint=checkpoint)
+
+
+def test_query_that_takes_the_checkpoint_of_another_is_reported_until_that_takes_it_back(
+    spark, watch, pages, tmp_path
+):
+    """Spark stops the running query, without an exception; the grace would be an hour."""
+    sidecar = watch(gone_grace_seconds=3600.0, expected_queries=["a", "b"])
+    start(rate(spark), "a", checkpoint=tmp_path / "c")
+    commits(sidecar, "a")
+    in_another_session(spark, "b", tmp_path / "c")
+    pages.wait_for(TAKEN, "a")
+    commits(sidecar, "b", batches=3)
+    (alert,) = sidecar.alerts()
+    a, b = shown(sidecar, "a"), shown(sidecar, "b")
+
+    assert "b was started on its checkpoint, file:" in alert.annotations["reason"]
+    assert str(tmp_path / "c") in alert.annotations["reason"]
+    assert alert.annotations["next_steps"].startswith("1. Decide which of the two")
+    assert (a.state, a.id == b.id, b.restarts) == ("stopped_unexpectedly", True, 0)
+
+    back = start(rate(spark), "a", checkpoint=tmp_path / "c")
+    pages.wait_for(TAKEN, "b")
+    becomes(sidecar, "a", back)
+    commits(sidecar, "a", batches=b.last_commit_batch + 3)
+    pages.wait_for(TAKEN, "a", status="resolved")
+
+    assert names(sidecar) == ["a", "b"]
+    assert shown(sidecar, "a").restarts == 1
+    assert pages.reported == [
+        (status, TAKEN, name)
+        for status, name in (("firing", "a"), ("firing", "b"), ("resolved", "a"))
+    ]
+
+
+def test_other_starts_on_the_checkpoint_of_a_query_are_reported_as_no_stop(
+    spark, watch, pages, tmp_path
+):
+    """The same name again, also elsewhere; a new name after an end; no name; a refused start."""
+    sidecar = watch(gone_grace_seconds=3600.0)
+    for _ in range(3):
+        again = in_another_session(spark, "again", tmp_path / "again")
+    for number in range(5):
+        old = start(rate(spark), f"name-{number}", checkpoint=tmp_path / "renamed")
+        becomes(sidecar, "name-0", old)
+        commits(sidecar, "name-0")
+        old.stop()
+        until(lambda: shown(sidecar, "name-0").state == "stopped", "its end is known")
+    renamed = start(rate(spark), "renamed", checkpoint=tmp_path / "renamed")
+    start(rate(spark), "named", checkpoint=tmp_path / "some")
+    in_another_session(spark, None, tmp_path / "some")
+    refusing = spark.newSession()
+    refusing.conf.set("spark.sql.streaming.stopActiveRunOnRestart", "false")
+    with pytest.raises(Exception, match="already active"):
+        start(rate(refusing), "refused", checkpoint=tmp_path / "renamed")
+    for label, query in {"again": again, "name-0": renamed}.items():
+        becomes(sidecar, label, query)
+        commits(sidecar, label, batches=3)
+    assert sidecar.flush()
+
+    assert names(sidecar) == ["again", "name-0", "named"]
+    assert pages.reported == []
+
+
+def test_query_taken_over_after_an_announced_stop_pages_nobody(spark, watch, pages, tmp_path):
+    sidecar = watch(gone_grace_seconds=0.5)
+    start(rate(spark), "a", checkpoint=tmp_path / "c")
+    commits(sidecar, "a")
+    sidecar.expect_stop("a")
+    b = in_another_session(spark, "b", tmp_path / "c")
+    commits(sidecar, "b", batches=8)
+    sidecar.expect_stop(b)
+    b.stop()
+    start(rate(spark), "other")
+    commits(sidecar, "other", batches=8)
+    assert sidecar.flush()
+
+    assert [(query.name, query.state) for query in sidecar.snapshot().queries] == [
+        ("a", "stopped"),
+        ("b", "stopped"),
+        ("other", "running"),
+    ]
+    assert pages.reported == []
+
+
+# -- one folder, another id ----------------------------------------------------------------------
+
+LOST_ID = "StreamingOffsetsRewound"
+
+
+def without_metadata(folder):
+    for file in (*folder.glob("metadata"), *folder.glob(".metadata*")):
+        file.unlink()
+
+
+@pytest.fixture
+def restarts_after(spark, watch, pages, tmp_path):
+    """Run a query, change its checkpoint's folder, and start it again: the new batches it waits for.
+
+    Returns what was reported.
+    """
+
+    def restart(name, change, *, batches):
+        sidecar, folder = watch(gone_grace_seconds=3600.0), tmp_path / "c"
+        old = start(rate(spark), name, checkpoint=folder)
+        label = name or str(old.id)[:8]
+        commits(sidecar, label, batches=4)
+        sidecar.expect_stop(label)
+        old.stop()
+        assert sidecar.flush()
+        done = shown(sidecar, label).last_commit_batch
+        change(folder)
+        new = start(rate(spark), name, checkpoint=folder)
+        becomes(sidecar, label, new)
+        commits(sidecar, label, batches=batches(done))
+        assert (names(sidecar), shown(sidecar, label).restarts) == ([label], 1)
+        assert old.id != new.id
+        return sidecar
+
+    return restart
+
+
+@pytest.mark.parametrize("name", ["kept", None], ids=["named", "unnamed"])
+def test_query_whose_checkpoint_lost_its_id_is_one_query_with_a_warning(
+    restarts_after, pages, name
+):
+    restarts_after(name, without_metadata, batches=lambda done: done + 3)
+    pages.wait_for(LOST_ID, name or "unnamed")
+
+    assert pages.reported == [("firing", LOST_ID, name or "unnamed")]
+
+
+@pytest.mark.parametrize("name", ["kept", None], ids=["named", "unnamed"])
+def test_query_whose_checkpoint_was_emptied_is_one_query_without_a_warning(
+    restarts_after, pages, name
+):
+    sidecar = restarts_after(name, shutil.rmtree, batches=lambda _: 4)
+    assert sidecar.flush()
+
+    assert pages.reported == []

@@ -24,7 +24,10 @@ def answer(
     terminated=False,
     watchers="",
 ) -> str:
-    """The result of ``EventQueue.take`` in the JVM; event: kind, arrival, session, trigger, JSON."""
+    """The result of ``EventQueue.take`` in the JVM.
+
+    Event: kind, arrival, session, trigger, checkpoint, replaced run, JSON.
+    """
     head = [now, waiting, given, *dropped, str(terminated).lower(), watchers]
     return "".join(FIELD.join(map(str, record)) + RECORD for record in (head, *events))
 

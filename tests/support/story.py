@@ -158,6 +158,23 @@ class Story:
         )
         return self
 
+    def takes(self, query="b", run=1, *, of="a", of_run=1, at, proven=True):
+        """A query is started on the checkpoint of query a, while ``of`` runs on it; Spark stops that.
+
+        Unless that is ``proven``, it may also have ended before.
+        """
+        self.state.apply_event(Terminated("id-a", f"{of}-{of_run}"), at)
+        start = Started(
+            "id-a",
+            f"{query}-{run}",
+            query,
+            trigger="ProcessingTimeTrigger(0)",
+            checkpoint="/cp",
+            replaced=f"{of}-{of_run}" if proven else "",
+        )
+        self.state.apply_event(start, at)
+        return self
+
     def probe(self, *runs, at, **how):
         """A probe report that has polled each of these runs."""
         return self.report(*map(replace, runs), at=at, **how)
@@ -276,11 +293,8 @@ def policy(
 class IdStory(Story):
     """A story whose queries may share a name: a test chooses ids, runs, names and sessions."""
 
-    def start(self, query_id, run_id, name="q", *, at, session="", timestamp=None, trigger=""):
-        self.state.apply_event(
-            Started(query_id, run_id, name, session=session, trigger=trigger, timestamp=timestamp),
-            at,
-        )
+    def start(self, query_id, run_id, name="q", *, at, **fields):
+        self.state.apply_event(Started(query_id, run_id, name, **fields), at)
         return self
 
     def commits(self, query_id, run_id, name="q", *, at, batch, **fields):
@@ -319,9 +333,26 @@ class IdStory(Story):
         ]
 
 
-def polled(query_id, run_id, name="q", *, session="", active=True, exception=None, **fields):
+def polled(
+    query_id,
+    run_id,
+    name="q",
+    *,
+    session="",
+    active=True,
+    exception=None,
+    checkpoint=None,
+    **fields,
+):
     seen = run(active=active, exception=exception, **fields)
-    facts = replace(seen.facts, query_id=query_id, run_id=run_id, name=name, session=session)
+    facts = replace(
+        seen.facts,
+        query_id=query_id,
+        run_id=run_id,
+        name=name,
+        session=session,
+        checkpoint=f"/cp/{query_id}" if checkpoint is None else checkpoint,
+    )
     return replace(seen, facts=facts)
 
 
