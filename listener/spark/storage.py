@@ -27,7 +27,7 @@ class HadoopFolder:
         self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
         self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
         self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
-        self._read = getattr(jvm, "org.apache.commons.io.IOUtils").toString
+        self._jvm = jvm
         self._root = root
         self._files = root.getFileSystem(conf)
 
@@ -52,7 +52,7 @@ class HadoopFolder:
             return None
         stream = self._files.open(path)
         try:
-            return str(self._read(stream, "UTF-8"))
+            return str(getattr(self._jvm, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
         finally:
             stream.close()
 
