@@ -36,7 +36,7 @@ _OFFSET_READERS = {
     "KafkaContinuousStream": "offsetReader",
 }
 """By the simple name of the stream's class: the method whose result holds the consumer options."""
-_TABLES: dict[str, type[DeltaSource] | type[IcebergSource]] = {
+_TABLES: dict[str, type[DeltaSource | IcebergSource]] = {
     "DeltaSource": DeltaSource,
     "SparkMicroBatchStream": IcebergSource,
 }

@@ -50,9 +50,10 @@ class HadoopFolder:
         path = self._at(name)
         if self._files.getFileStatus(path).getLen() > most_bytes:
             return None
+        streams = getattr(self._jvm, "org.apache.commons.io.IOUtils")
         stream = self._files.open(path)
         try:
-            return str(getattr(self._jvm, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
+            return str(streams.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
