@@ -34,7 +34,7 @@ class HadoopFolder:
         self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
         self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
         self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
-        self._to_string = getattr(jvm, "org.apache.commons.io.IOUtils").toString
+        self._jvm = jvm
         self._root = root
         self._files = root.getFileSystem(conf)
 
@@ -61,9 +61,10 @@ class HadoopFolder:
         path = self._at(name)
         if self._files.getFileStatus(path).getLen() > most_bytes:
             return None
+        streams = getattr(self._jvm, "org.apache.commons.io.IOUtils")
         stream = self._files.open(path)
         try:
-            return str(self._to_string(stream, "UTF-8"))
+            return str(streams.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
