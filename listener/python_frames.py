@@ -41,7 +41,7 @@ class CodeLocation(NamedTuple):
 
 # -- stacks -----------------------------------------------------------------------------------
 # A frame object of a thread that runs on may refer to memory that is gone: reading it, or
-# collecting garbage while it exists, can end the process (python/cpython#111363; seen on 3.11 and 3.13). So
+# collecting garbage while it exists, can end the process (python/cpython#111363, 3.11 and 3.13). So
 # Python code never holds a frame. Functions of C that call one another create, read and release the
 # frames, and no other thread has a turn before they return.
 

@@ -263,8 +263,8 @@ print("lives")
 
 @pytest.mark.nightly
 def test_process_survives_inspections_of_threads_that_end():
-    # Where Python code holds frames, CPython 3.11 crashes before a third of these.
-    command = [sys.executable, "-X", "faulthandler", "-c", f"LOOKS = 30_000\n{BUSY}"]
+    # Where Python code holds frames, CPython 3.11 mostly crashes within so many rounds.
+    command = [sys.executable, "-X", "faulthandler", "-c", f"LOOKS = 10_000\n{BUSY}"]
     run = partial(subprocess.run, capture_output=True, text=True, check=False)
     done = run(command, timeout=8 * PATIENCE_SECONDS)
 
