@@ -239,7 +239,7 @@ def test_secret_that_is_a_word_is_not_cut_out_of_a_longer_one(text):
         ("(cHJvZA==)", "(*==)"),
     ],
 )
-def test_secret_that_is_a_word_is_hidden_where_it_stands_alone(text, shown):
+def test_secret_that_is_a_word_is_hidden_as_a_word(text, shown):
     assert Redactor(["prod"]).text(text).replace(REDACTED, "*") == shown
 
 
