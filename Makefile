@@ -10,6 +10,8 @@ NEWEST := .venv-spark-4.3.0
 # The trigger realTime needs Spark 4.2, and Kafka's connector does not exist for a newer one.
 REAL_TIME := .venv-spark-4.2.0
 BENCH := .venv-bench
+# The oldest versions of querypulse's dependencies that pyproject.toml allows.
+OLDEST_DEPENDENCIES := .venv-oldest
 runs = $(shell $(1) -c "" 2>/dev/null && echo yes)
 OTHER_PYTHONS := $(if $(call runs,python3.10),.venv-spark-4.0.5-python3.10) \
   $(if $(call runs,python3.12),.venv-spark-4.2.0-python3.12) \
@@ -50,7 +52,7 @@ APT_PACKAGES := prometheus:promtool prometheus-alertmanager:prometheus-alertmana
 # Compiled test modules are kept: each process of a run imports all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-delta test test-fast test-rest test-all nightly matrix simulate fuzz soak lint bench dashboards faults dependencies wheels sbom pictures stack clean java system-packages
+.PHONY: help demo demo-delta test test-fast test-oldest test-rest test-all nightly matrix simulate fuzz soak lint bench dashboards faults dependencies wheels sbom pictures stack clean java system-packages
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -73,16 +75,21 @@ test: java $(VENV)/.dev $(VENV)/spark.jsa
 test-fast: $(VENV)/.dev
 	$(BIN)/python -Im pytest -m "$(FAST)" $(SIDE_BY_SIDE) $(ARGS)
 
+## make test-oldest  the fast tests on the oldest versions of the dependencies that pyproject.toml allows
+test-oldest: $(OLDEST_DEPENDENCIES)/.dev
+	$(OLDEST_DEPENDENCIES)/bin/python -Im pytest -m "$(FAST)" $(SIDE_BY_SIDE) $(ARGS)
+
 ## make test-all   make test, and everything else worth waiting for, on the oldest and newest Spark too
 test-all:
 	@ran=yes; $(MAKE) test || failed=", make test"; $(MAKE) test-rest || failed="$$failed, make test-rest"; $(report)
 
 ## make test-rest  what make test-all adds to make test
-test-rest: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(OLDEST)/.dev $(OLDEST)/spark.jsa $(NEWEST)/.dev $(NEWEST)/spark.jsa
-	@$(call stage,1 of 4 without Spark,$(VENV),-m "$(REST_WITHOUT_SPARK)" $(SIDE_BY_SIDE)) \
-	$(call stage,2 of 4 on Spark,$(VENV),-m "$(REST_ON_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
-	$(call stage,3 of 4 on the oldest Spark,$(OLDEST),-m "$(ON_OTHER_SPARK) and not newest" $(DRIVERS_SIDE_BY_SIDE)) \
-	$(call stage,4 of 4 on the newest Spark,$(NEWEST),-m "$(ON_OTHER_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
+test-rest: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(OLDEST)/.dev $(OLDEST)/spark.jsa $(NEWEST)/.dev $(NEWEST)/spark.jsa $(OLDEST_DEPENDENCIES)/.dev
+	@$(call stage,1 of 5 without Spark,$(VENV),-m "$(REST_WITHOUT_SPARK)" $(SIDE_BY_SIDE)) \
+	$(call stage,2 of 5 on Spark,$(VENV),-m "$(REST_ON_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
+	$(call stage,3 of 5 on the oldest Spark,$(OLDEST),-m "$(ON_OTHER_SPARK) and not newest" $(DRIVERS_SIDE_BY_SIDE)) \
+	$(call stage,4 of 5 on the newest Spark,$(NEWEST),-m "$(ON_OTHER_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
+	$(call stage,5 of 5 on the oldest dependencies,$(OLDEST_DEPENDENCIES),-m "$(FAST)" $(SIDE_BY_SIDE)) \
 	$(report)
 
 ## make nightly    long lives, mutations, new examples and new histories, in twenty minutes
@@ -179,7 +186,7 @@ stack: $(VENV)/.demo
 
 ## make clean      remove what the other targets made
 clean:
-	rm -rf $(VENV) .venv-spark-* $(BENCH) build *.egg-info
+	rm -rf $(VENV) .venv-spark-* $(OLDEST_DEPENDENCIES) $(BENCH) build *.egg-info
 
 java:
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { \
@@ -235,6 +242,17 @@ OTHER_PYTHON = $(word 2,$(subst -, ,$*))
 	$(or $(OTHER_PYTHON),$(PYTHON)) -m venv $(@D)
 	@mkdir -p build && grep -v '^pyspark==\|^py4j==' constraints.txt > build/constraints-$(SPARK).txt
 	$(INSTALL) $(if $(OTHER_PYTHON),,--constraint build/constraints-$(SPARK).txt) --group tests --editable . pyspark==$(SPARK)
+	@touch $@
+
+# All else has the versions of constraints.txt, except what these require themselves. Without the
+# extra otlp: the oldest protobuf that it allows is too old for Spark Connect in the tests.
+$(OLDEST_DEPENDENCIES)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
+	@echo "installing the oldest dependencies of querypulse into $(@D) (the first time takes a minute or two)"
+	$(PYTHON) -m venv $(@D)
+	@mkdir -p build
+	$(BIN)/uv pip compile --quiet --python $(@D) --resolution lowest-direct --no-header --no-annotate --upgrade pyproject.toml --extra replay --output-file build/oldest.txt
+	sed 's/==.*//; s/[-_]/[-_]/g; s/.*/^&==/' build/oldest.txt | grep -vif - constraints.txt > build/constraints-oldest.txt
+	$(INSTALL) --constraint build/constraints-oldest.txt --requirement build/oldest.txt --group tests --editable .
 	@touch $@
 
 $(BENCH)/.bench: pyproject.toml constraints.txt | $(BIN)/uv

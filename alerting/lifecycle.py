@@ -559,3 +559,5 @@ class Evaluated(msgspec.Struct, frozen=True):
     suppressed: tuple[Suppressed, ...] = ()
     passed: dict[str, float] = {}
     """By label: see ``end_to_end.py``; monotonic seconds."""
+    wall: float = 0.0
+    """The Unix time of ``snapshot.at``."""

@@ -47,6 +47,9 @@ HELD_BY_ANOTHER = frozenset({errno.EACCES, errno.EAGAIN})
 """The errors that POSIX allows ``fcntl`` if another process has the lock."""
 APP_CHARACTERS = 16
 
+INCIDENT_LABELS = {"app", "query"}
+ALERT_LABELS = {"alertname", "app", "query", "severity"}
+
 _held: set[Path] = set()
 """The locks of this process: the system would grant one to the same process a second time."""
 
@@ -62,6 +65,26 @@ class Kept(msgspec.Struct, frozen=True):
     rows: dict[str, tuple[OutboxRow, ...]] = {}
     failures: tuple[FailedQuery, ...] = ()
     opened: tuple[Opened, ...] = ()
+
+
+def _complete(kept: Kept) -> Kept:
+    """Return ``kept`` if its records have what the lifecycle and the receivers rely on.
+
+    Raises:
+        ValueError: one has not; somebody else has written the file.
+
+    """
+    if not all(opened.at for opened in kept.opened):
+        raise ValueError("an alert that opened at no time")
+    if not all(0 <= failed.unrecovered_deaths <= len(failed.deaths) for failed in kept.failures):
+        raise ValueError("a query with more failures than it lists, or fewer than none")
+    incidents = [row.incident for rows in kept.rows.values() for row in rows]
+    if not all(incident.labels.keys() >= INCIDENT_LABELS for incident in incidents):
+        raise ValueError("an incident without one of its labels")
+    alerts = [alert for incident in incidents for alert in incident.alerts]
+    if not all(alert.labels.keys() >= ALERT_LABELS for alert in alerts):
+        raise ValueError("an alert without one of its labels")
+    return kept
 
 
 class SpoolFile:
@@ -122,8 +145,8 @@ class SpoolFile:
         with os.fdopen(descriptor, "rb") as file:
             content = file.read()
         try:
-            return msgspec.json.decode(content, type=Kept)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return _complete(msgspec.json.decode(content, type=Kept))
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
             self.path.replace(aside)
             text = "querypulse: the alerts' spool %s: %s; put aside as %s"

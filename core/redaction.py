@@ -9,6 +9,7 @@ import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 # -- redaction names --------------------------------------------------------------------------
@@ -254,52 +255,121 @@ PATH_NAME = re.compile(r"(?i)[._-](?:file|path|dir)$")
 # The forms in which our own secrets may appear in a text, for exact matches.
 
 
-MIN_CHARACTERS = 4
-"""Anything shorter would be found in ordinary words."""
-_RANDOM_CHARACTERS = 8
+MIN_CHARACTERS = 3
+"""Anything shorter would be found as a word of ordinary text."""
+_MIN_INSIDE = 8
+"""The shortest base64 that is searched for within longer text."""
 _BASE64_URL = str.maketrans("+/", "-_")
+_OWN_NAME = re.compile(r"(?i)(?<![a-z])(?:key|sign|authorization)(?![a-z])")
+"""Names in our own URLs and headers whose values are secret, besides ``SECRET_NAME``."""
+_PLAIN_NUMBERS = re.compile(
+    r"(?x) (?<!\d) (?: 20\d\d (?:[-_.]?[01]\d (?:[-_.]?[0-3]\d (?:T\d{4,6}Z?)? )? )?"
+    r" | \d{1,3} (?:[-.]\d{1,3}){3} | \d{1,4} (?:\.\d{1,4})+ ) (?!\d)"
+)
+"""Dates, addresses and versions, which are no part of a key."""
+_NAME_AND_NUMBER = re.compile(r"[A-Za-z]+\d{0,4}|\d+")
+_LONG, _MANY = 16, 5
+"""Characters of a key; it has so many digits and letters, and one of each in so many characters."""
+_LONG_ALTERNATING, _TURNS = 10, 1 / 3
+_LONG_LETTERS, _TURNS_OF_LETTERS = 20, 0.45
+"""A name in camel case turns between upper and lower case twice for each word."""
 
 
-def secret_variants(secrets: Iterable[str]) -> tuple[str, ...]:
-    """Every form of every secret, the longest first: plain, escaped, URL-encoded, base64."""
-    variants: set[str] = set()
+def own_matches(secrets: Iterable[str]) -> list[tuple[str, re.Pattern[str] | None]]:
+    """Every form of every secret, the longest first: plain, escaped, URL-encoded, base64.
+
+    With its pattern if the form counts only as a whole word: a password may be a word, such as
+    ``prod``, that is part of the names of tables and queries.
+    """
+    matches: dict[str, re.Pattern[str] | None] = {}
     for secret in secrets:
         plain = secret.strip()
         if len(plain) >= MIN_CHARACTERS:
-            variants |= _forms(plain)
-    return tuple(sorted(variants, key=lambda form: (-len(form), form)))
+            inside = _base64_forms(plain)
+            words = _forms(plain) - inside
+            matches |= {form: None if is_random(plain) else _as_word(form) for form in words}
+            matches |= dict.fromkeys(inside)
+    return sorted(matches.items(), key=lambda match: (-len(match[0]), match[0]))
+
+
+def _as_word(form: str) -> re.Pattern[str]:
+    """The form where it is no part of a longer name; a dot at the end of a sentence is no part."""
+    # An escape may come before it: %3Dprod, \\nprod.
+    begin = r"(?:(?<![\w-])(?<!\w\.)|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt]))"
+    end = r"(?![\w-]|\.\w)"
+    left = begin if form[0].isalnum() else ""
+    right = end if form[-1].isalnum() else ""
+    return re.compile(left + re.escape(form) + right)
+
+
+def is_random(text: str) -> bool:
+    """Whether a text looks like a key, and not like a name, a date, a version or an address.
+
+    A key is long, and its letters and digits alternate, or it has many of both: UUIDs, hex, base64.
+    """
+    plain = "".join(filter(str.isalnum, _PLAIN_NUMBERS.sub("", text)))
+    digits = sum(map(str.isdigit, plain))
+    letters = len(plain) - digits
+    kinds = ["0" if one.isdigit() else "A" if one.isupper() else "a" for one in plain]
+    turns = sum(kind != following for kind, following in pairwise(kinds))
+    if not digits or not letters:
+        return len(plain) >= _LONG_LETTERS and turns >= _TURNS_OF_LETTERS * len(plain)
+    alternates = len(plain) >= _LONG_ALTERNATING and turns >= _TURNS * len(plain)
+    has_many = len(plain) >= _LONG and min(digits, letters) >= max(_MANY, len(plain) / _MANY)
+    return alternates or has_many or any(map(_is_long_run, re.findall("[A-Za-z0-9]+", text)))
+
+
+def _is_long_run(run: str) -> bool:
+    is_plain = _NAME_AND_NUMBER.fullmatch(run) or _PLAIN_NUMBERS.fullmatch(run)
+    return len(run) >= _LONG and is_plain is None
+
+
+def names_secret(name: str) -> bool:
+    """Whether the value of a parameter of a URL, or of a header, is secret by its name."""
+    is_named = SECRET_NAME.search(name) or _OWN_NAME.search(name)
+    return is_named is not None and PATH_NAME.search(name) is None
 
 
 def secrets_of_url(url: str) -> tuple[str, ...]:
-    """The secret parts of a receiver's URL: userinfo, query values, path, its random segments.
+    """The secret parts of a receiver's URL: passwords, and what is random or named as a secret.
 
-    A path of one plain word, ``/alerts``, is not secret: ordinary text may contain it.
+    A user name beside a password, and the words of a path or a query, are names that people need.
+    A path of several words may be a password: it is hidden where it follows its host.
 
     Raises:
         ValueError: the text is not a URL.
 
     """
     parts = urlsplit(url)
+    user, password = parts.username or "", parts.password or ""
     steps = [step for step in parts.path.split("/") if step]
-    random = [step for step in steps if _is_random(step)]
-    texts = [parts.username or "", parts.password or "", *random]
-    texts += [value for _, value in parse_qsl(parts.query)]
-    if random or len(steps) > 1:
+    random = [step for step in steps if is_random(step)]
+    texts = [password, *random]
+    if not password or is_random(user):
+        texts.append(user)
+    texts += [
+        value for name, value in parse_qsl(parts.query) if names_secret(name) or is_random(value)
+    ]
+    if random:
         texts.append(parts.path)
+    elif len(steps) > 1:
+        texts.append(parts.netloc.rpartition("@")[2] + parts.path)
     return tuple(secret for secret in texts if len(secret) >= MIN_CHARACTERS)
-
-
-def _is_random(step: str) -> bool:
-    return len(step) >= _RANDOM_CHARACTERS and any(character.isdigit() for character in step)
 
 
 def _forms(plain: str) -> set[str]:
     encoded = {quote(plain), quote(plain, safe=""), quote_plus(plain)}
     encoded |= {_lower_escapes(form) for form in encoded}
     escaped = {json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}
+    base64 = b64encode(plain.encode("utf-8", "replace")).decode().rstrip("=")
+    return {plain, base64, base64.translate(_BASE64_URL)} | encoded | escaped
+
+
+def _base64_forms(plain: str) -> set[str]:
+    """What base64 shows of a secret within a longer text, for each place where it may begin."""
     base64 = {_base64(plain.encode("utf-8", "replace"), shift) for shift in range(3)}
     base64 |= {form.translate(_BASE64_URL) for form in base64}
-    return {plain} | encoded | escaped | {form for form in base64 if len(form) >= MIN_CHARACTERS}
+    return {form for form in base64 if len(form) >= _MIN_INSIDE}
 
 
 def _lower_escapes(encoded: str) -> str:
@@ -341,10 +411,10 @@ _EVERY_NAME = re.compile("")
 class Redactor:
     """Finds secrets by shape, by name, by our own values and by foreign patterns.
 
-    ``secrets`` are matched exactly, in every encoding. ``patterns`` are regular expressions for
-    text to hide. A name that matches one of ``key_patterns`` has its value hidden; so does a name
-    that matches one of ``option_patterns`` and is written as an option (``url=...``,
-    ``url -> ...``).
+    ``secrets`` are matched exactly, in every encoding, and as whole words unless they are random.
+    ``patterns`` are regular expressions for text to hide. A name that matches one of
+    ``key_patterns`` has its value hidden; so does a name that matches one of ``option_patterns``
+    and is written as an option (``url=...``, ``url -> ...``).
 
     An ``unusable`` pattern hides everything that it could match: a name pattern every value, a
     text pattern the whole text.
@@ -357,7 +427,7 @@ class Redactor:
         key_patterns: Iterable[str] = (),
         option_patterns: Iterable[str] = (),
     ) -> None:
-        self._own = tuple(form for form in secret_variants(secrets) if form not in REDACTED)
+        self._own = [match for match in own_matches(secrets) if match[0] not in REDACTED]
         texts = [_usable(pattern) for pattern in patterns]
         self._patterns = [pattern for pattern in texts if pattern is not None]
         self._blind = None in texts
@@ -392,8 +462,9 @@ class Redactor:
         return max(clean[: self._max][:-CUT_CHARACTERS], unchanged, key=len)
 
     def _replace(self, text: str) -> str:
-        for secret in self._own:
-            text = text.replace(secret, REDACTED)
+        for secret, word in self._own:
+            if secret in text:
+                text = word.sub(REDACTED, text) if word else text.replace(secret, REDACTED)
         for pattern in SHAPES:
             text = pattern.sub(rf"\g<1>{REDACTED}" if pattern.groups else REDACTED, text)
         if self._names or self._options or SECRET_NAME.search(text):

@@ -10,8 +10,9 @@ import sysconfig
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from itertools import takewhile
+from contextlib import contextmanager, suppress
+from itertools import accumulate, chain, compress, repeat, starmap, takewhile
+from operator import attrgetter, is_, itemgetter, methodcaller
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -38,29 +39,92 @@ class CodeLocation(NamedTuple):
     owner: str = ""
 
 
-def current_frames() -> dict[int, FrameType]:
-    """The innermost frame of every thread by its ident, without freezing the interpreter.
+# -- stacks -----------------------------------------------------------------------------------
+# A frame object of a thread that runs on may refer to memory that is gone: reading it, or
+# collecting garbage while it exists, can end the process (python/cpython#111363, 3.11 and 3.13). So
+# Python code never holds a frame. Functions of C that call one another create, read and release the
+# frames, and no other thread has a turn before they return.
+
+
+Stack = list[tuple[CodeType, int]]
+"""The code and the current line of each frame of a thread, innermost first."""
+_CODE = attrgetter("f_code")
+_CODE_AND_LINE = attrgetter("f_code", "f_lineno")
+_without_collection = threading.Lock()
+
+
+def _frames(ident: int) -> Iterator[FrameType]:
+    """The frames of a thread, innermost first; lazy, and only for functions of C to iterate over.
+
+    Raises:
+        KeyError: no such thread, when iterated.
+
+    """
+    innermost = map(itemgetter(ident), starmap(sys._current_frames, [()]))  # noqa: SLF001 - the documented way
+    return takewhile(bool, accumulate(chain(innermost, repeat("f_back")), getattr))
+
+
+@contextmanager
+def _frames_are_safe() -> Iterator[None]:
+    """End without a result when the thread has ended; do not collect garbage meanwhile.
 
     ``sys._current_frames()`` holds the lock on all threads while it creates the frames. Before
-    Python 3.12 that may start a garbage collection, and a collected ``threading.local`` waits for
-    the same lock forever while it holds the GIL (python/cpython#106883).
+    Python 3.12 that may start a garbage collection, which lets other threads run; and a collected
+    ``threading.local`` waits for the same lock forever (python/cpython#106883).
     """
-    if sys.version_info >= (3, 12) or not gc.isenabled():
-        return sys._current_frames()  # noqa: SLF001 - the documented way
-    gc.disable()
-    try:
-        return sys._current_frames()  # noqa: SLF001 - the documented way
-    finally:
-        gc.enable()
+    with suppress(KeyError), _without_collection:
+        collects = sys.version_info < (3, 12) and gc.isenabled()
+        if collects:
+            gc.disable()
+        try:
+            yield
+        finally:
+            if collects:
+                gc.enable()
+
+
+def _has_gil() -> bool:
+    """Whether threads take turns; without, as Python 3.13t runs, no frame is safe to read."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+def stack_of(ident: int | None) -> Stack:
+    """The stack of a thread; empty if there is no such thread."""
+    if ident is not None and _has_gil():
+        with _frames_are_safe():
+            return list(map(_CODE_AND_LINE, _frames(ident)))
+    return []
+
+
+def _local(ident: int, code: CodeType, name: str) -> Any:
+    """A local variable of the innermost frame that runs ``code``; None if there is none."""
+    with _frames_are_safe():
+        # One expression: a name for a part of it would hold a frame until the function returns.
+        return next(
+            map(
+                methodcaller("get", name),
+                map(
+                    attrgetter("f_locals"),
+                    compress(_frames(ident), map(is_, map(_CODE, _frames(ident)), repeat(code))),
+                ),
+            ),
+            None,
+        )
+    return None
+
+
+def _stacks() -> dict[int, Stack]:
+    """The stack of every thread by its ident."""
+    idents = [thread.ident for thread in threading.enumerate()]
+    return {ident: stack_of(ident) for ident in idents if ident is not None}
 
 
 def is_running(code: CodeType) -> bool:
     """Whether any thread is inside that code now."""
-    return any(
-        frame.f_code is code
-        for innermost in current_frames().values()
-        for frame in _outwards(innermost)
-    )
+    return any(running is code for stack in _stacks().values() for running, _ in stack)
+
+
+# -- calls of foreachBatch --------------------------------------------------------------------
 
 
 class ForeachBatchCall(NamedTuple):
@@ -81,34 +145,29 @@ def foreach_batch_calls() -> Iterator[ForeachBatchCall]:
     PySpark's ``ForeachBatchFunction.call`` (``pyspark/sql/utils.py``) holds the frame's
     DataFrame as ``jdf``; the frames below it are the user's.
     """
-    for ident, innermost in current_frames().items():
-        inside: list[FrameType] = []
-        for frame in _outwards(innermost):
-            if _calls_foreach_batch(frame.f_code):
-                seconds = _cpu_seconds([ident, *_helpers(inside)])
-                yield ForeachBatchCall(frame.f_locals.get("jdf"), _user_line(inside), seconds)
-            inside.append(frame)
+    stacks = _stacks()
+    for ident, stack in stacks.items():
+        for depth, (code, _) in enumerate(stack):
+            if _calls_foreach_batch(code):
+                inside = stack[:depth]
+                seconds = _cpu_seconds([ident, *_helpers(ident, inside, stacks)])
+                yield ForeachBatchCall(_local(ident, code, "jdf"), _user_line(inside), seconds)
 
 
-def _helpers(inside: list[FrameType]) -> set[int]:
+def _helpers(ident: int, inside: Stack, stacks: dict[int, Stack]) -> set[int]:
     """The threads that a call waits for: it joins one, or waits for results of their pool.
 
     An executor numbers its threads; so its other threads work for the call as well.
     """
-    awaited = _awaited(inside)
-    working = [thread for thread in threading.enumerate() if thread in awaited]
+    awaited = _awaited(ident, inside)
+    threads = threading.enumerate()
+    working = [thread for thread in threads if thread in awaited]
     if any(isinstance(awaits, Future) for awaits in awaited):
-        # Only then: to hold frames of a thread that ends is a risk (python/cpython#111363).
-        frames = current_frames()
-        working += [
-            thread
-            for thread in threading.enumerate()
-            if _future(frames.get(thread.ident or 0)) in awaited
-        ]
+        working += [thread for thread in threads if _future(thread.ident or 0, stacks) in awaited]
     pools = {_executor_of(thread) for thread in working} - {""}
     return {
         thread.ident or 0
-        for thread in threading.enumerate()
+        for thread in threads
         if thread in working or _executor_of(thread) in pools
     }
 
@@ -119,24 +178,23 @@ def _executor_of(thread: threading.Thread) -> str:
     return executor if number.isdecimal() else ""
 
 
-def _awaited(inside: list[FrameType]) -> set[object]:
+def _awaited(ident: int, inside: Stack) -> set[object]:
     """The threads and futures that a call waits for; none while it does not wait."""
     awaited: set[object] = set()
-    for frame in takewhile(lambda frame: frame.f_code.co_filename.endswith(_WAITING), inside):
-        waits_for, futures = frame.f_locals.get("self"), frame.f_locals.get("fs")
+    for code, _ in takewhile(lambda entry: entry[0].co_filename.endswith(_WAITING), inside):
+        waits_for, futures = _local(ident, code, "self"), _local(ident, code, "fs")
         awaited |= {waits_for, *(futures if isinstance(futures, (list, set)) else ())}
-        if frame.f_code.co_filename.endswith(_POOL):
+        if code.co_filename.endswith(_POOL):
             pool = getattr(waits_for, "_pool", None)
             awaited.update(getattr(pool, "_pool", pool) or ())
     return awaited - {None}
 
 
-def _future(innermost: FrameType | None) -> Future[object] | None:
+def _future(ident: int, stacks: dict[int, Stack]) -> Future[object] | None:
     """The future that a thread of an executor works on."""
-    for frame in _outwards(innermost):
-        code = frame.f_code
+    for code, _ in stacks.get(ident, []):
         if code.co_name == "run" and code.co_filename.endswith(_EXECUTOR):
-            return getattr(frame.f_locals.get("self"), "future", None)
+            return getattr(_local(ident, code, "self"), "future", None)
     return None
 
 
@@ -162,13 +220,15 @@ def _cpu_seconds(idents: list[int]) -> float | None:
     return seconds
 
 
+# -- lines ------------------------------------------------------------------------------------
+
+
 def main_thread() -> str:
     """The line of the job's main thread; empty where that shows nothing about the job."""
     thread = threading.main_thread()
     if not thread.is_alive():
         return "has ended"
-    innermost = current_frames().get(thread.ident or 0)
-    return waits_in([_location(frame) for frame in _outwards(innermost)])
+    return waits_in(_locations(stack_of(thread.ident)))
 
 
 def waits_in(stack: Sequence[CodeLocation]) -> str:
@@ -199,23 +259,20 @@ def _calls_foreach_batch(code: CodeType) -> bool:
     return is_call and _SPARK.search(code.co_filename) is not None
 
 
-def _location(frame: FrameType) -> CodeLocation:
-    code = frame.f_code
+def _locations(stack: Stack) -> list[CodeLocation]:
+    return [_location(code, line) for code, line in stack]
+
+
+def _location(code: CodeType, line: int) -> CodeLocation:
     # Python 3.10 does not record the class that defines a function.
     qualified: str = getattr(code, "co_qualname", "")
     owner = qualified.rpartition(".")[0].rpartition(".")[2].removesuffix("<locals>")
-    return CodeLocation(code.co_filename, frame.f_lineno, code.co_name, owner)
+    return CodeLocation(code.co_filename, line, code.co_name, owner)
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _user_line(inside: list[FrameType]) -> str:
+def _user_line(inside: Stack) -> str:
     """The innermost line outside libraries, else the innermost line."""
-    places = list(map(_location, inside))
+    places = _locations(inside)
     own = [place for place in places if not is_library(place.file)]
     for place in (own or places)[:1]:
         return f"{place.file}:{place.line} in {place.function}"

@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from ..alerting.evaluate import Evaluation
 from ..alerting.finding import Finding
 from ..alerting.receivers.receiver import Holds, holds
-from ..core.redaction import WITHHELD, Redactor, redact, secrets_of_url, unusable
+from ..core.redaction import (
+    WITHHELD,
+    Redactor,
+    is_random,
+    names_secret,
+    redact,
+    secrets_of_url,
+    unusable,
+)
 from ..core.secret import Secret
 from ..exporter.push import parse_headers
 from .receivers import as_settings_error
@@ -82,20 +90,31 @@ def refuse_secret(name: str, value: object, origin: str) -> None:
 def secret_parts(value: str) -> set[str]:
     """The texts to hide: a key itself; the secret parts of a URL, also decoded.
 
-    Of headers their values, as written and decoded, with and without a scheme such as ``Bearer``.
+    Of headers the values that their names call secret, or that are random, as written and decoded,
+    with and without a scheme such as ``Bearer``.
     """
     with suppress(ValueError):
-        written = {part.partition("=")[2].strip() for part in value.replace("\n", ",").split(",")}
-        values = {*parse_headers(value).values(), *written}
-        forms = {form for text in values for form in (text, text.partition(" ")[2]) if form}
-        if forms:
-            return {value, *forms}
+        parse_headers(value)
+        # It may also be a key that only looks like a header.
+        return {value}.union(*map(_secret_of_header, value.replace("\n", ",").split(",")))
     if "://" not in value:
         return {value}
+    return _secret_of_url(value)
+
+
+def _secret_of_header(header: str) -> set[str]:
+    name, _, value = map(str.strip, header.partition("="))
+    texts = {value, unquote(value)}
+    if names_secret(name) or any(map(is_random, texts)):
+        return {form for text in texts for form in (text, text.partition(" ")[2]) if form}
+    return _secret_of_url(unquote(value)) if "://" in unquote(value) else set()
+
+
+def _secret_of_url(url: str) -> set[str]:
     try:
-        parts = secrets_of_url(value)
+        parts = secrets_of_url(url)
     except ValueError:
-        return {value}
+        return {url}
     return {form for part in parts for form in (part, unquote(part))}
 
 

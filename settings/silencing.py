@@ -57,6 +57,10 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Silence(self.queries, until, self.alertname, self.reason, self.app or "*")
 
 
+NOT_A_SILENCE = (msgspec.MsgspecError, ValueError)
+"""What is raised for texts that are none; msgspec's error is a ``ValueError`` from 0.21 on."""
+
+
 # -- silences ---------------------------------------------------------------------------------
 
 
@@ -71,12 +75,14 @@ def make_silence(
     """A silence of ``queries`` from now on; ``more`` are its other fields.
 
     Raises:
-        ValueError: not exactly one end is given; it has no time zone, is past, or is later than
-            the year 9999 in UTC; ``minutes`` is no number, or a field is not text.
+        ValueError: not exactly one end is given; it is no datetime, has no time zone, is past, or
+            is later than the year 9999 in UTC; ``minutes`` is no number, or a field is not text.
 
     """
     if (minutes is None) == (until is None):
         raise ValueError("a silence must end: give 'minutes' or 'until', and not both")
+    if until is not None and not isinstance(until, datetime):
+        raise ValueError(f"'until' must be a datetime with a time zone, given {until!r}")
     if until is not None and until.tzinfo is None:
         raise ValueError(f"'until' needs a time zone, given {until.isoformat()}")
     if type(minutes) is bool:
@@ -92,7 +98,10 @@ def make_silence(
         ) from None
     if end <= moment:
         raise ValueError(f"a silence must end later than now, given {given}")
-    return msgspec.convert({"queries": queries, "until": end.timestamp(), **more}, Silence)
+    try:
+        return msgspec.convert({"queries": queries, "until": end.timestamp(), **more}, Silence)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
 
 
 class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -179,7 +188,7 @@ def in_force(silences: Iterable[Silence], now: float) -> Silences:
 def _parse(path: Path, number: int, text: bytes) -> Silence:
     try:
         line = msgspec.json.decode(text, type=Written)
-    except ValueError as error:
+    except NOT_A_SILENCE as error:
         raise ValueError(f"{path}, line {number}: {error}") from None
     if line.until is None or line.minutes is not None:
         raise ValueError(f"{path}, line {number}: a silence in a file has 'until', no 'minutes'")
@@ -298,7 +307,7 @@ def post_silence(
     Returns an HTTP status and the JSON answer. ``queries`` are the known names; ``note`` in the
     answer says which pattern matches none.
     """
-    with suppress(ValueError):
+    with suppress(*NOT_A_SILENCE):
         ending = msgspec.json.decode(body, type=Ending)
         ended = silencing.end(ending)
         log.info("querypulse: %d silences of %r ended over HTTP", ended, ending.end)
@@ -314,7 +323,7 @@ def post_silence(
             app=given.app or "*",
         )
         silencing.add(silence)
-    except ValueError as error:
+    except NOT_A_SILENCE as error:
         return BAD_REQUEST, {"error": str(error)}
     log.info("querypulse: %r over HTTP: %s", silence.queries, silence)
     return CREATED, {**written(silence), "note": unmatched(silence, queries)}

@@ -368,7 +368,7 @@ class Runtime:
             health={},
             alerts=(),
             monitor=Monitor(),
-            wall=time.time(),
+            wall=self.evaluated.wall,
         )
         return self._next_state(nothing, self.evaluated)
 
@@ -385,7 +385,7 @@ class Runtime:
             alerts_last_open=alerts_last_open(before.alerts_last_open, alerts, snapshot.at),
             suppressed=evaluated.suppressed,
             monitor=self._monitor(snapshot, before.app, callbacks, polls),
-            wall=time.time(),
+            wall=evaluated.wall,
             expected=self._worker.policy.expected,
             flow=evaluated.evaluation.flow,
             passed=evaluated.passed,

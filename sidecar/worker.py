@@ -74,7 +74,7 @@ class Worker:
         self.policy = policy
         """The policy in force: a forgotten query is no longer expected."""
         self.state = State(clock(), policy.expected)
-        self.evaluated = Evaluated(self.state.snapshot(clock()), Evaluation(), ())
+        self.evaluated = Evaluated(self.state.snapshot(clock()), Evaluation(), (), wall=wall())
         self.beat_at = clock()
         self._inputs = inputs
         self._lifecycle = lifecycle
@@ -166,7 +166,9 @@ class Worker:
             self.state.forget(now)
         self._evaluated_at = now
         self.state.own(self._inputs.ownership())
-        wall, silences = self._wall(), self._inputs.silences()
+        # The process may have been frozen since ``now``.
+        wall = self._wall() - (self._clock() - now)
+        silences = self._inputs.silences()
         self._remembering.restore(self.state, self._lifecycle, now, wall)
         snapshot = self.state.snapshot(now)
         is_silenced = partial(self._lifecycle.is_silenced, silences=silences, wall=wall)
@@ -186,6 +188,7 @@ class Worker:
             self._lifecycle.alerts,
             self._lifecycle.suppressed,
             self._passed(snapshot, evaluation),
+            wall,
         )
         try:
             # First: who is notified may look at once.

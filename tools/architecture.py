@@ -9,12 +9,16 @@ only forward.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from statistics import median
+
+import tomli
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"core", "listener"}
@@ -35,7 +39,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "examples": {"core", "settings", "commands"},
 }
 """What each folder imports besides itself."""
-DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity", "tomli"}
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
@@ -124,9 +127,17 @@ def import_is_relative(_: str, tree: ast.Module) -> Iterator[str]:
         yield f"imports {module} by an absolute name"
 
 
+@cache
+def dependencies() -> set[str]:
+    """The packages that pyproject.toml declares, as they are imported."""
+    project = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = (re.split(r"[^\w-]", text)[0] for text in project["dependencies"])
+    return {name.replace("-", "_") for name in names}
+
+
 def dependency_is_declared(_: str, tree: ast.Module) -> Iterator[str]:
     """Only the standard library, our dependencies, extras, and what the host brings."""
-    allowed = DEPENDENCIES | HOSTS_OWN | EXTRAS | set(sys.stdlib_module_names)
+    allowed = dependencies() | HOSTS_OWN | EXTRAS | set(sys.stdlib_module_names)
     for module in sorted(set(absolute_imports(tree)) - allowed - {"querypulse", *MAY_IMPORT}):
         yield f"imports {module}, which is no dependency"
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3 import connectionpool
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, NewConnectionError, ProxyError
-from urllib3.util.ssl_match_hostname import CertificateError
 
 from ...core.installed import VERSION
 from ...core.secret import Secret
@@ -102,6 +102,8 @@ AT_THE_PROXY = (ProxyError, requests.exceptions.ProxyError)
 NOTHING_LEFT = (NewConnectionError, *AT_THE_PROXY)
 """Errors that occur before a request is sent."""
 
+# urllib3 1.26 and 2 have it in different modules, and both use it here.
+CertificateError: type[Exception] = vars(connectionpool)["CertificateError"]
 UNTRUSTED = (ssl.SSLCertVerificationError, CertificateError)
 TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})\b")
 """The error of ``http.client`` when a proxy refuses to connect."""
@@ -143,9 +145,10 @@ def _is_any(chain: list[BaseException], kinds: tuple[type, ...]) -> bool:
 
 def _reason(error: BaseException) -> str:
     """The kind of the error and the text of the system or OpenSSL; never its whole text."""
-    if isinstance(error, CertificateError):
-        return "its certificate is for another name"
     detail = getattr(error, "verify_message", None) or getattr(error, "strerror", None)
+    # Of urllib3 1.26, the class may be OpenSSL's own, which has a text for its other problems.
+    if isinstance(error, CertificateError) and not detail:
+        return "its certificate is for another name"
     return f"{type(error).__name__} ({detail})" if detail else type(error).__name__
 
 

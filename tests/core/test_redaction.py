@@ -24,6 +24,7 @@ from querypulse.core.redaction import (
     REDACTED,
     WITHHELD,
     Redactor,
+    is_random,
     redact,
     unusable,
 )
@@ -196,13 +197,121 @@ def test_any_own_secret_is_redacted_plain_url_encoded_and_in_base64(secret, begi
         assert redactor.text(clean) == clean
 
 
-def test_short_secret_hides_nothing():
-    shown = {
-        secret: Redactor([secret]).text("abc a b c")
-        for secret in ("", " ", "a", "abc", "   abc   ")
-    }
+def test_secret_of_one_or_two_characters_hides_nothing():
+    shown = {secret: Redactor([secret]).text("abc a b c") for secret in ("", " ", "a", "b ", "bc")}
 
     assert shown == dict.fromkeys(shown, "abc a b c")
+
+
+PARTS_OF_WORDS = [
+    "orders-prod failed",
+    "prod-eu is down",
+    "table prod.orders",
+    "table lake.prod.orders",
+    "prod_orders",
+    "product",
+    "reprod",
+    "host a.prod",
+    "env2prod",
+    "prod1",
+    "2prod",
+    "Prod",
+]
+
+
+@pytest.mark.parametrize("text", PARTS_OF_WORDS)
+def test_secret_that_is_a_word_is_not_cut_out_of_a_longer_one(text):
+    assert Redactor(["prod"]).text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("prod", "*"),
+        ("logged in with prod", "logged in with *"),
+        ("It is prod.", "It is *."),
+        ("'prod', \"prod\"", "'*', \"*\""),
+        ("x=prod&y=prod;", "x=*&y=*;"),
+        ("user:prod@host", "user:*@host"),
+        ("/prod/", "/*/"),
+        ("x%3Dprod%26y", "x%3D*%26y"),
+        ("line\\nprod\\n", "line\\n*\\n"),
+        ("(cHJvZA==)", "(*==)"),
+    ],
+)
+def test_secret_that_is_a_word_is_hidden_as_a_word(text, shown):
+    assert Redactor(["prod"]).text(text).replace(REDACTED, "*") == shown
+
+
+def test_random_secret_is_hidden_within_longer_words():
+    key = "R0UT1NG0123abcd4567"
+
+    assert key not in Redactor([key]).text(f"-p{key}x orders_{key}.gz {key}-1")
+
+
+PLAIN = [
+    "prod",
+    "staging",
+    "us-east-1",
+    "eu-west-1a",
+    "10.0.0.12",
+    "ip-10-0-12-171.ec2.internal",
+    "2026-11-28",
+    "1.0",
+    "2016-06-01",
+    "20261128T101500Z",
+    "1732838400000",
+    "123456789012",
+    "team-payments",
+    "payments-alerts-v2",
+    "orders_2024_v2",
+    "streaming-orders-2024-11",
+    "streaming-orders-2024-11-28-eu",
+    "spark-3.5.1-bin-hadoop3.3.4",
+    "pages2024",
+    "customerorders2024",
+    "x86_64-linux-gnu",
+    "StreamingQueryFailedAlerts",
+    "PagerDutyAlertsProdEU",
+    "alertmanager",
+    "application/x-protobuf",
+    "https://otel.example.com:4317/v1/metrics",
+    "analytics.warehouse.orders_v12",
+    "a/triggers/manual/run",
+    "hello@example.com",
+    "3f2a",
+    "orders7",
+    "correcthorsebatterystaple",
+    "true",
+    "0.25",
+]
+RANDOM = [
+    "3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+    "4c1d9a7e2b",
+    "9f86d081884c7d65",
+    "R0123456789abcdefghijklmnopqrstu",
+    "d41d8cd98f00b204e9800998ecf8427e",
+    "s3cr3t-0123456789-abcdefghij",
+    "T0KEN567890abcdefgh",
+    "hunter2hunter2x9Q7",
+    "7Hq9ZtR2mWx4Kc8VbN1pLs6Y",
+    "QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
+    "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+    "AbCdEfGhIjKlMnOpQrStUv",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIi0",
+    "k3y_9dJ-2mQ0z_Xw8-Ty4",
+    "wJalrXUtnFEMI/K7MDENG/bPxRfi",
+]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_name_date_version_or_address_is_not_random(name):
+    assert not is_random(name)
+
+
+@pytest.mark.parametrize("key", RANDOM)
+def test_key_is_random(key):
+    assert is_random(key)
 
 
 # -- patterns ---------------------------------------------------------------------------------

@@ -388,6 +388,15 @@ def test_each_alert_has_a_runbook_a_paragraph_and_a_line():
     assert [name for name in runbooks() if name not in index] == []
 
 
+def test_oldest_versions_of_the_dependencies_are_documented():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = dict(re.findall(r"([\w-]+)>=([\d.]+)", "\n".join(project["dependencies"])))
+    page = (ROOT / "docs/attach.md").read_text()
+    text = page.partition("at least these")[2].partition("The tests")[0]
+
+    assert dict(re.findall(r"`([\w-]+)`\s([\d.]+\d)", text)) == declared
+
+
 def test_each_alert_links_to_its_runbook():
     for name in own_alerts():
         finding = Finding(name, "q", Severity.CRITICAL, QueryState.FAILED, "reason", "summary", {})

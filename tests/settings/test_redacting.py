@@ -116,23 +116,76 @@ def test_invalid_pattern_is_refused():
 HEADERS = "a=bc12,Auth=Basic%20xyz9"
 
 
-def test_userinfo_and_tokens_of_a_url_are_secret():
-    """The host and common words of a URL are not secret, nor are the names of headers."""
+def test_passwords_and_tokens_of_urls_and_headers_are_secret():
+    """Hosts, users, the words of a path and of a query, and the names of headers are not."""
     parts = {
         KEY: {KEY},
         "https://hooks.example.com": set(),
         "http://127.0.0.1:8080/pages": set(),
         "https://am.example.com/alertmanager": set(),
         HOOK: {f"/services/{TOKEN}", TOKEN},
-        "https://t0ken:word@h/x": {"t0ken", "word"},
-        "https://t0ken:w%2Ford@h/x": {"t0ken", "w%2Ford", "w/ord"},
+        "https://t0ken@h/x": {"t0ken"},
+        "https://etl:word@h/x": {"word"},
+        f"https://{TOKEN}:word@h/x": {TOKEN, "word"},
+        "https://etl:w%2Ford@h/x": {"w%2Ford", "w/ord"},
         f"https://h/x?a={TOKEN}&v=1": {TOKEN},
+        "https://h/x?token=abc&env=prod&api-version=2016-06-01&region=us-east-1": {"abc"},
+        "https://h/x?key=abcd&sig=e%2Ff": {"abcd", "e/f"},
         "https://h/4c1d9a7e2b": {"4c1d9a7e2b", "/4c1d9a7e2b"},
+        "https://u:word@h:8443/alerts/prod": {"word", "h:8443/alerts/prod"},
         "https://[": {"https://["},
-        HEADERS: {HEADERS, "bc12", "Basic%20xyz9", "Basic xyz9", "xyz9"},
+        HEADERS: {HEADERS, "Basic%20xyz9", "Basic xyz9", "xyz9"},
+        "x-tenant=prod": {"x-tenant=prod"},
+        f"x-team={TOKEN},dsn=https://abcd@h": {f"x-team={TOKEN},dsn=https://abcd@h", TOKEN, "abcd"},
+        "QWxhZGRpbg==": {"QWxhZGRpbg=="},
     }
 
     assert {value: set(secret_parts(value)) for value in parts} == parts
+
+
+FAILURE = "orders-prod failed: table prod.orders, region us-east-1, owner payments, at 10.0.0.12"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"webhook_url": "https://h/pages?env=prod&region=us-east-1&team=payments&for=orders"},
+        {"webhook_url": "https://h/payments/prod"},
+        {"heartbeat_url": "https://h/orders/prod"},
+        {"alertmanager_urls": ["https://payments:abcd@10.0.0.12:9093/prod/"]},
+        {"pushgateway_url": "http://10.0.0.12:9091/prod"},
+        {"receivers": [{"name": "a", "type": "webhook", "url": "https://h/prod?orders=payments"}]},
+        {
+            "receivers": [
+                {"name": "a", "type": "alertmanager", "urls": ["https://am/prod?tenant=payments"]}
+            ]
+        },
+    ],
+    ids=repr,
+)
+def test_names_in_the_settings_are_not_secret(given):
+    assert FAILURE in left(FAILURE, Settings(**given))
+
+
+def test_names_in_headers_are_not_secret(tmp_path):
+    (tmp_path / "headers").write_text(f"x-tenant=prod,x-team=payments,api-key={KEY}\n")
+    settings = Settings(otlp_endpoint="https://x", otlp_headers_file=str(tmp_path / "headers"))
+
+    assert FAILURE in left(FAILURE, settings)
+    assert KEY not in left(f"{FAILURE} {KEY}", settings)
+
+
+def test_password_that_is_a_name_is_hidden_as_a_word_and_no_part_of_one():
+    clean = left(f"refused prod; {FAILURE}", Settings(alertmanager_urls=["https://u:prod@am"]))
+
+    assert f"refused [redacted]; {FAILURE}" in clean
+
+
+def test_path_of_words_is_hidden_behind_its_host():
+    settings = Settings(webhook_url="https://h.example.com:8443/open/sesame")
+    clean = left("https://h.example.com:8443/open/sesame did not answer: /open/sesame-2", settings)
+
+    assert "https://[redacted] did not answer: /open/sesame-2" in clean
 
 
 planted = st.sampled_from(PLANTED)

@@ -266,6 +266,21 @@ def test_a_healthy_query_does_not_inspect_the_main_thread():
     assert harness.asked_for_main_thread == 0
 
 
+def test_published_time_is_that_of_the_snapshot_however_slow_its_evaluation_is():
+    harness = WorkerHarness().started()
+
+    def freeze(evaluation):
+        harness.clock.now += 900.0
+        return evaluation
+
+    harness.redactor = freeze
+    harness.step()
+    (evaluated,) = harness.published
+
+    assert harness.clock.now >= evaluated.snapshot.at + 899.0
+    assert evaluated.wall == pytest.approx(harness.wall + evaluated.snapshot.at, abs=0.01)
+
+
 def test_everything_published_and_offered_is_redacted():
     harness = WorkerHarness().started()
     harness.main_thread_is = (

@@ -170,6 +170,18 @@ DAMAGES = {
     "newer": lambda content: content.replace(b'"version":2', b'"version":3'),
     "foreign": lambda _: b'{"version": 2, "rows": {"pager": [{"cake": "flour"}]}}',
     "a failure": lambda _: b'{"version": 2, "failures": [{"query_id": "i", "deaths": [{}]}]}',
+    "opened never": lambda _: (
+        b'{"version": 2, "opened": [{"alertname": "a", "query": "b", "at": []}]}'
+    ),
+    "opened": lambda _: b'{"version": 2, "opened": [{"alertname": "a", "query": "b"}]}',
+    "failures without times": lambda _: (
+        b'{"version": 2, "failures": [{"query_id": "i", "mark": "m", "unrecovered_deaths": 1}]}'
+    ),
+    "fewer failures than none": lambda _: (
+        b'{"version": 2, "failures": [{"query_id": "i", "mark": "m", "unrecovered_deaths": -1}]}'
+    ),
+    "an incident's labels": lambda content: content.replace(b'"query":', b'"other":', 1),
+    "an alert's labels": lambda content: content.replace(b'"alertname":', b'"other":', 1),
 }
 
 
