@@ -487,7 +487,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
             interval=trigger.interval_seconds if trigger is not None else 0.0,
             loop_began=loop_began,
         )
-        reading = follow_batch(reading, progress, at)
+        reading = follow_batch(reading, progress, at, is_first=query.progress is None)
         if unreported is not None and batch_id >= unreported.batch_id:
             unreported = None
     recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)

@@ -198,12 +198,23 @@ def recent(gaps: tuple[Gap, ...], now: float) -> tuple[Gap, ...]:
 # -- following --------------------------------------------------------------------------------
 
 
-def follow_batch(reading: Reading, progress: Progress, at: float) -> Reading:
-    """Apply a committed batch: it ended where the next one begins."""
+SOON_SECONDS = 60.0
+"""A poll that shows what a batch passed over is at most so much later: four polls by default."""
+
+
+def follow_batch(
+    reading: Reading, progress: Progress, at: float, *, is_first: bool = True
+) -> Reading:
+    """Apply a committed batch: it ended where the next one begins.
+
+    ``is_first``: whether it is the first of its run. Only there no rows at all show something: a
+    sink that does not read its batches (``foreachBatch``) has none in any.
+    """
     positions, gaps, sparse = dict(reading.positions), reading.gaps, dict(reading.sparse)
     for index, source in enumerate(progress.sources):
         mark, start, end = reading.systems.get(index), whole(source.start), whole(source.end)
-        if index not in sparse and (batch := _sparse(source, start, end, at)) is not None:
+        batch = _sparse(source, start, end, at) if is_first or source.input_rows else None
+        if batch is not None and index not in sparse:
             sparse[index] = batch
         if mark is None:
             continue
@@ -283,9 +294,10 @@ def _add_passed(gaps: tuple[Gap, ...], batch: Batch | None, poll: SourcePoll) ->
 
     Retention may also have deleted it since, and a batch may have fewer rows than offsets for other
     reasons (transaction markers, aborted and compacted records). So it must have read each offset
-    that is retained, and nothing else.
+    that is retained, and nothing else, and the poll must follow soon.
     """
-    if batch is None or poll.at < batch.at or not poll.earliest.keys() >= batch.start.keys():
+    is_soon = batch is not None and batch.at <= poll.at <= batch.at + SOON_SECONDS
+    if batch is None or not is_soon or not poll.earliest.keys() >= batch.start.keys():
         return gaps
     passed = {
         name: (start, min(batch.end[name], poll.earliest[name]))

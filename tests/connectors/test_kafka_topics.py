@@ -62,9 +62,21 @@ def test_recreated_topic_is_reported_until_it_reaches_the_old_offset(
     commits(sidecar, "recreated")
     replace(topic)
 
-    page = pages.wait_for("StreamingOffsetsRewound", "recreated")
-    assert f"{topic}/0 went back from 10 to 1" in page.annotations["reason"]
+    page = pages.wait_for("StreamingDataLossRisk", "recreated")
+    assert "deleted and created again" in page.annotations["reason"]
+    # It joins the incident.
+    reason = until(lambda: rewound(sidecar), "the offsets went back")
+    assert f"{topic}/0 went back from 10 to 1" in reason
     assert query.isActive
     kafka.produce(topic, ["more"] * 20)
-    pages.wait_for("StreamingOffsetsRewound", "recreated", status="resolved")
-    assert {page.what for page in pages.pages} == {("StreamingOffsetsRewound", "recreated")}
+    until(lambda: not rewound(sidecar), "it reads on")
+    # What it has passed over stays.
+    assert {page.what for page in pages.pages} == {("StreamingDataLossRisk", "recreated")}
+    assert [alert.name for alert in sidecar.alerts()] == ["StreamingDataLossRisk"]
+
+
+def rewound(sidecar):
+    """The reason of the alert that offsets went back, while it is open."""
+    name = "StreamingOffsetsRewound"
+    alerts = (alert for alert in sidecar.alerts() if alert.name == name)
+    return next((alert.annotations["reason"] for alert in alerts), "")
