@@ -24,7 +24,9 @@ def facts(output):
 
 @pytest.mark.parametrize("time", ["  93.9", " 100.0", "1000.0"])
 def test_facts_end_where_a_line_begins_with_a_time_of_any_length(time):
-    printed = f"\nThe facts\n  job                ended\n  committed since    1 of 2\n[{time} s] stop\n"
+    printed = (
+        f"\nThe facts\n  job                ended\n  committed since    1 of 2\n[{time} s] stop\n"
+    )
 
     assert facts(printed) == {"job": "ended", "committed since": "1 of 2"}
 

@@ -55,7 +55,11 @@ def test_documented_command_wraps_the_rules_for_the_operator():
 
 MUTANTS = [
     ("drivers", "for: 5m", "for: 4m"),
-    ("drivers", "driver_expected_timestamp_seconds[10m]", "driver_heartbeat_timestamp_seconds[10m]"),
+    (
+        "drivers",
+        "driver_expected_timestamp_seconds[10m]",
+        "driver_heartbeat_timestamp_seconds[10m]",
+    ),
     ("drivers", ">= bool max", ">= bool 0 * max"),
     ("drivers", "or 0 * max", "or 1 * max"),
     ("drivers", "last[1d]) > 0", "last[1d]) < 0"),

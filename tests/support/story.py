@@ -148,9 +148,7 @@ class Story:
         """A probe report that has polled each of these runs."""
         return self.report(*map(replace, runs), at=at, **how)
 
-    def report(
-        self, *runs, at, context=Context.RUNNING, dropped=0, missing=(), scheduler=None
-    ):
+    def report(self, *runs, at, context=Context.RUNNING, dropped=0, missing=(), scheduler=None):
         """A probe report of these runs; a run object that was reported before was not polled now."""
         listener = ListenerHealth(registered=True, dropped_events=dropped, missing=missing)
         report = ProbeReport(at, at, runs, context, listener, scheduler)
