@@ -163,7 +163,7 @@ def to_page(context: RuleContext, flight: InFlight) -> str:
 
 
 SCHEDULER_BLOCKED_SECONDS = 30.0
-"""Spark's scheduler handles an event within milliseconds; in a short window, half of that counts."""
+"""Its event loop handles an event within milliseconds. In a short window, half of that counts."""
 
 
 def scheduler_text(context: RuleContext) -> str:

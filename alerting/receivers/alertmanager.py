@@ -43,8 +43,8 @@ LAPSE_SECONDS = 4 * RESEND_SECONDS
 """A warning ends by itself this long after its last post, as with Prometheus."""
 CRITICAL_LAPSE_SECONDS = 365 * 24 * 3600.0
 """The same for critical alerts: a driver that crashed with its query sends no more posts, and an
-``endsAt`` that lapses would make Alertmanager report the failed query as resolved. A year is as good
-as never: it ends with the next process of the app, or by somebody who posts its end.
+``endsAt`` that lapses would make Alertmanager report the failed query as resolved. A year is never:
+it ends with the next process of the app, or by somebody who posts its end.
 """
 
 

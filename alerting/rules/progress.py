@@ -195,16 +195,21 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
         if flight.batch_id is None
         else f"batch {flight.batch_id} in flight"
     )
+    what = f"{what} for {since:.0f} s"
     scheduler = stuck_batch.scheduler_text(context)
     if scheduler:
-        return f"scheduler_stopped: {what} for {since:.0f} s, {scheduler}"
-    still = stuck_batch.still(context, flight)
+        return f"scheduler_stopped: {what}, {scheduler}"
+    still, delay = stuck_batch.still(context, flight), stuck_batch.delay_text(context)
     if stuck_batch.is_bare(context) and still <= stuck_batch.AUTOSCALE_SECONDS:
         return None
-    delay = stuck_batch.delay_text(context)
     if delay is not None:
         code, facts = delay
-        return f"{code}: {what} for {since:.0f} s, {facts}, none finished for {still:.0f} s"
+        return f"{code}: {what}, {facts}, none finished for {still:.0f} s"
+    return _hung_reason(context, flight, what)
+
+
+def _hung_reason(context: RuleContext, flight: InFlight, what: str) -> str:
+    """Why a batch, or its planning, in which nothing moves and that nothing delays, is hung."""
     place = stuck_batch.place_text(context)
     at = f", blocked at {place}" if place else ""
     if stuck_batch.tries_again(context, flight) and not stuck_batch.python_line(context):
@@ -212,11 +217,11 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
     if flight.batch_id is None:
         probed = context.query.probed
         step = (probed.message if probed is not None else "") or "waiting for offsets"
-        return f"source_hung: {step!r} for {since:.0f} s{at}"
-    nothing = f"no task of its own finished for {still:.0f} s"
+        return f"source_hung: {step!r} for {stuck_batch.lasted(context, flight):.0f} s{at}"
+    nothing = f"no task of its own finished for {stuck_batch.still(context, flight):.0f} s"
     if stuck_batch.counts_nothing(context):
         nothing = "Spark Connect does not show its tasks"
-    return f"batch_hung: {what} for {since:.0f} s, {nothing}{at}"
+    return f"batch_hung: {what}, {nothing}{at}"
 
 
 def _waits_for_log(context: RuleContext) -> bool:
