@@ -173,7 +173,12 @@ def test_the_typed_example_uses_every_public_name():
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     text = EXAMPLE.read_text()
-    internal = {"announce_termination", "start_or_stand_by", "stand_by"}
+    internal = {
+        "announce_termination",
+        "session_has_ended",
+        "start_or_stand_by",
+        "stand_by",
+    }
     methods = {name for name in vars(querypulse.Sidecar) if not name.startswith("_")}
 
     assert [name for name in querypulse.__all__ if not hasattr(example, name)] == []

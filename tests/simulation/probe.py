@@ -50,6 +50,11 @@ class SimLogs:
         ids = range(max(0, newest - 99), newest + 1)
         return dict.fromkeys(ids) | {batch_id: WALL + at for batch_id, at in written.items()}
 
+    def begins(self) -> dict[int, dict[str, int]]:
+        """Nothing: the simulated sources have no offsets of Kafka."""
+        self._run()
+        return {}
+
     def _run(self) -> Run:
         run = self._newest_runs.get(self._query_id)
         if run is None or self._faults.holds("unreadable", run.spec.key):
