@@ -14,6 +14,7 @@ from ..core.guard import Guard
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ..core.threads import Deadline, Loop
 from .alert import Incident
+from .finding import DRIVER_DOWN
 from .heartbeat import Heartbeat, QueryHeartbeats, ping_of
 from .outbox import Outbox, OutboxRow
 from .receivers.receiver import DeliveryError, Receiver, Route
@@ -163,7 +164,7 @@ class Delivery:
                 self._changed.wait(self._pause(now, wall))
                 return
             self._save()
-        if self._spool is not None and not incident.is_over:
+        if self._spool is not None and not incident.is_over and not _is_last_words(incident):
             # A process that is killed as it sends leaves no incident that its successor does not
             # know.
             self._spool.write_ahead()
@@ -222,6 +223,14 @@ class Delivery:
             if wait_seconds is None
             else f"kept, next attempt in {wait_seconds:.0f} s",
         )
+
+
+def _is_last_words(incident: Incident) -> bool:
+    """Whether the driver reports its own end, which leaves it no time to wait for the disk.
+
+    Who has killed its JVM may kill this process, too: YARN does so within a third of a second.
+    """
+    return any(alert.name == DRIVER_DOWN for alert in incident.firing)
 
 
 # -- notifier ---------------------------------------------------------------------------------

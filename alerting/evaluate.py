@@ -45,7 +45,13 @@ from .rules.monitoring import (
     rules_failed,
 )
 from .rules.progress import SHARED_SILENCE, slots_held
-from .rules.query_ends import query_absent, query_flapping, was_flapping_already
+from .rules.query_ends import (
+    PROGRAM_ENDED,
+    program_ended,
+    query_absent,
+    query_flapping,
+    was_flapping_already,
+)
 
 INDEPENDENT_RULES = (query_flapping, data_loss_risk)
 """The rules whose findings are reported in addition to the most severe finding of a query."""
@@ -310,6 +316,7 @@ def _of_signals(
 ) -> list[Finding]:
     """Problems of the signals, unless a finding already reports that the JVM does not answer."""
     problems = [stages.run(driver_down, snapshot, now, policy)]
+    problems.append(stages.run(program_ended, snapshot, now, policy, findings))
     if snapshot.ownership.is_eldest:
         problems.append(stages.run(events_missing, snapshot, now, policy))
         is_reported = any(finding.cause == SHARED_SILENCE for finding in findings)
@@ -334,9 +341,9 @@ def gather(
     """Merge findings that share a cause; add to each how many queries of the driver are healthy.
 
     With only one query in the driver, its finding stays its own and has no such line; neither has
-    an alert that the JVM has ended. A stopped SparkContext is a shared cause even for one query; a
-    JVM that does not answer is one only if several queries are stalled. Queries without a name
-    (``unnamed`` are their labels) share one finding for each alert name.
+    an alert that the JVM or the main program has ended. A stopped SparkContext is a shared cause
+    even for one query; a JVM that does not answer is one only if several queries are stalled.
+    Queries without a name (``unnamed`` are their labels) share one finding for each alert name.
     """
     silent = [finding for finding in findings if finding.cause == SHARED_SILENCE]
     groups: dict[tuple[str, str, str], list[Finding]] = {}
@@ -355,7 +362,8 @@ def gather(
         finding = members[0]
         if subject != finding.query:
             finding = _of_unnamed(members) if subject == UNNAMED else _of_driver(members)
-        if len(labels) != 1 and alertname != DRIVER_DOWN:
+        is_end = alertname == DRIVER_DOWN or finding.cause == PROGRAM_ENDED
+        if len(labels) != 1 and not is_end:
             finding = replace(finding, evidence={"all_queries": text, **finding.evidence})
         merged.append(finding)
     return merged
@@ -396,7 +404,7 @@ def _of_unnamed(members: list[Finding]) -> Finding:
 def _with_main_thread(findings: Sequence[Finding], text: str) -> list[Finding]:
     return [
         replace(finding, evidence={**finding.evidence, "main_thread": text})
-        if text and finding.alertname in ENDED_OR_STUCK
+        if text and finding.alertname in ENDED_OR_STUCK and finding.cause != PROGRAM_ENDED
         else finding
         for finding in findings
     ]

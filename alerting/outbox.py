@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ..core.states import LOSS_REASONS, DeliveryOutcome
 from .alert import OF_ANOTHER, Incident
+from .finding import WHOLE_DRIVER
 from .receivers.receiver import DeliveryError, ReceiverCapabilities
 
 # -- row --------------------------------------------------------------------------------------
@@ -357,6 +358,8 @@ class Outbox:
         """The keys of evicted incidents that are still offered: each is counted once."""
         self._in_flight: Attempt | None = None
         self._takes_stale = capabilities.stale_after_seconds is not None
+        self._knows_open = False
+        """Whether an earlier process has left what it knew to be open."""
 
     @property
     def rows(self) -> tuple[OutboxRow, ...]:
@@ -378,11 +381,14 @@ class Outbox:
     def restore(self, rows: Iterable[OutboxRow], wall: float) -> None:
         """Restore the rows of an earlier process; newer ones of this process win.
 
-        What is open is known then, so that no incident is stale.
+        What is open is known then, so that no incident is stale, except that of the driver: it may
+        not have waited for the disk when it reported its own end.
         """
-        self._takes_stale = False
+        self._knows_open = True
         self._entries = {
-            key: entry for key, entry in self._entries.items() if not entry.row.incident.is_stale
+            key: entry
+            for key, entry in self._entries.items()
+            if not (entry.row.incident.is_stale and self._is_known(entry.row.incident))
         }
         for row in rows:
             newer = self._entries.get(row.incident.key)
@@ -414,13 +420,17 @@ class Outbox:
         for incident in incidents:
             entry = self._entries.get(incident.key)
             if incident.is_stale:
-                if entry is None and self._takes_stale:
+                if entry is None and self._takes_stale and not self._is_known(incident):
                     self._put(OutboxRow(incident, wall, known=Known.UNSURE))
             elif entry is not None:
                 self._change(entry, incident, wall)
             elif not incident.is_over or incident.is_critical:
                 self._put(OutboxRow(incident, wall, self._version(incident)))
         self._tidy(wall)
+
+    def _is_known(self, incident: Incident) -> bool:
+        """Whether it would be known that a stale incident is open."""
+        return self._knows_open and incident.query != WHOLE_DRIVER
 
     def _change(self, entry: Entry, incident: Incident, wall: float) -> None:
         if entry.row.is_over and not incident.is_over:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from ..listener.mailbox import ProgramEnd
 from ..listener.state.flow import Declared
 from ..listener.state.query import Query
 
@@ -91,6 +92,8 @@ class Policy(msgspec.Struct, frozen=True):
     reported now."""
     crashed: bool = False
     """Whether it ends by itself. Otherwise it stops its queries, which have their time."""
+    program: ProgramEnd | None = None
+    """How the main program ended, if nobody has announced that."""
 
     def limits(self, name: str) -> Limits:
         """The defaults, overridden by each matching pattern in the given order."""

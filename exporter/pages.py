@@ -34,6 +34,8 @@ class Notice(str, Enum):
 
     STOPPED = "stopped"
     """The application ends as intended; no restart is expected."""
+    ENDED = "ended"
+    """Its main program has ended while queries ran, which nobody had announced."""
     TERMINATED = "terminated"
     """A signal ends it; a scheduler may start it again."""
     FAILED = "failed"

@@ -121,10 +121,28 @@ class Forget(msgspec.Struct, frozen=True):
     name: str
 
 
+class ProgramEnd(msgspec.Struct, frozen=True):
+    """How the main program ended, which nobody had announced.
+
+    ``how`` says it in words. ``has_failed``: by an exception. ``may_be_meant``: it is a test, or
+    the application's handler of a signal may have ended it. ``is_explained``: the application has
+    just been informed of a failure, which was reported.
+    """
+
+    how: str
+    has_failed: bool = False
+    may_be_meant: bool = False
+    is_explained: bool = False
+
+
 class Ending(msgspec.Struct, frozen=True):
-    """The process is ending; ``crashed`` if that is not intended."""
+    """The process is ending; ``crashed`` if that is not intended.
+
+    ``program``: how the main program ended, if that is what ends the process.
+    """
 
     crashed: bool
+    program: ProgramEnd | None = None
 
 
 Item = Arrived | Marker | ExpectStop | Forget | Ending

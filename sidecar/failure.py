@@ -16,7 +16,7 @@ from ..alerting.finding import (
 )
 from ..alerting.lifecycle import Evaluated
 from ..alerting.rules.monitoring import JVM_ENDED
-from ..alerting.rules.query_ends import SESSION_GONE
+from ..alerting.rules.query_ends import PROGRAM_ENDED, SESSION_GONE
 from ..core.redaction import redact
 from ..core.states import QueryState
 from ..listener.probe import Context
@@ -48,6 +48,9 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
         if label not in foreign and ((has_failed and _counts(health)) or is_gone):
             return QueryFailure(label, health.reason)
     for finding in evaluation.findings:
+        # Nobody waits once the main program has ended, except threads that end with it.
+        if finding.cause == PROGRAM_ENDED:
+            continue
         if finding.alertname in END_ALERTS and not foreign.issuperset(_subjects(finding)):
             return QueryFailure(finding.query, finding.reason)
     if snapshot.context is Context.JVM_GONE:

@@ -50,6 +50,8 @@ class Observers(msgspec.Struct, frozen=True, kw_only=True):
     loops: list[Loop]
     latest_log: Callable[[], LogReport | None] = lambda: None
     latest_sources: Callable[[], SourceReport | None] = lambda: None
+    has_lost_jvm: Callable[[], bool] = lambda: False
+    """Whether the JVM has died; asks no JVM."""
 
     def mark(self, marker: Marker) -> None:
         """Queue ``marker`` behind every event received so far, as soon as possible."""
@@ -115,6 +117,7 @@ def observe_classic(
         loops=loops,
         latest_log=lambda: logs.latest,
         latest_sources=lambda: sources.latest,
+        has_lost_jvm=probe.has_lost_jvm,
     )
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
 import time
 from collections import Counter, deque
@@ -33,7 +32,10 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from ..alerting.alert import Alert, problem_of
+from ..alerting.finding import Severity
 from ..alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
+from ..alerting.policy import Policy
+from ..alerting.rules.query_ends import PROGRAM_ENDED, endless
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
@@ -48,7 +50,15 @@ from ..exporter.push import Publisher
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import warn_of_checkpoints
 from ..listener.connect.event_path import ConnectPath
-from ..listener.mailbox import Ending, ExpectStop, Forget, Inbox, Mailbox, Marker
+from ..listener.mailbox import (
+    Ending,
+    ExpectStop,
+    Forget,
+    Inbox,
+    Mailbox,
+    Marker,
+    ProgramEnd,
+)
 from ..listener.probe import Context
 from ..listener.python_frames import main_thread
 from ..listener.spark.event_paths import EventPath, open_path
@@ -61,6 +71,7 @@ from ..settings.receivers import log_start
 from ..settings.silencing import post_silence, written
 from ..settings.wiring import Components, refused_address
 from .observers import FileReaders, observe_classic, observe_connect
+from .program import uncaught_exception
 from .session import app_name, is_connect, spark_ui_url
 from .worker import Inputs, Worker
 
@@ -95,6 +106,21 @@ def end_of(
     return Notice.STOPPED if uncaught is None else None
 
 
+def end_of_program(end: Notice | None, evaluated: Evaluated, policy: Policy) -> Notice | None:
+    """How a process ends whose main program has ended, which nobody had announced.
+
+    ``ENDED`` where that may be meant, None where it is as bad as a crash. It is as intended if no
+    query ran that has no end.
+    """
+    if end is not Notice.STOPPED or policy.program is None:
+        return end
+    if not endless(evaluated.snapshot, policy):
+        return end
+    found = (finding for finding in evaluated.evaluation.findings if finding.cause == PROGRAM_ENDED)
+    is_mild = any(finding.severity is Severity.WARNING for finding in found)
+    return Notice.ENDED if is_mild else None
+
+
 def notice_of(
     end: Notice | None, alerts: Iterable[Alert], pending: Collection[int]
 ) -> Notice | None:
@@ -107,16 +133,6 @@ def notice_of(
     is_known = bool(pending) and not any(pending)
     is_failed = any(alert.is_critical and not alert.muted for alert in alerts)
     return Notice.FAILED if is_known and is_failed else None
-
-
-def uncaught_exception() -> type[BaseException] | None:
-    """The class of the exception that ends this process; for its exit handlers.
-
-    The interpreter sets ``sys.last_type`` when it prints a traceback. A notebook does so for
-    every failed cell, so there the value means nothing.
-    """
-    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or "IPython" in sys.modules
-    return None if interactive else getattr(sys, "last_type", None)
 
 
 class Runtime:
@@ -211,6 +227,10 @@ class Runtime:
         if self._server is not None:
             self._server.close(0.0, notice=Notice.TERMINATED)
 
+    def has_lost_jvm(self) -> bool:
+        """Whether the JVM has died, which nobody wanted; asks no JVM."""
+        return self._observers.has_lost_jvm()
+
     def flush(self, deadline: Deadline) -> bool:
         """Probe, evaluate and deliver once more; False when something was not done in time.
 
@@ -222,8 +242,10 @@ class Runtime:
         reported = self._notifier.flush(deadline)
         return polled and evaluated and reported
 
-    def end(self, timeout: float) -> None:
+    def end(self, timeout: float, program: ProgramEnd | None = None) -> None:
         """Flush and stop within about ``timeout`` seconds, or at once after an interrupt.
+
+        ``program``: how the main program ended, if that was not announced.
 
         Raises:
             KeyboardInterrupt: the user does not want to wait; everything is stopped.
@@ -231,7 +253,8 @@ class Runtime:
         """
         deadline = Deadline(timeout)
         try:
-            self._guard.attempt("close", lambda: self._last_flush(Deadline(timeout * FLUSH_SHARE)))
+            last = Deadline(timeout * FLUSH_SHARE)
+            self._guard.attempt("close", lambda: self._last_flush(last, program))
         except BaseException:
             deadline = Deadline(INTERRUPTED_SECONDS)
             raise
@@ -241,16 +264,20 @@ class Runtime:
     @property
     def _end(self) -> Notice | None:
         context, silent = self.evaluated.snapshot.context, self._observers.prober.silent_seconds
-        return end_of(context, uncaught_exception(), silent)
+        end = end_of(context, uncaught_exception(), silent)
+        return end_of_program(end, self.evaluated, self._worker.policy)
 
-    def _last_flush(self, deadline: Deadline) -> None:
+    def _last_flush(self, deadline: Deadline, program: ProgramEnd | None) -> None:
         """Report what still waits for a grace period: there is no later evaluation."""
         self._observers.prober.poll_now(deadline.left / 4)
         self._evaluate(deadline)
-        self._arrived.put(Ending(self._end is None), lifecycle=True)
-        # Some findings are reported only after two evaluations in a row.
-        self._evaluate(deadline)
-        self._evaluate(deadline)
+        self._arrived.put(Ending(self._end is None, program), lifecycle=True)
+        # Some findings are reported only after two evaluations in a row. The reader has passed on
+        # what there was, and may wait for a JVM that does not answer.
+        for _ in range(2):
+            marker = Marker()
+            self._arrived.put(marker, lifecycle=True)
+            marker.wait(deadline.left / 3)
         self._notifier.flush(deadline)
 
     def _evaluate(self, deadline: Deadline) -> bool:
@@ -264,7 +291,7 @@ class Runtime:
         for loop in self._loops:
             loop.stop()
         for publisher in self._publishers:
-            publisher.stop(planned=end is not None)
+            publisher.stop(planned=end in (Notice.STOPPED, Notice.TERMINATED))
         try:
             self._notifier.close(deadline)
         finally:

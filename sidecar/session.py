@@ -9,7 +9,7 @@ import sys
 import threading
 import weakref
 from _thread import allocate_lock, start_new_thread
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +162,10 @@ class Registry:
         """Held from the search for a sidecar until a new one is recorded."""
         self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
         self._forks = threading.local()
+        self.was_signalled = False
+        """Whether SIGTERM has come, as far as our handler knows."""
+        self._reports_death = self._has_reported = False
+        """Whether a thread reports that the JVM has died; once it has, the process ends."""
 
     def find(self, context: Any) -> Sidecar | None:
         """The open sidecar of a SparkContext."""
@@ -208,8 +212,16 @@ class Registry:
     def _handles_termination(self) -> bool:
         return signal.getsignal(signal.SIGTERM) == self._terminate
 
+    @property
+    def foreign_handler(self) -> Callable[..., Any] | int | None:
+        """What Python does at SIGTERM; None where our handler does it."""
+        return None if self._handles_termination else signal.getsignal(signal.SIGTERM)
+
     def _terminate(self, number: int, _frame: object) -> None:
         """Announce the end, and then let the default action end the process.
+
+        Where the JVM is dead already, as when YARN cleans up behind it, the end is not planned: the
+        application goes on until that is reported.
 
         A handler of the application that calls this one, which it found in its place, decides the
         end itself.
@@ -217,20 +229,44 @@ class Registry:
         The main thread may hold any lock now, also one of ``threading``: so another thread works, a
         bare one, and the wait for it is short.
         """
+        if self._reports_death:
+            if self._has_reported:
+                self._end_by(number)
+            return
+        self.was_signalled = True
         announced = allocate_lock()
         announced.acquire()
-        start_new_thread(self._announce, (announced.release,))
+        start_new_thread(self._announce, (number, announced.release))
         announced.acquire(timeout=ANNOUNCE_SECONDS)
+        if not self._reports_death:
+            self._end_by(number)
+
+    def _end_by(self, number: int) -> None:
         if signal.getsignal(number) == self._terminate:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    def _announce(self, announced: Callable[[], None]) -> None:
+    def _announce(self, number: int, announced: Callable[[], None]) -> None:
+        sidecars = list(self._sidecars.values())
         try:
-            for sidecar in list(self._sidecars.values()):
+            # A lock that the main thread holds must not keep the report of a death from leaving.
+            self._reports_death = any(sidecar.has_lost_jvm() for sidecar in sidecars)
+            for sidecar in () if self._reports_death else sidecars:
                 sidecar.announce_termination()
         finally:
             announced()
+        if self._reports_death:
+            self._report_death(number, sidecars)
+
+    def _report_death(self, number: int, sidecars: Sequence[Sidecar]) -> None:
+        """Report that the JVM has died, and let the signal end the process."""
+        try:
+            for sidecar in sidecars:
+                sidecar.report_death()
+        finally:
+            self._has_reported = True
+            if self._handles_termination:
+                os.kill(os.getpid(), number)
 
     def before_fork(self) -> None:
         """Hold SIGTERM back: a child would lose one that comes before its Python runs."""

@@ -11,6 +11,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from datetime import datetime
@@ -19,11 +20,12 @@ from typing import Any
 
 from ..alerting.alert import Alert
 from ..alerting.lifecycle import Evaluated
+from ..alerting.rules.query_ends import EXPLAINS_SECONDS
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
 from ..exporter.status import Status, notebook_page, status
-from ..listener.mailbox import ExpectStop, Forget
+from ..listener.mailbox import ExpectStop, Forget, ProgramEnd
 from ..listener.probe import Context
 from ..listener.spark.event_paths import EventQueue
 from ..listener.spark.health_listener import HealthListener
@@ -35,6 +37,7 @@ from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import make_silence, unmatched
 from ..settings.wiring import Components
 from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
+from .program import program_end
 from .runtime import MAILBOX_CAPACITY, Runtime, open_event_path
 from .session import (
     SIDECARS,
@@ -42,6 +45,7 @@ from .session import (
     active_session,
     conf_reader,
     is_connect,
+    is_stopped,
     settings_of,
     watched_by,
 )
@@ -92,6 +96,8 @@ class Sidecar:
         """Whether ``close`` has begun; and its end."""
         self.is_automatic = False
         """Whether it makes way for a sidecar that the application starts."""
+        self._failure_raised_at: float | None = None
+        """When the application was last informed of a failure, in monotonic seconds."""
         self._pid = os.getpid()
         self.listener = HealthListener(
             capacity=MAILBOX_CAPACITY,
@@ -175,6 +181,10 @@ class Sidecar:
 
         A second call only waits for the first. Alerts stay open: a close fixes no query.
         """
+        self._close(timeout)
+
+    def _close(self, timeout: float, program: ProgramEnd | None = None) -> None:
+        """Close; ``program`` is how the main program ended, if nobody had announced that."""
         if os.getpid() != self._pid:
             return
         with self._closing:
@@ -184,7 +194,7 @@ class Sidecar:
             return
         try:
             if self._runtime is not None:
-                self._guard.attempt("close", partial(self._runtime.end, timeout))
+                self._guard.attempt("close", partial(self._runtime.end, timeout, program))
         finally:
             log.removeFilter(self._redacted_log)
             self.listener.closed, self._spark = True, None
@@ -213,6 +223,7 @@ class Sidecar:
         with self._news:
             outcome = self._news.wait_for(lambda: self._outcome(on_stall=on_stall), timeout)
         if isinstance(outcome, QueryFailure):
+            self._failure_raised_at = time.monotonic()
             raise outcome
 
     def supervise(
@@ -430,9 +441,26 @@ class Sidecar:
         if self._runtime is not None:
             self._guard.attempt("terminate", self._runtime.announce_termination)
 
+    def has_lost_jvm(self) -> bool:
+        """Whether the JVM has died; asks no JVM, and contains its errors."""
+        runtime = self._runtime
+        return runtime is not None and self._guard.attempt("terminate", runtime.has_lost_jvm, False)
+
+    def report_death(self) -> None:
+        """Report that the JVM has died, within the time that the end of a process may take."""
+        self._guard.attempt("terminate", partial(self.close, EXIT_SECONDS))
+
     def _at_exit(self) -> None:
         with suppress(KeyboardInterrupt):
-            self.close(EXIT_SECONDS)
+            self._close(EXIT_SECONDS, self._guard.attempt("close", self._program_end))
+
+    def _program_end(self) -> ProgramEnd | None:
+        """How the main program ended; None where that was announced."""
+        spark, raised_at = self._spark, self._failure_raised_at
+        if SIDECARS.was_signalled or (spark is not None and is_stopped(watched_by(spark))):
+            return None
+        just_raised = raised_at is not None and time.monotonic() - raised_at <= EXPLAINS_SECONDS
+        return program_end(SIDECARS.foreign_handler, is_explained=just_raised)
 
 
 def attach(spark: Any, **arguments: object) -> Sidecar:

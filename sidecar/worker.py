@@ -134,7 +134,8 @@ class Worker:
         elif isinstance(item, Forget):
             self._forget(item.name)
         elif isinstance(item, Ending):
-            self.policy = replace(self.policy, ends=True, crashed=item.crashed)
+            crashed, program = item.crashed, item.program
+            self.policy = replace(self.policy, ends=True, crashed=crashed, program=program)
         else:
             self._waiting.append(item)
 

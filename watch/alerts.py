@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import CRITICAL, Alert, Incident, incident_key, incident_labels
+from ..alerting.alert import CRITICAL, WARNING, Alert, Incident, incident_key, incident_labels
 from ..alerting.alert_text import Guidance, alert_of
 from ..alerting.finding import DRIVER_DOWN, MONITORING_DEGRADED, WHOLE_DRIVER, Finding, Severity
 from ..core.states import QueryState
@@ -33,6 +33,11 @@ HOW = {
     Said.UNREACHABLE: "is unreachable, although the network works",
     Said.REPLACED: "was replaced: another driver is at its address",
 }
+MAY_COME_BACK = {
+    Notice.TERMINATED: "was terminated by a signal",
+    Notice.ENDED: "has ended with its main program while queries ran",
+}
+"""How a driver has ended, by the notice that it gave."""
 ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
@@ -59,7 +64,7 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
     return Finding(
         alertname=DRIVER_DOWN,
         query=WHOLE_DRIVER,
-        severity=Severity.CRITICAL,
+        severity=Severity.WARNING if is_mild(driver) else Severity.CRITICAL,
         state=QueryState.MISSING,
         reason=reason,
         summary=reason,
@@ -67,9 +72,14 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
     )
 
 
+def is_mild(driver: WatchedDriver) -> bool:
+    """Whether its end may be meant: nobody announced it, and its receivers got a warning."""
+    return driver.notice is Notice.ENDED
+
+
 def _how(driver: WatchedDriver) -> str:
-    if driver.notice is Notice.TERMINATED:
-        return "was terminated by a signal and has not come back"
+    if driver.notice in MAY_COME_BACK:
+        return f"{MAY_COME_BACK[driver.notice]} and has not come back"
     if driver.may_restart:
         return f"has ended after it reported {_named(driver.reported)}, and has not come back"
     if not driver.seen or driver.last is None:
@@ -268,13 +278,19 @@ class DriverAlerts:
             is_open = refusals or now - entry.since < 2 * REFUSED_SECONDS
             return "" if is_open else "every driver that answers accepts the watcher"
         drivers = self._drivers_of(entry)
-        if any(driver.is_stopped for driver in drivers):
-            return "driver was shut down gracefully"
-        if any(self._is_healthy(driver) for driver in drivers):
-            return "driver answers again"
+        if outcome := self._outcome_of(drivers, is_critical=entry.alert.is_critical):
+            return outcome
         if not self.tracker.is_watched(entry.url):
             return "driver is no longer watched"
         return "driver was forgotten (--forget)" if entry.is_forgotten else ""
+
+    def _outcome_of(self, drivers: list[WatchedDriver], *, is_critical: bool) -> str:
+        """How an incident about these drivers has ended; empty while it is open."""
+        if any(driver.is_stopped for driver in drivers):
+            return "driver was shut down gracefully"
+        if not is_critical and any(map(self._is_down, drivers)):
+            return "driver is down again, which is critical"
+        return "driver answers again" if any(map(self._is_healthy, drivers)) else ""
 
     def _renew(self, entry: _Open) -> None:
         """Send an incident again that its driver may have resolved before it was gone again."""
@@ -305,10 +321,11 @@ class DriverAlerts:
         for driver in filter(self._is_healthy, self.tracker.drivers):
             for name in dict.fromkeys((driver.full_name, driver.address)):
                 labels = incident_labels(name, WHOLE_DRIVER, driver.labels)
-                key = incident_key(labels, CRITICAL)
-                if key not in self._known:
-                    self._known.add(key)
-                    yield Incident(key, labels, CRITICAL, ())
+                for severity in (CRITICAL, WARNING):
+                    key = incident_key(labels, severity)
+                    if key not in self._known:
+                        self._known.add(key)
+                        yield Incident(key, labels, severity, ())
 
     def _status_of(self, driver: WatchedDriver, name: str) -> str:
         entry, status = self._entry_of(driver), ""
@@ -316,8 +333,8 @@ class DriverAlerts:
             return f"{DRIVER_DOWN}: {entry.alert.annotations.get('summary', name)}"
         if driver.is_stopped:
             status = "shut down gracefully"
-        elif driver.notice is Notice.TERMINATED:
-            status = "was terminated by a signal and may come back"
+        elif driver.notice in MAY_COME_BACK:
+            status = f"{MAY_COME_BACK[driver.notice]} and may come back"
         elif driver.notice is not None:
             status = f"has ended after it reported {_named(driver.reported)} and may come back"
         elif self.tracker.is_gone(driver):
@@ -332,6 +349,10 @@ class DriverAlerts:
         """Whether it is down, and the network is not to blame."""
         works = not driver.is_unsure or self.tracker.network_works(driver)
         return works and self.tracker.is_gone(driver)
+
+    def _is_down(self, driver: WatchedDriver) -> bool:
+        """Whether it is down, and nothing says that this may be meant."""
+        return self._is_gone(driver) and not is_mild(driver)
 
     def _is_healthy(self, driver: WatchedDriver) -> bool:
         """Whether it answers for long enough, or has itself resolved that it is down.

@@ -232,7 +232,7 @@ class _Alert(msgspec.Struct):
 class WatchPage(msgspec.Struct):
     """All of ``/watch``: the ``status`` is a ``Notice``, or that the driver runs on."""
 
-    status: Literal["running", "stopped", "terminated", "failed"]
+    status: Literal["running", "stopped", "ended", "terminated", "failed"]
     alerts: list[_Alert] = []
 
 

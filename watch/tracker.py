@@ -98,7 +98,7 @@ class WatchedDriver(msgspec.Struct, eq=False):
 
     @property
     def may_restart(self) -> bool:
-        """Whether it has ended by a signal, or after it had reported a failure itself.
+        """Whether it has ended by a signal or its main program, or had reported a failure itself.
 
         A frozen process has not ended.
         """

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from ...core.states import QueryState
+from ...core.text import listed
 from ...listener.failure import SESSION_ENDED, Failure
 from ...listener.probe import Context
 from ...listener.state.query import UNKNOWN_BATCH, Died, Ended, Outcome, Query
@@ -18,6 +20,7 @@ from ..finding import (
     QUERY_GIVEN_UP,
     QUERY_MISSING,
     QUERY_STOPPED,
+    WHOLE_DRIVER,
     Finding,
     Severity,
     finding_about,
@@ -168,6 +171,7 @@ STEPS_OF_TAKEN = (
     "3. Start the owner again: rows that the other one read went to its sink."
 )
 """Next steps where another query was started on the checkpoint."""
+MAX_NAMED = 20
 
 
 def query_stopped(context: RuleContext) -> Finding | None:
@@ -252,6 +256,84 @@ def _ended_with_context(context: RuleContext, gone_at: float) -> bool:
     if ran_at is not None:
         earliest = min(earliest, max(ran_at, stopped_at - SLOWLY_NOTICED_SECONDS))
     return gone_at >= earliest
+
+
+# -- the main program -----------------------------------------------------------------------------
+
+PROGRAM_ENDED = "the main program ended"
+EXPLAINS_SECONDS = 60.0
+"""A failure explains the end of the program for so long: the job fails fast, as recommended."""
+STEPS_OF_PROGRAM = (
+    "1. Find out why the main program ended: the log of the driver, its exit code.\n"
+    "2. Start the job again: its queries go on from their checkpoints.\n"
+    "3. Let it wait for its queries (await_any_failure), and announce a planned end: spark.stop()."
+)
+
+
+def program_ended(
+    snapshot: Snapshot, now: float, policy: Policy, findings: Iterable[Finding]
+) -> Finding | None:
+    """``StreamingQueryStopped`` of the driver: the program ended, and with it endless queries.
+
+    Critical if an exception ended it, or if one of the queries is expected; else a warning, since a
+    script that processes what there is ends like that, too. It does not fire if a failure of the
+    last minute explains the end, nor for queries that somebody was already notified of.
+    """
+    program = policy.program
+    if program is None or snapshot.context is not Context.RUNNING:
+        return None
+    if program.is_explained or _has_just_failed(snapshot, now):
+        return None
+    paged = {found.query for found in findings if found.severity is Severity.CRITICAL}
+    ran = {label: query for label, query in endless(snapshot, policy).items() if label not in paged}
+    if not ran:
+        return None
+    is_expected = any(query.name in policy.expected for query in ran.values())
+    is_critical = (program.has_failed or is_expected) and not program.may_be_meant
+    count = f"{len(ran)} streaming {'query' if len(ran) == 1 else 'queries'}"
+    reason = f"{program.how} while {count} ran: {listed(sorted(ran), MAX_NAMED)}"
+    return Finding(
+        QUERY_STOPPED,
+        WHOLE_DRIVER,
+        Severity.CRITICAL if is_critical else Severity.WARNING,
+        QueryState.STOPPED_UNEXPECTEDLY,
+        reason,
+        summary=reason,
+        evidence={NEXT_STEPS: STEPS_OF_PROGRAM},
+        cause=PROGRAM_ENDED,
+    )
+
+
+def endless(snapshot: Snapshot, policy: Policy) -> dict[str, Query]:
+    """By label: this process's active queries that never end by themselves, by all that is known.
+
+    Not those whose stop is expected. Of an unknown trigger, only an expected query counts.
+    """
+    ownership = snapshot.ownership
+    return {
+        label: query
+        for label, query in snapshot.labels().items()
+        if query.alive
+        and not query.stop_expected
+        and ownership.is_own(query.session)
+        and ownership.covers(query.session)
+        and not policy.limits(query.base_name).ignore
+        and _never_ends(query, policy)
+    }
+
+
+def _never_ends(query: Query, policy: Policy) -> bool:
+    if query.trigger is None:
+        return query.name in policy.expected
+    return not query.trigger.ends_by_itself
+
+
+def _has_just_failed(snapshot: Snapshot, now: float) -> bool:
+    """Whether a query has just failed, which its own alert reports."""
+    return any(
+        query.failure is not None and snapshot.watched(query.failure.at, now) <= EXPLAINS_SECONDS
+        for query in snapshot.queries
+    )
 
 
 # -- missing and given up -----------------------------------------------------------------------

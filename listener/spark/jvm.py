@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,11 @@ log = logging.getLogger("querypulse")
 NETWORK_ERRORS = (Py4JNetworkError, ConnectionError, EOFError)
 """Raised by a command to a JVM that has ended or cannot be reached."""
 CONNECT_SECONDS = 1.0
+SHELL_BASE = 128
+TERMINATED = frozenset(
+    code for number in (signal.SIGTERM, signal.SIGINT) for code in (SHELL_BASE + number, -number)
+)
+"""Exit codes of a JVM that ran its shutdown hooks after a signal, or that a signal ended before."""
 
 
 def is_gone(gateway: Any) -> bool:
@@ -43,6 +49,15 @@ def is_gone(gateway: Any) -> bool:
         return True
     except OSError:
         return False
+
+
+def was_terminated(gateway: Any) -> bool:
+    """Whether SIGTERM or SIGINT has ended a JVM that this process started: its exit code says so.
+
+    Where the JVM started this process, nobody here knows its exit code.
+    """
+    process = vars(gateway).get("proc")
+    return process is not None and process.poll() in TERMINATED
 
 
 # PySpark converts some Java exceptions, such as an IllegalArgumentException, into its own. A lost

@@ -16,7 +16,7 @@ from ..python_frames import is_running
 from .event_paths import EventPath
 from .execution import Living, Reported, SparkRun, parse_living_runs, read_run
 from .jobs import PolledWork, identity
-from .jvm import NETWORK_ERRORS, THROWN, OptionalCalls, is_gone
+from .jvm import NETWORK_ERRORS, THROWN, OptionalCalls, is_gone, was_terminated
 
 KEEP_REPORTED = 256
 """How many ended runs are kept at least."""
@@ -82,6 +82,14 @@ class SparkProbe:
     def ended(self) -> bool:
         """Whether the JVM is known to have ended."""
         return self._end_of_jvm is not None
+
+    def has_lost_jvm(self) -> bool:
+        """Whether the JVM has died, which nobody wanted; asks no JVM, so any thread may call it."""
+        if self._end_of_jvm is not None:
+            return self._end_of_jvm is Context.JVM_GONE
+        gateway = self._context._gateway  # noqa: SLF001 - no public way
+        is_planned = self._java_context is None or self._seen.is_on_purpose
+        return not is_planned and is_gone(gateway) and not self._is_terminated
 
     def context(self, *, stopped: bool | None = None) -> Context:
         """Whether the SparkContext runs, and if not, what stopped it; any thread may call this.
@@ -228,8 +236,13 @@ class SparkProbe:
         with suppress(*NETWORK_ERRORS):
             if self.context() is Context.STOPPED_BY_APPLICATION:
                 return Context.STOPPED_BY_APPLICATION
+        return Context.TERMINATED if self._is_terminated else Context.JVM_GONE
+
+    @property
+    def _is_terminated(self) -> bool:
+        """Whether a signal has ended the JVM, as far as it could say."""
         terminated = self._seen is Context.TERMINATED or self._path.terminated
-        return Context.TERMINATED if terminated else Context.JVM_GONE
+        return terminated or was_terminated(self._context._gateway)  # noqa: SLF001 - as above
 
     @property
     def _java_context(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +14,12 @@ from types import SimpleNamespace
 import pytest
 
 from querypulse.listener.spark import jvm
-from querypulse.listener.spark.jvm import UnsupportedSparkError, is_gone, require_supported
+from querypulse.listener.spark.jvm import (
+    UnsupportedSparkError,
+    is_gone,
+    require_supported,
+    was_terminated,
+)
 
 LOOPBACK = "127.0.0.1"
 
@@ -86,6 +92,32 @@ def test_other_connection_errors_prove_nothing(monkeypatch, error):
     monkeypatch.setattr(socket, "create_connection", refuse)
 
     assert not is_gone(gateway(1))
+
+
+@pytest.mark.parametrize(
+    ("code", "terminated"),
+    [
+        # Its shutdown hooks ran.
+        (128 + signal.SIGTERM, True),
+        (128 + signal.SIGINT, True),
+        # It had not installed its handlers yet.
+        (-signal.SIGTERM, True),
+        (-signal.SIGKILL, False),
+        (128 + signal.SIGKILL, False),
+        (0, False),
+        (1, False),
+        (None, False),
+    ],
+)
+def test_exit_code_of_a_jvm_shows_that_a_signal_ended_it(code, terminated):
+    process = SimpleNamespace(poll=lambda: code)
+
+    assert was_terminated(gateway(1, proc=process)) is terminated
+
+
+@pytest.mark.parametrize("process", [{}, {"proc": None}])
+def test_nobody_knows_the_exit_code_of_a_jvm_that_started_python(process):
+    assert not was_terminated(gateway(1, **process))
 
 
 @pytest.mark.parametrize("version", ["3.4.1", "3.4.1-amzn-2", "2.4.8", "3.0.0.dev0"])

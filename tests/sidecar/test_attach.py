@@ -53,6 +53,9 @@ class IdleDriverProbe:
     def poll(self, clock):
         return ProbeReport(clock(), clock(), runs=())
 
+    def has_lost_jvm(self):
+        return False
+
     def release(self):
         self.path.release()
 
@@ -172,7 +175,7 @@ def test_close_that_fails_stops_everything_and_a_second_one_does_not_wait(
 ):
     sidecar = attach(driver, **QUIET)
 
-    def fails(deadline):
+    def fails(deadline, program):
         raise error
 
     monkeypatch.setattr(sidecar._runtime, "_last_flush", fails)

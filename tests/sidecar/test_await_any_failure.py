@@ -259,7 +259,7 @@ class Evaluating:
     def __init__(self, story, now):
         self.evaluated = Evaluated(story.state.snapshot(now), story.evaluate(now), ())
 
-    def end(self, timeout):
+    def end(self, timeout, program):
         """Nothing runs here."""
 
 

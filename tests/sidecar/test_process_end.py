@@ -8,11 +8,18 @@ import sys
 
 import pytest
 from support.patience import PATIENCE_SECONDS
+from support.rules_table import AVAILABLE_NOW, SCRIPT_ENDED, SCRIPT_FAILED, three_queries
+from support.story import CONFLICT, Story, policy, run
 
 from querypulse.alerting.alert import Alert
+from querypulse.alerting.evaluate import evaluate
+from querypulse.alerting.lifecycle import Evaluated
 from querypulse.exporter.pages import Notice
+from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe import Context
-from querypulse.sidecar.runtime import end_of, notice_of
+from querypulse.sidecar.failure import QueryFailure
+from querypulse.sidecar.program import program_end
+from querypulse.sidecar.runtime import end_of, end_of_program, notice_of
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
@@ -40,6 +47,91 @@ def test_context_and_exception_decide_the_end_of_a_process():
     assert {case: end_of(*case) for case in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("end", "program", "alerts", "notice"),
+    [
+        (Notice.STOPPED, None, "running", Notice.STOPPED),
+        (Notice.TERMINATED, None, "running", Notice.TERMINATED),
+        (Notice.STOPPED, SCRIPT_ENDED, "completed", Notice.STOPPED),
+        (Notice.STOPPED, SCRIPT_ENDED, "running", Notice.ENDED),
+        (None, SCRIPT_FAILED, "running", None),
+        (Notice.STOPPED, SCRIPT_ENDED, "expected", None),
+        # A failure that was reported explains it, and is as bad.
+        (Notice.STOPPED, SCRIPT_ENDED, "failed", None),
+    ],
+)
+def test_an_end_that_nobody_announced_is_none_as_intended(end, program, alerts, notice):
+    story = three_queries()
+    if alerts == "completed":
+        story = Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1).ended(at=2)
+    elif alerts == "failed":
+        story = story.ended(at=101, exception=CONFLICT)
+    allowed = policy(program=program, expected=["b"] if alerts == "expected" else [])
+    snapshot = story.snapshot(102)
+    evaluated = Evaluated(snapshot, evaluate(snapshot, 102, allowed), ())
+
+    assert end_of_program(end, evaluated, allowed) is notice
+
+
+@pytest.fixture
+def ended_with(monkeypatch):
+    """How the main program ends, in a process that is no test."""
+    monkeypatch.delitem(sys.modules, "pytest")
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+
+    def end(error=None, handler=signal.SIG_DFL):
+        monkeypatch.setattr(sys, "last_type", type(error) if error else None, raising=False)
+        monkeypatch.setattr(sys, "last_value", error, raising=False)
+        return program_end(handler)
+
+    return end
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("broken")
+
+
+def test_an_exception_is_how_the_main_program_ended(ended_with):
+    expected = {
+        "ValueError: negative amount": ValueError("negative amount\nsecond line"),
+        "KeyError: 'a'": KeyError("a"),
+        "RuntimeError": RuntimeError(),
+        "Unprintable": Unprintable(),
+        "OSError: password=[redacted]": OSError("password=hunter2hunter2"),
+    }
+
+    for line, error in expected.items():
+        assert ended_with(error) == ProgramEnd(
+            f"the main program ended with {line}", has_failed=True
+        )
+
+
+def test_an_end_without_an_exception_may_be_meant_where_the_application_handles_sigterm(ended_with):
+    assert ended_with() == ProgramEnd("the main program ended")
+    assert ended_with(handler=signal.SIG_IGN) == ProgramEnd("the main program ended")
+    assert ended_with(handler=sys.exit).may_be_meant
+
+
+def test_a_failure_that_was_reported_explains_the_end(ended_with):
+    assert ended_with(QueryFailure("a", "failed")).is_explained
+    assert program_end(signal.SIG_DFL, is_explained=True).is_explained
+
+
+def test_an_interrupt_and_a_notebook_are_no_end_to_report(ended_with, monkeypatch):
+    assert ended_with(KeyboardInterrupt()) is None
+    monkeypatch.setitem(sys.modules, "IPython", sys)
+    assert ended_with(ValueError()) is None
+
+
+def test_a_test_runner_never_has_failed(monkeypatch):
+    """It leaves the exception of each failed test where the interpreter leaves that of a script."""
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    monkeypatch.setattr(sys, "last_type", ValueError, raising=False)
+
+    assert program_end(signal.SIG_DFL) == ProgramEnd("the main program ended", may_be_meant=True)
+
+
 def alert(severity="critical", **annotations):
     labels = {"alertname": "StreamingQueryFailed", "query": "gold", "severity": severity}
     return Alert(labels, annotations, 0.0)
@@ -65,7 +157,7 @@ def test_crash_has_a_notice_only_if_the_receivers_know_of_a_failure(end, alerts,
 
 FORKS = """
 import atexit, os, sys, threading
-from querypulse.sidecar.runtime import uncaught_exception
+from querypulse.sidecar.program import uncaught_exception
 
 for script in SCRIPTS:
     if os.fork() == 0:
@@ -114,8 +206,16 @@ session.ANNOUNCE_SECONDS = 60
 registry = session.SIDECARS
 class Open:
     closed = False
+    lost = False
+    def has_lost_jvm(self):
+        return self.lost
     def announce_termination(self):
         announce()
+    def report_death(self):
+        report()
+        registry.forget(self)
+def report():
+    print("reported", flush=True)
 def announce():
     print("announced", flush=True)
 class Context:
@@ -153,6 +253,31 @@ SCRIPTS = {
     ),
     "closed before": (
         "registry.handle_termination()\nregistry._sidecars.clear()\n" + ENDS, -signal.SIGTERM, "",
+    ),
+    "the JVM is dead": ("Open.lost = True\n" + ENDS, -signal.SIGTERM, "reported\n"),
+    "the JVM is dead, and the main thread holds a lock that the report needs": (
+        "lock = threading.Lock()\nOpen.lost = True\ndef report():\n    with lock:\n        print('reported', flush=True)\n"
+        "lock.acquire()\nregistry.handle_termination()\nos.kill(os.getpid(), signal.SIGTERM)\nlock.release()\ntime.sleep(60)",
+        -signal.SIGTERM, "reported\n",
+    ),
+    "the JVM is dead, and SIGTERM comes again": (
+        "Open.lost = True\nreports, goes_on = threading.Event(), threading.Event()\n"
+        "def report():\n    reports.set()\n    goes_on.wait()\n    print('reported', flush=True)\n"
+        "registry.handle_termination()\nos.kill(os.getpid(), signal.SIGTERM)\nreports.wait()\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\ngoes_on.set()\ntime.sleep(60)", -signal.SIGTERM, "reported\n",
+    ),
+    "the JVM is dead, and the report fails": (
+        "Open.lost = True\ndef report():\n    raise OSError('closed')\n" + ENDS, -signal.SIGTERM, "",
+    ),
+    "the JVM is dead, and the application ends by itself": (
+        "Open.lost = True\nreports = threading.Event()\ndef report():\n    reports.set()\n    time.sleep(60)\n"
+        "registry.handle_termination()\nos.kill(os.getpid(), signal.SIGTERM)\nreports.wait()\nsys.exit(1)", 1, "",
+    ),
+    "the JVM is dead, and a handler of the application calls what it found": (
+        "Open.lost = True\nregistry.handle_termination()\nfound = signal.getsignal(signal.SIGTERM)\n"
+        "done = threading.Event()\ndef report():\n    print('reported', flush=True)\n    done.set()\n"
+        "def shut_down(*given):\n    found(*given)\n    done.wait()\n    sys.exit(6)\n"
+        "signal.signal(signal.SIGTERM, shut_down)\n" + ENDS, 6, "reported\n",
     ),
     "a forked child": (
         "registry.handle_termination()\nfor _ in range(20):\n    child = os.fork()\n    if not child:\n"

@@ -86,6 +86,26 @@ threading.Thread(target=watch_the_exit, daemon=True).start()
 """
 DIES = "spark._jsc.sc().stop()\n"
 HANDLES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+HANDLES_AND_CLOSES = """
+def shut_down(*_):
+    sidecar.close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, shut_down)
+"""
+HANDLES_AND_CALLS = """
+found = signal.getsignal(signal.SIGTERM)
+def shut_down(*given):
+    found(*given)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, shut_down)
+"""
+IN_A_CHILD = """
+child = os.fork()
+if not child:
+    sys.exit(3)
+assert os.waitpid(child, 0)[1] == 3 << 8
+sidecar.close()
+"""
 FROZEN = """
 os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGSTOP)
 until(lambda: runtime._observers.prober.silent_seconds >= 5.5)
@@ -161,7 +181,7 @@ class End(NamedTuple):
     inside: tuple[tuple[str, str], ...]
     """Alerts that the driver itself sends."""
     outside: str
-    """The state that ``querypulse watch`` reports: closed, terminated, failed or gone."""
+    """The state that ``querypulse watch`` reports: closed, ended, terminated, failed or gone."""
     number: signal.Signals | None = None
     to_jvm: bool = False
     to_both: bool = False
@@ -169,6 +189,7 @@ class End(NamedTuple):
     """Whether Python gets the signal once more while its exit waits."""
     command: tuple[str, ...] = (sys.executable, "-Iu")
     submit_args: str = ""
+    expected: str = ""
     receiver: Answer = reply(200)
     exit_seconds: float = LONG_EXIT_SECONDS
 
@@ -180,8 +201,10 @@ class End(NamedTuple):
 GOLD_FAILED = (("StreamingQueryFailed", "gold"),)
 CONTEXT_GONE = (("StreamingQueryStopped", "*"),)
 JVM_GONE = (("StreamingDriverDown", "*"),)
+CUT_OFF = (("StreamingQueryStopped", "*"),)
 COMMON = {
-    "the script ends": End("", 0, (), "closed"),
+    "the script ends": End("", 0, CUT_OFF, "ended"),
+    "spark.stop(), and the script ends": End("spark.stop()", 0, (), "closed"),
     "a query fails": End(FAILS, 1, GOLD_FAILED, "failed"),
     "spark.stop() while a query is busy": End(STOPS_WHILE_BUSY, 0, (), "closed"),
     "SIGTERM to the JVM": End(WAITS, 0, (), "terminated", signal.SIGTERM, to_jvm=True),
@@ -192,15 +215,30 @@ COMMON = {
     ),
 }
 UNCOMMON = {
-    "an exception": End("1 / 0", 1, (), "gone"),
+    "an exception": End("1 / 0", 1, CUT_OFF, "failed"),
+    "the script closes and ends": End("sidecar.close()", 0, (), "closed"),
+    "the script closes, and an exception ends it": End("sidecar.close()\n1 / 0", 1, (), "closed"),
+    "the script announces each stop, and ends": End(
+        "for name in ('bronze', 'silver'): sidecar.expect_stop(name)", 0, (), "closed"
+    ),
+    "the script stops its queries, and ends": End(
+        "for query in spark.streams.active: query.stop()", 0, (), "closed"
+    ),
+    "an exception of Spark about a query that failed": End(
+        "start('gold', fail).awaitTermination()", 1, GOLD_FAILED, "failed"
+    ),
     "SIGINT": End(WAITS, -signal.SIGINT, (), "terminated", signal.SIGINT),
-    "SIGTERM that the script handles": End(HANDLES + WAITS, 0, (), "closed", signal.SIGTERM),
+    # Nobody can say that it was the signal: so a warning.
+    "SIGTERM that the script handles": End(HANDLES + WAITS, 0, CUT_OFF, "ended", signal.SIGTERM),
+    "SIGTERM, and the handler of the script closes": End(
+        HANDLES_AND_CLOSES + WAITS, 0, (), "closed", signal.SIGTERM
+    ),
     "SIGTERM to Python": End(WAITS, -signal.SIGTERM, (), "terminated", signal.SIGTERM),
     "the SparkContext stops by itself and the script closes": End(
         DIES + "sidecar.close()", 0, CONTEXT_GONE, "failed"
     ),
     "the JVM does not answer, and the script exits": End(
-        FROZEN, 5, (), "gone", exit_seconds=OWN_EXIT_SECONDS
+        FROZEN, 5, CUT_OFF, "gone", exit_seconds=OWN_EXIT_SECONDS
     ),
     "the JVM is out of memory": End(
         OUT_OF_MEMORY, 1, JVM_GONE, "failed", submit_args=EXITS_WITHOUT_MEMORY
@@ -212,7 +250,7 @@ UNCOMMON = {
         FAILED + "sys.exit(4)",
         4,
         GOLD_FAILED,
-        "closed",
+        "gone",
         receiver=never_answers,
         exit_seconds=OWN_EXIT_SECONDS,
     ),
@@ -228,12 +266,19 @@ UNCOMMON = {
     ),
 }
 RARE = {
-    "sys.exit(3)": End("sys.exit(3)", 3, (), "closed"),
+    "sys.exit(3)": End("sys.exit(3)", 3, CUT_OFF, "ended"),
+    "sys.exit(3) while an expected query runs": End(
+        "sys.exit(3)", 3, CUT_OFF, "failed", expected="bronze"
+    ),
+    "sys.exit(3) of a forked child": End(IN_A_CHILD, 0, (), "closed"),
+    "SIGTERM, and the handler of the script calls the one that it found": End(
+        HANDLES_AND_CALLS + WAITS, 0, (), "terminated", signal.SIGTERM
+    ),
     "os._exit(5)": End("os._exit(5)", 5, (), "gone"),
     "the SparkContext stops by itself": End(DIES, 0, CONTEXT_GONE, "failed"),
     "kill -9 of Python": End(WAITS, -signal.SIGKILL, (), "gone", signal.SIGKILL),
-    "Python is out of memory": End(PYTHON_OUT_OF_MEMORY, 1, (), "gone"),
-    "an exception under spark-submit": End("1 / 0", 1, (), "gone", command=SUBMIT),
+    "Python is out of memory": End(PYTHON_OUT_OF_MEMORY, 1, CUT_OFF, "failed"),
+    "an exception under spark-submit": End("1 / 0", 1, CUT_OFF, "failed", command=SUBMIT),
     "SIGTERM to a JVM whose queries fail while it ends": End(
         FAILS_IN_HOOKS, 0, (), "terminated", signal.SIGTERM, to_jvm=True
     ),
@@ -250,6 +295,7 @@ def seen_at(end, folder):
         "GO": str(go),
         "EXIT_SECONDS": str(end.exit_seconds),
         "PYSPARK_PYTHON": sys.executable,
+        "QUERYPULSE_EXPECTED_QUERIES": end.expected,
     }
     if end.submit_args:
         environment["PYSPARK_SUBMIT_ARGS"] = end.submit_args

@@ -18,6 +18,7 @@ from querypulse.alerting.receivers.pagerduty import trigger_event
 from querypulse.alerting.receivers.slack import slack_message
 from querypulse.alerting.receivers.teams import teams_message
 from querypulse.core.states import QueryState
+from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe import Context, JobActivity, JobCounts
 from querypulse.settings.links import next_steps
 
@@ -160,6 +161,17 @@ def driver_down() -> Incident:
     return holding(*alerts(story, 102)[-1:])
 
 
+def program_ended() -> Incident:
+    how = "the main program ended with ValueError: negative amount"
+    program = ProgramEnd(how, has_failed=True)
+    story = Story()
+    for query in ("bronze", "silver"):
+        story.started(query, at=0).commit(query, batch=1, at=95)
+    story.probe(run("bronze", batch=2), run("silver", batch=2), at=100)
+    (finding,) = story.evaluate(102, program=program).findings
+    return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
+
+
 def driver_killed() -> Incident:
     """As ``querypulse watch`` reports it from outside."""
     how = "was killed or has crashed: nothing listens at its address (connection refused)"
@@ -196,6 +208,7 @@ CASES: dict[str, Callable[[], Incident]] = {
     "A query never showed life": missing,
     "The JVM does not answer": all_stalled,
     "The JVM has ended": driver_down,
+    "The main program ended": program_ended,
     "The driver was killed": driver_killed,
     "The error holds Slack's marks": starred,
 }

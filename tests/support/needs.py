@@ -13,7 +13,7 @@ from support.patience import PATIENCE_SECONDS
 OPT_IN = {"docker", "grafana", "soak", "collector"}
 """What no system package provides, or what takes too long: these tests run where they can."""
 IN_TEST_ALL = {
-    *("prometheus", "pushgateway", "alertmanager", "browser", "iceberg", "connect"),
+    *("prometheus", "pushgateway", "alertmanager", "browser", "iceberg", "connect", "yarn"),
     *OPT_IN,
 }
 """What ``make test`` leaves to ``make test-all``, so that it installs no system package."""
@@ -47,6 +47,12 @@ def _connector(name: str) -> str:
     from support import connectors
 
     return _java() or connectors.trouble(name)
+
+
+def _yarn() -> str:
+    from support import yarn
+
+    return _java() or yarn.trouble()
 
 
 def _connect() -> str:
@@ -94,6 +100,7 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "delta": partial(_connector, "delta"),
     "iceberg": partial(_connector, "iceberg"),
     "connect": _connect,
+    "yarn": _yarn,
     "docker": _docker,
     "grafana": _grafana,
 }

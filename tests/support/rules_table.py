@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from support.reading import OTHER, TEMPORARY, Reads, read_to
 from support.story import CONFLICT, IdStory, Story, processing, progress, run, source
 from support.story import polled as polled_run
-from support.story import polled as seen_run
 
 from querypulse.listener.commit_log import LogReport, SinkLog
 from querypulse.listener.failure import SESSION_ENDED
+from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe import Context, JobCounts, SchedulerLoop, SlotUse
 
 WARNINGS = frozenset({
@@ -56,6 +56,14 @@ TEN_MINUTES = "ProcessingTimeTrigger(600000)"
 SESSION_CLOSED = (
     "the Spark Connect server has closed the session (it expired, or was released elsewhere)"
 )
+SCRIPT_ENDED = ProgramEnd("the main program ended")
+SCRIPT_FAILED = ProgramEnd(
+    "the main program ended with ValueError: negative amount", has_failed=True
+)
+SCRIPT_WAS_INFORMED = ProgramEnd("the main program ended", is_explained=True)
+SCRIPT_MAY_END = ProgramEnd("the main program ended", may_be_meant=True)
+CUT_OFF = ("StreamingQueryStopped", "*")
+CUT_OFF_MILDLY = [("StreamingQueryStopped", "*", "warning")]
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
 
@@ -1685,11 +1693,11 @@ def cases() -> tuple[Case, ...]:
         ("a planned rename, with the checkpoint", read_to(topic_id="A").run(name="b").asks(100, topic_id="A").waits(9), 40, {}, None, "idle"),
         ("partitions were added", read_to().run().asks({"0": 100, "1": 500}, earliest={"0": 0, "1": 500}, latest={"0": 100, "1": 500}).waits(9), 40, {}, None, "idle"),
         ("the last batch was committed, and its event was lost: the end may be older than it was",
-         Reads().run().reads(100).asks().probe(seen_run("cp", "run-1", "a", batch=5), at=20).stops(after=10).run(OTHER, begins=600).asks(600).waits(9), 50, {}, None, "idle"),
+         Reads().run().reads(100).asks().probe(polled_run("cp", "run-1", "a", batch=5), at=20).stops(after=10).run(OTHER, begins=600).asks(600).waits(9), 50, {}, None, "idle"),
         ("the same, but what was written after its end was not read",
-         Reads().run().reads(100).asks().probe(seen_run("cp", "run-1", "a", batch=5), at=20).stops(after=10).run(OTHER, begins=600).asks(600, written_since=400).waits(9), 50, {}, DATA_IS_LOST, "idle"),
+         Reads().run().reads(100).asks().probe(polled_run("cp", "run-1", "a", batch=5), at=20).stops(after=10).run(OTHER, begins=600).asks(600, written_since=400).waits(9), 50, {}, DATA_IS_LOST, "idle"),
         ("the same, and nothing was written after its end",
-         Reads().run().reads(100).asks().probe(seen_run("cp", "run-1", "a", batch=5), at=20).stops(after=10).run(OTHER, begins=600).asks(600, written_since=600).waits(9), 50, {}, None, "idle"),
+         Reads().run().reads(100).asks().probe(polled_run("cp", "run-1", "a", batch=5), at=20).stops(after=10).run(OTHER, begins=600).asks(600, written_since=600).waits(9), 50, {}, None, "idle"),
         ("the start of the next run overtakes the event of the last batch", Reads().run(begins=0).asks(0, latest=0).reads(100).asks().overtaken(600).run(OTHER, after=1, begins=600).asks(600).late(end=600).asks(600).waits(9), 40, {}, None, "idle"),
         ("the same, and the query had not read all", Reads().run(begins=0).asks(0, latest=0).reads(100).asks().overtaken(300).run(OTHER, after=1, begins=600).asks(600).late(end=300).asks(600).waits(9), 40, {}, DATA_IS_LOST, "idle"),
         ("the same, and its end is not reported", Reads().run(begins=0).asks(0, latest=0).reads(100).asks().overtaken(600).run(OTHER, after=1, begins=600).asks(600, written_since=600).waits(99).asks(600, written_since=600), 140, {}, None, "idle"),
@@ -1963,6 +1971,43 @@ def cases() -> tuple[Case, ...]:
         ("three queries, and the application has stopped", three_queries().probe(at=101, context=STOPPED), 900, {"probe_expected": True}, None, "stopped"),
         ("three queries, and the SparkContext has just stopped by itself", three_queries().probe(at=101, context=Context.STOPPED), 150, {"probe_expected": True}, None, "stopped"),
         ("the JVM has not answered for a while, and may still run", three_queries(), 150, {"probe_expected": True}, None, "running"),
+        # -- the main program ends ------------------------------------------------------------------------
+        ("nobody has announced anything, and the program runs", three_queries(), 102, {"expected": ["a"]}, None, "running"),
+        ("the program ends after the application has stopped Spark", three_queries().probe(at=101, context=STOPPED), 102, {"program": SCRIPT_FAILED}, None, "stopped"),
+        ("the program ends after a signal to the JVM", three_queries().probe(at=101, context=Context.TERMINATED), 102, {"program": SCRIPT_FAILED}, None, "stopped"),
+        ("the program ends after query.stop()", steady().probe(run(), at=100).ended(at=101), 102, {"program": SCRIPT_ENDED}, None, "stopped"),
+        ("the program fails after query.stop()", steady().probe(run(), at=100).ended(at=101), 102, {"program": SCRIPT_FAILED}, None, "stopped"),
+        ("the program ends after expect_stop of its only query", steady().probe(run(), at=100).expect_stop(), 102, {"program": SCRIPT_ENDED}, None, "running"),
+        ("the program ends while an availableNow query works",
+         Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1), 2, {"program": SCRIPT_FAILED}, None, "idle"),
+        ("the program ends while a query with trigger once works", Story().started(at=0).probe(run(trigger=ONCE, batch=0), at=1), 2, {"program": SCRIPT_ENDED}, None, "idle"),
+        ("the program ends once its availableNow query has completed",
+         Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1).ended(at=2), 3, {"program": SCRIPT_ENDED}, None, "completed"),
+        ("the program ends, and nobody knows the trigger of its query", steady(), 102, {"program": SCRIPT_FAILED}, None, "running"),
+        ("the program ends, and its query is ignored", steady().probe(run(batch=10), at=100), 102,
+         {"program": SCRIPT_FAILED, "overrides": [("a", {"ignore": True})]}, None, "running"),
+        ("the program ends because a query failed: that is reported", three_queries().ended(at=101, exception=CONFLICT), 102, {"program": SCRIPT_FAILED},
+         "StreamingQueryFailed", "failed"),
+        ("the program ends within a minute of a failure", three_queries().ended(at=101, exception=CONFLICT), 145, {"program": SCRIPT_ENDED}, "StreamingQueryFailed", "failed"),
+        ("the program ends because its only query hangs: that is reported", hung_batch(until=170), 171, {"program": SCRIPT_FAILED}, "StreamingQueryStalled", "stalled", ["StreamingQueryStopped"]),
+        ("the program ends because the SparkContext died: that is reported", both_until(100).probe(run(batch=10), run("b"), at=102, context=Context.STOPPED), 170,
+         {"program": SCRIPT_FAILED}, CUT_OFF, "stopped_unexpectedly", ["StreamingQueryStopped"]),
+        ("the program ends because the JVM died: that is reported", three_queries().probe(at=101, context=JVM_GONE), 102, {"program": SCRIPT_FAILED},
+         ("StreamingDriverDown", "*"), "stopped"),
+        ("the program ends because await_any_failure() has raised", three_queries(), 102, {"program": SCRIPT_WAS_INFORMED, "expected": ["a"]}, None, "running"),
+        ("the program ends by itself while three queries run", three_queries(), 102, {"program": SCRIPT_ENDED}, CUT_OFF_MILDLY, "running"),
+        ("the program ends by itself while its only query runs", steady().probe(run(batch=10), at=100), 102, {"program": SCRIPT_ENDED}, CUT_OFF_MILDLY, "running"),
+        ("the program ends while an hourly query waits", steady().probe(run(batch=10, trigger=HOURLY), at=100), 102, {"program": SCRIPT_ENDED}, CUT_OFF_MILDLY, "running"),
+        ("the program ends while an expected query runs", three_queries(), 102, {"program": SCRIPT_ENDED, "expected": ["b"]}, CUT_OFF, "running"),
+        ("the program ends after expect_stop of the expected query only", three_queries().expect_stop("b"), 102, {"program": SCRIPT_ENDED, "expected": ["b"]},
+         CUT_OFF_MILDLY, "running"),
+        ("the program ends, and it is only known that its query is expected", steady(), 102, {"program": SCRIPT_ENDED, "expected": ["a"]}, CUT_OFF, "running"),
+        ("an exception ends the program", three_queries(), 102, {"program": SCRIPT_FAILED}, CUT_OFF, "running"),
+        ("an exception ends the program two minutes after a query failed: the others end with it",
+         three_queries().ended(at=101, exception=CONFLICT).probe(run("b"), run("c"), at=160).probe(run("b"), run("c"), at=220), 222, {"program": SCRIPT_FAILED},
+         [("StreamingQueryFailed", "a"), CUT_OFF], "failed"),
+        ("the program may have ended as somebody wanted: a test, or a handler of SIGTERM", three_queries(), 102,
+         {"program": SCRIPT_MAY_END, "expected": ["a"]}, CUT_OFF_MILDLY, "running"),
         # -- idle needs proof ---------------------------------------------------------------------
         ("the source holds data back (minOffsetsPerTrigger, maxTriggerDelay)", idle_with(topic(5), topic(9)), 300, {}, None, "waiting"),
         ("the source has no new data", idle_with(topic(5), topic(5)), 300, {}, None, "idle"),

@@ -279,7 +279,7 @@ class Story:
 
 
 def policy(
-    *, expected=(), overrides=(), probe_expected=False, expected_errors=(), **limits
+    *, expected=(), overrides=(), probe_expected=False, expected_errors=(), program=None, **limits
 ) -> Policy:
     return Policy(
         tuple(expected),
@@ -287,6 +287,8 @@ def policy(
         Limits(**limits),
         tuple(overrides),
         probe_expected=probe_expected,
+        ends=program is not None,
+        program=program,
     )
 
 

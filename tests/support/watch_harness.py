@@ -173,8 +173,12 @@ class WatchHarness:
 
     @property
     def stale(self) -> list[str]:
+        """The apps of critical stale incidents; each has one for warnings, too."""
         return [
-            _app(incident) for incidents in self.all for incident in incidents if incident.is_stale
+            _app(incident)
+            for incidents in self.all
+            for incident in incidents
+            if incident.is_stale and incident.is_critical
         ]
 
 

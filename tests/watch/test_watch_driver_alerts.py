@@ -326,6 +326,36 @@ def test_the_log_says_each_change_once():
     assert harness.news[-1] == "etl was terminated by a signal and may come back"
 
 
+# -- ended with its main program ----------------------------------------------------------------
+
+
+def test_a_driver_whose_main_program_ended_is_a_warning_unless_it_returns_in_five_minutes():
+    harness = WatchHarness().poll().stopped(notice=Notice.ENDED)
+    assert harness.news[-1].endswith("while queries ran and may come back")
+    assert harness.polls(Said.REFUSED, 290).reported == []
+    assert harness.polls(Said.REFUSED, 20).reported == ["etl"]
+    assert [incident.severity for incident in harness.open] == ["warning"]
+    assert "has ended with its main program while queries ran" in harness.page["reason"]
+
+    assert harness.polls(Said.HEALTHY, 40).reported == []
+
+
+def test_a_driver_that_returns_after_its_main_program_ended_is_not_reported():
+    harness = WatchHarness().poll().stopped(notice=Notice.ENDED)
+    harness.polls(Said.REFUSED, 200).polls(Said.HEALTHY, 60)
+
+    assert harness.ever_reported == set()
+
+
+def test_a_driver_that_returns_for_a_moment_and_is_killed_is_critical():
+    harness = WatchHarness(resolve_after=30.0).poll().stopped(notice=Notice.ENDED)
+    harness.polls(Said.REFUSED, 310)
+    assert [incident.severity for incident in harness.open] == ["warning"]
+    harness.polls(Said.HEALTHY, 5).polls(Said.REFUSED, 40)
+
+    assert [incident.severity for incident in harness.open] == ["critical"]
+
+
 # -- ended after a failure that was reported ---------------------------------------------------
 
 FAILED = (("gold", "StreamingQueryFailed"),)

@@ -64,6 +64,15 @@ def test_a_watcher_is_notified_which_reported_failure_ends_the_driver():
     assert reported(page.alerts) == (("gold", "StreamingQueryFailed"),)
 
 
+@pytest.mark.parametrize("notice", Notice)
+def test_a_watcher_understands_every_notice(notice):
+    with serving() as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(await_notice, Client(endpoint_of(server.url, "here"), Access()))
+        until(lambda: waiting(server), "a watcher waits")
+        server.close(notice=notice)
+        assert answer.result(PATIENCE_SECONDS).status == notice.value
+
+
 def test_a_crash_leaves_a_waiting_watcher_without_an_answer():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch")

@@ -198,6 +198,22 @@ def test_message_waits_until_the_spool_has_stored_it_and_a_resolve_does_not(deli
     assert waits == [0]
 
 
+def test_driver_that_reports_its_own_end_does_not_wait_for_the_disk(deliver):
+    """Who has killed its JVM may kill this process a moment later."""
+    recorder, waits = Recorder(), []
+
+    class SlowSpool(MemorySpool):
+        def write_ahead(self):
+            waits.append(len(recorder.sent))
+
+    delivery = deliver(recorder, spool=SlowSpool())
+    delivery.offer((incident("*", name="StreamingDriverDown"),))
+    assert delivery.flush(PATIENCE_SECONDS)
+
+    assert recorder.sent == [("*", "firing")]
+    assert waits == []
+
+
 # -- flush and close --------------------------------------------------------------------------
 
 

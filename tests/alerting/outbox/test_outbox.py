@@ -306,6 +306,13 @@ def test_incident_under_a_stale_key_is_sent_and_restored_rows_end_what_is_stale(
     assert successor.send_all() == []
 
 
+def test_driver_may_have_reported_its_end_and_left_no_row_of_it():
+    harness = Harness(PAGER).offer(incident())
+    assert harness.send_all() == [FIRING]
+    successor = harness.crash().offer(incident(), stale("*"), stale("*", "warning"), stale("b"))
+    assert successor.send_all() == [("*", "resolved"), ("*", "resolved")]
+
+
 def test_full_outbox_keeps_what_is_most_urgent_and_counts_each_loss_once():
     harness = Harness(max_rows=2)
     warning, first, second = incident("w", **WARNING), incident("a"), incident("b")

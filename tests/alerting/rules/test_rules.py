@@ -72,6 +72,7 @@ from querypulse.alerting.rules.monitoring import (
     events_missing,
     monitoring_degraded,
 )
+from querypulse.alerting.rules.query_ends import program_ended
 from querypulse.core.states import QueryState
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe import Context, JobCounts, LongTask
@@ -101,6 +102,8 @@ def holding(story, now, settings):
         for rule in (driver_down, events_missing, monitoring_degraded)
         if (found := rule(snapshot, now, allowed)) is not None
     }
+    if (ended := program_ended(snapshot, now, allowed, ())) is not None:
+        names.add(ended.alertname)
     if query is None or allowed.limits("a").ignore:
         return names
     context = rule_context(query, snapshot, now, allowed)
