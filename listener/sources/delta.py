@@ -130,7 +130,7 @@ class DeltaSource:
         self._retention: TableRetention | None = None
         self._removals: Removals | None = None
 
-    def poll(self, _written_since: float | None = None) -> SourcePoll:
+    def poll(self) -> SourcePoll:
         """Poll the storage.
 
         Raises:

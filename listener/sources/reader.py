@@ -64,8 +64,8 @@ class TimedSource:
         self._call: TimedCall[SourcePoll] = TimedCall(calls, seconds)
         self._silence = f"{redact(source.address)} has not answered for {seconds:.0f} s"
 
-    def poll(self) -> SourcePoll:
-        """Poll it.
+    def poll(self, _written_since: float | None = None) -> SourcePoll:
+        """Poll it; only Kafka shows what was written since a time.
 
         Raises:
             SourceError: it refused; ``SourceSilentError``: it did not answer in time.
