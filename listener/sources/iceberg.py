@@ -191,15 +191,13 @@ class IcebergSource:
         head = self._table.currentSnapshot()
         if head is None:
             return poll
-        lineage = getattr(self._jvm, "org.apache.iceberg.util.SnapshotUtil")
         end, read = int(head.snapshotId()), self._table.snapshot(position.snapshot)
         if read is None:
             return self._expired(poll, position)
-        if not lineage.isAncestorOf(self._table, end, position.snapshot):
+        if not self._lineage.isAncestorOf(self._table, end, position.snapshot):
             # The table was rolled back, or the query reads a branch.
             return poll
-        between = lineage.snapshotIdsBetween(self._table, position.snapshot, end)
-        ids = [int(text) for text in re.findall(r"\d+", str(between.toString()))][::-1]
+        ids = self._ids_after(position.snapshot, end)
         seen = {i: self._snapshot(i, count) for count, i in enumerate((position.snapshot, *ids))}
         self._seen = seen
         # A query that starts with a whole table reads more files; it began with these.
@@ -208,6 +206,18 @@ class IcebergSource:
         return unread_poll(
             poll, position, seen[position.snapshot], [seen[i] for i in ids], self._expiry
         )
+
+    @property
+    def _lineage(self) -> Any:
+        return getattr(self._jvm, "org.apache.iceberg.util.SnapshotUtil")
+
+    def _ids_after(self, read: int, end: int) -> list[int]:
+        """The snapshots after one up to another, oldest first."""
+        if read == end:
+            # Iceberg would return all of its ancestors.
+            return []
+        between = self._lineage.snapshotIdsBetween(self._table, read, end)
+        return [int(text) for text in re.findall(r"\d+", str(between.toString()))][::-1]
 
     def _expired(self, poll: SourcePoll, position: Position) -> SourcePoll:
         """The query has read up to a snapshot that is gone, unless it has advanced meanwhile."""

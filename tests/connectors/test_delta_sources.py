@@ -108,7 +108,11 @@ def test_replaced_table_is_reported_although_its_query_idles_silently(table, wat
 
 def test_unread_versions_are_reported_before_they_are_deleted_and_after(table, watch, pages):
     orders, trap = table("outlived").write(3), Trap()
-    orders.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.logRetentionDuration' = '20 seconds')")
+    # Delta wants the log to be kept for at least as long as files.
+    orders.sql(
+        "ALTER TABLE {} SET TBLPROPERTIES ('delta.logRetentionDuration' = '20 seconds',"
+        " 'delta.deletedFileRetentionDuration' = '20 seconds')"
+    )
     sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
     start(orders.stream(), "outlived", trap).processAllAvailable()
     until(lambda: lag(sidecar, "outlived") == 0, "all is read")
