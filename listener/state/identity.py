@@ -219,6 +219,8 @@ class Identity:
         """By id of a past run, or of a query before its id was replaced: the label."""
         self._forgotten: dict[str, Query] = {}
         """By label: what is kept of a query that is no longer shown, and of a label it gave up."""
+        self._left: frozenset[str] = frozenset()
+        """Ended runs after which a poll showed no run on their checkpoint."""
 
     def label(self, some_id: str) -> str | None:
         """The label of the query that has or had this id, or that this past run belongs to."""
@@ -282,12 +284,25 @@ class Identity:
     def replaced_by(self, new: Newcomer) -> Query | None:
         """The query of another name that had the checkpoint, if Spark stopped a run for this one.
 
-        The start of the stopped run may have been lost.
+        The start of the stopped run may have been lost. A poll that showed no run on the checkpoint
+        proves that this run was started later, and that the event of the end was late.
         """
         query = self._holder(new.query_id)
         if query is None or not new.replaced or not _is_renamed(query, new):
             return None
-        return query if new.replaced not in self._past else None
+        is_late = new.replaced in self._past or query.run_id in self._left
+        return None if is_late else query
+
+    def note_free_checkpoints(self, report: ProbeReport) -> None:
+        """Record which of the ended runs have left their checkpoint to nobody by this poll."""
+        active = {run.facts.query_id for run in report.runs if run.active}
+        gone = (query for query in self._queries.values() if query.gone_at is not None)
+        self._left = frozenset(
+            query.run_id
+            for query in gone
+            if query.run_id in self._left
+            or (query.started_at < report.began_at and query.query_id not in active)
+        )
 
     def awaits_start(self, new: Newcomer) -> bool:
         """Whether the start event of a polled run is to say first if Spark stopped another for it.

@@ -141,6 +141,7 @@ class State:
         for query in self._queries.values():
             if query.alive and query.run_id not in named and query.started_at < report.began_at:
                 self._put(replace(query, vanished_at=report.at))
+        self._identity.note_free_checkpoints(report)
         # Only now is it known which other queries of the same name are active, and which run that
         # the poll lacks goes on under its own id: its label passes to no run by its name.
         polled = {run.facts.query_id for run in report.runs if run.active}

@@ -94,12 +94,14 @@ def test_query_attached_to_late_is_known_by_the_poll_alone():
         starts_b(running(), replaced=""),
         starts_b(ends_a(running()), replaced=""),
         starts_b(running().start("id", "a-2", "a", at=6, session="s1"), replaced="a-1"),
+        starts_b(ends_a(running().probe(of_a(), at=9)).probe(at=10.5), at=11),
         starts_b(running("b")),
         starts_b(running(), name=None),
         starts_b(running(None)),
         running().probe(of_a(), at=9).probe(of_b(), at=10).probe(of_b(), at=10.1 + UNDECIDED_SECONDS),
     ],
-    ids=["Spark stopped none", "after its end", "Spark stopped an earlier run", "of the same name",
+    ids=["Spark stopped none", "after its end", "Spark stopped an earlier run",
+         "a poll showed that nothing ran any more", "of the same name",
          "without a name", "its run had no name", "its start event was lost"],
 )  # fmt: skip
 def test_other_run_on_the_checkpoint_continues_the_query(story):

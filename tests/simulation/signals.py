@@ -75,7 +75,7 @@ class SimBus:
         """Whether all events of a query so far have arrived, and the next one will at once."""
         now = self._time.now
         late = max(self._newest.get(who, 0.0), self.lost_until.get(who, 0.0))
-        holds = any(self._faults.holds(kind, who) for kind in ("drop", "delay"))
+        holds = any(self._faults.holds(kind, who) for kind in ("drop", "delay", "probe_misses"))
         return self.listens_since <= now and late < now and not holds
 
     def post(self, who: str, kind: EventKind, text: str, *of_start: str) -> None:

@@ -232,6 +232,8 @@ def test_query_taken_over_after_an_announced_stop_pages_nobody(spark, watch, pag
 # -- one folder, another id ----------------------------------------------------------------------
 
 LOST_ID = "StreamingOffsetsRewound"
+REFUSES = "spark.sql.streaming.checkpoint.verifyMetadataExists.enabled"
+"""Where Spark knows this conf (4.2), it refuses to start without the file unless it is false."""
 
 
 def without_metadata(folder):
@@ -248,7 +250,9 @@ def restarts_after(spark, watch, pages, tmp_path):
 
     def restart(name, change, *, batches):
         sidecar, folder = watch(gone_grace_seconds=3600.0), tmp_path / "c"
-        old = start(rate(spark), name, checkpoint=folder)
+        session = spark.newSession()
+        session.conf.set(REFUSES, "false")
+        old = start(rate(session), name, checkpoint=folder)
         label = name or str(old.id)[:8]
         commits(sidecar, label, batches=4)
         sidecar.expect_stop(label)
@@ -256,7 +260,7 @@ def restarts_after(spark, watch, pages, tmp_path):
         assert sidecar.flush()
         done = shown(sidecar, label).last_commit_batch
         change(folder)
-        new = start(rate(spark), name, checkpoint=folder)
+        new = start(rate(session), name, checkpoint=folder)
         becomes(sidecar, label, new)
         commits(sidecar, label, batches=batches(done))
         assert (names(sidecar), shown(sidecar, label).restarts) == ([label], 1)
