@@ -475,7 +475,8 @@ class Quiet(Property):
         """Check resolves of incidents that were never open.
 
         Only PagerDuty gets them: of each query at each severity, once it was seen healthy, and once
-        in a process without a spool, which knows what is open.
+        in a process without a spool, which knows what is open. That of the driver comes with a
+        spool, too: a driver that reports its own end does not wait for the disk.
         """
         for at, key, driver in self.new(receiver, "vain_resolves"):
             if receiver.trouble_ended_at > at - TROUBLED_SECONDS:
@@ -499,6 +500,7 @@ class Quiet(Property):
             resolved = self._vain.setdefault(mark, {})
             is_late = not boots or at - boots[-1] >= LATE_SECONDS
             is_restored = driver in self._stage.drivers and self._stage.drivers[driver].restored
+            is_restored &= not is_of_all(key)
             if receiver.kind != "pagerduty" or key in resolved or not is_late or is_restored:
                 raise Violation(
                     "P5", f"{receiver.name} got a resolve of {key}, which was never open"
