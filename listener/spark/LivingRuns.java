@@ -57,7 +57,7 @@ class LivingRuns {
    * oldest event that waits for it was seen there; empty where Spark refuses it.
    *
    * <p>An error that is fatal for Scala, such as a StackOverflowError, ends that thread without a
-   * word: the context goes on, and no job starts or ends any more.
+   * word. The context goes on until the next event is posted; then Spark stops it.
    */
   private String scheduler(Object context) {
     try {

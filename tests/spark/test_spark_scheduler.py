@@ -8,8 +8,7 @@ from support.driver import START_SECONDS, Driver
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.every_spark]
 
 STALLED = "StreamingQueryStalled"
-# The scheduler asks an input split for its hosts: as where a name node does not answer, or recursion
-# is too deep.
+# The scheduler asks an input split for its hosts, as where a name node does not answer.
 ODD_HOSTS = """
 import java.util.Collections;
 import java.util.List;
@@ -30,7 +29,7 @@ public class OddHosts extends InputFormat {
       while (Boolean.getBoolean("test.blocks")) {
         Thread.sleep(50);
       }
-      return getLocations();
+      return new String[0];
     }
     public void write(java.io.DataOutput output) {
     }
@@ -56,28 +55,42 @@ of_any = jvm.java.lang.Class.forName("java.lang.Object")
 def job():
     with suppress(Exception):
         jsc.newAPIHadoopRDD(jsc.hadoopConfiguration(), odd, of_any, of_any).count()
-jvm.java.lang.System.setProperty(os.environ["FAULT"], "true")
-threading.Thread(target=job, daemon=True).start()
+if os.environ["FAULT"] == "is blocked":
+    jvm.java.lang.System.setProperty("test.blocks", "true")
+    threading.Thread(target=job, daemon=True).start()
+else:
+    # As an error that is fatal for Scala, this ends its thread and not the SparkContext.
+    jsc.sc().dagScheduler().eventProcessLoop().eventThread().interrupt()
 time.sleep(3600)
 """
 
 
 @pytest.mark.fault(
     "Spark",
-    "its scheduler's event loop is blocked, or ends with a StackOverflowError",
+    "the event loop of its scheduler is blocked",
     "One incident of the driver, which says so, critical after the window",
 )
-@pytest.mark.parametrize(
-    ("fault", "why"),
-    [("test.blocks", "has handled no event for"), ("test.overflows", "has ended")],
-)
-def test_blocked_or_ended_event_loop_of_the_scheduler_is_one_incident_of_the_driver(
-    pages, tmp_path, fault, why
-):
-    with Driver(SCRIPT, tmp_path, PAGES=pages.url, FAULT=fault):
+def test_blocked_event_loop_of_the_scheduler_is_one_incident_of_the_driver(pages, tmp_path):
+    with Driver(SCRIPT, tmp_path, PAGES=pages.url, FAULT="is blocked"):
         page = pages.wait_for(STALLED, "*", timeout=START_SECONDS)
 
     assert page.labels["severity"] == "critical"
     assert "Spark's scheduler has stopped" in page.annotations["summary"]
-    assert f"the thread dag-scheduler-event-loop {why}" in page.annotations["queries"]
+    why = "the thread dag-scheduler-event-loop has handled no event for"
+    assert why in page.annotations["queries"]
     assert {page.what for page in pages.pages} == {(STALLED, "*")}
+
+
+@pytest.mark.fault(
+    "Spark",
+    "the thread of its scheduler's event loop has ended",
+    "Spark stops its SparkContext at the next event: one incident of the driver",
+)
+def test_end_of_the_event_loop_of_the_scheduler_is_reported_as_the_end_of_the_context(
+    pages, tmp_path
+):
+    with Driver(SCRIPT, tmp_path, PAGES=pages.url, FAULT="has ended"):
+        page = pages.wait_for("StreamingQueryStopped", "*", timeout=START_SECONDS)
+
+    assert page.labels["severity"] == "critical"
+    assert STALLED not in {page.what[0] for page in pages.pages}
