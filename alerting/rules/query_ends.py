@@ -65,9 +65,9 @@ STEPS_BY_ERROR = {
             "3. Rows that were rolled back may have been written already: check the sink."
         ),
         "DELTA_LOG_FILE_NOT_FOUND(?:_FOR_STREAMING_SOURCE)?|DELTA_VERSION_NOT_FOUND": (
-            "1. The log of the table was cleaned up before the query had read it.\n"
-            "2. Accept the loss: failOnDataLoss=false reads on behind it, or a new checkpoint reads"
-            " the whole table.\n"
+            "1. The log of the table was cleaned up before the query had read it: a restart fails"
+            " again, also with failOnDataLoss=false.\n"
+            "2. Start with a new checkpoint: it reads the whole table, or from startingTimestamp.\n"
             "3. Keep the log (delta.logRetentionDuration) longer than the query may be down."
         ),
         r"FAILED_READ_FILE\.FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND_DETAILED"
