@@ -19,7 +19,7 @@ from ..offsets import BASE_INDEX, WHOLE, Offsets
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
 from .flow import PlanPlaces, places_of
-from .inputs import follow_inputs
+from .inputs import follow_inputs, had_input
 from .query import (
     BUCKETS,
     RECENT_BATCHES,
@@ -412,13 +412,14 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         )
         if unreported is not None and batch_id >= unreported.batch_id:
             unreported = None
+    inputs = follow_inputs(query.inputs, progress, at)
     recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
     return replace(
         learn(query, seconds, at),
         name=name,
         last_event_at=event_at,
-        last_input_at=at if progress.input_rows else query.last_input_at,
-        inputs=follow_inputs(query.inputs, progress, at),
+        last_input_at=at if had_input(inputs, progress, at) else query.last_input_at,
+        inputs=inputs,
         progress=newest,
         progress_at=newest_at,
         unreported=unreported,
