@@ -19,7 +19,7 @@ from ..offsets import BASE_INDEX, WHOLE, Offsets, whole
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
 from .flow import Places, PlanPlaces, places_of
-from .inputs import follow_inputs
+from .inputs import follow_inputs, had_input
 from .positions import compare, continued, follow_batch, follow_poll
 from .query import (
     BUCKETS,
@@ -490,13 +490,14 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         reading = follow_batch(reading, progress, at, is_first=query.progress is None)
         if unreported is not None and batch_id >= unreported.batch_id:
             unreported = None
+    inputs = follow_inputs(query.inputs, progress, at)
     recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
     return replace(
         learn(query, seconds, at),
         name=name,
         last_event_at=event_at,
-        last_input_at=at if progress.input_rows else query.last_input_at,
-        inputs=follow_inputs(query.inputs, progress, at),
+        last_input_at=at if had_input(inputs, progress, at) else query.last_input_at,
+        inputs=inputs,
         progress=newest,
         progress_at=newest_at,
         unreported=unreported,

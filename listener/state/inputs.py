@@ -35,13 +35,17 @@ def follow_inputs(
     """Apply one executed batch, in the order of its sources."""
     before = {(source.description, source.number): source for source in inputs}
     counted = sum(source.input_rows for source in progress.sources)
+    # Spark 3.5 counts none where one of several V1 sources has no new data, such as a folder.
+    counts_none = not progress.input_rows and len(progress.sources) > 1
     followed, numbers = [], Counter[str]()
     for source in progress.sources:
         key = source.description, numbers[source.description]
         numbers[source.description] += 1
         known = before.get(key) or SourceInput(*key)
         # Where the figures do not add up, nobody knows which source had the rows.
-        had_rows = counted != progress.input_rows or _had_data(known, source)
+        had_rows = counted != progress.input_rows or _had_data(
+            known, source, counts_none=counts_none
+        )
         followed.append(
             SourceInput(
                 *key,
@@ -54,7 +58,13 @@ def follow_inputs(
     return tuple(followed)
 
 
-def _had_data(known: SourceInput, source: SourceProgress) -> bool:
-    if known.counts_rows or source.input_rows:
+def _had_data(known: SourceInput, source: SourceProgress, *, counts_none: bool) -> bool:
+    if source.input_rows or (known.counts_rows and not counts_none):
         return source.input_rows > 0
     return known.end is not None and source.end != known.end
+
+
+def had_input(inputs: tuple[SourceInput, ...], progress: Progress, at: float) -> bool:
+    """Whether the batch that was just applied had rows, as far as known."""
+    is_fed = any(source.last_at == at for source in inputs)
+    return progress.input_rows > 0 or (len(inputs) > 1 and is_fed)

@@ -806,6 +806,21 @@ def swapped(*, until=900):
     return story
 
 
+def uncounted(every=9999, *, until=700):
+    """Two folders; Spark 3.5 counts rows only in the batches, ``every`` so often, that read both."""
+    story, dry = Story().started(at=0), 0
+    for number, at in enumerate(range(0, until + 1, 10)):
+        reads_both = number % every == 0
+        dry += reads_both
+        rows = 10 if reads_both else 0
+        sources = (
+            source({"logOffset": number}, rows=rows, description="FileStreamSource[file:/fed]"),
+            source({"logOffset": dry}, rows=rows, description="FileStreamSource[file:/dry]"),
+        )
+        story.commit(batch=number, at=at, sources=sources, input_rows=2 * rows)
+    return story
+
+
 def counting_nothing(*, until, moves=True):
     """One of two sources, whose rows Spark does not count; its offsets move."""
     story = Story().started(at=0)
@@ -1924,6 +1939,9 @@ def cases() -> tuple[Case, ...]:
         ("one of two sources has no rows, and the rows of a batch add up to none of them", united(10, 650, input_rows=50), 705, INPUT, None, "running"),
         ("the same source is read twice, and Spark counts its rows once",
          kafka(*map(topic, range(71)), latest=None, story=Story().started(at=0)), 712, INPUT, None, "running"),
+        ("one of two folders has no files, so that Spark 3.5 counts no rows of the other one", uncounted(), 705, INPUT, "StreamingInputMissing", "idle"),
+        ("one of two folders has no files now and then, so that Spark 3.5 counts no rows of the other one", uncounted(50), 705, INPUT, None, "running"),
+        ("none of two folders has files any more", uncounted(until=100).idle(at=700), 705, INPUT, "StreamingInputMissing", "idle"),
         ("a source that never counts rows advances", counting_nothing(until=700), 705, INPUT, None, "running"),
         ("a source that never counts rows does not advance", counting_nothing(until=700, moves=False), 705, INPUT, "StreamingInputMissing", "idle"),
         ("the sources have other places after a restart, and both have rows", swapped(), 905, INPUT, None, "running"),

@@ -44,6 +44,7 @@ from support.rules_table import (
     three_queries,
     topic,
     trying,
+    uncounted,
     united,
     unread_table,
     watched,
@@ -426,6 +427,7 @@ def test_what_is_not_written_and_what_is_gone_has_next_steps_of_its_own(story, a
     [
         (united(10, 20, 30), "KafkaV2[Subscribe[dry]]: no rows read for 675 s, while other sources had some (600 s allowed)"),
         (united(), "KafkaV2[Subscribe[dry]]: no rows read for 705 s, since its run began, while other sources had some (600 s allowed)"),
+        (uncounted(), "FileStreamSource[file:/dry]: no rows read for 705 s, while other sources had some (600 s allowed)"),
         (over_restart(10, 50, until=700), "KafkaV2[Subscribe[dry]]: no rows read for 653 s, over restarts, while other sources had some (600 s allowed)"),
     ],
 )  # fmt: skip
