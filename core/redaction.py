@@ -260,7 +260,7 @@ MIN_CHARACTERS = 3
 _MIN_INSIDE = 8
 """The shortest base64 that is searched for within longer text."""
 _BASE64_URL = str.maketrans("+/", "-_")
-_OWN_NAME = re.compile(r"(?i)(?<![a-z])(?:key|sign|authorization)(?![a-z])")
+_OWN_NAME = re.compile(r"(?i)(?<![a-z])(?:key|code|sign|authorization)(?![a-z])")
 """Names in our own URLs and headers whose values are secret, besides ``SECRET_NAME``."""
 _PLAIN_NUMBERS = re.compile(
     r"(?x) (?<!\d) (?: 20\d\d (?:[-_.]?[01]\d (?:[-_.]?[0-3]\d (?:T\d{4,6}Z?)? )? )?"
@@ -271,7 +271,7 @@ _NAME_AND_NUMBER = re.compile(r"[A-Za-z]+\d{0,4}|\d+")
 _LONG, _MANY = 16, 5
 """Characters of a key; it has so many digits and letters, and one of each in so many characters."""
 _LONG_ALTERNATING, _TURNS = 10, 1 / 3
-_LONG_LETTERS, _TURNS_OF_LETTERS = 20, 0.45
+_LONG_LETTERS, _TURNS_OF_LETTERS = 16, 0.5
 """A name in camel case turns between upper and lower case twice for each word."""
 
 
@@ -292,10 +292,21 @@ def own_matches(secrets: Iterable[str]) -> list[tuple[str, re.Pattern[str] | Non
     return sorted(matches.items(), key=lambda match: (-len(match[0]), match[0]))
 
 
+_ESCAPES = (
+    r"(?<=%[0-9A-Fa-f]{2})",  # %3Dprod
+    r"(?<=%25[0-9A-Fa-f]{2})",  # the same, encoded twice
+    r"(?<==[0-9A-F]{2})",  # =3Dprod, quoted-printable
+    r"(?<=\\[bfnrt])",  # the text \nprod
+    r"(?<=\\u[0-9A-Fa-f]{4})",  # the text \u003dprod
+    r"(?<=\x1b\[\dm)",  # colours of a terminal
+    r"(?<=\x1b\[\d\dm)",
+)
+"""What may come before a word although it ends with a letter or digit."""
+
+
 def _as_word(form: str) -> re.Pattern[str]:
     """The form where it is no part of a longer name; a dot at the end of a sentence is no part."""
-    # An escape may come before it: %3Dprod, \\nprod.
-    begin = r"(?:(?<![\w-])(?<!\w\.)|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt]))"
+    begin = rf"(?:(?<![\w-])(?<!\w\.)|{'|'.join(_ESCAPES)})"
     end = r"(?![\w-]|\.\w)"
     left = begin if form[0].isalnum() else ""
     right = end if form[-1].isalnum() else ""
@@ -353,7 +364,9 @@ def secrets_of_url(url: str) -> tuple[str, ...]:
     if random:
         texts.append(parts.path)
     elif len(steps) > 1:
-        texts.append(parts.netloc.rpartition("@")[2] + parts.path)
+        host = parts.netloc.rpartition("@")[2]
+        ports = ["", ":443", ":80"] if parts.port is None else [""]
+        texts += [host + port + parts.path for port in ports]
     return tuple(secret for secret in texts if len(secret) >= MIN_CHARACTERS)
 
 

@@ -8,8 +8,6 @@ keeps it from exit handlers, in a local variable of ``_Py_HandleSystemExit``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from ..core.redaction import redact
 from ..listener.mailbox import ProgramEnd
@@ -17,6 +15,8 @@ from .failure import QueryFailure
 
 LINE_CHARACTERS = 200
 ENDED = "the main program ended"
+OF_A_QUERY = frozenset({QueryFailure.__name__, "StreamingQueryException"})
+"""Exceptions that say that a query has failed, which its own alert reports; PySpark's too."""
 
 
 def uncaught_exception() -> type[BaseException] | None:
@@ -30,27 +30,29 @@ def uncaught_exception() -> type[BaseException] | None:
 
 def is_interactive() -> bool:
     """Whether a person types the program: in a shell of Python, or in a notebook."""
-    return hasattr(sys, "ps1") or bool(sys.flags.interactive) or "IPython" in sys.modules
+    # A library of the job may import IPython; only a shell or a kernel has an instance of it.
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    is_ipython = get_ipython is not None and get_ipython() is not None
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive) or is_ipython
 
 
-def program_end(
-    handler: Callable[..., Any] | int | None, *, is_explained: bool = False
-) -> ProgramEnd | None:
+def program_end(*, handles_signals: bool, is_explained: bool = False) -> ProgramEnd | None:
     """How the main program ends; None where it is interrupted, or a person types it.
 
-    ``handler`` is the application's own for SIGTERM: it may be what ends the program, with
-    ``sys.exit``. Test runners set ``sys.last_type`` for each failed test, and end with the queries
-    of the last one. Neither is known to be a failure. A ``QueryFailure`` was reported, as was one
-    that the application has just caught (``is_explained``).
+    ``handles_signals``: the application has had a handler of its own, which may be what ends the
+    program, with ``sys.exit``. Test runners set ``sys.last_type`` for each failed test, and end
+    with the queries of the last one. Neither is known to be a failure. The failure of a query was
+    reported, as was one that the application has just caught (``is_explained``).
     """
     uncaught = uncaught_exception()
     is_test = "pytest" in sys.modules
     if is_interactive() or uncaught is KeyboardInterrupt:
         return None
-    is_explained |= uncaught is QueryFailure
+    names = {kind.__name__ for kind in uncaught.__mro__} if uncaught is not None else set()
+    is_explained |= not names.isdisjoint(OF_A_QUERY)
     if uncaught is None or is_test:
-        is_meant = is_test or callable(handler)
-        return ProgramEnd(ENDED, may_be_meant=is_meant, is_explained=is_explained)
+        may_be_meant = is_test or handles_signals
+        return ProgramEnd(ENDED, may_be_meant=may_be_meant, is_explained=is_explained)
     how = f"{ENDED} with {line_of(uncaught, getattr(sys, 'last_value', None))}"
     return ProgramEnd(how, has_failed=True, is_explained=is_explained)
 

@@ -97,7 +97,7 @@ def end_of(
     ``STOPPED`` by the application, ``TERMINATED`` by a signal, None by a crash.
     ``silent_seconds``: for how long the JVM has not answered; 0 if it answered the last poll.
     """
-    if context in (Context.JVM_GONE, Context.STOPPED):
+    if context in (Context.JVM_GONE, Context.SESSION_ENDED, Context.STOPPED):
         return None
     if context is Context.RUNNING and silent_seconds >= SILENT_SECONDS:
         return None
@@ -112,7 +112,8 @@ def end_of_program(end: Notice | None, evaluated: Evaluated, policy: Policy) -> 
     ``ENDED`` where that may be meant, None where it is as bad as a crash. It is as intended if no
     query ran that has no end.
     """
-    if end is not Notice.STOPPED or policy.program is None:
+    is_announced = evaluated.snapshot.context is not Context.RUNNING
+    if end is not Notice.STOPPED or policy.program is None or is_announced:
         return end
     if not endless(evaluated.snapshot, policy):
         return end

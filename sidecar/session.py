@@ -163,6 +163,8 @@ class Registry:
         self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
         self._forks = threading.local()
         self.was_signalled = False
+        self.handles_signals = False
+        """Whether the application has had a handler of its own for the end of the process."""
         """Whether SIGTERM has come, as far as our handler knows."""
         self._reports_death = self._has_reported = False
         """Whether a thread reports that the JVM has died; once it has, the process ends."""
@@ -212,10 +214,18 @@ class Registry:
     def _handles_termination(self) -> bool:
         return signal.getsignal(signal.SIGTERM) == self._terminate
 
-    @property
-    def foreign_handler(self) -> Callable[..., Any] | int | None:
-        """What Python does at SIGTERM; None where our handler does it."""
-        return None if self._handles_termination else signal.getsignal(signal.SIGTERM)
+    def note_handlers(self) -> None:
+        """Note a handler of the application: it may be gone before the process ends.
+
+        ``asyncio`` takes its handlers back when its loop ends, and so do context managers.
+        """
+        terminates = signal.getsignal(signal.SIGTERM)
+        interrupts = signal.getsignal(signal.SIGINT)
+        is_foreign = callable(terminates) and not self._handles_termination
+        # PySpark's cancels the jobs, and raises KeyboardInterrupt as Python's does.
+        of_pyspark = getattr(interrupts, "__module__", "").startswith("pyspark.")
+        is_default = interrupts is signal.default_int_handler or of_pyspark
+        self.handles_signals |= is_foreign or (callable(interrupts) and not is_default)
 
     def _terminate(self, number: int, _frame: object) -> None:
         """Announce the end, and then let the default action end the process.

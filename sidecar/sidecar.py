@@ -360,7 +360,7 @@ class Sidecar:
                     # A ``close`` that came first has nothing to stop.
                     if not self.closed:
                         undo.pop_all()
-                        self._runtime = runtime
+                        self._runtime, self._spark = runtime, spark
                         log.addFilter(self._redacted_log)
                         SIDECARS.remember(watched_by(spark), self)
                         atexit.register(self._at_exit)
@@ -430,6 +430,7 @@ class Sidecar:
 
     def _on_evaluated(self) -> None:
         self._wake()
+        SIDECARS.note_handlers()
         newest = None if self.closed else self._evaluated()
         if newest is not None and newest.snapshot.context.is_on_purpose:
             # The worker calls this and cannot wait for its own end.
@@ -459,8 +460,9 @@ class Sidecar:
         spark, raised_at = self._spark, self._failure_raised_at
         if SIDECARS.was_signalled or (spark is not None and is_stopped(watched_by(spark))):
             return None
+        SIDECARS.note_handlers()
         just_raised = raised_at is not None and time.monotonic() - raised_at <= EXPLAINS_SECONDS
-        return program_end(SIDECARS.foreign_handler, is_explained=just_raised)
+        return program_end(handles_signals=SIDECARS.handles_signals, is_explained=just_raised)
 
 
 def attach(spark: Any, **arguments: object) -> Sidecar:

@@ -16,7 +16,7 @@ from ...core.guard import Problem
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
-from ..alert import Alert, Incident
+from ..alert import Alert, Incident, is_generic
 from ..alert_text import HEALTHY, shown_annotations
 from .http import TOTAL_SECONDS, HttpPoster, not_a_page
 from .receiver import (
@@ -46,6 +46,8 @@ CRITICAL_LAPSE_SECONDS = 365 * 24 * 3600.0
 ``endsAt`` that lapses would make Alertmanager report the failed query as resolved. A year is never:
 it ends with the next process of the app, or by somebody who posts its end.
 """
+GENERIC_LAPSE_SECONDS = 24 * 3600.0
+"""The same where the name of the app is generic."""
 
 
 OF_AN_ALERT = frozenset({"alertname", "severity"})
@@ -100,7 +102,11 @@ def api_alerts(
 def _ends_at(alert: Alert, wall: float) -> float:
     if alert.ends_at is not None:
         return max(alert.ends_at, alert.starts_at)
-    return wall + (CRITICAL_LAPSE_SECONDS if alert.is_critical else LAPSE_SECONDS)
+    if not alert.is_critical:
+        return wall + LAPSE_SECONDS
+    # Under a generic name, no later process ends what this one leaves open.
+    is_ended_later = not is_generic(alert.labels["app"])
+    return wall + (CRITICAL_LAPSE_SECONDS if is_ended_later else GENERIC_LAPSE_SECONDS)
 
 
 # -- alertmanager -----------------------------------------------------------------------------

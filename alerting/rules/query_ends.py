@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from ...core.states import QueryState
@@ -276,15 +276,15 @@ def program_ended(
     """``StreamingQueryStopped`` of the driver: the program ended, and with it endless queries.
 
     Critical if an exception ended it, or if one of the queries is expected; else a warning, since a
-    script that processes what there is ends like that, too. It does not fire if a failure of the
-    last minute explains the end, nor for queries that somebody was already notified of.
+    script that processes what there is ends like that, too. It does not fire if a critical failure
+    of the last minute explains the end, nor for queries that have a critical finding already.
     """
     program = policy.program
     if program is None or snapshot.context is not Context.RUNNING:
         return None
-    if program.is_explained or _has_just_failed(snapshot, now):
-        return None
     paged = {found.query for found in findings if found.severity is Severity.CRITICAL}
+    if program.is_explained or _has_just_failed(snapshot, now, paged):
+        return None
     ran = {label: query for label, query in endless(snapshot, policy).items() if label not in paged}
     if not ran:
         return None
@@ -328,11 +328,12 @@ def _never_ends(query: Query, policy: Policy) -> bool:
     return not query.trigger.ends_by_itself
 
 
-def _has_just_failed(snapshot: Snapshot, now: float) -> bool:
-    """Whether a query has just failed, which its own alert reports."""
+def _has_just_failed(snapshot: Snapshot, now: float, paged: Collection[str]) -> bool:
+    """Whether a query of ``paged`` has just failed, which its own alert reports."""
     return any(
         query.failure is not None and snapshot.watched(query.failure.at, now) <= EXPLAINS_SECONDS
         for query in snapshot.queries
+        if query.label in paged
     )
 
 

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
 from ..events import EventKind
@@ -99,7 +99,7 @@ class ConnectPath(EventPath):
         original = getattr(self._job, name, None)
         # The client of Spark 3.5 does not release sessions.
         if original is not None:
-            wrapper = partial(call, original)
+            wrapper = update_wrapper(partial(call, original), original)
             self._wrapped[name] = original, wrapper
             setattr(self._job, name, wrapper)
 

@@ -237,6 +237,10 @@ def test_secret_that_is_a_word_is_not_cut_out_of_a_longer_one(text):
         ("x%3Dprod%26y", "x%3D*%26y"),
         ("line\\nprod\\n", "line\\n*\\n"),
         ("(cHJvZA==)", "(*==)"),
+        ("x%253Dprod", "x%253D*"),
+        ("x=3Dprod", "x=3D*"),
+        (r"x\u003dprod\u0026y", r"x\u003d*\u0026y"),
+        ("\x1b[31mprod\x1b[0m", "\x1b[31m*\x1b[0m"),
     ],
 )
 def test_secret_that_is_a_word_is_hidden_as_a_word(text, shown):
@@ -282,6 +286,8 @@ PLAIN = [
     "3f2a",
     "orders7",
     "correcthorsebatterystaple",
+    "getUserAccountNameById",
+    "StreamingQueryFailed",
     "true",
     "0.25",
 ]
@@ -301,6 +307,7 @@ RANDOM = [
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIi0",
     "k3y_9dJ-2mQ0z_Xw8-Ty4",
     "wJalrXUtnFEMI/K7MDENG/bPxRfi",
+    "QlRhvXbNcZpWkJtY",
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from support.patience import PATIENCE_SECONDS
@@ -20,6 +21,7 @@ from querypulse.listener.probe import Context
 from querypulse.sidecar.failure import QueryFailure
 from querypulse.sidecar.program import program_end
 from querypulse.sidecar.runtime import end_of, end_of_program, notice_of
+from querypulse.sidecar.session import Registry
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
@@ -35,7 +37,7 @@ def test_context_and_exception_decide_the_end_of_a_process():
         # Python raises this when the JVM goes away first.
         (terminated, ConnectionRefusedError): Notice.TERMINATED,
         # The queries that the session has taken with it have failed, and say so.
-        (Context.SESSION_ENDED, None): Notice.STOPPED,
+        (Context.SESSION_ENDED, None): None,
         (Context.SESSION_ENDED, ValueError): None,
         (STOPPED, None): None,
         (GONE, None): None,
@@ -53,6 +55,8 @@ def test_context_and_exception_decide_the_end_of_a_process():
         (Notice.STOPPED, None, "running", Notice.STOPPED),
         (Notice.TERMINATED, None, "running", Notice.TERMINATED),
         (Notice.STOPPED, SCRIPT_ENDED, "completed", Notice.STOPPED),
+        # Spark still lists idle queries as active after the application has stopped it.
+        (Notice.STOPPED, SCRIPT_ENDED, "stopped", Notice.STOPPED),
         (Notice.STOPPED, SCRIPT_ENDED, "running", Notice.ENDED),
         (None, SCRIPT_FAILED, "running", None),
         (Notice.STOPPED, SCRIPT_ENDED, "expected", None),
@@ -64,6 +68,8 @@ def test_an_end_that_nobody_announced_is_none_as_intended(end, program, alerts, 
     story = three_queries()
     if alerts == "completed":
         story = Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1).ended(at=2)
+    elif alerts == "stopped":
+        story = story.probe(*map(run, "abc"), at=101, context=Context.STOPPED_BY_APPLICATION)
     elif alerts == "failed":
         story = story.ended(at=101, exception=CONFLICT)
     allowed = policy(program=program, expected=["b"] if alerts == "expected" else [])
@@ -79,10 +85,10 @@ def ended_with(monkeypatch):
     monkeypatch.delitem(sys.modules, "pytest")
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
 
-    def end(error=None, handler=signal.SIG_DFL):
+    def end(error=None, *, handles_signals=False):
         monkeypatch.setattr(sys, "last_type", type(error) if error else None, raising=False)
         monkeypatch.setattr(sys, "last_value", error, raising=False)
-        return program_end(handler)
+        return program_end(handles_signals=handles_signals)
 
     return end
 
@@ -109,18 +115,22 @@ def test_an_exception_is_how_the_main_program_ended(ended_with):
 
 def test_an_end_without_an_exception_may_be_meant_where_the_application_handles_sigterm(ended_with):
     assert ended_with() == ProgramEnd("the main program ended")
-    assert ended_with(handler=signal.SIG_IGN) == ProgramEnd("the main program ended")
-    assert ended_with(handler=sys.exit).may_be_meant
+    assert ended_with(handles_signals=True).may_be_meant
+
+
+class StreamingQueryException(Exception):
+    """As PySpark names it, in two modules."""
 
 
 def test_a_failure_that_was_reported_explains_the_end(ended_with):
+    assert ended_with(StreamingQueryException("a failed")).is_explained
     assert ended_with(QueryFailure("a", "failed")).is_explained
-    assert program_end(signal.SIG_DFL, is_explained=True).is_explained
+    assert program_end(handles_signals=False, is_explained=True).is_explained
 
 
 def test_an_interrupt_and_a_notebook_are_no_end_to_report(ended_with, monkeypatch):
     assert ended_with(KeyboardInterrupt()) is None
-    monkeypatch.setitem(sys.modules, "IPython", sys)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=object))
     assert ended_with(ValueError()) is None
 
 
@@ -129,7 +139,30 @@ def test_a_test_runner_never_has_failed(monkeypatch):
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
     monkeypatch.setattr(sys, "last_type", ValueError, raising=False)
 
-    assert program_end(signal.SIG_DFL) == ProgramEnd("the main program ended", may_be_meant=True)
+    assert program_end(handles_signals=False) == ProgramEnd(
+        "the main program ended", may_be_meant=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "handler", "is_foreign"),
+    [
+        (signal.SIGTERM, lambda *_: None, True),
+        (signal.SIGINT, lambda *_: None, True),
+        (signal.SIGTERM, signal.SIG_IGN, False),
+        (signal.SIGINT, signal.default_int_handler, False),
+    ],
+)
+def test_a_handler_of_the_application_counts_although_it_is_taken_back(number, handler, is_foreign):
+    registry, before = Registry(), signal.getsignal(number)
+    try:
+        signal.signal(number, handler)
+        registry.note_handlers()
+    finally:
+        signal.signal(number, before)
+    registry.note_handlers()
+
+    assert registry.handles_signals is is_foreign
 
 
 def alert(severity="critical", **annotations):
