@@ -392,7 +392,7 @@ OF_NOTIFYING = (
 
 BATCHES = (
     Mutation("a slow batch is never critical", "P1",
-             stuck_batch, "is_slow_for_long", lambda *_: False,
+             stuck_batch, "is_critical_by_time", lambda *_: False,
              plan=plan_of("the first batch of a run is retried for ever"), essential=True),
     Mutation("the trigger interval counts while a batch is in flight", "P1",
              RuleContext, "batch_window", property(lambda context: context.window),

@@ -31,6 +31,7 @@ sidecar.flush(60)
 say(f"alerts {{sidecar.alerts()}}")
 until(sidecar.alerts)
 until(lambda: not sidecar.alerts())
+spark.stop()
 """
 
 

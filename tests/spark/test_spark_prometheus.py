@@ -43,7 +43,6 @@ OF_BROKERS_AND_TABLES = (
     "query: Lag by topic A",
     "query: Age of the oldest unread record A",
     "query: Age of the oldest unread record B",
-    "query: Age of the oldest unread record C",
     "query: Retention used by the unread backlog A",
     "query: Time until data is lost A",
     "query: Backlog by source, files A",
