@@ -21,6 +21,8 @@ Offsets = dict[str, Position] | str
 LARGEST = 2**63
 WHOLE = ""
 """The key for a source that has no partitions."""
+END_INDEX = 2**62
+"""A file's index beyond any real one: the version is read (``DeltaSourceOffset.END_INDEX``)."""
 BASE_INDEX = -100
 """Before the first file of a Delta version. Delta writes -1 for it, and has smaller indexes than 0
 that come after it, for changes of the schema (``DeltaSourceOffset``)."""
@@ -57,6 +59,26 @@ def whole(offsets: Offsets | None) -> dict[str, int]:
     if not isinstance(offsets, dict):
         return {}
     return {name: offset for name, offset in offsets.items() if isinstance(offset, int)}
+
+
+def first_unread(position: Position | None) -> int | None:
+    """The first version not fully read at a Delta offset, which is a version and a file index."""
+    if not isinstance(position, tuple) or len(position) < len(("version", "index")):
+        return None
+    version, index = position
+    return version + 1 if index >= END_INDEX else version
+
+
+def unread_from(offsets: Offsets | None) -> dict[str, int]:
+    """By partition: what is read next, an offset as Kafka's or a version of a Delta table.
+
+    A table is one partition, whose name is empty.
+    """
+    if not isinstance(offsets, dict):
+        return {}
+    versions = [first_unread(position) for position in offsets.values()]
+    known = [version for version in versions if version is not None]
+    return whole(offsets) | ({WHOLE: known[0]} if known else {})
 
 
 def planned_in(execution: Any, stream: Any) -> dict[str, Position]:

@@ -62,12 +62,25 @@ class SourcePoll(msgspec.Struct, frozen=True):
     """What a query must still find to read on, and is deleted, although newer data exists."""
     system: str = ""
     """Where the source was polled: offsets of two systems cannot be compared."""
+    oldest: dict[str, int] = {}
+    """The first version that is still kept, if that was looked up; ``earliest`` of a table is the
+    one from which this query can read on."""
+    begins: dict[str, int] = {}
+    """Where a new checkpoint begins, if the source knows that and the checkpoint does not."""
+    passed: dict[str, tuple[int, int]] = {}
+    """What the first batch of the run passed over, because it was deleted before; without the
+    second position."""
     topic_ids: dict[str, str] = {}
     """By topic: the id that a topic gets when it is created, if the broker reports it."""
     at_rest: bool = False
     """Whether the query had planned no batch beyond ``committed`` when ``earliest`` was known."""
     written_since: dict[str, int] = {}
     """The first offset that was written at the time that was asked for, or later."""
+
+    @property
+    def kept_from(self) -> dict[str, int]:
+        """By partition: the first position that is still kept, where that is known."""
+        return self.earliest if self.unit == OFFSET else self.oldest
 
     @property
     def lag_by_partition(self) -> dict[str, int]:

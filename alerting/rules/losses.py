@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -259,7 +259,7 @@ def ids_went_back(context: RuleContext) -> Finding | None:
 
 
 def records_passed_over(context: RuleContext) -> Finding | None:
-    """The query has passed over records, in this run or before: see ``positions.py``.
+    """The query has passed over records or versions, now or before: see ``positions.py``.
 
     It is an event. It ends when the records are read after all, or after ``GAP_SECONDS``.
     """
@@ -270,7 +270,7 @@ def records_passed_over(context: RuleContext) -> Finding | None:
     others = f"; {len(gaps)} stretches in total" if len(gaps) > 1 else ""
     facts = evidence(context)
     facts["not_read"] = "\n".join(texts[:MAX_REPORTED])
-    facts[NEXT_STEPS] = READ_AGAIN if any(not gap.is_gone for gap in gaps) else RESTORE
+    facts[NEXT_STEPS] = _steps_after(gaps)
     is_lost = any(gap.cause is Cause.DELETED for gap in gaps)
     does = "has lost data" if is_lost else "has skipped data"
     reason = texts[0] + others
@@ -289,9 +289,29 @@ RESTORE = """\
 3. If they may be left out, silence this alert; it ends a day after it was found."""
 
 
+READ_VERSIONS = """\
+1. Read the versions before their commits are deleted: with startingVersion and another checkpoint.
+2. Find out why: a checkpoint that is new or was lost, with startingVersion or startingTimestamp.
+3. If they may be left out, silence this alert; it ends a day after it was found."""
+READ_TABLE = """\
+1. Read what the table still has of them: in a batch, or with a new checkpoint and its snapshot.
+2. Raise delta.logRetentionDuration above the longest time that the query may be down.
+3. If they may be left out, silence this alert; it ends a day after it was found."""
+
+
+def _steps_after(gaps: Collection[Gap]) -> str:
+    """How to read what was passed over, for what is still retained if there is some."""
+    kept = [gap for gap in gaps if not gap.is_gone]
+    of_tables = all(gap.unit != OFFSET for gap in kept or gaps)
+    if kept:
+        return READ_VERSIONS if of_tables else READ_AGAIN
+    return READ_TABLE if of_tables else RESTORE
+
+
 def _gap_text(gap: Gap) -> str:
-    records = f"{gap.records} record{'s' if gap.records > 1 else ''}"
-    span = f"offset {gap.start}" + (f" to {gap.end - 1}" if gap.records > 1 else "")
+    counted, of_what = ("record", "offset ") if gap.unit == OFFSET else (gap.unit, "")
+    records = f"{gap.records} {counted}{'s' if gap.records > 1 else ''}"
+    span = f"{of_what}{gap.start}" + (f" to {gap.end - 1}" if gap.records > 1 else "")
     if gap.cause is Cause.DELETED:
         what = f"{records} from {span} were deleted before they were read"
         return f"{gap.partition}: {what} (retained from {gap.first})"
@@ -303,8 +323,8 @@ def _gap_text(gap: Gap) -> str:
     if gap.is_gone:
         return f"{gap.partition}: {what}; they are deleted by now"
     if gap.first > gap.start:
-        return f"{gap.partition}: {what}; those from offset {gap.first} on are still retained"
-    return f"{gap.partition}: {what}; they are still retained: start from offset {gap.start}"
+        return f"{gap.partition}: {what}; those from {gap.unit} {gap.first} on are still retained"
+    return f"{gap.partition}: {what}; they are still retained: start from {gap.unit} {gap.start}"
 
 
 LOSSES = (skipped_by_sink, retention_used, records_passed_over, ids_went_back)

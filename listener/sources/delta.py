@@ -21,14 +21,23 @@ import msgspec
 from msgspec.structs import replace
 
 from ...core.text import duration
-from ..offsets import WHOLE, Position, committed_in
+from ..offsets import WHOLE, committed_in, first_unread
 from ..source_polls import SourceError, SourcePoll
 from ..spark.jvm import THROWN, java_errors, reason_of
 from ..spark.storage import HadoopFolder
+from .delta_begins import (
+    Begin,
+    LogSeen,
+    begin_of,
+    behind_rows,
+    offset_text,
+    passed_over,
+    starting_version,
+    table_id,
+    version_in,
+)
 from .delta_files import MAX_BYTES, Removals, read_on
 
-END_INDEX = 2**62
-"""A file's index beyond any real one: the version is read (``DeltaSourceOffset.END_INDEX``)."""
 _COMMIT = re.compile(r"/(\d{20})(?:\.[0-9a-f-]{36})?\.json(?=, |\)$)", re.ASCII)
 
 
@@ -65,14 +74,6 @@ def oldest_of(has: Callable[[int], bool], missing: int, end: int) -> int:
     return present
 
 
-def first_unread(position: Position | None) -> int | None:
-    """The first version not fully read at a Delta offset, which is a version and a file index."""
-    if not isinstance(position, tuple):
-        return None
-    version, index = position
-    return version + 1 if index >= END_INDEX else version
-
-
 def commit_name(version: int) -> str:
     """``00000000000000000007.json``."""
     return f"{version:020d}.json"
@@ -87,6 +88,7 @@ def versions_in(listing: str) -> list[int]:
 
 
 RETENTION_EVERY_SECONDS = 300.0
+LAST_CHECKPOINT = "_last_checkpoint"
 LOG_RETENTION = "delta.logRetentionDuration"
 
 
@@ -114,7 +116,8 @@ class DeltaSource:
 
     Positions are versions: ``committed`` is the first version not fully read, ``latest`` the
     version of the next commit, ``earliest`` the one from which the query can read on. A poll costs
-    about ten Py4J commands, and fifteen more every five minutes while versions are unread.
+    about ten Py4J commands, and fifteen more every five minutes while versions are unread; the
+    first ones of a run about forty more, to find where it began.
     Of a table that is far behind, ten commits are read in a poll, each once.
     """
 
@@ -129,6 +132,11 @@ class DeltaSource:
         self._waiting: tuple[int, float] | None = None
         self._retention: TableRetention | None = None
         self._removals: Removals | None = None
+        self._table_id: str | None = None
+        self._begin: Begin | None = None
+        self._seen: LogSeen | None = None
+        self._start: int | None = None
+        self._is_start_known = False
 
     def poll(self) -> SourcePoll:
         """Poll the storage.
@@ -138,29 +146,42 @@ class DeltaSource:
 
         """
         with java_errors(SourceError):
+            if self._table_id is None:
+                self._table_id = table_id(self._stream)
             poll = SourcePoll(
-                self.address, {}, {}, {}, at=time.monotonic(), wall=time.time(), unit="version"
+                self.address,
+                {},
+                {},
+                {},
+                at=time.monotonic(),
+                wall=time.time(),
+                unit="version",
+                system=self._table_id,
             )
             committed, within = self._committed()
-            if committed is None:
-                return poll
-            self._end = end_of(self._has, self._versions, max(committed, self._end))
-            poll = replace(poll, committed={WHOLE: committed}, latest={WHOLE: self._end})
-            if committed >= self._end:
-                return replace(poll, earliest={WHOLE: committed})
-            if not self._has(committed):
-                return self._overtaken(poll)
-            poll = replace(
-                poll,
-                earliest={WHOLE: committed},
-                waiting_since={WHOLE: self._waiting_since(committed)},
-                within={WHOLE: within},
-            )
-            # The newest version is never deleted.
-            return self._with_retention(poll, committed) if committed < self._end - 1 else poll
+            if committed is not None:
+                poll = self._unread(poll, committed, within)
+            return self._with_begin(poll, is_new=committed is None)
 
     def close(self) -> None:
         """Do nothing: file systems are shared with Spark."""
+
+    def _unread(self, poll: SourcePoll, committed: int, within: int) -> SourcePoll:
+        """Add what the query has not read, from ``committed`` on."""
+        self._end = end_of(self._has, self._versions, max(committed, self._end))
+        poll = replace(poll, committed={WHOLE: committed}, latest={WHOLE: self._end})
+        if committed >= self._end:
+            return replace(poll, earliest={WHOLE: committed})
+        if not self._has(committed):
+            return self._overtaken(poll)
+        poll = replace(
+            poll,
+            earliest={WHOLE: committed},
+            waiting_since={WHOLE: self._waiting_since(committed)},
+            within={WHOLE: within},
+        )
+        # The newest version is never deleted.
+        return self._with_retention(poll, committed) if committed < self._end - 1 else poll
 
     @property
     def _log(self) -> HadoopFolder:
@@ -187,10 +208,57 @@ class DeltaSource:
 
     def _overtaken(self, poll: SourcePoll) -> SourcePoll:
         """The next version is deleted, unless the query has read it and advanced meanwhile."""
+        planned = offset_text(self._execution.availableOffsets(), self._stream)
         committed, _ = self._committed()
         if committed is None or {WHOLE: committed} != poll.committed:
             return replace(poll, committed={}, latest={})
-        return replace(poll, earliest={WHOLE: oldest_of(self._has, committed, self._end)})
+        oldest = {WHOLE: oldest_of(self._has, committed, self._end)}
+        at_rest = version_in(planned) == committed and self._is_same_table()
+        return replace(poll, earliest=oldest, oldest=oldest, at_rest=at_rest)
+
+    def _is_same_table(self) -> bool:
+        """Whether the log is still that of the table which the query reads."""
+        metadata = self._stream.deltaLog().unsafeVolatileSnapshot().metadata()
+        return str(metadata.id()) == self._table_id
+
+    def _with_begin(self, poll: SourcePoll, *, is_new: bool) -> SourcePoll:
+        """Add where the run began, once it shows that; ``is_new``: nothing is committed so far."""
+        if not poll.system:
+            return poll
+        if self._begin is None:
+            self._begin = begin_of(self._execution, self._stream)
+        begin = self._begin
+        if is_new or (begin is not None and begin.is_new):
+            return self._with_start(poll)
+        if self._seen is None and poll.latest and self._is_same_table():
+            self._seen = self._see(poll.wall)
+        passed = passed_over(begin, self._seen) if begin and self._seen else None
+        if passed is None:
+            return poll
+        return replace(poll, passed={WHOLE: passed}, oldest={WHOLE: passed[1]})
+
+    def _with_start(self, poll: SourcePoll) -> SourcePoll:
+        """Add the first version that is read under a new checkpoint."""
+        version = None if self._is_start_known else starting_version(self._stream)
+        if version is not None:
+            self._start = behind_rows(version, self._has, self._commit)
+            self._end = max(self._end, version)
+            self._is_start_known = True
+        if self._start is None:
+            return poll
+        if not poll.latest:
+            self._end = end_of(self._has, self._versions, self._end)
+            poll = replace(poll, latest={WHOLE: self._end})
+        if self._start and self._seen is None:
+            self._seen = self._see(poll.wall)
+        oldest = {WHOLE: self._seen.oldest} if self._start and self._seen else poll.oldest
+        return replace(poll, begins={WHOLE: self._start}, oldest=oldest)
+
+    def _see(self, wall: float) -> LogSeen:
+        """The log as it is now, up to ``_end``."""
+        oldest = 0 if not self._end or self._has(0) else oldest_of(self._has, 0, self._end)
+        is_cleaned = bool(oldest) and self._log.has(LAST_CHECKPOINT)
+        return LogSeen(wall, oldest, self._log.written_at(LAST_CHECKPOINT) if is_cleaned else None)
 
     def _with_retention(self, poll: SourcePoll, committed: int) -> SourcePoll:
         """Add for how long the next version can be read: its commit file, and its data files."""

@@ -22,6 +22,7 @@ MAX_BYTES = 4_000_000
 
 class _File(msgspec.Struct, rename="camel"):
     path: str
+    data_change: bool = True
     deletion_timestamp: int | None = None
 
 
@@ -40,6 +41,16 @@ class Removals(msgspec.Struct, frozen=True):
     added: frozenset[str] = frozenset()
     removed_at: float | None = None
     """Unix seconds."""
+
+
+def adds_rows(commit: str | None) -> bool:
+    """Whether a commit may add rows, as ``OPTIMIZE``, ``DELETE`` and settings do not.
+
+    One that is too long to be read may.
+    """
+    if commit is None:
+        return True
+    return any(action.add is not None and action.add.data_change for action in _actions(commit))
 
 
 def read_on(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
-from ..offsets import BASE_INDEX, WHOLE, Offsets, whole
+from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
 from .flow import Places, PlanPlaces, places_of
@@ -270,7 +270,7 @@ def _ended_since(query: Query, index: int, at: float) -> dict[str, int]:
     progress, arrived = query.progress, query.progress_at
     if progress is None or arrived is None or arrived <= at or index >= len(progress.sources):
         return {}
-    return whole(progress.sources[index].end)
+    return unread_from(progress.sources[index].end)
 
 
 def _with_begin(query: Query) -> Query:
@@ -280,7 +280,7 @@ def _with_begin(query: Query) -> Query:
         return query
     reading = compare(
         query.reading,
-        point.begins,
+        {index: poll.begins for index, poll in query.polls.items() if poll.begins} | point.begins,
         query.polls,
         session=query.session,
         is_temporary=facts is not None and facts.is_temporary,

@@ -1,8 +1,8 @@
 """Where a query has read up to, and which records it passed over: one comparison for all sources.
 
 Where a batch begins is compared with where the last one ended, over runs, processes and
-checkpoints. That needs offsets with an order, in a system and a topic of known identity, as Kafka's
-are:
+checkpoints. That needs positions with an order, in something of known identity: offsets of Kafka,
+in a topic of a cluster, or versions of a Delta table, which has an id (``reservoirId``):
 
 * Under a new checkpoint, a run that begins behind the last end has **skipped** what is between.
 * Under the same checkpoint, a run begins where the last one ended, so the records between that and
@@ -24,8 +24,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..events import Progress, SourceProgress
-from ..offsets import whole
-from ..source_polls import SourcePoll, topic_of
+from ..offsets import unread_from, whole
+from ..source_polls import OFFSET, SourcePoll, topic_of
 
 GAP_SECONDS = 24 * 3600.0
 """A gap is an event, not a state: so long after it was found it is over."""
@@ -64,11 +64,15 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     first: int = 0
     """The first offset that is retained, at the last poll."""
     topic_id: str = ""
+    unit: str = OFFSET
+    """What is counted, see ``SourcePoll.unit``."""
+    source: str = ""
+    """The table, which has no partitions."""
 
     @property
     def partition(self) -> str:
-        """Its name, such as ``orders/0``."""
-        return self.place.partition(" ")[2]
+        """Its name, such as ``orders/0``, or that of the table."""
+        return self.place.partition(" ")[2] or self.source
 
     @property
     def records(self) -> int:
@@ -212,8 +216,8 @@ def follow_batch(
     """
     positions, gaps, sparse = dict(reading.positions), reading.gaps, dict(reading.sparse)
     for index, source in enumerate(progress.sources):
-        mark, start, end = reading.systems.get(index), whole(source.start), whole(source.end)
-        batch = _sparse(source, start, end, at) if is_first or source.input_rows else None
+        mark, start, end = reading.systems.get(index), *map(unread_from, (source.start, source.end))
+        batch = _sparse(source, at) if is_first or source.input_rows else None
         if batch is not None and index not in sparse:
             sparse[index] = batch
         if mark is None:
@@ -227,10 +231,9 @@ def follow_batch(
     return replace(reading, positions=positions, gaps=gaps, sparse=sparse)
 
 
-def _sparse(
-    source: SourceProgress, start: dict[str, int], end: dict[str, int], at: float
-) -> Batch | None:
+def _sparse(source: SourceProgress, at: float) -> Batch | None:
     """The batch if it has read fewer rows than offsets."""
+    start, end = whole(source.start), whole(source.end)
     start = {name: offset for name, offset in start.items() if name in end}
     offsets = sum(end[name] - offset for name, offset in start.items())
     return Batch(start, end, source.input_rows, at) if 0 <= source.input_rows < offsets else None
@@ -251,18 +254,24 @@ def follow_poll(
     if not poll.system:
         return reading
     positions, gaps = dict(reading.positions), recent(reading.gaps, poll.at)
-    for partition, committed in poll.committed.items():
+    for partition, begin in poll.begins.items():
+        begun = Position(begin, poll.kept_from.get(partition, 0))
+        gaps = without_read(gaps, place_of(poll.system, partition), begun)
+    for partition, committed in (poll.begins | poll.committed).items():
         place = place_of(poll.system, partition)
         old = positions.get(place)
         now = _position(poll, partition, old)
         if old is not None and is_other_topic(old.topic_id, now.topic_id):
             last = before.committed.get(partition, old.end) if before is not None else old.end
             crossed = min(last, committed)
-            gaps = with_gap(gaps, _gap(place, now, (now.first, crossed), Cause.RECREATED, poll.at))
+            gaps = with_gap(gaps, _gap(poll, place, now, (now.first, crossed), Cause.RECREATED))
         elif poll.at_rest:
             # No batch was planned by then, so the next one begins behind these.
             passed = committed, poll.earliest.get(partition, committed)
-            gaps = with_gap(gaps, _gap(place, now, passed, Cause.DELETED, poll.at))
+            gaps = with_gap(gaps, _gap(poll, place, now, passed, Cause.DELETED))
+        elif partition in poll.passed and (before is None or not before.passed):
+            # Once: it ends like every gap.
+            gaps = with_gap(gaps, _gap(poll, place, now, poll.passed[partition], Cause.DELETED))
         gaps = without_read(gaps, place, now)
         positions[place] = replace(now, end=batch.get(partition, committed))
     gaps = _add_passed(gaps, reading.sparse.get(index), poll)
@@ -281,12 +290,13 @@ def _position(poll: SourcePoll, partition: str, old: Position | None) -> Positio
     topic_id = poll.topic_ids.get(topic_of(partition), before.topic_id)
     first = 0 if is_other_topic(before.topic_id, topic_id) else before.first
     end = poll.committed.get(partition, before.end)
-    return Position(end, poll.earliest.get(partition, first), topic_id)
+    return Position(end, poll.kept_from.get(partition, first), topic_id)
 
 
-def _gap(place: str, now: Position, span: tuple[int, int], cause: Cause, at: float) -> Gap:
+def _gap(poll: SourcePoll, place: str, now: Position, span: tuple[int, int], cause: Cause) -> Gap:
     start, end = span
-    return Gap(place, start, end, cause, at, now.first, now.topic_id)
+    source = "" if poll.unit == OFFSET else poll.description
+    return Gap(place, start, end, cause, poll.at, now.first, now.topic_id, poll.unit, source)
 
 
 def _add_passed(gaps: tuple[Gap, ...], batch: Batch | None, poll: SourcePoll) -> tuple[Gap, ...]:
@@ -310,7 +320,7 @@ def _add_passed(gaps: tuple[Gap, ...], batch: Batch | None, poll: SourcePoll) ->
     )
     for name, span in passed.items() if batch.rows == retained else ():
         place = place_of(poll.system, name)
-        gap = _gap(place, _position(poll, name, None), span, Cause.DELETED, poll.at)
+        gap = _gap(poll, place, _position(poll, name, None), span, Cause.DELETED)
         gaps = with_gap(gaps, gap)
     return gaps
 
@@ -355,7 +365,7 @@ def follow_late(reading: Reading, run_id: str, progress: Progress | None) -> Rea
     positions = dict(earlier.positions)
     for index, source in enumerate(progress.sources):
         mark = earlier.systems.get(index)
-        for partition, end in whole(source.end).items() if mark is not None else ():
+        for partition, end in unread_from(source.end).items() if mark is not None else ():
             place = _place(mark or "", partition)
             positions[place] = replace(positions.get(place, Position(end)), end=end)
     return replace(reading, earlier=replace(earlier, positions=positions))
@@ -396,7 +406,7 @@ def compare(
         gaps = without_read(gaps, place, now)
         if not is_other_topic(old.topic_id, now.topic_id):
             end = old.end if over_at is None else max(old.end, written or 0)
-            gaps = with_gap(gaps, _gap(place, now, (end, offset), Cause.SKIPPED, poll.at))
+            gaps = with_gap(gaps, _gap(poll, place, now, (end, offset), Cause.SKIPPED))
     return replace(reading, gaps=gaps, earlier=replace(earlier, positions=left) if left else None)
 
 
@@ -426,7 +436,8 @@ def restore(reading: Reading, last: LastRead, *, is_same: bool) -> Reading:
         now = reading.positions.get(place)
         if now is not None and is_other_topic(old.topic_id, now.topic_id):
             span = now.first, min(old.end, now.end)
-            gaps = with_gap(gaps, _gap(place, now, span, Cause.RECREATED, last.at))
+            gap = Gap(place, *span, Cause.RECREATED, last.at, now.first, now.topic_id)
+            gaps = with_gap(gaps, gap)
     for place, now in reading.positions.items():
         gaps = without_read(gaps, place, now)
     positions = {**last.positions, **reading.positions}

@@ -6,13 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from querypulse.listener.offsets import END_INDEX, first_unread
 from querypulse.listener.sources.delta import (
-    END_INDEX,
     commit_name,
     end_of,
-    first_unread,
     oldest_of,
     versions_in,
+)
+from querypulse.listener.sources.delta_begins import (
+    MAX_WITHOUT_ROWS,
+    Begin,
+    LogSeen,
+    behind_rows,
+    passed_over,
+    version_in,
 )
 
 
@@ -107,3 +114,59 @@ def test_only_commits_are_versions():
     assert versions_in(f"Array({staged})") == [9]
     assert versions_in("Array()") == []
     assert commit_name(7) == "00000000000000000007.json"
+
+
+# -- where a run began ------------------------------------------------------------------------
+
+ADDS = '{"add":{"path":"a","dataChange":true}}'
+OPTIMIZES = '{"add":{"path":"a","dataChange":false}}\n{"remove":{"path":"b","dataChange":false}}'
+DELETES = '{"remove":{"path":"b","dataChange":true}}'
+SETS = '{"metaData":{"id":"T"}}'
+
+
+@pytest.mark.parametrize(
+    ("what", "commits", "expected"),
+    [
+        ("rows", [ADDS, ADDS, ADDS], 3),
+        ("maintenance", [ADDS, OPTIMIZES, SETS], 1),
+        ("a deletion of rows", [ADDS, DELETES], 1),
+        ("a commit too long to be read", [ADDS, None], 2),
+        ("nothing but settings", [SETS, SETS], 0),
+        ("no version", [], 0),
+        ("too many versions without rows", [SETS] * (MAX_WITHOUT_ROWS + 1), None),
+        ("rows just near enough", [ADDS, *[SETS] * (MAX_WITHOUT_ROWS - 1)], 1),
+    ],
+)
+def test_new_checkpoint_begins_behind_the_last_rows_before_it(what, commits, expected):
+    found = behind_rows(len(commits), lambda _: True, commits.__getitem__)
+
+    assert found == expected, what
+
+
+def test_deleted_commit_may_have_had_rows():
+    assert behind_rows(9, lambda _: False, {}.__getitem__) == 9
+
+
+@pytest.mark.parametrize(
+    ("what", "begin", "log", "expected"),
+    [
+        ("cleaned long before", Begin(1000, 5), LogSeen(1010, 8, 400), (5, 8)),
+        ("seen before the first batch", Begin(1000, 5), LogSeen(999, 8, 998), (5, 8)),
+        ("cleaned just before", Begin(1000, 5), LogSeen(1010, 8, 990), None),
+        ("cleaned since", Begin(1000, 5), LogSeen(1010, 8, 1005), None),
+        ("the log was seen late", Begin(1000, 5), LogSeen(1100, 8, 400), None),
+        ("never cleaned by Delta", Begin(1000, 5), LogSeen(1010, 8), None),
+        ("all is there", Begin(1000, 5), LogSeen(1010, 5, 400), None),
+        ("more is there", Begin(1000, 5), LogSeen(1010, 0, 400), None),
+        ("a snapshot is read", Begin(1000), LogSeen(1010, 8, 400), None),
+    ],
+)
+def test_first_batch_has_passed_over_only_what_was_certainly_deleted(what, begin, log, expected):
+    assert passed_over(begin, log) == expected, what
+
+
+def test_commits_are_not_needed_within_a_snapshot():
+    offset = '{"reservoirId":"T","reservoirVersion":5,"index":3,"isStartingVersion":%s}'
+    versions = {offset % "false": 5, offset % "true": None, "": None, "null": None, None: None}
+
+    assert {text: version_in(text) for text in versions} == versions

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -35,6 +37,8 @@ DELTA_CONF = {
     # The default of 50 tasks per snapshot of a table is meant for large tables.
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+
+DAYS_AGO = time.time() - 5 * 86_400
 
 OPEN_SECONDS = 600
 """The longest transaction."""
@@ -203,6 +207,33 @@ class DeltaTable:
         for version in range(before):
             for old in (self.folder / "_delta_log").glob(f"*{version:020d}.json*"):
                 old.unlink()
+
+    def clean(self) -> int:
+        """Let Delta delete all commits before a new one, as when they are old; return that version.
+
+        It deletes what is in a checkpoint that is older than ``logRetentionDuration``.
+        """
+        log = self.folder / "_delta_log"
+        self.sql(
+            "ALTER TABLE {} SET TBLPROPERTIES ('delta.logRetentionDuration' = '1 days',"
+            " 'delta.deletedFileRetentionDuration' = '1 days')"
+        )
+        first = self.history()[-1] + 1
+        self._checkpoint()
+        for number, path in enumerate(sorted(log.glob("*.*"))):
+            os.utime(path, (DAYS_AGO + number,) * 2)
+        self.write()
+        self._checkpoint()
+        kept = sorted(path.stem for path in log.glob("*.json"))
+        assert kept == [f"{first:020d}"], "Delta has cleaned the log"
+        return first
+
+    def _checkpoint(self) -> None:
+        log = getattr(self.spark._jvm, "org.apache.spark.sql.delta.DeltaLog")
+        table = log.forTable(self.spark._jsparkSession, str(self.folder))
+        none = getattr(self.spark._jvm, "scala.Option").empty()
+        table.update(False, none, none)
+        table.checkpoint()
 
     def vacuum(self) -> None:
         """Remove the files that the newest version does not hold, as ``VACUUM`` with no retention."""

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from support.story import IdStory, poll, polled, source
 
 from querypulse.listener.commit_log import LogReport, StartingPoint, Written
-from querypulse.listener.source_polls import SourceReport
+from querypulse.listener.offsets import WHOLE
+from querypulse.listener.source_polls import SourcePoll, SourceReport
 
 TEMPORARY = "file:/tmp/temporary-00000000-1111-2222-3333-444444444444"
 OTHER = "other"
@@ -55,6 +56,10 @@ class Reads(IdStory):
         self.state.apply_commit_log(LogReport(self.now, starts={self.run_id: point}))
         return self
 
+    def offsets(self, value):
+        """A position as Spark reports it."""
+        return offsets(value)
+
     def goes_on(self, batch):
         """The checkpoint has committed batches."""
         point = StartingPoint(committed=Written(batch))
@@ -64,7 +69,7 @@ class Reads(IdStory):
     def reads(self, end, *, start=None, rows=10, after=1):
         """A batch commits, and its event arrives."""
         self.now += after
-        done = source(offsets(end), rows=rows, start=offsets(start))
+        done = source(self.offsets(end), rows=rows, start=self.offsets(start))
         name = self.name
         self.commits(
             self.checkpoint, self.run_id, name, at=self.now, batch=self.batch, sources=(done,)
@@ -75,7 +80,6 @@ class Reads(IdStory):
 
     def asks(self, committed=None, *, after=1, **answers):
         """The broker is polled; the query is where its last batch ended."""
-        self.now += after
         committed = self.end if committed is None else committed
         by_partition = {
             name: {f"t/{number}": end for number, end in value.items()}
@@ -83,8 +87,12 @@ class Reads(IdStory):
             else value
             for name, value in {"committed": committed, **answers}.items()
         }
-        polls = {self.run_id: {0: poll(at=self.now, **by_partition)}}
-        self.state.apply_sources(SourceReport(self.now, polls))
+        return self.polled(poll(at=self.now + after, **by_partition))
+
+    def polled(self, answer):
+        """The answer of the source arrives."""
+        self.now = answer.at
+        self.state.apply_sources(SourceReport(self.now, {self.run_id: {0: answer}}))
         return self
 
     def stops(self, *, after=1, planned=True, exception=None):
@@ -103,7 +111,7 @@ class Reads(IdStory):
     def late(self, *, end):
         """The events of the run before arrive: its last batch, and its end."""
         query_id, run_id, batch = self.late_run
-        done = source(offsets(end))
+        done = source(self.offsets(end))
         self.commits(query_id, run_id, self.name, at=self.now, batch=batch, sources=(done,))
         self.ends(query_id, run_id, at=self.now)
         return self
@@ -113,6 +121,44 @@ class Reads(IdStory):
         self.now += seconds
         self.idles(self.checkpoint, self.run_id, at=self.now)
         return self
+
+
+class TableReads(Reads):
+    """The same on the Delta table ``/t``; numbers are versions."""
+
+    def offsets(self, value):
+        index = {"index": -1, "isStartingVersion": False}
+        return None if value is None else {"reservoirId": "T", "reservoirVersion": value, **index}
+
+    def began(self, _begins):
+        """The checkpoint is new, and does not show where it begins: the source does."""
+        report = LogReport(self.now, starts={self.run_id: StartingPoint()})
+        self.state.apply_commit_log(report)
+        return self
+
+    def asks(self, committed=None, *, after=1, table="T", at_rest=False, latest=20, **answers):
+        """The log is polled; the query is where its last batch ended, or nowhere (``{}``)."""
+        committed = self.end if committed is None else committed
+        positions = {"committed": committed, "latest": latest, "earliest": committed, **answers}
+        by_partition = {
+            name: value if isinstance(value, dict) else {WHOLE: value}
+            for name, value in positions.items()
+        }
+        answer = SourcePoll(
+            "DeltaSource[/t]",
+            **by_partition,
+            at=self.now + after,
+            wall=self.now + after,
+            unit="version",
+            system=table,
+            at_rest=at_rest,
+        )
+        return self.polled(answer)
+
+
+def table_read_to(end=7):
+    """A run has read a table up to a version, and was stopped as planned."""
+    return TableReads().run(begins=0).reads(end).asks(latest=end).stops()
 
 
 def read_to(end=100, *, session="", place="/cp", **answers):

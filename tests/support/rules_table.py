@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from support.reading import OTHER, TEMPORARY, Reads, read_to
+from support.reading import OTHER, TEMPORARY, Reads, TableReads, read_to, table_read_to
 from support.story import CONFLICT, IdStory, Story, processing, progress, run, source
 from support.story import polled as polled_run
 
@@ -1730,6 +1730,28 @@ def cases() -> tuple[Case, ...]:
         ("the query was rewound", Reads().run().reads(600).asks().reads(50, start=600, rows=0).asks().reads(600, start=50, rows=550).asks().waits(9), 40, {}, None, "idle"),
         ("a batch in flight may have read what is deleted now", Reads().run().reads(600, start=100, rows=500).asks(600, earliest=700, latest=900).asks(600, earliest=700, latest=900).reads(900, start=600, rows=300).asks(earliest=700).waits(9), 30, {}, None, "idle"),
         ("availableNow, again and again", read_to().run().reads(200, start=100, rows=100).asks(earliest=90).stops().run().reads(300, start=200, rows=100).asks(earliest=190).waits(9), 60, {}, None, "idle"),
+        ("a new checkpoint begins at the latest version of its table, behind the last end, and nothing is committed",
+         table_read_to().run(OTHER, begins=10).asks({}, latest=10, begins=10).waits(9), 40, {}, DATA_IS_LOST, "idle"),
+        ("the same, and its first batch has ended", table_read_to().run(OTHER, begins=10).reads(12).asks(begins=10).waits(9), 40, {}, DATA_IS_LOST, "idle"),
+        ("versions were deleted during a planned stop, and a poll shows it before the first batch",
+         table_read_to().run().asks(7, earliest=9, oldest=9, at_rest=True).reads(12, start=7).asks().waits(9), 40, {}, DATA_IS_LOST, "idle"),
+        ("the same, and the first batch had passed over them", table_read_to().run().reads(12, start=7).asks(passed=(7, 9), oldest=9).asks(passed=(7, 9), oldest=9).waits(9), 40, {}, DATA_IS_LOST, "idle"),
+        ("the same, and nothing is known of the run before", TableReads().run().reads(12, start=7).asks(passed=(7, 9), oldest=9).waits(9), 30, {}, DATA_IS_LOST, "idle"),
+        ("a new checkpoint begins with the next version of its table", table_read_to().run(OTHER, begins=7).asks({}, begins=7).reads(12).asks(begins=7).waits(9), 40, {}, None, "idle"),
+        ("a new checkpoint begins with the snapshot of its table", table_read_to().run(OTHER, begins=0).asks({}, begins=0).reads(12).asks(begins=0).waits(9), 40, {}, None, "idle"),
+        ("a new checkpoint begins with an older version of its table", table_read_to().run(OTHER, begins=3).asks({}, begins=3).reads(12).asks(begins=3).waits(9), 40, {}, None, "idle"),
+        ("a new checkpoint, and the table does not show where it begins", table_read_to().run(OTHER, begins=10).asks({}).reads(12).asks().waits(9), 40, {}, None, "idle"),
+        ("a new checkpoint on another table", table_read_to().run(OTHER, begins=10).asks({}, begins=10, table="U").waits(9), 40, {}, None, "idle"),
+        ("a new checkpoint, and the last process was killed while it read the table",
+         TableReads().run().reads(7).asks().probe(polled_run("cp", "run-1", "a", batch=5), at=20).stops(after=10).run(OTHER, begins=10).asks({}, begins=10).waits(9), 50, {}, None, "idle"),
+        ("versions were passed over, and a run has read them after all",
+         table_read_to().run(OTHER, begins=10).asks({}, begins=10).waits(9).stops().run("third", begins=7).asks({}, begins=7).waits(9), 60, {}, None, "idle"),
+        ("versions were passed over, and a run has read the snapshot of the table",
+         table_read_to().run(OTHER, begins=10).asks({}, begins=10).waits(9).stops().run("third", begins=0).asks({}, begins=0).waits(9), 60, {}, None, "idle"),
+        ("versions were passed over a day ago, and are still in each poll", TableReads().run().reads(12, start=7).asks(passed=(7, 9), oldest=9).waits(86_400).asks(passed=(7, 9), oldest=9).waits(9), 86_430, {}, None, "idle"),
+        ("versions are deleted, and a batch in flight may have read them", table_read_to().run().asks(7, earliest=9, oldest=9).reads(12, start=7).asks().waits(9), 40, {}, None, "idle"),
+        ("versions without a row", table_read_to().run().reads(12, start=7, rows=0).asks().waits(9), 40, {}, None, "idle"),
+        ("versions that were read are deleted", table_read_to().run().asks(7, oldest=7).reads(12, start=7).asks(oldest=12).waits(9), 40, {}, None, "idle"),
         # -- StreamingQueryFallingBehind -------------------------------------------------------------------
         ("batches grow from 30 s to 270 s, at a trigger of a minute", batches_of(*range(30, 280, 10)), 3810, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches grow, each begins when the last has ended, and the lag rises",

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.event_log import FIXTURES
+from support.reading import OTHER, TableReads, table_read_to
 from support.rules_table import (
     BY_SIZE,
     BY_TIME,
@@ -303,6 +304,16 @@ def test_evidence_says_what_is_known():
          {"summary": "a has lost data: DeltaSource[/t]: 2 versions were deleted before they were read (committed 7, retained from 9)"}),
         (unread_table(850, story=failed_reader(), **EXPIRED), 850,
          {"summary": "a cannot read on: DeltaSource[/t]: the snapshot 7, up to which it has read, has expired"}),
+        (table_read_to().run(OTHER, begins=10).asks({}, latest=10, begins=10).waits(9), 40,
+         {"summary": "a has skipped data: DeltaSource[/t]: 3 versions from 7 to 9 were not read: its new checkpoint begins at 10; "
+                     "they are still retained: start from version 7",
+          "not_read": "DeltaSource[/t]: 3 versions from 7 to 9 were not read: its new checkpoint begins at 10; they are still retained: start from version 7"}),
+        (table_read_to().run(OTHER, begins=10).asks({}, latest=10, begins=10, oldest=9).waits(9), 40,
+         {"reason": "DeltaSource[/t]: 3 versions from 7 to 9 were not read: its new checkpoint begins at 10; those from version 9 on are still retained"}),
+        (table_read_to().run(OTHER, begins=10).asks({}, latest=12, begins=10, oldest=11).waits(9), 40,
+         {"reason": "DeltaSource[/t]: 3 versions from 7 to 9 were not read: its new checkpoint begins at 10; they are deleted by now"}),
+        (TableReads().run().reads(12, start=7).asks(passed=(7, 9), oldest=9).waits(9), 30,
+         {"summary": "a has lost data: DeltaSource[/t]: 2 versions from 7 to 8 were deleted before they were read (retained from 9)"}),
         (with_two_partitions(), 850,
          {"reason": "t/1: 79% of its retention time is used up, the oldest unread record is 13 min old, at least 3 min left; 2 partitions in total",
           "retention": "t/1: 79% of its retention time is used up, the oldest unread record is 13 min old, at least 3 min left\n"
