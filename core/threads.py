@@ -83,13 +83,17 @@ class Loop:
 class TimedCalls:
     """Makes calls that may hang, in a thread of its own, one after the other; used by one thread.
 
-    A call that takes too long keeps its thread, and the next one gets another. A thread is kept as
-    long as possible, because Py4J opens a connection for each.
+    A call that takes too long keeps its thread, and the next one gets another. No other call is
+    made to its place before it has returned: a place that hangs holds one thread and costs one
+    wait, however many ask it. A thread is kept as long as possible, because Py4J opens a connection
+    for each.
     """
 
     def __init__(self, name: str) -> None:
         self._name = f"querypulse-{name}"
         self._queue: SimpleQueue[Callable[[], None] | None] | None = None
+        self._late: dict[str, Callable[[], bool]] = {}
+        """By place: whether its last call that took too long has returned."""
 
     def begin(self, call: Callable[[], T]) -> Future[T]:
         """Call, and return the future answer."""
@@ -101,6 +105,16 @@ class TimedCalls:
         self._queue.put(partial(_answer, call, answer))
         return answer
 
+    def is_held(self, place: str) -> bool:
+        """Whether a call to a place has taken too long, and has not returned yet."""
+        has_returned = self._late.get(place)
+        return has_returned is not None and not has_returned()
+
+    def hold(self, place: str, answer: Future[T]) -> None:
+        """Make no other call to a place before the answer of this one, which takes too long."""
+        self._late[place] = answer.done
+        self.close()
+
     def close(self) -> None:
         """End the thread after its call, if it has one; the next call gets another thread."""
         if self._queue is not None:
@@ -108,14 +122,19 @@ class TimedCalls:
             self._queue = None
 
 
+class HeldError(TimeoutError):
+    """Another call to the same place has not returned, so this one was not made."""
+
+
 class TimedCall(Generic[T]):
-    """One call that is made again and again, and waited for at most ``seconds``.
+    """One call to a place that is made again and again, and waited for at most ``seconds``.
 
     One that takes longer is not made again before it has returned; that answer counts, too.
     """
 
-    def __init__(self, calls: TimedCalls, seconds: float) -> None:
+    def __init__(self, calls: TimedCalls, place: str, seconds: float) -> None:
         self._calls = calls
+        self._place = place
         self._seconds = seconds
         self._late: Future[T] | None = None
 
@@ -124,13 +143,16 @@ class TimedCall(Generic[T]):
 
         Raises:
             TimeoutError: it has no answer in time, or the one before it has none yet.
+            HeldError: nor has another call to its place.
 
         """
         answer = self._late
         if answer is None:
+            if self._calls.is_held(self._place):
+                raise HeldError
             answer = self._calls.begin(call)
             if not wait((answer,), self._seconds).done:
-                self._calls.close()
+                self._calls.hold(self._place, answer)
         if not answer.done():
             self._late = answer
             raise TimeoutError

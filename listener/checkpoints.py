@@ -31,6 +31,7 @@ from .commit_log import (
 from .probe import ProbedRun, ProbeReport, RunFacts, is_temporary
 from .state.identity import base_label
 from .state.snapshot import Snapshot
+from .stores import store_of
 
 if TYPE_CHECKING:
     # It needs pyspark, which readers of a status do not have.
@@ -75,8 +76,9 @@ class LogReader:
 
     The starting point of each run is read once, also of a run that has ended, which may have failed
     before the first reading. So is the log of its file sink, and again while that has batches which
-    the run has not planned, or while another run writes the same folder. It may be in a storage
-    that hangs while the checkpoint's answers: it is read in a thread of its own.
+    the run has not planned, or while another run writes the same folder. It may be in a store that
+    hangs while the checkpoint's answers: it is read in a thread of its own, once the checkpoints
+    have been reported, and a store that hangs is waited for once, however many sinks are there.
     """
 
     def __init__(
@@ -110,8 +112,12 @@ class LogReader:
     def step(self) -> None:
         """Read the logs that are due, then wait until the next step."""
         try:
-            self.latest = self._read()
+            report = self.latest = self._read()
             self._on_report()
+            sinks = self._read_sinks()
+            if sinks != report.sinks:
+                self.latest = replace(report, sinks=sinks)
+                self._on_report()
         finally:
             self._poked.wait(self._interval)
             self._poked.clear()
@@ -137,14 +143,10 @@ class LogReader:
         for probed in probe.runs if probe is not None else ():
             run_id = probed.facts.run_id
             if probed.facts.checkpoint:
-                sink_call: TimedCall[FileTimes] = TimedCall(self._sink_calls, self._sink_seconds)
-                run = self._runs.get(run_id) or _Run(probed.facts, at, sink_call)
-                runs[run_id] = run
-                run.follow(probed, at, self._patience)
+                runs[run_id] = self._runs.get(run_id) or self._new_run(probed.facts, at)
+                runs[run_id].follow(probed, at, self._patience)
         self._runs = runs
-        shared = _shared_sinks(runs)
         for run_id, run in runs.items():
-            run.shares_sink = run.sink_path in shared
             logged = self._read_run(run, at, wall)
             if run.sink is not None:
                 report.sinks[run_id] = run.sink
@@ -156,23 +158,22 @@ class LogReader:
                 report.unreadable[run_id] = run.trouble
         return report
 
+    def _new_run(self, facts: RunFacts, at: float) -> _Run:
+        store = store_of(_file_sink(facts))
+        return _Run(facts, at, TimedCall(self._sink_calls, store, self._sink_seconds))
+
     def _read_run(self, run: _Run, at: float, wall: float | None) -> LoggedBatches | None:
         """What is due of a run; None if that is nothing, or when the storage fails.
 
         ``offsets`` is read first: a batch planned and committed between the two reads makes
-        ``planned`` briefly too small, but never makes a finished batch seem unfinished. The sink's
-        log is read before both, so that no batch of this run seems to be foreign.
+        ``planned`` briefly too small, but never makes a finished batch seem unfinished.
         """
         is_due = run.decides and at - run.read_at >= self._rest
-        sink_is_due = run.sink_decides and at >= run.sink_due_at
         needs_begin = run.needs_begin and at >= run.begin_at
-        if at < run.retry_at or not (is_due or run.needs_start or needs_begin or sink_is_due):
+        if at < run.retry_at or not (is_due or run.needs_start or needs_begin):
             return None
-        written = self._read_sink(run, at) if sink_is_due else None
         try:
-            checkpoint = run.checkpoint or self._open(run.facts.checkpoint, run.facts.query_id)
-            # It holds Java objects, and reports keep hundreds of runs that have ended.
-            run.checkpoint = checkpoint if run.decides else None
+            checkpoint = self._checkpoint(run)
             offsets, commits = checkpoint.files(OFFSETS), checkpoint.files(COMMITS)
             # After the plans: its sources write where they begin before the first one.
             begins = _begins(checkpoint) if run.may_be_new(commits) else {}
@@ -180,8 +181,6 @@ class LogReader:
             run.retry_at, run.trouble = self._clock() + RETRY_SECONDS, str(error)
         else:
             run.trouble = ""
-            if written is not None:
-                run.sink = sink_log(written, offsets, run.began_wall(at, wall))
             if run.needs_start or run.needs_begin:
                 run.begin(starting_point(offsets, commits, at, wall), begins, at)
         run.warn()
@@ -190,22 +189,46 @@ class LogReader:
         run.read_at = at
         return LoggedBatches(max(offsets, default=None), max(commits, default=None))
 
-    def _read_sink(self, run: _Run, at: float) -> FileTimes | None:
-        """The batches in the log of a run's sink; None if its storage fails or hangs."""
+    def _checkpoint(self, run: _Run) -> SparkCheckpoint:
+        checkpoint = run.checkpoint or self._open(run.facts.checkpoint, run.facts.query_id)
+        # It holds Java objects, and reports keep hundreds of runs that have ended.
+        run.checkpoint = checkpoint if run.decides else None
+        return checkpoint
+
+    def _read_sinks(self) -> dict[str, SinkLog]:
+        """Read the logs of sinks that are due; what is known of each, by run id."""
+        at = self._clock()
+        wall, shared = self._wall_unless_set(at), _shared_sinks(self._runs)
+        for run in self._runs.values():
+            run.shares_sink = run.sink_path in shared
+            if run.sink_decides and at >= max(run.sink_due_at, run.retry_at):
+                self._read_sink(run, at, wall)
+        runs = self._runs.items()
+        return {run_id: run.sink for run_id, run in runs if run.sink is not None}
+
+    def _read_sink(self, run: _Run, at: float, wall: float | None) -> None:
+        """Read the log of a run's sink, and then its plans, so that no batch of it seems foreign.
+
+        A late answer is asked for in each step, which costs nothing, and after a while less often.
+        """
         path, query_id = run.sink_path, run.facts.query_id
-        if run.sink_asked_at is None:
-            run.sink_asked_at = at
+        asked_at = run.sink_asked_at = at if run.sink_asked_at is None else run.sink_asked_at
         try:
             written = run.sink_call.run(lambda: self._open(path, query_id).files(SINK_LOG))
         except TimeoutError:
-            # It may only be slow: the next step asks for the answer.
-            if at - run.sink_asked_at >= SINK_SECONDS:
+            if at - asked_at >= SINK_SECONDS:
                 run.sink = SinkLog(trouble=f"{path} does not answer")
-            return None
+                run.sink_due_at = at + SINK_SECONDS
+            return
         except StorageError as error:
-            run.sink, written = SinkLog(trouble=str(error)), None
+            run.sink = SinkLog(trouble=str(error))
+        else:
+            try:
+                offsets = self._checkpoint(run).files(OFFSETS)
+                run.sink = sink_log(written, offsets, run.began_wall(at, wall))
+            except StorageError as error:
+                run.retry_at, run.trouble = self._clock() + RETRY_SECONDS, str(error)
         run.sink_asked_at, run.sink_due_at = None, at + SINK_SECONDS
-        return written
 
     def _wall_unless_set(self, now: float) -> float | None:
         """Unix seconds now; None if the wall clock was set since the first reading."""

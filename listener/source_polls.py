@@ -20,6 +20,10 @@ class SourceSilentError(SourceError):
     """The system did not answer in time: it is slow or unreachable."""
 
 
+class StoreSilentError(SourceError):
+    """It was not asked, because its store has not answered another poll yet."""
+
+
 class SourcePoll(msgspec.Struct, frozen=True):
     """One source of one run: the query's position, and where its data begins and ends.
 

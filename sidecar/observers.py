@@ -95,7 +95,7 @@ def observe_classic(
 
     interval = settings.source_interval_seconds
     reads = SparkSources(spark), latest_snapshot, arrived.wake
-    sources = SourceReader(*reads, interval_seconds=interval)
+    sources = SourceReader(*reads, guard, interval_seconds=interval)
     reader = EventReader(
         path.source,
         arrived,

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
 MAX_VERSIONS = 100
 """How many unread versions are read in all: a removal in a later one is not seen."""
+MAX_FILES = 100_000
+"""How many of their files are remembered: about 10 MB. Then reading stops."""
 MAX_AT_ONCE = 10
 MAX_BYTES = 4_000_000
 """A longer commit file is skipped."""
@@ -38,7 +41,8 @@ class Removals(msgspec.Struct, frozen=True):
     """The first unread version."""
     following: int
     """The next version to read."""
-    added: frozenset[str] = frozenset()
+    added: frozenset[int] = frozenset()
+    """Hashes (8 bytes) of the paths that were added."""
     removed_at: float | None = None
     """Unix seconds."""
 
@@ -60,6 +64,8 @@ def read_on(
     removals = before if before is not None and before.first == first else Removals(first, first)
     last = min(end, first + MAX_VERSIONS, removals.following + MAX_AT_ONCE)
     while removals.following < last and removals.removed_at is None:
+        if len(removals.added) >= MAX_FILES:
+            break
         commit = text(removals.following)
         removals = replace(removals, following=removals.following + 1)
         removals = _after(removals, list(_actions(commit or "")))
@@ -74,13 +80,14 @@ def _actions(commit: str) -> Iterator[_Action]:
 
 def _after(removals: Removals, actions: list[_Action]) -> Removals:
     """Apply a commit; one that marks rows of a file as deleted removes it and adds it again."""
-    added = {action.add.path for action in actions if action.add is not None}
+    added = {hash(action.add.path) for action in actions if action.add is not None}
     times = [
         action.remove.deletion_timestamp / 1000
         for action in actions
         if action.remove is not None
         and action.remove.deletion_timestamp is not None
-        and action.remove.path in removals.added
-        and action.remove.path not in added
+        and (path := hash(action.remove.path)) in removals.added
+        and path not in added
     ]
-    return replace(removals, added=removals.added | added, removed_at=min(times, default=None))
+    kept = removals.added.union(islice(added, MAX_FILES - len(removals.added)))
+    return replace(removals, added=kept, removed_at=min(times, default=None))

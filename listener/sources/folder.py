@@ -49,7 +49,7 @@ class FolderSource:
 
     def __init__(self, jvm: Any, execution: Any, stream: Any, path: str) -> None:
         self.address = path
-        """The folder: one that is on a mount which hangs delays no other."""
+        """The folder; while its store hangs, nothing else there is polled."""
         self._jvm = jvm
         self._execution = execution
         self._stream = stream

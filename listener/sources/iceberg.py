@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -95,15 +95,30 @@ def unread_poll(
 
 
 def expiry_of(properties: dict[str, str | None], age: int | None, kept: int | None) -> Expiry:
-    """What expires by the table's properties and by what its main branch overrides."""
+    """What expires by the table's properties and by what its main branch overrides.
+
+    Nothing does where a property is no number, such as ``5d``: ``expire_snapshots`` reads both
+    first, and fails (``RemoveSnapshots``, ``PropertyUtil``).
+    """
     if properties.get("gc.enabled") == "false":
         return Expiry()
     text = properties.get(MAX_AGE)
-    millis = age if age is not None else int(text or MAX_AGE_DEFAULT_MILLIS)
-    least = kept if kept is not None else int(properties.get(MIN_KEPT) or MIN_KEPT_DEFAULT)
+    try:
+        by_property = int(text or MAX_AGE_DEFAULT_MILLIS)
+        least = int(properties.get(MIN_KEPT) or MIN_KEPT_DEFAULT)
+    except ValueError:
+        return Expiry()
+    millis = age if age is not None else by_property
+    least = kept if kept is not None else least
     by_default = "by default " if age is None and text is None else ""
     setting = f"{MAX_AGE}, {by_default}{duration(millis / 1000)}"
     return Expiry(millis / 1000, setting, least)
+
+
+def files_added(summary: Mapping[str, str | None] | None) -> int:
+    """How many data files a snapshot added; 0 if it does not say, as its summary is optional."""
+    text = (summary or {}).get("added-data-files") or ""
+    return int(text) if text.isdecimal() else 0
 
 
 class IcebergSource:
@@ -123,6 +138,8 @@ class IcebergSource:
             self._queried = private_field(stream, "table")
         self.address = str(stream.toString() if self._queried is None else self._queried.name())
         """The table."""
+        self.location = self.address if self._queried is None else str(self._queried.location())
+        """Where its data and metadata are."""
         self._table: Any = None
         self._refreshed_at = 0.0
         self._expiry = Expiry()
@@ -201,8 +218,8 @@ class IcebergSource:
         seen = {i: self._snapshot(i, count) for count, i in enumerate((position.snapshot, *ids))}
         self._seen = seen
         # A query that starts with a whole table reads more files; it began with these.
-        added = read.summary().get("added-data-files")
-        position = replace(position, is_partial=position.files < int(added or 0))
+        added = files_added(read.summary())
+        position = replace(position, is_partial=position.files < added)
         return unread_poll(
             poll, position, seen[position.snapshot], [seen[i] for i in ids], self._expiry
         )

@@ -12,12 +12,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ...core.guard import Guard
 from ...core.redaction import redact
-from ...core.threads import TimedCall, TimedCalls
+from ...core.threads import HeldError, TimedCall, TimedCalls
 from ..probe import Context
-from ..source_polls import SourceError, SourcePoll, SourceReport, SourceSilentError
+from ..source_polls import (
+    SourceError,
+    SourcePoll,
+    SourceReport,
+    SourceSilentError,
+    StoreSilentError,
+)
 from ..state.query import Outcome, Query
 from ..state.snapshot import Snapshot
+from ..stores import store_of
 from .delta import DeltaSource
 from .folder import FolderSource, folder_of
 from .iceberg import IcebergSource
@@ -50,29 +58,34 @@ class TimedSource:
 
     A file system of Hadoop may retry for minutes, and then no other source would be polled. One
     that takes longer is silent, and is not polled again before its poll has returned; that answer
-    counts, too.
+    counts, too. Until then nothing else in its ``store`` is polled, because it would hang as well.
     """
 
     def __init__(
         self,
         source: DeltaSource | IcebergSource | FolderSource,
         calls: TimedCalls,
+        store: str,
         seconds: float,
     ) -> None:
         self.address = source.address
         self._source = source
-        self._call: TimedCall[SourcePoll] = TimedCall(calls, seconds)
+        self._call: TimedCall[SourcePoll] = TimedCall(calls, store, seconds)
         self._silence = f"{redact(source.address)} has not answered for {seconds:.0f} s"
+        self._silence_of_store = f"{redact(store)} does not answer"
 
     def poll(self, _written_since: float | None = None) -> SourcePoll:
         """Poll it; only Kafka shows what was written since a time.
 
         Raises:
-            SourceError: it refused; ``SourceSilentError``: it did not answer in time.
+            SourceError: it refused; ``SourceSilentError``: it did not answer in time;
+                ``StoreSilentError``: another one in its store has not answered.
 
         """
         try:
             return self._call.run(self._source.poll)
+        except HeldError:
+            raise StoreSilentError(self._silence_of_store) from None
         except TimeoutError:
             raise SourceSilentError(self._silence) from None
 
@@ -124,7 +137,8 @@ class SourceReader:
 
     Used by one thread, which polls for at most half of the time: with very many sources, each is
     polled less often. A system that does not answer is listed in the report and not polled for
-    some time, so that its timeouts do not delay the others.
+    some time, so that its timeouts do not delay the others. An error of ours in one source affects
+    no other: the guard counts it, once until it is over.
     """
 
     def __init__(
@@ -132,6 +146,7 @@ class SourceReader:
         sources: SparkSources,
         latest_snapshot: Callable[[], Snapshot],
         on_report: Callable[[], None],
+        guard: Guard,
         *,
         interval_seconds: float,
         find_every_seconds: float = FIND_EVERY_SECONDS,
@@ -141,6 +156,7 @@ class SourceReader:
         self._sources = sources
         self._latest_snapshot = latest_snapshot
         self._on_report = on_report
+        self._guard = guard
         self._interval = interval_seconds
         self._retry = RETRY_INTERVALS * interval_seconds
         self._find_every = min(find_every_seconds, interval_seconds)
@@ -200,8 +216,9 @@ class SourceReader:
         """Ask Spark for a run's sources; a failed run without sources will never have any."""
         try:
             opened, run.refusal = self._sources.open(run.query), ""
-        except SourceError as error:
-            run.refusal, run.due_at = str(error), self._clock() + self._retry
+        except Exception as error:  # noqa: BLE001 - other runs do not depend on it
+            run.refusal = self._reason(error, run.refusal)
+            run.due_at = self._clock() + self._retry
             return
         if opened is not None or not run.query.alive:
             run.sources = {index: _Source(source) for index, source in (opened or {}).items()}
@@ -221,10 +238,23 @@ class SourceReader:
             polled.due_at = now + self._interval
             try:
                 polled.last, polled.trouble = polled.source.poll(_unsure_since(run.query)), ""
-            except SourceError as error:
-                polled.trouble, polled.due_at = str(error), self._clock() + self._retry
+            except StoreSilentError as error:
+                # The next step tries it again, which costs nothing until the store has answered.
+                polled.trouble, polled.due_at = str(error), now
+            except Exception as error:  # noqa: BLE001 - other sources do not depend on it
+                polled.trouble = self._reason(error, polled.trouble)
+                polled.due_at = self._clock() + self._retry
                 if isinstance(error, SourceSilentError):
                     self._silent[polled.source.address] = polled.due_at, polled.trouble
+
+    def _reason(self, error: Exception, before: str) -> str:
+        """Why a source has no answer; counts an error of ours unless it was the reason before."""
+        if isinstance(error, SourceError):
+            return str(error)
+        reason = f"internal error: {type(error).__name__}"
+        if reason != before:
+            self._guard.report("sources", error)
+        return reason
 
     def _report(self) -> None:
         report = SourceReport(
@@ -318,10 +348,12 @@ class SparkSources:
         if kind == "FileStreamSource":
             path = folder_of(str(stream.toString()))
             folder = FolderSource(self._jvm, execution, stream, path)
-            return TimedSource(folder, self._calls, FOLDER_SECONDS) if path else None
+            store = store_of(path)
+            return TimedSource(folder, self._calls, store, FOLDER_SECONDS) if path else None
         if kind in _TABLES:
             table = _TABLES[kind](self._jvm, execution, stream)
-            return TimedSource(table, self._calls, TABLE_SECONDS)
+            store = store_of(table.location if isinstance(table, IcebergSource) else table.address)
+            return TimedSource(table, self._calls, store, TABLE_SECONDS)
         name = _OFFSET_READERS.get(kind)
         if name is None:
             return None

@@ -65,11 +65,15 @@ def was_terminated(gateway: Any) -> bool:
 THROWN = (Py4JError, PySparkException)
 
 
+class NoFieldError(LookupError):
+    """A class of Spark or of a connector, in this version, has no such field."""
+
+
 def private_field(java: Any, name: str) -> Any:
     """The value of a private field, declared in the object's class or a superclass.
 
     Raises:
-        LookupError: there is no such field.
+        NoFieldError: there is no such field.
 
     """
     declaring = java.getClass()
@@ -79,7 +83,7 @@ def private_field(java: Any, name: str) -> Any:
             field.setAccessible(True)
             return field.get(java)
         declaring = declaring.getSuperclass()
-    raise LookupError(f"{java.getClass().getName()} has no {name}")
+    raise NoFieldError(f"{java.getClass().getName()} has no {name}")
 
 
 REASON_CHARACTERS = 200
@@ -94,10 +98,10 @@ def reason_of(error: Exception) -> str:
 
 @contextmanager
 def java_errors(of: type[Exception]) -> Iterator[None]:
-    """Raise any Java exception as one of type ``of``, in one redacted line."""
+    """Raise any Java exception, or a missing field, as one of type ``of``, in one redacted line."""
     try:
         yield
-    except THROWN as error:
+    except (*THROWN, NoFieldError) as error:
         raise of(reason_of(error)) from error
 
 

@@ -417,7 +417,10 @@ def fold_logs(query: Query, report: LogReport) -> Query:
     if sink is not None and sink is not query.sink_log:
         query = replace(query, sink_log=sink, skipped=_skipped(query, sink, report.at))
     log = report.logs.get(query.run_id)
-    return query if log is None or not query.alive else fold_log(query, log, report.at)
+    # A report with what sinks show repeats the readings of the one before it.
+    if log is None or log is query.logged or not query.alive:
+        return query
+    return fold_log(query, log, report.at)
 
 
 def _skipped(query: Query, sink: SinkLog, at: float) -> SkippedBatches | None:

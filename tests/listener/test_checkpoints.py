@@ -517,6 +517,94 @@ def test_sink_whose_storage_hangs_holds_up_no_checkpoint_and_no_other_sink():
     assert hangs.asked == 1, "the late answer counts"
 
 
+@pytest.fixture
+def dead_store():
+    """A harness with eight queries whose sinks are on one store that hangs, and a healthy one."""
+    hanging = {f"hdfs://dead/out{number}": MemorySink(9) for number in range(8)}
+    for sink in hanging.values():
+        sink.answers.clear()
+    logs = {name: MemoryCheckpoint([9], [9]) for name in "abcdefgh"}
+    healthy = {"z": MemoryCheckpoint([9], [9]), "hdfs://fine/out": MemorySink(9)}
+    harness = LogReaderHarness(patience=0.05, **logs, **hanging, **healthy)
+    harness.runs = [
+        *(to_files(name, sink=sink) for name, sink in zip(logs, hanging, strict=True)),
+        to_files("z", sink="hdfs://fine/out"),
+    ]
+    harness.hanging, harness.logs = list(hanging.values()), list(logs.values())
+    yield harness
+    for sink in hanging.values():
+        sink.answers.set()
+
+
+def test_store_that_hangs_is_waited_for_once_however_many_sinks_it_has(dead_store):
+    for at in range(0, 200, 2):
+        report = dead_store.read(*dead_store.runs, at=float(at))
+        assert len(report.starts) == 9
+        if "z-1" not in report.sinks:
+            # This machine is slow: the answer counts later.
+            until(lambda: not dead_store.reader._sink_calls.is_held("hdfs://fine"), "it answers")
+    assert sum(sink.asked for sink in dead_store.hanging) == 1
+    assert report.sinks.pop("z-1") == SinkLog(9)
+    assert {bool(sink.trouble) for sink in report.sinks.values()} == {True}
+    assert len(report.sinks) == 8
+    assert {checkpoint.asked for checkpoint in dead_store.logs} == {2}, "their start is known"
+
+
+def test_restarted_queries_share_the_one_call_to_a_sink_that_hangs_until_it_answers(dead_store):
+    for number in range(1, 4):
+        runs = [replace(run, facts=replace(run.facts, run_id=f"{run.facts.query_id}-{number}"))
+                for run in dead_store.runs]  # fmt: skip
+        dead_store.read(*runs, at=2.0 * number)
+    assert sum(sink.asked for sink in dead_store.hanging) == 1
+    for sink in dead_store.hanging:
+        sink.answers.set()
+
+    def sinks():
+        return dead_store.read(*runs, at=dead_store.clock.now + SINK_SECONDS).sinks
+
+    until(lambda: list(sinks().values()) == 9 * [SinkLog(9)], "all of them answer")
+
+
+def test_checkpoints_are_reported_before_any_sink_is_asked(dead_store):
+    asked, announced = [], dead_store.announced
+    for sink in dead_store.storage.checkpoints.values():
+        if isinstance(sink, MemorySink):
+            sink.answers.set()
+            sink.files = lambda log: asked.append(list(announced)) or {9: None}
+    report = dead_store.read(*dead_store.runs, at=0.0)
+
+    assert {len(before) for before in asked} == {1}
+    assert len(announced[0].starts) == 9
+    assert (announced[0].sinks, len(report.sinks)) == ({}, 9)
+    assert announced == [announced[0], report]
+
+
+def test_reading_of_a_checkpoint_counts_once_although_it_is_reported_again_with_the_sinks():
+    story = Story().started(at=0).probe(run(async_progress=True), at=1)
+    report = LogReport(3.0, {"a-1": LoggedBatches(4, 3)})
+    story.commit(batch=3, at=2).commit(batch=4, at=3)
+    story.state.apply_commit_log(report)
+    once = story.query()
+    story.commit(batch=5, at=4)
+    story.state.apply_commit_log(replace(report, sinks={"b-1": SinkLog(9)}))
+
+    assert once.log_behind is None
+    assert story.query().log_behind is None
+
+
+def test_no_batch_that_is_written_while_the_sink_is_read_seems_foreign():
+    """The plans are read after the log of the sink, although checkpoints come before sinks."""
+    checkpoint = MemoryCheckpoint([4], [4])
+
+    class Busy(MemorySink):
+        def files(self, log):
+            checkpoint.commit(5)
+            return {5: None}
+
+    harness = LogReaderHarness(a=checkpoint, out=Busy())
+    assert harness.read(to_files("a"), at=0).sinks == {"a-1": SinkLog(5)}
+
+
 @pytest.mark.parametrize(
     ("written", "offsets", "began", "expected"),
     [

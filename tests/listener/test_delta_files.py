@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from querypulse.listener.sources.delta_files import MAX_AT_ONCE, MAX_VERSIONS, read_on
+from querypulse.listener.sources.delta_files import MAX_AT_ONCE, MAX_FILES, MAX_VERSIONS, read_on
 
 
 def added(path):
@@ -63,6 +63,23 @@ def test_each_version_is_read_once_and_only_some_at_once():
 
     assert log.reads == list(range(5, 5 + MAX_VERSIONS))
     assert len(log.reads) > MAX_AT_ONCE
+
+
+def test_files_are_kept_as_short_hashes_and_only_so_many():
+    """A query that is stuck for days holds little memory: here, 600,000 files are unread."""
+    path = "day=2026-11-28/hour=17/part-{}-c000.snappy.parquet"
+    commits = [
+        commit(*(added(path.format(number)) for number in range(start, start + 6000)))
+        for start in range(0, 120_000, 6000)
+    ]
+    log, removals = Log(*commits, commit(removed(path.format(7), 70))), None
+    for _ in range(20):
+        removals = log.read_on(removals)
+
+    assert len(removals.added) == MAX_FILES
+    assert all(isinstance(file, int) and file.bit_length() < 64 for file in removals.added)
+    assert log.reads == list(range(5, 5 + -(-MAX_FILES // 6000)))
+    assert removals.removed_at is None, "reading has stopped"
 
 
 def test_reading_starts_again_where_the_query_has_advanced():

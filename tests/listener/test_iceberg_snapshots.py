@@ -12,6 +12,7 @@ from querypulse.listener.sources.iceberg import (
     Position,
     Snapshot,
     expiry_of,
+    files_added,
     unread_poll,
 )
 
@@ -79,8 +80,33 @@ def test_snapshot_that_was_not_examined_counts_as_unread_without_a_time():
         ({MAX_AGE: "7200000", MIN_KEPT: "9"}, (None, None), Expiry(7200.0, f"{MAX_AGE}, 2 h", 9)),
         ({MAX_AGE: "7200000"}, (60_000, 4), Expiry(60.0, f"{MAX_AGE}, 60 s", 4)),
         ({"gc.enabled": "false", MAX_AGE: "1"}, (None, None), Expiry()),
+        ({MAX_AGE: "5d"}, (None, None), Expiry()),
+        ({MAX_AGE: "5d"}, (60_000, 4), Expiry()),
+        ({MIN_KEPT: "many"}, (None, None), Expiry()),
     ],
-    ids=["defaults", "properties", "overridden by the branch", "nothing may be deleted"],
+    ids=[
+        "defaults",
+        "properties",
+        "overridden by the branch",
+        "nothing may be deleted",
+        "no number",
+        "no number, overridden",
+        "no number to keep",
+    ],
 )
 def test_expiry_follows_the_properties_of_table_and_branch(properties, branch, expected):
     assert expiry_of(properties, *branch) == expected
+
+
+@pytest.mark.parametrize(
+    ("summary", "files"),
+    [
+        ({"added-data-files": "3"}, 3),
+        ({"added-data-files": None}, 0),
+        ({"added-data-files": "x"}, 0),
+        ({}, 0),
+        (None, 0),
+    ],
+)
+def test_snapshot_without_a_readable_summary_adds_no_known_files(summary, files):
+    assert files_added(summary) == files

@@ -12,11 +12,15 @@ from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
+from querypulse.listener.source_polls import SourceError
 from querypulse.listener.spark import jvm
 from querypulse.listener.spark.jvm import (
     UnsupportedSparkError,
     is_gone,
+    java_errors,
+    private_field,
     require_supported,
     was_terminated,
 )
@@ -133,3 +137,26 @@ def test_supported_or_unknown_version_is_accepted():
         require_supported(version)
     for unknown in ("next", ""):
         require_supported(unknown)
+
+
+def test_missing_field_of_a_version_is_a_refusal_and_an_error_of_ours_is_not():
+    class CachingCatalog:
+        """A Java object without fields, as Py4J shows it."""
+
+        def getClass(self):
+            return SimpleNamespace(
+                getDeclaredField=refuse,
+                getSuperclass=lambda: None,
+                getName=lambda: "CachingCatalog",
+            )
+
+    def refuse(name):
+        raise Py4JJavaError("no such field", SimpleNamespace(_target_id="o1", _gateway_client=None))
+
+    with (
+        pytest.raises(SourceError, match="CachingCatalog has no catalog"),
+        java_errors(SourceError),
+    ):
+        private_field(CachingCatalog(), "catalog")
+    with pytest.raises(KeyError), java_errors(SourceError):
+        {}["a"]

@@ -9,6 +9,7 @@ import pytest
 from support.patience import Clock
 from support.story import CONFLICT, Story, processing, run
 
+from querypulse.core.guard import Guard
 from querypulse.listener.events import Started
 from querypulse.listener.probe import Context
 from querypulse.listener.source_polls import (
@@ -16,6 +17,7 @@ from querypulse.listener.source_polls import (
     SourcePoll,
     SourceReport,
     SourceSilentError,
+    StoreSilentError,
 )
 from querypulse.listener.sources.reader import MAX_DEAD_RUNS, SourceReader
 
@@ -56,10 +58,12 @@ class SourceReaderHarness:
         self.announced = []
         self.released = []
         self.is_closed = False
+        self.guard = Guard()
         self.reader = SourceReader(
             self,
             lambda: self.story.state.snapshot(self.clock.now),
             lambda: self.announced.append(self.reader.latest),
+            self.guard,
             interval_seconds=INTERVAL,
             find_every_seconds=0,
             clock=self.clock,
@@ -195,6 +199,57 @@ def test_silent_broker_costs_one_timeout_for_all_its_queries_and_is_retried():
         harness.step(at=at)
     assert [source.asked for source in silent] == [[1, 35], *[[35]] * 4]
     assert harness.reader.latest.unreadable == {}
+
+
+def test_source_whose_store_is_held_by_another_poll_is_tried_in_each_step_until_it_answers():
+    harness = SourceReaderHarness("a", "b")
+    held = harness.source("a")
+    held.error = StoreSilentError("file:/mnt does not answer")
+    for at in range(1, 4):
+        report = harness.step(at=at)
+    assert held.asked == [1, 2, 3]
+    assert report.unreadable == {"a-1": "file:/mnt does not answer"}
+    held.error = None
+    for at in range(4, 20):
+        harness.step(at=at)
+
+    assert held.asked == [1, 2, 3, 4, 19]
+    assert harness.source("b").asked == [1, 16]
+    assert harness.reader.latest.unreadable == {}
+
+
+@pytest.mark.contains_errors
+@pytest.mark.parametrize("error", [AttributeError("get"), ValueError("5d"), LookupError("catalog")])
+def test_bug_in_a_poll_is_counted_once_until_it_is_over_and_holds_up_no_other_source(error):
+    harness = SourceReaderHarness("a", "b")
+    broken = harness.source("a")
+    broken.error = error
+    report = harness.step(at=1)
+
+    reason = f"internal error: {type(error).__name__}"
+    assert report.unreadable == {"a-1": reason}
+    assert set(report.polls) == {"b-1"}
+    for at in range(2, 40):
+        harness.step(at=at)
+    assert (broken.asked, harness.guard.errors) == ([1, 31], {"sources": 1})
+    broken.error = None
+    harness.step(at=61)
+    assert harness.reader.latest.unreadable == {}
+    broken.error = error
+    harness.step(at=76)
+    assert harness.guard.errors == {"sources": 2}
+
+
+@pytest.mark.contains_errors
+def test_bug_in_the_search_for_sources_holds_up_no_other_run():
+    harness = SourceReaderHarness("a", "b")
+    harness.sources["a-1"] = ValueError("secret")
+    for at in range(1, 40):
+        report = harness.step(at=at)
+
+    assert report.unreadable == {"a-1": "internal error: ValueError"}
+    assert set(report.polls) == {"b-1"}
+    assert harness.guard.errors == {"sources": 1}
 
 
 def test_refusal_is_logged_once_until_it_ends(caplog):
