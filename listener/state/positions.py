@@ -121,6 +121,8 @@ class Reading(msgspec.Struct, frozen=True):
     """Whether the end event of the run has arrived: no event of a batch follows."""
     sparse: dict[int, Batch] = {}
     """By source index: a batch since the last poll that may have passed over deleted records."""
+    lowest: dict[str, int] = {}
+    """By place: where the first record was that batches since the last poll have read."""
 
     @property
     def unsure_since(self) -> float | None:
@@ -211,6 +213,7 @@ def follow_batch(
     sink that does not read its batches (``foreachBatch``) has none in any.
     """
     positions, gaps, sparse = dict(reading.positions), reading.gaps, dict(reading.sparse)
+    lowest, with_gaps = dict(reading.lowest), {gap.place for gap in gaps}
     for index, source in enumerate(progress.sources):
         mark, start, end = reading.systems.get(index), whole(source.start), whole(source.end)
         batch = _sparse(source, start, end, at) if is_first or source.input_rows else None
@@ -220,11 +223,16 @@ def follow_batch(
             continue
         for partition, offset in end.items():
             place = _place(mark, partition)
-            before = positions.get(place, Position(offset))
-            begun = replace(before, end=start.get(partition, before.end))
-            gaps = without_read(gaps, place, begun)
-            positions[place] = replace(before, end=offset)
-    return replace(reading, positions=positions, gaps=gaps, sparse=sparse)
+            before = positions.get(place) or Position(offset)
+            if place in with_gaps:
+                begun = start.get(partition, before.end)
+                gaps = without_read(gaps, place, replace(before, end=begun))
+            # Spark begins a partition that is new to it at the first retained offset.
+            begun = start.get(partition, 0)
+            if begun < lowest.get(place, offset + 1):
+                lowest[place] = begun
+            positions[place] = Position(offset, before.first, before.topic_id)
+    return replace(reading, positions=positions, gaps=gaps, sparse=sparse, lowest=lowest)
 
 
 def _sparse(
@@ -251,20 +259,27 @@ def follow_poll(
     if not poll.system:
         return reading
     positions, gaps = dict(reading.positions), recent(reading.gaps, poll.at)
+    with_gaps, lowest = {gap.place for gap in gaps}, dict(reading.lowest)
     for partition, committed in poll.committed.items():
         place = place_of(poll.system, partition)
         old = positions.get(place)
         now = _position(poll, partition, old)
         if old is not None and is_other_topic(old.topic_id, now.topic_id):
             last = before.committed.get(partition, old.end) if before is not None else old.end
-            crossed = min(last, committed)
+            # A topic that ends before the old offset is read from its beginning, and a batch has
+            # read what is behind the lowest offset that one began at.
+            limits = last, committed, poll.latest.get(partition, committed)
+            crossed = min(*limits, lowest.get(place, last))
             gaps = with_gap(gaps, _gap(place, now, (now.first, crossed), Cause.RECREATED, poll.at))
         elif poll.at_rest:
             # No batch was planned by then, so the next one begins behind these.
             passed = committed, poll.earliest.get(partition, committed)
             gaps = with_gap(gaps, _gap(place, now, passed, Cause.DELETED, poll.at))
-        gaps = without_read(gaps, place, now)
+        if place in with_gaps:
+            gaps = without_read(gaps, place, now)
         positions[place] = replace(now, end=batch.get(partition, committed))
+        if partition not in batch:
+            lowest.pop(place, None)
     gaps = _add_passed(gaps, reading.sparse.get(index), poll)
     return replace(
         reading,
@@ -272,6 +287,7 @@ def follow_poll(
         gaps=gaps,
         systems={**reading.systems, index: mark_of(poll.system)},
         sparse=_not_before(reading.sparse, index, poll.at),
+        lowest=lowest,
     )
 
 
@@ -325,7 +341,7 @@ def _not_before(batches: Mapping[int, Batch], index: int, at: float) -> dict[int
 
 def with_same_checkpoint(reading: Reading) -> Reading:
     """Begin the next run under the same checkpoint."""
-    return replace(reading, sparse={}, is_over=False)
+    return replace(reading, sparse={}, lowest={}, is_over=False)
 
 
 def with_new_checkpoint(last: LastRead) -> Reading:

@@ -67,6 +67,45 @@ def over_processes(first, second, *, later=60.0, is_last=True):
     return gaps(second(story, lambda: disk.restore(story, later=later)))
 
 
+def rewound():
+    """A query on topic A at 10, whose next batch goes back to the beginning of another topic."""
+    story = Reads().run().reads(10).asks(topic_id="A", latest=10)
+    return story.reads(0, start=10, rows=0).reads(300, start=0, rows=300)
+
+
+def new_partition(*, asked):
+    """Topic A was deleted, then created again: the query begins the new one at its beginning."""
+    story = Reads().run().reads(1000).asks(topic_id="A", latest=1000)
+    story.reads({}, start=1000, rows=0)
+    if asked:
+        story.asks({}, latest={})
+    return story.reads(300, start={}, rows=300)
+
+
+@pytest.mark.parametrize(
+    ("what", "story", "expected"),
+    [
+        ("read from its beginning", rewound().asks(topic_id="B", latest=300), []),
+        ("the same, and a poll that began before is late",
+         rewound().asks(10, after=-0.5, topic_id="A", latest=10).asks(300, topic_id="B", latest=300), []),
+        ("deleted in one batch and read as a new one in the next",
+         new_partition(asked=False).asks(topic_id="B"), []),
+        ("the same, with a poll between",
+         new_partition(asked=True).asks(topic_id="B"), []),
+        ("it ends before the old offset",
+         Reads().run().reads(5000).asks(topic_id="A").asks(topic_id="B", latest=3), [(0, 3, "recreated")]),
+        ("it is empty", Reads().run().reads(5000).asks(topic_id="A").asks(topic_id="B", latest=0), []),
+        ("a batch began behind its beginning",
+         Reads().run().reads(100).asks(topic_id="A").reads(150, start=100).reads(180, start=150).asks(topic_id="B"),
+         [(0, 100, "recreated")]),
+    ],
+)  # fmt: skip
+def test_topic_that_was_created_again_is_not_read_before_the_lowest_offset_of_a_batch(
+    what, story, expected
+):
+    assert gaps(story) == expected, what
+
+
 def begins_at(offset, checkpoint=OTHER, **answers):
     def second(story, restore):
         story.run(checkpoint, begins=offset)
