@@ -349,6 +349,11 @@ def with_new_checkpoint(last: LastRead) -> Reading:
     return Reading(gaps=last.gaps, earlier=replace(last, gaps=()))
 
 
+def handed_over(reading: Reading) -> Reading:
+    """What is left to a query when another takes its checkpoint, and reads on from there."""
+    return Reading(gaps=reading.gaps)
+
+
 def continued(reading: Reading) -> Reading:
     """Go on under another query id in the same folder: its batches follow those before."""
     earlier = reading.earlier

@@ -8,10 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.reading import OTHER, Reads, read_to
+from support.story import Story, poll, progress, source
 
 from querypulse.alerting.spool import Kept, kept_failures, stored_readings
+from querypulse.listener.commit_log import LogReport, StartingPoint
+from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import FailedQuery, PastFailures, shifted
 from querypulse.listener.spark.storage import begin_in, source_indexes
+from querypulse.listener.source_polls import SourceReport
 from querypulse.listener.state.positions import (
     Cause,
     Gap,
@@ -104,6 +108,38 @@ def test_topic_that_was_created_again_is_not_read_before_the_lowest_offset_of_a_
     what, story, expected
 ):
     assert gaps(story) == expected, what
+
+
+def renamed():
+    """Query ``a`` has read to 200; Spark stops it for ``b``, which goes on to 5000 under its checkpoint."""
+    story = Story()
+    story.state.apply_event(Started("id-a", "a-1", "a", checkpoint="/cp"), 0)
+    story.ask(at=5, committed=200, at_rest=True, earliest=210, topic_id="A")
+    story.takes(at=30)
+    asks_run(story, "b-1", at=35, committed=210, topic_id="A")
+    done = progress("b", 1, batch=2, sources=(source({"t": {"0": 5000}}, start={"t": {"0": 210}}),))
+    story.state.apply_event(replace(done, query_id="id-a"), 50)
+    return story
+
+
+def asks_run(story, run_id, *, begins=None, at, **answers):
+    if begins is not None:
+        point = StartingPoint(begins={0: {"t/0": begins}})
+        story.state.apply_commit_log(LogReport(at, starts={run_id: point}))
+    story.state.apply_sources(SourceReport(at, {run_id: {0: poll(at=at, **answers)}}))
+
+
+@pytest.mark.parametrize(("name", "new"), [("a", []), ("b", [(5000, 6000, "skipped")])])
+def test_query_that_takes_a_checkpoint_takes_its_position_and_no_gap(name, new):
+    story = renamed()
+    story.state.apply_event(Terminated("id-a", "b-1"), 90)
+    story.state.apply_event(Started("id-new", "new", name, checkpoint="/cp2"), 100)
+    asks_run(story, "new", begins=6000, at=105, committed=6000, latest=6000, topic_id="A")
+
+    found = {query.name: query.reading.gaps for query in story.snapshot(110).queries}
+    spans = [(gap.start, gap.end, gap.cause.value) for gap in found[name]]
+    before = [(200, 210, "deleted")] if name == "a" else []
+    assert spans == [*before, *new]
 
 
 def begins_at(offset, checkpoint=OTHER, **answers):
