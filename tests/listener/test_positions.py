@@ -119,6 +119,7 @@ def renamed():
     asks_run(story, "b-1", at=35, committed=210, topic_id="A")
     done = progress("b", 1, batch=2, sources=(source({"t": {"0": 5000}}, start={"t": {"0": 210}}),))
     story.state.apply_event(replace(done, query_id="id-a"), 50)
+    asks_run(story, "b-1", at=60, committed=5000, topic_id="A")
     return story
 
 
@@ -233,7 +234,7 @@ def test_positions_are_stored_at_a_bounded_rate_and_at_once_when_something_ends(
     assert len(disk.writes) <= 1 + 120 / 30
 
     written = len(disk.writes)
-    disk.keep(story.stops())
+    disk.keep(story.waits(1).stops())
     assert len(disk.writes) == written + 1
     assert b'"end":120' in disk.writes[-1]
     for _ in range(10):
