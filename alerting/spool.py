@@ -30,7 +30,7 @@ from ..listener.past_failures import (
     mark_of,
     shifted,
 )
-from ..listener.state.positions import LastRead, to_store
+from ..listener.state.positions import LastRead, to_store, without_run
 from ..listener.state.query import Query, last_read
 from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
@@ -428,7 +428,7 @@ def stored_readings(
     """By the key of a query: where the queries had read up to when that was last stored."""
     now, stopped_at = snapshot.at, snapshot.context_stopped_at
     readings = {
-        key_of(query): replace(last_read(query, now, stopped_at), session="", run_id="")
+        key_of(query): without_run(last_read(query, now, stopped_at))
         for query in snapshot.queries
         if query.reading.positions or query.reading.earlier or query.reading.gaps
     }

@@ -97,6 +97,8 @@ class LastRead(msgspec.Struct, frozen=True):
     """The last run, if its end event may still come, and events of batches before that."""
     systems: dict[int, str] = {}
     """By source index: the hash of the system that the last run read."""
+    earlier: LastRead | None = None
+    """Of the checkpoint before, as far as this one has not been compared with it."""
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -346,7 +348,12 @@ def with_same_checkpoint(reading: Reading) -> Reading:
 
 def with_new_checkpoint(last: LastRead) -> Reading:
     """Begin the first run under a new checkpoint, after the last one had read so far."""
-    return Reading(gaps=last.gaps, earlier=replace(last, gaps=()))
+    earlier = replace(last, gaps=(), earlier=None)
+    if last.earlier is not None:
+        times = [at for at in (last.over_at, last.earlier.over_at) if at is not None]
+        positions = {**last.earlier.positions, **last.positions}
+        earlier = replace(earlier, positions=positions, over_at=max(times, default=None))
+    return Reading(gaps=last.gaps, earlier=earlier)
 
 
 def handed_over(reading: Reading) -> Reading:
@@ -450,8 +457,12 @@ def restore(reading: Reading, last: LastRead, *, is_same: bool) -> Reading:
             gaps = with_gap(gaps, _gap(place, now, span, Cause.RECREATED, last.at))
     for place, now in reading.positions.items():
         gaps = without_read(gaps, place, now)
-    positions = {**last.positions, **reading.positions}
-    return replace(reading, positions=positions, gaps=_joined(gaps, reading.gaps))
+    return replace(
+        reading,
+        positions={**last.positions, **reading.positions},
+        gaps=_joined(gaps, reading.gaps),
+        earlier=reading.earlier or last.earlier,
+    )
 
 
 def _joined(older: tuple[Gap, ...], newer: Iterable[Gap]) -> tuple[Gap, ...]:
@@ -474,7 +485,8 @@ def to_store(before: LastRead | None, now: LastRead, *, is_last: bool) -> LastRe
     has_gaps = list(map(_span, before.gaps)) != list(map(_span, now.gaps))
     if is_last or has_ended or has_gaps:
         return now
-    has_read = (before.positions, before.gaps) != (now.positions, now.gaps)
+    known_before = before.positions, before.gaps, before.earlier
+    has_read = known_before != (now.positions, now.gaps, now.earlier)
     return now if has_read and now.at - before.at >= KEEP_EVERY_SECONDS else before
 
 
@@ -489,4 +501,22 @@ def shifted(last: LastRead, seconds: float) -> LastRead:
         at=last.at + seconds,
         over_at=None if last.over_at is None else last.over_at + seconds,
         gaps=tuple(replace(gap, found_at=gap.found_at + seconds) for gap in last.gaps),
+        earlier=None if last.earlier is None else shifted(last.earlier, seconds),
     )
+
+
+def not_after(last: LastRead, now: float) -> LastRead:
+    """What an earlier process knew, whose clock may have been ahead: nothing is of the future."""
+    return replace(
+        last,
+        at=min(last.at, now),
+        over_at=None if last.over_at is None else min(last.over_at, now),
+        gaps=tuple(replace(gap, found_at=min(gap.found_at, now)) for gap in last.gaps),
+        earlier=None if last.earlier is None else not_after(last.earlier, now),
+    )
+
+
+def without_run(last: LastRead) -> LastRead:
+    """What another process may know: no run or session of this one goes on there."""
+    earlier = None if last.earlier is None else without_run(last.earlier)
+    return replace(last, session="", run_id="", earlier=earlier)

@@ -497,17 +497,16 @@ def last_read(query: Query, now: float, stopped_at: float | None = None) -> Last
     if not (reading.is_over and _is_reported(query)):
         ends = (query.gone_at, stopped_at, now + UNSURE_SECONDS)
         over_at = next(at for at in ends if at is not None)
-    earlier = reading.earlier or LastRead(now)
-    times = [at for at in (over_at, earlier.over_at) if at is not None]
     return LastRead(
         now,
-        positions={**earlier.positions, **reading.positions},
+        positions=reading.positions,
         gaps=reading.gaps,
-        over_at=max(times, default=None),
+        over_at=over_at,
         session=query.session,
         is_temporary=query.facts is not None and query.facts.is_temporary,
         run_id="" if reading.is_over else query.run_id,
         systems=reading.systems,
+        earlier=reading.earlier,
     )
 
 

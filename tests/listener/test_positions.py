@@ -22,6 +22,7 @@ from querypulse.listener.state.positions import (
     LastRead,
     Position,
     place_of,
+    recent,
     to_store,
     with_gap,
     without_read,
@@ -212,6 +213,30 @@ def test_what_was_written_after_the_last_possible_store_is_asked_for():
     assert query.reading.unsure_since == pytest.approx(first.now + UNSURE_SECONDS - 3600.0)
 
 
+def test_new_checkpoint_is_compared_after_its_first_process_crashed_before_a_poll():
+    disk, crashed, last = Disk().keep(read_to(), is_last=True), Reads(), Reads()
+    disk.restore(crashed.run(OTHER))
+    disk.keep(crashed.stops(planned=False, exception="x"), is_last=True)
+    disk.restore(last.run(OTHER, begins=600), later=120.0)
+    last.asks(600)
+    assert gaps(last) == [(100, 600, "skipped")]
+
+    disk.keep(last.stops(), is_last=True)
+    third = Reads().run("third", begins=600)
+    disk.restore(third, later=180.0)
+    assert gaps(third.asks(600)) == [(100, 600, "skipped")], "it is compared once"
+
+
+def test_nothing_that_was_stored_is_of_the_future():
+    disk, story = Disk().keep(read_to().run(OTHER, begins=600).asks(600)), Reads()
+    disk.restore(story.run(OTHER).goes_on(3), later=-400 * 86_400.0)
+    assert gaps(story) == [(100, 600, "skipped")]
+
+    story.waits(86_500)
+
+    assert recent(story.state.query(OTHER).reading.gaps, story.now) == ()
+
+
 def test_gap_is_kept_over_processes_until_it_is_read():
     lost = read_to().run(OTHER, begins=600).asks(600).stops()
     assert gaps(lost) == [(100, 600, "skipped")]
@@ -248,6 +273,9 @@ def test_spool_of_a_version_without_positions_is_read():
     (failed,) = msgspec.json.decode(text, type=Kept).failures
 
     assert failed.reading is None
+    text = text.replace(b'"deaths"', b'"reading":{"at":1.0,"positions":{"k":{"end":5}}},"deaths"')
+    (failed,) = msgspec.json.decode(text, type=Kept).failures
+    assert failed.reading == LastRead(1.0, {"k": Position(5)})
 
 
 def test_forgotten_query_has_passed_over_nothing_when_it_returns():
