@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -473,21 +474,34 @@ def _joined(older: tuple[Gap, ...], newer: Iterable[Gap]) -> tuple[Gap, ...]:
 
 KEEP_EVERY_SECONDS = 30.0
 
+Key = TypeVar("Key")
 
-def to_store(before: LastRead | None, now: LastRead, *, is_last: bool) -> LastRead:
-    """What is stored after ``before``: the newest, but not at every batch.
 
-    The end of a run, a gap, and what is stored last are stored at once.
+def to_store(
+    before: Mapping[Key, LastRead], now: Mapping[Key, LastRead], *, is_last: bool
+) -> Mapping[Key, LastRead]:
+    """What is stored of all queries after ``before``: the newest, but not at every batch.
+
+    The end of a run, a gap, and what is stored last are stored at once. All are taken together, so
+    that many queries cause no more writes than one, and no position is older than its time says.
     """
-    if before is None:
+    if is_last or not before or any(_is_urgent(before.get(key), now[key]) for key in now):
         return now
-    has_ended = (before.over_at is None) != (now.over_at is None)
-    has_gaps = list(map(_span, before.gaps)) != list(map(_span, now.gaps))
-    if is_last or has_ended or has_gaps:
-        return now
-    known_before = before.positions, before.gaps, before.earlier
-    has_read = known_before != (now.positions, now.gaps, now.earlier)
-    return now if has_read and now.at - before.at >= KEEP_EVERY_SECONDS else before
+    kept = {key: before[key] for key in now}
+    taken_at = max((reading.at for reading in before.values()), default=0.0)
+    is_due = any(reading.at - taken_at >= KEEP_EVERY_SECONDS for reading in now.values())
+    has_read = is_due and any(_known(before[key]) != _known(now[key]) for key in now)
+    return now if has_read else kept
+
+
+def _is_urgent(before: LastRead | None, now: LastRead) -> bool:
+    if before is None or (before.over_at is None) != (now.over_at is None):
+        return True
+    return list(map(_span, before.gaps)) != list(map(_span, now.gaps))
+
+
+def _known(last: LastRead) -> tuple[object, ...]:
+    return last.positions, last.gaps, last.earlier
 
 
 def _span(gap: Gap) -> tuple[str, int, int]:

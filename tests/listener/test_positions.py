@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.reading import OTHER, Reads, read_to
-from support.story import Story, poll, progress, source
+from support.reading import OTHER, TEMPORARY, Reads, read_to
+from support.story import IdStory, Story, poll, progress, source
 
 from querypulse.alerting.spool import Kept, kept_failures, stored_readings
 from querypulse.listener.commit_log import LogReport, StartingPoint
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import FailedQuery, PastFailures, shifted
 from querypulse.listener.spark.storage import begin_in, source_indexes
+from querypulse.listener.probe import Context
 from querypulse.listener.source_polls import SourceReport
 from querypulse.listener.state.positions import (
     Cause,
@@ -47,9 +48,9 @@ class Disk:
         self.past = PastFailures()
         self.writes = []
 
-    def keep(self, story, *, is_last=False):
+    def keep(self, story, **how):
         snapshot = story.snapshot(story.now)
-        self.readings = stored_readings(self.readings, snapshot, is_last=is_last)
+        self.readings = stored_readings(self.readings, snapshot, **{"is_last": False, **how})
         kept = kept_failures(snapshot.queries, self.past.unmet, snapshot.at, self.readings)
         text = msgspec.json.encode([shifted(entry, WALL) for entry in kept])
         if not self.writes or self.writes[-1] != text:
@@ -203,6 +204,49 @@ def test_position_of_a_process_that_was_killed_counts_as_old_as_it_may_be(
     assert found == expected, what
 
 
+@pytest.mark.parametrize(
+    ("what", "first", "how", "expected"),
+    [
+        ("the sidecar closes, and the query reads on", alive(), {}, []),
+        ("the process ends", alive(), {"process_ends": True}, [(400, 9000, "skipped")]),
+        ("Spark has stopped", alive().report(at=5, context=Context.STOPPED), {}, [(400, 9000, "skipped")]),
+        ("the query had ended before", alive().stops(), {}, [(100, 9000, "skipped")]),
+    ],
+)  # fmt: skip
+def test_position_of_a_query_that_reads_on_unobserved_is_not_known(what, first, how, expected):
+    disk, story = Disk().keep(first), Reads()
+    disk.keep(first, is_last=True, **how)
+    disk.restore(story.run(OTHER, begins=9000), later=7200.0)
+
+    assert gaps(story.asks(9000, latest=9000, written_since=400)) == expected, what
+
+
+def test_many_queries_are_stored_together_every_30_seconds():
+    story, disk = IdStory(), Disk()
+    story.now = 0.0
+    names = [f"q{number}" for number in range(20)]
+    for number, name in enumerate(names):
+        story.start(name, name, name, at=number)
+    asked = {name: {0: poll(at=20, committed=0)} for name in names}
+    story.state.apply_sources(SourceReport(20.0, asked))
+    for second in range(20, 140):
+        name, story.now = names[second % len(names)], float(second)
+        done = source({"t": {"0": second}}, start={"t": {"0": 0}})
+        story.commits(name, name, name, at=story.now, batch=second, sources=(done,))
+        disk.keep(story)
+
+    assert len(disk.writes) <= 1 + 120 / 30
+
+
+@pytest.mark.parametrize(("name", "place", "stored"), [
+    ("a", "/cp", True), ("a", TEMPORARY, True), (None, "/cp", True), (None, TEMPORARY, False),
+])  # fmt: skip
+def test_only_a_query_that_is_found_again_is_stored(name, place, stored):
+    story = Reads().run(name=name, place=place).asks(100)
+
+    assert bool(Disk().keep(story).readings) == stored
+
+
 def test_what_was_written_after_the_last_possible_store_is_asked_for():
     first = alive()
     disk, story = Disk().keep(first), Reads()
@@ -339,9 +383,13 @@ def test_gap_in_a_topic_that_was_deleted_itself_is_gone_and_stays():
 def test_first_reading_is_stored_at_once_and_an_equal_one_not_again():
     before, now = LastRead(0.0, {KEY: Position(1)}), LastRead(99.0, {KEY: Position(1)})
 
-    assert to_store(None, now, is_last=False) is now
-    assert to_store(before, now, is_last=False) is before
-    assert to_store(before, replace(now, over_at=5.0), is_last=False).at == 99.0
+    assert to_store({}, {"a": now}, is_last=False) == {"a": now}
+    assert to_store({"a": before}, {"a": now}, is_last=False) == {"a": before}
+    ended = replace(now, over_at=5.0)
+    assert to_store({"a": before}, {"a": ended}, is_last=False) == {"a": ended}
+    both = {"a": now, "b": ended}
+    assert to_store({"a": before}, both, is_last=False) == both, "all are taken together"
+    assert to_store({"a": before, "b": ended}, {"a": now}, is_last=False) == {"a": before}
 
 
 # -- where a checkpoint begins ----------------------------------------------------------------
