@@ -21,7 +21,7 @@ from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
-from .positions import restore, with_new_checkpoint, with_same_checkpoint
+from .positions import remains, restore, with_new_checkpoint, with_same_checkpoint
 from .query import Ended, Outcome, Query, inputs_before, last_read, without_input
 from .sources import between_runs
 from .trends import Trends, carry_over
@@ -509,4 +509,5 @@ def _remains(query: Query) -> Query:
         progress=None,
         probed=None,
         sources={},
+        reading=remains(query.reading),
     )

@@ -28,9 +28,14 @@ from ..events import Progress, SourceProgress
 from ..offsets import whole
 from ..source_polls import SourcePoll, topic_of
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
 GAP_SECONDS = 24 * 3600.0
 """A gap is an event, not a state: so long after it was found it is over."""
 MAX_GAPS = 100
+MAX_POSITIONS = 1000
+"""Partitions whose positions a query keeps that is not shown any more."""
 MARK_CHARACTERS = 12
 
 
@@ -152,22 +157,30 @@ def _place(mark: str, partition: str) -> str:
 
 
 def with_gap(gaps: tuple[Gap, ...], gap: Gap) -> tuple[Gap, ...]:
-    """Add a gap; one that it touches becomes part of it."""
+    """Add a gap; one that it touches becomes part of it. No more than ``MAX_GAPS`` are kept."""
     if gap.end <= gap.start:
         return gaps
     same = [
         other
         for other in gaps
-        if (other.place, other.topic_id) == (gap.place, gap.topic_id)
+        if other.place == gap.place
+        and other.topic_id == gap.topic_id
         and other.start <= gap.end
         and gap.start <= other.end
     ]
     start = min((other.start for other in same), default=gap.start)
     end = max((other.end for other in same), default=gap.end)
-    joined = replace(gap, start=min(start, gap.start), end=max(end, gap.end))
+    found_at = min((other.found_at for other in same), default=gap.found_at)
+    joined = replace(
+        gap,
+        start=min(start, gap.start),
+        end=max(end, gap.end),
+        found_at=min(found_at, gap.found_at),
+    )
     if any((other.start, other.end) == (joined.start, joined.end) for other in same):
         return gaps
-    return (*(other for other in gaps if other not in same), joined)[-MAX_GAPS:]
+    kept = tuple(other for other in gaps if other not in same)
+    return (*kept, joined) if len(kept) < MAX_GAPS else gaps
 
 
 def without_read(gaps: tuple[Gap, ...], place: str, position: Position) -> tuple[Gap, ...]:
@@ -294,6 +307,41 @@ def follow_poll(
     )
 
 
+def of_topics_read(
+    reading: Reading, polls: Mapping[int, SourcePoll], ends: Iterable[str]
+) -> Reading:
+    """Forget positions in topics that no source reads any more, once all sources were polled.
+
+    ``ends`` are the partitions of the newest batch.
+    """
+    asked = {index: poll for index, poll in polls.items() if poll.system and poll.committed}
+    if not asked or not asked.keys() >= reading.systems.keys():
+        return reading
+    marks = {mark_of(poll.system) for poll in asked.values()}
+    topics = {
+        _place(mark_of(poll.system), topic)
+        for poll in asked.values()
+        for topic in {topic_of(partition) for partition in (*poll.committed, *ends)}
+    }
+    gone = [
+        place
+        for place in reading.positions
+        if place.partition(" ")[0] in marks and topic_of(place) not in topics
+    ]
+    if not gone:
+        return reading
+    return replace(
+        reading,
+        positions=_without(reading.positions, gone),
+        lowest=_without(reading.lowest, gone),
+    )
+
+
+def _without(values: Mapping[str, Value], keys: Iterable[str]) -> dict[str, Value]:
+    gone = set(keys)
+    return {key: value for key, value in values.items() if key not in gone}
+
+
 def _position(poll: SourcePoll, partition: str, old: Position | None) -> Position:
     """The position that a poll shows; what it does not know is as before."""
     before = old or Position(0)
@@ -357,6 +405,13 @@ def with_new_checkpoint(last: LastRead) -> Reading:
     return Reading(gaps=last.gaps, earlier=earlier)
 
 
+def remains(reading: Reading) -> Reading:
+    """What is kept of a query that is forgotten: nothing large."""
+    if len(reading.positions) <= MAX_POSITIONS:
+        return reading
+    return Reading(gaps=reading.gaps)
+
+
 def handed_over(reading: Reading) -> Reading:
     """What is left to a query when another takes its checkpoint, and reads on from there."""
     return Reading(gaps=reading.gaps)
@@ -410,6 +465,7 @@ def compare(
     earlier = reading.earlier
     if earlier is None or not begins:
         return reading
+    asked = {index for index, poll in polls.items() if poll.system}
     is_elsewhere = bool(session and earlier.session) and session != earlier.session
     if is_elsewhere or (is_temporary and earlier.is_temporary):
         return replace(reading, earlier=None)
@@ -426,6 +482,14 @@ def compare(
         if not is_other_topic(old.topic_id, now.topic_id):
             end = old.end if over_at is None else max(old.end, written or 0)
             gaps = with_gap(gaps, _gap(place, now, (end, offset), Cause.SKIPPED, poll.at))
+    if asked == begins.keys():
+        # What is left of other topics is not read any more.
+        places = {
+            place_of(polls[index].system, partition)
+            for index, begin in begins.items()
+            for partition in begin
+        }
+        left = {place: old for place, old in left.items() if place in places}
     return replace(reading, gaps=gaps, earlier=replace(earlier, positions=left) if left else None)
 
 
@@ -463,6 +527,7 @@ def restore(reading: Reading, last: LastRead, *, is_same: bool) -> Reading:
         positions={**last.positions, **reading.positions},
         gaps=_joined(gaps, reading.gaps),
         earlier=reading.earlier or last.earlier,
+        systems={**last.systems, **reading.systems},
     )
 
 
@@ -473,8 +538,6 @@ def _joined(older: tuple[Gap, ...], newer: Iterable[Gap]) -> tuple[Gap, ...]:
 
 
 KEEP_EVERY_SECONDS = 30.0
-
-Key = TypeVar("Key")
 
 
 def to_store(

@@ -14,16 +14,19 @@ from querypulse.alerting.spool import Kept, kept_failures, stored_readings
 from querypulse.listener.commit_log import LogReport, StartingPoint
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import FailedQuery, PastFailures, shifted
-from querypulse.listener.spark.storage import begin_in, source_indexes
 from querypulse.listener.probe import Context
 from querypulse.listener.source_polls import SourceReport
+from querypulse.listener.spark.storage import begin_in, source_indexes
 from querypulse.listener.state.positions import (
+    MAX_GAPS,
+    MAX_POSITIONS,
     Cause,
     Gap,
     LastRead,
     Position,
     place_of,
     recent,
+    remains,
     to_store,
     with_gap,
     without_read,
@@ -356,6 +359,65 @@ def test_gaps_that_touch_are_one():
         found = with_gap(found, gap(start, end))
 
     assert spans(found) == [(5, 8), (10, 50)]
+
+
+def test_full_list_keeps_its_gaps_and_the_time_each_began():
+    found = ()
+    for number in range(MAX_GAPS + 50):
+        found = with_gap(found, gap(10 * number, 10 * number + 5))
+    assert len(found) == MAX_GAPS
+    assert with_gap(found, gap(10**6, 10**6 + 5)) == found, "it does not change at each poll"
+
+    grown = with_gap(found, replace(gap(5, 7), found_at=99.0))
+
+    assert (min(spans(grown)), len(grown)) == ((0, 7), MAX_GAPS)
+    assert {each.found_at for each in grown} == {0.0}
+
+
+def topics(number):
+    return {f"daily-{number}/0": 5, "t/0": 5}
+
+
+def positions_of(story, query="a"):
+    return {place.partition(" ")[2] for place in story.state.query(f"id-{query}").reading.positions}
+
+
+def test_position_in_a_topic_that_is_not_read_any_more_is_dropped():
+    story = Story().started(at=0)
+    for day in range(30):
+        story.ask(at=day * 86_400.0 + 5, committed=topics(day), latest=topics(day))
+    assert positions_of(story) == {"daily-29/0", "t/0"}
+
+    story.ask(at=30 * 86_400.0, committed={}, latest={})
+    assert positions_of(story) == {"daily-29/0", "t/0"}, "nothing is known of what it reads"
+
+
+def test_positions_of_a_source_that_was_not_polled_yet_are_kept():
+    story = Story().started(at=0)
+    both = {0: poll(at=5, committed={"t/0": 5}), 1: poll(at=5, committed={"u/0": 5})}
+    story.state.apply_sources(SourceReport(5.0, {"a-1": both}))
+    story.ended(at=10).started(run=2, at=20)
+    story.ask(run=2, at=25, committed={"t/0": 5})
+
+    assert positions_of(story) == {"t/0", "u/0"}
+
+
+def test_topic_that_the_checkpoint_before_read_and_this_one_does_not_is_no_gap_when_it_returns():
+    story = Reads().run().asks({"0": 100, "1": 7}, latest={"0": 100, "1": 7}).stops()
+    story.run(OTHER, begins={"0": 100}).asks({"0": 100}, latest={"0": 100}).waits(86_400).stops()
+    story.run("third", begins={"0": 100, "1": 900})
+
+    assert gaps(story.asks({"0": 100, "1": 900}, latest={"0": 100, "1": 900})) == []
+
+
+def test_forgotten_query_keeps_no_more_than_1000_positions():
+    many = {f"t/{number}": 5 for number in range(MAX_POSITIONS + 1)}
+    story = Story().started(at=0).ask(at=5, committed=many, latest=many)
+    assert remains(story.query().reading).positions == {}
+
+    del many["t/0"]
+    story = Story().started(at=0).ask(at=5, committed=many, latest=many)
+    assert remains(story.query().reading) == story.query().reading
 
 
 OFFSETS = st.integers(0, 20)
