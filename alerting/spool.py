@@ -30,7 +30,7 @@ from ..listener.past_failures import (
     mark_of,
     shifted,
 )
-from ..listener.state.positions import LastRead, to_store
+from ..listener.state.positions import LastRead, to_store, without_run
 from ..listener.state.query import Query, last_read
 from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
@@ -423,19 +423,28 @@ def _trimmed(failed: FailedQuery, now: float) -> FailedQuery:
 
 
 def stored_readings(
-    before: Mapping[QueryKey, LastRead], snapshot: Snapshot, *, is_last: bool
-) -> dict[QueryKey, LastRead]:
-    """By the key of a query: where the queries had read up to when that was last stored."""
+    before: Mapping[QueryKey, LastRead],
+    snapshot: Snapshot,
+    *,
+    is_last: bool,
+    process_ends: bool = False,
+) -> Mapping[QueryKey, LastRead]:
+    """By the key of a query: where the queries had read up to when that was last stored.
+
+    Without a name and a checkpoint of its own, a query is not found again. What a query reads after
+    the sidecar has closed is not known, unless the process ends.
+    """
     now, stopped_at = snapshot.at, snapshot.context_stopped_at
-    readings = {
-        key_of(query): replace(last_read(query, now, stopped_at), session="", run_id="")
-        for query in snapshot.queries
-        if query.reading.positions or query.reading.earlier or query.reading.gaps
-    }
-    return {
-        key: to_store(before.get(key), reading, is_last=is_last)
-        for key, reading in readings.items()
-    }
+    reads_on = is_last and stopped_at is None and not process_ends
+    readings = {}
+    for query in snapshot.queries:
+        reading = without_run(last_read(query, now, stopped_at))
+        if reads_on and query.alive:
+            reading = replace(reading, positions={}, earlier=None)
+        is_known = reading.positions or reading.earlier or reading.gaps
+        if is_known and (query.name or _nameless(query).folder):
+            readings[key_of(query)] = reading
+    return to_store(before, readings, is_last=is_last)
 
 
 CLOCK_SET_SECONDS = 5.0
@@ -454,7 +463,7 @@ class Remembering:
         self._spool = spool
         self._redact = redact
         self._past = PastFailures()
-        self._readings: dict[QueryKey, LastRead] = {}
+        self._readings: Mapping[QueryKey, LastRead] = {}
         """By the keys of queries, as they are stored."""
         self._wall_of_zero: float | None = None
         self._offered: tuple[object, ...] = ()
@@ -469,12 +478,23 @@ class Remembering:
         state.restore(self._past)
 
     def keep(
-        self, snapshot: Snapshot, lifecycle: Lifecycle, wall: float, *, is_last: bool = False
+        self,
+        snapshot: Snapshot,
+        lifecycle: Lifecycle,
+        wall: float,
+        *,
+        is_last: bool = False,
+        process_ends: bool = False,
     ) -> None:
-        """Store what the next process needs; ``is_last`` if the process ends."""
+        """Store what the next process needs; ``is_last`` if that is so at the last evaluation.
+
+        ``process_ends``: whether that is because the process ends, and its queries with it.
+        """
         if self._spool is None:
             return
-        self._readings = stored_readings(self._readings, snapshot, is_last=is_last)
+        self._readings = stored_readings(
+            self._readings, snapshot, is_last=is_last, process_ends=process_ends
+        )
         failures = kept_failures(snapshot.queries, self._past.unmet, snapshot.at, self._readings)
         opened, seconds = lifecycle.opened, self._clock(snapshot.at, wall)
         if (failures, opened, seconds) != self._offered:

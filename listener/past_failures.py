@@ -105,7 +105,10 @@ class PastFailures:
             ]
             deaths = tuple(sorted(believable, key=lambda died: died.at)[-PAST_DEATHS:])
             unrecovered = min(max(0, failed.unrecovered_deaths), len(deaths))
-            self._kept[failed.key] = replace(failed, deaths=deaths, unrecovered_deaths=unrecovered)
+            reading = None if failed.reading is None else positions.not_after(failed.reading, now)
+            self._kept[failed.key] = replace(
+                failed, deaths=deaths, unrecovered_deaths=unrecovered, reading=reading
+            )
         if stored:
             self._met.clear()
 

@@ -182,7 +182,13 @@ class Worker:
         )
         for stage, error in self._lifecycle.errors.items():
             self._on_error(stage, error)
-        self._remembering.keep(snapshot, self._lifecycle, wall, is_last=self.policy.ends)
+        self._remembering.keep(
+            snapshot,
+            self._lifecycle,
+            wall,
+            is_last=self.policy.ends,
+            process_ends=self.policy.program is not None,
+        )
         self.evaluated = Evaluated(
             snapshot,
             evaluation,

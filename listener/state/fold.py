@@ -20,7 +20,7 @@ from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
 from .flow import Places, PlanPlaces, places_of
 from .inputs import follow_inputs, had_input
-from .positions import compare, continued, follow_batch, follow_poll
+from .positions import compare, continued, follow_batch, follow_poll, of_topics_read
 from .query import (
     BUCKETS,
     RECENT_BATCHES,
@@ -262,7 +262,9 @@ def _with_read(query: Query, polls: Mapping[int, SourcePoll]) -> Query:
         last = before.get(index)
         if last is None or poll.at > last.at:
             reading = follow_poll(reading, index, poll, last, _ended_since(query, index, poll.at))
-    return replace(query, reading=reading)
+    ends = () if query.progress is None else query.progress.sources
+    read = {name for source in ends for name in unread_from(source.end)}
+    return replace(query, reading=of_topics_read(reading, polls, read))
 
 
 def _ended_since(query: Query, index: int, at: float) -> dict[str, int]:

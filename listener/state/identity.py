@@ -21,7 +21,7 @@ from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
-from .positions import restore, with_new_checkpoint, with_same_checkpoint
+from .positions import remains, restore, with_new_checkpoint, with_same_checkpoint
 from .query import Ended, Outcome, Query, inputs_before, last_read, without_input
 from .sources import between_runs
 from .trends import Trends, carry_over
@@ -287,7 +287,7 @@ class Identity:
         The start of the stopped run may have been lost. A poll that showed no run on the checkpoint
         proves that this run was started later, and that the event of the end was late.
         """
-        query = self._holder(new.query_id)
+        query = self.holder(new.query_id)
         if query is None or not new.replaced or not _is_renamed(query, new):
             return None
         is_late = new.replaced in self._past or query.run_id in self._left
@@ -309,7 +309,7 @@ class Identity:
 
         Without that event, the run continues the query after ``UNDECIDED_SECONDS``.
         """
-        query = self._holder(new.query_id)
+        query = self.holder(new.query_id)
         if query is None or not _is_renamed(query, new):
             return False
         return new.at - query.gone_or_started_at < UNDECIDED_SECONDS
@@ -329,7 +329,7 @@ class Identity:
             UndecidedError: the query is not known yet, and ``wait`` is set.
 
         """
-        old, holder = self._predecessor(new, wait=wait), self._holder(new.query_id)
+        old, holder = self._predecessor(new, wait=wait), self.holder(new.query_id)
         self._past.pop(new.run_id, None)
         if old is None:
             label = self._free_label(new.name, new.query_id)
@@ -412,7 +412,7 @@ class Identity:
             return None if self.replaced_by(new) else old
         return None if old.alive or old.run_id in new.beside else old
 
-    def _holder(self, query_id: str) -> Query | None:
+    def holder(self, query_id: str) -> Query | None:
         """The query that has this id now."""
         query = self.present(query_id)
         return query if query is not None and query.query_id == query_id else None
@@ -509,4 +509,5 @@ def _remains(query: Query) -> Query:
         progress=None,
         probed=None,
         sources={},
+        reading=remains(query.reading),
     )

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 from hashlib import sha256
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,9 +28,14 @@ from ..events import Progress, SourceProgress
 from ..offsets import unread_from, whole
 from ..source_polls import OFFSET, SourcePoll, topic_of
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
 GAP_SECONDS = 24 * 3600.0
 """A gap is an event, not a state: so long after it was found it is over."""
 MAX_GAPS = 100
+MAX_POSITIONS = 1000
+"""Partitions whose positions a query keeps that is not shown any more."""
 MARK_CHARACTERS = 12
 
 
@@ -101,6 +107,8 @@ class LastRead(msgspec.Struct, frozen=True):
     """The last run, if its end event may still come, and events of batches before that."""
     systems: dict[int, str] = {}
     """By source index: the hash of the system that the last run read."""
+    earlier: LastRead | None = None
+    """Of the checkpoint before, as far as this one has not been compared with it."""
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -125,6 +133,8 @@ class Reading(msgspec.Struct, frozen=True):
     """Whether the end event of the run has arrived: no event of a batch follows."""
     sparse: dict[int, Batch] = {}
     """By source index: a batch since the last poll that may have passed over deleted records."""
+    lowest: dict[str, int] = {}
+    """By place: where the first record was that batches since the last poll have read."""
 
     @property
     def unsure_since(self) -> float | None:
@@ -151,22 +161,30 @@ def _place(mark: str, partition: str) -> str:
 
 
 def with_gap(gaps: tuple[Gap, ...], gap: Gap) -> tuple[Gap, ...]:
-    """Add a gap; one that it touches becomes part of it."""
+    """Add a gap; one that it touches becomes part of it. No more than ``MAX_GAPS`` are kept."""
     if gap.end <= gap.start:
         return gaps
     same = [
         other
         for other in gaps
-        if (other.place, other.topic_id) == (gap.place, gap.topic_id)
+        if other.place == gap.place
+        and other.topic_id == gap.topic_id
         and other.start <= gap.end
         and gap.start <= other.end
     ]
     start = min((other.start for other in same), default=gap.start)
     end = max((other.end for other in same), default=gap.end)
-    joined = replace(gap, start=min(start, gap.start), end=max(end, gap.end))
+    found_at = min((other.found_at for other in same), default=gap.found_at)
+    joined = replace(
+        gap,
+        start=min(start, gap.start),
+        end=max(end, gap.end),
+        found_at=min(found_at, gap.found_at),
+    )
     if any((other.start, other.end) == (joined.start, joined.end) for other in same):
         return gaps
-    return (*(other for other in gaps if other not in same), joined)[-MAX_GAPS:]
+    kept = tuple(other for other in gaps if other not in same)
+    return (*kept, joined) if len(kept) < MAX_GAPS else gaps
 
 
 def without_read(gaps: tuple[Gap, ...], place: str, position: Position) -> tuple[Gap, ...]:
@@ -215,6 +233,7 @@ def follow_batch(
     sink that does not read its batches (``foreachBatch``) has none in any.
     """
     positions, gaps, sparse = dict(reading.positions), reading.gaps, dict(reading.sparse)
+    lowest, with_gaps = dict(reading.lowest), {gap.place for gap in gaps}
     for index, source in enumerate(progress.sources):
         mark, start, end = reading.systems.get(index), *map(unread_from, (source.start, source.end))
         batch = _sparse(source, at) if is_first or source.input_rows else None
@@ -224,11 +243,16 @@ def follow_batch(
             continue
         for partition, offset in end.items():
             place = _place(mark, partition)
-            before = positions.get(place, Position(offset))
-            begun = replace(before, end=start.get(partition, before.end))
-            gaps = without_read(gaps, place, begun)
-            positions[place] = replace(before, end=offset)
-    return replace(reading, positions=positions, gaps=gaps, sparse=sparse)
+            before = positions.get(place) or Position(offset)
+            if place in with_gaps:
+                begun = start.get(partition, before.end)
+                gaps = without_read(gaps, place, replace(before, end=begun))
+            # Spark begins a partition that is new to it at the first retained offset.
+            begun = start.get(partition, 0)
+            if begun < lowest.get(place, offset + 1):
+                lowest[place] = begun
+            positions[place] = Position(offset, before.first, before.topic_id)
+    return replace(reading, positions=positions, gaps=gaps, sparse=sparse, lowest=lowest)
 
 
 def _sparse(source: SourceProgress, at: float) -> Batch | None:
@@ -254,6 +278,7 @@ def follow_poll(
     if not poll.system:
         return reading
     positions, gaps = dict(reading.positions), recent(reading.gaps, poll.at)
+    with_gaps, lowest = {gap.place for gap in gaps}, dict(reading.lowest)
     for partition, begin in poll.begins.items():
         begun = Position(begin, poll.kept_from.get(partition, 0))
         gaps = without_read(gaps, place_of(poll.system, partition), begun)
@@ -263,17 +288,18 @@ def follow_poll(
         now = _position(poll, partition, old)
         if old is not None and is_other_topic(old.topic_id, now.topic_id):
             last = before.committed.get(partition, old.end) if before is not None else old.end
-            crossed = min(last, committed)
+            # A topic that ends before the old offset is read from its beginning, and a batch has
+            # read what is behind the lowest offset that one began at.
+            limits = last, committed, poll.latest.get(partition, committed)
+            crossed = min(*limits, lowest.get(place, last))
             gaps = with_gap(gaps, _gap(poll, place, now, (now.first, crossed), Cause.RECREATED))
-        elif poll.at_rest:
-            # No batch was planned by then, so the next one begins behind these.
-            passed = committed, poll.earliest.get(partition, committed)
+        elif (passed := _deleted(poll, partition, before)) is not None:
             gaps = with_gap(gaps, _gap(poll, place, now, passed, Cause.DELETED))
-        elif partition in poll.passed and (before is None or not before.passed):
-            # Once: it ends like every gap.
-            gaps = with_gap(gaps, _gap(poll, place, now, poll.passed[partition], Cause.DELETED))
-        gaps = without_read(gaps, place, now)
+        if place in with_gaps:
+            gaps = without_read(gaps, place, now)
         positions[place] = replace(now, end=batch.get(partition, committed))
+        if partition not in batch:
+            lowest.pop(place, None)
     gaps = _add_passed(gaps, reading.sparse.get(index), poll)
     return replace(
         reading,
@@ -281,7 +307,54 @@ def follow_poll(
         gaps=gaps,
         systems={**reading.systems, index: mark_of(poll.system)},
         sparse=_not_before(reading.sparse, index, poll.at),
+        lowest=lowest,
     )
+
+
+def _deleted(poll: SourcePoll, partition: str, before: SourcePoll | None) -> tuple[int, int] | None:
+    """From where to where a poll proves that a partition was deleted before it was read."""
+    if poll.at_rest:
+        # No batch was planned by then, so the next one begins behind these.
+        committed = (poll.begins | poll.committed)[partition]
+        return committed, poll.earliest.get(partition, committed)
+    # Once: it ends like every gap.
+    return None if before is not None and before.passed else poll.passed.get(partition)
+
+
+def of_topics_read(
+    reading: Reading, polls: Mapping[int, SourcePoll], ends: Iterable[str]
+) -> Reading:
+    """Forget positions in topics that no source reads any more, once all sources were polled.
+
+    ``ends`` are the partitions of the newest batch.
+    """
+    asked = {index: poll for index, poll in polls.items() if poll.system and poll.committed}
+    if not asked or not asked.keys() >= reading.systems.keys():
+        return reading
+    marks = {mark_of(poll.system) for poll in asked.values()}
+    topics = {
+        (mark_of(poll.system), topic_of(partition))
+        for poll in asked.values()
+        for partition in (*poll.committed, *ends)
+    }
+    parts = {place: place.partition(" ") for place in reading.positions}
+    gone = [
+        place
+        for place, (mark, _, partition) in parts.items()
+        if mark in marks and (mark, topic_of(partition)) not in topics
+    ]
+    if not gone:
+        return reading
+    return replace(
+        reading,
+        positions=_without(reading.positions, gone),
+        lowest=_without(reading.lowest, gone),
+    )
+
+
+def _without(values: Mapping[str, Value], keys: Iterable[str]) -> dict[str, Value]:
+    gone = set(keys)
+    return {key: value for key, value in values.items() if key not in gone}
 
 
 def _position(poll: SourcePoll, partition: str, old: Position | None) -> Position:
@@ -335,12 +408,29 @@ def _not_before(batches: Mapping[int, Batch], index: int, at: float) -> dict[int
 
 def with_same_checkpoint(reading: Reading) -> Reading:
     """Begin the next run under the same checkpoint."""
-    return replace(reading, sparse={}, is_over=False)
+    return replace(reading, sparse={}, lowest={}, is_over=False)
 
 
 def with_new_checkpoint(last: LastRead) -> Reading:
     """Begin the first run under a new checkpoint, after the last one had read so far."""
-    return Reading(gaps=last.gaps, earlier=replace(last, gaps=()))
+    earlier = replace(last, gaps=(), earlier=None)
+    if last.earlier is not None:
+        times = [at for at in (last.over_at, last.earlier.over_at) if at is not None]
+        positions = {**last.earlier.positions, **last.positions}
+        earlier = replace(earlier, positions=positions, over_at=max(times, default=None))
+    return Reading(gaps=last.gaps, earlier=earlier)
+
+
+def remains(reading: Reading) -> Reading:
+    """What is kept of a query that is forgotten: nothing large."""
+    if len(reading.positions) <= MAX_POSITIONS:
+        return reading
+    return Reading(gaps=reading.gaps)
+
+
+def handed_over(reading: Reading) -> Reading:
+    """What is left to a query when another takes its checkpoint, and reads on from there."""
+    return Reading(gaps=reading.gaps)
 
 
 def continued(reading: Reading) -> Reading:
@@ -391,6 +481,7 @@ def compare(
     earlier = reading.earlier
     if earlier is None or not begins:
         return reading
+    asked = {index for index, poll in polls.items() if poll.system}
     is_elsewhere = bool(session and earlier.session) and session != earlier.session
     if is_elsewhere or (is_temporary and earlier.is_temporary):
         return replace(reading, earlier=None)
@@ -407,6 +498,14 @@ def compare(
         if not is_other_topic(old.topic_id, now.topic_id):
             end = old.end if over_at is None else max(old.end, written or 0)
             gaps = with_gap(gaps, _gap(poll, place, now, (end, offset), Cause.SKIPPED))
+    if asked == begins.keys():
+        # What is left of other topics is not read any more.
+        places = {
+            place_of(polls[index].system, partition)
+            for index, begin in begins.items()
+            for partition in begin
+        }
+        left = {place: old for place, old in left.items() if place in places}
     return replace(reading, gaps=gaps, earlier=replace(earlier, positions=left) if left else None)
 
 
@@ -440,8 +539,13 @@ def restore(reading: Reading, last: LastRead, *, is_same: bool) -> Reading:
             gaps = with_gap(gaps, gap)
     for place, now in reading.positions.items():
         gaps = without_read(gaps, place, now)
-    positions = {**last.positions, **reading.positions}
-    return replace(reading, positions=positions, gaps=_joined(gaps, reading.gaps))
+    return replace(
+        reading,
+        positions={**last.positions, **reading.positions},
+        gaps=_joined(gaps, reading.gaps),
+        earlier=reading.earlier or last.earlier,
+        systems={**last.systems, **reading.systems},
+    )
 
 
 def _joined(older: tuple[Gap, ...], newer: Iterable[Gap]) -> tuple[Gap, ...]:
@@ -453,19 +557,31 @@ def _joined(older: tuple[Gap, ...], newer: Iterable[Gap]) -> tuple[Gap, ...]:
 KEEP_EVERY_SECONDS = 30.0
 
 
-def to_store(before: LastRead | None, now: LastRead, *, is_last: bool) -> LastRead:
-    """What is stored after ``before``: the newest, but not at every batch.
+def to_store(
+    before: Mapping[Key, LastRead], now: Mapping[Key, LastRead], *, is_last: bool
+) -> Mapping[Key, LastRead]:
+    """What is stored of all queries after ``before``: the newest, but not at every batch.
 
-    The end of a run, a gap, and what is stored last are stored at once.
+    The end of a run, a gap, and what is stored last are stored at once. All are taken together, so
+    that many queries cause no more writes than one, and no position is older than its time says.
     """
-    if before is None:
+    if is_last or not before or any(_is_urgent(before.get(key), now[key]) for key in now):
         return now
-    has_ended = (before.over_at is None) != (now.over_at is None)
-    has_gaps = list(map(_span, before.gaps)) != list(map(_span, now.gaps))
-    if is_last or has_ended or has_gaps:
-        return now
-    has_read = (before.positions, before.gaps) != (now.positions, now.gaps)
-    return now if has_read and now.at - before.at >= KEEP_EVERY_SECONDS else before
+    kept = {key: before[key] for key in now}
+    taken_at = max((reading.at for reading in before.values()), default=0.0)
+    is_due = any(reading.at - taken_at >= KEEP_EVERY_SECONDS for reading in now.values())
+    has_read = is_due and any(_known(before[key]) != _known(now[key]) for key in now)
+    return now if has_read else kept
+
+
+def _is_urgent(before: LastRead | None, now: LastRead) -> bool:
+    if before is None or (before.over_at is None) != (now.over_at is None):
+        return True
+    return list(map(_span, before.gaps)) != list(map(_span, now.gaps))
+
+
+def _known(last: LastRead) -> tuple[object, ...]:
+    return last.positions, last.gaps, last.earlier
 
 
 def _span(gap: Gap) -> tuple[str, int, int]:
@@ -479,4 +595,22 @@ def shifted(last: LastRead, seconds: float) -> LastRead:
         at=last.at + seconds,
         over_at=None if last.over_at is None else last.over_at + seconds,
         gaps=tuple(replace(gap, found_at=gap.found_at + seconds) for gap in last.gaps),
+        earlier=None if last.earlier is None else shifted(last.earlier, seconds),
     )
+
+
+def not_after(last: LastRead, now: float) -> LastRead:
+    """What an earlier process knew, whose clock may have been ahead: nothing is of the future."""
+    return replace(
+        last,
+        at=min(last.at, now),
+        over_at=None if last.over_at is None else min(last.over_at, now),
+        gaps=tuple(replace(gap, found_at=min(gap.found_at, now)) for gap in last.gaps),
+        earlier=None if last.earlier is None else not_after(last.earlier, now),
+    )
+
+
+def without_run(last: LastRead) -> LastRead:
+    """What another process may know: no run or session of this one goes on there."""
+    earlier = None if last.earlier is None else without_run(last.earlier)
+    return replace(last, session="", run_id="", earlier=earlier)

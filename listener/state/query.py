@@ -489,29 +489,45 @@ UNSURE_SECONDS = 60.0
 def last_read(query: Query, now: float, stopped_at: float | None = None) -> LastRead:
     """Where the query has read up to, for a later checkpoint or process.
 
-    That is exact once the event of its end has arrived, and those of all its batches.
+    That is exact once the event of its end has arrived, and surely those of all its batches.
     ``stopped_at`` is when it was over at the latest, such as the SparkContext's stop.
     """
-    reading, done, gone_at = query.reading, query.progress, query.gone_at
-    is_reported = query.last_commit_at is None or (
-        done is not None and done.batch_id >= (query.run_commit_batch or 0)
-    )
+    reading = query.reading
     over_at = None
-    if not (reading.is_over and is_reported):
-        ends = [at for at in (gone_at, stopped_at, now + UNSURE_SECONDS) if at is not None]
-        over_at = ends[0]
-    earlier = reading.earlier or LastRead(now)
-    times = [at for at in (over_at, earlier.over_at) if at is not None]
+    if not (reading.is_over and _is_reported(query)):
+        ends = (query.gone_at, stopped_at, now + UNSURE_SECONDS)
+        over_at = next(at for at in ends if at is not None)
     return LastRead(
         now,
-        positions={**earlier.positions, **reading.positions},
+        positions=reading.positions,
         gaps=reading.gaps,
-        over_at=max(times, default=None),
+        over_at=over_at,
         session=query.session,
         is_temporary=query.facts is not None and query.facts.is_temporary,
         run_id="" if reading.is_over else query.run_id,
         systems=reading.systems,
+        earlier=reading.earlier,
     )
+
+
+def _is_reported(query: Query) -> bool:
+    """Whether no batch of an ended run has been committed whose event was not sent.
+
+    ``stop()`` interrupts a run anywhere, also between the two. A run was at rest if it was idle or
+    polled after its last event, and nothing shows a later batch.
+    """
+    done = -1 if query.progress is None else query.progress.batch_id
+    if query.last_commit_at is not None and done < (query.run_commit_batch or 0):
+        return False
+    if query.ended is None or query.ended.outcome is not Outcome.STOPPED:
+        return True
+    flying = None if query.in_flight is None else query.in_flight.batch_id
+    planned = None if query.logged is None else query.logged.planned
+    if any(batch_id is not None and batch_id > done for batch_id in (flying, planned)):
+        return False
+    reported_at = query.started_at if query.progress_at is None else query.progress_at
+    seen = (query.last_idle_at, *(poll.at for poll in query.polls.values()))
+    return any(at is not None and at >= reported_at for at in seen)
 
 
 def without_input(old: Query, at: float) -> float:

@@ -23,7 +23,7 @@ from .fold import (
     replaced_by,
 )
 from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
-from .positions import Reading, follow_late, recent
+from .positions import Reading, follow_late, handed_over, recent
 from .query import Outcome, Query
 from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
 
@@ -320,12 +320,15 @@ class State:
             self._put(replace(query, reading=follow_late(query.reading, event.run_id, batch)))
 
     def _introduce(self, new: Newcomer, *, wait: bool) -> Query:
-        holder = self._identity.replaced_by(new)
+        holder, stopped = self._identity.holder(new.query_id), self._identity.replaced_by(new)
         query = self._identity.introduce(new, wait=wait)
         is_new = query.label not in self._queries
         self._put(query)
-        if holder is not None and (holder.alive or holder.run_id == new.replaced):
-            self._put(replaced_by(holder, query.label, new.at))
+        if holder is not None and holder.label != query.label:
+            holder = replace(holder, reading=handed_over(holder.reading))
+            if stopped is not None and (holder.alive or holder.run_id == new.replaced):
+                holder = replaced_by(holder, query.label, new.at)
+            self._put(holder)
         if is_new and (query.is_unnamed or len(self._queries) % FORGET_EVERY == 0):
             self.forget(new.at)
         return query
