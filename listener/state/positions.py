@@ -134,7 +134,7 @@ class Reading(msgspec.Struct, frozen=True):
     sparse: dict[int, Batch] = {}
     """By source index: a batch since the last poll that may have passed over deleted records."""
     lowest: dict[str, int] = {}
-    """By place: where the first record was that batches since the last poll have read."""
+    """By place: the lowest offset at which a batch since the last poll began."""
 
     @property
     def unsure_since(self) -> float | None:
@@ -245,8 +245,8 @@ def follow_batch(
             place = _place(mark, partition)
             before = positions.get(place) or Position(offset)
             if place in with_gaps:
-                begun = start.get(partition, before.end)
-                gaps = without_read(gaps, place, replace(before, end=begun))
+                left_at = start.get(partition, before.end)
+                gaps = without_read(gaps, place, replace(before, end=left_at))
             # Spark begins a partition that is new to it at the first retained offset.
             begun = start.get(partition, 0)
             if begun < lowest.get(place, offset + 1):
@@ -288,8 +288,8 @@ def follow_poll(
         now = _position(poll, partition, old)
         if old is not None and is_other_topic(old.topic_id, now.topic_id):
             last = before.committed.get(partition, old.end) if before is not None else old.end
-            # A topic that ends before the old offset is read from its beginning, and a batch has
-            # read what is behind the lowest offset that one began at.
+            # The new topic may be shorter, and what batches have read from a lower offset on is
+            # not passed over.
             limits = last, committed, poll.latest.get(partition, committed)
             crossed = min(*limits, lowest.get(place, last))
             gaps = with_gap(gaps, _gap(poll, place, now, (now.first, crossed), Cause.RECREATED))

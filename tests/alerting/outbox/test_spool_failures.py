@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from support.patience import PATIENCE_SECONDS, until
 from support.spooling import entry
-from support.story import CONFLICT
+from support.story import CONFLICT, poll
 from support.worker_harness import WALL, WorkerHarness
 
 from querypulse.alerting.lifecycle import Opened
 from querypulse.alerting.outbox import Known
 from querypulse.alerting.spool import Kept, Remembering
+from querypulse.listener.mailbox import Ending, ProgramEnd
 from querypulse.listener.past_failures import FailedQuery, mark_of
+from querypulse.listener.source_polls import SourceReport
 from querypulse.listener.state.query import Died
 from querypulse.sidecar.worker import TICK_SECONDS
 
@@ -163,6 +165,23 @@ def test_time_of_a_failure_follows_a_clock_change():
     failed_at = pytest.approx(1000.0 + TICK_SECONDS)
     an_hour_earlier = pytest.approx(1000.0 + TICK_SECONDS - 3600.0)
     assert times_of(fake_spool) == [[], [failed_at], [an_hour_earlier]]
+
+
+@pytest.mark.parametrize(
+    ("program", "is_known"), [(ProgramEnd("the main program ended"), True), (None, False)]
+)
+def test_position_of_an_active_query_is_left_only_by_a_process_that_ends(program, is_known):
+    fake_spool = FakeSpool()
+    harness = WorkerHarness(Remembering(fake_spool)).started().step()
+    asked = poll(at=harness.clock(), committed=100)
+    harness.worker.state.apply_sources(SourceReport(harness.clock(), {"a-1": {0: asked}}))
+    harness.step()
+    assert [one.reading is not None for one in fake_spool.offers[-1]] == [True]
+
+    harness.inbox.put(Ending(crashed=False, program=program), lifecycle=True)
+    harness.step()
+
+    assert any(one.reading is not None for one in fake_spool.offers[-1]) == is_known
 
 
 def test_redacted_error_class_is_not_stored():
