@@ -9,7 +9,7 @@ import pytest
 from support.connectors import DeltaTable
 from support.queries import commits, start, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.thorough]
+pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.nightly]
 
 RISK = "StreamingDataLossRisk"
 LAX = {"failOnDataLoss": "false"}

@@ -59,8 +59,12 @@ if os.environ["FAULT"] == "is blocked":
     jvm.java.lang.System.setProperty("test.blocks", "true")
     threading.Thread(target=job, daemon=True).start()
 else:
-    # As an error that is fatal for Scala, this ends its thread and not the SparkContext.
-    jsc.sc().dagScheduler().eventProcessLoop().eventThread().interrupt()
+    # As an error that is fatal for Scala, this ends its thread and not the SparkContext. Code that
+    # handles an event may take an interrupt for its own: then only a job fails, and the loop goes on.
+    loop = jsc.sc().dagScheduler().eventProcessLoop().eventThread()
+    while loop.isAlive():
+        loop.interrupt()
+        time.sleep(0.1)
 time.sleep(3600)
 """
 
