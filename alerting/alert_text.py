@@ -9,7 +9,6 @@ import msgspec
 
 from ..core.text import MAX_NAMES, duration, encodable, listed
 from ..listener.state.identity import RESERVED, UNNAMED
-from .alert import FIRING, INCIDENT, RESOLVED, Alert, Incident
 from .finding import (
     OF_QUERIES,
     QUERY_FAILED,
@@ -21,6 +20,7 @@ from .finding import (
     Finding,
     code_last,
 )
+from .incidents.alert import FIRING, INCIDENT, RESOLVED, Alert, Incident
 
 # -- headline ---------------------------------------------------------------------------------
 # ``[orders] billing failed: ValueError: negative amount`` while it fires, and

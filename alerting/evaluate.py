@@ -34,8 +34,8 @@ from .finding import (
     Severity,
 )
 from .policy import Policy
-from .rule_context import RuleContext, is_restarted, rule_context
 from .rules import ORDER
+from .rules.context import RuleContext, is_restarted, rule_context
 from .rules.losses import data_loss_risk
 from .rules.monitoring import (
     JVM_ENDED,
@@ -431,7 +431,7 @@ Health = Mapping[str, QueryHealth]
 
 def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
     """The graph of all queries; the settings may declare the places of absent ones."""
-    nodes = [Node(query.label, query.base_name, query.places) for query in snapshot.queries]
+    nodes = [Node(query.label, query.base_name, query.datasets) for query in snapshot.queries]
     absent = {base_label(name): name for name in policy.expected}
     seen = {node.label for node in nodes}
     nodes += [Node(label, absent.get(label, label)) for label in labels if label not in seen]
@@ -488,8 +488,8 @@ def _cut_off(
         for reader in flow.downstream.get(writer, ()):
             if reader in causes or reader in dry or reader not in health:
                 continue
-            places = (writers for writers in flow.feeds[reader] if writer in writers)
-            if not any(dry.issuperset(writers) for writers in places):
+            datasets = (writers for writers in flow.feeds[reader] if writer in writers)
+            if not any(dry.issuperset(writers) for writers in datasets):
                 continue
             causes[reader] = causes.get(writer, writer)
             if through is None or reader in through:

@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
 from querypulse.core.guard import Guard
 from querypulse.exporter.published_state import Monitor, PublishedState

@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert, Incident, incident_key, incident_labels, problem_of
+from ..alerting.delivery.heartbeat import Heartbeat
+from ..alerting.delivery.spool import try_folder
 from ..alerting.finding import WHOLE_DRIVER, Severity
-from ..alerting.heartbeat import Heartbeat
+from ..alerting.incidents.alert import Alert, Incident, incident_key, incident_labels, problem_of
 from ..alerting.receivers.receiver import DeliveryError, Receiver
-from ..alerting.spool import try_folder
 from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
 from ..settings import receivers as receivers_from_settings

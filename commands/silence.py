@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 import requests
 
-from ..alerting.alert import Silence, end_text
+from ..alerting.incidents.alert import Silence, end_text
 from ..alerting.receivers.receiver import is_readable, public_part
 from ..core.secret import Secret
 from ..core.text import rfc3339

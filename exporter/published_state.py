@@ -14,9 +14,9 @@ from secrets import token_hex
 
 import msgspec
 
-from ..alerting.alert import Alert
 from ..alerting.finding import QueryHealth
-from ..alerting.lifecycle import Suppressed
+from ..alerting.incidents.alert import Alert
+from ..alerting.incidents.lifecycle import Inhibited
 from ..core.states import QueryState
 from ..listener.events import Progress, SourceProgress
 from ..listener.source_polls import SourcePoll, topic_of
@@ -187,7 +187,7 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     process: Process = Process()
     labels: Mapping[str, str] = {}
     expected: tuple[str, ...] = ()
-    suppressed: tuple[Suppressed, ...] = ()
+    inhibited: tuple[Inhibited, ...] = ()
     alerts_last_open: Mapping[Labels, float] = {}
     """See the function of that name."""
     lag_by_partition: bool = False

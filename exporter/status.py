@@ -96,7 +96,7 @@ class AlertStatus(msgspec.Struct, frozen=True):
     starts_at: str
 
 
-class SuppressedStatus(msgspec.Struct, frozen=True):
+class InhibitedStatus(msgspec.Struct, frozen=True):
     """One suppressed alert, and the alert that suppresses it."""
 
     alertname: str
@@ -120,7 +120,7 @@ class Status(msgspec.Struct, frozen=True):
     alerts: tuple[AlertStatus, ...]
     monitor: Monitor
     at: str
-    suppressed: tuple[SuppressedStatus, ...] = ()
+    inhibited: tuple[InhibitedStatus, ...] = msgspec.field(default=(), name="suppressed")
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -145,15 +145,15 @@ def status(published: PublishedState) -> Status:
         ),
         monitor=published.monitor,
         at=iso(published.wall),
-        suppressed=tuple(
-            SuppressedStatus(
+        inhibited=tuple(
+            InhibitedStatus(
                 alertname=pair.alert.labels["alertname"],
                 query=pair.alert.labels["query"],
                 reason=pair.alert.annotations.get("reason", ""),
                 by_alertname=pair.by.labels["alertname"],
                 by_query=pair.by.labels["query"],
             )
-            for pair in published.suppressed
+            for pair in published.inhibited
         ),
     )
 

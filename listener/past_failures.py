@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from .state import positions
 from .state.fold import PAST_DEATHS
 from .state.positions import LastRead
-from .state.query import Died, Query
+from .state.query import Query, RunFailure
 
 MAX_KEPT = 1000
 """Queries whose failures are kept: as many as ended queries are kept."""
@@ -41,8 +41,8 @@ class FailedQuery(msgspec.Struct, frozen=True):
     query_id: str
     mark: str
     """The hash of its name, see ``mark_of``."""
-    deaths: tuple[Died, ...] = ()
-    unrecovered_deaths: int = 0
+    failures: tuple[RunFailure, ...] = msgspec.field(default=(), name="deaths")
+    unrecovered_failures: int = msgspec.field(default=0, name="unrecovered_deaths")
     """How many of them happened since its last commit or idle trigger."""
     gone_at: float | None = None
     """When its last run ended; None if it was active."""
@@ -72,7 +72,7 @@ def shifted(failed: FailedQuery, seconds: float) -> FailedQuery:
     """Convert the times to a clock that is ``seconds`` ahead."""
     return replace(
         failed,
-        deaths=tuple(replace(died, at=died.at + seconds) for died in failed.deaths),
+        failures=tuple(replace(died, at=died.at + seconds) for died in failed.failures),
         gone_at=None if failed.gone_at is None else failed.gone_at + seconds,
         reading=None if failed.reading is None else positions.shifted(failed.reading, seconds),
     )
@@ -100,14 +100,14 @@ class PastFailures:
         for failed in stored[:MAX_KEPT]:
             believable = [
                 replace(died, at=min(died.at, began_at - LEAST_AGE_SECONDS))
-                for died in failed.deaths
+                for died in failed.failures
                 if -CLOCKS_DIFFER_SECONDS <= now - died.at <= KEEP_SECONDS
             ]
-            deaths = tuple(sorted(believable, key=lambda died: died.at)[-PAST_DEATHS:])
-            unrecovered = min(max(0, failed.unrecovered_deaths), len(deaths))
+            failures = tuple(sorted(believable, key=lambda died: died.at)[-PAST_DEATHS:])
+            unrecovered = min(max(0, failed.unrecovered_failures), len(failures))
             reading = None if failed.reading is None else positions.not_after(failed.reading, now)
             self._kept[failed.key] = replace(
-                failed, deaths=deaths, unrecovered_deaths=unrecovered, reading=reading
+                failed, failures=failures, unrecovered_failures=unrecovered, reading=reading
             )
         if stored:
             self._met.clear()
@@ -164,7 +164,7 @@ def _ran_until(failed: FailedQuery) -> tuple[float, str]:
 def _with_past(query: Query, past: FailedQuery) -> Query:
     """Put what was stored first; activity in this process means that they are recovered."""
     is_recovered = query.activity_seen or query.totals.commits > 0
-    before = 0 if is_recovered else past.unrecovered_deaths
+    before = 0 if is_recovered else past.unrecovered_failures
     if past.reading is not None:
         is_same = past.query_id == query.query_id
         reading = positions.restore(query.reading, past.reading, is_same=is_same)
@@ -174,6 +174,6 @@ def _with_past(query: Query, past: FailedQuery) -> Query:
     return replace(
         query,
         id_before=query.id_before or (past.query_id if has_new_id else ""),
-        deaths=(*past.deaths, *query.deaths)[-PAST_DEATHS:],
-        unrecovered_deaths=query.unrecovered_deaths + before,
+        failures=(*past.failures, *query.failures)[-PAST_DEATHS:],
+        unrecovered_failures=query.unrecovered_failures + before,
     )

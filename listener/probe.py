@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .events import Progress, Terminated, decode_progress
-from .state.flow import PlanPlaces
+from .state.flow import PlanDatasets
 
 UNOWNED = ""
 """The key of jobs without a query id, such as jobs of thread pools in ``foreachBatch``."""
@@ -147,7 +147,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     """The interval at which async progress tracking writes its logs."""
     session: str = ""
     """``sessionUUID`` of the session that started the query; empty where Spark refuses it."""
-    plan: PlanPlaces = PlanPlaces()
+    plan: PlanDatasets = PlanDatasets()
     """The places that only the query's plan shows."""
 
     @property

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ..alerting.alert import CRITICAL, Incident, incident_labels
+from ..alerting.delivery.heartbeat import Heartbeat
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.heartbeat import Heartbeat
+from ..alerting.incidents.alert import CRITICAL, Incident, incident_labels
 from ..alerting.receivers import RECEIVER_TYPES
 from ..alerting.receivers.receiver import (
     HttpOptions,

@@ -135,7 +135,7 @@ ERROR_CLASS = "error_class"
 KEPT_TEXTS = 4096
 
 
-class Redacting:
+class EvaluationRedactor:
     """Calling it with an evaluation returns that evaluation without secrets.
 
     It recognizes secrets by shape, by the patterns of the settings, by our own keys as last read

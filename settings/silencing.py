@@ -23,8 +23,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from ..alerting.alert import Silence, end_text
 from ..alerting.finding import WHOLE_DRIVER
+from ..alerting.incidents.alert import Silence, end_text
 from ..alerting.rules import ALERT_NAMES
 from ..core.files import FileLoop, Signature, signature_of, write_whole
 from ..core.guard import Guard
@@ -203,7 +203,7 @@ def _parse(path: Path, number: int, text: bytes) -> Silence:
 # -- silencing --------------------------------------------------------------------------------
 
 
-class Silencing:
+class SilenceStore:
     """Calling it returns the silences in force, without reading a file.
 
     A thread checks the file every two seconds and reads it when it has changed. An unreadable
@@ -300,7 +300,7 @@ OK, CREATED, BAD_REQUEST = 200, 201, 400
 
 
 def post_silence(
-    body: bytes, silencing: Silencing, queries: Collection[str]
+    body: bytes, silencing: SilenceStore, queries: Collection[str]
 ) -> tuple[int, dict[str, object]]:
     """Add the silence of ``body`` to this process, or end those of a pattern.
 

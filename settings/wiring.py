@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..alerting.alert import Incident
-from ..alerting.delivery import Delivery, Notifier
-from ..alerting.heartbeat import Heartbeat, QueryHeartbeats
+from ..alerting.delivery.deliveries import Delivery, Notifier
+from ..alerting.delivery.heartbeat import Heartbeat, QueryHeartbeats
+from ..alerting.delivery.spool import Spool
+from ..alerting.incidents.alert import Incident
 from ..alerting.policy import Limits, LimitSettings, Policy
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import Receiver, is_loopback
-from ..alerting.spool import Spool
 from ..core.guard import Guard
 from ..core.secret import Secret
 from ..exporter import push
 from ..exporter.push import PushTarget
 from ..exporter.server import Tls
 from ..listener.probe import CALM_SECONDS
-from ..listener.state.flow import TABLE, TOPIC, Declared, Place, brokers_of, path_place
+from ..listener.state.flow import TABLE, TOPIC, Dataset, Declared, brokers_of, path_dataset
 from . import receivers as receivers_from_settings
 from .links import guidance
 from .receivers import as_settings_error, http_options
-from .secrets import Redacting
+from .secrets import EvaluationRedactor
 from .settings import QuerySettings, Settings
-from .silencing import Silencing
+from .silencing import SilenceStore
 
 # -- declared places --------------------------------------------------------------------------
 # The places that the settings declare: what queries read and write where Spark does not show it.
@@ -42,7 +42,7 @@ _FILE_SYSTEMS = frozenset(
         *("s3", "gs", "abfss", "wasb", "wasbs", "adl", "dbfs", "oss", "obs", "cosn", "lakefs"),
     }
 )
-"""Hadoop's names for them, as ``Place.owners`` has them; of others, declare the path alone."""
+"""Hadoop's names for them, as ``Dataset.owners`` has them; of others, declare the path alone."""
 ALLOWED = (
     "'delta:/lake/bronze', 's3://lake/bronze', 'kafka:orders', 'kafka://broker:9092/orders' or "
     "'iceberg:catalog.db.orders'"
@@ -52,47 +52,47 @@ ALLOWED = (
 def _declared(queries: Mapping[str, QuerySettings]) -> tuple[Declared, ...]:
     declarations = []
     for pattern, own in queries.items():
-        reads = tuple(_places(pattern, "reads", own.reads or ()))
-        writes = tuple(_places(pattern, "writes", own.writes or ()))
+        reads = tuple(_datasets(pattern, "reads", own.reads or ()))
+        writes = tuple(_datasets(pattern, "writes", own.writes or ()))
         if reads or writes:
             declarations.append(Declared(pattern, reads, writes))
     return tuple(declarations)
 
 
-def _places(pattern: str, side: str, texts: Sequence[str]) -> Iterator[Place]:
+def _datasets(pattern: str, side: str, texts: Sequence[str]) -> Iterator[Dataset]:
     for text in texts:
         if not pattern.strip():
             raise ValueError("setting 'queries': an empty name pattern matches no query")
-        if (place := _parsed(text.strip())) is None:
+        if (dataset := _parsed(text.strip())) is None:
             raise ValueError(
                 f"setting 'queries', {side!r} of {pattern!r}: {text!r} could never match; write "
                 f"{ALLOWED}"
             )
-        yield place
+        yield dataset
 
 
-def _parsed(text: str) -> Place | None:
+def _parsed(text: str) -> Dataset | None:
     if text.startswith(_KAFKA):
         return _topic(text.removeprefix(_KAFKA))
     for prefix in _TABLES:
         if text.startswith(prefix):
             name = text.removeprefix(prefix)
-            return Place(TABLE, name) if all(name.split(".")) and "." in name else None
+            return Dataset(TABLE, name) if all(name.split(".")) and "." in name else None
     for prefix in _PATHS:
         text = text.removeprefix(prefix)
-    place = path_place(text)
-    schemes = set() if place is None else {owner.partition("://")[0] for owner in place.owners}
-    return place if schemes <= _FILE_SYSTEMS else None
+    dataset = path_dataset(text)
+    schemes = set() if dataset is None else {owner.partition("://")[0] for owner in dataset.owners}
+    return dataset if schemes <= _FILE_SYSTEMS else None
 
 
-def _topic(text: str) -> Place | None:
+def _topic(text: str) -> Dataset | None:
     brokers: tuple[str, ...] = ()
     if text.startswith("//"):
         servers, _, text = text.removeprefix("//").partition("/")
         brokers = brokers_of(servers)
         if not brokers:
             return None
-    return Place(TOPIC, text, brokers) if text and "/" not in text else None
+    return Dataset(TOPIC, text, brokers) if text and "/" not in text else None
 
 
 # -- wiring -----------------------------------------------------------------------------------
@@ -277,5 +277,5 @@ class Components:
         self.query_heartbeats = receivers_from_settings.query_heartbeats(settings, guard)
         self.push_targets = push_targets(settings)
         self.token, self.tls = http_access(settings)
-        self.redacting = Redacting(settings)
-        self.silencing = Silencing(settings.silence_file, guard)
+        self.redacting = EvaluationRedactor(settings)
+        self.silencing = SilenceStore(settings.silence_file, guard)

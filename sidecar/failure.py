@@ -14,7 +14,7 @@ from ..alerting.finding import (
     QueryHealth,
     Severity,
 )
-from ..alerting.lifecycle import Evaluated
+from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.rules.monitoring import JVM_ENDED
 from ..alerting.rules.query_ends import PROGRAM_ENDED, SESSION_GONE
 from ..core.redaction import redact

@@ -31,9 +31,9 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert, problem_of
 from ..alerting.finding import Severity
-from ..alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
+from ..alerting.incidents.alert import Alert, problem_of
+from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from ..alerting.policy import Policy
 from ..alerting.rules.query_ends import PROGRAM_ENDED, endless
 from ..core.guard import Guard
@@ -328,7 +328,7 @@ class Runtime:
             components.policy,
             lifecycle,
             self._notifier,
-            remembering=self._notifier.remembering,
+            failure_history=self._notifier.failure_history,
             redact=components.redacting,
             on_error=self._guard.report,
             on_evaluated=self._publish,
@@ -411,7 +411,7 @@ class Runtime:
             health=evaluated.evaluation.health,
             alerts=alerts,
             alerts_last_open=alerts_last_open(before.alerts_last_open, alerts, snapshot.at),
-            suppressed=evaluated.suppressed,
+            inhibited=evaluated.inhibited,
             monitor=self._monitor(snapshot, before.app, callbacks, polls),
             wall=evaluated.wall,
             expected=self._worker.policy.expected,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from ..alerting.alert import problem_of
+from ..alerting.incidents.alert import problem_of
 from ..listener.connect.client import ConnectCallError, conf_of
 from ..listener.spark.jvm import THROWN, reason_of
 from ..settings.loading import SPARK_PREFIX, load_settings

@@ -18,8 +18,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from ..alerting.alert import Alert
-from ..alerting.lifecycle import Evaluated
+from ..alerting.incidents.alert import Alert
+from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.rules.query_ends import EXPLAINS_SECONDS
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog

@@ -11,12 +11,12 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import Silence
-from ..alerting.delivery import Notifier
+from ..alerting.delivery.deliveries import Notifier
+from ..alerting.delivery.spool import FailureHistory
 from ..alerting.evaluate import Evaluation, evaluate, retired
-from ..alerting.lifecycle import Evaluated, Lifecycle
+from ..alerting.incidents.alert import Silence
+from ..alerting.incidents.lifecycle import Evaluated, Lifecycle
 from ..alerting.policy import Policy
-from ..alerting.spool import Remembering
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.mailbox import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
@@ -64,7 +64,7 @@ class Worker:
         lifecycle: Lifecycle,
         dispatch: Notifier,
         *,
-        remembering: Remembering | None = None,
+        failure_history: FailureHistory | None = None,
         redact: Callable[[Evaluation], Evaluation],
         on_error: Callable[[str, Exception], None],
         on_evaluated: Callable[[Evaluated], None],
@@ -79,7 +79,7 @@ class Worker:
         self._inputs = inputs
         self._lifecycle = lifecycle
         self._dispatch = dispatch
-        self._remembering = remembering or Remembering()
+        self._failure_history = failure_history or FailureHistory()
         self._redact = redact
         self._on_error = on_error
         self._on_evaluated = on_evaluated
@@ -170,7 +170,7 @@ class Worker:
         # The process may have been frozen since ``now``.
         wall = self._wall() - (self._clock() - now)
         silences = self._inputs.silences()
-        self._remembering.restore(self.state, self._lifecycle, now, wall)
+        self._failure_history.restore(self.state, self._lifecycle, now, wall)
         snapshot = self.state.snapshot(now)
         is_silenced = partial(self._lifecycle.is_silenced, silences=silences, wall=wall)
         main_thread = self._inputs.main_thread
@@ -182,7 +182,7 @@ class Worker:
         )
         for stage, error in self._lifecycle.errors.items():
             self._on_error(stage, error)
-        self._remembering.keep(
+        self._failure_history.keep(
             snapshot,
             self._lifecycle,
             wall,
@@ -193,7 +193,7 @@ class Worker:
             snapshot,
             evaluation,
             self._lifecycle.alerts,
-            self._lifecycle.suppressed,
+            self._lifecycle.inhibited,
             self._passed(snapshot, evaluation),
             wall,
         )

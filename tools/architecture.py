@@ -43,13 +43,13 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1350, 10),
-    "listener": (11200, 45),
+    "listener": (11400, 48),
     "exporter": (2300, 8),
-    "alerting": (8750, 30),
+    "alerting": (9400, 40),
     "settings": (1870, 9),
-    "sidecar": (2480, 9),
+    "sidecar": (2900, 12),
     "watch": (1620, 6),
-    "replay": (1100, 5),
+    "replay": (1150, 6),
     "launch": (450, 7),
     "commands": (1660, 10),
     "examples": (800, 5),

@@ -10,9 +10,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import CRITICAL, WARNING, Alert, Incident, incident_key, incident_labels
 from ..alerting.alert_text import Guidance, alert_of
 from ..alerting.finding import DRIVER_DOWN, MONITORING_DEGRADED, WHOLE_DRIVER, Finding, Severity
+from ..alerting.incidents.alert import (
+    CRITICAL,
+    WARNING,
+    Alert,
+    Incident,
+    incident_key,
+    incident_labels,
+)
 from ..core.states import QueryState
 from ..core.text import listed, rfc3339
 from ..exporter.pages import Notice

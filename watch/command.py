@@ -16,9 +16,9 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from ..alerting.alert import Alert, incident_labels, why_muted
-from ..alerting.delivery import Notifier
+from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER
+from ..alerting.incidents.alert import Alert, incident_labels, why_muted
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
@@ -28,9 +28,9 @@ from ..settings import receivers as receivers_from_settings
 from ..settings import wiring
 from ..settings.links import guidance
 from ..settings.loading import load_strictly
-from ..settings.secrets import Redacting
+from ..settings.secrets import EvaluationRedactor
 from ..settings.settings import Settings, SettingsError
-from ..settings.silencing import Silencing
+from ..settings.silencing import SilenceStore
 from .alerts import APP, DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
 from .targets import Host, Targets, answers, receiver_hosts
@@ -318,8 +318,8 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     file = request.webhook_url_file
     arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
     settings = load_strictly(arguments, environment)
-    redacting, guard = Redacting(settings), Guard()
-    silencing = Silencing(settings.silence_file, guard)
+    redacting, guard = EvaluationRedactor(settings), Guard()
+    silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
     evaluate = DriverAlerts(
         TargetTracker(request.gone_after, request.interval, request.terminated_after),
@@ -379,7 +379,7 @@ def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> N
     )
 
 
-def _read_again(redacting: Redacting, access: Access) -> None:
+def _read_again(redacting: EvaluationRedactor, access: Access) -> None:
     """Read secrets in files again: they may be rotated. In a separate thread: a mount may hang."""
     redacting.refresh()
     if access.token is not None:

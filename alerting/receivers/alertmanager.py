@@ -16,8 +16,8 @@ from ...core.guard import Problem
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
-from ..alert import Alert, Incident, is_generic
 from ..alert_text import HEALTHY, shown_annotations
+from ..incidents.alert import Alert, Incident, is_generic
 from .http import TOTAL_SECONDS, HttpPoster, not_a_page
 from .receiver import (
     Address,
@@ -95,7 +95,7 @@ def api_alerts(
             **link,
         }
         for alert in alerts
-        if not alert.goes_on
+        if not alert.is_superseded
     ]
 
 
@@ -126,7 +126,7 @@ class Alertmanager:
     capabilities = ReceiverCapabilities(
         resend_seconds=RESEND_SECONDS,
         resend_resolved_seconds=RESEND_RESOLVED_SECONDS,
-        stale_after_seconds=ABANDONED_SECONDS,
+        orphan_after_seconds=ABANDONED_SECONDS,
         groups_itself=True,
     )
 
@@ -149,7 +149,7 @@ class Alertmanager:
     def send(self, incident: Incident, wall: float) -> None:
         """Post the alerts of one incident, or end those that a stale one finds open."""
         labels = incident.labels
-        left = left_open(self._shown(labels), labels, wall) if incident.is_stale else None
+        left = left_open(self._shown(labels), labels, wall) if incident.is_orphan else None
         alerts = api_alerts(incident.alerts if left is None else left, wall, self._external_url)
         if not alerts:
             return

@@ -20,8 +20,8 @@ from ...core.secret import Secret
 from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten
-from ..alert import Incident
 from ..alert_text import as_lines, facts, headline_of, line, links, more_labels, others, status
+from ..incidents.alert import Incident
 from .http import diagnose
 from .receiver import (
     DeliveryError,

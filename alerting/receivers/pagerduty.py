@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
-from ..alert import Alert, Incident
 from ..alert_text import (
     by_difference,
     called,
@@ -23,6 +22,7 @@ from ..alert_text import (
     says,
     status,
 )
+from ..incidents.alert import Alert, Incident
 from .http import HttpReceiver
 from .receiver import (
     Address,
@@ -145,7 +145,7 @@ class PagerDuty(HttpReceiver):
     reports no more.
     """
 
-    capabilities = ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0)
+    capabilities = ReceiverCapabilities(per_minute=100.0, orphan_after_seconds=0.0)
     max_bytes = 512_000
     """512 KB, read as Alertmanager does: decimal."""
 

@@ -18,8 +18,8 @@ from msgspec import Meta
 
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
-from ..alert import Incident
 from ..finding import WHOLE_DRIVER
+from ..incidents.alert import Incident
 
 
 class DeliveryError(Exception):
@@ -54,7 +54,7 @@ class ReceiverCapabilities(msgspec.Struct, frozen=True):
 
     ``per_minute``: how many requests it accepts. ``resend_seconds``: how often firing alerts must
     be repeated. ``resend_resolved_seconds``: how long resolves must be repeated.
-    ``stale_after_seconds``: it takes stale incidents, this long after they were offered; None if
+    ``orphan_after_seconds``: it takes stale incidents, this long after they were offered; None if
     it keeps no state. ``groups_itself``: it knows alerts but no incidents, so every change of the
     alerts is sent, not only a new revision.
     """
@@ -62,7 +62,7 @@ class ReceiverCapabilities(msgspec.Struct, frozen=True):
     per_minute: float | None = None
     resend_seconds: float | None = None
     resend_resolved_seconds: float = 0.0
-    stale_after_seconds: float | None = None
+    orphan_after_seconds: float | None = None
     groups_itself: bool = False
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.text import shorten, utc
-from ..alert import Incident
 from ..alert_text import as_lines, facts, headline_of, line, links, more_labels, others
+from ..incidents.alert import Incident
 from .http import HttpReceiver
 from .receiver import UrlReceiverSettings
 

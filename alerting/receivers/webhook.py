@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
-from ..alert import Alert, Incident
 from ..alert_text import shown_annotations, status
+from ..incidents.alert import Alert, Incident
 from .http import HttpReceiver
 from .receiver import (
     DeliveryError,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from .. import finding as alert
 from ..finding import Finding
-from ..rule_context import RuleContext
 from . import data, losses, progress, query_ends
+from .context import RuleContext
 
 OF_QUERIES: dict[str, Callable[[RuleContext], Finding | None]] = {
     alert.QUERY_GIVEN_UP: query_ends.query_given_up,

@@ -8,7 +8,6 @@ from statistics import median
 from ...core.text import duration, utc
 from ...listener.events import Progress
 from ...listener.state.trends import LagPoint, Wait, Watermark
-from ..evidence import report
 from ..finding import (
     QUERY_FALLING_BEHIND,
     QUERY_LAGGING,
@@ -17,7 +16,8 @@ from ..finding import (
     Finding,
     Severity,
 )
-from ..rule_context import RuleContext
+from .context import RuleContext
+from .evidence import report
 
 # -- lagging ------------------------------------------------------------------------------------
 

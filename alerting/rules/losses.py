@@ -21,9 +21,9 @@ from ...listener.state.query import (
 )
 from ...listener.state.sources import Edge, EdgePoint, Exposure
 from ..alert_text import NEXT_STEPS
-from ..evidence import evidence, report
 from ..finding import DATA_LOSS_RISK, INPUT_MISSING, Finding, Severity
-from ..rule_context import RuleContext
+from .context import RuleContext
+from .evidence import evidence, report
 
 # -- data loss risk -----------------------------------------------------------------------------
 

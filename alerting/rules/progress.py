@@ -13,9 +13,7 @@ from ...listener.offsets import WHOLE
 from ...listener.probe import Moves
 from ...listener.state.query import InFlight
 from ...listener.state.trends import Rewind, SourceTrend
-from .. import stuck_batch
 from ..alert_text import NEXT_STEPS
-from ..evidence import evidence, on_restart, report, with_age
 from ..finding import (
     BATCH_SLOW,
     OFFSETS_REWOUND,
@@ -26,7 +24,9 @@ from ..finding import (
     finding_about,
 )
 from ..policy import WINDOW_FACTOR
-from ..rule_context import RuleContext
+from . import stuck_batch
+from .context import RuleContext
+from .evidence import evidence, on_restart, report, with_age
 
 # -- stalled ------------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
     if scheduler:
         return f"scheduler_stopped: {what}, {scheduler}"
     still, delay = stuck_batch.still(context, flight), stuck_batch.delay_text(context)
-    if stuck_batch.is_bare(context) and still <= stuck_batch.AUTOSCALE_SECONDS:
+    if stuck_batch.has_no_executors(context) and still <= stuck_batch.AUTOSCALE_SECONDS:
         return None
     if delay is not None:
         code, facts = delay

@@ -10,10 +10,9 @@ from ...core.states import QueryState
 from ...core.text import listed
 from ...listener.failure import SESSION_ENDED, Failure
 from ...listener.probe import Context
-from ...listener.state.query import UNKNOWN_BATCH, Died, Ended, Outcome, Query
+from ...listener.state.query import UNKNOWN_BATCH, Ended, Outcome, Query, RunFailure
 from ...listener.state.snapshot import Snapshot
 from ..alert_text import NEXT_STEPS
-from ..evidence import evidence, failure_facts, on_restart, report, unfinished, with_age
 from ..finding import (
     QUERY_FAILED,
     QUERY_FLAPPING,
@@ -26,7 +25,8 @@ from ..finding import (
     finding_about,
 )
 from ..policy import RESTART_WINDOW_SECONDS, Limits, Policy
-from ..rule_context import RuleContext, is_handled, is_restarted
+from .context import RuleContext, is_handled, is_restarted
+from .evidence import evidence, failure_facts, on_restart, report, unfinished, with_age
 
 # -- failed -------------------------------------------------------------------------------------
 
@@ -151,8 +151,8 @@ def _is_expected(failure: Failure, patterns: tuple[str, ...]) -> bool:
 
 def _failing_seconds(context: RuleContext, ended: Ended) -> float:
     """For how long the query has failed without a commit, also in earlier processes."""
-    unrecovered = context.query.unrecovered_deaths
-    failures = context.query.deaths[-unrecovered:] if unrecovered else ()
+    unrecovered = context.query.unrecovered_failures
+    failures = context.query.failures[-unrecovered:] if unrecovered else ()
     seconds = context.watched_since(min((failure.at for failure in failures), default=ended.at))
     batch = unfinished(context)
     return seconds if batch is None else max(seconds, batch.age_seconds)
@@ -414,25 +414,25 @@ def query_flapping(context: RuleContext) -> Finding | None:
     query, limits, began_at = context.query, context.limits, context.snapshot.began_at
     if not is_flapping(query, limits, context.now):
         return None
-    poison, last = poison_batch(query, limits), query.deaths[-1]
+    poison, last = poison_batch(query, limits), query.failures[-1]
     if poison is not None:
-        times, counted = limits.restart_budget, [*query.deaths[-limits.restart_budget :]]
+        times, counted = limits.restart_budget, [*query.failures[-limits.restart_budget :]]
         begin = f"poison_batch: batch {poison.batch_id} failed {times} times with "
         begin, end = begin + poison.error_class, ""
     else:
-        counted = recent(query.deaths, last.at if query.failure is not None else context.now)
+        counted = recent(query.failures, last.at if query.failure is not None else context.now)
         begin = f"{len(counted)} failures within {RESTART_WINDOW_SECONDS:.0f} s"
         end = f", the last with {last.error_class}"
     earlier = sum(died.at < began_at for died in counted)
     reason = f"{begin}{f', {earlier} of them in earlier processes' if earlier else ''}{end}"
-    deaths = "\n".join(
+    failures = "\n".join(
         f"{context.now - died.at:.0f} s ago: "
         f"{'unknown batch' if died.batch_id == UNKNOWN_BATCH else f'batch {died.batch_id}'}, "
         f"{died.error_class}{', in an earlier process' if died.at < began_at else ''}"
-        for died in reversed(query.deaths)
+        for died in reversed(query.failures)
     )
     severity = Severity.WARNING if is_handled(context) else Severity.CRITICAL
-    facts = {**evidence(context), "deaths": deaths}
+    facts = {**evidence(context), "deaths": failures}
     return report(context, QUERY_FLAPPING, severity, reason, facts)
 
 
@@ -444,39 +444,39 @@ def is_flapping(query: Query, limits: Limits, now: float) -> bool:
 
     While a query is down, its failures do not expire: the problem still exists.
     """
-    if not query.deaths:
+    if not query.failures:
         return False
-    at = query.deaths[-1].at if query.failure is not None else now
-    spent = len(recent(query.deaths, at)) >= limits.restart_budget
+    at = query.failures[-1].at if query.failure is not None else now
+    spent = len(recent(query.failures, at)) >= limits.restart_budget
     return spent or poison_batch(query, limits) is not None
 
 
-def poison_batch(query: Query, limits: Limits) -> Died | None:
+def poison_batch(query: Query, limits: Limits) -> RunFailure | None:
     """A failure, if all failures of the budget had its batch and its error class.
 
     One whose batch is not known may have had the same.
     """
-    last = query.deaths[-limits.restart_budget :]
-    if query.unrecovered_deaths == 0 or repeated(last) < limits.restart_budget:
+    last = query.failures[-limits.restart_budget :]
+    if query.unrecovered_failures == 0 or repeated(last) < limits.restart_budget:
         return None
     with_batch = [died for died in last if died.batch_id != UNKNOWN_BATCH]
     newest = with_batch[-1] if with_batch else None
     return None if newest is None or is_committed(query, newest) else newest
 
 
-def repeated(deaths: Sequence[Died]) -> int:
+def repeated(failures: Sequence[RunFailure]) -> int:
     """How many of the last failures had one error class and, where it is known, one batch."""
     count, batch_id = 0, UNKNOWN_BATCH
-    for died in reversed(deaths):
+    for died in reversed(failures):
         another = UNKNOWN_BATCH not in {batch_id, died.batch_id} and batch_id != died.batch_id
-        if another or died.error_class != deaths[-1].error_class:
+        if another or died.error_class != failures[-1].error_class:
             break
         batch_id = max(batch_id, died.batch_id)
         count += 1
     return count
 
 
-def is_committed(query: Query, died: Died) -> bool:
+def is_committed(query: Query, died: RunFailure) -> bool:
     """Whether the checkpoint showed, when the last run began, that the batch was committed.
 
     A process that querypulse did not monitor may have committed it.
@@ -488,13 +488,13 @@ def is_committed(query: Query, died: Died) -> bool:
 
 def was_flapping_already(query: Query, limits: Limits) -> bool:
     """Whether the budget was already used up when the query last became unhealthy."""
-    fell = max(0, len(query.deaths) - max(1, query.unrecovered_deaths))
-    until_then = query.deaths[: fell + 1]
+    fell = max(0, len(query.failures) - max(1, query.unrecovered_failures))
+    until_then = query.failures[: fell + 1]
     if not until_then:
         return False
     return len(recent(until_then, until_then[-1].at)) >= limits.restart_budget
 
 
-def recent(deaths: Sequence[Died], at: float) -> list[Died]:
+def recent(failures: Sequence[RunFailure], at: float) -> list[RunFailure]:
     """The failures within the restart window that ends at ``at``."""
-    return [died for died in deaths if at - died.at <= RESTART_WINDOW_SECONDS]
+    return [died for died in failures if at - died.at <= RESTART_WINDOW_SECONDS]

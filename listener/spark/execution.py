@@ -22,7 +22,7 @@ from ..probe import (
     short_sink,
     with_idle_progress,
 )
-from ..state.flow import TABLE, TOPIC, Place, PlanPlaces, brokers_of
+from ..state.flow import TABLE, TOPIC, Dataset, PlanDatasets, brokers_of
 from .jobs import PolledWork
 from .jvm import FIELD, NETWORK_ERRORS, RECORD, OptionalCalls, private_field
 
@@ -128,7 +128,7 @@ MAX_SOURCES = 20
 _SERVERS = "kafka.bootstrap.servers"
 
 
-def plan_places(java: Any) -> PlanPlaces:
+def plan_places(java: Any) -> PlanDatasets:
     """The places that the plan of this ``StreamExecution`` shows.
 
     Raises:
@@ -136,7 +136,7 @@ def plan_places(java: Any) -> PlanPlaces:
 
     """
     leaves = java.analyzedPlan().collectLeaves()
-    tables: list[Place] = []
+    tables: list[Dataset] = []
     brokers: list[tuple[str, ...]] = []
     for index in range(min(int(leaves.size()), MAX_SOURCES)):
         leaf = leaves.apply(index)
@@ -145,11 +145,11 @@ def plan_places(java: Any) -> PlanPlaces:
         if str(leaf.sourceName()).lower() == "kafka":
             brokers.append(brokers_of(str(leaf.extraOptions().get(_SERVERS) or "")))
         elif "." in (name := redact(str(leaf.table().name()))):
-            tables.append(Place(TABLE, name))
-    return PlanPlaces(tuple(tables), (), tuple(brokers))
+            tables.append(Dataset(TABLE, name))
+    return PlanDatasets(tuple(tables), (), tuple(brokers))
 
 
-def kafka_sink(java: Any) -> PlanPlaces:
+def kafka_sink(java: Any) -> PlanDatasets:
     """The topic that a Kafka sink writes to; nothing if each row names its own.
 
     Raises:
@@ -158,7 +158,7 @@ def kafka_sink(java: Any) -> PlanPlaces:
     """
     options = private_field(java, "extraOptions")
     topic, servers = _option(options, "topic"), _option(options, _SERVERS)
-    return PlanPlaces(writes=(Place(TOPIC, topic, brokers_of(servers)),) if topic else ())
+    return PlanDatasets(writes=(Dataset(TOPIC, topic, brokers_of(servers)),) if topic else ())
 
 
 def _option(options: Any, name: str) -> str:
@@ -297,8 +297,8 @@ class SparkRun:
             plan=self._plan(sink),
         )
 
-    def _plan(self, sink: str) -> PlanPlaces:
-        nothing = PlanPlaces()
+    def _plan(self, sink: str) -> PlanDatasets:
+        nothing = PlanDatasets()
         plan = self._ask("plan", lambda: plan_places(self._java), nothing)
         if "KafkaTable" not in sink:
             return plan

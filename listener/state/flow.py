@@ -22,7 +22,7 @@ from ..events import Progress, SourceProgress
 # described there; the probe reads them from the query's plan (``execution.py``).
 
 
-MAX_PLACES = 200
+MAX_DATASETS = 200
 """The most places of one query on each side."""
 PATH, TABLE, TOPIC = "path", "table", "topic"
 
@@ -33,40 +33,40 @@ _TABLE = re.compile(r"[\w-]+(?:\.[\w-]+)+")
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class Dataset(msgspec.Struct, frozen=True, gc=False):
     """A folder, table or topic. ``owners`` are the file system, or the brokers, as far as known."""
 
     kind: str
     name: str
     owners: tuple[str, ...] = ()
 
-    def may_be(self, other: Place) -> bool:
+    def may_be(self, other: Dataset) -> bool:
         """Whether both are the same place; unknown owners may be any."""
         if self.kind != other.kind or self.name != other.name:
             return False
         return not self.owners or not other.owners or not set(self.owners).isdisjoint(other.owners)
 
 
-class Places(msgspec.Struct, frozen=True, gc=False):
+class Datasets(msgspec.Struct, frozen=True, gc=False):
     """What one query reads and writes. ``seen`` are the descriptions that this was made of."""
 
-    reads: tuple[Place, ...] = ()
-    writes: tuple[Place, ...] = ()
+    reads: tuple[Dataset, ...] = ()
+    writes: tuple[Dataset, ...] = ()
     seen: tuple[object, ...] = ()
 
 
-class PlanPlaces(msgspec.Struct, frozen=True, gc=False):
+class PlanDatasets(msgspec.Struct, frozen=True, gc=False):
     """What the plan of a run shows: tables read, topics with their brokers, and the sink's topic.
 
     ``brokers`` are those of each Kafka source, without its topics.
     """
 
-    reads: tuple[Place, ...] = ()
-    writes: tuple[Place, ...] = ()
+    reads: tuple[Dataset, ...] = ()
+    writes: tuple[Dataset, ...] = ()
     brokers: tuple[tuple[str, ...], ...] = ()
 
 
-def path_place(text: str) -> Place | None:
+def path_dataset(text: str) -> Dataset | None:
     """The place of a URI or an absolute path; None for a relative path."""
     match = _URI.fullmatch(text)
     owners: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def path_place(text: str) -> Place | None:
         text = match.group(3)
     if not text.startswith("/"):
         return None
-    return Place(PATH, "/" + posixpath.normpath(text).lstrip("/"), owners)
+    return Dataset(PATH, "/" + posixpath.normpath(text).lstrip("/"), owners)
 
 
 def brokers_of(text: str) -> tuple[str, ...]:
@@ -84,7 +84,9 @@ def brokers_of(text: str) -> tuple[str, ...]:
     return tuple(sorted({broker.strip().lower() for broker in text.split(",")} - {""}))
 
 
-def places_of(before: Places, sink: str, sources: Progress | None, plan: PlanPlaces) -> Places:
+def datasets_of(
+    before: Datasets, sink: str, sources: Progress | None, plan: PlanDatasets
+) -> Datasets:
     """What a run reads and writes; ``before`` itself while nothing relevant has changed.
 
     ``sink`` is its description, and ``sources`` a progress of the run; without one, it reads what
@@ -94,11 +96,11 @@ def places_of(before: Places, sink: str, sources: Progress | None, plan: PlanPla
     seen = (sink, plan, tuple((source.description, _partitions(source)) for source in described))
     if seen == before.seen:
         return before
-    reads = [_with_brokers(place, plan) for source in described for place in _read(source)]
+    reads = [_with_brokers(dataset, plan) for source in described for dataset in _read(source)]
     if sources is None:
         reads = [*before.reads]
-    writes = _paths(sink) or ((Place(TABLE, sink),) if _TABLE.fullmatch(sink) else ())
-    return Places(_distinct([*plan.reads, *reads]), _distinct([*plan.writes, *writes]), seen)
+    writes = _paths(sink) or ((Dataset(TABLE, sink),) if _TABLE.fullmatch(sink) else ())
+    return Datasets(_distinct([*plan.reads, *reads]), _distinct([*plan.writes, *writes]), seen)
 
 
 def _partitions(source: SourceProgress) -> int:
@@ -107,18 +109,18 @@ def _partitions(source: SourceProgress) -> int:
     return len(source.end) if isinstance(source.end, dict) and is_pattern else 0
 
 
-def _paths(description: str) -> tuple[Place, ...]:
+def _paths(description: str) -> tuple[Dataset, ...]:
     """The path of a source or a sink that is described by one."""
     by_path = _BY_PATH.fullmatch(description)
-    place = path_place(by_path.group(1)) if by_path is not None else None
-    return () if place is None else (place,)
+    dataset = path_dataset(by_path.group(1)) if by_path is not None else None
+    return () if dataset is None else (dataset,)
 
 
-def _read(source: SourceProgress) -> tuple[Place, ...]:
+def _read(source: SourceProgress) -> tuple[Dataset, ...]:
     kafka = _KAFKA.fullmatch(source.description)
     if kafka is None:
         return _paths(source.description)
-    return tuple(Place(TOPIC, name) for name in _topics(source, *kafka.groups())[:MAX_PLACES])
+    return tuple(Dataset(TOPIC, name) for name in _topics(source, *kafka.groups())[:MAX_DATASETS])
 
 
 def _topics(source: SourceProgress, strategy: str, text: str) -> list[str]:
@@ -132,20 +134,24 @@ def _topics(source: SourceProgress, strategy: str, text: str) -> list[str]:
     return sorted({partition.rpartition("/")[0] for partition in ends} - {""})
 
 
-def _with_brokers(place: Place, plan: PlanPlaces) -> Place:
+def _with_brokers(dataset: Dataset, plan: PlanDatasets) -> Dataset:
     """The topic with the brokers of the query's only cluster; else the plan names them."""
     clusters = set(plan.brokers)
-    if place.kind != TOPIC or len(clusters) != 1:
-        return place
-    return Place(TOPIC, place.name, clusters.pop())
+    if dataset.kind != TOPIC or len(clusters) != 1:
+        return dataset
+    return Dataset(TOPIC, dataset.name, clusters.pop())
 
 
-def _distinct(places: Iterable[Place]) -> tuple[Place, ...]:
+def _distinct(datasets: Iterable[Dataset]) -> tuple[Dataset, ...]:
     """Each place once, and none without owners that is also there with them."""
-    distinct = tuple(dict.fromkeys(places))
-    owned = {(place.kind, place.name) for place in distinct if place.owners}
-    kept = [place for place in distinct if place.owners or (place.kind, place.name) not in owned]
-    return tuple(kept[:MAX_PLACES])
+    distinct = tuple(dict.fromkeys(datasets))
+    owned = {(dataset.kind, dataset.name) for dataset in distinct if dataset.owners}
+    kept = [
+        dataset
+        for dataset in distinct
+        if dataset.owners or (dataset.kind, dataset.name) not in owned
+    ]
+    return tuple(kept[:MAX_DATASETS])
 
 
 # -- flow -------------------------------------------------------------------------------------
@@ -160,8 +166,8 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
     """What the settings say that queries of a name pattern read and write."""
 
     pattern: str
-    reads: tuple[Place, ...] = ()
-    writes: tuple[Place, ...] = ()
+    reads: tuple[Dataset, ...] = ()
+    writes: tuple[Dataset, ...] = ()
 
 
 class Flow(msgspec.Struct, frozen=True, gc=False):
@@ -182,20 +188,23 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
     label: str
     name: str
-    places: Places = Places()
+    datasets: Datasets = Datasets()
 
 
 @lru_cache(maxsize=2)
 def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flow:
     """The graph of these queries; the same object while neither queries nor places change."""
     sides = {node.label: _sides(node, declared) for node in nodes}
-    writers: dict[tuple[str, str], list[tuple[Place, str]]] = {}
+    writers: dict[tuple[str, str], list[tuple[Dataset, str]]] = {}
     for label, (_, writes) in sides.items():
-        for place in writes:
-            writers.setdefault((place.kind, place.name), []).append((place, label))
+        for dataset in writes:
+            writers.setdefault((dataset.kind, dataset.name), []).append((dataset, label))
     flow, edges = Flow({}, {}, {}), 0
     for reader, (reads, _) in sides.items():
-        fed = [_fed_by(place, reader, writers.get((place.kind, place.name), [])) for place in reads]
+        fed = [
+            _fed_by(dataset, reader, writers.get((dataset.kind, dataset.name), []))
+            for dataset in reads
+        ]
         edges += sum(map(len, fed))
         if not any(fed) or edges > MAX_EDGES:
             continue
@@ -208,13 +217,13 @@ def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flo
 
 def _sides(
     node: Node, declared: tuple[Declared, ...]
-) -> tuple[dict[Place, None], dict[Place, None]]:
+) -> tuple[dict[Dataset, None], dict[Dataset, None]]:
     own = (side for side in declared if fnmatchcase(node.name, side.pattern))
-    sides: list[Places | Declared] = [node.places, *own]
-    reads = dict.fromkeys(place for side in sides for place in side.reads)
-    return reads, dict.fromkeys(place for side in sides for place in side.writes)
+    sides: list[Datasets | Declared] = [node.datasets, *own]
+    reads = dict.fromkeys(dataset for side in sides for dataset in side.reads)
+    return reads, dict.fromkeys(dataset for side in sides for dataset in side.writes)
 
 
-def _fed_by(place: Place, reader: str, writers: list[tuple[Place, str]]) -> tuple[str, ...]:
-    fed_by = (writer for other, writer in writers if writer != reader and place.may_be(other))
+def _fed_by(dataset: Dataset, reader: str, writers: list[tuple[Dataset, str]]) -> tuple[str, ...]:
+    fed_by = (writer for other, writer in writers if writer != reader and dataset.may_be(other))
     return tuple(dict.fromkeys(fed_by))

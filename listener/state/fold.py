@@ -18,18 +18,18 @@ from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll
-from .flow import Places, PlanPlaces, places_of
+from .flow import Datasets, PlanDatasets, datasets_of
 from .inputs import follow_inputs, had_input
 from .positions import compare, continued, follow_batch, follow_poll, of_topics_read
 from .query import (
     BUCKETS,
     RECENT_BATCHES,
     UNKNOWN_BATCH,
-    Died,
     Ended,
     LogBehind,
     Outcome,
     Query,
+    RunFailure,
     SkippedBatches,
     Totals,
     UnreportedCommit,
@@ -139,13 +139,13 @@ def end(
 
 def with_batch_of_death(query: Query) -> Query:
     """Update the batch that the current run failed in, which may become known after its end."""
-    if query.ended is None or not query.deaths or query.deaths[-1].at != query.ended.at:
+    if query.ended is None or not query.failures or query.failures[-1].at != query.ended.at:
         return query
-    *before, last = query.deaths
+    *before, last = query.failures
     batch_id = _batch_at_death(query)
     if batch_id <= last.batch_id:
         return query
-    return replace(query, deaths=(*before, replace(last, batch_id=batch_id)))
+    return replace(query, failures=(*before, replace(last, batch_id=batch_id)))
 
 
 def expect_stop(query: Query) -> Query:
@@ -161,9 +161,9 @@ def replaced_by(query: Query, label: str, at: float) -> Query:
 
 def recovered(query: Query) -> Query:
     """Mark the failures of earlier runs as recovered."""
-    if query.unrecovered is None and not query.unrecovered_deaths:
+    if query.unrecovered is None and not query.unrecovered_failures:
         return query
-    return replace(query, unrecovered=None, unrecovered_deaths=0)
+    return replace(query, unrecovered=None, unrecovered_failures=0)
 
 
 def end_past_run(
@@ -183,7 +183,7 @@ def end_past_run(
         return query
     counted = _count_death(query, failure, at)
     if query.activity_seen or is_done_with(query):
-        return replace(counted, unrecovered_deaths=query.unrecovered_deaths)
+        return replace(counted, unrecovered_failures=query.unrecovered_failures)
     return replace(counted, unrecovered=Ended(at, outcome, signal, failure))
 
 
@@ -196,11 +196,11 @@ def is_done_with(query: Query) -> bool:
 
 
 def _count_death(query: Query, failure: Failure, at: float) -> Query:
-    death = Died(at, _batch_at_death(query), failure.error_class)
+    death = RunFailure(at, _batch_at_death(query), failure.error_class)
     return replace(
         query,
-        deaths=(*query.deaths, death)[-PAST_DEATHS:],
-        unrecovered_deaths=query.unrecovered_deaths + 1,
+        failures=(*query.failures, death)[-PAST_DEATHS:],
+        unrecovered_failures=query.unrecovered_failures + 1,
     )
 
 
@@ -343,7 +343,7 @@ def begun(query: Query, batch_id: int) -> Query:
         newest_commit=None,
         sources={},
         trends=Trends(),
-        places=Places(),
+        datasets=Datasets(),
         without_input_before=0.0,
         inputs=(),
     )
@@ -354,7 +354,7 @@ def begun(query: Query, batch_id: int) -> Query:
 
 NAP_SECONDS = 10.0
 """Idle time between two batches of a steady input is shorter."""
-NO_PLAN = PlanPlaces()
+NO_PLAN = PlanDatasets()
 
 
 def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
@@ -592,5 +592,5 @@ def _with_places(query: Query) -> Query:
     described = progress.sink if progress is not None else ""
     sink = described or (facts.sink if facts is not None else "")
     plan = facts.plan if facts is not None else NO_PLAN
-    places = places_of(query.places, sink, progress, plan)
-    return query if places is query.places else replace(query, places=places)
+    datasets = datasets_of(query.datasets, sink, progress, plan)
+    return query if datasets is query.datasets else replace(query, datasets=datasets)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..commit_log import USUAL_HOURS
 from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
-from .flow import Places
+from .flow import Datasets
 from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
 from .positions import remains, restore, with_new_checkpoint, with_same_checkpoint
 from .query import Ended, Outcome, Query, inputs_before, last_read, without_input
@@ -56,8 +56,8 @@ def succeed(old: Query, query_id: str, run_id: str, at: float, checkpoint: str =
         earlier_id=old.query_id if is_newest else old.earlier_id,
         newest_commit=old.newest_commit if same_query else None,
         unrecovered=old.failure,
-        deaths=old.deaths,
-        unrecovered_deaths=old.unrecovered_deaths,
+        failures=old.failures,
+        unrecovered_failures=old.unrecovered_failures,
         sources=between_runs(old.sources) if same_query else {},
         reading=with_same_checkpoint(old.reading)
         if same_id
@@ -71,7 +71,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float, checkpoint: str =
         totals=replace(old.totals, restarts=old.totals.restarts + 1),
         commits_before_run=old.totals.commits,
         jobs_per_batch=old.jobs_per_batch,
-        places=old.places if same_query else Places(),
+        datasets=old.datasets if same_query else Datasets(),
         start_point=old.start_point if same_id else None,
         without_input_before=without_input(old, at) if same_query else 0.0,
         inputs=inputs_before(old, at) if same_query else (),
@@ -130,8 +130,9 @@ def join(older: Query, newer: Query) -> Query:
         with_longest(newer, longest),
         unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
         unrecovered=newer.unrecovered if is_over else max(failures, key=_AT, default=None),
-        deaths=tuple(sorted((*older.deaths, *newer.deaths), key=_AT)[-PAST_DEATHS:]),
-        unrecovered_deaths=newer.unrecovered_deaths + (0 if is_over else older.unrecovered_deaths),
+        failures=tuple(sorted((*older.failures, *newer.failures), key=_AT)[-PAST_DEATHS:]),
+        unrecovered_failures=newer.unrecovered_failures
+        + (0 if is_over else older.unrecovered_failures),
         totals=replace(totals, restarts=totals.restarts + 1),
         commits_before_run=older.totals.commits + newer.commits_before_run,
         reading=restore(
@@ -504,8 +505,8 @@ def _remains(query: Query) -> Query:
         unended_runs=(),
         ended=Ended(query.gone_or_started_at, Outcome.COMPLETED, "forgotten"),
         unrecovered=None,
-        deaths=(),
-        unrecovered_deaths=0,
+        failures=(),
+        unrecovered_failures=0,
         progress=None,
         probed=None,
         sources={},

@@ -16,7 +16,7 @@ from ..failure import Failure
 from ..offsets import behind
 from ..probe import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
 from ..source_polls import SourcePoll
-from .flow import Places
+from .flow import Datasets
 from .inputs import SourceInput
 from .positions import LastRead, Reading
 from .sources import PolledSource
@@ -81,7 +81,7 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     """When a task of it last ran, or its jobs last waited for executors or slots."""
     waited_at: float | None = None
     """When its jobs last waited for executors or slots ..."""
-    bare_at: float | None = None
+    without_executors_at: float | None = None
     """... and when for executors."""
     jobs_before: int | None = None
     """How many jobs of the query had started when this first took long; only counted ones."""
@@ -90,7 +90,7 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
 UNKNOWN_BATCH = -1
 
 
-class Died(msgspec.Struct, frozen=True, gc=False):
+class RunFailure(msgspec.Struct, frozen=True, gc=False):
     """One failure of any run: when, in which batch or ``UNKNOWN_BATCH``, which error class."""
 
     at: float
@@ -167,9 +167,9 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """When the probe first no longer found the run, while no signal has shown its end."""
     unrecovered: Ended | None = None
     """The failure of an earlier run, until the current run commits or is idle."""
-    deaths: tuple[Died, ...] = ()
+    failures: tuple[RunFailure, ...] = ()
     """The last failures of all runs."""
-    unrecovered_deaths: int = 0
+    unrecovered_failures: int = 0
     """How many of them happened since the last commit or idle trigger."""
     stop_expected: bool = False
     """Whether a planned stop of this run was announced."""
@@ -215,7 +215,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     totals: Totals = Totals()
     commits_before_run: int = 0
     """The commits in ``totals`` that earlier runs made."""
-    places: Places = Places()
+    datasets: Datasets = Datasets()
     """What it reads and writes, as far as known."""
     jobs_per_batch: float | None = None
     """How many Spark jobs a batch of this query usually runs; None until some were counted."""
@@ -414,8 +414,10 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     delay = delay_of(run.work)
     if delay is not None:
         waited_at = at if delay is not Delay.TASK_RUNNING else before.waited_at
-        bare_at = at if delay is Delay.NO_EXECUTORS else before.bare_at
-        before = replace(before, delayed_at=at, waited_at=waited_at, bare_at=bare_at)
+        without_executors_at = at if delay is Delay.NO_EXECUTORS else before.without_executors_at
+        before = replace(
+            before, delayed_at=at, waited_at=waited_at, without_executors_at=without_executors_at
+        )
     if before.jobs_before is None and run.work.counted:
         before = replace(before, jobs_before=run.work.own.jobs_started)
     return before

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.receiver_incidents import alert
 
-from querypulse.alerting.alert import Incident, incident_key, is_generic, problem_of
 from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.finding import QUERY_FAILED, Severity, finding_about
+from querypulse.alerting.incidents.alert import Incident, incident_key, is_generic, problem_of
 
 LABELS = {"app": "etl", "query": "bronze"}
 
@@ -75,7 +75,7 @@ def test_incident_lasts_from_its_first_alert_to_its_last_end(lives, starts_at, e
 
     assert (incident.starts_at, incident.ends_at) == (starts_at, ends_at)
     assert incident.is_over == (ends_at is not None)
-    assert incident.is_stale == (not alerts)
+    assert incident.is_orphan == (not alerts)
 
 
 OWN = ("orders", "pyspark-shell-orders", "orders main.py", "etl", "Databricks Shell 2", "spark-etl")

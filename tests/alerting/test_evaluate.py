@@ -9,8 +9,8 @@ from support.story import CONFLICT, Story
 
 from querypulse.alerting import rules
 from querypulse.alerting.evaluate import evaluate
+from querypulse.alerting.incidents.recovery import DriverHealth
 from querypulse.alerting.policy import Policy
-from querypulse.alerting.recovery import DriverHealth
 from querypulse.sidecar.failure import first_failure
 
 EVALUATION = import_module("querypulse.alerting.evaluate")

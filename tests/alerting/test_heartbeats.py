@@ -14,8 +14,14 @@ from support.receiver_incidents import ENDED_ONE, ONE, SEVERAL, incident
 from support.rules_table import ONCE, hung_batch
 from support.story import CONFLICT, Story, run
 
-from querypulse.alerting.heartbeat import Heartbeat, Ping, QueryHeartbeats, ping_of, ping_url
-from querypulse.alerting.lifecycle import Evaluated
+from querypulse.alerting.delivery.heartbeat import (
+    Heartbeat,
+    Ping,
+    QueryHeartbeats,
+    ping_of,
+    ping_url,
+)
+from querypulse.alerting.incidents.lifecycle import Evaluated
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 from querypulse.core.threads import Deadline

@@ -10,8 +10,8 @@ import pytest
 from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, cycles
 
-from querypulse.alerting.delivery import Route
-from querypulse.alerting.outbox import Outbox
+from querypulse.alerting.delivery.deliveries import Route
+from querypulse.alerting.delivery.outbox import Outbox
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 
 A = "a"

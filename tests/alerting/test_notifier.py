@@ -13,9 +13,9 @@ from support.http_double import HttpDouble, reply
 from support.pagerduty_double import PagerDutyDouble
 from support.patience import PATIENCE_SECONDS, ended, until
 
-from querypulse.alerting import heartbeat as heartbeat_module
-from querypulse.alerting import spool as spool_module
-from querypulse.alerting.spool import Spool
+from querypulse.alerting.delivery import heartbeat as heartbeat_module
+from querypulse.alerting.delivery import spool as spool_module
+from querypulse.alerting.delivery.spool import Spool
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.settings import wiring

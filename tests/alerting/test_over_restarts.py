@@ -6,7 +6,7 @@ import pytest
 from support.rules_table import asynchronous, hung_batch, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.alerting.evidence import MAX_CHARACTERS, OVER_RESTARTS
+from querypulse.alerting.rules.evidence import MAX_CHARACTERS, OVER_RESTARTS
 from querypulse.listener.probe import JobCounts
 
 FORTY_MINUTES = -2400.0

@@ -11,7 +11,7 @@ from support.event_log import recorded
 from support.story import CONFLICT, Story, processing, progress, run, source
 
 from querypulse.alerting.alert_text import Guidance
-from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.events import DecodeError, EventKind, Idle, Started, Terminated, decode
 from querypulse.listener.probe import Context, ProbeReport

@@ -7,7 +7,7 @@ from support.story import Lake
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.policy import Policy
-from querypulse.listener.state.flow import Declared, path_place
+from querypulse.listener.state.flow import Declared, path_dataset
 
 BOOM = "java.lang.IllegalStateException: boom"
 
@@ -120,7 +120,7 @@ def test_cycle_and_self_loop_end():
 
 def test_expected_query_that_never_started_starves_its_declared_readers():
     lake = Lake(silver="bronze").batches(1, at=10).waits("silver", at=301)
-    declared = (Declared("bronze", writes=(path_place("/lake/bronze"),)),)
+    declared = (Declared("bronze", writes=(path_dataset("/lake/bronze"),)),)
     policy = Policy(expected=("bronze",), declared=declared)
     found = evaluate(lake.state.snapshot(301), 301, policy)
 

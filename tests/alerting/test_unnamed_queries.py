@@ -8,8 +8,8 @@ from support.story import CONFLICT, IdStory, polled, progress, source
 from support.worker_harness import WorkerHarness
 
 from querypulse.alerting.evaluate import evaluate
+from querypulse.alerting.incidents.recovery import DriverHealth, RecoveryWindow
 from querypulse.alerting.policy import Policy
-from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.state.snapshot import Ownership
 from querypulse.listener.state.state import MAX_GONE_UNNAMED

@@ -14,7 +14,7 @@ from support.patience import PATIENCE_SECONDS, until
 from support.prometheus import Notifications, RealAlertmanager
 from support.receiver_incidents import alert
 
-from querypulse.alerting.alert import Silence, end_text
+from querypulse.alerting.incidents.alert import Silence, end_text
 from querypulse.commands import cli
 from querypulse.commands.silence import matcher
 from querypulse.settings.silencing import read_silences

@@ -29,7 +29,7 @@ from querypulse.core.redaction import (
     unusable,
 )
 from querypulse.listener.failure import describe_failure
-from querypulse.settings.secrets import NAMES, OPTIONS, TEXTS, Redacting
+from querypulse.settings.secrets import NAMES, OPTIONS, TEXTS, EvaluationRedactor
 from querypulse.settings.settings import Settings
 
 WORDS = ["batch", "812", "of", "run", "offset", "topic", "partition", "day=1", "a.b.C:", "at", "->"]
@@ -405,7 +405,7 @@ def test_text_whose_redaction_fails_is_withheld(monkeypatch):
 
 def session(conf, **settings):
     """What redacts the texts of a session with this conf."""
-    redacting = Redacting(Settings(**settings))
+    redacting = EvaluationRedactor(Settings(**settings))
     redacting.honour(conf.get)
     return redacting
 

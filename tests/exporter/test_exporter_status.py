@@ -138,7 +138,7 @@ def test_suppressed_alert_names_the_suppressing_one():
         alert=alert("StreamingBatchSlow", "a", "slow"),
         by=alert("StreamingQueryStalled", "*", "silent"),
     )
-    (shown,) = as_json(replace(full_published(), suppressed=(pair,)))["suppressed"]
+    (shown,) = as_json(replace(full_published(), inhibited=(pair,)))["suppressed"]
 
     assert shown == {
         "alertname": "StreamingBatchSlow", "query": "a", "reason": "slow",

@@ -16,8 +16,8 @@ from support.published_states import WALL, published, text
 from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.alert_text import Guidance
-from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
-from querypulse.alerting.outbox import Outbox
+from querypulse.alerting.delivery.outbox import Outbox
+from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.listener.events import Started
 
@@ -50,7 +50,7 @@ class Month:
         self._lifecycle = Lifecycle(
             "etl", Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
         )
-        self._outbox = Outbox(ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0))
+        self._outbox = Outbox(ReceiverCapabilities(per_minute=100.0, orphan_after_seconds=0.0))
         self._hour = 0
         self._batches = count()
 

@@ -15,7 +15,7 @@ from support.exporter_http import connected, get, serving
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
-from querypulse.settings.silencing import Silencing, post_silence
+from querypulse.settings.silencing import SilenceStore, post_silence
 
 BODY_BYTES = 100_000_000
 
@@ -110,7 +110,7 @@ def test_any_request_gets_an_http_answer_or_none(head):
 )
 @given(body=BODIES)
 def test_any_posted_body_is_a_silence_or_a_bad_request(body):
-    silencing = Silencing(None, Guard())
+    silencing = SilenceStore(None, Guard())
     code, content = post_silence(body, silencing, ("billing",))
 
     assert (code, len(silencing())) in ((201, 1), (400, 0))

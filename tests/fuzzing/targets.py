@@ -14,7 +14,7 @@ from support.exporter_http import raw, serving
 from support.published_states import full_published, published
 from support.story import Story
 
-from querypulse.alerting.alert import Alert
+from querypulse.alerting.incidents.alert import Alert
 from querypulse.core.guard import Guard
 from querypulse.exporter import exposition
 from querypulse.exporter.metrics import all_families
@@ -35,7 +35,7 @@ from querypulse.listener.source_polls import SourceReport
 from querypulse.settings.links import runbook
 from querypulse.settings.loading import CONFIG_VARIABLE, load_settings
 from querypulse.settings.settings import SettingsError
-from querypulse.settings.silencing import Silencing, post_silence, read_silences
+from querypulse.settings.silencing import SilenceStore, post_silence, read_silences
 
 MOST_LINES = 60
 MOST_SECONDS = 1e6
@@ -163,7 +163,7 @@ def _require_of_the_jvm(value: object) -> None:
 
 def http(data: bytes) -> None:
     """What a client sends before it sends no more: an answer or none, and no data without a token."""
-    guard, silencing, uses = Guard(), Silencing(None, Guard()), []
+    guard, silencing, uses = Guard(), SilenceStore(None, Guard()), []
     content = {
         "alive": lambda: uses.append("the worker's state") or True,
         "runbook": runbook,

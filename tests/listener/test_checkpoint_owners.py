@@ -290,7 +290,7 @@ def test_history_and_positions_go_on_under_the_new_id():
     reaches(started_again(story=story), "r2", 7, 8, query_id="new", at=25)
     query = story.state.query("new")
 
-    assert (query.totals.commits, query.totals.failed, len(query.deaths)) == (6, 1, 1)
+    assert (query.totals.commits, query.totals.failed, len(query.failures)) == (6, 1, 1)
     assert query.last_commit_batch == 8
     assert story.state.query("old") is query, "the old id is of the past"
 

@@ -7,16 +7,23 @@ from support.story import Lake, folder
 from querypulse.alerting.evaluate import retired
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.state.end_to_end import EndToEnd
-from querypulse.listener.state.flow import MAX_EDGES, Declared, Node, Places, flow_of, path_place
+from querypulse.listener.state.flow import (
+    MAX_EDGES,
+    Datasets,
+    Declared,
+    Node,
+    flow_of,
+    path_dataset,
+)
 
 
 def node(label, reads="", writes=""):
-    reads, writes = (tuple(path_place(f"/{name}") for name in side.split()) for side in (reads, writes))  # fmt: skip
-    return Node(label, label, Places(reads, writes))
+    reads, writes = (tuple(path_dataset(f"/{name}") for name in side.split()) for side in (reads, writes))  # fmt: skip
+    return Node(label, label, Datasets(reads, writes))
 
 
 def test_reader_is_downstream_of_each_writer_of_its_place():
-    lake = (Declared("bronze-*", writes=(path_place("/lake"),)),)
+    lake = (Declared("bronze-*", writes=(path_dataset("/lake"),)),)
     cases = [
         ("a chain", [node("bronze", "landing", "b"), node("silver", "b", "s"), node("gold", "s")], (),
          {"silver": ("bronze",), "gold": ("silver",)}),

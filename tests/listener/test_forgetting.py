@@ -140,7 +140,7 @@ def test_query_restarted_forever_under_new_ids_takes_limited_memory():
 
     (query,) = story.shown().values()
     assert len(query.unended_runs) == 0
-    assert len(query.deaths) <= 16
+    assert len(query.failures) <= 16
     assert story.state.query("id-0") is query
 
 

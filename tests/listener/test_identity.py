@@ -170,7 +170,7 @@ def test_new_checkpoint_under_a_failed_querys_name_continues_it_in_any_session(s
 
     (query,) = story.shown().values()
     assert (query.query_id, query.label) == ("new", "q")
-    assert (query.totals.commits, query.totals.restarts, len(query.deaths)) == (1, 1, 1)
+    assert (query.totals.commits, query.totals.restarts, len(query.failures)) == (1, 1, 1)
     assert story.found(3.5) == [("StreamingQueryFailed", "q")]
     ended = polled("old", "r1", active=False, exception=CONFLICT)
     story.commits("new", "r2", at=4, batch=0).probe(ended, polled("new", "r2"), at=5)
@@ -405,7 +405,7 @@ def test_joined_failures_are_in_order_of_time():
     story.probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=4999)
 
     bronze = story.shown()["bronze"]
-    assert [died.at for died in bronze.deaths] == [1, 5000]
+    assert [died.at for died in bronze.failures] == [1, 5000]
     assert bronze.unrecovered.at == 5000
     assert story.found(5002) == [("StreamingQueryFailed", "bronze")]
 
@@ -650,7 +650,9 @@ def test_completed_run_and_an_announced_stop_clear_an_earlier_failure_in_any_ord
 
     for what, story in stories.items():
         query = story.state.query("id")
-        assert (query.failure, query.unrecovered_deaths, query.totals.failed) == (None, 0, 1), what
+        assert (query.failure, query.unrecovered_failures, query.totals.failed) == (None, 0, 1), (
+            what
+        )
         assert story.found(1000) == [], what
 
 

@@ -46,11 +46,11 @@ def test_failure_reported_after_the_next_start_remains_until_the_new_run_is_acti
     query = story.query()
     assert query.alive
     assert query.failure.failure.error_class == "ConcurrentAppendException"
-    assert (query.totals.failed, len(query.deaths), query.unrecovered_deaths) == (1, 1, 1)
+    assert (query.totals.failed, len(query.failures), query.unrecovered_failures) == (1, 1, 1)
     assert story.commit(run=2, batch=2, at=10).query().failure is None
     late = Story().started(at=0).started(run=2, at=5).commit(run=2, batch=2, at=6)
     query = late.ended(at=8, exception=CONFLICT).query()
-    assert (query.failure, query.unrecovered_deaths, len(query.deaths)) == (None, 0, 1)
+    assert (query.failure, query.unrecovered_failures, len(query.failures)) == (None, 0, 1)
 
 
 def test_first_signal_reports_a_failure_and_later_ones_do_not_change_it():

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.story import CONFLICT, Story, processing
 
-from querypulse.alerting.spool import kept_failures
+from querypulse.alerting.delivery.spool import kept_failures
 from querypulse.listener.commit_log import LogReport, StartingPoint, Written
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import (
@@ -18,7 +18,7 @@ from querypulse.listener.past_failures import (
     shifted,
 )
 from querypulse.listener.probe import Context
-from querypulse.listener.state.query import UNKNOWN_BATCH, Died
+from querypulse.listener.state.query import UNKNOWN_BATCH, RunFailure
 
 DAY = 24 * 3600.0
 NAME = "StreamingQueryFlapping"
@@ -255,7 +255,7 @@ def test_restarted_query_does_not_get_the_failures_twice():
     process.started(run=2, at=62)
     process.evaluate(63)
 
-    assert len(process.query().deaths) == 3
+    assert len(process.query().failures) == 3
 
 
 def test_failures_read_late_are_placed_before_newer_ones():
@@ -263,8 +263,8 @@ def test_failures_read_late_are_placed_before_newer_ones():
     process.evaluate(61)
     process.read(failing(2).kept(120), at=65).evaluate(66)
 
-    assert [died.at for died in process.query().deaths] == [-180.0, -60.0, 60]
-    assert process.query().unrecovered_deaths == 1, "the query has committed in this process"
+    assert [died.at for died in process.query().failures] == [-180.0, -60.0, 60]
+    assert process.query().unrecovered_failures == 1, "the query has committed in this process"
 
 
 # -- the clocks -------------------------------------------------------------------------------
@@ -284,18 +284,18 @@ def test_age_of_a_failure_follows_the_clocks_unless_it_is_implausible(ahead, at)
     process = Process().fails().next(ahead=ahead).started(at=5)
     process.evaluate(6)
 
-    assert [died.at for died in process.query().deaths] == at
+    assert [died.at for died in process.query().failures] == at
 
 
 def test_nonsensical_counts_and_times_do_no_harm():
-    died = tuple(Died(WALL + at, -5, "E") for at in (-1.0, 1e300, -1e300, -40.0))
-    kept = FailedQuery("id-a", mark_of("a"), died, unrecovered_deaths=10**9)
+    died = tuple(RunFailure(WALL + at, -5, "E") for at in (-1.0, 1e300, -1e300, -40.0))
+    kept = FailedQuery("id-a", mark_of("a"), died, unrecovered_failures=10**9)
     process = Process(kept=[kept, FailedQuery("", "", (), -3)]).started(at=5)
     process.evaluate(6)
 
     query = process.query()
-    assert [entry.at for entry in query.deaths] == [-40.0, -1.0]
-    assert query.unrecovered_deaths == 2
+    assert [entry.at for entry in query.failures] == [-40.0, -1.0]
+    assert query.unrecovered_failures == 2
 
 
 # -- limits -----------------------------------------------------------------------------------
@@ -311,14 +311,14 @@ def test_only_failures_that_the_rules_use_are_kept():
     process.started("d", at=400).commit("d", batch=1, at=401)
     kept = {entry.query_id: entry for entry in process.kept(2000)}
 
-    assert {name: len(entry.deaths) for name, entry in kept.items()} == {"id-b": 1, "id-a": 1}
-    assert {entry.query_id: len(entry.deaths) for entry in process.kept(500)}["id-a"] == 16
+    assert {name: len(entry.failures) for name, entry in kept.items()} == {"id-b": 1, "id-a": 1}
+    assert {entry.query_id: len(entry.failures) for entry in process.kept(500)}["id-a"] == 16
 
 
 def test_failures_of_a_query_not_seen_in_this_process_are_kept_for_the_next():
     process = failing(3, batch=7).next().next().next()
 
-    assert [len(entry.deaths) for entry in process.kept(1)] == [3]
+    assert [len(entry.failures) for entry in process.kept(1)] == [3]
     assert process.past.restored({}) == []
     assert recovered().kept(10) == (), "a committed batch is kept no longer than the window"
 
@@ -371,7 +371,7 @@ def test_failures_go_on_in_the_folder_under_a_new_id():
     process = starts(process.next(), "new", None, committed=-90.0)
     process.evaluate(7)
 
-    assert len(process.state.query("new").deaths) == 1
+    assert len(process.state.query("new").failures) == 1
 
 
 @pytest.mark.parametrize(
@@ -400,11 +400,11 @@ def test_failures_stay_with_the_query_that_had_them_when_another_one_took_its_ch
     process = process.next()
     process.state.apply_event(Started("id-a", "b-2", "b", checkpoint="/cp"), 5)
     process.evaluate(6)
-    assert process.state.query("id-a").deaths == ()
+    assert process.state.query("id-a").failures == ()
 
     process.state.apply_event(Started("id-a", "a-4", "a", checkpoint="/cp", replaced="b-2"), 7)
     process.evaluate(8)
-    assert [len(query.deaths) for query in process.state.snapshot(8).labels().values()] == [0, 2]
+    assert [len(query.failures) for query in process.state.snapshot(8).labels().values()] == [0, 2]
 
 
 def test_failures_of_a_query_that_was_renamed_between_two_processes_count():
@@ -412,7 +412,7 @@ def test_failures_of_a_query_that_was_renamed_between_two_processes_count():
     process.state.apply_event(Started("id-a", "b-1", "b"), 5)
     process.evaluate(6)
 
-    assert len(process.state.query("id-a").deaths) == 2
+    assert len(process.state.query("id-a").failures) == 2
 
 
 def test_spool_of_an_earlier_version_has_no_folders():
@@ -465,7 +465,7 @@ BATCHES = {
 
 @pytest.mark.parametrize(("process", "batch"), BATCHES.values(), ids=BATCHES)
 def test_failure_has_the_batch_that_a_signal_shows_of_its_own_run(process, batch):
-    assert process.query().deaths[-1].batch_id == batch
+    assert process.query().failures[-1].batch_id == batch
 
 
 def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_shows_it():
@@ -474,8 +474,8 @@ def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_
     process.probe(processing(batch=9, active=False, async_progress=True, exception=CONFLICT), at=2)
     process.started(run=2, at=3).ended(run=2, at=4, exception=CONFLICT)
     process.started(run=3, at=5).ended(run=3, at=6, exception=CONFLICT)
-    assert [died.batch_id for died in process.query().deaths] == [9, UNKNOWN_BATCH, UNKNOWN_BATCH]
+    assert [died.batch_id for died in process.query().failures] == [9, UNKNOWN_BATCH, UNKNOWN_BATCH]
 
     seen = processing(number=3, batch=8, active=False, async_progress=True, exception=CONFLICT)
     process.probe(seen, at=7)
-    assert [died.batch_id for died in process.query().deaths] == [9, UNKNOWN_BATCH, 8]
+    assert [died.batch_id for died in process.query().failures] == [9, UNKNOWN_BATCH, 8]

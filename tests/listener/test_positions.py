@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from support.reading import OTHER, TEMPORARY, Reads, read_to
 from support.story import IdStory, Story, poll, progress, source
 
-from querypulse.alerting.spool import Kept, kept_failures, stored_readings
+from querypulse.alerting.delivery.spool import Kept, kept_failures, stored_readings
 from querypulse.listener.commit_log import LogReport, StartingPoint
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import FailedQuery, PastFailures, shifted

@@ -11,8 +11,8 @@ from support.event_log import FIXTURES
 from support.published_states import published, samples, values
 from support.story import Story, policy, source
 
-from querypulse.alerting.evidence import evidence
-from querypulse.alerting.rule_context import rule_context
+from querypulse.alerting.rules.context import rule_context
+from querypulse.alerting.rules.evidence import evidence
 from querypulse.exporter.status import status
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.offsets import BASE_INDEX

@@ -39,8 +39,8 @@ from support.repository import (
 )
 
 import querypulse
-from querypulse.alerting import outbox
 from querypulse.alerting.alert_text import alert_of
+from querypulse.alerting.delivery import outbox
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.receivers import email, http
 from querypulse.commands import cli, exit_code

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.patience import PATIENCE_SECONDS, Clock
 
-from querypulse.alerting.alert import Silence
+from querypulse.alerting.incidents.alert import Silence
 from querypulse.alerting.rules import ALERT_NAMES
 from querypulse.core.guard import Guard
 from querypulse.settings.silencing import (
     Ending,
-    Silencing,
+    SilenceStore,
     change_silences,
     make_silence,
     read_silences,
@@ -215,12 +215,12 @@ def test_concurrent_writers_lose_no_silence(path):
 
 
 class SilencingHarness:
-    """A ``Silencing`` with a clock that the test sets; the clock is 0 at ``NOW``."""
+    """A ``SilenceStore`` with a clock that the test sets; the clock is 0 at ``NOW``."""
 
     def __init__(self, *silences, path=None):
         self.clock = Clock(0.0)
         self.guard = Guard()
-        self.silencing = Silencing(
+        self.silencing = SilenceStore(
             str(path) if path else None, self.guard, wall=lambda: NOW + self.clock.now
         )
         for silence in silences:

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from querypulse.alerting.policy import Limits
-from querypulse.listener.state.flow import PATH, TABLE, TOPIC, Declared, Place
+from querypulse.listener.state.flow import PATH, TABLE, TOPIC, Dataset, Declared
 from querypulse.settings import wiring
 from querypulse.settings.settings import QuerySettings
 from querypulse.sidecar import Settings, SettingsError
@@ -72,15 +72,15 @@ def declared(text, side="writes", pattern="bronze"):
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("delta:/lake/bronze", Place(PATH, "/lake/bronze")),
-        ("delta:s3a://lake/bronze/", Place(PATH, "/bronze", ("s3://lake",))),
-        ("abfs://box@lake/bronze", Place(PATH, "/bronze", ("abfss://box@lake",))),
-        ("/lake/bronze", Place(PATH, "/lake/bronze")),
-        ("file:/lake/bronze", Place(PATH, "/lake/bronze", ("file://",))),
-        ("kafka:orders", Place(TOPIC, "orders")),
-        ("kafka://b2:9092,b1:9092/orders", Place(TOPIC, "orders", ("b1:9092", "b2:9092"))),
-        ("iceberg:local.db.orders", Place(TABLE, "local.db.orders")),
-        ("table:db.orders", Place(TABLE, "db.orders")),
+        ("delta:/lake/bronze", Dataset(PATH, "/lake/bronze")),
+        ("delta:s3a://lake/bronze/", Dataset(PATH, "/bronze", ("s3://lake",))),
+        ("abfs://box@lake/bronze", Dataset(PATH, "/bronze", ("abfss://box@lake",))),
+        ("/lake/bronze", Dataset(PATH, "/lake/bronze")),
+        ("file:/lake/bronze", Dataset(PATH, "/lake/bronze", ("file://",))),
+        ("kafka:orders", Dataset(TOPIC, "orders")),
+        ("kafka://b2:9092,b1:9092/orders", Dataset(TOPIC, "orders", ("b1:9092", "b2:9092"))),
+        ("iceberg:local.db.orders", Dataset(TABLE, "local.db.orders")),
+        ("table:db.orders", Dataset(TABLE, "db.orders")),
     ],
 )
 def test_place_is_declared(text, place):

@@ -12,9 +12,9 @@ from support.patience import PATIENCE_SECONDS
 from support.rules_table import AVAILABLE_NOW, SCRIPT_ENDED, SCRIPT_FAILED, three_queries
 from support.story import CONFLICT, Story, policy, run
 
-from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.lifecycle import Evaluated
+from querypulse.alerting.incidents.alert import Alert
+from querypulse.alerting.incidents.lifecycle import Evaluated
 from querypulse.exporter.pages import Notice
 from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe import Context

@@ -16,7 +16,7 @@ from support.published_states import full_published
 from querypulse.commands import cli
 from querypulse.core.guard import Guard
 from querypulse.exporter.server import BODY_BYTES
-from querypulse.settings.silencing import Silencing, post_silence, written
+from querypulse.settings.silencing import SilenceStore, post_silence, written
 
 NAMES = ("billing", "bronze")
 HOUR = {"queries": "billing", "minutes": 60}
@@ -24,7 +24,7 @@ HOUR = {"queries": "billing", "minutes": 60}
 
 @pytest.fixture
 def silencing():
-    return Silencing(None, Guard())
+    return SilenceStore(None, Guard())
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def silence(tmp_path, capsys, clean_environment):
 
 
 def test_command_silences_every_driver_and_names_those_that_refuse(silence, driver, silencing):
-    elsewhere = Silencing(None, Guard())
+    elsewhere = SilenceStore(None, Guard())
     take = lambda body: post_silence(body, elsewhere, NAMES)
     with (
         HttpDouble(otherwise=reply(401, body=b"a bearer token is needed")) as refusing,

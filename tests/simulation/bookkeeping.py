@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from querypulse.alerting.lifecycle import Evaluated
-from querypulse.alerting.outbox import OutboxRow
+from querypulse.alerting.delivery.outbox import OutboxRow
+from querypulse.alerting.incidents.lifecycle import Evaluated
 from querypulse.listener.state.identity import ID_CHARACTERS, LABEL_CHARACTERS
 from querypulse.listener.state.query import Query, Totals
 from querypulse.listener.state.state import MAX_GONE_UNNAMED
@@ -15,7 +15,7 @@ from .driver import Courier, SimDriver
 from .stage import Property, Violation, WorldView
 
 COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
-LISTS = ("unended_runs", "deaths", "longest_batches", "recent_batches")
+LISTS = ("unended_runs", "failures", "longest_batches", "recent_batches")
 LONGEST_LIST = 50
 LONGEST_LABEL = LABEL_CHARACTERS + ID_CHARACTERS + 5
 """With the id that is appended if another query has the name."""

@@ -10,15 +10,15 @@ from threading import Event
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.alert_text import Guidance
-from querypulse.alerting.delivery import Delivery, Notifier
+from querypulse.alerting.delivery.deliveries import Delivery, Notifier
+from querypulse.alerting.delivery.outbox import OutboxRow
+from querypulse.alerting.delivery.spool import Kept, Spool
 from querypulse.alerting.finding import DRIVER_DOWN
-from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
-from querypulse.alerting.outbox import OutboxRow
+from querypulse.alerting.incidents.alert import Alert, Incident
+from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.alerting.spool import Kept, Spool
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.exporter.pages import Notice
@@ -269,8 +269,8 @@ class SimDriver:
             restore=lambda incidents: self.lifecycle.restore(incidents, time.now),
         )  # fmt: skip
         self.handing.between = self.between
-        remembering = self.handing.remembering
-        self.restored = remembering.left is not None
+        failure_history = self.handing.failure_history
+        self.restored = failure_history.left is not None
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
@@ -305,7 +305,7 @@ class SimDriver:
             ),
             self.lifecycle,
             self.handing,
-            remembering=remembering,
+            failure_history=failure_history,
             redact=lambda evaluation: evaluation,
             on_error=self.guard.report,
             on_evaluated=self._evaluated,

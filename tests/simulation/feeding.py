@@ -6,7 +6,7 @@ from collections import Counter
 from math import inf
 
 from querypulse.alerting.finding import INPUT_MISSING, QUERY_FLAPPING
-from querypulse.alerting.lifecycle import Evaluated
+from querypulse.alerting.incidents.lifecycle import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery

@@ -14,16 +14,25 @@ from unittest.mock import patch
 import msgspec
 from msgspec.structs import replace
 
-from querypulse.alerting import evidence, lifecycle, outbox, recovery, spool, stuck_batch
-from querypulse.alerting.alert import CRITICAL, Alert, Silence
+from querypulse.alerting.delivery import outbox, spool
+from querypulse.alerting.delivery.outbox import Outbox
 from querypulse.alerting.finding import Severity
-from querypulse.alerting.lifecycle import Lifecycle
-from querypulse.alerting.outbox import Outbox
+from querypulse.alerting.incidents import lifecycle, recovery
+from querypulse.alerting.incidents.alert import CRITICAL, Alert, Silence
+from querypulse.alerting.incidents.lifecycle import Lifecycle
+from querypulse.alerting.incidents.recovery import DriverHealth, FirstHealth, RecoveryWindow
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
-from querypulse.alerting.recovery import DriverHealth, FirstHealth, RecoveryWindow
-from querypulse.alerting.rule_context import RuleContext
-from querypulse.alerting.rules import data, losses, monitoring, progress, query_ends
+from querypulse.alerting.rules import (
+    data,
+    evidence,
+    losses,
+    monitoring,
+    progress,
+    query_ends,
+    stuck_batch,
+)
+from querypulse.alerting.rules.context import RuleContext
 from querypulse.core.states import DeliveryOutcome
 from querypulse.exporter.pages import Notice
 from querypulse.listener import event_reader, past_failures, probe
@@ -103,7 +112,7 @@ _moved_since = probe.JobActivity.moved_since
 _add_poll = state.add_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _failed, _restore = identity.succeed, Outbox.failed, Outbox.restore
-_suppressor, _present_open = Lifecycle._suppressor, Lifecycle._present_open
+_inhibitor, _present_open = Lifecycle._inhibitor, Lifecycle._present_open
 _incident, _incident_key, _open = Lifecycle._incident, lifecycle.incident_key, Lifecycle._open
 _first_health, _recovery = FirstHealth.update, DriverHealth.recovery
 _forget = state.to_forget
@@ -133,7 +142,7 @@ def _silenced_suppresses(self: Lifecycle, alert: Alert, health: DriverHealth) ->
     reasons = [tracked.muted for tracked in alerts]
     for tracked in alerts:
         tracked.muted = ""
-    suppressor = _suppressor(self, alert, health)
+    suppressor = _inhibitor(self, alert, health)
     for tracked, muted in zip(alerts, reasons, strict=True):
         tracked.muted = muted
     return suppressor
@@ -151,7 +160,7 @@ def _healthy_each_time(self: FirstHealth, *others: Any) -> list[str]:
 
 def _restored_rows_hide_nothing(self: Outbox, rows: Any, wall: float) -> None:
     _restore(self, rows, wall)
-    self._takes_stale = True
+    self._takes_orphans = True
 
 
 def _rejected_resolve_is_success(self: Outbox, error: Any, now: float, wall: float) -> Any:
@@ -263,7 +272,7 @@ OF_NOTIFYING = (
     Mutation("an alert of the whole driver suppresses a failure", "P4",
              lifecycle, "FACTS", frozenset(), plan=plan_of("a query that fails while it is stalled with all others"), essential=True),
     Mutation("a silenced alert of the whole driver suppresses others", "P4",
-             Lifecycle, "_suppressor", _silenced_suppresses,
+             Lifecycle, "_inhibitor", _silenced_suppresses,
              plan=plan_of("a silenced stall of the whole driver suppresses that a query has stopped")),
     Mutation("a silence covers the alerts of every app", "P1|P4",
              Silence, "covers", lambda self, *alert: _covers(replace(self, app="*"), *alert), only("die")),
@@ -475,7 +484,7 @@ KEYS = (
              lifecycle, "incident_key", lambda labels, _: _incident_key(labels, CRITICAL),
              plan=plan_of("a warning becomes critical, and its key is open")),
     Mutation("an alert that goes on in another incident ends at Alertmanager", "P3|P5",
-             Alert, "goes_on", property(lambda _: False),
+             Alert, "is_superseded", property(lambda _: False),
              plan=plan_of("two queries fail together, one fails again: the other resolves at Alertmanager")),
     Mutation("a generic name is trusted: another driver's page is resolved", "P3|P4",
              recovery, "is_generic", lambda _: False, plan=plan_of("a second driver with the same app name resolves the page of the first"), essential=True),
@@ -509,9 +518,9 @@ LOOPS = (
     Mutation("the age of the failing batch is not read", "P9",
              evidence, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
     Mutation("the next process knows no earlier failure, and counts from zero", "P9",
-             spool.Remembering, "restore", lambda *_: None, plan=plan_of("a job commits and fails after 85 s, in process after process, with a spool"), essential=True),
+             spool.FailureHistory, "restore", lambda *_: None, plan=plan_of("a job commits and fails after 85 s, in process after process, with a spool"), essential=True),
     Mutation("the batch in which a process failed is not kept", "P9",
-             spool.Remembering, "keep", lambda *_: None, plan=plan_of("a batch fails in process after process, with a spool: it is named")),
+             spool.FailureHistory, "keep", lambda *_: None, plan=plan_of("a batch fails in process after process, with a spool: it is named")),
     Mutation("a failure keeps its time although the clock was set since", "P9",
              spool, "CLOCK_SET_SECONDS", 1e9, plan=plan_of("a job commits and fails after 85 s in each process, and the clock is set in between")),
     Mutation("a failure with a time in the future does not count", "P9",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from querypulse.alerting.policy import WINDOW_FACTOR, Limits, batch_window
-from querypulse.alerting.stuck_batch import AUTOSCALE_SECONDS, BLOCKED_SECONDS
+from querypulse.alerting.rules.stuck_batch import AUTOSCALE_SECONDS, BLOCKED_SECONDS
 
 from .driver import SimDriver
 from .queries import SimQuery

@@ -6,7 +6,7 @@ from collections import Counter
 from math import inf
 
 from querypulse.alerting import finding
-from querypulse.alerting.lifecycle import (
+from querypulse.alerting.incidents.lifecycle import (
     FACTS,
     FLAP_WINDOW_SECONDS,
     LONGEST_CALM_SECONDS,

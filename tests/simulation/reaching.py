@@ -10,7 +10,7 @@ from querypulse.alerting.finding import (
     QUERY_FLAPPING,
     QUERY_STOPPED,
 )
-from querypulse.alerting.lifecycle import GROUP_SECONDS
+from querypulse.alerting.incidents.lifecycle import GROUP_SECONDS
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, Limits
 from querypulse.exporter.pages import Notice
 from querypulse.listener.probe import Context

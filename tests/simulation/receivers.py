@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.incidents.alert import Alert, Incident
 from querypulse.alerting.receivers.alertmanager import Alertmanager, Shown, api_alerts, left_open
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.pagerduty import PagerDuty, resolve_event, trigger_event
@@ -189,7 +189,7 @@ class SimReceiver:
     def accept(self, incident: Incident, driver: str, about: About, *, doubted: bool) -> None:
         """A message arrived; ``doubted`` when its sender will not learn of it."""
         if self.kind == "alertmanager":
-            alerts = self._left_open(incident) if incident.is_stale else incident.alerts
+            alerts = self._left_open(incident) if incident.is_orphan else incident.alerts
             self._alerts(incident, alerts, driver, about, doubted=doubted)
             return
         firing = [about(alert) for alert in incident.alerts if alert.ends_at is None]

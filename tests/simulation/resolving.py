@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting.alert import is_generic
+from querypulse.alerting.delivery.outbox import MISCONFIGURED_WAIT_SECONDS
 from querypulse.alerting.finding import (
     DRIVER_DOWN,
     EVENTS_MISSING,
@@ -12,8 +12,8 @@ from querypulse.alerting.finding import (
     QUERY_FLAPPING,
     QUERY_MISSING,
 )
-from querypulse.alerting.lifecycle import FLAPS
-from querypulse.alerting.outbox import MISCONFIGURED_WAIT_SECONDS
+from querypulse.alerting.incidents.alert import is_generic
+from querypulse.alerting.incidents.lifecycle import FLAPS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS
 from querypulse.listener.probe import Context
@@ -421,7 +421,7 @@ class Resolving(Property):
             return True
         # One that keeps no state takes no ends of what an earlier process left; under a generic
         # name, the incident may belong to another driver.
-        return receiver.capabilities.stale_after_seconds is None or is_generic(driver.app)
+        return receiver.capabilities.orphan_after_seconds is None or is_generic(driver.app)
 
     def _of_earlier(self, held: Open, keys: set[str]) -> set[str]:
         """Who else must be healthy before an incident ends that an earlier process has left open.

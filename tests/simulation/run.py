@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from querypulse.alerting.stuck_batch import AUTOSCALE_SECONDS
+from querypulse.alerting.rules.stuck_batch import AUTOSCALE_SECONDS
 from querypulse.listener.commit_log import COMMITS, OFFSETS
 
 from .plan import CAUSES, QuerySpec

@@ -10,7 +10,7 @@ from unittest.mock import Mock, patch
 
 import msgspec
 
-from querypulse.alerting.lifecycle import Evaluated
+from querypulse.alerting.incidents.lifecycle import Evaluated
 from querypulse.listener.state import state
 
 from .bookkeeping import Bookkeeping

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from support.patience import WALL
 from support.rules_table import WARNINGS
 
-from querypulse.alerting.alert import Incident, Silence
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
-from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.incidents.alert import Incident, Silence
+from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.core.states import QueryState
 from querypulse.listener.probe import RunFacts, parse_trigger
 from querypulse.listener.state.query import Ended, Outcome, Query
@@ -128,9 +128,9 @@ class LifecycleHarness:
             evaluation, snapshot, self.now, wall, self.silences, is_last=self.is_last
         )
         self.closed += [
-            f"{self.now:g} {subject(incident)}" for incident in self.updated if incident.is_stale
+            f"{self.now:g} {subject(incident)}" for incident in self.updated if incident.is_orphan
         ]
-        self.incidents = tuple(incident for incident in self.updated if not incident.is_stale)
+        self.incidents = tuple(incident for incident in self.updated if not incident.is_orphan)
         self._report()
         return self.incidents
 
@@ -176,7 +176,7 @@ class LifecycleHarness:
                 for incident in self.incidents
             ],
             [alert.labels for alert in lifecycle.alerts],
-            [pair.alert.labels for pair in lifecycle.suppressed],
+            [pair.alert.labels for pair in lifecycle.inhibited],
         )
 
     def _live(self, query: Query, what: str) -> Query:

@@ -37,7 +37,7 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         },
     )
     say(sidecar.url)
-    harness.start(remembering(harness), HEALTHY, trigger=BRISK)
+    harness.start(failure_history(harness), HEALTHY, trigger=BRISK)
     start_idle(harness)
     blows = {SLOW: busy(harness), HUNG: Blow(harness), DEAD: Blow(harness, die)}
     for name in (SLOW, DEAD):
@@ -66,7 +66,7 @@ def start_idle(harness: SparkHarness) -> None:
     harness.start(stream, IDLE, trigger=BRISK)
 
 
-def remembering(harness: SparkHarness) -> Any:
+def failure_history(harness: SparkHarness) -> Any:
     """A stream with a watermark and with state, so that both have metrics."""
     return harness.rate().withWatermark("timestamp", "2 seconds").dropDuplicates(["timestamp"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.alert import Alert, Incident, incident_key, incident_labels
+from querypulse.alerting.incidents.alert import Alert, Incident, incident_key, incident_labels
 
 STARTED = 1795251728.119
 ENDED = 1795251788.5

@@ -14,9 +14,9 @@ from support.published_states import Collector, full_published
 from support.rules_table import cases
 from support.story import Story, policy, processing
 
-from querypulse.alerting.evidence import evidence
 from querypulse.alerting.finding import DRIVER_DOWN, Finding
-from querypulse.alerting.rule_context import rule_context
+from querypulse.alerting.rules.context import rule_context
+from querypulse.alerting.rules.evidence import evidence
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.probe import JobActivity, JobCounts
 

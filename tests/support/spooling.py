@@ -16,8 +16,8 @@ from pathlib import Path
 from support.deliveries import WALL, incident
 from support.patience import NEVER, PATIENCE_SECONDS, ended, until
 
-from querypulse.alerting import spool as spool_module
-from querypulse.alerting.outbox import Known, OutboxRow
+from querypulse.alerting.delivery import spool as spool_module
+from querypulse.alerting.delivery.outbox import Known, OutboxRow
 from querypulse.core.guard import Guard
 
 

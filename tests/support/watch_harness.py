@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from support.patience import WALL
 
-from querypulse.alerting.alert import Alert, Incident, incident_key, incident_labels
 from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.incidents.alert import Alert, Incident, incident_key, incident_labels
 from querypulse.exporter.pages import Notice
 from querypulse.watch.alerts import APP, DriverAlerts
 from querypulse.watch.client import Endpoint, Poll, Said
@@ -156,12 +156,14 @@ class WatchHarness:
     def ended(self) -> list[str]:
         """The apps whose alerts ended with the newest evaluation."""
         newest = self.all[-1]
-        return [_app(incident) for incident in newest if incident.is_over and not incident.is_stale]
+        return [
+            _app(incident) for incident in newest if incident.is_over and not incident.is_orphan
+        ]
 
     @property
     def ever_reported(self) -> set[str]:
         every = (
-            incident for incidents in self.all for incident in incidents if not incident.is_stale
+            incident for incidents in self.all for incident in incidents if not incident.is_orphan
         )
         return {_app(incident) for incident in every} - {APP}
 
@@ -178,7 +180,7 @@ class WatchHarness:
             _app(incident)
             for incidents in self.all
             for incident in incidents
-            if incident.is_stale and incident.is_critical
+            if incident.is_orphan and incident.is_critical
         ]
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from support.patience import WALL, Clock
 from support.story import progress
 
-from querypulse.alerting.alert import Incident, Silence
 from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.delivery.spool import FailureHistory
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
+from querypulse.alerting.incidents.alert import Incident, Silence
+from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
-from querypulse.alerting.spool import Remembering
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Arrived, Mailbox, Marker
 from querypulse.listener.probe import ProbedRun, ProbeReport
@@ -22,7 +22,7 @@ from querypulse.sidecar.worker import TICK_SECONDS, Inputs, Worker
 class WorkerHarness:
     """Feeds the worker; ``published`` and ``offers`` are the results of each evaluation."""
 
-    def __init__(self, remembering: Remembering | None = None, **limits: float) -> None:
+    def __init__(self, failure_history: FailureHistory | None = None, **limits: float) -> None:
         self.clock = Clock(1000.0)
         self.wall = WALL
         self.inbox: Mailbox[Arrived | Marker] = Mailbox(100)
@@ -50,7 +50,7 @@ class WorkerHarness:
                 LifecycleSettings(resolve_after_seconds=10.0),
             ),
             self,
-            remembering=remembering,
+            failure_history=failure_history,
             redact=self.redact,
             on_error=lambda where, error: self.errors.append((where, error)),
             on_evaluated=self.on_evaluated,
@@ -69,8 +69,8 @@ class WorkerHarness:
         return evaluation if self.redactor is None else self.redactor(evaluation)
 
     def offer(self, incidents: tuple[Incident, ...]) -> None:
-        self.offers.append(tuple(incident for incident in incidents if not incident.is_stale))
-        self.stale += [incident.key for incident in incidents if incident.is_stale]
+        self.offers.append(tuple(incident for incident in incidents if not incident.is_orphan))
+        self.stale += [incident.key for incident in incidents if incident.is_orphan]
 
     def receive(self, event: Event) -> WorkerHarness:
         lifecycle = isinstance(event, (Started, Terminated))

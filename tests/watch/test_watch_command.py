@@ -15,7 +15,7 @@ from support.http_double import HttpDouble, reply
 from support.patience import PATIENCE_SECONDS, until
 from support.watching import LONG_POLL_SECONDS, ServedDriver, serving
 
-from querypulse.alerting.alert import Silence
+from querypulse.alerting.incidents.alert import Silence
 from querypulse.commands import cli
 from querypulse.settings.settings import Settings
 from querypulse.settings.silencing import change_silences

@@ -440,7 +440,7 @@ def test_a_resolved_alert_is_not_restored():
     assert WatchHarness().restored(over).play("refused 10").ever_reported == set()
 
 
-STALE = [
+ORPHAN = [
     ("before it was healthy for long enough", None, "healthy 30", []),
     ("once", None, "healthy 600", ["etl@a:9719", "a:9719"]),
     ("not what is open", "a:9719", "healthy 60", ["etl@a:9719"]),
@@ -448,7 +448,7 @@ STALE = [
 ]
 
 
-@by_name("left, story, stale", STALE)
+@by_name("left, story, stale", ORPHAN)
 def test_what_may_be_open_of_a_healthy_driver_is_ended_but_not_under_the_name_of_the_driver(
     left, story, stale
 ):

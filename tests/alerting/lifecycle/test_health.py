@@ -8,7 +8,7 @@ from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import QueryHealth, Severity
-from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
+from querypulse.alerting.incidents.recovery import DriverHealth, RecoveryWindow
 from querypulse.core.states import QueryState
 from querypulse.listener.probe import Context
 

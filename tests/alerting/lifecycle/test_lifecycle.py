@@ -7,10 +7,16 @@ from msgspec.structs import replace
 from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT, all_of, cycles
 
-from querypulse.alerting import lifecycle
-from querypulse.alerting.alert import Alert, Incident, Silence, incident_key, incident_labels
 from querypulse.alerting.alert_text import alert_of
-from querypulse.alerting.lifecycle import Opened
+from querypulse.alerting.incidents import lifecycle
+from querypulse.alerting.incidents.alert import (
+    Alert,
+    Incident,
+    Silence,
+    incident_key,
+    incident_labels,
+)
+from querypulse.alerting.incidents.lifecycle import Opened
 from querypulse.listener.state.snapshot import Pause
 
 DAY = 24 * 3600
@@ -111,7 +117,7 @@ def test_alert_that_goes_on_in_the_incident_of_the_other_severity_says_so_and_no
     )
     warning = next(incident for incident in harness.incidents if incident.is_over)
 
-    assert [(alert.name, alert.goes_on) for alert in warning.alerts] == [
+    assert [(alert.name, alert.is_superseded) for alert in warning.alerts] == [
         ("StreamingBatchSlow", True)
     ]
 
@@ -240,7 +246,7 @@ def test_inference_is_suppressed_while_the_driver_is_suspected_and_a_fact_is_not
 
 def test_suppressed_alert_is_listed_with_its_suppressor():
     harness = LifecycleHarness().play([STALLED, (20, "a", "StreamingOffsetsStalled")], 25)
-    (pair,) = harness.lifecycle.suppressed
+    (pair,) = harness.lifecycle.inhibited
 
     assert (pair.alert.name, pair.alert.query) == ("StreamingOffsetsStalled", "a")
     assert (pair.by.name, pair.by.query) == ("StreamingQueryStalled", "*")

@@ -11,10 +11,10 @@ from support.lifecycle_table import HEALTHY, all_of
 from support.receiver_incidents import alert
 from support.rules_table import behind_b
 
-from querypulse.alerting.alert import Silence, why_muted
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.incidents.alert import Silence, why_muted
+from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
 
 STALLED, OF_DRIVER = alert(name="StreamingQueryStalled"), alert("*")

@@ -8,7 +8,7 @@ import pytest
 from support.deliveries import WALL
 from support.patience import PATIENCE_SECONDS
 
-from querypulse.alerting.spool import Spool
+from querypulse.alerting.delivery.spool import Spool
 from querypulse.core.guard import Guard
 
 

@@ -19,8 +19,8 @@ from support.deliveries import (
 )
 from support.patience import NEVER, PATIENCE_SECONDS, Clock, ended, until
 
-from querypulse.alerting.delivery import Delivery, Notifier, Route
-from querypulse.alerting.outbox import Known
+from querypulse.alerting.delivery.deliveries import Delivery, Notifier, Route
+from querypulse.alerting.delivery.outbox import Known
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.core.guard import Guard
 

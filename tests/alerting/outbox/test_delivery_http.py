@@ -13,7 +13,7 @@ from support.pagerduty_double import PagerDutyDouble
 from support.patience import PATIENCE_SECONDS, Clock
 from support.receivers import ROUTING_KEY, pagerduty, webhook
 
-from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.delivery.deliveries import Delivery
 from querypulse.core.guard import Guard
 
 PAGE = incident()
@@ -97,8 +97,8 @@ def wait_for_attempt(delivery, before):
 
 EXIT_SCRIPT = """
 import atexit, sys
-from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.incidents.alert import Alert, Incident
+from querypulse.alerting.delivery.deliveries import Delivery
 from querypulse.core.guard import Guard
 from querypulse.settings.receivers import receivers
 from querypulse.settings.settings import Settings

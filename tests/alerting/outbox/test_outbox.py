@@ -21,13 +21,16 @@ from support.deliveries import (
     wrong_token,
 )
 
-from querypulse.alerting.outbox import Outbox, OutboxRow
+from querypulse.alerting.delivery.outbox import Outbox, OutboxRow
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 
-PAGER = ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0)
+PAGER = ReceiverCapabilities(per_minute=100.0, orphan_after_seconds=0.0)
 PLAIN = ReceiverCapabilities()
 GROUPS = ReceiverCapabilities(
-    resend_seconds=60.0, resend_resolved_seconds=300.0, stale_after_seconds=90.0, groups_itself=True
+    resend_seconds=60.0,
+    resend_resolved_seconds=300.0,
+    orphan_after_seconds=90.0,
+    groups_itself=True,
 )
 FIRING, RESOLVED = ("a", "firing"), ("a", "resolved")
 WARNING = {"severity": "warning"}
@@ -239,8 +242,8 @@ def test_receiver_of_single_alerts_learns_which_of_them_go_on_in_another_inciden
         messages[message.query] = message
         harness.end()
 
-    assert [alert.goes_on for alert in messages["*"].alerts] == [False, True]
-    assert [alert.goes_on for alert in messages["b"].alerts] == [False]
+    assert [alert.is_superseded for alert in messages["*"].alerts] == [False, True]
+    assert [alert.is_superseded for alert in messages["b"].alerts] == [False]
 
 
 def test_receiver_that_groups_itself_gets_each_change_and_repeats():

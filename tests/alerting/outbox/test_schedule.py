@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.deliveries import WALL, gone, incident, lost_answer, outage, wrong_token
 
-from querypulse.alerting.outbox import Outbox, Schedule
+from querypulse.alerting.delivery.outbox import Outbox, Schedule
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 
 

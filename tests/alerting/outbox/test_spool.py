@@ -22,9 +22,14 @@ from support.deliveries import Recorder, incident
 from support.patience import NEVER, PATIENCE_SECONDS, ended, until
 from support.spooling import entry
 
-from querypulse.alerting.delivery import Delivery, Notifier
-from querypulse.alerting.outbox import Known
-from querypulse.alerting.spool import WRITE_AHEAD_SECONDS, Spool, SpoolFile, try_folder
+from querypulse.alerting.delivery.deliveries import Delivery, Notifier
+from querypulse.alerting.delivery.outbox import Known
+from querypulse.alerting.delivery.spool import (
+    WRITE_AHEAD_SECONDS,
+    Spool,
+    SpoolFile,
+    try_folder,
+)
 from querypulse.core.guard import Guard
 
 TESTS = Path(spooling.__file__).parents[1]
@@ -206,7 +211,7 @@ def test_unreadable_file_is_moved_aside_and_replaced(spool, folder, caplog, dama
 
 def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, folder, monkeypatch):
     """The file has one owner, even if two drivers share a name or one ends slowly."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.delivery.spool.RETRY_SECONDS", 0.05)
     process = child("holds")
     one = spool()
     assert one.load(PATIENCE_SECONDS) is None
@@ -273,7 +278,7 @@ def test_folder_that_cannot_be_created_does_not_stop_delivery(spool, tmp_path):
 @pytest.mark.parametrize("is_broken", [True, False], ids=["disk is back", "folder was removed"])
 def test_folder_that_is_back_or_was_removed_gets_all_entries(spool, folder, monkeypatch, is_broken):
     """Its lock is taken again with it."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.delivery.spool.RETRY_SECONDS", 0.05)
     kept = written(spool(), pager=(entry(1),))
     shutil.rmtree(folder)
     if is_broken:
@@ -294,7 +299,7 @@ def test_folder_that_is_back_or_was_removed_gets_all_entries(spool, folder, monk
 @pytest.mark.contains_errors
 def test_file_that_cannot_be_read_for_a_while_is_read_later(spool, folder, monkeypatch):
     """Meanwhile the lock is held by this spool itself, which is not another process."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.delivery.spool.RETRY_SECONDS", 0.05)
     written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
     path = document(folder)
     hidden = path.rename(folder / "hidden")
@@ -367,7 +372,7 @@ def test_offer_does_not_wait_for_the_log(spool, tmp_path):
 
 
 def test_write_ahead_does_not_wait_for_a_spool_that_is_not_open(spool, monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.spool.WRITE_AHEAD_SECONDS", NEVER)
+    monkeypatch.setattr("querypulse.alerting.delivery.spool.WRITE_AHEAD_SECONDS", NEVER)
     unopened = spool()
     unopened.offer_rows("pager", (entry("a"),))
     ended(unopened.write_ahead)

@@ -8,19 +8,19 @@ from support.spooling import entry
 from support.story import CONFLICT, poll
 from support.worker_harness import WALL, WorkerHarness
 
-from querypulse.alerting.lifecycle import Opened
-from querypulse.alerting.outbox import Known
-from querypulse.alerting.spool import Kept, Remembering
+from querypulse.alerting.delivery.outbox import Known
+from querypulse.alerting.delivery.spool import FailureHistory, Kept
+from querypulse.alerting.incidents.lifecycle import Opened
 from querypulse.listener.mailbox import Ending, ProgramEnd
 from querypulse.listener.past_failures import FailedQuery, mark_of
 from querypulse.listener.source_polls import SourceReport
-from querypulse.listener.state.query import Died
+from querypulse.listener.state.query import RunFailure
 from querypulse.sidecar.worker import TICK_SECONDS
 
 
 def failed(number=1):
-    deaths = tuple(Died(WALL + n, 7, "ValueError") for n in range(2))
-    return FailedQuery(f"id-{number}", mark_of(f"q{number}"), deaths, 2, WALL + 2)
+    failures = tuple(RunFailure(WALL + n, 7, "ValueError") for n in range(2))
+    return FailedQuery(f"id-{number}", mark_of(f"q{number}"), failures, 2, WALL + 2)
 
 
 def kept(spool, *failures, opened=(), **entries):
@@ -72,9 +72,9 @@ def test_unknown_fields_of_a_newer_version_are_ignored(spool, folder):
     assert left(spool()) == (failed(),)
 
 
-def remembering(spool):
+def failure_history(spool):
     """What is kept in the spool, with what was left there."""
-    result = Remembering(spool)
+    result = FailureHistory(spool)
     result.left = spool.load(PATIENCE_SECONDS)
     return result
 
@@ -89,7 +89,7 @@ def dies(memory, *, at):
 
 def run_process(spool, *, at):
     """The alerts of a process that dies, and closes its spool."""
-    harness = dies(remembering(spool), at=at)
+    harness = dies(failure_history(spool), at=at)
     spool.close(PATIENCE_SECONDS)
     return dict(harness.reported)
 
@@ -101,13 +101,13 @@ def test_failures_over_several_processes_are_reported_as_flapping(spool):
 
 
 def test_failures_restored_late_count_and_are_kept(spool, monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.delivery.spool.RETRY_SECONDS", 0.05)
     for number in range(2):
         run_process(spool(), at=120 * number)
     slow = spool()
     slow.load(PATIENCE_SECONDS)
     one = spool()
-    memory = remembering(one)
+    memory = failure_history(one)
     assert memory.left is None
     harness = dies(memory, at=240)
     assert dict(harness.reported) == {"StreamingQueryFailed": "a"}
@@ -118,7 +118,7 @@ def test_failures_restored_late_count_and_are_kept(spool, monkeypatch):
     one.close(PATIENCE_SECONDS)
 
     assert dict(harness.reported) == {"StreamingQueryFailed": "a", "StreamingQueryFlapping": "a"}
-    assert [len(one.deaths) for one in left(spool())] == [3]
+    assert [len(one.failures) for one in left(spool())] == [3]
 
 
 class FakeSpool:
@@ -137,12 +137,12 @@ def failing(memory):
 
 
 def times_of(fake_spool):
-    return [[died.at - WALL for one in kept for died in one.deaths] for kept in fake_spool.offers]
+    return [[died.at - WALL for one in kept for died in one.failures] for kept in fake_spool.offers]
 
 
 def test_clock_drift_does_not_offer_a_failure_twice():
     fake_spool = FakeSpool()
-    harness = failing(Remembering(fake_spool))
+    harness = failing(FailureHistory(fake_spool))
     for drift in (0.1, -0.3, 4.0):
         harness.wall = WALL + drift
         harness.step()
@@ -158,7 +158,7 @@ def test_clock_drift_does_not_offer_a_failure_twice():
 def test_time_of_a_failure_follows_a_clock_change():
     """Otherwise the next process sees a failure that is too old or in the future."""
     fake_spool = FakeSpool()
-    harness = failing(Remembering(fake_spool))
+    harness = failing(FailureHistory(fake_spool))
     harness.wall = WALL - 3600.0
     harness.step()
 
@@ -172,7 +172,7 @@ def test_time_of_a_failure_follows_a_clock_change():
 )
 def test_position_of_an_active_query_is_left_only_by_a_process_that_ends(program, is_known):
     fake_spool = FakeSpool()
-    harness = WorkerHarness(Remembering(fake_spool)).started().step()
+    harness = WorkerHarness(FailureHistory(fake_spool)).started().step()
     asked = poll(at=harness.clock(), committed=100)
     harness.worker.state.apply_sources(SourceReport(harness.clock(), {"a-1": {0: asked}}))
     harness.step()
@@ -186,8 +186,8 @@ def test_position_of_an_active_query_is_left_only_by_a_process_that_ends(program
 
 def test_redacted_error_class_is_not_stored():
     fake_spool = FakeSpool()
-    memory = Remembering(fake_spool, lambda text: text.replace("Concurrent", "***"))
+    memory = FailureHistory(fake_spool, lambda text: text.replace("Concurrent", "***"))
     failing(memory)
 
     ((one,),) = fake_spool.offers[1:]
-    assert [died.error_class for died in one.deaths] == ["***AppendException"]
+    assert [died.error_class for died in one.failures] == ["***AppendException"]

@@ -67,7 +67,7 @@ from querypulse.alerting.finding import (
     finding_about,
 )
 from querypulse.alerting.policy import Limits, stall_window
-from querypulse.alerting.rule_context import rule_context
+from querypulse.alerting.rules.context import rule_context
 from querypulse.alerting.rules.monitoring import (
     MAX_NAMED,
     driver_down,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ..listener.probe import Context, JobActivity
-from ..listener.state.query import Query
-from ..listener.state.snapshot import Snapshot
-from .policy import Limits, Policy, Window, batch_window, most_without_cpu, stall_window
+from ...listener.probe import Context, JobActivity
+from ...listener.state.query import Query
+from ...listener.state.snapshot import Snapshot
+from ..policy import Limits, Policy, Window, batch_window, most_without_cpu, stall_window
 
 LOOP = 2
 """So many completed runs are a loop."""

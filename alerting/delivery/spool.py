@@ -16,11 +16,11 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ..core.files import HangDetector, write_whole
-from ..core.guard import Guard, Problem
-from ..core.threads import Deadline, Loop
-from ..listener.checkpoints import TEMPORARY, checkpoint_problem
-from ..listener.past_failures import (
+from ...core.files import HangDetector, write_whole
+from ...core.guard import Guard, Problem
+from ...core.threads import Deadline, Loop
+from ...listener.checkpoints import TEMPORARY, checkpoint_problem
+from ...listener.past_failures import (
     KEEP_SECONDS,
     MAX_KEPT,
     FailedQuery,
@@ -30,14 +30,14 @@ from ..listener.past_failures import (
     mark_of,
     shifted,
 )
-from ..listener.state.positions import LastRead, to_store, without_run
-from ..listener.state.query import Query, last_read
-from ..listener.state.snapshot import Snapshot
-from ..listener.state.state import State
-from .lifecycle import Lifecycle, Opened
+from ...listener.state.positions import LastRead, to_store, without_run
+from ...listener.state.query import Query, last_read
+from ...listener.state.snapshot import Snapshot
+from ...listener.state.state import State
+from ..incidents.lifecycle import Lifecycle, Opened
+from ..policy import RESTART_WINDOW_SECONDS
+from ..rules.query_ends import is_committed, repeated
 from .outbox import OutboxRow, essence
-from .policy import RESTART_WINDOW_SECONDS
-from .rules.query_ends import is_committed, repeated
 
 log = logging.getLogger("querypulse")
 
@@ -76,7 +76,9 @@ def _complete(kept: Kept) -> Kept:
     """
     if not all(opened.at for opened in kept.opened):
         raise ValueError("an alert that opened at no time")
-    if not all(0 <= failed.unrecovered_deaths <= len(failed.deaths) for failed in kept.failures):
+    if not all(
+        0 <= failed.unrecovered_failures <= len(failed.failures) for failed in kept.failures
+    ):
         raise ValueError("a query with more failures than it lists, or fewer than none")
     incidents = [row.incident for rows in kept.rows.values() for row in rows]
     if not all(incident.labels.keys() >= INCIDENT_LABELS for incident in incidents):
@@ -375,10 +377,10 @@ def kept_failures(
     failures += [
         _trimmed(_failed(query, read.get(key_of(query))), now)
         for query in queries
-        if query.deaths or key_of(query) in read
+        if query.failures or key_of(query) in read
     ]
-    failed = [query for query in failures if query.deaths or query.reading is not None]
-    failed.sort(key=lambda query: query.deaths[-1].at if query.deaths else 0.0)
+    failed = [query for query in failures if query.failures or query.reading is not None]
+    failed.sort(key=lambda query: query.failures[-1].at if query.failures else 0.0)
     kept = {query.key: query for query in failed[-MAX_KEPT:]}
     marks = {query.mark for query in kept.values() if query.mark}
     namesakes = [_nameless(query) for query in queries if marks and mark_of(query.name) in marks]
@@ -393,10 +395,10 @@ def kept_failures(
 
 
 def _failed(query: Query, reading: LastRead | None) -> FailedQuery:
-    is_open = query.unrecovered_deaths > 0 and not is_committed(query, query.deaths[-1])
-    unrecovered = query.unrecovered_deaths if is_open else 0
+    is_open = query.unrecovered_failures > 0 and not is_committed(query, query.failures[-1])
+    unrecovered = query.unrecovered_failures if is_open else 0
     return replace(
-        _nameless(query), deaths=query.deaths, unrecovered_deaths=unrecovered, reading=reading
+        _nameless(query), failures=query.failures, unrecovered_failures=unrecovered, reading=reading
     )
 
 
@@ -407,17 +409,17 @@ def _nameless(query: Query) -> FailedQuery:
 
 
 def _trimmed(failed: FailedQuery, now: float) -> FailedQuery:
-    fresh = sum(now - died.at <= RESTART_WINDOW_SECONDS for died in failed.deaths)
-    young = [died for died in failed.deaths if now - died.at <= KEEP_SECONDS]
-    same = repeated(young) if failed.unrecovered_deaths else 0
-    deaths = failed.deaths[len(failed.deaths) - max(fresh, same) :]
-    unrecovered = min(failed.unrecovered_deaths, len(deaths))
+    fresh = sum(now - died.at <= RESTART_WINDOW_SECONDS for died in failed.failures)
+    young = [died for died in failed.failures if now - died.at <= KEEP_SECONDS]
+    same = repeated(young) if failed.unrecovered_failures else 0
+    failures = failed.failures[len(failed.failures) - max(fresh, same) :]
+    unrecovered = min(failed.unrecovered_failures, len(failures))
     reading = failed.reading
     is_old = reading is not None and now - reading.at > KEEP_SECONDS
     return replace(
         failed,
-        deaths=deaths,
-        unrecovered_deaths=unrecovered,
+        failures=failures,
+        unrecovered_failures=unrecovered,
         reading=None if is_old else reading,
     )
 
@@ -451,7 +453,7 @@ CLOCK_SET_SECONDS = 5.0
 """A larger step against the monotonic clock means that the wall clock was set."""
 
 
-class Remembering:
+class FailureHistory:
     """Restores and keeps failures, positions, and when alerts opened; without a spool, nothing.
 
     Only the worker uses it. ``left`` is what an earlier process left, until ``restore`` applies it.
@@ -505,10 +507,10 @@ class Remembering:
             )
 
     def _written(self, failed: FailedQuery, seconds: float) -> FailedQuery:
-        deaths = tuple(
-            replace(died, error_class=self._redact(died.error_class)) for died in failed.deaths
+        failures = tuple(
+            replace(died, error_class=self._redact(died.error_class)) for died in failed.failures
         )
-        return shifted(replace(failed, deaths=deaths), seconds)
+        return shifted(replace(failed, failures=failures), seconds)
 
     def _clock(self, now: float, wall: float) -> float:
         """The wall-clock time at monotonic 0.

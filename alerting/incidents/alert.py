@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from .finding import Severity
+from ..finding import Severity
 
 PREFIX_CHARACTERS = 190
 MAX_KEY_CHARACTERS = 255
@@ -56,7 +56,7 @@ class Alert(msgspec.Struct, frozen=True):
         return self.annotations.get("muted", "")
 
     @property
-    def goes_on(self) -> bool:
+    def is_superseded(self) -> bool:
         """Whether it has ended in this incident only, and goes on in another."""
         return self.annotations.get("superseded_by") in {OF_CRITICAL, OF_WARNING, OF_ANOTHER}
 
@@ -96,7 +96,7 @@ class Incident(msgspec.Struct, frozen=True):
         return self.severity == CRITICAL
 
     @property
-    def is_stale(self) -> bool:
+    def is_orphan(self) -> bool:
         """Whether it ends what an earlier process may have left open."""
         return not self.alerts
 

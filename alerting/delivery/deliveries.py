@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from ..core.guard import Guard
-from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
-from ..core.threads import Deadline, Loop
-from .alert import Incident
-from .finding import DRIVER_DOWN
+from ...core.guard import Guard
+from ...core.states import FAILED, OUTCOMES, DeliveryOutcome
+from ...core.threads import Deadline, Loop
+from ..finding import DRIVER_DOWN
+from ..incidents.alert import Incident
+from ..receivers.receiver import DeliveryError, Receiver, Route
 from .heartbeat import Heartbeat, QueryHeartbeats, ping_of
 from .outbox import Outbox, OutboxRow
-from .receivers.receiver import DeliveryError, Receiver, Route
-from .spool import LOAD_SECONDS, Remembering, Spool
+from .spool import LOAD_SECONDS, FailureHistory, Spool
 
 log = logging.getLogger("querypulse")
 
@@ -260,7 +260,7 @@ class Notifier:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.deliveries = deliveries
-        self.remembering = Remembering(spool, redact)
+        self.failure_history = FailureHistory(spool, redact)
         self.query_heartbeats = query_heartbeats or QueryHeartbeats({})
         self._by_name = {delivery.name: delivery for delivery in deliveries}
         self._spool = spool
@@ -298,11 +298,11 @@ class Notifier:
         While another process of the same app runs, what is open may be its own: then no stale
         incident is sent.
         """
-        keys = {incident.key for incident in incidents if not incident.is_stale}
+        keys = {incident.key for incident in incidents if not incident.is_orphan}
         late = self._load(0.0)
         incidents += tuple(incident for incident in late if incident.key not in keys)
         if self._spool is not None and self._spool.is_taken:
-            incidents = tuple(incident for incident in incidents if not incident.is_stale)
+            incidents = tuple(incident for incident in incidents if not incident.is_orphan)
         for delivery in self.deliveries:
             delivery.guard.attempt(f"offer-{delivery.name}", partial(delivery.offer, incidents))
         self._escalate(self._wall())
@@ -351,7 +351,7 @@ class Notifier:
         left = self._spool.load(timeout) if self._spool is not None else None
         if self._spool is None or left is None:
             return ()
-        self.remembering.left = left
+        self.failure_history.left = left
         for name, delivery in self._by_name.items():
             delivery.restore(left.rows.get(name, ()))
         for name in left.rows.keys() - self._by_name.keys():

@@ -14,24 +14,24 @@ from querypulse.listener.spark.execution import kafka_sink, plan_places
 from querypulse.listener.state.flow import (
     TABLE,
     TOPIC,
-    Place,
-    Places,
-    PlanPlaces,
+    Dataset,
+    Datasets,
+    PlanDatasets,
     brokers_of,
-    path_place,
-    places_of,
+    datasets_of,
+    path_dataset,
 )
 
-NO_PLAN = PlanPlaces()
+NO_PLAN = PlanDatasets()
 
 
 def read(*descriptions, end=None, plan=NO_PLAN):
     sources = tuple(source(end, description=text) for text in descriptions)
-    return places_of(Places(), "", progress(batch=1, sources=sources), plan).reads
+    return datasets_of(Datasets(), "", progress(batch=1, sources=sources), plan).reads
 
 
 def written(sink, plan=NO_PLAN):
-    return places_of(Places(), sink, None, plan).writes
+    return datasets_of(Datasets(), sink, None, plan).writes
 
 
 def test_one_folder_has_one_name_and_different_ones_differ():
@@ -48,51 +48,51 @@ def test_one_folder_has_one_name_and_different_ones_differ():
         ("/lake/Bronze", "/lake/bronze"): False,
     }
 
-    assert {pair: path_place(pair[0]).may_be(path_place(pair[1])) for pair in pairs} == pairs
+    assert {pair: path_dataset(pair[0]).may_be(path_dataset(pair[1])) for pair in pairs} == pairs
 
 
 @pytest.mark.parametrize("kind", ["File", "Delta"])
 def test_sink_and_source_of_one_folder_match(kind):
     source_kind = "FileStreamSource" if kind == "File" else "DeltaSource"
-    (place,) = read(f"{source_kind}[file:/lake/bronze]")
+    (dataset,) = read(f"{source_kind}[file:/lake/bronze]")
 
-    assert place.may_be(written(f"{kind}Sink[/lake/bronze]")[0])
+    assert dataset.may_be(written(f"{kind}Sink[/lake/bronze]")[0])
 
 
 def test_topics_of_two_clusters_differ():
-    plan = PlanPlaces(brokers=(brokers_of("b2:9092,B1:9092"),))
+    plan = PlanDatasets(brokers=(brokers_of("b2:9092,B1:9092"),))
     (here,) = read("KafkaV2[Subscribe[orders]]", plan=plan)
 
     assert here.owners == ("b1:9092", "b2:9092")
-    assert here.may_be(Place(TOPIC, "orders", ("b1:9092",)))
-    assert here.may_be(Place(TOPIC, "orders"))
-    assert not here.may_be(Place(TOPIC, "orders", ("c1:9092",)))
+    assert here.may_be(Dataset(TOPIC, "orders", ("b1:9092",)))
+    assert here.may_be(Dataset(TOPIC, "orders"))
+    assert not here.may_be(Dataset(TOPIC, "orders", ("c1:9092",)))
 
 
 def test_descriptions_and_the_plan_name_what_a_query_reads_and_writes():
-    table, topic = Place(TABLE, "local.db.orders"), Place(TOPIC, "orders", ("b:9092",))
-    two_clusters = PlanPlaces(brokers=(("a:1",), ("b:1",)))
-    orders, doors = Place(TOPIC, "orders"), Place(TOPIC, "doors")
+    table, topic = Dataset(TABLE, "local.db.orders"), Dataset(TOPIC, "orders", ("b:9092",))
+    two_clusters = PlanDatasets(brokers=(("a:1",), ("b:1",)))
+    orders, doors = Dataset(TOPIC, "orders"), Dataset(TOPIC, "doors")
     reads = [
         ("KafkaV2[Subscribe[orders]]", None, NO_PLAN, (orders,)),
         ("KafkaV2[Subscribe[orders, doors]]", {"orders": {"0": 1}}, NO_PLAN, (orders, doors)),
-        ("KafkaV2[Assign[my-topic-0, my-topic-1]]", None, NO_PLAN, (Place(TOPIC, "my-topic"),)),
+        ("KafkaV2[Assign[my-topic-0, my-topic-1]]", None, NO_PLAN, (Dataset(TOPIC, "my-topic"),)),
         ("KafkaV2[SubscribePattern[ord.*]]", {"orders": {"0": 1, "1": 2}}, NO_PLAN, (orders,)),
         ("KafkaV2[SubscribePattern[ord.*]]", None, NO_PLAN, ()),
         ("KafkaV2[Subscribe[]]", None, NO_PLAN, ()),
         ("KafkaV2[Subscribe[orders]]", None, two_clusters, (orders,)),
-        ("org.apache.iceberg.spark.source.SparkMicroBatchStream", None, PlanPlaces((table,)), (table,)),
+        ("org.apache.iceberg.spark.source.SparkMicroBatchStream", None, PlanDatasets((table,)), (table,)),
     ]  # fmt: skip
     writes = [
-        ("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable", PlanPlaces((), (topic,)), (topic,)),
+        ("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable", PlanDatasets((), (topic,)), (topic,)),
         ("local.db.orders", NO_PLAN, (table,)),
         ("FileSink[out]", NO_PLAN, ()),
     ]  # fmt: skip
 
-    for text, end, plan, places in reads:
-        assert read(text, end=end, plan=plan) == places, text
-    for sink, plan, places in writes:
-        assert written(sink, plan) == places, sink
+    for text, end, plan, datasets in reads:
+        assert read(text, end=end, plan=plan) == datasets, text
+    for sink, plan, datasets in writes:
+        assert written(sink, plan) == datasets, sink
 
 
 def test_other_descriptions_name_no_place():
@@ -107,12 +107,12 @@ def test_other_descriptions_name_no_place():
 def test_places_change_only_with_descriptions_or_the_topics_of_a_pattern():
     def after(before, text, end=None):
         event = progress(batch=1, sources=(source(end, description=text),))
-        return places_of(before, "DeltaSink[/b]", event, NO_PLAN)
+        return datasets_of(before, "DeltaSink[/b]", event, NO_PLAN)
 
     table, pattern = "DeltaSource[file:/a]", "KafkaV2[SubscribePattern[ord.*]]"
-    places, few = after(Places(), table), after(Places(), pattern, {"orders": {"0": 1}})
+    datasets, few = after(Datasets(), table), after(Datasets(), pattern, {"orders": {"0": 1}})
 
-    assert after(places, table) is places
+    assert after(datasets, table) is datasets
     assert len(after(few, pattern, {"orders": {"0": 1}, "ordinals": {"0": 1}}).reads) == 2
 
 
@@ -143,7 +143,7 @@ def test_plan_shows_tables_and_brokers_and_no_other_option():
     collected = spark.java(size=len(leaves), apply=leaves.__getitem__)
     java = spark.java(analyzedPlan=spark.java(collectLeaves=collected))
 
-    assert plan_places(java) == PlanPlaces((Place(TABLE, "ice.db.orders"),), (), (("b:9092",),))
+    assert plan_places(java) == PlanDatasets((Dataset(TABLE, "ice.db.orders"),), (), (("b:9092",),))
 
 
 def sink_of(**options):
@@ -160,7 +160,7 @@ def sink_of(**options):
 def test_options_show_the_topic_of_a_kafka_sink():
     options = {"topic": "orders", "kafka.bootstrap.servers": "b:9092", "kafka.ssl.key": "secret"}
 
-    assert sink_of(**options).writes == (Place(TOPIC, "orders", ("b:9092",)),)
+    assert sink_of(**options).writes == (Dataset(TOPIC, "orders", ("b:9092",)),)
 
 
 def test_kafka_sink_whose_rows_name_the_topic_has_no_place():

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from ..core.text import duration
-from ..listener.failure import Failure
-from ..listener.probe import JobActivity, JobCounts, ProbedRun
-from ..listener.state.query import CLOCKS_DIFFER_SECONDS, Query
-from .finding import Finding, Severity, finding_about
-from .policy import Window
-from .rule_context import RuleContext
+from ...core.text import duration
+from ...listener.failure import Failure
+from ...listener.probe import JobActivity, JobCounts, ProbedRun
+from ...listener.state.query import CLOCKS_DIFFER_SECONDS, Query
+from ..finding import Finding, Severity, finding_about
+from ..policy import Window
+from .context import RuleContext
 
 
 def report(

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
-from ..core.states import QueryState
-from ..listener.probe import Context
-from ..listener.state.identity import RESERVED, UNNAMED, is_of_namesake
-from ..listener.state.query import Query
-from ..listener.state.snapshot import Snapshot
+from ...core.states import QueryState
+from ...listener.probe import Context
+from ...listener.state.identity import RESERVED, UNNAMED, is_of_namesake
+from ...listener.state.query import Query
+from ...listener.state.snapshot import Snapshot
+from ..alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
+from ..evaluate import Evaluation
+from ..finding import NOT_WORKING, WHOLE_DRIVER, Severity
 from .alert import CRITICAL, WARNING, is_generic
-from .alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
-from .evaluate import Evaluation
-from .finding import NOT_WORKING, WHOLE_DRIVER, Severity
 
 UNHEALTHY = NOT_WORKING | {
     QueryState.FLAPPING,

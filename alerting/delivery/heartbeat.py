@@ -14,19 +14,19 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from ..core.guard import Guard, Problem
-from ..core.secret import Secret
-from ..core.states import OUTCOMES, DeliveryOutcome
-from ..core.text import shorten
-from ..core.threads import Deadline, Loop
-from .alert import Incident
-from .alert_text import headline_of
-from .finding import NOT_WORKING
-from .receivers.http import HttpPoster
-from .receivers.receiver import DeliveryError, HttpOptions
+from ...core.guard import Guard, Problem
+from ...core.secret import Secret
+from ...core.states import OUTCOMES, DeliveryOutcome
+from ...core.text import shorten
+from ...core.threads import Deadline, Loop
+from ..alert_text import headline_of
+from ..finding import NOT_WORKING
+from ..incidents.alert import Incident
+from ..receivers.http import HttpPoster
+from ..receivers.receiver import DeliveryError, HttpOptions
 
 if TYPE_CHECKING:
-    from .lifecycle import Evaluated
+    from ..incidents.lifecycle import Evaluated
 
 
 # -- ping -------------------------------------------------------------------------------------

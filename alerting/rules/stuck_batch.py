@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import inf
 
-from ..listener.probe import UNOWNED, JobActivity, Moves
-from ..listener.state.query import Delay, InFlight, Query, delay_of
+from ...listener.probe import UNOWNED, JobActivity, Moves
+from ...listener.state.query import Delay, InFlight, Query, delay_of
+from ..finding import Severity
+from .context import RuleContext
 from .evidence import evidence, unfinished
-from .finding import Severity
-from .rule_context import RuleContext
 
 BLOCKED_SECONDS = 180.0
 """A batch may wait this long for something outside, such as a lock, a request or a remote job."""
@@ -38,7 +38,7 @@ def still(context: RuleContext, flight: InFlight) -> float:
 
 def is_slow(context: RuleContext, flight: InFlight) -> bool:
     """Whether the batch has been in flight for longer than its window, and waits for nothing."""
-    equipped_at = -inf if flight.bare_at is None else flight.bare_at
+    equipped_at = -inf if flight.without_executors_at is None else flight.without_executors_at
     with_executors = min(lasted(context, flight), context.watched_since(equipped_at))
     is_long = not is_waiting(context) and with_executors > context.batch_window.seconds
     return is_long or is_slow_for_long(context, flight)
@@ -50,7 +50,7 @@ def is_waiting(context: RuleContext) -> bool:
     return delay is not None and delay is not Delay.TASK_RUNNING
 
 
-def is_bare(context: RuleContext) -> bool:
+def has_no_executors(context: RuleContext) -> bool:
     """Whether the batch waits because Spark has no executor."""
     return delay_of(context.work) is Delay.NO_EXECUTORS
 

@@ -17,10 +17,10 @@ import msgspec
 import tenacity
 from msgspec.structs import replace
 
-from ..core.states import LOSS_REASONS, DeliveryOutcome
-from .alert import OF_ANOTHER, Incident
-from .finding import WHOLE_DRIVER
-from .receivers.receiver import DeliveryError, ReceiverCapabilities
+from ...core.states import LOSS_REASONS, DeliveryOutcome
+from ..finding import WHOLE_DRIVER
+from ..incidents.alert import OF_ANOTHER, Incident
+from ..receivers.receiver import DeliveryError, ReceiverCapabilities
 
 # -- row --------------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ class SendReason(IntEnum):
     RESOLVE = 1
     REPEAT = 2
     """The receiver knows it, but needs repetition."""
-    STALE = 3
+    ORPHAN = 3
     """An earlier process may have left it open."""
 
     @property
@@ -81,7 +81,7 @@ class OutboxRow(msgspec.Struct, frozen=True):
     @property
     def is_unsent(self) -> bool:
         """Whether it may not have notified anyone."""
-        return not self.incident.is_stale and (
+        return not self.incident.is_orphan and (
             self.known is Known.NOTHING or (self.known is Known.UNSURE and self.sent_at is None)
         )
 
@@ -109,14 +109,14 @@ class OutboxRow(msgspec.Struct, frozen=True):
         if is_resolved and not self.dead and wall >= repeated_until:
             return ""
         if wall > max(ends_at, self.queued_at) + EXPIRES_AFTER_SECONDS:
-            return "" if self.dead or incident.is_stale or is_resolved else "expired"
+            return "" if self.dead or incident.is_orphan or is_resolved else "expired"
         return None
 
     def reason(self, capabilities: ReceiverCapabilities, wall: float) -> SendReason | None:
         """Why to send it at Unix time ``wall``; None if there is nothing to send."""
-        if self.incident.is_stale:
-            is_due = _is_past(self.queued_at, capabilities.stale_after_seconds, wall)
-            return SendReason.STALE if is_due and self.known is Known.UNSURE else None
+        if self.incident.is_orphan:
+            is_due = _is_past(self.queued_at, capabilities.orphan_after_seconds, wall)
+            return SendReason.ORPHAN if is_due and self.known is Known.UNSURE else None
         if self.dead:
             # An attempt before the refused one may have arrived, and nobody else would resolve it.
             may_be_open = self.is_over and self.known is Known.UNSURE
@@ -357,7 +357,7 @@ class Outbox:
         self._outside: set[str] = set()
         """The keys of evicted incidents that are still offered: each is counted once."""
         self._in_flight: Attempt | None = None
-        self._takes_stale = capabilities.stale_after_seconds is not None
+        self._takes_orphans = capabilities.orphan_after_seconds is not None
         self._knows_open = False
         """Whether an earlier process has left what it knew to be open."""
 
@@ -388,7 +388,7 @@ class Outbox:
         self._entries = {
             key: entry
             for key, entry in self._entries.items()
-            if not (entry.row.incident.is_stale and self._is_known(entry.row.incident))
+            if not (entry.row.incident.is_orphan and self._is_known(entry.row.incident))
         }
         for row in rows:
             newer = self._entries.get(row.incident.key)
@@ -419,8 +419,8 @@ class Outbox:
         """Add these incidents too."""
         for incident in incidents:
             entry = self._entries.get(incident.key)
-            if incident.is_stale:
-                if entry is None and self._takes_stale and not self._is_known(incident):
+            if incident.is_orphan:
+                if entry is None and self._takes_orphans and not self._is_known(incident):
                     self._put(OutboxRow(incident, wall, known=Known.UNSURE))
             elif entry is not None:
                 self._change(entry, incident, wall)
@@ -483,7 +483,7 @@ class Outbox:
     def holds(self, key: str) -> bool:
         """Whether the receiver should get updates of this incident."""
         row = self._entries[key].row if key in self._entries else None
-        return row is not None and row.known is not Known.RESOLVED and not row.incident.is_stale
+        return row is not None and row.known is not Known.RESOLVED and not row.incident.is_orphan
 
     def pending(self, wall: float) -> int:
         """How many differences have not been sent to the receiver yet."""
@@ -524,8 +524,8 @@ class Outbox:
             if reason is not None:
                 waiting.append((entry, reason))
                 is_refused = failures is not None and failures.answer is DeliveryOutcome.REJECTED
-                is_urgent |= reason is not SendReason.STALE and not is_refused
-        return [row for row in waiting if row[1] is not SendReason.STALE] if is_urgent else waiting
+                is_urgent |= reason is not SendReason.ORPHAN and not is_refused
+        return [row for row in waiting if row[1] is not SendReason.ORPHAN] if is_urgent else waiting
 
     def _differences(self, wall: float) -> list[Entry]:
         return [entry for entry, reason in self._waiting(wall) if reason.is_difference]
@@ -584,16 +584,18 @@ class Outbox:
         """
         sent, entry = self._taken()
         before, message = sent.before, sent.message
-        is_resolve = message.is_over and not message.is_stale and before.known is not Known.RESOLVED
+        is_resolve = (
+            message.is_over and not message.is_orphan and before.known is not Known.RESOLVED
+        )
         is_final = error.answer is DeliveryOutcome.REJECTED and not is_resolve
         failures = None
         if is_final:
             self._schedule.answered()
-            self.losses["rejected"] += not message.is_stale
+            self.losses["rejected"] += not message.is_orphan
         else:
             earlier = None if entry is None else entry.failures
             failures = self._schedule.failed(earlier, error, now, sent.flush)
-        if entry is not None and is_final and entry.row.incident.is_stale:
+        if entry is not None and is_final and entry.row.incident.is_orphan:
             del self._entries[message.key]
         elif entry is not None:
             row = entry.row
@@ -608,7 +610,7 @@ class Outbox:
     def _message(self, row: OutboxRow, wall: float) -> Incident:
         """What to send; a receiver of single alerts learns which of them go on elsewhere."""
         message = row.message(wall)
-        if not self._capabilities.groups_itself or message.is_stale:
+        if not self._capabilities.groups_itself or message.is_orphan:
             return message
         shown = [row.incident for row in self.rows if not row.incident.muted]
         firing = [alert.labels for incident in shown for alert in incident.firing]
@@ -648,6 +650,6 @@ def _has_failed_in(flush: int, entry: Entry) -> bool:
 
 def _rank(row: OutboxRow) -> int:
     """How much the row is worth a place in a full outbox."""
-    if row.incident.is_stale or (row.is_over and (row.known is Known.RESOLVED or row.dead)):
+    if row.incident.is_orphan or (row.is_over and (row.known is Known.RESOLVED or row.dead)):
         return 0
     return 1 if not row.incident.is_critical else 2 if row.is_over else 3

@@ -21,9 +21,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ..core.text import duration
-from ..listener.state.identity import RESERVED
-from ..listener.state.snapshot import Snapshot
+from ...core.text import duration
+from ...listener.state.identity import RESERVED
+from ...listener.state.snapshot import Snapshot
+from ..alert_text import Guidance, alert_of
+from ..evaluate import Evaluation, Stages
+from ..finding import (
+    DRIVER_DOWN,
+    QUERY_FAILED,
+    QUERY_GIVEN_UP,
+    QUERY_STALLED,
+    WHOLE_DRIVER,
+    Finding,
+    code_of,
+)
 from .alert import (
     CRITICAL,
     INCIDENT,
@@ -36,17 +47,6 @@ from .alert import (
     incident_key,
     incident_labels,
     why_muted,
-)
-from .alert_text import Guidance, alert_of
-from .evaluate import Evaluation, Stages
-from .finding import (
-    DRIVER_DOWN,
-    QUERY_FAILED,
-    QUERY_GIVEN_UP,
-    QUERY_STALLED,
-    WHOLE_DRIVER,
-    Finding,
-    code_of,
 )
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 
@@ -72,7 +72,7 @@ class LifecycleSettings(msgspec.Struct, frozen=True):
     repeat_interval_seconds: float = 4 * 3600.0
 
 
-class Suppressed(msgspec.Struct, frozen=True):
+class Inhibited(msgspec.Struct, frozen=True):
     """An alert that does not open, and the one that suppresses it."""
 
     alert: Alert
@@ -159,7 +159,7 @@ class OpenIncident(msgspec.Struct):
 class Lifecycle:
     """All alerts and incidents of one driver.
 
-    After each update, ``alerts`` are all open alerts, ``suppressed`` those that an alert of the
+    After each update, ``alerts`` are all open alerts, ``inhibited`` those that an alert of the
     whole driver suppresses, and ``errors`` what went wrong with single alerts. ``labels`` are those
     of the settings.
     """
@@ -172,7 +172,7 @@ class Lifecycle:
         labels: Mapping[str, str] | None = None,
     ) -> None:
         self.alerts: tuple[Alert, ...] = ()
-        self.suppressed: tuple[Suppressed, ...] = ()
+        self.inhibited: tuple[Inhibited, ...] = ()
         self.errors: dict[str, Exception] = {}
         self._app = app
         self._labels = dict(labels or {})
@@ -306,7 +306,7 @@ class Lifecycle:
         if tracked.opened_at is not None and alert.is_critical != before.is_critical:
             # An open alert never becomes less severe: a value that oscillates around its limit
             # would notify each time.
-            if before.is_critical or self._suppressor(alert, health) is not None:
+            if before.is_critical or self._inhibitor(alert, health) is not None:
                 alert = replace(alert, labels=before.labels)
             else:
                 ended = before.ended(wall, superseded_by="the critical alert")
@@ -350,17 +350,17 @@ class Lifecycle:
             for tracked in self._tracked.values()
             if tracked.opened_at is None and (tracked.polls >= POLLS or tracked.alert.name in FACTS)
         ]
-        suppressed = []
+        inhibited = []
         for tracked in sorted(ripe, key=lambda tracked: tracked.alert.query != WHOLE_DRIVER):
-            by = self._suppressor(tracked.alert, health)
+            by = self._inhibitor(tracked.alert, health)
             if by is not None:
-                suppressed.append(Suppressed(tracked.alert, by))
+                inhibited.append(Inhibited(tracked.alert, by))
                 continue
             tracked.opened_at = health.now
             # The end of a driver is final: the next one is another incident.
             if tracked.alert.name != DRIVER_DOWN:
                 tracked.calm_seconds = self._note_opened(tracked.alert, health.now)
-        self.suppressed = tuple(suppressed)
+        self.inhibited = tuple(inhibited)
 
     def _note_opened(self, alert: Alert, now: float) -> float:
         """Record that the alert opens; return how long it must be absent before it ends."""
@@ -373,7 +373,7 @@ class Lifecycle:
             del self._opened[next(iter(self._opened))]
         return self._opened[identity].calm_seconds
 
-    def _suppressor(self, alert: Alert, health: DriverHealth) -> Alert | None:
+    def _inhibitor(self, alert: Alert, health: DriverHealth) -> Alert | None:
         """The critical alert of the driver that explains this one, also just after it recovered.
 
         A failure is never explained away, and what nobody is notified of explains nothing; nor does
@@ -556,7 +556,7 @@ class Evaluated(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     evaluation: Evaluation
     alerts: tuple[Alert, ...]
-    suppressed: tuple[Suppressed, ...] = ()
+    inhibited: tuple[Inhibited, ...] = ()
     passed: dict[str, float] = {}
     """By label: see ``end_to_end.py``; monotonic seconds."""
     wall: float = 0.0

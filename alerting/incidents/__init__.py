@@ -1,0 +1,1 @@
+"""Alerts and incidents: when they open, what people are notified of, when they end."""
