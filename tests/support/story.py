@@ -132,23 +132,29 @@ class Story:
 
     def __init__(self) -> None:
         self.state = State(0.0)
+        self.ends_at = 0.0
+
+    def until(self, at):
+        """The story goes on until then, at least."""
+        self.ends_at = max(self.ends_at, at)
+        return self
 
     def started(self, query="a", run=1, *, at):
         self.state.apply_event(Started(f"id-{query}", f"{query}-{run}", query), at)
-        return self
+        return self.until(at)
 
     def started_again(self, *, at):
         """The name of query a under a new id: its checkpoint was deleted."""
         self.state.apply_event(Started("id-new-a", "new-a", "a"), at)
-        return self
+        return self.until(at)
 
     def commit(self, query="a", run=1, *, batch, at, seconds=1.0, **fields):
         self.state.apply_event(progress(query, run, batch=batch, seconds=seconds, **fields), at)
-        return self
+        return self.until(at)
 
     def idle(self, query="a", run=1, *, at):
         self.state.apply_event(Idle(f"id-{query}", f"{query}-{run}"), at)
-        return self
+        return self.until(at)
 
     def ended(
         self, query="a", run=1, *, at, exception=None, error_class=None, context=Context.RUNNING
@@ -156,7 +162,7 @@ class Story:
         self.state.apply_event(
             Terminated(f"id-{query}", f"{query}-{run}", exception, error_class), at, context
         )
-        return self
+        return self.until(at)
 
     def takes(self, query="b", run=1, *, of="a", of_run=1, at, proven=True):
         """A query is started on the checkpoint of query a, while ``of`` runs on it; Spark stops that.
@@ -173,7 +179,7 @@ class Story:
             replaced=f"{of}-{of_run}" if proven else "",
         )
         self.state.apply_event(start, at)
-        return self
+        return self.until(at)
 
     def probe(self, *runs, at, **how):
         """A probe report that has polled each of these runs."""
@@ -184,7 +190,7 @@ class Story:
         listener = ListenerHealth(registered=True, dropped_events=dropped, missing=missing)
         report = ProbeReport(at, at, runs, context, listener, scheduler)
         self.state.apply_probe(report)
-        return self
+        return self.until(at)
 
     def log(self, query="a", run=1, *, at, planned=None, committed=None, unreadable=None):
         """A reading of the checkpoint of a run."""
@@ -193,7 +199,7 @@ class Story:
             self.state.apply_commit_log(LogReport(at, unreadable={run_id: unreadable}))
         else:
             self.state.apply_commit_log(LogReport(at, {run_id: LoggedBatches(planned, committed)}))
-        return self
+        return self.until(at)
 
     def began(self, query="a", run=1, *, at, unfinished=None, committed=None, usual=None):
         """The checkpoint when the run began: batch ids, and when they were written."""
@@ -203,12 +209,12 @@ class Story:
             longest_seconds=(usual, usual) if usual else (),
         )
         self.state.apply_commit_log(LogReport(at, starts={f"{query}-{run}": point}))
-        return self
+        return self.until(at)
 
     def sink(self, query="a", run=1, *, at, **seen):
         """A reading of the log of a run's file sink."""
         self.state.apply_commit_log(LogReport(at, sinks={f"{query}-{run}": SinkLog(**seen)}))
-        return self
+        return self.until(at)
 
     def folder(self, query="a", run=1, *, at, gone=False):
         """A poll of the folder that a run's file source reads."""
@@ -217,13 +223,13 @@ class Story:
             "FileStreamSource[file:/in]", {}, {}, {}, at=at, wall=at, missing_folder=here
         )
         self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
-        return self
+        return self.until(at)
 
     def ask(self, query="a", run=1, *, at, **source):
         """A poll of the broker of a run's only source."""
         polls = {f"{query}-{run}": {0: poll(at=at, **source)}}
         self.state.apply_sources(SourceReport(at, polls))
-        return self
+        return self.until(at)
 
     def table(
         self, query="a", run=1, *, at, read, end, kept_from=None, since=None, keeps=None,
@@ -253,7 +259,7 @@ class Story:
             **known,
         )
         self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
-        return self
+        return self.until(at)
 
     def expect_stop(self, query="a"):
         self.state.expect_stop(query)
@@ -261,7 +267,7 @@ class Story:
 
     def paused(self, *, at, seconds):
         self.state.pause(at, seconds)
-        return self
+        return self.until(at)
 
     def supervised(self, query="a", **fields):
         said = SupervisedQuery(**fields)
@@ -297,21 +303,21 @@ class IdStory(Story):
 
     def start(self, query_id, run_id, name="q", *, at, **fields):
         self.state.apply_event(Started(query_id, run_id, name, **fields), at)
-        return self
+        return self.until(at)
 
     def commits(self, query_id, run_id, name="q", *, at, batch, **fields):
         done = progress(batch=batch, **fields)
         event = replace(done, query_id=query_id, run_id=run_id, name=name)
         self.state.apply_event(event, at)
-        return self
+        return self.until(at)
 
     def idles(self, query_id, run_id, *, at):
         self.state.apply_event(Idle(query_id, run_id), at)
-        return self
+        return self.until(at)
 
     def ends(self, query_id, run_id, *, at, exception=None):
         self.state.apply_event(Terminated(query_id, run_id, exception, None), at)
-        return self
+        return self.until(at)
 
     def fails(self, query_id, run_id, *, at):
         return self.ends(query_id, run_id, at=at, exception=CONFLICT)

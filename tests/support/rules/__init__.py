@@ -1,0 +1,43 @@
+"""Every row of every rule: what was observed, and the alert, or none. ``case.py`` says what a row is."""
+
+from __future__ import annotations
+
+from support.rules import (
+    data_loss,
+    driver,
+    failed,
+    falling_behind,
+    flapping,
+    healthy,
+    input_missing,
+    lagging,
+    offsets,
+    skipped,
+    slow,
+    slow_tasks,
+    stall_window,
+    stalled,
+    stopped,
+    watermark,
+)
+from support.rules.case import Case
+
+TABLES = (
+    healthy,
+    failed,
+    flapping,
+    stopped,
+    stalled,
+    stall_window,
+    slow_tasks,
+    slow,
+    offsets,
+    lagging,
+    falling_behind,
+    data_loss,
+    skipped,
+    watermark,
+    input_missing,
+    driver,
+)
+CASES: dict[str, Case] = {words: case for table in TABLES for words, case in table.CASES.items()}
