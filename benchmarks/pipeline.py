@@ -29,7 +29,9 @@ APP = "scale"
 ANSWER_CHARACTERS = 7000
 """As ``EventQueue.java``: the event that passes this is the answer's last."""
 FIXTURES = ROOT / "tests" / "fixtures"
-_FIELD, _RECORD, _BATCH_ID = "\x1f", "\x1e", "the batch id"
+_FIELD = "\x1f"
+_RECORD = "\x1e"
+_BATCH_ID = "the batch id"
 
 
 class EventPipeline:

@@ -136,7 +136,8 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
     attempts = {receiver.name: partial(_try, receiver, incident) for receiver in receivers}
     if heartbeat is not None:
         attempts[heartbeat.name] = partial(_ping, heartbeat)
-    width, code = max(map(len, attempts)), 0
+    width = max(map(len, attempts))
+    code = 0
     for name, attempt in attempts.items():
         result = attempt()
         sys.stdout.write(f"{name:<{width}}  {result}\n")

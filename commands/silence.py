@@ -102,7 +102,8 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
             certificates cannot be used.
 
     """
-    now, settings = time.time(), load_strictly({}, environment)
+    now = time.time()
+    settings = load_strictly({}, environment)
     with as_settings_error(settings, "silence: "):
         _require_consistent(request)
         places = _places(request, settings)
@@ -157,7 +158,8 @@ def _app(request: SilenceRequest, settings: Settings, places: Sequence[Place]) -
 
 
 def _places(request: SilenceRequest, settings: Settings) -> list[Place]:
-    file, ca_file = request.file or settings.silence_file, request.ca_file
+    file = request.file or settings.silence_file
+    ca_file = request.ca_file
     if ca_file is not None and not Path(ca_file).is_file():
         raise ValueError(f"--ca-file {ca_file}: no such file")
     places: list[Place] = [] if file is None else [File(Path(file))]

@@ -178,14 +178,17 @@ class Publisher:
         published = self._published()
         if published is None:
             return
-        outcome, problem = DeliveryOutcome.DELIVERED.value, ""
+        outcome = DeliveryOutcome.DELIVERED.value
+        problem = ""
         try:
             send(published)
             self._pushed_at = time.time()
         except DeliveryError as error:
-            outcome, problem = error.answer.value, str(error)
+            outcome = error.answer.value
+            problem = str(error)
         except Exception as error:  # noqa: BLE001 - such as a package that another one has broken
-            outcome, problem = FAILED, type(error).__name__
+            outcome = FAILED
+            problem = type(error).__name__
             self._guard.report(f"push-{self.name}", error)
         self._outcomes[outcome] += 1
         self._problem.note(problem)

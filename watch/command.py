@@ -146,7 +146,8 @@ class DriverPoller:
         self._endpoint = endpoint
         self._interval = interval_seconds
         self._report = report
-        self._polling, self._waiting = Client(endpoint, access), Client(endpoint, access)
+        self._polling = Client(endpoint, access)
+        self._waiting = Client(endpoint, access)
         self._poll_now = threading.Event()
         self._loops = [
             Loop("poll", self._poll, guard),
@@ -177,9 +178,12 @@ class DriverPoller:
         except NoAnswer:
             # The connection broke, or there is none: the driver may have been killed.
             self._poll_now.set()
-            page, pause = None, REST_SECONDS
+            page = None
+            pause = REST_SECONDS
         if page is not None and page.status != "running":
-            at, notice, open_alerts = time.monotonic(), Notice(page.status), reported(page.alerts)
+            at = time.monotonic()
+            notice = Notice(page.status)
+            open_alerts = reported(page.alerts)
             self._report(lambda tracker: tracker.closes(self._endpoint, at, notice, open_alerts))
         elif page is not None:
             is_displaced = time.monotonic() - began < WAIT_SECONDS / 2
@@ -318,7 +322,8 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     file = request.webhook_url_file
     arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
     settings = load_strictly(arguments, environment)
-    redacting, guard = EvaluationRedactor(settings), Guard()
+    redacting = EvaluationRedactor(settings)
+    guard = Guard()
     silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
     evaluate = DriverAlerts(
@@ -401,7 +406,8 @@ def access_of(request: WatchRequest, settings: Settings) -> Access:
     except OSError as error:
         raise SettingsError(f"--ca-file {request.ca_file}: {error}") from None
     if request.client_cert_file is not None:
-        cert, key = request.client_cert_file, request.client_key_file
+        cert = request.client_cert_file
+        key = request.client_key_file
         try:
             # Without a password, OpenSSL would prompt for that of an encrypted key.
             context.load_cert_chain(cert, key, password="")

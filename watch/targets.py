@@ -75,7 +75,8 @@ def endpoint_of(url: str, where: str) -> Endpoint:
     """
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError:
         raise SettingsError(f"{where}: not a URL to watch; allowed: {ALLOWED}") from None
     if parts.scheme not in {"http", "https"} or not host:
@@ -123,7 +124,8 @@ def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
                 if proxy:
                     # It may be given by host and port only.
                     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-                host, port = parts.hostname, parts.port or PORTS.get(parts.scheme)
+                host = parts.hostname
+                port = parts.port or PORTS.get(parts.scheme)
                 if host and port and not is_loopback(host):
                     hosts.append((host, port))
     return tuple(dict.fromkeys(hosts))
