@@ -42,16 +42,16 @@ MAY_IMPORT: dict[str, set[str]] = {
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1350, 10),
+    "core": (1480, 12),
     "listener": (11400, 48),
-    "exporter": (2300, 8),
+    "exporter": (2350, 9),
     "alerting": (9400, 40),
     "settings": (1870, 9),
     "sidecar": (2900, 12),
-    "watch": (1620, 6),
+    "watch": (1680, 6),
     "replay": (1150, 6),
     "launch": (450, 7),
-    "commands": (1660, 10),
+    "commands": (1700, 10),
     "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""
