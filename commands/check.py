@@ -17,6 +17,7 @@ from ..alerting.delivery.spool import try_folder
 from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.incidents.alert import Alert, Incident, incident_key, incident_labels, problem_of
 from ..alerting.receivers.receiver import DeliveryError, Receiver
+from ..alerting.silences import read_silences
 from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
 from ..settings import receivers as receivers_from_settings
@@ -24,7 +25,6 @@ from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
 from ..settings.receivers import find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
-from ..settings.silencing import read_silences
 from ..settings.wiring import Components, refused_address
 
 UNNAMED_APP = (

@@ -12,6 +12,7 @@ from ..alerting.incidents.alert import Incident
 from ..alerting.policy import Limits, LimitSettings, Policy
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import Receiver, is_loopback
+from ..alerting.silences import SilenceStore
 from ..core.guard import Guard
 from ..core.secret import Secret
 from ..exporter import push
@@ -24,7 +25,6 @@ from .links import guidance
 from .receivers import as_settings_error, http_options
 from .secrets import EvaluationRedactor
 from .settings import QuerySettings, Settings
-from .silencing import SilenceStore
 
 # -- declared places --------------------------------------------------------------------------
 # The places that the settings declare: what queries read and write where Spark does not show it.

@@ -36,6 +36,7 @@ from ..alerting.incidents.alert import Alert, problem_of
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from ..alerting.policy import Policy
 from ..alerting.rules.query_ends import PROGRAM_ENDED, endless
+from ..alerting.silences import post_silence, written
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
@@ -68,7 +69,6 @@ from ..listener.state.snapshot import Snapshot, SupervisedQuery
 from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
-from ..settings.silencing import post_silence, written
 from ..settings.wiring import Components, refused_address
 from .observers import FileReaders, observe_classic, observe_connect
 from .program import uncaught_exception

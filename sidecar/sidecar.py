@@ -21,6 +21,7 @@ from typing import Any
 from ..alerting.incidents.alert import Alert
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.rules.query_ends import EXPLAINS_SECONDS
+from ..alerting.silences import make_silence, unmatched
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
@@ -34,7 +35,6 @@ from ..listener.state.query import Query
 from ..listener.state.state import has_name
 from ..settings.loading import load_settings
 from ..settings.settings import Settings, SettingsError
-from ..settings.silencing import make_silence, unmatched
 from ..settings.wiring import Components
 from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
 from .program import program_end

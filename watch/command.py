@@ -18,7 +18,8 @@ import msgspec
 
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.incidents.alert import Alert, incident_labels, why_muted
+from ..alerting.incidents.alert import Alert, incident_labels
+from ..alerting.silences import SilenceStore, why_muted
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
@@ -30,7 +31,6 @@ from ..settings.links import guidance
 from ..settings.loading import load_strictly
 from ..settings.secrets import EvaluationRedactor
 from ..settings.settings import Settings, SettingsError
-from ..settings.silencing import SilenceStore
 from .alerts import APP, DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
 from .targets import Host, Targets, answers, receiver_hosts

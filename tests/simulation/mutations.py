@@ -18,7 +18,7 @@ from querypulse.alerting.delivery import outbox, spool
 from querypulse.alerting.delivery.outbox import Outbox
 from querypulse.alerting.finding import Severity
 from querypulse.alerting.incidents import lifecycle, recovery
-from querypulse.alerting.incidents.alert import CRITICAL, Alert, Silence
+from querypulse.alerting.incidents.alert import CRITICAL, Alert
 from querypulse.alerting.incidents.lifecycle import Lifecycle
 from querypulse.alerting.incidents.recovery import DriverHealth, FirstHealth, RecoveryWindow
 from querypulse.alerting.receivers import alertmanager
@@ -33,6 +33,7 @@ from querypulse.alerting.rules import (
     stuck_batch,
 )
 from querypulse.alerting.rules.context import RuleContext
+from querypulse.alerting.silences import Silence
 from querypulse.core.states import DeliveryOutcome
 from querypulse.exporter.pages import Notice
 from querypulse.listener import event_reader, past_failures, probe
