@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..alerting.receivers import RECEIVER_TYPES
-from ..alerting.receivers.receiver import Holds, holds
+from ..core.secret import Holds, holds
 from ..core.text import suggest
 
 HIDDEN = "********"

@@ -12,9 +12,11 @@ from ..alerting.incidents.alert import Incident
 from ..alerting.policy import Limits, LimitSettings, Policy
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import Receiver, is_loopback
+from ..alerting.redaction import EvaluationRedactor
 from ..alerting.silences import SilenceStore
 from ..core.guard import Guard
-from ..core.secret import Secret
+from ..core.redaction import unusable
+from ..core.secret import Secret, parse_headers
 from ..exporter import push
 from ..exporter.push import PushTarget
 from ..exporter.server import Tls
@@ -23,7 +25,7 @@ from ..listener.state.flow import TABLE, TOPIC, Dataset, Declared, brokers_of, p
 from . import receivers as receivers_from_settings
 from .links import guidance
 from .receivers import as_settings_error, http_options
-from .secrets import EvaluationRedactor
+from .secrets import own_secrets
 from .settings import QuerySettings, Settings
 
 # -- declared places --------------------------------------------------------------------------
@@ -167,6 +169,22 @@ def make_notifier(
     )
 
 
+def make_redactor(settings: Settings) -> EvaluationRedactor:
+    """What hides the secrets of the settings, and what their patterns match.
+
+    Raises:
+        SettingsError: a pattern is not a regular expression, or a secret's file cannot be read.
+
+    """
+    for position, pattern in enumerate(settings.redact_patterns):
+        if problem := unusable(pattern):
+            # The pattern is not shown: it may contain the secret that it hides.
+            raise settings.error(f"setting 'redact_patterns', at [{position}]: {problem}")
+    with as_settings_error(settings):
+        secrets = own_secrets(settings)
+    return EvaluationRedactor(secrets, settings.redact_patterns)
+
+
 def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
     """The token that readers need, and the certificates of the HTTP server.
 
@@ -245,7 +263,7 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
         headers = secret_in(settings.otlp_headers_file, "otlp_headers_file", settings)
         if headers is not None:
             with as_settings_error(settings, "setting 'otlp_headers_file': "):
-                push.parse_headers(headers.known)
+                parse_headers(headers.known)
         targets.append(push.Otlp(poster, headers))
     return tuple(targets)
 
@@ -277,5 +295,5 @@ class Components:
         self.query_heartbeats = receivers_from_settings.query_heartbeats(settings, guard)
         self.push_targets = push_targets(settings)
         self.token, self.tls = http_access(settings)
-        self.redacting = EvaluationRedactor(settings)
+        self.redacting = make_redactor(settings)
         self.silencing = SilenceStore(settings.silence_file, guard)

@@ -19,6 +19,7 @@ import msgspec
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.incidents.alert import Alert, incident_labels
+from ..alerting.redaction import EvaluationRedactor
 from ..alerting.silences import SilenceStore, why_muted
 from ..core.files import FileLoop
 from ..core.guard import Guard
@@ -29,7 +30,6 @@ from ..settings import receivers as receivers_from_settings
 from ..settings import wiring
 from ..settings.links import guidance
 from ..settings.loading import load_strictly
-from ..settings.secrets import EvaluationRedactor
 from ..settings.settings import Settings, SettingsError
 from .alerts import APP, DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
@@ -318,7 +318,8 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     file = request.webhook_url_file
     arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
     settings = load_strictly(arguments, environment)
-    redacting, guard = EvaluationRedactor(settings), Guard()
+    redacting = wiring.make_redactor(settings)
+    guard = Guard()
     silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
     evaluate = DriverAlerts(
