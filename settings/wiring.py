@@ -20,7 +20,7 @@ from ..core.secret import Secret, parse_headers
 from ..exporter import push
 from ..exporter.push import PushTarget
 from ..exporter.server import Tls
-from ..listener.probe import CALM_SECONDS
+from ..listener.prober import CALM_SECONDS
 from ..listener.state.flow import TABLE, TOPIC, Dataset, Declared, brokers_of, path_dataset
 from . import receivers as receivers_from_settings
 from .links import guidance

@@ -19,7 +19,7 @@ from ..listener.connect.event_path import ConnectPath
 from ..listener.connect.probe import ConnectProbe
 from ..listener.event_reader import EventReader
 from ..listener.mailbox import Inbox, Marker
-from ..listener.probe import CALM_SECONDS, Prober
+from ..listener.prober import CALM_SECONDS, Prober
 from ..listener.source_polls import SourceReport
 from ..listener.sources.reader import SourceReader, SparkSources
 from ..listener.spark.event_paths import EventPath

@@ -60,7 +60,7 @@ from ..listener.mailbox import (
     Marker,
     ProgramEnd,
 )
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from ..listener.python_frames import main_thread
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener

@@ -27,7 +27,7 @@ from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
 from ..exporter.status import Status, notebook_page, status
 from ..listener.mailbox import ExpectStop, Forget, ProgramEnd
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from ..listener.spark.event_paths import EventQueue
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError

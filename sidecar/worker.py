@@ -20,7 +20,7 @@ from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.mailbox import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
-from ..listener.probe import ProbeReport
+from ..listener.probe_report import ProbeReport
 from ..listener.source_polls import SourceReport
 from ..listener.state.end_to_end import EndToEnd
 from ..listener.state.snapshot import ALONE, Ownership, Snapshot, SupervisedQuery

@@ -31,7 +31,7 @@ from querypulse.listener.events import (
     Terminated,
     decode,
 )
-from querypulse.listener.probe import ProbeReport
+from querypulse.listener.probe_report import ProbeReport
 from querypulse.listener.source_polls import SourceReport
 from querypulse.settings.links import runbook
 from querypulse.settings.loading import CONFIG_VARIABLE, load_settings

@@ -26,7 +26,7 @@ from querypulse.alerting.incidents.alert import Incident
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.silences import Silence
 from querypulse.core.states import QueryState
-from querypulse.listener.probe import RunFacts, parse_trigger
+from querypulse.listener.probe_report import RunFacts, parse_trigger
 from querypulse.listener.state.query import Ended, Outcome, Query
 from querypulse.listener.state.snapshot import Pause, Snapshot
 

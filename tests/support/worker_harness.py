@@ -16,7 +16,7 @@ from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.silences import Silence
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Arrived, Mailbox, Marker
-from querypulse.listener.probe import ProbedRun, ProbeReport
+from querypulse.listener.probe_report import ProbedRun, ProbeReport
 from querypulse.sidecar.worker import TICK_SECONDS, Inputs, Worker
 
 
