@@ -27,7 +27,7 @@ from ..listener.spark.jvm import NETWORK_ERRORS
 from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage
 from ..listener.state.snapshot import Snapshot
-from ..settings.wiring import Components, shortest_floor_seconds
+from .assemble import Components, shortest_floor_seconds
 
 log = logging.getLogger("querypulse")
 

@@ -66,10 +66,10 @@ from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
 from ..listener.state.snapshot import Snapshot, SupervisedQuery
-from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
-from ..settings.wiring import Components, refused_address
+from . import assemble
+from .assemble import Components, refused_address
 from .observers import FileReaders, observe_classic, observe_connect
 from .program import uncaught_exception
 from .session import app_name, is_connect, spark_ui_url
@@ -173,7 +173,7 @@ class Runtime:
         guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
-        self._notifier = wiring.make_notifier(
+        self._notifier = assemble.make_notifier(
             settings,
             app,
             guard,

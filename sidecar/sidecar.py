@@ -35,7 +35,7 @@ from ..listener.state.query import Query
 from ..listener.state.state import has_name
 from ..settings.loading import load_settings
 from ..settings.settings import Settings, SettingsError
-from ..settings.wiring import Components
+from .assemble import Components
 from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
 from .program import program_end
 from .runtime import MAILBOX_CAPACITY, Runtime, open_event_path

@@ -15,8 +15,8 @@ from querypulse.alerting.redaction import ERROR_CLASS, redacted
 from querypulse.core.redaction import WITHHELD, Redactor
 from querypulse.core.secret import secret_parts
 from querypulse.core.states import QueryState
-from querypulse.settings.wiring import make_redactor
 from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.assemble import make_redactor
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 TOKEN = "T0KEN567890abcdefgh"

@@ -31,7 +31,7 @@ from querypulse.core.redaction import (
 )
 from querypulse.listener.failure import describe_failure
 from querypulse.settings.settings import Settings
-from querypulse.settings.wiring import make_redactor
+from querypulse.sidecar.assemble import make_redactor
 
 WORDS = ["batch", "812", "of", "run", "offset", "topic", "partition", "day=1", "a.b.C:", "at", "->"]
 PRINTABLE = st.text(alphabet="ab =:;,&/@{}()[]<>\\\"'-.%\n", max_size=20)

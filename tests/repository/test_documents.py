@@ -52,8 +52,9 @@ from querypulse.exporter.status import UNREADY, Status, status
 from querypulse.listener.state import state
 from querypulse.settings.links import guidance
 from querypulse.settings.loading import NO_SETTINGS, SPARK_PREFIX, load_settings
-from querypulse.settings.receivers import receivers, routes
+from querypulse.settings.receivers import routes
 from querypulse.settings.settings import DEFAULT_RUNBOOKS, TYPES, Settings, check_value
+from querypulse.sidecar.assemble import make_receivers
 from querypulse.sidecar.sidecar import EXIT_SECONDS
 
 if sys.version_info >= (3, 11):
@@ -277,7 +278,7 @@ def problem_of(example, folder):
     """Why an example cannot be used; empty if it can."""
     try:
         settings = Settings(**usable(tomllib.loads(example), folder))
-        names = {receiver.name for receiver in receivers(settings)}
+        names = {receiver.name for receiver in make_receivers(settings)}
     except (ValueError, TypeError) as error:
         return repr(error)
     return "" if names == routes(settings).keys() else f"receivers {names}"

@@ -14,8 +14,8 @@ from querypulse.core.secret import Holds, Text, holds
 from querypulse.settings.mistakes import mask_mistake, mask_value
 from querypulse.settings.secrets import refuse_secret
 from querypulse.settings.settings import QuerySettings, check_value
-from querypulse.settings.wiring import make_redactor
 from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.assemble import make_redactor
 
 SECRET = "s3cr3t-0123456789-abcdefghij"
 HOSTILE = {
