@@ -17,7 +17,7 @@ from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.event_reader import EventReader
 from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import Arrived, Mailbox
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.spark.event_paths import EventQueue
 from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.state.state import State

@@ -16,22 +16,23 @@ from typing import Any, TypeVar
 import msgspec
 import requests
 
-from ..alerting.incidents.alert import Silence, end_text
 from ..alerting.receivers.receiver import is_readable, public_part
-from ..core.secret import Secret
-from ..core.text import rfc3339
-from ..settings.loading import load_strictly
-from ..settings.receivers import as_settings_error
-from ..settings.settings import Settings
-from ..settings.silencing import (
+from ..alerting.silences import (
     Ending,
+    Silence,
     Written,
     change_silences,
+    end_text,
     in_force,
     read_silences,
     unmatched,
     written,
 )
+from ..core.secret import Secret
+from ..core.text import rfc3339
+from ..settings.loading import load_strictly
+from ..settings.receivers import as_settings_error
+from ..settings.settings import Settings
 
 LONGEST = timedelta(days=366)
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)

@@ -28,7 +28,7 @@ from .commit_log import (
     sink_log,
     starting_point,
 )
-from .probe import ProbedRun, ProbeReport, RunFacts, is_temporary
+from .probe_report import ProbedRun, ProbeReport, RunFacts, is_temporary
 from .state.identity import base_label
 from .state.snapshot import Snapshot
 from .stores import store_of

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from .events import Event, EventKind
-from .probe import Context
+from .probe_report import Context
 
 T = TypeVar("T")
 

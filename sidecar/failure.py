@@ -19,7 +19,7 @@ from ..alerting.rules.monitoring import JVM_ENDED
 from ..alerting.rules.query_ends import PROGRAM_ENDED, SESSION_GONE
 from ..core.redaction import redact
 from ..core.states import QueryState
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from ..listener.state.snapshot import Snapshot
 
 CRITICAL_STALL = (QUERY_STALLED, Severity.CRITICAL.value)

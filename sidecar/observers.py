@@ -19,7 +19,7 @@ from ..listener.connect.event_path import ConnectPath
 from ..listener.connect.probe import ConnectProbe
 from ..listener.event_reader import EventReader
 from ..listener.mailbox import Inbox, Marker
-from ..listener.probe import CALM_SECONDS, Prober
+from ..listener.prober import CALM_SECONDS, Prober
 from ..listener.source_polls import SourceReport
 from ..listener.sources.reader import SourceReader, SparkSources
 from ..listener.spark.event_paths import EventPath
@@ -27,7 +27,7 @@ from ..listener.spark.jvm import NETWORK_ERRORS
 from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage
 from ..listener.state.snapshot import Snapshot
-from ..settings.wiring import Components, shortest_floor_seconds
+from .assemble import Components, shortest_floor_seconds
 
 log = logging.getLogger("querypulse")
 

@@ -22,7 +22,7 @@ from ..alerting.policy import Limits
 from ..alerting.rules.monitoring import JVM_ENDED
 from ..alerting.rules.query_ends import CONTEXT_GONE, SESSION_GONE, poison_batch
 from ..core.redaction import redact
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from ..listener.spark.jvm import THROWN
 from ..listener.state.identity import base_label
 from ..listener.state.query import Outcome, Query

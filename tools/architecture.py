@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 SHARED = {"core", "listener"}
 BELOW_SETTINGS = {*SHARED, "alerting", "exporter"}
 WITH_SETTINGS = {*BELOW_SETTINGS, "settings"}
+WITH_SIDECAR = {*WITH_SETTINGS, "sidecar"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "listener": {"core"},
@@ -32,10 +33,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dashboards": set(),
     "settings": {*BELOW_SETTINGS, "dashboards"},
     "sidecar": WITH_SETTINGS,
-    "watch": WITH_SETTINGS,
-    "replay": WITH_SETTINGS,
+    "watch": WITH_SIDECAR,
+    "replay": WITH_SIDECAR,
     "launch": {"core", "sidecar"},
-    "commands": {*WITH_SETTINGS, "sidecar", "launch", "watch", "replay", "dashboards"},
+    "commands": {*WITH_SIDECAR, "launch", "watch", "replay", "dashboards"},
     "examples": {"core", "settings", "commands"},
 }
 """What each folder imports besides itself."""

@@ -18,19 +18,19 @@ import msgspec
 
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.incidents.alert import Alert, incident_labels, why_muted
+from ..alerting.incidents.alert import Alert, incident_labels
+from ..alerting.redaction import EvaluationRedactor
+from ..alerting.silences import SilenceStore, why_muted
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
-from ..settings import receivers as receivers_from_settings
-from ..settings import wiring
 from ..settings.links import guidance
 from ..settings.loading import load_strictly
-from ..settings.secrets import EvaluationRedactor
+from ..settings.receivers import is_taken
 from ..settings.settings import Settings, SettingsError
-from ..settings.silencing import SilenceStore
+from ..sidecar import assemble
 from .alerts import APP, DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
 from .targets import Host, Targets, answers, receiver_hosts
@@ -322,7 +322,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     file = request.webhook_url_file
     arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
     settings = load_strictly(arguments, environment)
-    redacting = EvaluationRedactor(settings)
+    redacting = assemble.make_redactor(settings)
     guard = Guard()
     silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
@@ -345,7 +345,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     log.addFilter(RedactedLog(redacting.text))
-    if not receivers_from_settings.is_taken(settings, incident_labels(APP, WHOLE_DRIVER, {})):
+    if not is_taken(settings, incident_labels(APP, WHOLE_DRIVER, {})):
         log.warning(UNLABELLED)
     ended = threading.Event()
     for number in ENDING_SIGNALS:
@@ -370,17 +370,17 @@ def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> N
         SettingsError: a receiver cannot be used, or there is none.
 
     """
-    receivers = receivers_from_settings.receivers(settings)
+    receivers = assemble.make_receivers(settings)
     if not receivers:
         raise SettingsError("watch: no receiver: give --webhook-url-file, or configure a receiver")
 
-    return wiring.make_notifier(
+    return assemble.make_notifier(
         settings,
         APP,
         guard,
         receivers,
         restore=lambda incidents: evaluate.restore(incidents, time.monotonic()),
-        heartbeat=receivers_from_settings.heartbeat(settings, guard),
+        heartbeat=assemble.make_heartbeat(settings, guard),
     )
 
 
@@ -398,7 +398,7 @@ def access_of(request: WatchRequest, settings: Settings) -> Access:
         SettingsError: a file cannot be read or used.
 
     """
-    token = wiring.secret_in(request.token_file, "--token-file", settings)
+    token = assemble.secret_in(request.token_file, "--token-file", settings)
     if request.client_key_file is not None and request.client_cert_file is None:
         raise SettingsError("--client-key-file needs --client-cert-file")
     try:

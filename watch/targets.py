@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 from requests.utils import select_proxy
 
 from ..alerting.receivers.receiver import is_loopback
-from ..settings.receivers import configured, http_options
+from ..settings.receivers import configured
 from ..settings.settings import Settings, SettingsError
+from ..sidecar.assemble import http_options
 from .client import Endpoint
 
 # -- targets ----------------------------------------------------------------------------------

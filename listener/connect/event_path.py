@@ -22,7 +22,7 @@ from typing import Any
 
 from ..events import EventKind
 from ..mailbox import Mailbox, Received
-from ..probe import UNKNOWN_TRIGGER, Context, ListenerHealth, RunFacts, parse_trigger
+from ..probe_report import UNKNOWN_TRIGGER, Context, ListenerHealth, RunFacts, parse_trigger
 from ..spark.event_paths import EventPath
 from ..spark.jvm import require_supported
 from .client import CallFailure, ConnectClient, failure_of

@@ -15,7 +15,7 @@ from typing import Any
 from ...core.guard import Guard
 from ...core.redaction import redact
 from ...core.threads import HeldError, TimedCall, TimedCalls
-from ..probe import Context
+from ..probe_report import Context
 from ..source_polls import (
     SourceError,
     SourcePoll,

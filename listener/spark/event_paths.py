@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from ..events import EventKind
 from ..mailbox import LIFECYCLE_CAPACITY, Mailbox, Received
-from ..probe import CountedJobs, JobCounts, ListenerHealth, LongTask
+from ..probe_report import CountedJobs, JobCounts, ListenerHealth, LongTask
 from ..state.snapshot import ALONE, Ownership, parse_watchers
 from .health_listener import HealthListener
 from .jvm import (

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from ...core.redaction import MAX_CHARACTERS, redact
-from ..probe import (
+from ..probe_report import (
     UNKNOWN_TRIGGER,
     ProbedRun,
     RunFacts,

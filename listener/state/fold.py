@@ -16,7 +16,7 @@ from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, SinkLog, without
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
-from ..probe import Context, ProbedRun
+from ..probe_report import Context, ProbedRun
 from ..source_polls import SourcePoll
 from .flow import Datasets, PlanDatasets, datasets_of
 from .inputs import follow_inputs, had_input

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..commit_log import USUAL_HOURS
 from ..events import Event, Idle, Started, Terminated
-from ..probe import ProbedRun, ProbeReport
+from ..probe_report import ProbedRun, ProbeReport
 from .flow import Datasets
 from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
 from .positions import remains, restore, with_new_checkpoint, with_same_checkpoint
