@@ -41,7 +41,7 @@ def make_policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
     """The expected queries and the limits.
 
     Raises:
-        SettingsError: a declared place could never match.
+        SettingsError: a declared dataset could never match.
 
     """
     defaults = Limits(**{name: getattr(settings, name) for name in LimitSettings.__struct_fields__})

@@ -111,7 +111,7 @@ def add_totals(older: Totals, newer: Totals) -> Totals:
 # -- ending -----------------------------------------------------------------------------------
 
 
-PAST_DEATHS = 16
+MAX_PAST_FAILURES = 16
 
 
 def end(
@@ -199,7 +199,7 @@ def _count_death(query: Query, failure: Failure, at: float) -> Query:
     death = RunFailure(at, _batch_at_death(query), failure.error_class)
     return replace(
         query,
-        failures=(*query.failures, death)[-PAST_DEATHS:],
+        failures=(*query.failures, death)[-MAX_PAST_FAILURES:],
         unrecovered_failures=query.unrecovered_failures + 1,
     )
 
