@@ -161,7 +161,7 @@ def _healthy_each_time(self: FirstHealth, *others: Any) -> list[str]:
 
 def _restored_rows_hide_nothing(self: Outbox, rows: Any, wall: float) -> None:
     _restore(self, rows, wall)
-    self._takes_orphans = True
+    self._knows_open = False
 
 
 def _rejected_resolve_is_success(self: Outbox, error: Any, now: float, wall: float) -> Any:
