@@ -68,11 +68,8 @@ class Broker:
         self._settings = settings or {}
         self._has_started = False
         self._choose_ports()
-        properties_file = str(self._properties)
-        storage = self._run(
-            "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c",
-            properties_file,
-        )  # fmt: skip
+        format_storage = ("kafka.tools.StorageTool", "format", "--ignore-formatted")
+        storage = self._run(*format_storage, "-t", _CLUSTER, "-c", str(self._properties))
         if storage.wait() != 0:
             raise BrokerError(f"no storage for a Kafka broker: {self._last_words()}")
 
@@ -93,15 +90,12 @@ class Broker:
         """
         attempts_left = 1 if self._has_started else START_ATTEMPTS
         while not self._becomes_ready():
-            ended = self._process.poll() if self._process is not None else None
+            exit_code = self._process.poll() if self._process is not None else None
             self.kill()
             attempts_left -= 1
-            if ended is None:
-                raise BrokerError(f"the Kafka broker does not start in time: {self._last_words()}")
-            if attempts_left == 0:
-                raise BrokerError(
-                    f"the Kafka broker does not start (exit code {ended}): {self._last_words()}"
-                )
+            if exit_code is None or attempts_left == 0:
+                ended = "in time" if exit_code is None else f"(exit code {exit_code})"
+                raise BrokerError(f"the Kafka broker does not start {ended}: {self._last_words()}")
             self._choose_ports()
         self._has_started = True
 
@@ -116,8 +110,8 @@ class Broker:
         self._guard = self._process = None
 
     def _choose_ports(self) -> None:
-        port, controller = free_ports(2)
-        self.bootstrap_servers = f"127.0.0.1:{port}"
+        self._port, controller = free_ports(2)
+        self.bootstrap_servers = f"127.0.0.1:{self._port}"
         properties = {
             **_SETTINGS,
             "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://127.0.0.1:{controller}",
@@ -155,12 +149,10 @@ class Broker:
             )
 
     def _listens(self) -> bool:
-        host, _, port = self.bootstrap_servers.partition(":")
-        try:
-            with socket.create_connection((host, int(port)), timeout=1):
-                return True
-        except OSError:
-            return False
+        address = ("127.0.0.1", self._port)
+        with suppress(OSError), socket.create_connection(address, timeout=1):
+            return True
+        return False
 
 
 def _guard(pid: int) -> subprocess.Popen[bytes]:
