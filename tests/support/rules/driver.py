@@ -31,7 +31,7 @@ from support.rules.stories import (
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.listener.mailbox import ProgramEnd
-from querypulse.listener.probe import Context, JobCounts, SchedulerLoop, SlotUse
+from querypulse.listener.probe_report import Context, JobCounts, SchedulerLoop, SlotUse
 
 JVM_GONE = Context.JVM_GONE
 SCRIPT_ENDED = ProgramEnd("the main program ended")

@@ -24,7 +24,7 @@ from support.rules.stories import (
 )
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 
 EVOLVES = (
     "org.apache.spark.sql.catalyst.util.UnknownFieldException: "

@@ -13,7 +13,7 @@ from support.rules.case import (
 from support.rules.stories import TEN_MINUTES, counted, one_task, polled, steady, triggered, watched
 from support.story import Story, processing
 
-from querypulse.listener.probe import JobCounts
+from querypulse.listener.probe_report import JobCounts
 
 
 def live_locked(*, until, first=False, usual=2, jobs=5, since=101, run_number=1, story=None):

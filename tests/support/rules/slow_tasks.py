@@ -14,7 +14,7 @@ from support.rules.case import (
 from support.rules.stories import in_a_pool, one_task, steady, watched
 from support.story import Story, processing, run
 
-from querypulse.listener.probe import JobCounts, SlotUse
+from querypulse.listener.probe_report import JobCounts, SlotUse
 
 
 def no_slot(*, until, taken=4, story=None):

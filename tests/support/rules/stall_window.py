@@ -6,7 +6,7 @@ from support.rules.case import Case, batch_slow_critical, query_stalled, running
 from support.rules.stories import HOURLY, batches, polled, watched, working
 from support.story import Story, processing
 
-from querypulse.listener.probe import JobCounts
+from querypulse.listener.probe_report import JobCounts
 
 DAY_AND_NIGHT = (*[60] * 1400, 2400)
 """Batches of a minute, and one of forty minutes each night."""

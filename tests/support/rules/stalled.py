@@ -28,7 +28,7 @@ from support.rules.stories import (
 )
 from support.story import Story, processing, run
 
-from querypulse.listener.probe import JobCounts, SlotUse
+from querypulse.listener.probe_report import JobCounts, SlotUse
 
 LONG_B = {"overrides": [("b", {"stall_floor_seconds": 7200.0})]}
 

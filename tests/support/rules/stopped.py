@@ -16,7 +16,7 @@ from support.rules.case import (
 from support.rules.stories import AVAILABLE_NOW, ONCE, SHUTDOWN, STOPPED, dying, steady
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 
 CASES: dict[str, Case] = {
     # StreamingQueryStopped

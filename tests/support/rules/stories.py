@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.story import CONFLICT, Story, processing, run, source
 
 from querypulse.listener.failure import SESSION_ENDED
-from querypulse.listener.probe import Context, JobCounts
+from querypulse.listener.probe_report import Context, JobCounts
 
 STOPPED = Context.STOPPED_BY_APPLICATION
 ONCE = "OneTimeTrigger"
