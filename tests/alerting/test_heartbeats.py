@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from support.http_double import held, raw, reply
 from support.patience import PATIENCE_SECONDS, Clock, ended, until
 from support.receiver_incidents import ENDED_ONE, ONE, SEVERAL, incident
-from support.rules_table import ONCE, hung_batch
+from support.rules.stories import ONCE, hung_batch
 from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.delivery.heartbeat import (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.rules_table import asynchronous, hung_batch, steady, watched
+from support.rules.stalled import asynchronous
+from support.rules.stories import hung_batch, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.rules.evidence import MAX_CHARACTERS, OVER_RESTARTS

@@ -8,15 +8,9 @@ import pytest
 from msgspec import structs
 from pyspark.errors import StreamingQueryException
 from support.patience import PATIENCE_SECONDS
-from support.rules_table import (
-    hung_batch,
-    live_locked,
-    lost,
-    one_task,
-    session_ended,
-    steady,
-    watched,
-)
+from support.rules.failed import session_ended
+from support.rules.slow import live_locked
+from support.rules.stories import hung_batch, lost, one_task, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.alert_text import Guidance, alert_of

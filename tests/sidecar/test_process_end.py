@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 from support.patience import PATIENCE_SECONDS
-from support.rules_table import AVAILABLE_NOW, SCRIPT_ENDED, SCRIPT_FAILED, three_queries
+from support.rules.driver import SCRIPT_ENDED, SCRIPT_FAILED
+from support.rules.stories import AVAILABLE_NOW, three_queries
 from support.story import CONFLICT, Story, policy, run
 
 from querypulse.alerting.evaluate import evaluate

@@ -17,7 +17,7 @@ from copy import deepcopy
 
 from msgspec.structs import replace
 from support.patience import WALL
-from support.rules_table import WARNINGS
+from support.rules.case import WARNINGS
 
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import Evaluation

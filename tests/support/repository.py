@@ -11,7 +11,7 @@ import yaml
 from msgspec.structs import replace
 from prometheus_client.core import Metric
 from support.published_states import Collector, full_published
-from support.rules_table import cases
+from support.rules import CASES
 from support.story import Story, policy, processing
 
 from querypulse.alerting.finding import DRIVER_DOWN, Finding
@@ -62,8 +62,8 @@ def own_findings() -> tuple[Finding, ...]:
     """The findings of all stories in the rules table."""
     return tuple(
         finding
-        for case in cases()
-        for finding in case.story.evaluate(case.at, **case.settings).findings
+        for case in CASES.values()
+        for finding in case.story.evaluate(case.moment, **case.settings).findings
     )
 
 

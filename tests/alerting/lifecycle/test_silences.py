@@ -9,7 +9,7 @@ import pytest
 from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, all_of
 from support.receiver_incidents import alert
-from support.rules_table import behind_b
+from support.rules.stalled import behind_b
 
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import evaluate

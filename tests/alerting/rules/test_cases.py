@@ -14,9 +14,11 @@ def hyphened(words):
     return "-".join(re.findall(r"\w+", words))
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=map(hyphened, CASES))
-def test_story_has_its_alerts_and_its_state(case):
-    assert outcome(case) == expected(case)
+@pytest.mark.parametrize("words", CASES, ids=hyphened)
+def test_story_has_its_alerts_and_its_state(words):
+    row = CASES[words]
+
+    assert outcome(row) == expected(row), words
 
 
 def test_no_two_rows_have_the_same_words():

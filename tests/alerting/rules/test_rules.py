@@ -1,4 +1,4 @@
-"""Every row of the rules table, and the reasons and evidence of alerts."""
+"""The reasons and evidence of alerts; ``test_cases.py`` has every row of every rule."""
 
 from __future__ import annotations
 
@@ -10,52 +10,39 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.event_log import FIXTURES
 from support.reading import OTHER, TableReads, table_read_to
-from support.rules_table import (
-    BY_SIZE,
-    BY_TIME,
+from support.rules.case import holding
+from support.rules.data_loss import BY_SIZE, BY_TIME, EXPIRED, dead_at, failed_reader, unread_table
+from support.rules.input_missing import (
     EMPTY,
-    EXPIRED,
-    HUDI,
     INPUT,
-    LONG_B,
-    WARNINGS,
-    asynchronous,
-    batches,
-    behind_b,
-    cases,
-    counted,
-    dead_at,
-    dying,
-    failed_reader,
     folder_polls,
+    over_restart,
+    snapshots,
+    uncounted,
+    united,
+)
+from support.rules.lagging import lagging
+from support.rules.skipped import HUDI, restored, writing
+from support.rules.slow import live_locked
+from support.rules.slow_tasks import no_executor, no_slot
+from support.rules.stalled import LONG_B, asynchronous, behind_b, listing, on_connect, trying
+from support.rules.stories import (
+    batches,
+    counted,
+    dying,
     hung_batch,
     in_a_pool,
     kafka,
-    lagging,
-    listing,
-    live_locked,
-    no_executor,
-    no_slot,
-    on_connect,
     one_task,
-    over_restart,
-    restored,
-    snapshots,
     steady,
     three_queries,
     topic,
-    trying,
-    uncounted,
-    united,
-    unread_table,
     watched,
     with_b,
     working,
-    writing,
 )
 from support.story import CONFLICT, Story, policy, processing, progress, run, source
 
-from querypulse.alerting import rules
 from querypulse.alerting.evaluate import gather
 from querypulse.alerting.finding import (
     BATCH_SLOW,
@@ -67,80 +54,13 @@ from querypulse.alerting.finding import (
     finding_about,
 )
 from querypulse.alerting.policy import Limits, stall_window
-from querypulse.alerting.rules.context import rule_context
-from querypulse.alerting.rules.monitoring import (
-    MAX_NAMED,
-    driver_down,
-    events_missing,
-    monitoring_degraded,
-)
-from querypulse.alerting.rules.query_ends import program_ended
+from querypulse.alerting.rules.monitoring import MAX_NAMED, driver_down
 from querypulse.core.states import QueryState
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe_report import Context, JobCounts, LongTask
 from querypulse.listener.source_polls import SourceReport
 
 SKEWED = LongTask(4, 17, "host-3", 75.0, 2.1)
-
-
-def as_findings(reported):
-    """A row's cell as alerts, queries and severities."""
-    if reported is None:
-        return []
-    if isinstance(reported, str):
-        reported = (reported, "a")
-    return [
-        (name, query, *(severity or ["warning" if name in WARNINGS else "critical"]))
-        for name, query, *severity in (reported if isinstance(reported, list) else [reported])
-    ]
-
-
-def holding(story, now, settings):
-    """Every rule that holds for query a and for the driver, whether reported or not."""
-    snapshot, allowed = story.snapshot(now), policy(**settings)
-    query = snapshot.labels().get("a")
-    names = {
-        found.alertname
-        for rule in (driver_down, events_missing, monitoring_degraded)
-        if (found := rule(snapshot, now, allowed)) is not None
-    }
-    if (ended := program_ended(snapshot, now, allowed, ())) is not None:
-        names.add(ended.alertname)
-    if query is None or allowed.limits("a").ignore:
-        return names
-    context = rule_context(query, snapshot, now, allowed)
-    return names | {found.alertname for rule in rules.ORDER if (found := rule(context)) is not None}
-
-
-def test_each_row_of_the_rules_table_has_its_alerts_and_its_state():
-    failures = {
-        f"{number:03} {case.what}": (found, expected)
-        for number, case in enumerate(cases(), 1)
-        for found, expected in [outcome(case)]
-        if found != expected
-    }
-
-    assert failures == {}
-
-
-def outcome(case):
-    """What the rules find in a row, and what they must find."""
-    evaluation = case.story.evaluate(case.at, **case.settings)
-    health = evaluation.health.get("a")
-    found = (
-        [
-            (finding.alertname, finding.query, finding.severity.value)
-            for finding in evaluation.findings
-        ],
-        None if health is None else health.state.value,
-        holding(case.story, case.at, case.settings),
-    )
-    reported = as_findings(case.reported)
-    # While query a is unseen, only the rules of the driver are asked.
-    is_seen = "a" in case.story.state.snapshot(0.0).labels()
-    of_a = {alert for alert, query, _ in reported if query in ("a", "*")} if is_seen else set()
-    return found, (reported, case.state, of_a | set(case.besides))
-
 
 FIGURES = st.lists(
     st.sampled_from([None, "NaN", "x", -1, 0, 5, 1e18, 1e308, -1e308, 10**400]),
@@ -168,12 +88,6 @@ def test_no_rule_raises_whatever_the_figures_of_batches_are(figures, watermark, 
         story.state.apply_event(event, at := 90 * (batch + 1))
 
     assert "QuerypulseMonitoringDegraded" not in holding(story, at + 1, allowed)
-
-
-def test_table_has_more_silent_rows_than_firing_ones():
-    firing = [case for case in cases() if case.reported is not None]
-
-    assert len(cases()) - len(firing) > len(firing)
 
 
 def test_reason_says_what_holds_or_moves_the_batch():
@@ -472,11 +386,12 @@ def test_one_of_two_sources_with_the_same_description_is_named_by_its_place():
 )  # fmt: skip
 def test_window_adapts_to_trigger_and_batch_duration(trigger, seconds, limits, window):
     story = Story().probe(run(trigger=trigger, data=True), at=0)
-    story, at = batches(*seconds, story=story)
+    story = batches(*seconds, story=story)
 
     assert str(stall_window(story.query(), Limits(**limits))) == window
     assert (
-        f"{story.evaluate(at, **limits).health['a'].window_seconds:.0f} s" == window.split(":")[0]
+        f"{story.evaluate(story.ends_at, **limits).health['a'].window_seconds:.0f} s"
+        == window.split(":")[0]
     )
 
 

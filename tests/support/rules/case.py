@@ -1,19 +1,19 @@
-"""A row of a table of rules: a story on a fake clock, and its one correct result.
+"""A row of a table of rules: what happened, told on a fake clock, and its one correct result.
 
-The tables beside this file map what happened, in words, to a row. The function that makes a row says
-what must come out: ``running``, ``idle`` and the other states mean no alert; ``query_stalled`` and the
-other alerts mean that alert about query ``a``, and the state that usually goes with it; ``case`` names
-both. A row has
+The tables beside this file alternate between the words of a row and its result. The function of a row
+says what must come out: ``running``, ``idle`` and the other states mean no alert; ``query_stalled`` and
+the other alerts mean that alert about query ``a``, and the state that usually goes with it; ``case``
+names both. It takes
 
-* the story, a function: it is told when its test runs;
-* ``at``: the moment at which the rules are evaluated; by default the moment until which the story is told;
+* the story of ``stories.py``, which is told when its test runs;
+* ``at``: when the rules are evaluated; by default when the story ends;
 * ``besides``: the alerts whose rules also hold, but are not reported;
-* and settings that differ from the defaults, by their names. The defaults: floor 60 s, start grace 300 s,
-  gone grace 60 s, stalls critical after 600 s, slow batches after 1800 s, trend window 300 s, restart
-  budget 3 in 600 s.
+* and settings that differ from the defaults, by their names. The defaults: floor 60 s, start grace
+  300 s, gone grace 60 s, stalls critical after 600 s, slow batches after 1800 s, trend window 300 s,
+  restart budget 3 in 600 s.
 
 A row of a false alarm that users of another monitor reported names its source. ``pytest -k`` selects a
-row by its words, joined by hyphens.
+row by its words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from typing import Any
 from support.story import Story, policy
 
 from querypulse.alerting import rules
-from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.rules.context import rule_context
 from querypulse.alerting.rules.monitoring import driver_down, events_missing, monitoring_degraded
 from querypulse.alerting.rules.query_ends import program_ended
@@ -52,7 +51,7 @@ WARNINGS = frozenset(
 class Case:
     """A row; see the head of this file."""
 
-    story: Callable[[], Story]
+    story: Story
     at: float | None
     alerts: tuple[tuple[str, str, str], ...]
     """Name, query and severity of each alert that is reported, in their order."""
@@ -61,22 +60,26 @@ class Case:
     besides: frozenset[str]
     settings: dict[str, Any]
 
-    def told(self) -> tuple[Story, float]:
-        """Tell the story, and return the moment of its evaluation, too."""
-        story = self.story()
-        return story, story.ends_at if self.at is None else self.at
-
-    def evaluate(self) -> Evaluation:
-        story, now = self.told()
-        return story.evaluate(now, **self.settings)
+    @property
+    def moment(self) -> float:
+        """When the rules are evaluated."""
+        return self.story.ends_at if self.at is None else self.at
 
 
 Alerts = str | tuple[str, ...] | list[tuple[str, ...]]
 """An alert of query ``a``; or alert, query, and the severity where it is unusual; or several of them."""
 
 
+def table(*parts: str | Case) -> dict[str, Case]:
+    """The rows by their words, which come before each of them."""
+    words, rows = parts[::2], parts[1::2]
+    found = dict(zip(words, rows, strict=True))
+    assert len(found) == len(rows), "two rows with the same words"
+    return found
+
+
 def case(
-    story: Callable[[], Story],
+    story: Story,
     *,
     at: float | None = None,
     alerts: Alerts = (),
@@ -133,25 +136,29 @@ rows_dropped = alert("StreamingRowsDropped", state="lagging")
 input_missing = alert("StreamingInputMissing", state="idle")
 
 
-def outcome(row: Case) -> tuple[Any, ...]:
+def outcome(row: Case) -> dict[str, Any]:
     """What the rules find: the alerts, the state of query ``a``, and every rule that holds."""
-    story, now = row.told()
-    evaluation = story.evaluate(now, **row.settings)
+    evaluation = row.story.evaluate(row.moment, **row.settings)
     alerts = tuple(
         (finding.alertname, finding.query, finding.severity.value)
         for finding in evaluation.findings
     )
     health = evaluation.health.get("a")
     state = None if health is None else health.state.value
-    return alerts, state, holding(story, now, row.settings)
+    holds = holding(row.story, row.moment, row.settings)
+    return {"alerts": alerts, "state of a": state, "rules that hold": holds}
 
 
-def expected(row: Case) -> tuple[Any, ...]:
+def expected(row: Case) -> dict[str, Any]:
     """What they must find."""
     # While query a is unseen, only the rules of the driver are asked.
-    is_seen = "a" in row.story().state.snapshot(0.0).labels()
+    is_seen = "a" in row.story.snapshot(0.0).labels()
     of_a = {name for name, query, _ in row.alerts if query in ("a", "*")} if is_seen else set()
-    return row.alerts, row.state, of_a | row.besides
+    return {
+        "alerts": row.alerts,
+        "state of a": row.state,
+        "rules that hold": of_a | row.besides,
+    }
 
 
 def holding(story, now, settings):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from support.rules.case import (
-    Case,
     case,
     completed,
     data_loss_critical,
@@ -16,6 +15,7 @@ from support.rules.case import (
     query_stalled,
     running,
     stopped,
+    table,
 )
 from support.rules.stories import (
     AVAILABLE_NOW,
@@ -25,6 +25,7 @@ from support.rules.stories import (
     dying,
     end,
     hung_batch,
+    later,
     steady,
 )
 from support.story import CONFLICT, Story, processing, run
@@ -51,21 +52,25 @@ UNKNOWN_RETENTION = {"latest": end, "earliest": edge}
 HEALTHY = {"committed": end, "since": None}
 
 
+@later
 def near_the_edge(until, *, kept=BY_TIME, story=None, begin=15, **answers):
     """Polls of the broker of a query that stays where it was at 100 s by default."""
     return asked(story or hung_batch(until=until), begin, until, **{**kept, **STUCK, **answers})
 
 
+@later
 def alive_at(until, *, behind, kept=BY_TIME, **how):
     """Polls of the broker of a query that commits and is ``behind`` seconds late at 100 s."""
     story = steady(until=until)
     return asked(story, 100, until, **{**kept, **reader(begins=behind, **how)})
 
 
+@later
 def dead_at(until, **says):
     return near_the_edge(until, story=steady().ended(at=101, exception=CONFLICT), **says)
 
 
+@later
 def restarted(*, read):
     """Dead for long, restarted at 900 s; its first batch reads all but the last minute."""
     story = dead_at(890).started(run=2, at=900)
@@ -78,6 +83,7 @@ def restarted(*, read):
     return asked(story, 945, 990, **BY_TIME, **at_work)
 
 
+@later
 def on_delta(story, until, *, begin=100, every=15, **answers):
     """Polls of the Delta table of query a; the answers may be functions of the time."""
     for at in range(begin, until + 1, every):
@@ -87,12 +93,14 @@ def on_delta(story, until, *, begin=100, every=15, **answers):
     return story.until(until)
 
 
+@later
 def unread_table(until, *, story=None, **answers):
     """The same of a query that hangs since 100 s, or of another: it leaves version 7 of 9 unread."""
     usual = {"read": 7, "kept_from": 7, "end": 10, "since": 100, "keeps": 1000}
     return on_delta(story or hung_batch(until=until), until, **{**usual, **answers})
 
 
+@later
 def failed_reader():
     return steady().ended(at=101, exception=CONFLICT)
 
@@ -117,66 +125,64 @@ failed_and_lost = partial(
     state="failed",
 )
 
-CASES: dict[str, Case] = {
+CASES = table(
     # StreamingDataLossRisk
-    "hangs, the first unread record has used up 3/4 of its retention time": stalled_at_risk(
-        lambda: near_the_edge(850)
-    ),
-    "failed, and not restarted": failed_at_risk(lambda: dead_at(850)),
-    "failed, and its broker does not answer: records still expire": failed_at_risk(
-        lambda: dead_at(300), at=950
-    ),
-    "flaps and stays failed: the danger is reported, the third failure is not": case(
-        lambda: near_the_edge(1000, story=dying(50, 75, 101), run=3),
+    "hangs, the first unread record has used up 3/4 of its retention time",
+    stalled_at_risk(near_the_edge(850)),
+    "failed, and not restarted",
+    failed_at_risk(dead_at(850)),
+    "failed, and its broker does not answer: records still expire",
+    failed_at_risk(dead_at(300), at=950),
+    "flaps and stays failed: the danger is reported, the third failure is not",
+    case(
+        near_the_edge(1000, story=dying(50, 75, 101), run=3),
         alerts=[("StreamingQueryFlapping", "a"), *[("StreamingDataLossRisk", "a", "critical")]],
         state="failed",
         besides=["StreamingQueryFailed"],
     ),
-    "vanished": case(
-        lambda: near_the_edge(850, story=steady().probe(run(), at=100).probe(at=101).probe(at=102)),
+    "vanished",
+    case(
+        near_the_edge(850, story=steady().probe(run(), at=100).probe(at=101).probe(at=102)),
         alerts=[("StreamingQueryStopped", "a"), ("StreamingDataLossRisk", "a")],
         state="stopped_unexpectedly",
     ),
-    "hangs, and the topic is bounded by size (retention.bytes strikes first)": stalled_at_risk(
-        lambda: near_the_edge(850, kept=BY_SIZE)
+    "hangs, and the topic is bounded by size (retention.bytes strikes first)",
+    stalled_at_risk(near_the_edge(850, kept=BY_SIZE)),
+    "hangs, and the topic's retention may not be read",
+    stalled_at_risk(near_the_edge(850, kept=UNKNOWN_RETENTION)),
+    "hangs until retention has passed it",
+    stalled_and_lost(near_the_edge(1300)),
+    "hangs, 69.9% of the retention time are used up",
+    query_stalled(near_the_edge(799)),
+    "hangs, 70.1% of the retention time are used up",
+    stalled_at_risk(near_the_edge(801)),
+    "hangs, 89.9% of the retention time are used up",
+    stalled_at_risk(near_the_edge(999)),
+    "hangs, 90.1% of the retention time are used up",
+    stalled_and_lost(near_the_edge(1001)),
+    "failed, 15% of the retention time are used up, and a tenth is the limit by pattern",
+    failed_at_risk(dead_at(250), **TENTH_OF_RETENTION),
+    "failed, 69% of the retention time are used up, and a tenth is the limit by pattern",
+    failed_at_risk(dead_at(790), **TENTH_OF_RETENTION),
+    "failed, 71% of the retention time are used up, and a tenth is the limit by pattern",
+    failed_and_lost(dead_at(810), **TENTH_OF_RETENTION),
+    "failed, 25% of the retention time are used up, and a tenth is the limit of another query",
+    query_failed(dead_at(350), overrides=[("b", {"data_loss_warning_ratio": 0.1})]),
+    "commits, but retention has passed it (restarted after a long outage)",
+    data_loss_critical(
+        asked(steady(until=200), 195, 200, **BY_TIME, committed=end(-950), since=None)
     ),
-    "hangs, and the topic's retention may not be read": stalled_at_risk(
-        lambda: near_the_edge(850, kept=UNKNOWN_RETENTION)
-    ),
-    "hangs until retention has passed it": stalled_and_lost(lambda: near_the_edge(1300)),
-    "hangs, 69.9% of the retention time are used up": query_stalled(lambda: near_the_edge(799)),
-    "hangs, 70.1% of the retention time are used up": stalled_at_risk(lambda: near_the_edge(801)),
-    "hangs, 89.9% of the retention time are used up": stalled_at_risk(lambda: near_the_edge(999)),
-    "hangs, 90.1% of the retention time are used up": stalled_and_lost(lambda: near_the_edge(1001)),
-    "failed, 15% of the retention time are used up, and a tenth is the limit by pattern": failed_at_risk(
-        lambda: dead_at(250), **TENTH_OF_RETENTION
-    ),
-    "failed, 69% of the retention time are used up, and a tenth is the limit by pattern": failed_at_risk(
-        lambda: dead_at(790), **TENTH_OF_RETENTION
-    ),
-    "failed, 71% of the retention time are used up, and a tenth is the limit by pattern": failed_and_lost(
-        lambda: dead_at(810), **TENTH_OF_RETENTION
-    ),
-    "failed, 25% of the retention time are used up, and a tenth is the limit of another query": query_failed(
-        lambda: dead_at(350), overrides=[("b", {"data_loss_warning_ratio": 0.1})]
-    ),
-    "commits, but retention has passed it (restarted after a long outage)": data_loss_critical(
-        lambda: asked(steady(until=200), 195, 200, **BY_TIME, committed=end(-950), since=None)
-    ),
-    "commits, but too slowly: 3/4 of the retention time, and growing": data_loss_risk(
-        lambda: alive_at(400, behind=650, speed=0.5), **LAG_IS_FINE
-    ),
-    "commits, but too slowly for a topic that is bounded by size": data_loss_risk(
-        lambda: alive_at(700, behind=650, speed=0.7, kept=BY_SIZE), **LAG_IS_FINE
-    ),
-    "read as fast as data arrived, 3/4 of the retention behind, and has just failed": failed_at_risk(
-        lambda: alive_at(400, behind=750).ended(at=401, exception=CONFLICT), at=402
-    ),
-    "hangs, and its broker answers only since lately": stalled_at_risk(
-        lambda: near_the_edge(850, begin=830)
-    ),
-    "caught up for a while, and now falls behind again": data_loss_risk(
-        lambda: asked(
+    "commits, but too slowly: 3/4 of the retention time, and growing",
+    data_loss_risk(alive_at(400, behind=650, speed=0.5), **LAG_IS_FINE),
+    "commits, but too slowly for a topic that is bounded by size",
+    data_loss_risk(alive_at(700, behind=650, speed=0.7, kept=BY_SIZE), **LAG_IS_FINE),
+    "read as fast as data arrived, 3/4 of the retention behind, and has just failed",
+    failed_at_risk(alive_at(400, behind=750).ended(at=401, exception=CONFLICT), at=402),
+    "hangs, and its broker answers only since lately",
+    stalled_at_risk(near_the_edge(850, begin=830)),
+    "caught up for a while, and now falls behind again",
+    data_loss_risk(
+        asked(
             asked(steady(until=700), 100, 400, **BY_TIME, **reader(begins=990, speed=2.0)),
             415,
             700,
@@ -185,8 +191,9 @@ CASES: dict[str, Case] = {
         ),
         **LAG_IS_FINE,
     ),
-    "reads on, but one partition is stuck and near its retention limit": data_loss_risk(
-        lambda: asked(
+    "reads on, but one partition is stuck and near its retention limit",
+    data_loss_risk(
+        asked(
             steady(until=850),
             100,
             850,
@@ -198,23 +205,19 @@ CASES: dict[str, Case] = {
         ),
         **LAG_IS_FINE,
     ),
-    "catches up from the beginning of the topic": running(
-        lambda: alive_at(400, behind=990, speed=2.0)
-    ),
-    "catches up, and the topic is bounded by size": running(
-        lambda: alive_at(700, behind=990, speed=1.3, kept=BY_SIZE)
-    ),
-    "catches up faster than retention deletes, which happens in steps": running(
-        lambda: alive_at(407, behind=900, speed=1.2, kept=UNKNOWN_RETENTION)
-    ),
-    "is near the retention limit and gains on it slowly": running(
-        lambda: alive_at(400, behind=900, speed=1.05)
-    ),
-    "everything is read, while old records expire": running(
-        lambda: asked(steady(until=900), 15, 900, **BY_TIME, **HEALTHY)
-    ),
-    "everything is read, and the topic is empty (kafka-lag-exporter #37: idle topic and retention)": idle(
-        lambda: asked(
+    "catches up from the beginning of the topic",
+    running(alive_at(400, behind=990, speed=2.0)),
+    "catches up, and the topic is bounded by size",
+    running(alive_at(700, behind=990, speed=1.3, kept=BY_SIZE)),
+    "catches up faster than retention deletes, which happens in steps",
+    running(alive_at(407, behind=900, speed=1.2, kept=UNKNOWN_RETENTION)),
+    "is near the retention limit and gains on it slowly",
+    running(alive_at(400, behind=900, speed=1.05)),
+    "everything is read, while old records expire",
+    running(asked(steady(until=900), 15, 900, **BY_TIME, **HEALTHY)),
+    "everything is read, and the topic is empty (kafka-lag-exporter #37: idle topic and retention)",
+    idle(
+        asked(
             steady().idle(at=890),
             15,
             900,
@@ -224,8 +227,9 @@ CASES: dict[str, Case] = {
             keeps=200,
         )
     ),
-    "the first record after long idleness, in an otherwise empty topic": idle(
-        lambda: asked(
+    "the first record after long idleness, in an otherwise empty topic",
+    idle(
+        asked(
             asked(
                 steady().idle(at=890),
                 15,
@@ -244,13 +248,11 @@ CASES: dict[str, Case] = {
             since=850,
         )
     ),
-    "holds back the whole topic for less than the window (minOffsetsPerTrigger)": idle(
-        lambda: asked(
-            steady().idle(at=890), 870, 900, committed=0, latest=500, keeps=1000, since=100
-        )
-    ),
-    "records wait for a while, as usual in a busy topic": running(
-        lambda: asked(
+    "holds back the whole topic for less than the window (minOffsetsPerTrigger)",
+    idle(asked(steady().idle(at=890), 870, 900, committed=0, latest=500, keeps=1000, since=100)),
+    "records wait for a while, as usual in a busy topic",
+    running(
+        asked(
             steady(until=900),
             15,
             900,
@@ -259,23 +261,23 @@ CASES: dict[str, Case] = {
             since=lambda at: at - 20,
         )
     ),
-    "reads as fast as data arrives, half of the retention behind": running(
-        lambda: alive_at(400, behind=500)
-    ),
-    "failed, with half of the retention time left": query_failed(lambda: dead_at(600)),
-    "failed, in a compacted topic: nothing expires by age": query_failed(
-        lambda: dead_at(2000, kept={"latest": end, "earliest": 0})
-    ),
-    "hangs, in a topic that keeps everything": query_stalled(
-        lambda: near_the_edge(2000, kept={"latest": end, "earliest": 7})
-    ),
-    "hangs from the beginning of a new topic, bounded by size: nothing has expired yet": query_stalled(
-        lambda: near_the_edge(
+    "reads as fast as data arrives, half of the retention behind",
+    running(alive_at(400, behind=500)),
+    "failed, with half of the retention time left",
+    query_failed(dead_at(600)),
+    "failed, in a compacted topic: nothing expires by age",
+    query_failed(dead_at(2000, kept={"latest": end, "earliest": 0})),
+    "hangs, in a topic that keeps everything",
+    query_stalled(near_the_edge(2000, kept={"latest": end, "earliest": 7})),
+    "hangs from the beginning of a new topic, bounded by size: nothing has expired yet",
+    query_stalled(
+        near_the_edge(
             400, kept={"latest": end, "earliest": 100_000, "sized": True}, committed=100_000
         )
     ),
-    "the topic was recreated: the old offset is beyond its end": offsets_rewound(
-        lambda: asked(
+    "the topic was recreated: the old offset is beyond its end",
+    offsets_rewound(
+        asked(
             asked(steady(until=900), 15, 300, **BY_TIME, **HEALTHY),
             315,
             900,
@@ -285,11 +287,11 @@ CASES: dict[str, Case] = {
             keeps=1000,
         )
     ),
-    "failed, and the broker was polled only once": query_failed(
-        lambda: near_the_edge(850, begin=850, story=steady().ended(at=101, exception=CONFLICT))
-    ),
-    "unread records grew old while the driver was frozen": running(
-        lambda: asked(
+    "failed, and the broker was polled only once",
+    query_failed(near_the_edge(850, begin=850, story=steady().ended(at=101, exception=CONFLICT))),
+    "unread records grew old while the driver was frozen",
+    running(
+        asked(
             asked(
                 steady(until=190),
                 15,
@@ -307,23 +309,20 @@ CASES: dict[str, Case] = {
         ),
         at=802,
     ),
-    "the broker was polled only once": running(
-        lambda: asked(steady(until=200), 200, 200, **BY_TIME, **reader(begins=950))
-    ),
-    "the broker has been polled for less than the window": running(
-        lambda: asked(steady(until=200), 155, 200, **BY_TIME, **reader(begins=880, speed=0.1))
-    ),
-    "near the retention limit at the last poll, and commits since: the position is unknown": running(
-        lambda: steady(alive_at(400, behind=650, speed=0.5), until=900)
-    ),
-    "its broker has not answered for long, it committed, then it failed: the position is unknown": query_failed(
-        lambda: steady(alive_at(400, behind=650, speed=0.5), until=900).ended(
-            at=901, exception=CONFLICT
-        ),
+    "the broker was polled only once",
+    running(asked(steady(until=200), 200, 200, **BY_TIME, **reader(begins=950))),
+    "the broker has been polled for less than the window",
+    running(asked(steady(until=200), 155, 200, **BY_TIME, **reader(begins=880, speed=0.1))),
+    "near the retention limit at the last poll, and commits since: the position is unknown",
+    running(steady(alive_at(400, behind=650, speed=0.5), until=900)),
+    "its broker has not answered for long, it committed, then it failed: the position is unknown",
+    query_failed(
+        steady(alive_at(400, behind=650, speed=0.5), until=900).ended(at=901, exception=CONFLICT),
         at=905,
     ),
-    "the age of the unread records is known only since lately": running(
-        lambda: asked(
+    "the age of the unread records is known only since lately",
+    running(
+        asked(
             steady(until=400),
             100,
             400,
@@ -333,8 +332,9 @@ CASES: dict[str, Case] = {
         ),
         **LAG_IS_FINE,
     ),
-    "records without sensible timestamps, of a query that commits": running(
-        lambda: asked(
+    "records without sensible timestamps, of a query that commits",
+    running(
+        asked(
             steady(until=900),
             15,
             900,
@@ -345,8 +345,9 @@ CASES: dict[str, Case] = {
             since=0,
         )
     ),
-    "records with timestamps in the future": running(
-        lambda: asked(
+    "records with timestamps in the future",
+    running(
+        asked(
             steady(until=900),
             15,
             900,
@@ -357,8 +358,9 @@ CASES: dict[str, Case] = {
             since=9e9,
         )
     ),
-    "a partition that the topic has and the query does not know yet": running(
-        lambda: asked(
+    "a partition that the topic has and the query does not know yet",
+    running(
+        asked(
             steady(until=900),
             15,
             900,
@@ -369,8 +371,9 @@ CASES: dict[str, Case] = {
             since={"t/1": 100},
         )
     ),
-    "the broker does not report where the partition begins": running(
-        lambda: asked(
+    "the broker does not report where the partition begins",
+    running(
+        asked(
             steady(until=900),
             15,
             900,
@@ -381,8 +384,9 @@ CASES: dict[str, Case] = {
             since=-900,
         )
     ),
-    "only transaction markers are unread, and they are as old as the topic": idle(
-        lambda: asked(
+    "only transaction markers are unread, and they are as old as the topic",
+    idle(
+        asked(
             steady().idle(at=990),
             15,
             1000,
@@ -394,47 +398,38 @@ CASES: dict[str, Case] = {
             sized=True,
         )
     ),
-    "stopped, and the stop was announced": stopped(
-        lambda: near_the_edge(900, story=steady().probe(run(), at=100).expect_stop().ended(at=101))
-    ),
-    "the application has stopped": stopped(
-        lambda: near_the_edge(
-            900, story=steady().probe(run(), at=100).probe(at=101, context=STOPPED)
-        )
-    ),
-    "availableNow, finished, and old records expire": completed(
-        lambda: near_the_edge(
+    "stopped, and the stop was announced",
+    stopped(near_the_edge(900, story=steady().probe(run(), at=100).expect_stop().ended(at=101))),
+    "the application has stopped",
+    stopped(near_the_edge(900, story=steady().probe(run(), at=100).probe(at=101, context=STOPPED))),
+    "availableNow, finished, and old records expire",
+    completed(
+        near_the_edge(
             900,
             story=Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2),
         )
     ),
-    "in danger, but ignored": case(
-        lambda: dead_at(850), state="failed", overrides=[("a", {"ignore": True})]
-    ),
-    "a larger ratio is set": running(
-        lambda: alive_at(400, behind=650, speed=0.5), **LAG_IS_FINE, data_loss_warning_ratio=0.95
-    ),
-    "restarted after a long outage, and it has read nothing yet": failed_at_risk(
-        lambda: restarted(read=False)
-    ),
-    "restarted after a long outage, and it reads on": running(lambda: restarted(read=True)),
-    "hangs, and the next version of its table has used up 3/4 of the log's retention": stalled_at_risk(
-        lambda: unread_table(850)
-    ),
-    "failed, and the next version of its table is older than the log is kept": failed_and_lost(
-        lambda: unread_table(1200, story=failed_reader())
-    ),
-    "hangs, and the log of its table was cleaned up past the next version": stalled_and_lost(
-        lambda: unread_table(400, kept_from=8)
-    ),
-    "failed, and the snapshot of its offset has expired": failed_and_lost(
-        lambda: unread_table(400, story=failed_reader(), since=None, keeps=None, **EXPIRED)
-    ),
-    "hangs, all rows are read, and the snapshot of its offset has expired after a compaction": stalled_and_lost(
-        lambda: unread_table(400, read=10, since=None, keeps=None, **EXPIRED)
-    ),
-    "reads its table too slowly: 3/4 of the log's retention, and growing": data_loss_risk(
-        lambda: unread_table(
+    "in danger, but ignored",
+    case(dead_at(850), state="failed", overrides=[("a", {"ignore": True})]),
+    "a larger ratio is set",
+    running(alive_at(400, behind=650, speed=0.5), **LAG_IS_FINE, data_loss_warning_ratio=0.95),
+    "restarted after a long outage, and it has read nothing yet",
+    failed_at_risk(restarted(read=False)),
+    "restarted after a long outage, and it reads on",
+    running(restarted(read=True)),
+    "hangs, and the next version of its table has used up 3/4 of the log's retention",
+    stalled_at_risk(unread_table(850)),
+    "failed, and the next version of its table is older than the log is kept",
+    failed_and_lost(unread_table(1200, story=failed_reader())),
+    "hangs, and the log of its table was cleaned up past the next version",
+    stalled_and_lost(unread_table(400, kept_from=8)),
+    "failed, and the snapshot of its offset has expired",
+    failed_and_lost(unread_table(400, story=failed_reader(), since=None, keeps=None, **EXPIRED)),
+    "hangs, all rows are read, and the snapshot of its offset has expired after a compaction",
+    stalled_and_lost(unread_table(400, read=10, since=None, keeps=None, **EXPIRED)),
+    "reads its table too slowly: 3/4 of the log's retention, and growing",
+    data_loss_risk(
+        unread_table(
             400,
             story=steady(until=400),
             read=lambda at: at // 10,
@@ -443,29 +438,23 @@ CASES: dict[str, Case] = {
             since=lambda at: at / 2 - 550,
         )
     ),
-    "failed, has read all of a table that nobody writes": query_failed(
-        lambda: unread_table(9000, story=failed_reader(), read=10, kept_from=10, since=None)
-    ),
-    "failed, and the newest version is unread, however old: it is always kept": query_failed(
-        lambda: unread_table(9000, story=failed_reader(), read=9, kept_from=9, keeps=None)
-    ),
-    "failed, and the log of its table is never cleaned up, or its settings are not known": query_failed(
-        lambda: unread_table(9000, story=failed_reader(), keeps=None)
-    ),
-    "hangs, and the log of its table was cleaned up to what it has read": query_stalled(
-        lambda: unread_table(400, kept_from=lambda at: min(7, at // 50))
-    ),
-    "hangs, the settings of its table are not known, and old versions are deleted": query_stalled(
-        lambda: unread_table(400, keeps=None, kept_from=lambda at: min(6, at // 50))
-    ),
-    "failed, and half of the log's retention is left": query_failed(
-        lambda: unread_table(600, story=failed_reader())
-    ),
-    "failed, and its table was polled once": query_failed(
-        lambda: unread_table(1000, begin=990, story=failed_reader())
-    ),
-    "begins at the oldest version on purpose, and catches up": running(
-        lambda: unread_table(
+    "failed, has read all of a table that nobody writes",
+    query_failed(unread_table(9000, story=failed_reader(), read=10, kept_from=10, since=None)),
+    "failed, and the newest version is unread, however old: it is always kept",
+    query_failed(unread_table(9000, story=failed_reader(), read=9, kept_from=9, keeps=None)),
+    "failed, and the log of its table is never cleaned up, or its settings are not known",
+    query_failed(unread_table(9000, story=failed_reader(), keeps=None)),
+    "hangs, and the log of its table was cleaned up to what it has read",
+    query_stalled(unread_table(400, kept_from=lambda at: min(7, at // 50))),
+    "hangs, the settings of its table are not known, and old versions are deleted",
+    query_stalled(unread_table(400, keeps=None, kept_from=lambda at: min(6, at // 50))),
+    "failed, and half of the log's retention is left",
+    query_failed(unread_table(600, story=failed_reader())),
+    "failed, and its table was polled once",
+    query_failed(unread_table(1000, begin=990, story=failed_reader())),
+    "begins at the oldest version on purpose, and catches up",
+    running(
+        unread_table(
             400,
             story=steady(until=400),
             read=lambda at: at // 10,
@@ -474,14 +463,13 @@ CASES: dict[str, Case] = {
             since=lambda at: 2 * at - 1000,
         )
     ),
-    "reads one large version file by file, which has used up the log's retention": running(
-        lambda: unread_table(400, story=steady(until=400), since=-900, within=lambda at: at)
-    ),
-    "reads on while the snapshot of its last offset has expired: the batch in flight is beyond it": running(
-        lambda: unread_table(400, story=steady(until=400), since=None, keeps=None, **EXPIRED)
-    ),
-    "idle, and its table was compacted (Iceberg) or optimized (Delta): newer versions have no rows": idle(
-        lambda: unread_table(
+    "reads one large version file by file, which has used up the log's retention",
+    running(unread_table(400, story=steady(until=400), since=-900, within=lambda at: at)),
+    "reads on while the snapshot of its last offset has expired: the batch in flight is beyond it",
+    running(unread_table(400, story=steady(until=400), since=None, keeps=None, **EXPIRED)),
+    "idle, and its table was compacted (Iceberg) or optimized (Delta): newer versions have no rows",
+    idle(
+        unread_table(
             900,
             story=steady().idle(at=890),
             read=7,
@@ -491,20 +479,20 @@ CASES: dict[str, Case] = {
             unit="snapshot",
         )
     ),
-    "idle, and old versions that it has read are deleted": idle(
-        lambda: unread_table(
+    "idle, and old versions that it has read are deleted",
+    idle(
+        unread_table(
             900, story=steady().idle(at=890), read=10, kept_from=lambda at: at // 100, since=None
         )
     ),
-    "a version is unread for less than the window, in a table that is rarely written": idle(
-        lambda: unread_table(890, begin=880, every=5, story=steady().idle(at=885), since=880)
-    ),
-    "stopped as planned, with an expired snapshot": stopped(
-        lambda: unread_table(400, story=steady().expect_stop().ended(at=101), **EXPIRED)
-    ),
-    "in danger on its table, but ignored": case(
-        lambda: unread_table(850, story=failed_reader()),
+    "a version is unread for less than the window, in a table that is rarely written",
+    idle(unread_table(890, begin=880, every=5, story=steady().idle(at=885), since=880)),
+    "stopped as planned, with an expired snapshot",
+    stopped(unread_table(400, story=steady().expect_stop().ended(at=101), **EXPIRED)),
+    "in danger on its table, but ignored",
+    case(
+        unread_table(850, story=failed_reader()),
         state="failed",
         overrides=[("a", {"ignore": True})],
     ),
-}
+)

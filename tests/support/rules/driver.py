@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from support.rules.case import (
-    Case,
     case,
     completed,
     idle,
@@ -14,6 +13,7 @@ from support.rules.case import (
     query_stalled_warning,
     running,
     stopped,
+    table,
 )
 from support.rules.stories import (
     AVAILABLE_NOW,
@@ -23,6 +23,7 @@ from support.rules.stories import (
     batches,
     epochs,
     hung_batch,
+    later,
     steady,
     three_queries,
     watched,
@@ -44,6 +45,7 @@ CUT_OFF = ("StreamingQueryStopped", "*")
 CUT_OFF_MILDLY = [("StreamingQueryStopped", "*", "warning")]
 
 
+@later
 def both_until(at):
     """Queries a and b run; the probe sees them for the last time."""
     return with_b().probe(run(batch=10), run("b"), at=at)
@@ -53,6 +55,7 @@ ENDED = SchedulerLoop(alive=False)
 BLOCKED = SchedulerLoop(waits_seconds=69.0)
 
 
+@later
 def both_hang(*, until, scheduler, b=None, **fields):
     """Batch 10 of a and a batch of b are in flight from 101 s on; Spark's scheduler is as given."""
     runs = processing(batch=10, **fields), b or processing("b", batch=1)
@@ -68,326 +71,320 @@ program_ended_warning = partial(
     case, alerts=("StreamingQueryStopped", "*", "warning"), state="running"
 )
 all_stalled = partial(
-    case,
-    alerts=("StreamingQueryStalled", "*"),
-    state="stalled",
-    besides=["StreamingQueryStalled"],
+    case, alerts=("StreamingQueryStalled", "*"), state="stalled", besides=["StreamingQueryStalled"]
 )
 events_missing = partial(case, alerts=("QuerypulseEventsMissing", "*"), state="running")
 monitoring_degraded = partial(case, alerts=("QuerypulseMonitoringDegraded", "*"), state="running")
 
-CASES: dict[str, Case] = {
+CASES = table(
     # QuerypulseEventsMissing
-    "the probe sees commits, no events arrive (listener removed)": events_missing(
-        lambda: watched(
+    "the probe sees commits, no events arrive (listener removed)",
+    events_missing(
+        watched(
             steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 200, 10))
         ),
         at=200,
     ),
-    "the first poll sees a batch whose event preceded the attach, then the next batch hangs": query_stalled(
-        lambda: watched(Story(), (1, 1, run(batch=5)), (6, 71, processing(batch=6))), at=72
+    "the first poll sees a batch whose event preceded the attach, then the next batch hangs",
+    query_stalled(watched(Story(), (1, 1, run(batch=5)), (6, 71, processing(batch=6))), at=72),
+    "Spark's listener queue drops events",
+    events_missing(
+        steady().probe(run(batch=10), at=90).probe(run(batch=10), at=101, dropped=37), at=105
     ),
-    "Spark's listener queue drops events": events_missing(
-        lambda: steady().probe(run(batch=10), at=90).probe(run(batch=10), at=101, dropped=37),
-        at=105,
-    ),
-    "events are half a minute late (a slow neighbour on the bus)": running(
-        lambda: watched(steady(), (101, 125, processing(batch=11))).commit(batch=10, at=130), at=135
-    ),
-    "events were dropped before the attach": running(
-        lambda: (
-            steady()
-            .probe(run(batch=10), at=100, dropped=37)
-            .probe(run(batch=10), at=105, dropped=37)
-        ),
+    "events are half a minute late (a slow neighbour on the bus)",
+    running(watched(steady(), (101, 125, processing(batch=11))).commit(batch=10, at=130), at=135),
+    "events were dropped before the attach",
+    running(
+        steady().probe(run(batch=10), at=100, dropped=37).probe(run(batch=10), at=105, dropped=37),
         at=106,
     ),
-    "events were dropped a while ago": idle(
-        lambda: (
-            steady()
-            .probe(run(batch=10), at=90)
-            .probe(run(batch=10), at=101, dropped=37)
-            .probe(run(batch=10), at=170, dropped=37)
-        )
+    "events were dropped a while ago",
+    idle(
+        steady()
+        .probe(run(batch=10), at=90)
+        .probe(run(batch=10), at=101, dropped=37)
+        .probe(run(batch=10), at=170, dropped=37)
     ),
-    "Continuous has no progress events": running(
-        lambda: epochs(until=900, log_until=900), probe_expected=True
-    ),
+    "Continuous has no progress events",
+    running(epochs(until=900, log_until=900), probe_expected=True),
     # QuerypulseMonitoringDegraded
-    "events arrive, the probe does not report": monitoring_degraded(
-        lambda: steady(steady().probe(run(batch=3), at=30), until=200), probe_expected=True
+    "events arrive, the probe does not report",
+    monitoring_degraded(
+        steady(steady().probe(run(batch=3), at=30), until=200), probe_expected=True
     ),
-    "no probe report ever": monitoring_degraded(steady, at=105, probe_expected=True),
-    "a Continuous query's checkpoint cannot be read": case(
-        lambda: epochs(until=400, log_until=0, unreadable=True),
+    "no probe report ever",
+    monitoring_degraded(steady(), at=105, probe_expected=True),
+    "a Continuous query's checkpoint cannot be read",
+    case(
+        epochs(until=400, log_until=0, unreadable=True),
         alerts=("QuerypulseMonitoringDegraded", "*"),
         state="starting",
         probe_expected=True,
     ),
-    "no probe report in a replay, where none is expected": running(steady, at=105),
-    "the probe did not report for half a minute (GC)": running(
-        lambda: steady().probe(run(batch=8), at=75), at=105, probe_expected=True
-    ),
-    "the process was frozen": running(
-        lambda: steady().probe(run(batch=10), at=100).paused(at=800, seconds=699),
+    "no probe report in a replay, where none is expected",
+    running(steady(), at=105),
+    "the probe did not report for half a minute (GC)",
+    running(steady().probe(run(batch=8), at=75), at=105, probe_expected=True),
+    "the process was frozen",
+    running(
+        steady().probe(run(batch=10), at=100).paused(at=800, seconds=699),
         at=801,
         probe_expected=True,
     ),
-    "the application has stopped its SparkContext, so the probe has ended": stopped(
-        lambda: steady().probe(run(batch=10), at=100).probe(at=101, context=STOPPED),
+    "the application has stopped its SparkContext, so the probe has ended",
+    stopped(
+        steady().probe(run(batch=10), at=100).probe(at=101, context=STOPPED),
         at=900,
         probe_expected=True,
     ),
-    "the checkpoint of an ordinary query cannot be read: it is not needed": running(
-        lambda: steady().probe(run(batch=10), at=104).log(at=104, unreadable="denied"),
+    "the checkpoint of an ordinary query cannot be read: it is not needed",
+    running(
+        steady().probe(run(batch=10), at=104).log(at=104, unreadable="denied"),
         at=105,
         probe_expected=True,
     ),
     # StreamingDriverDown
-    "the JVM of a query has ended": driver_down(
-        lambda: steady().probe(run(batch=10), at=100).probe(at=101, context=JVM_GONE), at=102
-    ),
-    "the JVM of three queries has ended": driver_down(
-        lambda: three_queries().probe(at=101, context=JVM_GONE), at=102, probe_expected=True
-    ),
-    "the JVM ended long ago: still one alert": driver_down(
-        lambda: three_queries().probe(at=101, context=JVM_GONE).probe(at=3600, context=JVM_GONE),
+    "the JVM of a query has ended",
+    driver_down(steady().probe(run(batch=10), at=100).probe(at=101, context=JVM_GONE), at=102),
+    "the JVM of three queries has ended",
+    driver_down(three_queries().probe(at=101, context=JVM_GONE), at=102, probe_expected=True),
+    "the JVM ended long ago: still one alert",
+    driver_down(
+        three_queries().probe(at=101, context=JVM_GONE).probe(at=3600, context=JVM_GONE),
         at=3601,
         probe_expected=True,
         expected=["a", "b"],
     ),
-    "a query failed, then the JVM ended": case(
-        lambda: three_queries().ended(at=101, exception=CONFLICT).probe(at=102, context=JVM_GONE),
+    "a query failed, then the JVM ended",
+    case(
+        three_queries().ended(at=101, exception=CONFLICT).probe(at=102, context=JVM_GONE),
         at=900,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingDriverDown", "*")],
         state="failed",
     ),
-    "a query hung until the JVM ended": driver_down(
-        lambda: hung_batch(until=170).probe(at=171, context=JVM_GONE), at=172
-    ),
-    "three queries run": running(three_queries, at=102, probe_expected=True),
-    "three queries, and the application has stopped": stopped(
-        lambda: three_queries().probe(at=101, context=STOPPED), at=900, probe_expected=True
-    ),
-    "three queries, and the SparkContext has just stopped by itself": stopped(
-        lambda: three_queries().probe(at=101, context=Context.STOPPED), at=150, probe_expected=True
-    ),
-    "the JVM has not answered for a while, and may still run": running(
-        three_queries, at=150, probe_expected=True
-    ),
+    "a query hung until the JVM ended",
+    driver_down(hung_batch(until=170).probe(at=171, context=JVM_GONE), at=172),
+    "three queries run",
+    running(three_queries(), at=102, probe_expected=True),
+    "three queries, and the application has stopped",
+    stopped(three_queries().probe(at=101, context=STOPPED), at=900, probe_expected=True),
+    "three queries, and the SparkContext has just stopped by itself",
+    stopped(three_queries().probe(at=101, context=Context.STOPPED), at=150, probe_expected=True),
+    "the JVM has not answered for a while, and may still run",
+    running(three_queries(), at=150, probe_expected=True),
     # the main program ends
-    "nobody has announced anything, and the program runs": running(
-        three_queries, at=102, expected=["a"]
+    "nobody has announced anything, and the program runs",
+    running(three_queries(), at=102, expected=["a"]),
+    "the program ends after the application has stopped Spark",
+    stopped(three_queries().probe(at=101, context=STOPPED), at=102, program=SCRIPT_FAILED),
+    "the program ends after a signal to the JVM",
+    stopped(
+        three_queries().probe(at=101, context=Context.TERMINATED), at=102, program=SCRIPT_FAILED
     ),
-    "the program ends after the application has stopped Spark": stopped(
-        lambda: three_queries().probe(at=101, context=STOPPED), at=102, program=SCRIPT_FAILED
-    ),
-    "the program ends after a signal to the JVM": stopped(
-        lambda: three_queries().probe(at=101, context=Context.TERMINATED),
-        at=102,
-        program=SCRIPT_FAILED,
-    ),
-    "the program ends after query.stop()": stopped(
-        lambda: steady().probe(run(), at=100).ended(at=101), at=102, program=SCRIPT_ENDED
-    ),
-    "the program fails after query.stop()": stopped(
-        lambda: steady().probe(run(), at=100).ended(at=101), at=102, program=SCRIPT_FAILED
-    ),
-    "the program ends after expect_stop of its only query": running(
-        lambda: steady().probe(run(), at=100).expect_stop(), at=102, program=SCRIPT_ENDED
-    ),
-    "the program ends while an availableNow query works": idle(
-        lambda: Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1),
+    "the program ends after query.stop()",
+    stopped(steady().probe(run(), at=100).ended(at=101), at=102, program=SCRIPT_ENDED),
+    "the program fails after query.stop()",
+    stopped(steady().probe(run(), at=100).ended(at=101), at=102, program=SCRIPT_FAILED),
+    "the program ends after expect_stop of its only query",
+    running(steady().probe(run(), at=100).expect_stop(), at=102, program=SCRIPT_ENDED),
+    "the program ends while an availableNow query works",
+    idle(
+        Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1),
         at=2,
         program=SCRIPT_FAILED,
     ),
-    "the program ends while a query with trigger once works": idle(
-        lambda: Story().started(at=0).probe(run(trigger=ONCE, batch=0), at=1),
-        at=2,
-        program=SCRIPT_ENDED,
-    ),
-    "the program ends once its availableNow query has completed": completed(
-        lambda: Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1).ended(at=2),
+    "the program ends while a query with trigger once works",
+    idle(Story().started(at=0).probe(run(trigger=ONCE, batch=0), at=1), at=2, program=SCRIPT_ENDED),
+    "the program ends once its availableNow query has completed",
+    completed(
+        Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1).ended(at=2),
         at=3,
         program=SCRIPT_ENDED,
     ),
-    "the program ends, and nobody knows the trigger of its query": running(
-        steady, at=102, program=SCRIPT_FAILED
-    ),
-    "the program ends, and its query is ignored": running(
-        lambda: steady().probe(run(batch=10), at=100),
+    "the program ends, and nobody knows the trigger of its query",
+    running(steady(), at=102, program=SCRIPT_FAILED),
+    "the program ends, and its query is ignored",
+    running(
+        steady().probe(run(batch=10), at=100),
         at=102,
         program=SCRIPT_FAILED,
         overrides=[("a", {"ignore": True})],
     ),
-    "the program ends because a query failed: that is reported": query_failed(
-        lambda: three_queries().ended(at=101, exception=CONFLICT),
+    "the program ends because a query failed: that is reported",
+    query_failed(
+        three_queries().ended(at=101, exception=CONFLICT),
         at=102,
         besides=["StreamingQueryStopped"],
         program=SCRIPT_FAILED,
     ),
-    "the program ends within a minute of a failure": query_failed(
-        lambda: three_queries().ended(at=101, exception=CONFLICT),
+    "the program ends within a minute of a failure",
+    query_failed(
+        three_queries().ended(at=101, exception=CONFLICT),
         at=145,
         besides=["StreamingQueryStopped"],
         program=SCRIPT_ENDED,
     ),
-    "the program ends because its only query hangs: that is reported": query_stalled(
-        lambda: hung_batch(until=170),
-        at=171,
-        besides=["StreamingQueryStopped"],
-        program=SCRIPT_FAILED,
+    "the program ends because its only query hangs: that is reported",
+    query_stalled(
+        hung_batch(until=170), at=171, besides=["StreamingQueryStopped"], program=SCRIPT_FAILED
     ),
-    "the program ends because the SparkContext died: that is reported": case(
-        lambda: both_until(100).probe(run(batch=10), run("b"), at=102, context=Context.STOPPED),
+    "the program ends because the SparkContext died: that is reported",
+    case(
+        both_until(100).probe(run(batch=10), run("b"), at=102, context=Context.STOPPED),
         at=170,
         alerts=CUT_OFF,
         state="stopped_unexpectedly",
         besides=["StreamingQueryStopped"],
         program=SCRIPT_FAILED,
     ),
-    "the program ends because the JVM died: that is reported": driver_down(
-        lambda: three_queries().probe(at=101, context=JVM_GONE), at=102, program=SCRIPT_FAILED
+    "the program ends because the JVM died: that is reported",
+    driver_down(three_queries().probe(at=101, context=JVM_GONE), at=102, program=SCRIPT_FAILED),
+    "the program ends because await_any_failure() has raised",
+    running(three_queries(), at=102, program=SCRIPT_WAS_INFORMED, expected=["a"]),
+    "the program ends by itself while three queries run",
+    program_ended_warning(three_queries(), at=102, program=SCRIPT_ENDED),
+    "the program ends by itself while its only query runs",
+    program_ended_warning(steady().probe(run(batch=10), at=100), at=102, program=SCRIPT_ENDED),
+    "the program ends while an hourly query waits",
+    program_ended_warning(
+        steady().probe(run(batch=10, trigger=HOURLY), at=100), at=102, program=SCRIPT_ENDED
     ),
-    "the program ends because await_any_failure() has raised": running(
-        three_queries, at=102, program=SCRIPT_WAS_INFORMED, expected=["a"]
+    "the program ends while an expected query runs",
+    program_ended(three_queries(), at=102, program=SCRIPT_ENDED, expected=["b"]),
+    "the program ends after expect_stop of the expected query only",
+    program_ended_warning(
+        three_queries().expect_stop("b"), at=102, program=SCRIPT_ENDED, expected=["b"]
     ),
-    "the program ends by itself while three queries run": program_ended_warning(
-        three_queries, at=102, program=SCRIPT_ENDED
-    ),
-    "the program ends by itself while its only query runs": program_ended_warning(
-        lambda: steady().probe(run(batch=10), at=100), at=102, program=SCRIPT_ENDED
-    ),
-    "the program ends while an hourly query waits": program_ended_warning(
-        lambda: steady().probe(run(batch=10, trigger=HOURLY), at=100), at=102, program=SCRIPT_ENDED
-    ),
-    "the program ends while an expected query runs": program_ended(
-        three_queries, at=102, program=SCRIPT_ENDED, expected=["b"]
-    ),
-    "the program ends after expect_stop of the expected query only": program_ended_warning(
-        lambda: three_queries().expect_stop("b"), at=102, program=SCRIPT_ENDED, expected=["b"]
-    ),
-    "the program ends, and it is only known that its query is expected": program_ended(
-        steady, at=102, program=SCRIPT_ENDED, expected=["a"]
-    ),
-    "an exception ends the program just after a failure that is ignored": case(
-        lambda: three_queries().ended(at=101, exception=CONFLICT),
+    "the program ends, and it is only known that its query is expected",
+    program_ended(steady(), at=102, program=SCRIPT_ENDED, expected=["a"]),
+    "an exception ends the program just after a failure that is ignored",
+    case(
+        three_queries().ended(at=101, exception=CONFLICT),
         at=102,
         alerts=CUT_OFF,
         state="failed",
         program=SCRIPT_FAILED,
         overrides=[("a", {"ignore": True})],
     ),
-    "an exception ends the program": program_ended(three_queries, at=102, program=SCRIPT_FAILED),
-    "an exception ends the program two minutes after a query failed: the others end with it": case(
-        lambda: (
-            three_queries()
-            .ended(at=101, exception=CONFLICT)
-            .probe(run("b"), run("c"), at=160)
-            .probe(run("b"), run("c"), at=220)
-        ),
+    "an exception ends the program",
+    program_ended(three_queries(), at=102, program=SCRIPT_FAILED),
+    "an exception ends the program two minutes after a query failed: the others end with it",
+    case(
+        three_queries()
+        .ended(at=101, exception=CONFLICT)
+        .probe(run("b"), run("c"), at=160)
+        .probe(run("b"), run("c"), at=220),
         at=222,
         alerts=[("StreamingQueryFailed", "a"), CUT_OFF],
         state="failed",
         program=SCRIPT_FAILED,
     ),
-    "the program may have ended as somebody wanted: a test, or a handler of SIGTERM": program_ended_warning(
-        three_queries, at=102, program=SCRIPT_MAY_END, expected=["a"]
-    ),
+    "the program may have ended as somebody wanted: a test, or a handler of SIGTERM",
+    program_ended_warning(three_queries(), at=102, program=SCRIPT_MAY_END, expected=["a"]),
     # one cause, one incident
-    "the SparkContext of two queries died": case(
-        lambda: both_until(100).probe(run(batch=10), run("b"), at=102, context=Context.STOPPED),
+    "the SparkContext of two queries died",
+    case(
+        both_until(100).probe(run(batch=10), run("b"), at=102, context=Context.STOPPED),
         at=170,
         alerts=("StreamingQueryStopped", "*"),
         state="stopped_unexpectedly",
         besides=["StreamingQueryStopped"],
     ),
-    "a query stopped, then the SparkContext of two queries died": case(
-        lambda: both_until(100).ended(at=110).probe(run("b"), at=200, context=Context.STOPPED),
+    "a query stopped, then the SparkContext of two queries died",
+    case(
+        both_until(100).ended(at=110).probe(run("b"), at=200, context=Context.STOPPED),
         at=270,
         alerts=[("StreamingQueryStopped", "a"), ("StreamingQueryStopped", "*")],
         state="stopped_unexpectedly",
     ),
-    "the JVM of two queries does not answer": case(
-        lambda: both_until(100),
+    "the JVM of two queries does not answer",
+    case(
+        both_until(100),
         at=170,
         alerts=("StreamingQueryStalled", "*"),
         state="stalled",
         besides=["StreamingQueryStalled", "QuerypulseMonitoringDegraded"],
         probe_expected=True,
     ),
-    "the JVM does not answer, and only one of two queries has stalled so far": query_stalled(
-        lambda: both_until(100),
+    "the JVM does not answer, and only one of two queries has stalled so far",
+    query_stalled(
+        both_until(100),
         at=170,
         besides=["QuerypulseMonitoringDegraded"],
         probe_expected=True,
         overrides=[("b", {"stall_floor_seconds": 300.0})],
     ),
-    "the JVM of one query does not answer": query_stalled(
-        lambda: steady().probe(run(batch=10), at=100),
+    "the JVM of one query does not answer",
+    query_stalled(
+        steady().probe(run(batch=10), at=100),
         at=170,
         besides=["QuerypulseMonitoringDegraded"],
         probe_expected=True,
     ),
-    "a query stalls while only the probe is silent: batches of another commit": case(
-        lambda: batches(*[2] * 39, story=both_until(100), begin=100, query="b")[0],
+    "a query stalls while only the probe is silent: batches of another commit",
+    case(
+        batches(*[2] * 39, story=both_until(100), begin=100, query="b"),
         alerts=[("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")],
         state="stalled",
         probe_expected=True,
     ),
-    "Spark's event loop has ended: all queries hang, wherever they wait": all_stalled(
-        lambda: both_hang(
-            until=170, scheduler=ENDED, own=JobCounts(4), line="/jobs/a.py:3 in merge"
-        )
+    "Spark's event loop has ended: all queries hang, wherever they wait",
+    all_stalled(
+        both_hang(until=170, scheduler=ENDED, own=JobCounts(4), line="/jobs/a.py:3 in merge")
     ),
-    "Spark's event loop has ended while tasks ran": all_stalled(
-        lambda: both_hang(until=170, scheduler=ENDED, own=JobCounts(4, 1, 40, 1))
+    "Spark's event loop has ended while tasks ran",
+    all_stalled(both_hang(until=170, scheduler=ENDED, own=JobCounts(4, 1, 40, 1))),
+    "Spark's event loop has ended, and its executors went idle and away",
+    all_stalled(
+        both_hang(until=170, scheduler=ENDED, own=JobCounts(4, 1, 40, 0), slots=SlotUse(0))
     ),
-    "Spark's event loop has ended, and its executors went idle and away": all_stalled(
-        lambda: both_hang(until=170, scheduler=ENDED, own=JobCounts(4, 1, 40, 0), slots=SlotUse(0))
-    ),
-    "Spark's event loop is blocked": all_stalled(lambda: both_hang(until=170, scheduler=BLOCKED)),
-    "Spark's event loop has ended, and only one of two queries has a batch so far": all_stalled(
-        lambda: both_hang(until=170, scheduler=ENDED, b=run("b", batch=1)),
+    "Spark's event loop is blocked",
+    all_stalled(both_hang(until=170, scheduler=BLOCKED)),
+    "Spark's event loop has ended, and only one of two queries has a batch so far",
+    all_stalled(
+        both_hang(until=170, scheduler=ENDED, b=run("b", batch=1)),
         overrides=[("b", {"stall_floor_seconds": 300.0})],
     ),
-    "Spark's event loop has ended under one query": query_stalled(
-        lambda: watched(steady(), (101, 170, processing(batch=10)), scheduler=ENDED)
-    ),
-    "Spark's event loop has ended, and the first task should be done within the window": running(
-        lambda: both_hang(until=155, scheduler=ENDED), at=158
-    ),
-    "Spark's event loop handles one event for 29 s": running(
-        lambda: watched(
+    "Spark's event loop has ended under one query",
+    query_stalled(watched(steady(), (101, 170, processing(batch=10)), scheduler=ENDED)),
+    "Spark's event loop has ended, and the first task should be done within the window",
+    running(both_hang(until=155, scheduler=ENDED), at=158),
+    "Spark's event loop handles one event for 29 s",
+    running(
+        watched(
             with_b(),
             (101, 170, processing(batch=10, own=JobCounts(4, 1, 40, 1))),
             scheduler=SchedulerLoop(waits_seconds=29.0),
         ),
         at=140,
     ),
-    "Spark's event loop works, and a task of one query runs for 75 s": query_stalled_warning(
-        lambda: watched(
+    "Spark's event loop works, and a task of one query runs for 75 s",
+    query_stalled_warning(
+        watched(
             steady(),
             (101, 180, processing(batch=10, own=JobCounts(4, 1, 40, 1))),
             scheduler=SchedulerLoop(),
         )
     ),
-    "Spark's event loop works, and others hold all slots": query_stalled_warning(
-        lambda: watched(
+    "Spark's event loop works, and others hold all slots",
+    query_stalled_warning(
+        watched(
             steady(),
             (101, 180, processing(batch=10, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 4))),
             scheduler=SchedulerLoop(),
         )
     ),
-    "Spark's event loop works, and there is no executor for five minutes": running(
-        lambda: watched(
+    "Spark's event loop works, and there is no executor for five minutes",
+    running(
+        watched(
             steady(),
             (101, 400, processing(batch=10, own=JobCounts(4, 1, 40, 0), slots=SlotUse(0))),
             scheduler=SchedulerLoop(),
         )
     ),
-    "Spark's event loop works, and one of two queries is blocked in its own Python": query_stalled_warning(
-        lambda: both_hang(
+    "Spark's event loop works, and one of two queries is blocked in its own Python",
+    query_stalled_warning(
+        both_hang(
             until=171,
             scheduler=SchedulerLoop(waits_seconds=1.0),
             own=JobCounts(4),
@@ -396,24 +393,25 @@ CASES: dict[str, Case] = {
         ).commit("b", batch=1, at=165),
         at=172,
     ),
-    "an idle query after Spark's event loop has ended: its next batch shows it": idle(
-        lambda: (
-            watched(with_b(), (101, 170, run(batch=10)), scheduler=ENDED)
-            .idle(at=165)
-            .idle("b", at=165)
-        ),
+    "an idle query after Spark's event loop has ended: its next batch shows it",
+    idle(
+        watched(with_b(), (101, 170, run(batch=10)), scheduler=ENDED)
+        .idle(at=165)
+        .idle("b", at=165),
         at=172,
     ),
-    "Spark's event loop ends because the SparkContext was stopped": stopped(
-        lambda: both_hang(until=105, scheduler=ENDED).probe(
+    "Spark's event loop ends because the SparkContext was stopped",
+    stopped(
+        both_hang(until=105, scheduler=ENDED).probe(
             run(batch=10), run("b"), at=106, context=STOPPED, scheduler=ENDED
         ),
         at=170,
     ),
-    "Spark's event loop was blocked for long, and works again": running(
-        lambda: both_hang(until=150, scheduler=BLOCKED).probe(
+    "Spark's event loop was blocked for long, and works again",
+    running(
+        both_hang(until=150, scheduler=BLOCKED).probe(
             processing(batch=11), processing("b", batch=2), at=155, scheduler=SchedulerLoop()
         ),
         at=160,
     ),
-}
+)

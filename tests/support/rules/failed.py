@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from support.rules.case import (
-    Case,
     case,
     completed,
     idle,
@@ -12,11 +11,13 @@ from support.rules.case import (
     query_stopped,
     running,
     stopped,
+    table,
 )
 from support.rules.stories import (
     AVAILABLE_NOW,
     SHUTDOWN,
     STOPPED,
+    later,
     lost,
     steady,
     three_queries,
@@ -33,215 +34,192 @@ EVOLVES = (
 EXPECTED = {"expected_errors": ["UNKNOWN_FIELD_EXCEPTION*"]}
 
 
+@later
 def session_ended(story, *runs, at=101):
     """The session ends without the job's wish; ``runs`` ended with it, or shortly before."""
     return story.probe(*runs, at=at, context=Context.SESSION_ENDED)
 
 
+@later
 def crash_loop(seconds, exception=EVOLVES):
     """A new process fails in the batch that an earlier one planned so many seconds ago."""
     story = Story().started(at=1).began(at=2, unfinished=(7, 20 - seconds), committed=(6, -seconds))
     return story.probe(processing(batch=7), at=5).ended(at=20, exception=exception)
 
 
-CASES: dict[str, Case] = {
+CASES = table(
     # StreamingQueryFailed
-    "fails, reported by the event": query_failed(
-        lambda: steady().ended(at=101, exception=CONFLICT)
+    "fails, reported by the event",
+    query_failed(steady().ended(at=101, exception=CONFLICT)),
+    "fails, reported by the probe while the event is stuck in the bus",
+    query_failed(
+        steady().probe(run(), at=100).probe(run(active=False, exception=CONFLICT), at=101)
     ),
-    "fails, reported by the probe while the event is stuck in the bus": query_failed(
-        lambda: steady().probe(run(), at=100).probe(run(active=False, exception=CONFLICT), at=101)
+    "fails before its first batch",
+    query_failed(Story().started(at=0).ended(at=1, exception=CONFLICT)),
+    "failed a day ago",
+    query_failed(steady().ended(at=101, exception=CONFLICT), at=86_000),
+    "restarted, not healthy yet",
+    query_failed(steady().ended(at=101, exception=CONFLICT).started(run=2, at=103), at=104),
+    "restarted under a new id, not healthy yet (checkpoint deleted)",
+    query_failed(steady().ended(at=101, exception=CONFLICT).started_again(at=103), at=104),
+    "fails under availableNow",
+    query_failed(
+        Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=1, exception=CONFLICT), at=2
     ),
-    "fails before its first batch": query_failed(
-        lambda: Story().started(at=0).ended(at=1, exception=CONFLICT)
-    ),
-    "failed a day ago": query_failed(lambda: steady().ended(at=101, exception=CONFLICT), at=86_000),
-    "restarted, not healthy yet": query_failed(
-        lambda: steady().ended(at=101, exception=CONFLICT).started(run=2, at=103), at=104
-    ),
-    "restarted under a new id, not healthy yet (checkpoint deleted)": query_failed(
-        lambda: steady().ended(at=101, exception=CONFLICT).started_again(at=103), at=104
-    ),
-    "fails under availableNow": query_failed(
-        lambda: Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=1, exception=CONFLICT),
-        at=2,
-    ),
-    "fails a moment before spark.stop()": query_failed(
-        lambda: steady().ended(at=101, exception=CONFLICT, context=STOPPED), at=102
-    ),
-    "restarted and committing": running(
-        lambda: (
-            steady()
-            .ended(at=101, exception=CONFLICT)
-            .started(run=2, at=103)
-            .commit(run=2, batch=10, at=110)
-        ),
+    "fails a moment before spark.stop()",
+    query_failed(steady().ended(at=101, exception=CONFLICT, context=STOPPED), at=102),
+    "restarted and committing",
+    running(
+        steady()
+        .ended(at=101, exception=CONFLICT)
+        .started(run=2, at=103)
+        .commit(run=2, batch=10, at=110),
         at=111,
     ),
-    "restarted and idle": idle(
-        lambda: (
-            steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=113)
-        ),
+    "restarted and idle",
+    idle(
+        steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=113),
         at=114,
     ),
-    "the failure of the old run arrives after the new run began (restart by user code)": running(
-        lambda: (
-            steady()
-            .started(run=2, at=101)
-            .commit(run=2, batch=10, at=102)
-            .ended(run=1, at=103, exception=CONFLICT)
-        ),
+    "the failure of the old run arrives after the new run began (restart by user code)",
+    running(
+        steady()
+        .started(run=2, at=101)
+        .commit(run=2, batch=10, at=102)
+        .ended(run=1, at=103, exception=CONFLICT),
         at=104,
     ),
-    "killed by a planned spark.stop()": stopped(
-        lambda: steady().ended(at=101, exception=SHUTDOWN, context=Context.STOPPED), at=102
-    ),
-    "a query fails that was never seen": case(
-        lambda: Story().ended(at=5, exception=CONFLICT),
+    "killed by a planned spark.stop()",
+    stopped(steady().ended(at=101, exception=SHUTDOWN, context=Context.STOPPED), at=102),
+    "a query fails that was never seen",
+    case(
+        Story().ended(at=5, exception=CONFLICT),
         at=6,
         alerts=("StreamingQueryFailed", "unnamed"),
         state=None,
     ),
-    "two queries fail, which are too few for a group": case(
-        lambda: with_b().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT),
+    "two queries fail, which are too few for a group",
+    case(
+        with_b().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT),
         at=102,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "b")],
         state="failed",
     ),
-    "a sibling fails": case(
-        lambda: (
-            steady()
-            .started("b", at=0)
-            .commit("b", batch=0, at=99)
-            .ended("b", at=100, exception=CONFLICT)
-        ),
+    "a sibling fails",
+    case(
+        steady()
+        .started("b", at=0)
+        .commit("b", batch=0, at=99)
+        .ended("b", at=100, exception=CONFLICT),
         at=101,
         alerts=("StreamingQueryFailed", "b"),
         state="running",
     ),
     # the Spark Connect session ends without the job's wish
-    "its session ended": query_failed(lambda: session_ended(steady(), lost()), at=102),
-    "its session ended long ago": query_failed(
-        lambda: session_ended(steady(), lost()), at=3600, expected=["a"]
-    ),
-    "its session ended under availableNow": query_failed(
-        lambda: session_ended(
+    "its session ended",
+    query_failed(session_ended(steady(), lost()), at=102),
+    "its session ended long ago",
+    query_failed(session_ended(steady(), lost()), at=3600, expected=["a"]),
+    "its session ended under availableNow",
+    query_failed(
+        session_ended(
             Story().probe(run(trigger=AVAILABLE_NOW), at=0), lost(trigger=AVAILABLE_NOW), at=2
         ),
         at=3,
     ),
-    "three queries of a session that ended: one incident": case(
-        lambda: session_ended(three_queries(), lost(), lost("b"), lost("c")),
+    "three queries of a session that ended: one incident",
+    case(
+        session_ended(three_queries(), lost(), lost("b"), lost("c")),
         at=102,
         alerts=("StreamingQueryFailed", "*"),
         state="failed",
     ),
-    "a query failed, then the session of two others ended": case(
-        lambda: session_ended(
-            three_queries().ended(at=100.5, exception=CONFLICT), lost("b"), lost("c")
-        ),
+    "a query failed, then the session of two others ended",
+    case(
+        session_ended(three_queries().ended(at=100.5, exception=CONFLICT), lost("b"), lost("c")),
         at=102,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "*")],
         state="failed",
     ),
-    "a query failed although its stop was announced, then its session ended": query_failed(
-        lambda: session_ended(steady().expect_stop(), run(active=False, exception=CONFLICT)), at=102
+    "a query failed although its stop was announced, then its session ended",
+    query_failed(
+        session_ended(steady().expect_stop(), run(active=False, exception=CONFLICT)), at=102
     ),
-    "a query stopped, then its session ended: the stop keeps its grace": stopped(
-        lambda: session_ended(steady().probe(run(), at=100).ended(at=100.5)), at=150
-    ),
-    "a query stopped and is not back, nor is its session": query_stopped(
-        lambda: session_ended(steady().probe(run(), at=100).ended(at=100.5)), at=170
-    ),
-    "its stop was announced before its session ended": stopped(
-        lambda: session_ended(steady().expect_stop(), lost()), at=900
-    ),
-    "it was stopped as announced, then its session ended": stopped(
-        lambda: session_ended(steady().probe(run(), at=100).expect_stop().ended(at=100.5)), at=900
-    ),
-    "it completed, then its session ended": completed(
-        lambda: session_ended(Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2)),
+    "a query stopped, then its session ended: the stop keeps its grace",
+    stopped(session_ended(steady().probe(run(), at=100).ended(at=100.5)), at=150),
+    "a query stopped and is not back, nor is its session",
+    query_stopped(session_ended(steady().probe(run(), at=100).ended(at=100.5)), at=170),
+    "its stop was announced before its session ended",
+    stopped(session_ended(steady().expect_stop(), lost()), at=900),
+    "it was stopped as announced, then its session ended",
+    stopped(session_ended(steady().probe(run(), at=100).expect_stop().ended(at=100.5)), at=900),
+    "it completed, then its session ended",
+    completed(
+        session_ended(Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2)),
         at=900,
         expected=["a"],
     ),
-    "its session ended, and it is ignored": case(
-        lambda: session_ended(steady(), lost()),
-        at=900,
-        state="failed",
-        overrides=[("a", {"ignore": True})],
+    "its session ended, and it is ignored",
+    case(
+        session_ended(steady(), lost()), at=900, state="failed", overrides=[("a", {"ignore": True})]
     ),
-    "its session ended, within its grace": case(
-        lambda: session_ended(steady(), lost()), at=150, state="failed", failed_grace_seconds=60.0
-    ),
-    "its session made way for a new one, where it commits": running(
-        lambda: (
-            steady().probe(lost(), at=101).started(run=2, at=103).commit(run=2, batch=10, at=110)
-        ),
+    "its session ended, within its grace",
+    case(session_ended(steady(), lost()), at=150, state="failed", failed_grace_seconds=60.0),
+    "its session made way for a new one, where it commits",
+    running(
+        steady().probe(lost(), at=101).started(run=2, at=103).commit(run=2, batch=10, at=110),
         at=111,
     ),
-    "the session lives, the network is interrupted": running(
-        lambda: steady().probe(run(batch=10), at=100), at=130, probe_expected=True
-    ),
+    "the session lives, the network is interrupted",
+    running(steady().probe(run(batch=10), at=100), at=130, probe_expected=True),
     # an error that is part of the job's life
-    "schema evolution ends it, as expected": query_failed_warning(
-        lambda: steady().ended(at=101, exception=EVOLVES), at=102, **EXPECTED
+    "schema evolution ends it, as expected",
+    query_failed_warning(steady().ended(at=101, exception=EVOLVES), at=102, **EXPECTED),
+    "schema evolution ended it five minutes ago",
+    query_failed_warning(steady().ended(at=101, exception=EVOLVES), at=400, **EXPECTED),
+    "schema evolution ended it, and it has not come back",
+    query_failed(steady().ended(at=101, exception=EVOLVES), at=402, **EXPECTED),
+    "schema evolution ended it, within a longer grace",
+    query_failed_warning(
+        steady().ended(at=101, exception=EVOLVES), at=600, **EXPECTED, failed_grace_seconds=600.0
     ),
-    "schema evolution ended it five minutes ago": query_failed_warning(
-        lambda: steady().ended(at=101, exception=EVOLVES), at=400, **EXPECTED
-    ),
-    "schema evolution ended it, and it has not come back": query_failed(
-        lambda: steady().ended(at=101, exception=EVOLVES), at=402, **EXPECTED
-    ),
-    "schema evolution ended it, within a longer grace": query_failed_warning(
-        lambda: steady().ended(at=101, exception=EVOLVES),
-        at=600,
-        **EXPECTED,
-        failed_grace_seconds=600.0,
-    ),
-    "schema evolution ended it, and it is back": running(
-        lambda: (
-            steady()
-            .ended(at=101, exception=EVOLVES)
-            .started(run=2, at=110)
-            .commit(run=2, batch=11, at=115)
-        ),
+    "schema evolution ended it, and it is back",
+    running(
+        steady()
+        .ended(at=101, exception=EVOLVES)
+        .started(run=2, at=110)
+        .commit(run=2, batch=11, at=115),
         at=116,
         **EXPECTED,
     ),
-    "schema evolution ends it again before it recovers: the grace counts from the first": query_failed(
-        lambda: (
-            steady()
-            .ended(at=101, exception=EVOLVES)
-            .started(run=2, at=110)
-            .ended(run=2, at=390, exception=EVOLVES)
-        ),
+    "schema evolution ends it again before it recovers: the grace counts from the first",
+    query_failed(
+        steady()
+        .ended(at=101, exception=EVOLVES)
+        .started(run=2, at=110)
+        .ended(run=2, at=390, exception=EVOLVES),
         at=402,
         **EXPECTED,
     ),
-    "schema evolution ends it in each new process, for seven minutes": query_failed(
-        lambda: crash_loop(400.0), at=21, **EXPECTED
+    "schema evolution ends it in each new process, for seven minutes",
+    query_failed(crash_loop(400.0), at=21, **EXPECTED),
+    "schema evolution ends it in each new process, for five minutes",
+    query_failed_warning(crash_loop(270.0), at=21, **EXPECTED),
+    "it fails in each new process, for longer than the grace",
+    query_failed(crash_loop(400.0, CONFLICT), at=21, failed_grace_seconds=300.0),
+    "it fails in each new process, within the grace",
+    case(crash_loop(400.0, CONFLICT), at=21, state="failed", failed_grace_seconds=600.0),
+    "another error than the expected one",
+    query_failed(steady().ended(at=101, exception=CONFLICT), at=102, **EXPECTED),
+    "an expected error, by the name of the exception",
+    query_failed_warning(
+        steady().ended(at=101, exception=CONFLICT), at=102, expected_errors=["Concurrent*Exception"]
     ),
-    "schema evolution ends it in each new process, for five minutes": query_failed_warning(
-        lambda: crash_loop(270.0), at=21, **EXPECTED
+    "an expected error in another case",
+    query_failed(
+        steady().ended(at=101, exception=CONFLICT), at=102, expected_errors=["concurrent*"]
     ),
-    "it fails in each new process, for longer than the grace": query_failed(
-        lambda: crash_loop(400.0, CONFLICT), at=21, failed_grace_seconds=300.0
-    ),
-    "it fails in each new process, within the grace": case(
-        lambda: crash_loop(400.0, CONFLICT), at=21, state="failed", failed_grace_seconds=600.0
-    ),
-    "another error than the expected one": query_failed(
-        lambda: steady().ended(at=101, exception=CONFLICT), at=102, **EXPECTED
-    ),
-    "an expected error, by the name of the exception": query_failed_warning(
-        lambda: steady().ended(at=101, exception=CONFLICT),
-        at=102,
-        expected_errors=["Concurrent*Exception"],
-    ),
-    "an expected error in another case": query_failed(
-        lambda: steady().ended(at=101, exception=CONFLICT), at=102, expected_errors=["concurrent*"]
-    ),
-    "schema evolution, which nobody expects": query_failed(
-        lambda: steady().ended(at=101, exception=EVOLVES), at=102
-    ),
-}
+    "schema evolution, which nobody expects",
+    query_failed(steady().ended(at=101, exception=EVOLVES), at=102),
+)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from support.rules.case import (
-    Case,
     case,
     completed,
     query_failed,
@@ -14,6 +13,7 @@ from support.rules.case import (
     running,
     starting,
     stopped,
+    table,
 )
 from support.rules.stories import AVAILABLE_NOW, STOPPED, dying, steady, watched
 from support.story import CONFLICT, Story, run
@@ -21,180 +21,163 @@ from support.story import CONFLICT, Story, run
 given_up = partial(case, alerts="StreamingQueryGivenUp", state="failed")
 flapping = partial(case, alerts="StreamingQueryFlapping", state="failed")
 
-CASES: dict[str, Case] = {
+CASES = table(
     # StreamingQueryGivenUp
-    "supervise has given it up": given_up(
-        lambda: steady().ended(at=101, exception=CONFLICT).supervised(given_up="11 failures"),
+    "supervise has given it up",
+    given_up(
+        steady().ended(at=101, exception=CONFLICT).supervised(given_up="11 failures"),
         at=102,
         besides=["StreamingQueryFailed"],
     ),
-    "it has never started, and was given up": given_up(
-        lambda: Story().supervised(given_up="11 failures, the last: its start failed"), at=5
-    ),
-    "stopped again and again, and given up": given_up(
-        lambda: (
-            watched(steady(), (100, 105, run())).ended(at=106).supervised(given_up="11 failures")
-        ),
+    "it has never started, and was given up",
+    given_up(Story().supervised(given_up="11 failures, the last: its start failed"), at=5),
+    "stopped again and again, and given up",
+    given_up(
+        watched(steady(), (100, 105, run())).ended(at=106).supervised(given_up="11 failures"),
         at=300,
         besides=["StreamingQueryStopped"],
     ),
-    "given up, then started by hand": running(
-        lambda: (
-            steady()
-            .ended(at=101, exception=CONFLICT)
-            .supervised(given_up="11 failures")
-            .started(run=2, at=150)
-            .commit(run=2, batch=11, at=155)
-        ),
+    "given up, then started by hand",
+    running(
+        steady()
+        .ended(at=101, exception=CONFLICT)
+        .supervised(given_up="11 failures")
+        .started(run=2, at=150)
+        .commit(run=2, batch=11, at=155),
         at=160,
     ),
-    "supervised, and healthy": running(
-        lambda: steady().supervised(restarts=3, failure="boom"), at=105
+    "supervised, and healthy",
+    running(steady().supervised(restarts=3, failure="boom"), at=105),
+    "its restart is due in four minutes",
+    query_failed_warning(
+        steady().ended(at=101, exception=CONFLICT).supervised(due_at=400.0), at=300
     ),
-    "its restart is due in four minutes": query_failed_warning(
-        lambda: steady().ended(at=101, exception=CONFLICT).supervised(due_at=400.0), at=300
-    ),
-    "its restart has been due for longer than the start grace": query_failed(
-        lambda: steady().ended(at=101, exception=CONFLICT).supervised(due_at=110.0), at=411
-    ),
-    "failed, and supervise has not noticed for longer than the start grace": query_failed(
-        lambda: steady().ended(at=101, exception=CONFLICT).supervised(), at=402
-    ),
-    "it stopped, and its restart is due": stopped(
-        lambda: watched(steady(), (100, 105, run())).ended(at=106).supervised(due_at=200.0), at=190
-    ),
-    "its first start is due": starting(lambda: Story().supervised(due_at=0.0), at=100),
-    "its first start hangs": query_missing(lambda: Story().supervised(due_at=0.0), at=301),
-    "it is expected, and its next start is due": starting(
-        lambda: Story().supervised(due_at=300.0, failure="its start failed"), at=290, expected=["a"]
-    ),
-    "it is expected, its first start has returned, and no signal shows it": query_missing(
-        lambda: Story().supervised(started_at=500.0), at=801, expected=["a"]
-    ),
-    "it is expected, and its first start has just returned": starting(
-        lambda: Story().supervised(started_at=500.0), at=501, expected=["a"]
-    ),
-    "it is not expected, and may run where nothing is watched": starting(
-        lambda: Story().supervised(started_at=500.0), at=900
-    ),
-    "it failed three times, and is restarted": case(
-        lambda: dying(100, 150, 200).supervised(due_at=220.0),
+    "its restart has been due for longer than the start grace",
+    query_failed(steady().ended(at=101, exception=CONFLICT).supervised(due_at=110.0), at=411),
+    "failed, and supervise has not noticed for longer than the start grace",
+    query_failed(steady().ended(at=101, exception=CONFLICT).supervised(), at=402),
+    "it stopped, and its restart is due",
+    stopped(watched(steady(), (100, 105, run())).ended(at=106).supervised(due_at=200.0), at=190),
+    "its first start is due",
+    starting(Story().supervised(due_at=0.0), at=100),
+    "its first start hangs",
+    query_missing(Story().supervised(due_at=0.0), at=301),
+    "it is expected, and its next start is due",
+    starting(Story().supervised(due_at=300.0, failure="its start failed"), at=290, expected=["a"]),
+    "it is expected, its first start has returned, and no signal shows it",
+    query_missing(Story().supervised(started_at=500.0), at=801, expected=["a"]),
+    "it is expected, and its first start has just returned",
+    starting(Story().supervised(started_at=500.0), at=501, expected=["a"]),
+    "it is not expected, and may run where nothing is watched",
+    starting(Story().supervised(started_at=500.0), at=900),
+    "it failed three times, and is restarted",
+    case(
+        dying(100, 150, 200).supervised(due_at=220.0),
         at=206,
         alerts=[("StreamingQueryFlapping", "a", "warning")],
         state="failed",
         besides=["StreamingQueryFailed"],
     ),
-    "it failed three times, and its restart has been due for longer than the start grace": flapping(
-        lambda: dying(100, 150, 200).supervised(due_at=220.0),
-        at=521,
-        besides=["StreamingQueryFailed"],
+    "it failed three times, and its restart has been due for longer than the start grace",
+    flapping(
+        dying(100, 150, 200).supervised(due_at=220.0), at=521, besides=["StreamingQueryFailed"]
     ),
-    "it failed three times, was given up, and starts by hand": case(
-        lambda: dying(100, 150, 200).supervised(given_up="11 failures").started(run=4, at=205),
+    "it failed three times, was given up, and starts by hand",
+    case(
+        dying(100, 150, 200).supervised(given_up="11 failures").started(run=4, at=205),
         at=206,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a", "warning")],
         state="failed",
     ),
-    "given up under ignore": starting(
-        lambda: Story().supervised(given_up="11 failures"),
-        at=5,
-        overrides=[("a*", {"ignore": True})],
+    "given up under ignore",
+    starting(
+        Story().supervised(given_up="11 failures"), at=5, overrides=[("a*", {"ignore": True})]
     ),
-    "the application stops Spark before its first start": starting(
-        lambda: Story().supervised(due_at=0.0).probe(at=1, context=STOPPED), at=300
-    ),
+    "the application stops Spark before its first start",
+    starting(Story().supervised(due_at=0.0).probe(at=1, context=STOPPED), at=300),
     # StreamingQueryFlapping
-    "fails three times; a successful restart does not refill the budget": case(
-        lambda: dying(100, 150, 200, alive_after=True),
+    "fails three times; a successful restart does not refill the budget",
+    case(
+        dying(100, 150, 200, alive_after=True),
         at=206,
         alerts="StreamingQueryFlapping",
         state="flapping",
     ),
-    "its third failure is reported as flapping": flapping(
-        lambda: dying(100, 150, 200), at=201, besides=["StreamingQueryFailed"]
-    ),
-    "fails in the same batch again and again (poison_batch)": case(
-        lambda: dying(100, 500, 1000, 1500, batch=7),
+    "its third failure is reported as flapping",
+    flapping(dying(100, 150, 200), at=201, besides=["StreamingQueryFailed"]),
+    "fails in the same batch again and again (poison_batch)",
+    case(
+        dying(100, 500, 1000, 1500, batch=7),
         at=1501,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")],
         state="failed",
     ),
-    "failed for an hour since its third failure": flapping(
-        lambda: dying(100, 150, 200), at=3800, besides=["StreamingQueryFailed"]
-    ),
-    "fails twice": running(lambda: dying(100, 150, alive_after=True), at=160),
-    "fails three times in half an hour": running(
-        lambda: dying(100, 1000, 1900, alive_after=True), at=1910
-    ),
-    "failed three times, then healthy for ten minutes": running(
-        lambda: dying(100, 150, 200, alive_after=True).commit(run=4, batch=9, at=840), at=850
-    ),
-    "flapped long ago, not recovered since, and now fails for another reason": query_failed(
-        lambda: (
-            dying(100, 150, 200)
-            .started(run=4, at=1500)
-            .ended(run=4, at=1900, exception="java.io.IOException: gone")
-        ),
+    "failed for an hour since its third failure",
+    flapping(dying(100, 150, 200), at=3800, besides=["StreamingQueryFailed"]),
+    "fails twice",
+    running(dying(100, 150, alive_after=True), at=160),
+    "fails three times in half an hour",
+    running(dying(100, 1000, 1900, alive_after=True), at=1910),
+    "failed three times, then healthy for ten minutes",
+    running(dying(100, 150, 200, alive_after=True).commit(run=4, batch=9, at=840), at=850),
+    "flapped long ago, not recovered since, and now fails for another reason",
+    query_failed(
+        dying(100, 150, 200)
+        .started(run=4, at=1500)
+        .ended(run=4, at=1900, exception="java.io.IOException: gone"),
         at=1901,
     ),
-    "a larger budget": running(
-        lambda: dying(100, 150, 200, alive_after=True), at=206, restart_budget=5
-    ),
-    "different batches fail over days (no poison batch)": running(
-        lambda: dying(100, 5000, 9000, alive_after=True), at=9010
-    ),
-    "a second start stops the first run (stopActiveRunOnRestart), whose end arrives late": running(
-        lambda: (
-            steady().started(run=2, at=101).ended(run=1, at=102).commit(run=2, batch=10, at=105)
-        ),
+    "a larger budget",
+    running(dying(100, 150, 200, alive_after=True), at=206, restart_budget=5),
+    "different batches fail over days (no poison batch)",
+    running(dying(100, 5000, 9000, alive_after=True), at=9010),
+    "a second start stops the first run (stopActiveRunOnRestart), whose end arrives late",
+    running(
+        steady().started(run=2, at=101).ended(run=1, at=102).commit(run=2, batch=10, at=105),
         at=162,
         expected=["a"],
     ),
-    "three failures, each reported after its restart: each one counts": case(
-        lambda: (
-            steady()
-            .started(run=2, at=101)
-            .ended(run=1, at=102, exception=CONFLICT)
-            .started(run=3, at=111)
-            .ended(run=2, at=112, exception=CONFLICT)
-            .started(run=4, at=121)
-            .ended(run=3, at=122, exception=CONFLICT)
-        ),
+    "three failures, each reported after its restart: each one counts",
+    case(
+        steady()
+        .started(run=2, at=101)
+        .ended(run=1, at=102, exception=CONFLICT)
+        .started(run=3, at=111)
+        .ended(run=2, at=112, exception=CONFLICT)
+        .started(run=4, at=121)
+        .ended(run=3, at=122, exception=CONFLICT),
         at=123,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")],
         state="failed",
     ),
-    "the batch that failed three times succeeds at last": running(
-        lambda: (
-            dying(100, 500, 1000, batch=7).started(run=4, at=2001).commit(run=4, batch=7, at=2005)
-        ),
+    "the batch that failed three times succeeds at last",
+    running(
+        dying(100, 500, 1000, batch=7).started(run=4, at=2001).commit(run=4, batch=7, at=2005),
         at=2006,
     ),
-    "planned restarts, every minute": running(
-        lambda: (
-            steady()
-            .ended(at=101)
-            .started(run=2, at=102)
-            .commit(run=2, batch=10, at=103)
-            .ended(run=2, at=160)
-            .started(run=3, at=161)
-            .commit(run=3, batch=11, at=162)
-            .ended(run=3, at=220)
-            .started(run=4, at=221)
-            .commit(run=4, batch=12, at=222)
-        ),
+    "planned restarts, every minute",
+    running(
+        steady()
+        .ended(at=101)
+        .started(run=2, at=102)
+        .commit(run=2, batch=10, at=103)
+        .ended(run=2, at=160)
+        .started(run=3, at=161)
+        .commit(run=3, batch=11, at=162)
+        .ended(run=3, at=220)
+        .started(run=4, at=221)
+        .commit(run=4, batch=12, at=222),
         at=225,
     ),
-    "availableNow in a loop": completed(
-        lambda: (
-            Story()
-            .probe(run(trigger=AVAILABLE_NOW), at=0)
-            .ended(at=2)
-            .probe(run(number=2, trigger=AVAILABLE_NOW), at=10)
-            .ended(run=2, at=12)
-            .probe(run(number=3, trigger=AVAILABLE_NOW), at=20)
-            .ended(run=3, at=22)
-        ),
+    "availableNow in a loop",
+    completed(
+        Story()
+        .probe(run(trigger=AVAILABLE_NOW), at=0)
+        .ended(at=2)
+        .probe(run(number=2, trigger=AVAILABLE_NOW), at=10)
+        .ended(run=2, at=12)
+        .probe(run(number=3, trigger=AVAILABLE_NOW), at=20)
+        .ended(run=3, at=22),
         at=30,
     ),
-}
+)

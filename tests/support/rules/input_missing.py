@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from support.rules.case import (
-    Case,
     case,
     completed,
     idle,
@@ -13,6 +12,7 @@ from support.rules.case import (
     running,
     starting,
     stopped,
+    table,
 )
 from support.rules.stories import (
     AVAILABLE_NOW,
@@ -21,6 +21,7 @@ from support.rules.stories import (
     epochs,
     hung_batch,
     kafka,
+    later,
     looping,
     steady,
     topic,
@@ -40,6 +41,7 @@ FED = {"description": "KafkaV2[Subscribe[fed]]"}
 DRY = {"description": "KafkaV2[Subscribe[dry]]"}
 
 
+@later
 def united(*dry, until=700, story=None, run=1, begin=10, first=0, **fields):
     """Each 10 s a batch has rows of one source; of the other one at the times ``dry``."""
     story = story or Story().started(at=0)
@@ -59,12 +61,14 @@ def united(*dry, until=700, story=None, run=1, begin=10, first=0, **fields):
     return story
 
 
+@later
 def over_restart(*dry, until):
     """The query of ``united`` is restarted at 301 s; the other source has rows at ``dry``."""
     story = united(*dry, until=300).ended(at=301, exception=CONFLICT).started(run=2, at=303)
     return united(*dry, until=until, story=story, run=2, begin=310, first=30)
 
 
+@later
 def swapped(*, until=900):
     """After a restart at 450 s the sources come in another order; each has rows in one run only."""
     story = united(*range(10, 441, 10), until=440).ended(at=445).started(run=2, at=450)
@@ -74,6 +78,7 @@ def swapped(*, until=900):
     return story
 
 
+@later
 def uncounted(every=9999, *, until=700):
     """Two folders; Spark 3.5 counts rows only in the batches, ``every`` so often, that read both."""
     story, dry = Story().started(at=0), 0
@@ -89,6 +94,7 @@ def uncounted(every=9999, *, until=700):
     return story
 
 
+@later
 def counting_nothing(*, until, moves=True):
     """One of two sources, whose rows Spark does not count; its offsets move."""
     story = Story().started(at=0)
@@ -98,6 +104,7 @@ def counting_nothing(*, until, moves=True):
     return story
 
 
+@later
 def folder_polls(*gone, until, story=None, run=1, begin=5):
     """The folder of query a is polled each 15 s while it idles; it is gone within these times."""
     story = story or steady(until=20)
@@ -106,16 +113,15 @@ def folder_polls(*gone, until, story=None, run=1, begin=5):
     return story.idle(run=run, at=until)
 
 
-CASES: dict[str, Case] = {
+CASES = table(
     # StreamingInputMissing
-    "no rows for longer than expected": input_missing(
-        lambda: steady().idle(at=690), at=710, **INPUT
-    ),
-    "no rows for longer than expected, seen by the probe only": input_missing(
-        lambda: watched(steady(), (101, 705, run(batch=10))), at=710, **INPUT
-    ),
-    "batches without rows, again and again": input_missing(
-        lambda: kafka(
+    "no rows for longer than expected",
+    input_missing(steady().idle(at=690), at=710, **INPUT),
+    "no rows for longer than expected, seen by the probe only",
+    input_missing(watched(steady(), (101, 705, run(batch=10))), at=710, **INPUT),
+    "batches without rows, again and again",
+    input_missing(
+        kafka(
             *[topic(5)] * 61,
             latest=topic(5),
             rows=0,
@@ -127,195 +133,179 @@ CASES: dict[str, Case] = {
         at=715,
         **INPUT,
     ),
-    "no rows since its run began": input_missing(
-        lambda: Story().started(at=0).idle(at=600), at=610, **INPUT
+    "no rows since its run began",
+    input_missing(Story().started(at=0).idle(at=600), at=610, **INPUT),
+    "no rows for an hour, the limit is set by pattern",
+    input_missing(
+        steady().idle(at=3690), at=3710, overrides=[("a", {"expected_input_seconds": 3600.0})]
     ),
-    "no rows for an hour, the limit is set by pattern": input_missing(
-        lambda: steady().idle(at=3690),
-        at=3710,
-        overrides=[("a", {"expected_input_seconds": 3600.0})],
-    ),
-    "no rows since its restart": input_missing(
-        lambda: (
-            steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=700)
-        ),
+    "no rows since its restart",
+    input_missing(
+        steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=700),
         at=710,
         **INPUT,
     ),
-    "restarted a minute ago, and only starting since": case(
-        lambda: steady().probe(run(), at=690).expect_stop().ended(at=691).started(run=2, at=695),
+    "restarted a minute ago, and only starting since",
+    case(
+        steady().probe(run(), at=690).expect_stop().ended(at=691).started(run=2, at=695),
         at=750,
         alerts="StreamingInputMissing",
         state="starting",
         **INPUT,
     ),
-    "no rows before its restart; since then, the probe has seen commits whose events are late": running(
-        lambda: (
-            steady()
-            .idle(at=690)
-            .probe(run(batch=10), at=695)
-            .ended(at=696, exception=CONFLICT)
-            .probe(run(number=2, batch=11), at=700)
-            .probe(run(number=2, batch=13), at=702)
-        ),
+    "no rows before its restart; since then, the probe has seen commits whose events are late",
+    running(
+        steady()
+        .idle(at=690)
+        .probe(run(batch=10), at=695)
+        .ended(at=696, exception=CONFLICT)
+        .probe(run(number=2, batch=11), at=700)
+        .probe(run(number=2, batch=13), at=702),
         at=710,
         **INPUT,
     ),
-    "no rows reported, but the event of the batch that completed the run before is late": starting(
-        lambda: (
-            Story()
-            .started(at=0)
-            .probe(processing(batch=0, tasks=0, trigger=AVAILABLE_NOW), at=650)
-            .probe(run(batch=1, trigger=AVAILABLE_NOW, active=False), at=660)
-            .started(run=2, at=695)
-        ),
+    "no rows reported, but the event of the batch that completed the run before is late",
+    starting(
+        Story()
+        .started(at=0)
+        .probe(processing(batch=0, tasks=0, trigger=AVAILABLE_NOW), at=650)
+        .probe(run(batch=1, trigger=AVAILABLE_NOW, active=False), at=660)
+        .started(run=2, at=695),
         at=710,
         **INPUT,
     ),
-    "no rows reported, and the run before was stopped within a batch": starting(
-        lambda: (
-            Story()
-            .started(at=0)
-            .probe(processing(batch=0, tasks=0), at=650)
-            .expect_stop()
-            .ended(at=660)
-            .started(run=2, at=695)
-        ),
+    "no rows reported, and the run before was stopped within a batch",
+    starting(
+        Story()
+        .started(at=0)
+        .probe(processing(batch=0, tasks=0), at=650)
+        .expect_stop()
+        .ended(at=660)
+        .started(run=2, at=695),
         at=710,
         **INPUT,
     ),
-    "availableNow runs that read no rows, again and again": case(
-        lambda: (
-            Story()
-            .started(at=0)
-            .probe(run(trigger=AVAILABLE_NOW), at=1)
-            .idle(at=2)
-            .ended(at=550)
-            .started(run=2, at=560)
-            .probe(run(number=2, trigger=AVAILABLE_NOW), at=561)
-            .ended(run=2, at=690)
-            .started(run=3, at=695)
-        ),
+    "availableNow runs that read no rows, again and again",
+    case(
+        Story()
+        .started(at=0)
+        .probe(run(trigger=AVAILABLE_NOW), at=1)
+        .idle(at=2)
+        .ended(at=550)
+        .started(run=2, at=560)
+        .probe(run(number=2, trigger=AVAILABLE_NOW), at=561)
+        .ended(run=2, at=690)
+        .started(run=3, at=695),
         at=710,
         alerts="StreamingInputMissing",
         state="starting",
         **INPUT,
     ),
-    "availableNow in a loop, between two runs that read no rows": input_missing(
-        lambda: looping(*[0] * 12, rows=0), at=670, **INPUT
-    ),
-    "availableNow in a loop: one run of the last ten minutes read rows": idle(
-        lambda: (
-            looping(*[0] * 3, rows=0)
-            .started(run=4, at=180)
-            .commit(run=4, batch=3, at=184)
-            .ended(run=4, at=185)
-            .probe(run(number=5, trigger=AVAILABLE_NOW), at=700)
-        ),
+    "availableNow in a loop, between two runs that read no rows",
+    input_missing(looping(*[0] * 12, rows=0), at=670, **INPUT),
+    "availableNow in a loop: one run of the last ten minutes read rows",
+    idle(
+        looping(*[0] * 3, rows=0)
+        .started(run=4, at=180)
+        .commit(run=4, batch=3, at=184)
+        .ended(run=4, at=185)
+        .probe(run(number=5, trigger=AVAILABLE_NOW), at=700),
         at=710,
         **INPUT,
     ),
-    "a hundred batches in a row move the offsets and read no row (Iceberg after a compaction)": input_missing(
-        lambda: kafka(*snapshots(101), **EMPTY), at=1011
-    ),
-    "ninety batches in a row move the offsets and read no row": running(
-        lambda: kafka(*snapshots(90), **EMPTY), at=901
-    ),
-    "a hundred batches move the offsets and read no row, within a minute": running(
-        lambda: kafka(*snapshots(101), **EMPTY, every=0.5), at=62
-    ),
-    "two hundred batches, and each reads rows": running(
-        lambda: kafka(*snapshots(200), latest=None), at=2001
-    ),
-    "stateful batches at an end that does not move": running(
-        lambda: kafka(*snapshots(1) * 200, **EMPTY), at=2001
-    ),
-    "offsets that are text move in each trigger of an idle source (MongoDB: the cluster's time)": running(
-        lambda: kafka(
-            *({"version": 1, "offset": {"$timestamp": {"t": n}}} for n in range(200)), **EMPTY
-        ),
+    "a hundred batches in a row move the offsets and read no row (Iceberg after a compaction)",
+    input_missing(kafka(*snapshots(101), **EMPTY), at=1011),
+    "ninety batches in a row move the offsets and read no row",
+    running(kafka(*snapshots(90), **EMPTY), at=901),
+    "a hundred batches move the offsets and read no row, within a minute",
+    running(kafka(*snapshots(101), **EMPTY, every=0.5), at=62),
+    "two hundred batches, and each reads rows",
+    running(kafka(*snapshots(200), latest=None), at=2001),
+    "stateful batches at an end that does not move",
+    running(kafka(*snapshots(1) * 200, **EMPTY), at=2001),
+    "offsets that are text move in each trigger of an idle source (MongoDB: the cluster's time)",
+    running(
+        kafka(*({"version": 1, "offset": {"$timestamp": {"t": n}}} for n in range(200)), **EMPTY),
         at=2001,
     ),
-    "one number moves in each trigger of an idle source: a time": running(
-        lambda: kafka(*({"at": n} for n in range(200)), **EMPTY), at=2001
-    ),
-    "no rows, and none are expected": idle(lambda: steady().idle(at=9990), at=10_000),
-    "no rows, not for long enough": idle(lambda: steady().idle(at=690), at=699, **INPUT),
-    "rows arrived a moment ago": running(
-        lambda: steady().idle(at=690).commit(batch=10, at=705), at=710, **INPUT
-    ),
-    "every batch has rows": running(lambda: steady(until=900), at=905, **INPUT),
-    "no rows before its restart, and none since": input_missing(
-        lambda: (
-            steady()
-            .idle(at=640)
-            .ended(at=650, exception=CONFLICT)
-            .started(run=2, at=655)
-            .idle(run=2, at=700)
-        ),
+    "one number moves in each trigger of an idle source: a time",
+    running(kafka(*({"at": n} for n in range(200)), **EMPTY), at=2001),
+    "no rows, and none are expected",
+    idle(steady().idle(at=9990), at=10_000),
+    "no rows, not for long enough",
+    idle(steady().idle(at=690), at=699, **INPUT),
+    "rows arrived a moment ago",
+    running(steady().idle(at=690).commit(batch=10, at=705), at=710, **INPUT),
+    "every batch has rows",
+    running(steady(until=900), at=905, **INPUT),
+    "no rows before its restart, and none since",
+    input_missing(
+        steady()
+        .idle(at=640)
+        .ended(at=650, exception=CONFLICT)
+        .started(run=2, at=655)
+        .idle(run=2, at=700),
         at=710,
         **INPUT,
     ),
-    "no rows before two restarts, and none since": input_missing(
-        lambda: (
-            steady()
-            .ended(at=400, exception=CONFLICT)
-            .started(run=2, at=405)
-            .ended(run=2, at=650, exception=CONFLICT)
-            .started(run=3, at=655)
-            .idle(run=3, at=715)
-        ),
+    "no rows before two restarts, and none since",
+    input_missing(
+        steady()
+        .ended(at=400, exception=CONFLICT)
+        .started(run=2, at=405)
+        .ended(run=2, at=650, exception=CONFLICT)
+        .started(run=3, at=655)
+        .idle(run=3, at=715),
         at=720,
         **INPUT,
     ),
-    "failed long ago, restarted lately, and idle since": idle(
-        lambda: (
-            steady().ended(at=101, exception=CONFLICT).started(run=2, at=695).idle(run=2, at=705)
-        ),
+    "failed long ago, restarted lately, and idle since",
+    idle(
+        steady().ended(at=101, exception=CONFLICT).started(run=2, at=695).idle(run=2, at=705),
         at=710,
         **INPUT,
     ),
-    "started, within the limit": idle(lambda: Story().started(at=0).idle(at=500), at=510, **INPUT),
-    "a day is allowed by pattern": idle(
-        lambda: steady().idle(at=890),
+    "started, within the limit",
+    idle(Story().started(at=0).idle(at=500), at=510, **INPUT),
+    "a day is allowed by pattern",
+    idle(
+        steady().idle(at=890),
         at=900,
         **INPUT,
         overrides=[("a", {"expected_input_seconds": 86_400.0})],
     ),
-    "it is stalled: another rule reports it": query_stalled(lambda: hung_batch(until=900), **INPUT),
-    "it has failed: another rule reports it": query_failed(
-        lambda: steady().ended(at=101, exception=CONFLICT), at=900, **INPUT
-    ),
-    "it was stopped, and the stop was announced": stopped(
-        lambda: steady().probe(run(), at=100).expect_stop().ended(at=101), at=900, **INPUT
-    ),
-    "availableNow, finished, and no rows since": completed(
-        lambda: Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2),
+    "it is stalled: another rule reports it",
+    query_stalled(hung_batch(until=900), **INPUT),
+    "it has failed: another rule reports it",
+    query_failed(steady().ended(at=101, exception=CONFLICT), at=900, **INPUT),
+    "it was stopped, and the stop was announced",
+    stopped(steady().probe(run(), at=100).expect_stop().ended(at=101), at=900, **INPUT),
+    "availableNow, finished, and no rows since",
+    completed(
+        Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2),
         at=900,
         **INPUT,
     ),
-    "a batch is in flight, and may have rows": running(
-        lambda: watched(steady().idle(at=690), (695, 710, processing(batch=10, tasks=3))),
-        at=712,
-        **INPUT,
+    "a batch is in flight, and may have rows",
+    running(
+        watched(steady().idle(at=690), (695, 710, processing(batch=10, tasks=3))), at=712, **INPUT
     ),
-    "batches take ten minutes, and have rows": running(
-        lambda: (
-            Story()
-            .started(at=0)
-            .commit(batch=0, at=600, seconds=590)
-            .commit(batch=1, at=1200, seconds=590)
-        ),
+    "batches take ten minutes, and have rows",
+    running(
+        Story()
+        .started(at=0)
+        .commit(batch=0, at=600, seconds=590)
+        .commit(batch=1, at=1200, seconds=590),
         at=1790,
         expected_input_seconds=300.0,
     ),
-    "an hourly trigger": running(
-        lambda: Story().probe(run(trigger=HOURLY, data=True), at=0).commit(batch=0, at=10),
-        at=3500,
-        **INPUT,
+    "an hourly trigger",
+    running(
+        Story().probe(run(trigger=HOURLY, data=True), at=0).commit(batch=0, at=10), at=3500, **INPUT
     ),
-    "only the probe sees the commits: their rows are unknown": case(
-        lambda: watched(
+    "only the probe sees the commits: their rows are unknown",
+    case(
+        watched(
             steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))
         ),
         at=715,
@@ -323,125 +313,98 @@ CASES: dict[str, Case] = {
         state="running",
         **INPUT,
     ),
-    "only the commit log shows a commit, whose event is late: its rows are unknown": idle(
-        lambda: (
-            steady()
-            .probe(run(batch=10), at=101)
-            .log(committed=9, at=102)
-            .log(committed=10, at=700)
-            .probe(run(batch=11), at=701)
-        ),
+    "only the commit log shows a commit, whose event is late: its rows are unknown",
+    idle(
+        steady()
+        .probe(run(batch=10), at=101)
+        .log(committed=9, at=102)
+        .log(committed=10, at=700)
+        .probe(run(batch=11), at=701),
         at=710,
         **INPUT,
     ),
-    "the first reading of the commit log shows the commit, whose event is late": idle(
-        lambda: (
-            steady()
-            .probe(run(batch=10), at=101)
-            .log(committed=10, at=700)
-            .probe(run(batch=11), at=701)
-        ),
+    "the first reading of the commit log shows the commit, whose event is late",
+    idle(
+        steady()
+        .probe(run(batch=10), at=101)
+        .log(committed=10, at=700)
+        .probe(run(batch=11), at=701),
         at=710,
         **INPUT,
     ),
-    "Continuous has no events that count rows": running(
-        lambda: epochs(until=900, log_until=900), **INPUT
-    ),
-    "Continuous, just restarted": running(
-        lambda: epochs(until=900, log_until=900).started(run=2, at=902), at=903, **INPUT
-    ),
-    "only the probe sees the commits, then a restart": idle(
-        lambda: (
-            watched(
-                steady(),
-                *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10)),
-            )
-            .started(run=2, at=716)
-            .idle(run=2, at=718)
-        ),
+    "Continuous has no events that count rows",
+    running(epochs(until=900, log_until=900), **INPUT),
+    "Continuous, just restarted",
+    running(epochs(until=900, log_until=900).started(run=2, at=902), at=903, **INPUT),
+    "only the probe sees the commits, then a restart",
+    idle(
+        watched(
+            steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))
+        )
+        .started(run=2, at=716)
+        .idle(run=2, at=718),
         at=719,
         **INPUT,
     ),
-    "the driver was frozen": idle(
-        lambda: steady().idle(at=105).paused(at=800, seconds=690), at=805, **INPUT
-    ),
-    "the application has stopped its SparkContext, and no rows arrive since": stopped(
-        lambda: steady().probe(run(), at=100).probe(at=101, context=STOPPED), at=900, **INPUT
-    ),
-    "ignored": idle(
-        lambda: steady().idle(at=890), at=900, **INPUT, overrides=[("a", {"ignore": True})]
-    ),
+    "the driver was frozen",
+    idle(steady().idle(at=105).paused(at=800, seconds=690), at=805, **INPUT),
+    "the application has stopped its SparkContext, and no rows arrive since",
+    stopped(steady().probe(run(), at=100).probe(at=101, context=STOPPED), at=900, **INPUT),
+    "ignored",
+    idle(steady().idle(at=890), at=900, **INPUT, overrides=[("a", {"ignore": True})]),
     # StreamingInputMissing: one source of several
-    "one of two sources has no rows any more": input_missing(
-        lambda: united(10, 20, 30), at=705, **INPUT
+    "one of two sources has no rows any more",
+    input_missing(united(10, 20, 30), at=705, **INPUT),
+    "one of two sources has had no rows since the run began",
+    input_missing(united(), at=705, **INPUT),
+    "one of two sources has no rows any more, and a batch is always in flight",
+    input_missing(watched(united(10, 20, 30), (701, 705, processing(batch=70))), at=706, **INPUT),
+    "one of two sources had no rows before a restart, and has none since",
+    input_missing(over_restart(10, 50, until=700), at=705, **INPUT),
+    "one of two sources had no rows before a restart, and has some since",
+    running(over_restart(10, 50, 400, until=700), at=705, **INPUT),
+    "one of two sources has rows from time to time",
+    running(united(10, 300, 600), at=705, **INPUT),
+    "two sources, and both have rows",
+    running(united(*range(10, 701, 10)), at=705, **INPUT),
+    "one of two sources has no rows, and none are expected",
+    running(united(10), at=705),
+    "one of two sources has no rows, not for long enough",
+    running(united(10, until=600), at=605, **INPUT),
+    "one of two sources has no rows, and the rows of a batch add up to none of them",
+    running(united(10, 650, input_rows=50), at=705, **INPUT),
+    "the same source is read twice, and Spark counts its rows once",
+    running(
+        kafka(*map(topic, range(71)), latest=None, story=Story().started(at=0)), at=712, **INPUT
     ),
-    "one of two sources has had no rows since the run began": input_missing(
-        united, at=705, **INPUT
-    ),
-    "one of two sources has no rows any more, and a batch is always in flight": input_missing(
-        lambda: watched(united(10, 20, 30), (701, 705, processing(batch=70))), at=706, **INPUT
-    ),
-    "one of two sources had no rows before a restart, and has none since": input_missing(
-        lambda: over_restart(10, 50, until=700), at=705, **INPUT
-    ),
-    "one of two sources had no rows before a restart, and has some since": running(
-        lambda: over_restart(10, 50, 400, until=700), at=705, **INPUT
-    ),
-    "one of two sources has rows from time to time": running(
-        lambda: united(10, 300, 600), at=705, **INPUT
-    ),
-    "two sources, and both have rows": running(
-        lambda: united(*range(10, 701, 10)), at=705, **INPUT
-    ),
-    "one of two sources has no rows, and none are expected": running(lambda: united(10), at=705),
-    "one of two sources has no rows, not for long enough": running(
-        lambda: united(10, until=600), at=605, **INPUT
-    ),
-    "one of two sources has no rows, and the rows of a batch add up to none of them": running(
-        lambda: united(10, 650, input_rows=50), at=705, **INPUT
-    ),
-    "the same source is read twice, and Spark counts its rows once": running(
-        lambda: kafka(*map(topic, range(71)), latest=None, story=Story().started(at=0)),
-        at=712,
-        **INPUT,
-    ),
-    "one of two folders has no files, so that Spark 3.5 counts no rows of the other one": input_missing(
-        uncounted, at=705, **INPUT
-    ),
-    "one of two folders has no files now and then, so that Spark 3.5 counts no rows of the other one": running(
-        lambda: uncounted(50), at=705, **INPUT
-    ),
-    "none of two folders has files any more": input_missing(
-        lambda: uncounted(until=100).idle(at=700), at=705, **INPUT
-    ),
-    "a source that never counts rows advances": running(
-        lambda: counting_nothing(until=700), at=705, **INPUT
-    ),
-    "a source that never counts rows does not advance": input_missing(
-        lambda: counting_nothing(until=700, moves=False), at=705, **INPUT
-    ),
-    "the sources have other places after a restart, and both have rows": running(
-        swapped, at=905, **INPUT
-    ),
+    "one of two folders has no files, so that Spark 3.5 counts no rows of the other one",
+    input_missing(uncounted(), at=705, **INPUT),
+    "one of two folders has no files now and then, so that Spark 3.5 counts no rows of the other one",
+    running(uncounted(50), at=705, **INPUT),
+    "none of two folders has files any more",
+    input_missing(uncounted(until=100).idle(at=700), at=705, **INPUT),
+    "a source that never counts rows advances",
+    running(counting_nothing(until=700), at=705, **INPUT),
+    "a source that never counts rows does not advance",
+    input_missing(counting_nothing(until=700, moves=False), at=705, **INPUT),
+    "the sources have other places after a restart, and both have rows",
+    running(swapped(), at=905, **INPUT),
     # StreamingInputMissing: the folder is gone
-    "its input folder has not been there for longer than a trend window": input_missing(
-        lambda: folder_polls((100, 9999), until=500), at=505
-    ),
-    "its input folder is gone, not for long enough": idle(
-        lambda: folder_polls((300, 9999), until=500), at=505
-    ),
-    "its input folder was gone for some minutes, and is back": idle(
-        lambda: folder_polls((100, 390), until=500), at=505
-    ),
-    "its input folder is gone again and again, for some minutes each": idle(
-        lambda: folder_polls((100, 300), (310, 500), until=500), at=505
-    ),
-    "its input folder was gone, then its storage did not answer": idle(
-        lambda: folder_polls((100, 9999), until=200).idle(at=890), at=900
-    ),
-    "its input folder is there": idle(lambda: folder_polls(until=900), at=905),
-    "its input folder was gone before a restart, and is there": idle(
-        lambda: folder_polls(
+    "its input folder has not been there for longer than a trend window",
+    input_missing(folder_polls((100, 9999), until=500), at=505),
+    "its input folder is gone, not for long enough",
+    idle(folder_polls((300, 9999), until=500), at=505),
+    "its input folder was gone for some minutes, and is back",
+    idle(folder_polls((100, 390), until=500), at=505),
+    "its input folder is gone again and again, for some minutes each",
+    idle(folder_polls((100, 300), (310, 500), until=500), at=505),
+    "its input folder was gone, then its storage did not answer",
+    idle(folder_polls((100, 9999), until=200).idle(at=890), at=900),
+    "its input folder is there",
+    idle(folder_polls(until=900), at=905),
+    "its input folder was gone before a restart, and is there",
+    idle(
+        folder_polls(
             until=900,
             begin=520,
             run=2,
@@ -449,10 +412,9 @@ CASES: dict[str, Case] = {
         ),
         at=905,
     ),
-    "its input folder is gone, and it was stopped on purpose": stopped(
-        lambda: (
-            folder_polls((100, 9999), until=500).probe(run(), at=501).expect_stop().ended(at=502)
-        ),
+    "its input folder is gone, and it was stopped on purpose",
+    stopped(
+        folder_polls((100, 9999), until=500).probe(run(), at=501).expect_stop().ended(at=502),
         at=505,
     ),
-}
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from support.rules.case import (
-    Case,
     completed,
     idle,
     offsets_rewound,
@@ -12,6 +11,7 @@ from support.rules.case import (
     query_stalled,
     running,
     stopped,
+    table,
 )
 from support.rules.stories import (
     AVAILABLE_NOW,
@@ -21,6 +21,7 @@ from support.rules.stories import (
     end,
     hung_batch,
     kafka,
+    later,
     looping,
     steady,
     topic,
@@ -29,6 +30,7 @@ from support.rules.stories import (
 from support.story import Story, run, source
 
 
+@later
 def lagging(*lags, every=60, rows=10, **fields):
     """Query a commits every minute, with these lags; told until two seconds after the last."""
     ends = range(0, 1000 * len(lags), 1000)
@@ -37,6 +39,7 @@ def lagging(*lags, every=60, rows=10, **fields):
     return story.until(story.ends_at + 2)
 
 
+@later
 def reporting(unit, *figures, every=60, kafka="", unread=0, story=None):
     """Query a commits every minute; its source reports its own backlog, and no latest offset.
 
@@ -54,6 +57,7 @@ def reporting(unit, *figures, every=60, kafka="", unread=0, story=None):
     return story.until(at + 2)
 
 
+@later
 def transacted(*, stable, log_end, until=400, **polls):
     """An idle read_committed query whose broker is polled every 15 s."""
     idle = steady().idle(at=until)
@@ -65,6 +69,7 @@ def bursts(rows):
     return lambda t: rows * (t // 600) + rows * min(t % 600, 60) / 60
 
 
+@later
 def topic_deleted(*, until):
     """Query a reads two topics; one is deleted, then the other one grows faster than it is read."""
     story = Story().started(at=0)
@@ -78,6 +83,7 @@ def topic_deleted(*, until):
     return story
 
 
+@later
 def at_broker(latest, committed, *, seconds=420, poll_every=15, asked_until=9999, spark_says=0):
     """Query a commits every minute; its broker is polled more often.
 
@@ -103,6 +109,7 @@ def at_broker(latest, committed, *, seconds=420, poll_every=15, asked_until=9999
     return story.until(seconds + 2)
 
 
+@later
 def beside_transaction():
     """The first unread record of t/1 waits ever longer; one transaction of t/0 is open since 390 s."""
     story = Story().started(at=0)
@@ -127,398 +134,321 @@ ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
 ALLOWED_200 = ALLOWED | {"lag_allowed_seconds": 200.0}
 """Ten minutes of lag are three times as much, and critical."""
 
-CASES: dict[str, Case] = {
+CASES = table(
     # StreamingQueryLagging
-    "lag rises for the whole window": query_lagging(
-        lambda: lagging(*(2000 + 100 * n for n in range(7)))
+    "lag rises for the whole window",
+    query_lagging(lagging(*(2000 + 100 * n for n in range(7)))),
+    "lag rises from nothing, with a batch every two seconds",
+    query_lagging(lagging(*(60 * n for n in range(200)), every=2)),
+    "lag rises from nothing, with a batch every two seconds, not for the window yet",
+    running(lagging(*(60 * n for n in range(160)), every=2)),
+    "lag rises, the window is shorter by pattern",
+    query_lagging(
+        lagging(2000, 2100, 2200, 2300), overrides=[("a", {"trend_window_seconds": 120.0})]
     ),
-    "lag rises from nothing, with a batch every two seconds": query_lagging(
-        lambda: lagging(*(60 * n for n in range(200)), every=2)
+    "lag is huge and falls: catching up after an outage (Burrow rule 5)",
+    running(lagging(*(90_000 - 100 * n for n in range(7)))),
+    "lag is steady (transaction markers: Burrow #461)",
+    running(lagging(*[5000] * 7)),
+    "lag is steady, then rises a little",
+    running(lagging(*[5000] * 6, 5050)),
+    "lag rises a little in each window, on and on",
+    query_lagging(lagging(*(5000 + 10 * n for n in range(40)))),
+    "lag rises a little in each window and has not risen by much yet",
+    running(lagging(*(5000 + 10 * n for n in range(20)))),
+    "lag rises, but is small (DBR: small non-zero lag is healthy)",
+    running(lagging(*(10 + n for n in range(7)))),
+    "lag crossed the limit within the window",
+    running(lagging(500, 700, 900, 1100, 1300, 1500, 1700)),
+    "lag rose, fell once, rises again",
+    running(lagging(2000, 2100, 2200, 2150, 2250, 2350, 2450)),
+    "lag rises for four minutes (a burst)",
+    running(lagging(2000, 3000, 4000, 5000, 6000)),
+    "lag rises without input: not falling behind",
+    running(lagging(*(2000 + 100 * n for n in range(7)), rows=0)),
+    "more arrives than is processed, seen at the broker between commits",
+    query_lagging(at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, seconds=720)),
+    "more arrives than is processed, in bursts of a minute each ten minutes",
+    query_lagging(
+        at_broker(bursts(660_000), lambda t: min(bursts(660_000)(t - 20), 1000 * t), seconds=7200)
     ),
-    "lag rises from nothing, with a batch every two seconds, not for the window yet": running(
-        lambda: lagging(*(60 * n for n in range(160)), every=2)
+    "bursts of a minute each ten minutes are read before the next one",
+    running(
+        at_broker(bursts(540_000), lambda t: min(bursts(540_000)(t - 20), 1000 * t), seconds=7200)
     ),
-    "lag rises, the window is shorter by pattern": query_lagging(
-        lambda: lagging(2000, 2100, 2200, 2300), overrides=[("a", {"trend_window_seconds": 120.0})]
-    ),
-    "lag is huge and falls: catching up after an outage (Burrow rule 5)": running(
-        lambda: lagging(*(90_000 - 100 * n for n in range(7)))
-    ),
-    "lag is steady (transaction markers: Burrow #461)": running(lambda: lagging(*[5000] * 7)),
-    "lag is steady, then rises a little": running(lambda: lagging(*[5000] * 6, 5050)),
-    "lag rises a little in each window, on and on": query_lagging(
-        lambda: lagging(*(5000 + 10 * n for n in range(40)))
-    ),
-    "lag rises a little in each window and has not risen by much yet": running(
-        lambda: lagging(*(5000 + 10 * n for n in range(20)))
-    ),
-    "lag rises, but is small (DBR: small non-zero lag is healthy)": running(
-        lambda: lagging(*(10 + n for n in range(7)))
-    ),
-    "lag crossed the limit within the window": running(
-        lambda: lagging(500, 700, 900, 1100, 1300, 1500, 1700)
-    ),
-    "lag rose, fell once, rises again": running(
-        lambda: lagging(2000, 2100, 2200, 2150, 2250, 2350, 2450)
-    ),
-    "lag rises for four minutes (a burst)": running(lambda: lagging(2000, 3000, 4000, 5000, 6000)),
-    "lag rises without input: not falling behind": running(
-        lambda: lagging(*(2000 + 100 * n for n in range(7)), rows=0)
-    ),
-    "more arrives than is processed, seen at the broker between commits": query_lagging(
-        lambda: at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, seconds=720)
-    ),
-    "more arrives than is processed, in bursts of a minute each ten minutes": query_lagging(
-        lambda: at_broker(
-            bursts(660_000), lambda t: min(bursts(660_000)(t - 20), 1000 * t), seconds=7200
-        )
-    ),
-    "bursts of a minute each ten minutes are read before the next one": running(
-        lambda: at_broker(
-            bursts(540_000), lambda t: min(bursts(540_000)(t - 20), 1000 * t), seconds=7200
-        )
-    ),
-    "every batch reads all there is; the rate rises all morning": running(
-        lambda: at_broker(lambda t: t * t / 10, lambda t: (t - 30) ** 2 / 10, seconds=7200)
-    ),
-    "one of its topics was deleted, then more arrives than is processed": query_lagging(
-        lambda: topic_deleted(until=1600), at=1602
-    ),
-    "more arrives than is processed, says Spark; the broker has stopped answering": query_lagging(
-        lambda: at_broker(
+    "every batch reads all there is; the rate rises all morning",
+    running(at_broker(lambda t: t * t / 10, lambda t: (t - 30) ** 2 / 10, seconds=7200)),
+    "one of its topics was deleted, then more arrives than is processed",
+    query_lagging(topic_deleted(until=1600), at=1602),
+    "more arrives than is processed, says Spark; the broker has stopped answering",
+    query_lagging(
+        at_broker(
             lambda t: 1000 * t, lambda t: 1000 * t, seconds=1500, asked_until=120, spark_says=200
         )
     ),
-    "more arrives than is processed while Spark reports no lag, the window is shorter by pattern": query_lagging(
-        lambda: at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240),
+    "more arrives than is processed while Spark reports no lag, the window is shorter by pattern",
+    query_lagging(
+        at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240),
         overrides=[("a", {"trend_window_seconds": 120.0})],
     ),
-    "every batch reads all there is; as much arrives between commits": running(
-        lambda: at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30))
-    ),
-    "polls drift against the batches: the lag only seems to rise": running(
-        lambda: at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=15.2)
-    ),
-    "the lag at the broker rose once, when batches found their pace, and is steady since": running(
-        lambda: at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - min(t / 5, 30)))
-    ),
-    "polls drift against the batches, one poll per batch": running(
-        lambda: at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=60.5)
-    ),
-    "lag rises by no more than what arrives between two polls": running(
-        lambda: at_broker(lambda t: 100 * t, lambda t: 97 * t - 2000)
-    ),
-    "the lag at the broker is huge and falls: catching up": running(
-        lambda: at_broker(lambda t: 900_000 + 100 * t, lambda t: 300 * t)
-    ),
-    "the lag at the broker rises, but is small": running(
-        lambda: at_broker(lambda t: 100 + t, lambda t: 0.5 * t)
-    ),
-    "a burst at the broker, processed since": running(
-        lambda: at_broker(
+    "every batch reads all there is; as much arrives between commits",
+    running(at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30))),
+    "polls drift against the batches: the lag only seems to rise",
+    running(at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=15.2)),
+    "the lag at the broker rose once, when batches found their pace, and is steady since",
+    running(at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - min(t / 5, 30)))),
+    "polls drift against the batches, one poll per batch",
+    running(at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=60.5)),
+    "lag rises by no more than what arrives between two polls",
+    running(at_broker(lambda t: 100 * t, lambda t: 97 * t - 2000)),
+    "the lag at the broker is huge and falls: catching up",
+    running(at_broker(lambda t: 900_000 + 100 * t, lambda t: 300 * t)),
+    "the lag at the broker rises, but is small",
+    running(at_broker(lambda t: 100 + t, lambda t: 0.5 * t)),
+    "a burst at the broker, processed since",
+    running(
+        at_broker(
             lambda t: 100 * t + (90_000 if t > 150 else 0),
             lambda t: 100 * t + max(0, t - 160) * 300 - 1500,
         )
     ),
-    "the lag at the broker is tiny, whatever Spark reports": running(
-        lambda: at_broker(lambda t: 10 * t, lambda t: 10 * t, spark_says=5000)
-    ),
-    "the lag at the broker rose, then the broker does not answer for long": running(
-        lambda: at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, asked_until=200)
-    ),
-    "lag is not known": running(
-        lambda: kafka(*(topic(n) for n in range(8)), latest=None, every=50), at=362
-    ),
-    "lag rises, but stays below the limit": running(
-        lambda: lagging(*(2000 + 100 * n for n in range(7))), lag_allowed_offsets=50_000.0
-    ),
+    "the lag at the broker is tiny, whatever Spark reports",
+    running(at_broker(lambda t: 10 * t, lambda t: 10 * t, spark_says=5000)),
+    "the lag at the broker rose, then the broker does not answer for long",
+    running(at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, asked_until=200)),
+    "lag is not known",
+    running(kafka(*(topic(n) for n in range(8)), latest=None, every=50), at=362),
+    "lag rises, but stays below the limit",
+    running(lagging(*(2000 + 100 * n for n in range(7))), lag_allowed_offsets=50_000.0),
     # what a source reports by itself, an open transaction, runs in a loop
-    "files outstanding grow from 100 to 3,050 (Auto Loader)": query_lagging(
-        lambda: reporting("backlog_files", *range(100, 3100, 400))
-    ),
-    "files outstanding only grow, a hundred in each batch": query_lagging(
-        lambda: reporting("backlog_files", *range(100, 900, 100))
-    ),
-    "the records of a source grow late by minutes (Kinesis)": query_lagging(
-        lambda: reporting("behind_seconds", *range(310, 710, 50))
-    ),
-    "a source is always 100 s late, 60 s are allowed": query_lagging(
-        lambda: reporting("behind_seconds", *[100] * 8), **ALLOWED
-    ),
-    "a source is always 200 s late, 60 s are allowed": query_lagging_critical(
-        lambda: reporting("behind_seconds", *[200] * 8), **ALLOWED
-    ),
-    "files outstanding grow beside a topic that is read to its end": query_lagging(
-        lambda: reporting("backlog_files", *range(100, 3100, 400), kafka="reported")
-    ),
-    "files outstanding grow beside a topic whose broker is polled": query_lagging(
-        lambda: reporting("backlog_files", *range(100, 3100, 400), kafka="polled")
-    ),
-    "a source is always 200 s late beside a topic whose broker is polled, 60 s are allowed": query_lagging_critical(
-        lambda: reporting("behind_seconds", *[200] * 8, kafka="polled"), **ALLOWED
-    ),
-    "records are ever later by minutes beside a topic with a steady lag": query_lagging(
-        lambda: reporting("behind_seconds", *range(310, 710, 50), kafka="reported", unread=5000)
-    ),
-    "files outstanding fall beside a topic whose broker is polled": running(
-        lambda: reporting("backlog_files", *range(3100, 100, -400), kafka="polled")
-    ),
-    "files outstanding are steady beside a topic with a steady lag": running(
-        lambda: reporting("backlog_files", *[2000] * 8, kafka="reported", unread=5000)
-    ),
-    "files outstanding are few and grow beside a topic with a steady lag": running(
-        lambda: reporting("backlog_files", *range(10, 90, 10), kafka="polled", unread=5000)
-    ),
-    "a source is always 20 s late beside a topic whose broker is polled, 60 s are allowed": running(
-        lambda: reporting("behind_seconds", *[20] * 8, kafka="polled"), **ALLOWED
-    ),
-    "a source catches up beside a topic whose broker is polled": running(
-        lambda: reporting("behind_seconds", *range(3600, 400, -400), kafka="polled"), **ALLOWED
-    ),
-    "files outstanding fall: catching up": running(
-        lambda: reporting("backlog_files", *range(3100, 100, -400))
-    ),
-    "files outstanding are steady": running(lambda: reporting("backlog_files", *[2000] * 8)),
-    "files outstanding grow, but are few": running(
-        lambda: reporting("backlog_files", *range(10, 90, 10))
-    ),
-    "files outstanding grow for four minutes (a burst)": running(
-        lambda: reporting("backlog_files", *range(100, 2100, 400))
-    ),
-    "files outstanding grow, but more are allowed": running(
-        lambda: reporting("backlog_files", *range(100, 3100, 400)), **LAG_IS_FINE
-    ),
-    "files outstanding grew, then fell once": running(
-        lambda: reporting("backlog_files", 100, 500, 900, 1300, 1700, 2100, 2500, 2400)
-    ),
-    "unread bytes alone have no limit": running(
-        lambda: reporting("backlog_bytes", *range(10**6, 9 * 10**6, 10**6))
-    ),
-    "a source is a few seconds late, and ever later": running(
-        lambda: reporting("behind_seconds", *range(8))
-    ),
-    "a source is an hour late and catches up": running(
-        lambda: reporting("behind_seconds", *range(3600, 400, -400)), **ALLOWED
-    ),
-    "a source is always 400 s late, and no limit is set": running(
-        lambda: reporting("behind_seconds", *[400] * 8)
-    ),
-    "a source is always 20 s late, 60 s are allowed": running(
-        lambda: reporting("behind_seconds", *[20] * 8), **ALLOWED
-    ),
-    "the log grows behind an open transaction; Spark says idle, the lag is 0": query_lagging(
-        lambda: transacted(stable=200, log_end=lambda at: 200 + 4 * at, until=930)
-    ),
-    "transactions of ten minutes (Flink), and the first one since the driver started has been open for nine": idle(
-        lambda: transacted(stable=200, log_end=lambda at: 200 + 4 * at, until=555)
-    ),
-    "transactions of ten minutes (Flink), and the driver started within one": idle(
-        lambda: transacted(
+    "files outstanding grow from 100 to 3,050 (Auto Loader)",
+    query_lagging(reporting("backlog_files", *range(100, 3100, 400))),
+    "files outstanding only grow, a hundred in each batch",
+    query_lagging(reporting("backlog_files", *range(100, 900, 100))),
+    "the records of a source grow late by minutes (Kinesis)",
+    query_lagging(reporting("behind_seconds", *range(310, 710, 50))),
+    "a source is always 100 s late, 60 s are allowed",
+    query_lagging(reporting("behind_seconds", *[100] * 8), **ALLOWED),
+    "a source is always 200 s late, 60 s are allowed",
+    query_lagging_critical(reporting("behind_seconds", *[200] * 8), **ALLOWED),
+    "files outstanding grow beside a topic that is read to its end",
+    query_lagging(reporting("backlog_files", *range(100, 3100, 400), kafka="reported")),
+    "files outstanding grow beside a topic whose broker is polled",
+    query_lagging(reporting("backlog_files", *range(100, 3100, 400), kafka="polled")),
+    "a source is always 200 s late beside a topic whose broker is polled, 60 s are allowed",
+    query_lagging_critical(reporting("behind_seconds", *[200] * 8, kafka="polled"), **ALLOWED),
+    "records are ever later by minutes beside a topic with a steady lag",
+    query_lagging(reporting("behind_seconds", *range(310, 710, 50), kafka="reported", unread=5000)),
+    "files outstanding fall beside a topic whose broker is polled",
+    running(reporting("backlog_files", *range(3100, 100, -400), kafka="polled")),
+    "files outstanding are steady beside a topic with a steady lag",
+    running(reporting("backlog_files", *[2000] * 8, kafka="reported", unread=5000)),
+    "files outstanding are few and grow beside a topic with a steady lag",
+    running(reporting("backlog_files", *range(10, 90, 10), kafka="polled", unread=5000)),
+    "a source is always 20 s late beside a topic whose broker is polled, 60 s are allowed",
+    running(reporting("behind_seconds", *[20] * 8, kafka="polled"), **ALLOWED),
+    "a source catches up beside a topic whose broker is polled",
+    running(reporting("behind_seconds", *range(3600, 400, -400), kafka="polled"), **ALLOWED),
+    "files outstanding fall: catching up",
+    running(reporting("backlog_files", *range(3100, 100, -400))),
+    "files outstanding are steady",
+    running(reporting("backlog_files", *[2000] * 8)),
+    "files outstanding grow, but are few",
+    running(reporting("backlog_files", *range(10, 90, 10))),
+    "files outstanding grow for four minutes (a burst)",
+    running(reporting("backlog_files", *range(100, 2100, 400))),
+    "files outstanding grow, but more are allowed",
+    running(reporting("backlog_files", *range(100, 3100, 400)), **LAG_IS_FINE),
+    "files outstanding grew, then fell once",
+    running(reporting("backlog_files", 100, 500, 900, 1300, 1700, 2100, 2500, 2400)),
+    "unread bytes alone have no limit",
+    running(reporting("backlog_bytes", *range(10**6, 9 * 10**6, 10**6))),
+    "a source is a few seconds late, and ever later",
+    running(reporting("behind_seconds", *range(8))),
+    "a source is an hour late and catches up",
+    running(reporting("behind_seconds", *range(3600, 400, -400)), **ALLOWED),
+    "a source is always 400 s late, and no limit is set",
+    running(reporting("behind_seconds", *[400] * 8)),
+    "a source is always 20 s late, 60 s are allowed",
+    running(reporting("behind_seconds", *[20] * 8), **ALLOWED),
+    "the log grows behind an open transaction; Spark says idle, the lag is 0",
+    query_lagging(transacted(stable=200, log_end=lambda at: 200 + 4 * at, until=930)),
+    "transactions of ten minutes (Flink), and the first one since the driver started has been open for nine",
+    idle(transacted(stable=200, log_end=lambda at: 200 + 4 * at, until=555)),
+    "transactions of ten minutes (Flink), and the driver started within one",
+    idle(
+        transacted(
             stable=lambda at: (at + 100) // 600 * 6000,
             log_end=lambda at: 10 * at + 1000,
             until=1085,
         )
     ),
-    "transactions of ten minutes (Flink), and the driver started at the end of one": idle(
-        lambda: transacted(
+    "transactions of ten minutes (Flink), and the driver started at the end of one",
+    idle(
+        transacted(
             stable=lambda at: (at + 550) // 600 * 6000, log_end=lambda at: 10 * at + 5500, until=640
         )
     ),
-    "a few records wait behind an open transaction, for an hour": query_lagging(
-        lambda: transacted(stable=200, log_end=203, until=3600)
-    ),
-    "transactions of seconds, one after another": idle(
-        lambda: transacted(stable=lambda at: 4 * at - 40, log_end=lambda at: 4 * at)
-    ),
-    "transactions of ten minutes, one after another (Flink)": idle(
-        lambda: transacted(
-            stable=lambda at: at // 600 * 6000, log_end=lambda at: 10 * at, until=7190
-        )
-    ),
-    "transactions of ten minutes, then one has been open for 25": idle(
-        lambda: transacted(
+    "a few records wait behind an open transaction, for an hour",
+    query_lagging(transacted(stable=200, log_end=203, until=3600)),
+    "transactions of seconds, one after another",
+    idle(transacted(stable=lambda at: 4 * at - 40, log_end=lambda at: 4 * at)),
+    "transactions of ten minutes, one after another (Flink)",
+    idle(transacted(stable=lambda at: at // 600 * 6000, log_end=lambda at: 10 * at, until=7190)),
+    "transactions of ten minutes, then one has been open for 25",
+    idle(
+        transacted(
             stable=lambda at: min(at // 600, 6) * 6000, log_end=lambda at: 10 * at, until=5100
         )
     ),
-    "transactions of ten minutes, then one has been open for 35": query_lagging(
-        lambda: transacted(
+    "transactions of ten minutes, then one has been open for 35",
+    query_lagging(
+        transacted(
             stable=lambda at: min(at // 600, 6) * 6000, log_end=lambda at: 10 * at, until=5700
         )
     ),
-    "transactions of seconds, then one has been open for six minutes": query_lagging(
-        lambda: transacted(
-            stable=lambda at: min(at, 240) * 4 - 40, log_end=lambda at: 4 * at, until=600
-        )
+    "transactions of seconds, then one has been open for six minutes",
+    query_lagging(
+        transacted(stable=lambda at: min(at, 240) * 4 - 40, log_end=lambda at: 4 * at, until=600)
     ),
-    "a transaction was open for an hour; the one since is for half an hour": idle(
-        lambda: transacted(stable=lambda at: at // 3600, log_end=9000, until=5400)
+    "a transaction was open for an hour; the one since is for half an hour",
+    idle(transacted(stable=lambda at: at // 3600, log_end=9000, until=5400)),
+    "a transaction was open for an hour once, others since for seconds; now one is for six minutes",
+    query_lagging(
+        transacted(stable=lambda at: min(at, 3900) if at > 3600 else 0, log_end=9000, until=4280)
     ),
-    "a transaction was open for an hour once, others since for seconds; now one is for six minutes": query_lagging(
-        lambda: transacted(
-            stable=lambda at: min(at, 3900) if at > 3600 else 0, log_end=9000, until=4280
-        )
-    ),
-    "a transaction hangs for an hour, 60 s are allowed": query_lagging_critical(
-        lambda: transacted(stable=200, log_end=203, until=3600), **ALLOWED
-    ),
-    "a record has waited for thirteen minutes, and in another partition a transaction has been open for seven": query_lagging_critical(
-        beside_transaction, at=790, **ALLOWED_200
-    ),
-    "transactions of seconds, then one has been open for nine minutes, 200 s are allowed": query_lagging(
-        lambda: transacted(
-            stable=lambda at: min(at, 240) * 4 - 40, log_end=lambda at: 4 * at, until=780
-        ),
+    "a transaction hangs for an hour, 60 s are allowed",
+    query_lagging_critical(transacted(stable=200, log_end=203, until=3600), **ALLOWED),
+    "a record has waited for thirteen minutes, and in another partition a transaction has been open for seven",
+    query_lagging_critical(beside_transaction(), at=790, **ALLOWED_200),
+    "transactions of seconds, then one has been open for nine minutes, 200 s are allowed",
+    query_lagging(
+        transacted(stable=lambda at: min(at, 240) * 4 - 40, log_end=lambda at: 4 * at, until=780),
         **ALLOWED_200,
     ),
-    "transactions of ten minutes, one after another, 200 s are allowed": idle(
-        lambda: transacted(
-            stable=lambda at: at // 600 * 6000, log_end=lambda at: 10 * at, until=7190
-        ),
+    "transactions of ten minutes, one after another, 200 s are allowed",
+    idle(
+        transacted(stable=lambda at: at // 600 * 6000, log_end=lambda at: 10 * at, until=7190),
         **ALLOWED_200,
     ),
-    "a transaction of four minutes, 60 s are allowed": idle(
-        lambda: transacted(stable=200, log_end=900, until=255), **ALLOWED
-    ),
-    "transactions of seconds, one after another, 60 s are allowed": idle(
-        lambda: transacted(stable=lambda at: 4 * at - 40, log_end=lambda at: 4 * at), **ALLOWED
-    ),
-    "a transaction hangs for an hour, 60 s are allowed, and the query was stopped": stopped(
-        lambda: transacted(stable=200, log_end=203, until=3600).expect_stop().ended(at=3601),
+    "a transaction of four minutes, 60 s are allowed",
+    idle(transacted(stable=200, log_end=900, until=255), **ALLOWED),
+    "transactions of seconds, one after another, 60 s are allowed",
+    idle(transacted(stable=lambda at: 4 * at - 40, log_end=lambda at: 4 * at), **ALLOWED),
+    "a transaction hangs for an hour, 60 s are allowed, and the query was stopped",
+    stopped(
+        transacted(stable=200, log_end=203, until=3600).expect_stop().ended(at=3601),
         at=3602,
         **ALLOWED,
     ),
-    "a transaction of four minutes": idle(
-        lambda: transacted(stable=lambda at: 200 if at < 250 else 1200, log_end=1200)
+    "a transaction of four minutes",
+    idle(transacted(stable=lambda at: 200 if at < 250 else 1200, log_end=1200)),
+    "nothing is open",
+    idle(transacted(stable=200, log_end=200)),
+    "uncommitted records are read, too",
+    idle(asked(steady().idle(at=400), 15, 400, committed=200, latest=200)),
+    "an open transaction was seen by one poll only; the broker has not answered since",
+    idle(transacted(stable=200, log_end=900, until=15).idle(at=400)),
+    "an open transaction, and the query was stopped",
+    stopped(transacted(stable=200, log_end=900).expect_stop().ended(at=401), at=402),
+    "availableNow in a loop: the lag after each run grows",
+    query_lagging(looping(*range(2000, 9000, 1000))),
+    "availableNow in a loop: several batches in each run, and the lag after each run grows",
+    query_lagging(looping(*range(2000, 9000, 1000), batches=3), at=366),
+    "availableNow in a loop, hourly: the lag after each run grows, and no run reads what the one before left",
+    query_lagging(looping(*range(2000, 9000, 1000), every=3600, lasts=60), at=21_665),
+    "availableNow in a loop: each run reads all that was there, and more arrives each time",
+    completed(looping(*range(2000, 9000, 1000), reads=9000)),
+    "availableNow in a loop, hourly: each run reads all that was there, and more arrives each time (a morning)",
+    completed(
+        looping(2000, 2000, 5000, 8000, 12_000, every=3600, lasts=120, reads=100_000), at=14_525
     ),
-    "nothing is open": idle(lambda: transacted(stable=200, log_end=200)),
-    "uncommitted records are read, too": idle(
-        lambda: asked(steady().idle(at=400), 15, 400, committed=200, latest=200)
-    ),
-    "an open transaction was seen by one poll only; the broker has not answered since": idle(
-        lambda: transacted(stable=200, log_end=900, until=15).idle(at=400)
-    ),
-    "an open transaction, and the query was stopped": stopped(
-        lambda: transacted(stable=200, log_end=900).expect_stop().ended(at=401), at=402
-    ),
-    "availableNow in a loop: the lag after each run grows": query_lagging(
-        lambda: looping(*range(2000, 9000, 1000))
-    ),
-    "availableNow in a loop: several batches in each run, and the lag after each run grows": query_lagging(
-        lambda: looping(*range(2000, 9000, 1000), batches=3), at=366
-    ),
-    "availableNow in a loop, hourly: the lag after each run grows, and no run reads what the one before left": query_lagging(
-        lambda: looping(*range(2000, 9000, 1000), every=3600, lasts=60), at=21_665
-    ),
-    "availableNow in a loop: each run reads all that was there, and more arrives each time": completed(
-        lambda: looping(*range(2000, 9000, 1000), reads=9000)
-    ),
-    "availableNow in a loop, hourly: each run reads all that was there, and more arrives each time (a morning)": completed(
-        lambda: looping(2000, 2000, 5000, 8000, 12_000, every=3600, lasts=120, reads=100_000),
-        at=14_525,
-    ),
-    "availableNow in a loop, hourly: the same of files": completed(
-        lambda: looping(200, 200, 500, 800, 1200, every=3600, lasts=120, files=True), at=14_525
-    ),
-    "availableNow in a loop: the next run begins far behind": running(
-        lambda: (
-            looping(*[2000] * 7)
-            .started(run=8, at=420)
-            .probe(run(number=8, trigger=AVAILABLE_NOW, batch=7), at=421)
-            .commit(run=8, batch=7, at=424, sources=(source(topic(7500), topic(90_000)),))
-        ),
+    "availableNow in a loop, hourly: the same of files",
+    completed(looping(200, 200, 500, 800, 1200, every=3600, lasts=120, files=True), at=14_525),
+    "availableNow in a loop: the next run begins far behind",
+    running(
+        looping(*[2000] * 7)
+        .started(run=8, at=420)
+        .probe(run(number=8, trigger=AVAILABLE_NOW, batch=7), at=421)
+        .commit(run=8, batch=7, at=424, sources=(source(topic(7500), topic(90_000)),)),
         at=425,
     ),
-    "availableNow in a loop: the lag falls": completed(lambda: looping(*range(9000, 2000, -1000))),
-    "availableNow in a loop: each run begins far behind and ends as the one before": completed(
-        lambda: looping(*[2000] * 7, batches=3), at=366
-    ),
-    "availableNow in a loop: four runs": completed(
-        lambda: looping(*range(2000, 6000, 1000)), at=186
-    ),
-    "availableNow in a loop that has ended": completed(
-        lambda: looping(*range(2000, 9000, 1000)), at=700
-    ),
-    "availableNow, once, with many batches that read less than arrives": running(
-        lambda: lagging(
+    "availableNow in a loop: the lag falls",
+    completed(looping(*range(9000, 2000, -1000))),
+    "availableNow in a loop: each run begins far behind and ends as the one before",
+    completed(looping(*[2000] * 7, batches=3), at=366),
+    "availableNow in a loop: four runs",
+    completed(looping(*range(2000, 6000, 1000)), at=186),
+    "availableNow in a loop that has ended",
+    completed(looping(*range(2000, 9000, 1000)), at=700),
+    "availableNow, once, with many batches that read less than arrives",
+    running(
+        lagging(
             *(2000 + 100 * n for n in range(7)),
             story=Story().probe(run(trigger=AVAILABLE_NOW), at=0),
         )
     ),
     # lag in seconds, where it is limited
-    "the first unread record always waits for 100 s, 60 s are allowed": query_lagging(
-        lambda: unread(lambda _: 100), at=900, **ALLOWED
-    ),
-    "the first unread record waits longer and longer": query_lagging(
-        lambda: unread(lambda t: t / 4, seconds=700), at=700, **ALLOWED
-    ),
-    "the first unread record waits longer and longer, three times the limit": query_lagging_critical(
-        lambda: unread(lambda t: t / 4), at=900, **ALLOWED
-    ),
-    "the first unread record had waited for an hour at the start, and the query does not catch up": query_lagging_critical(
-        lambda: unread(lambda _: 3600), at=900, **ALLOWED
-    ),
-    "the first unread record waits for 100 s, and its timestamp is in 1970": query_lagging(
-        lambda: unread(lambda _: 100, written=lambda _: 0), at=900, **ALLOWED
-    ),
-    "the first unread record waits for 100 s, and its timestamp is tomorrow": query_lagging(
-        lambda: unread(lambda _: 100, written=lambda t: t + 86_400), at=900, **ALLOWED
-    ),
-    "the first unread record waits for 100 s, the limit is set by pattern": query_lagging(
-        lambda: unread(lambda _: 100),
+    "the first unread record always waits for 100 s, 60 s are allowed",
+    query_lagging(unread(lambda _: 100), at=900, **ALLOWED),
+    "the first unread record waits longer and longer",
+    query_lagging(unread(lambda t: t / 4, seconds=700), at=700, **ALLOWED),
+    "the first unread record waits longer and longer, three times the limit",
+    query_lagging_critical(unread(lambda t: t / 4), at=900, **ALLOWED),
+    "the first unread record had waited for an hour at the start, and the query does not catch up",
+    query_lagging_critical(unread(lambda _: 3600), at=900, **ALLOWED),
+    "the first unread record waits for 100 s, and its timestamp is in 1970",
+    query_lagging(unread(lambda _: 100, written=lambda _: 0), at=900, **ALLOWED),
+    "the first unread record waits for 100 s, and its timestamp is tomorrow",
+    query_lagging(unread(lambda _: 100, written=lambda t: t + 86_400), at=900, **ALLOWED),
+    "the first unread record waits for 100 s, the limit is set by pattern",
+    query_lagging(
+        unread(lambda _: 100),
         at=900,
         **LAG_IS_FINE,
         overrides=[("a", {"lag_allowed_seconds": 60.0})],
     ),
-    "the first unread record waits for three times the limit; rewound offsets are only a warning": query_lagging_critical(
-        lambda: unread(lambda t: t / 4, sources=gone_back),
+    "the first unread record waits for three times the limit; rewound offsets are only a warning",
+    query_lagging_critical(
+        unread(lambda t: t / 4, sources=gone_back),
         at=900,
         besides=["StreamingOffsetsRewound"],
         **ALLOWED,
     ),
-    "the first unread record waits for twice the limit; the rule for rewound offsets comes first": offsets_rewound(
-        lambda: unread(lambda t: t / 6, sources=gone_back),
+    "the first unread record waits for twice the limit; the rule for rewound offsets comes first",
+    offsets_rewound(
+        unread(lambda t: t / 6, sources=gone_back),
         at=900,
         besides=["StreamingQueryLagging"],
         **ALLOWED,
     ),
-    "the first unread record waits for 100 s, and no limit is set": running(
-        lambda: unread(lambda _: 100), at=900, **LAG_IS_FINE
+    "the first unread record waits for 100 s, and no limit is set",
+    running(unread(lambda _: 100), at=900, **LAG_IS_FINE),
+    "the first unread record waits for 50 s, 60 s are allowed",
+    running(unread(lambda _: 50), at=900, **ALLOWED),
+    "the first unread record waits for 100 s, more is allowed by pattern",
+    running(
+        unread(lambda _: 100), at=900, **ALLOWED, overrides=[("a", {"lag_allowed_seconds": 600.0})]
     ),
-    "the first unread record waits for 50 s, 60 s are allowed": running(
-        lambda: unread(lambda _: 50), at=900, **ALLOWED
-    ),
-    "the first unread record waits for 100 s, more is allowed by pattern": running(
-        lambda: unread(lambda _: 100),
-        at=900,
-        **ALLOWED,
-        overrides=[("a", {"lag_allowed_seconds": 600.0})],
-    ),
-    "the first unread record waits for too long, not for the window yet": running(
-        lambda: unread(lambda t: 30 if t < 650 else 100), at=900, **ALLOWED
-    ),
-    "the first unread record waited for too long for four minutes (a burst)": running(
-        lambda: unread(lambda t: 200 if 500 < t < 740 else 5), at=790, **ALLOWED
-    ),
-    "the query catches up after an outage": running(
-        lambda: unread(lambda t: max(20, 1500 - t)), at=900, **ALLOWED
-    ),
-    "the query catches up slowly": running(
-        lambda: unread(lambda t: 1500 - t / 3), at=900, **ALLOWED
-    ),
-    "records have old timestamps and are read at once (a replayed log)": running(
-        lambda: unread(lambda _: 5, written=lambda t: t - 86_400), at=900, **ALLOWED
-    ),
-    "records have no timestamp": running(
-        lambda: unread(lambda _: 100, written=lambda _: None), at=900, **ALLOWED
-    ),
-    "the topic is idle": idle(
-        lambda: asked(steady().idle(at=890), 15, 900, committed=500, latest=500), **ALLOWED
-    ),
-    "one record every ten minutes, read at once": running(
-        lambda: unread(lambda _: 0, ends=lambda t: 100 + int(t) // 600), at=900, **ALLOWED
-    ),
-    "the producer pauses, and the query has read everything": running(
-        lambda: asked(
+    "the first unread record waits for too long, not for the window yet",
+    running(unread(lambda t: 30 if t < 650 else 100), at=900, **ALLOWED),
+    "the first unread record waited for too long for four minutes (a burst)",
+    running(unread(lambda t: 200 if 500 < t < 740 else 5), at=790, **ALLOWED),
+    "the query catches up after an outage",
+    running(unread(lambda t: max(20, 1500 - t)), at=900, **ALLOWED),
+    "the query catches up slowly",
+    running(unread(lambda t: 1500 - t / 3), at=900, **ALLOWED),
+    "records have old timestamps and are read at once (a replayed log)",
+    running(unread(lambda _: 5, written=lambda t: t - 86_400), at=900, **ALLOWED),
+    "records have no timestamp",
+    running(unread(lambda _: 100, written=lambda _: None), at=900, **ALLOWED),
+    "the topic is idle",
+    idle(asked(steady().idle(at=890), 15, 900, committed=500, latest=500), **ALLOWED),
+    "one record every ten minutes, read at once",
+    running(unread(lambda _: 0, ends=lambda t: 100 + int(t) // 600), at=900, **ALLOWED),
+    "the producer pauses, and the query has read everything",
+    running(
+        asked(
             steady(unread(lambda _: 5, seconds=400), until=900),
             400,
             900,
@@ -527,12 +457,13 @@ CASES: dict[str, Case] = {
         ),
         **ALLOWED,
     ),
-    "only transaction markers are unread": running(
-        lambda: asked(steady(until=900), 15, 900, committed=499, latest=500, first_waiting=500),
-        **ALLOWED,
+    "only transaction markers are unread",
+    running(
+        asked(steady(until=900), 15, 900, committed=499, latest=500, first_waiting=500), **ALLOWED
     ),
-    "an hourly trigger: each commit reads all there is": running(
-        lambda: unread(
+    "an hourly trigger: each commit reads all there is",
+    running(
+        unread(
             lambda _: 0,
             seconds=14_400,
             every=3600,
@@ -541,18 +472,17 @@ CASES: dict[str, Case] = {
         at=14_000,
         **ALLOWED,
     ),
-    "the source holds data back (minOffsetsPerTrigger)": idle(
-        lambda: asked(steady().idle(at=890), 15, 900, committed=0, latest=500, since=20), **ALLOWED
+    "the source holds data back (minOffsetsPerTrigger)",
+    idle(asked(steady().idle(at=890), 15, 900, committed=0, latest=500, since=20), **ALLOWED),
+    "the first unread record waited for 100 s, then the broker stopped answering",
+    running(unread(lambda _: 100, asked_until=500), at=900, **ALLOWED),
+    "the query hangs: another rule reports it",
+    query_stalled(
+        asked(hung_batch(until=900), 15, 900, latest=end, committed=end(100), since=100), **ALLOWED
     ),
-    "the first unread record waited for 100 s, then the broker stopped answering": running(
-        lambda: unread(lambda _: 100, asked_until=500), at=900, **ALLOWED
-    ),
-    "the query hangs: another rule reports it": query_stalled(
-        lambda: asked(hung_batch(until=900), 15, 900, latest=end, committed=end(100), since=100),
-        **ALLOWED,
-    ),
-    "the driver was frozen for ten minutes, and the query catches up": running(
-        lambda: unread(
+    "the driver was frozen for ten minutes, and the query catches up",
+    running(
+        unread(
             lambda t: 5 if t < 400 else max(5, 1600 - t),
             seconds=1090,
             story=Story().started(at=0).paused(at=1000, seconds=600),
@@ -560,9 +490,10 @@ CASES: dict[str, Case] = {
         at=1090,
         **ALLOWED,
     ),
-    "the topic was recreated, and is read at once": running(
-        lambda: unread(lambda _: 3, ends=lambda t: int(end(t)) if t < 600 else int(10 * (t - 600))),
+    "the topic was recreated, and is read at once",
+    running(
+        unread(lambda _: 3, ends=lambda t: int(end(t)) if t < 600 else int(10 * (t - 600))),
         at=900,
         **ALLOWED,
     ),
-}
+)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from support.rules.case import Case, idle, offsets_rewound, offsets_stalled, running, waiting
-from support.rules.stories import AVAILABLE_NOW, kafka, steady, topic, watched
+from support.rules.case import idle, offsets_rewound, offsets_stalled, running, table, waiting
+from support.rules.stories import AVAILABLE_NOW, kafka, later, steady, topic, watched
 from support.story import Story, progress, run, source
 
 
@@ -12,6 +12,7 @@ def delta(version, index=-1, table="r"):
     return {"reservoirId": table, "reservoirVersion": version, "index": index}
 
 
+@later
 def on_table(*ends, reads, newest, trigger=None):
     """Query a commits a batch each 10 s from a Delta table, which is polled every 5 s."""
     story = Story().started(at=0)
@@ -28,6 +29,7 @@ def on_table(*ends, reads, newest, trigger=None):
     return story
 
 
+@later
 def polled_at(story, *polls):
     """Polls of the Delta table of query a: (at, read, end)."""
     for at, read, end in polls:
@@ -35,124 +37,102 @@ def polled_at(story, *polls):
     return story
 
 
-CASES: dict[str, Case] = {
+CASES = table(
     # StreamingOffsetsStalled
-    "one partition is stuck with unread data, the other advances (Burrow rule 4)": offsets_stalled(
-        lambda: kafka(*(topic(5, 100 + n) for n in range(10)), latest=topic(9, 999)), at=105
-    ),
-    "a Delta source is stuck while stateful batches run": offsets_stalled(
-        lambda: kafka(*[delta(4)] * 10, latest=delta(9), rows=0, input_rows=0), at=105
-    ),
-    "one of a Python source's numbered partitions is stuck with unread data": offsets_stalled(
-        lambda: kafka(
-            *({"part-0": n, "part-1": 5} for n in range(10)), latest={"part-0": 10, "part-1": 9}
-        ),
+    "one partition is stuck with unread data, the other advances (Burrow rule 4)",
+    offsets_stalled(kafka(*(topic(5, 100 + n) for n in range(10)), latest=topic(9, 999)), at=105),
+    "a Delta source is stuck while stateful batches run",
+    offsets_stalled(kafka(*[delta(4)] * 10, latest=delta(9), rows=0, input_rows=0), at=105),
+    "one of a Python source's numbered partitions is stuck with unread data",
+    offsets_stalled(
+        kafka(*({"part-0": n, "part-1": 5} for n in range(10)), latest={"part-0": 10, "part-1": 9}),
         at=105,
     ),
-    "offsets that are text differ from the latest at every poll (commit time, cursor)": running(
-        lambda: kafka(
+    "offsets that are text differ from the latest at every poll (commit time, cursor)",
+    running(
+        kafka(
             *[{"lsn": "2a", "commit_time": "10:00:00"}] * 10,
             latest=[{"lsn": "2a", "commit_time": f"10:00:{n:02}"} for n in range(10)],
         ),
         at=105,
     ),
-    "offsets that are text fall behind the latest": running(
-        lambda: kafka(*["tok-1"] * 10, latest="tok-7"), at=105
+    "offsets that are text fall behind the latest",
+    running(kafka(*["tok-1"] * 10, latest="tok-7"), at=105),
+    "numbers that are no partitions stay behind (a time, a version)",
+    running(
+        kafka(*[{"offset": 3, "timestamp": 7}] * 10, latest={"offset": 4, "timestamp": 9}), at=105
     ),
-    "numbers that are no partitions stay behind (a time, a version)": running(
-        lambda: kafka(*[{"offset": 3, "timestamp": 7}] * 10, latest={"offset": 4, "timestamp": 9}),
-        at=105,
-    ),
-    "availableNow has read one source to its target; Spark reports later data, another source continues (Python sources since 4.2)": running(
-        lambda: kafka(
+    "availableNow has read one source to its target; Spark reports later data, another source continues (Python sources since 4.2)",
+    running(
+        kafka(
             *[{"offset": 50}] * 10,
             latest=[{"offset": 60 + 10 * n} for n in range(10)],
             story=Story().probe(run(trigger=AVAILABLE_NOW), at=0),
         ),
         at=105,
     ),
-    "an idle topic under no-data batches (Burrow #38, #94, #140)": running(
-        lambda: kafka(*[topic(5)] * 10, latest=topic(5), rows=0, input_rows=0), at=105
+    "an idle topic under no-data batches (Burrow #38, #94, #140)",
+    running(kafka(*[topic(5)] * 10, latest=topic(5), rows=0, input_rows=0), at=105),
+    "the first message after long idleness (Burrow #303)",
+    running(kafka(*[topic(5)] * 10, latest=[topic(5)] * 9 + [topic(6)]), at=105),
+    "unread data remains after every batch, but offsets advance (maxOffsetsPerTrigger)",
+    running(kafka(*(topic(n) for n in range(10)), latest=topic(10_000)), at=105),
+    "offsets advance without rows (transaction markers, compaction: Burrow #570)",
+    running(
+        kafka(*(topic(n) for n in range(10)), latest=topic(10_000), rows=0, input_rows=0), at=105
     ),
-    "the first message after long idleness (Burrow #303)": running(
-        lambda: kafka(*[topic(5)] * 10, latest=[topic(5)] * 9 + [topic(6)]), at=105
-    ),
-    "unread data remains after every batch, but offsets advance (maxOffsetsPerTrigger)": running(
-        lambda: kafka(*(topic(n) for n in range(10)), latest=topic(10_000)), at=105
-    ),
-    "offsets advance without rows (transaction markers, compaction: Burrow #570)": running(
-        lambda: kafka(*(topic(n) for n in range(10)), latest=topic(10_000), rows=0, input_rows=0),
-        at=105,
-    ),
-    "a new partition: known to the source, not to the query yet (kafka_exporter #28)": running(
-        lambda: kafka(*[topic(5)] * 10, latest=topic(5, 1000)), at=105
-    ),
-    "the latest offset is older than the end offset (read at different times: kafka_exporter #76; RealTime)": running(
-        lambda: kafka(*[topic(9)] * 10, latest=topic(5)), at=105
-    ),
-    "the source does not report its latest offset (file source)": running(
-        lambda: kafka(*[{"logOffset": 3}] * 10, latest=None), at=105
-    ),
-    "stuck for only two batches: too few samples": running(
-        lambda: kafka(*[topic(5)] * 2, latest=topic(9), every=80), at=95
-    ),
-    "stuck, but not for the window yet": running(
-        lambda: kafka(*[topic(5)] * 5, latest=topic(9)), at=60
-    ),
-    "stuck, then it advanced": running(
-        lambda: kafka(*[topic(5)] * 9, topic(9), latest=topic(9)), at=105
-    ),
-    "stuck for some batches, then idle: the source holds back (minOffsetsPerTrigger)": idle(
-        lambda: kafka(*[topic(5)] * 5, latest=topic(9)).idle(at=290), at=300
-    ),
-    "its Delta table grows, it is stuck while another source drives its batches": offsets_stalled(
-        lambda: on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15))), at=105
-    ),
-    "its Delta table grows, and it follows": running(
-        lambda: on_table(
+    "a new partition: known to the source, not to the query yet (kafka_exporter #28)",
+    running(kafka(*[topic(5)] * 10, latest=topic(5, 1000)), at=105),
+    "the latest offset is older than the end offset (read at different times: kafka_exporter #76; RealTime)",
+    running(kafka(*[topic(9)] * 10, latest=topic(5)), at=105),
+    "the source does not report its latest offset (file source)",
+    running(kafka(*[{"logOffset": 3}] * 10, latest=None), at=105),
+    "stuck for only two batches: too few samples",
+    running(kafka(*[topic(5)] * 2, latest=topic(9), every=80), at=95),
+    "stuck, but not for the window yet",
+    running(kafka(*[topic(5)] * 5, latest=topic(9)), at=60),
+    "stuck, then it advanced",
+    running(kafka(*[topic(5)] * 9, topic(9), latest=topic(9)), at=105),
+    "stuck for some batches, then idle: the source holds back (minOffsetsPerTrigger)",
+    idle(kafka(*[topic(5)] * 5, latest=topic(9)).idle(at=290), at=300),
+    "its Delta table grows, it is stuck while another source drives its batches",
+    offsets_stalled(on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15))), at=105),
+    "its Delta table grows, and it follows",
+    running(
+        on_table(
             *(delta(n + 1) for n in range(10)), reads=list(range(10)), newest=list(range(1, 11))
         ),
         at=105,
     ),
-    "its Delta table is far ahead, and it reads file by file (maxFilesPerTrigger)": running(
-        lambda: on_table(*(delta(4, n) for n in range(10)), reads=4, newest=900), at=105
-    ),
-    "its Delta table is quiet while another source drives its batches": running(
-        lambda: on_table(*[delta(4)] * 10, reads=4, newest=4), at=105
-    ),
-    "availableNow has read its Delta table as of its start; another source continues, and the table grows": running(
-        lambda: on_table(
-            *[delta(4)] * 10, reads=4, newest=list(range(5, 15)), trigger=AVAILABLE_NOW
-        ),
+    "its Delta table is far ahead, and it reads file by file (maxFilesPerTrigger)",
+    running(on_table(*(delta(4, n) for n in range(10)), reads=4, newest=900), at=105),
+    "its Delta table is quiet while another source drives its batches",
+    running(on_table(*[delta(4)] * 10, reads=4, newest=4), at=105),
+    "availableNow has read its Delta table as of its start; another source continues, and the table grows",
+    running(
+        on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15)), trigger=AVAILABLE_NOW),
         at=105,
     ),
-    "the first version after long quietness": running(
-        lambda: on_table(*[delta(4)] * 10, reads=4, newest=[4] * 9 + [5]), at=105
-    ),
+    "the first version after long quietness",
+    running(on_table(*[delta(4)] * 10, reads=4, newest=[4] * 9 + [5]), at=105),
     # StreamingOffsetsRewound
-    "its Delta table was replaced by a shorter one, so it idles for ever (seen on Delta 4.4.0)": offsets_rewound(
-        lambda: polled_at(
-            steady().idle(at=300), (110, 5, 5), (125, 5, 2), (190, 5, 2), (200, 5, 3)
-        ),
-        at=301,
+    "its Delta table was replaced by a shorter one, so it idles for ever (seen on Delta 4.4.0)",
+    offsets_rewound(
+        polled_at(steady().idle(at=300), (110, 5, 5), (125, 5, 2), (190, 5, 2), (200, 5, 3)), at=301
     ),
-    "its Delta table ends before it, but not for the window yet": idle(
-        lambda: polled_at(steady().idle(at=300), (240, 5, 2), (300, 5, 2)), at=301
+    "its Delta table ends before it, but not for the window yet",
+    idle(polled_at(steady().idle(at=300), (240, 5, 2), (300, 5, 2)), at=301),
+    "its Delta table ended before it at the only poll (later polls fail)",
+    idle(polled_at(steady().idle(at=300), (125, 5, 2)), at=301),
+    "its Delta table ended before it at one poll, then no more (a late listing)",
+    idle(
+        polled_at(steady().idle(at=300), (110, 5, 2), (125, 5, 5), (290, 5, 2), (300, 5, 2)), at=301
     ),
-    "its Delta table ended before it at the only poll (later polls fail)": idle(
-        lambda: polled_at(steady().idle(at=300), (125, 5, 2)), at=301
-    ),
-    "its Delta table ended before it at one poll, then no more (a late listing)": idle(
-        lambda: polled_at(
-            steady().idle(at=300), (110, 5, 2), (125, 5, 5), (290, 5, 2), (300, 5, 2)
-        ),
-        at=301,
-    ),
-    "its Delta table ends where the query has read up to": idle(
-        lambda: polled_at(steady().idle(at=300), (110, 5, 5), (300, 5, 5)), at=301
-    ),
-    "restarted on the table that replaced its own": idle(
-        lambda: polled_at(
+    "its Delta table ends where the query has read up to",
+    idle(polled_at(steady().idle(at=300), (110, 5, 5), (300, 5, 5)), at=301),
+    "restarted on the table that replaced its own",
+    idle(
+        polled_at(
             polled_at(steady().idle(at=200), (110, 5, 2), (190, 5, 2))
             .ended(at=200)
             .started(run=2, at=201)
@@ -160,20 +140,17 @@ CASES: dict[str, Case] = {
         ),
         at=301,
     ),
-    "an end offset went down and stays down (Burrow rule 2; a recreated topic)": offsets_rewound(
-        lambda: kafka(topic(900), *(topic(n) for n in range(10)), latest=None), at=105
-    ),
-    "a Delta table was restored to an older version, and stays there": offsets_rewound(
-        lambda: kafka(delta(9, 3), *[delta(4, 3)] * 9, latest=None), at=105
-    ),
-    "the topic was recreated with little data: one batch there, then idle": offsets_rewound(
-        lambda: kafka(topic(900), topic(1), latest=None).idle(at=30).idle(at=100), at=105
-    ),
-    "the topic was recreated with little data, not for the window yet": idle(
-        lambda: kafka(topic(900), topic(1), latest=None).idle(at=30), at=75
-    ),
-    "an end offset went down, and newer data is held back (minOffsetsPerTrigger)": waiting(
-        lambda: watched(
+    "an end offset went down and stays down (Burrow rule 2; a recreated topic)",
+    offsets_rewound(kafka(topic(900), *(topic(n) for n in range(10)), latest=None), at=105),
+    "a Delta table was restored to an older version, and stays there",
+    offsets_rewound(kafka(delta(9, 3), *[delta(4, 3)] * 9, latest=None), at=105),
+    "the topic was recreated with little data: one batch there, then idle",
+    offsets_rewound(kafka(topic(900), topic(1), latest=None).idle(at=30).idle(at=100), at=105),
+    "the topic was recreated with little data, not for the window yet",
+    idle(kafka(topic(900), topic(1), latest=None).idle(at=30), at=75),
+    "an end offset went down, and newer data is held back (minOffsetsPerTrigger)",
+    waiting(
+        watched(
             kafka(topic(900), topic(1), latest=None),
             (
                 25,
@@ -188,14 +165,13 @@ CASES: dict[str, Case] = {
         ),
         at=105,
     ),
-    "an end offset went down for one batch, then beyond": running(
-        lambda: kafka(topic(9), topic(5), *(topic(10 + n) for n in range(8)), latest=None), at=105
-    ),
-    "an end offset went down, not for the window yet": running(
-        lambda: kafka(topic(900), *(topic(n) for n in range(5)), latest=None), at=65
-    ),
-    "a restart repeats its last batches (async tracking), then passes them": running(
-        lambda: kafka(
+    "an end offset went down for one batch, then beyond",
+    running(kafka(topic(9), topic(5), *(topic(10 + n) for n in range(8)), latest=None), at=105),
+    "an end offset went down, not for the window yet",
+    running(kafka(topic(900), *(topic(n) for n in range(5)), latest=None), at=65),
+    "a restart repeats its last batches (async tracking), then passes them",
+    running(
+        kafka(
             *(topic(n) for n in range(8, 16)),
             latest=None,
             first=110,
@@ -204,16 +180,12 @@ CASES: dict[str, Case] = {
         ),
         at=185,
     ),
-    "a partition is gone": running(
-        lambda: kafka(topic(5, 5), *[topic(6)] * 9, latest=None), at=105
-    ),
-    "the query reads another table (Delta's reservoirId)": running(
-        lambda: kafka(delta(9, 3), *[delta(1, 3, table="s")] * 9, latest=None), at=105
-    ),
-    "a change of its Delta table's schema (Delta writes the base index -100 as -1)": idle(
-        lambda: kafka(delta(8), delta(8, -20), delta(8, -19), latest=None).idle(at=100), at=105
-    ),
-    "offsets of unknown shape change": running(
-        lambda: kafka(*(f"tok-{9 - n}" for n in range(10)), latest=None), at=105
-    ),
-}
+    "a partition is gone",
+    running(kafka(topic(5, 5), *[topic(6)] * 9, latest=None), at=105),
+    "the query reads another table (Delta's reservoirId)",
+    running(kafka(delta(9, 3), *[delta(1, 3, table="s")] * 9, latest=None), at=105),
+    "a change of its Delta table's schema (Delta writes the base index -100 as -1)",
+    idle(kafka(delta(8), delta(8, -20), delta(8, -19), latest=None).idle(at=100), at=105),
+    "offsets of unknown shape change",
+    running(kafka(*(f"tok-{9 - n}" for n in range(10)), latest=None), at=105),
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from support.reading import OTHER, TEMPORARY, Reads, TableReads, read_to, table_read_to
 from support.rules.case import (
-    Case,
     case,
     data_loss_critical,
     data_loss_risk,
@@ -12,23 +11,28 @@ from support.rules.case import (
     idle,
     running,
     stopped,
+    table,
 )
-from support.rules.stories import AVAILABLE_NOW, steady
+from support.rules.stories import AVAILABLE_NOW, later, steady
 from support.story import IdStory, Story, run
 from support.story import polled as polled_run
 
 from querypulse.listener.commit_log import LogReport, SinkLog
 
-FILES, HUDI, DELTA = "FileSink[file:/out]", "HoodieStreamingSink[/t]", "DeltaSink[file:/t]"
+FILES = "FileSink[file:/out]"
+HUDI = "HoodieStreamingSink[/t]"
+DELTA = "DeltaSink[file:/t]"
 """Sinks that remember batch ids: in a log of their own, in a table, by the id of the query."""
 
 
+@later
 def writing(sink=FILES, *, until=100, **log):
     """Query a writes to this sink, and at 2 s its log was read."""
     story = Story().started(at=0).probe(run(sink=sink), at=1)
     return steady(story.sink(at=2, **log) if log else story, until=until)
 
 
+@later
 def restored(sink, *, batch=3, new_id=False, **log):
     """After batch 9 the next run, which may have a new query id, commits this batch."""
     story, query_id = IdStory(), "id-new" if new_id else "id"
@@ -69,520 +73,413 @@ def overtaking(end):
     return story.run(OTHER, after=1, begins=600)
 
 
-CASES: dict[str, Case] = {
+CASES = table(
     # StreamingDataLossRisk: batches that the sink skips
-    "a new checkpoint on an old output: the sink's log is ahead": data_loss_critical(
-        lambda: writing(newest=49, skips_to=49), at=105
+    "a new checkpoint on an old output: the sink's log is ahead",
+    data_loss_critical(writing(newest=49, skips_to=49), at=105),
+    "the sink's log is ahead, and no batch has been committed yet",
+    data_loss_critical(
+        Story().started(at=0).probe(run(sink=FILES), at=1).sink(at=2, newest=49, skips_to=49), at=3
     ),
-    "the sink's log is ahead, and no batch has been committed yet": data_loss_critical(
-        lambda: (
-            Story().started(at=0).probe(run(sink=FILES), at=1).sink(at=2, newest=49, skips_to=49)
-        ),
-        at=3,
-    ),
-    "the sink has skipped five batches in a moment, and writes again": data_loss_critical(
-        lambda: writing(newest=4, skips_to=4), at=105
-    ),
-    "the sink skips the next batch: another query writes to the same folder": data_loss_critical(
-        lambda: writing(newest=9).sink(at=103, newest=10, skips_to=10), at=105
-    ),
-    "the only batch of availableNow was skipped, and it is over": data_loss_critical(
-        lambda: (
-            Story()
-            .started(at=0)
-            .probe(run(sink=FILES, trigger=AVAILABLE_NOW), at=1)
-            .commit(batch=0, at=2)
-            .ended(at=3)
-            .sink(at=4, newest=0, skips_to=0, first=0)
-        ),
+    "the sink has skipped five batches in a moment, and writes again",
+    data_loss_critical(writing(newest=4, skips_to=4), at=105),
+    "the sink skips the next batch: another query writes to the same folder",
+    data_loss_critical(writing(newest=9).sink(at=103, newest=10, skips_to=10), at=105),
+    "the only batch of availableNow was skipped, and it is over",
+    data_loss_critical(
+        Story()
+        .started(at=0)
+        .probe(run(sink=FILES, trigger=AVAILABLE_NOW), at=1)
+        .commit(batch=0, at=2)
+        .ended(at=3)
+        .sink(at=4, newest=0, skips_to=0, first=0),
         at=5,
     ),
-    "the sink has skipped batches, and writes again since more than a trend window": running(
-        lambda: writing(newest=4, skips_to=4, until=400), at=405
+    "the sink has skipped batches, and writes again since more than a trend window",
+    running(writing(newest=4, skips_to=4, until=400), at=405),
+    "the sink has skipped batches, then the query was stopped on purpose, long ago",
+    stopped(
+        writing(newest=49, skips_to=49).probe(run(), at=100).expect_stop().ended(at=101), at=900
     ),
-    "the sink has skipped batches, then the query was stopped on purpose, long ago": stopped(
-        lambda: writing(newest=49, skips_to=49).probe(run(), at=100).expect_stop().ended(at=101),
-        at=900,
-    ),
-    "the sink's log is where the query is": running(lambda: writing(newest=9), at=105),
-    "the sink has no log yet": running(lambda: writing(newest=None), at=105),
-    "the sink's log cannot be read, and batch ids go on": running(
-        lambda: writing(trouble="denied"), at=105
-    ),
-    "the sink's log is ahead, but ignored": running(
-        lambda: writing(newest=49, skips_to=49), at=105, overrides=[("a", {"ignore": True})]
-    ),
-    "a checkpoint was restored, and Hudi remembers newer ids": data_loss_risk(
-        lambda: restored(HUDI), at=71
-    ),
-    "a new checkpoint, and Hudi remembers the ids of the old one": data_loss_risk(
-        lambda: restored(HUDI, new_id=True, batch=0), at=71
-    ),
-    "a checkpoint was restored, and Delta remembers newer ids of this query": data_loss_risk(
-        lambda: restored(DELTA), at=71
-    ),
-    "a checkpoint was restored, and the log of its file sink cannot be read": data_loss_risk(
-        lambda: restored(FILES, trouble="denied"), at=71
-    ),
-    "a new checkpoint: Delta remembers ids by the query's, which is new": running(
-        lambda: restored(DELTA, new_id=True, batch=0), at=71
-    ),
-    "a checkpoint was restored, and the log of its file sink is where the query is": running(
-        lambda: restored(FILES, newest=3), at=71
-    ),
-    "a checkpoint was restored, and the log of its file sink was not read yet": running(
-        lambda: restored(FILES), at=71
-    ),
-    "a new checkpoint on purpose, with foreachBatch": running(
-        lambda: restored("ForeachBatchSink", new_id=True, batch=0), at=71
-    ),
-    "a checkpoint was restored, of a query that writes to Kafka": running(
-        lambda: restored("KafkaSourceProvider$KafkaTable"), at=71
-    ),
-    "Hudi repeats the batch that was not committed": running(
-        lambda: restored(HUDI, batch=9), at=71
-    ),
-    "Hudi has passed the ids of the old checkpoint": running(
-        lambda: restored(HUDI).commits("id", "run-2", batch=9, at=75), at=76
-    ),
+    "the sink's log is where the query is",
+    running(writing(newest=9), at=105),
+    "the sink has no log yet",
+    running(writing(newest=None), at=105),
+    "the sink's log cannot be read, and batch ids go on",
+    running(writing(trouble="denied"), at=105),
+    "the sink's log is ahead, but ignored",
+    running(writing(newest=49, skips_to=49), at=105, overrides=[("a", {"ignore": True})]),
+    "a checkpoint was restored, and Hudi remembers newer ids",
+    data_loss_risk(restored(HUDI), at=71),
+    "a new checkpoint, and Hudi remembers the ids of the old one",
+    data_loss_risk(restored(HUDI, new_id=True, batch=0), at=71),
+    "a checkpoint was restored, and Delta remembers newer ids of this query",
+    data_loss_risk(restored(DELTA), at=71),
+    "a checkpoint was restored, and the log of its file sink cannot be read",
+    data_loss_risk(restored(FILES, trouble="denied"), at=71),
+    "a new checkpoint: Delta remembers ids by the query's, which is new",
+    running(restored(DELTA, new_id=True, batch=0), at=71),
+    "a checkpoint was restored, and the log of its file sink is where the query is",
+    running(restored(FILES, newest=3), at=71),
+    "a checkpoint was restored, and the log of its file sink was not read yet",
+    running(restored(FILES), at=71),
+    "a new checkpoint on purpose, with foreachBatch",
+    running(restored("ForeachBatchSink", new_id=True, batch=0), at=71),
+    "a checkpoint was restored, of a query that writes to Kafka",
+    running(restored("KafkaSourceProvider$KafkaTable"), at=71),
+    "Hudi repeats the batch that was not committed",
+    running(restored(HUDI, batch=9), at=71),
+    "Hudi has passed the ids of the old checkpoint",
+    running(restored(HUDI).commits("id", "run-2", batch=9, at=75), at=76),
     # StreamingDataLossRisk: records that were passed over
-    "a new checkpoint begins at the latest offset, behind the last end": data_lost(
-        lambda: passed_over(), at=40
-    ),
-    "the same, and where it begins is known only after the poll": data_lost(
-        lambda: read_to().run(OTHER).asks(600).began(600).waits(9), at=40
-    ),
-    "the same, in one of two partitions": data_lost(
-        lambda: (
-            read_to({"0": 100, "1": 50}, latest={"0": 100, "1": 50})
-            .run(OTHER, begins={"0": 100, "1": 90})
-            .asks({"0": 100, "1": 90}, latest={"0": 100, "1": 90})
-            .waits(9)
-        ),
+    "a new checkpoint begins at the latest offset, behind the last end",
+    data_lost(passed_over(), at=40),
+    "the same, and where it begins is known only after the poll",
+    data_lost(read_to().run(OTHER).asks(600).began(600).waits(9), at=40),
+    "the same, in one of two partitions",
+    data_lost(
+        read_to({"0": 100, "1": 50}, latest={"0": 100, "1": 50})
+        .run(OTHER, begins={"0": 100, "1": 90})
+        .asks({"0": 100, "1": 90}, latest={"0": 100, "1": 90})
+        .waits(9),
         at=40,
     ),
-    "the same, and the run under the new checkpoint is over": case(
-        lambda: passed_over().stops(),
+    "the same, and the run under the new checkpoint is over",
+    case(
+        passed_over().stops(),
         at=45,
         alerts=[("StreamingDataLossRisk", "a", "critical")],
         state="stopped",
     ),
-    "the same, and the next run goes on under the new checkpoint": data_lost(
-        lambda: passed_over().stops().run(OTHER).asks(600).waits(9),
-        at=60,
-    ),
-    "the same, a day ago but for a minute": data_lost(lambda: passed_over(86_340), at=86_370),
-    "a new checkpoint begins at the first retained offset, which is behind the last end": data_lost(
-        lambda: read_to().run(OTHER, begins=500).asks(500, earliest=500).waits(9), at=40
-    ),
-    "the topic was deleted and created again, longer than the committed offset": data_lost(
-        lambda: (
-            Reads()
-            .run()
-            .reads(100)
-            .asks(topic_id="A")
-            .waits(5)
-            .asks(100, topic_id="B", latest=150)
-            .waits(9)
-        ),
+    "the same, and the next run goes on under the new checkpoint",
+    data_lost(passed_over().stops().run(OTHER).asks(600).waits(9), at=60),
+    "the same, a day ago but for a minute",
+    data_lost(passed_over(86_340), at=86_370),
+    "a new checkpoint begins at the first retained offset, which is behind the last end",
+    data_lost(read_to().run(OTHER, begins=500).asks(500, earliest=500).waits(9), at=40),
+    "the topic was deleted and created again, longer than the committed offset",
+    data_lost(
+        Reads()
+        .run()
+        .reads(100)
+        .asks(topic_id="A")
+        .waits(5)
+        .asks(100, topic_id="B", latest=150)
+        .waits(9),
         at=30,
     ),
-    "the same, and its records behind that offset have been read": data_lost(
-        lambda: (
-            Reads()
-            .run()
-            .reads(100)
-            .asks(topic_id="A")
-            .reads(150, start=100, rows=50)
-            .asks(topic_id="B", latest=150)
-            .waits(9)
-        ),
+    "the same, and its records behind that offset have been read",
+    data_lost(
+        Reads()
+        .run()
+        .reads(100)
+        .asks(topic_id="A")
+        .reads(150, start=100, rows=50)
+        .asks(topic_id="B", latest=150)
+        .waits(9),
         at=30,
     ),
-    "the same, between two runs": data_lost(
-        lambda: read_to(topic_id="A").run().asks(100, topic_id="B", latest=150).waits(9), at=40
-    ),
-    "records were deleted during a planned stop, and a poll shows it before the first batch": data_lost(
-        lambda: (
-            read_to()
-            .run()
-            .asks(100, earliest=500, at_rest=True)
-            .reads(600, start=100, rows=100)
-            .asks(earliest=500)
-            .waits(9)
-        ),
+    "the same, between two runs",
+    data_lost(read_to(topic_id="A").run().asks(100, topic_id="B", latest=150).waits(9), at=40),
+    "records were deleted during a planned stop, and a poll shows it before the first batch",
+    data_lost(
+        read_to()
+        .run()
+        .asks(100, earliest=500, at_rest=True)
+        .reads(600, start=100, rows=100)
+        .asks(earliest=500)
+        .waits(9),
         at=40,
     ),
-    "the same, and the first batch shows it": data_lost(
-        lambda: read_to().run().reads(600, start=100, rows=100).asks(earliest=500).waits(9), at=40
+    "the same, and the first batch shows it",
+    data_lost(read_to().run().reads(600, start=100, rows=100).asks(earliest=500).waits(9), at=40),
+    "the same, and nothing is left in the topic",
+    data_lost(
+        read_to().run().reads(500, start=100, rows=0).asks(earliest=500, latest=500).waits(9), at=40
     ),
-    "the same, and nothing is left in the topic": data_lost(
-        lambda: (
-            read_to().run().reads(500, start=100, rows=0).asks(earliest=500, latest=500).waits(9)
-        ),
+    "the same, and nothing is known of the run before",
+    data_lost(Reads().run().reads(600, start=100, rows=100).asks(earliest=500).waits(9), at=30),
+    "records were deleted before a batch that was planned earlier had read them",
+    data_lost(
+        read_to()
+        .run()
+        .asks(100, latest=600)
+        .asks(100, latest=600, earliest=500)
+        .reads(600, start=100, rows=100)
+        .asks(earliest=500)
+        .waits(9),
         at=40,
     ),
-    "the same, and nothing is known of the run before": data_lost(
-        lambda: Reads().run().reads(600, start=100, rows=100).asks(earliest=500).waits(9), at=30
-    ),
-    "records were deleted before a batch that was planned earlier had read them": data_lost(
-        lambda: (
-            read_to()
-            .run()
-            .asks(100, latest=600)
-            .asks(100, latest=600, earliest=500)
-            .reads(600, start=100, rows=100)
-            .asks(earliest=500)
-            .waits(9)
-        ),
+    "a new checkpoint begins where the old one ended",
+    idle(read_to().run(OTHER, begins=100).asks(100).waits(9), at=40),
+    "a new checkpoint begins with the topic, to read it once more",
+    idle(read_to().run(OTHER, begins=0).asks(0).waits(9), at=40),
+    "a new checkpoint begins at the latest offset, which was read",
+    idle(read_to(latest=100).run(OTHER, begins=100).asks(100, latest=100).waits(9), at=40),
+    "the same, and all records have expired",
+    idle(
+        read_to(latest=100)
+        .run(OTHER, begins=100)
+        .asks(100, earliest=100, latest=100, at_rest=True)
+        .waits(9),
         at=40,
     ),
-    "a new checkpoint begins where the old one ended": idle(
-        lambda: read_to().run(OTHER, begins=100).asks(100).waits(9), at=40
+    "records were passed over, and a run has read them after all",
+    idle(passed_over().stops().run("third", begins=100).asks(100).waits(9), at=60),
+    "the same, from the beginning of the topic",
+    idle(passed_over().stops().run("third", begins=0).asks(600).waits(9), at=60),
+    "the same, with the old checkpoint",
+    idle(passed_over().stops().run("cp").goes_on(1).asks(100).waits(9), at=60),
+    "records were passed over, and a run has read those that are left",
+    data_lost(
+        passed_over().stops().run("third", begins=300).asks(300, earliest=300).waits(9), at=60
     ),
-    "a new checkpoint begins with the topic, to read it once more": idle(
-        lambda: read_to().run(OTHER, begins=0).asks(0).waits(9), at=40
+    "records were passed over a day ago",
+    idle(passed_over(86_400), at=86_430),
+    "a new checkpoint, and where it begins is not known",
+    idle(read_to().run(OTHER).asks(600).reads(700, rows=100).asks().waits(9), at=40),
+    "a new checkpoint, and the source was not polled",
+    idle(read_to().run(OTHER, begins=600).reads(700, rows=100).waits(9), at=40),
+    "a new checkpoint, and the broker does not answer",
+    idle(read_to().run(OTHER, begins=600).asks({}, latest={}).waits(9), at=40),
+    "a new checkpoint, and another cluster",
+    idle(read_to().run(OTHER, begins=600).asks(600, system="mirror:9092").waits(9), at=40),
+    "a new checkpoint, and the topic was created again",
+    idle(read_to(topic_id="A").run(OTHER, begins=600).asks(600, topic_id="B").waits(9), at=40),
+    "the same name in another session",
+    idle(read_to(session="s1").run(OTHER, begins=600, session="s2").asks(600).waits(9), at=40),
+    "neither run has a checkpoint of its own",
+    idle(
+        read_to(place=TEMPORARY).run(OTHER, begins=600, place=TEMPORARY).asks(600).waits(9), at=40
     ),
-    "a new checkpoint begins at the latest offset, which was read": idle(
-        lambda: read_to(latest=100).run(OTHER, begins=100).asks(100, latest=100).waits(9), at=40
-    ),
-    "the same, and all records have expired": idle(
-        lambda: (
-            read_to(latest=100)
-            .run(OTHER, begins=100)
-            .asks(100, earliest=100, latest=100, at_rest=True)
-            .waits(9)
-        ),
+    "a planned rename, with the checkpoint",
+    idle(read_to(topic_id="A").run(name="b").asks(100, topic_id="A").waits(9), at=40),
+    "partitions were added",
+    idle(
+        read_to()
+        .run()
+        .asks({"0": 100, "1": 500}, earliest={"0": 0, "1": 500}, latest={"0": 100, "1": 500})
+        .waits(9),
         at=40,
     ),
-    "records were passed over, and a run has read them after all": idle(
-        lambda: passed_over().stops().run("third", begins=100).asks(100).waits(9),
+    "the last batch was committed, and its event was lost: the end may be older than it was",
+    idle(last_event_lost().asks(600).waits(9), at=50),
+    "the same, but what was written after its end was not read",
+    data_lost(last_event_lost().asks(600, written_since=400).waits(9), at=50),
+    "the same, and nothing was written after its end",
+    idle(last_event_lost().asks(600, written_since=600).waits(9), at=50),
+    "the last batch was committed, and nothing shows it: a stop came before its event",
+    idle(
+        Reads().run(begins=0).asks(0).reads(100).stops().run(OTHER, begins=150).asks(150).waits(9),
+        at=40,
+    ),
+    "the same, but what was written after the stop was not read",
+    data_lost(
+        Reads()
+        .run(begins=0)
+        .asks(0)
+        .reads(100)
+        .stops()
+        .run(OTHER, begins=150)
+        .asks(150, written_since=120)
+        .waits(9),
+        at=40,
+    ),
+    "the same, and it was seen in flight after a poll",
+    idle(
+        Reads()
+        .run(begins=0)
+        .reads(100)
+        .asks()
+        .probe(
+            polled_run("cp", "run-1", "a", batch=1, busy=True, message="Processing new data"), at=14
+        )
+        .stops()
+        .run(OTHER, begins=150)
+        .asks(150)
+        .waits(9),
+        at=40,
+    ),
+    "it was idle before the stop",
+    data_lost(
+        Reads()
+        .run(begins=0)
+        .asks(0)
+        .reads(100)
+        .waits(1)
+        .stops()
+        .run(OTHER, begins=150)
+        .asks(150)
+        .waits(9),
+        at=40,
+    ),
+    "it failed in its next batch",
+    data_lost(
+        Reads()
+        .run(begins=0)
+        .asks(0)
+        .reads(100)
+        .stops(planned=False, exception="x")
+        .run(OTHER, begins=150)
+        .asks(150)
+        .waits(9),
+        at=40,
+    ),
+    "the start of the next run overtakes the event of the last batch",
+    idle(overtaking(600).asks(600).late(end=600).asks(600).waits(9), at=40),
+    "the same, and the query had not read all",
+    data_lost(overtaking(300).asks(600).late(end=300).asks(600).waits(9), at=40),
+    "the same, and its end is not reported",
+    idle(
+        overtaking(600).asks(600, written_since=600).waits(99).asks(600, written_since=600), at=140
+    ),
+    "the broker does not report ids, and the topic was created again",
+    idle(Reads().run().reads(100).asks().waits(5).asks(100, latest=150).waits(9), at=30),
+    "the broker reports an id only now and then",
+    idle(Reads().run().reads(100).asks(topic_id="A").asks().asks(topic_id="A").waits(9), at=30),
+    "the topic was created again before anything was read",
+    idle(
+        Reads()
+        .run(begins=0)
+        .asks(0, topic_id="A", latest=0)
+        .asks(0, topic_id="B", latest=150)
+        .waits(9),
+        at=30,
+    ),
+    "records that were read expire at once",
+    idle(Reads().run().reads(600, start=100, rows=500).asks(earliest=500).waits(9), at=30),
+    "a batch of transactions, of which a part was deleted after it was read",
+    idle(Reads().run().reads(600, start=100, rows=250).asks(earliest=500).waits(9), at=30),
+    "a batch of transactions",
+    idle(Reads().run().reads(600, start=100, rows=250).asks().waits(9), at=30),
+    "a batch of nothing but aborted transactions",
+    idle(Reads().run().reads(600, start=100, rows=0).asks().waits(9), at=30),
+    "foreachBatch does not read its batches, next to the retention edge",
+    idle(
+        Reads()
+        .run()
+        .reads(50, start=40, rows=0)
+        .asks()
+        .reads(60, start=50, rows=0)
+        .asks(earliest=60)
+        .waits(9),
+        at=30,
+    ),
+    "a batch of markers, and the broker answers again only after they have expired",
+    idle(Reads().run().reads(600, start=500, rows=0).asks(after=90, earliest=600).waits(9), at=120),
+    "a compacted topic",
+    idle(Reads().run().reads(600, start=100, rows=3).asks(earliest=100).waits(9), at=30),
+    "the query was rewound",
+    idle(
+        Reads()
+        .run()
+        .reads(600)
+        .asks()
+        .reads(50, start=600, rows=0)
+        .asks()
+        .reads(600, start=50, rows=550)
+        .asks()
+        .waits(9),
+        at=40,
+    ),
+    "a batch in flight may have read what is deleted now",
+    idle(
+        Reads()
+        .run()
+        .reads(600, start=100, rows=500)
+        .asks(600, earliest=700, latest=900)
+        .asks(600, earliest=700, latest=900)
+        .reads(900, start=600, rows=300)
+        .asks(earliest=700)
+        .waits(9),
+        at=30,
+    ),
+    "availableNow, again and again",
+    idle(
+        read_to()
+        .run()
+        .reads(200, start=100, rows=100)
+        .asks(earliest=90)
+        .stops()
+        .run()
+        .reads(300, start=200, rows=100)
+        .asks(earliest=190)
+        .waits(9),
         at=60,
     ),
-    "the same, from the beginning of the topic": idle(
-        lambda: passed_over().stops().run("third", begins=0).asks(600).waits(9),
-        at=60,
-    ),
-    "the same, with the old checkpoint": idle(
-        lambda: passed_over().stops().run("cp").goes_on(1).asks(100).waits(9),
-        at=60,
-    ),
-    "records were passed over, and a run has read those that are left": data_lost(
-        lambda: passed_over().stops().run("third", begins=300).asks(300, earliest=300).waits(9),
-        at=60,
-    ),
-    "records were passed over a day ago": idle(lambda: passed_over(86_400), at=86_430),
-    "a new checkpoint, and where it begins is not known": idle(
-        lambda: read_to().run(OTHER).asks(600).reads(700, rows=100).asks().waits(9), at=40
-    ),
-    "a new checkpoint, and the source was not polled": idle(
-        lambda: read_to().run(OTHER, begins=600).reads(700, rows=100).waits(9), at=40
-    ),
-    "a new checkpoint, and the broker does not answer": idle(
-        lambda: read_to().run(OTHER, begins=600).asks({}, latest={}).waits(9), at=40
-    ),
-    "a new checkpoint, and another cluster": idle(
-        lambda: read_to().run(OTHER, begins=600).asks(600, system="mirror:9092").waits(9), at=40
-    ),
-    "a new checkpoint, and the topic was created again": idle(
-        lambda: read_to(topic_id="A").run(OTHER, begins=600).asks(600, topic_id="B").waits(9), at=40
-    ),
-    "the same name in another session": idle(
-        lambda: read_to(session="s1").run(OTHER, begins=600, session="s2").asks(600).waits(9), at=40
-    ),
-    "neither run has a checkpoint of its own": idle(
-        lambda: read_to(place=TEMPORARY).run(OTHER, begins=600, place=TEMPORARY).asks(600).waits(9),
+    "a new checkpoint begins at the latest version of its table, behind the last end, and nothing is committed",
+    data_lost(table_read_to().run(OTHER, begins=10).asks({}, latest=10, begins=10).waits(9), at=40),
+    "the same, and its first batch has ended",
+    data_lost(table_read_to().run(OTHER, begins=10).reads(12).asks(begins=10).waits(9), at=40),
+    "versions were deleted during a planned stop, and a poll shows it before the first batch",
+    data_lost(
+        table_read_to()
+        .run()
+        .asks(7, earliest=9, oldest=9, at_rest=True)
+        .reads(12, start=7)
+        .asks()
+        .waits(9),
         at=40,
     ),
-    "a planned rename, with the checkpoint": idle(
-        lambda: read_to(topic_id="A").run(name="b").asks(100, topic_id="A").waits(9), at=40
-    ),
-    "partitions were added": idle(
-        lambda: (
-            read_to()
-            .run()
-            .asks({"0": 100, "1": 500}, earliest={"0": 0, "1": 500}, latest={"0": 100, "1": 500})
-            .waits(9)
-        ),
+    "the same, and the first batch had passed over them",
+    data_lost(
+        table_read_to()
+        .run()
+        .reads(12, start=7)
+        .asks(passed=(7, 9), oldest=9)
+        .asks(passed=(7, 9), oldest=9)
+        .waits(9),
         at=40,
     ),
-    "the last batch was committed, and its event was lost: the end may be older than it was": idle(
-        lambda: last_event_lost().asks(600).waits(9),
+    "the same versions, and nothing is known of the run before",
+    data_lost(TableReads().run().reads(12, start=7).asks(passed=(7, 9), oldest=9).waits(9), at=30),
+    "a new checkpoint begins with the next version of its table",
+    idle(new_at_version(7), at=40),
+    "a new checkpoint begins with the snapshot of its table",
+    idle(new_at_version(0), at=40),
+    "a new checkpoint begins with an older version of its table",
+    idle(new_at_version(3), at=40),
+    "a new checkpoint, and the table does not show where it begins",
+    idle(table_read_to().run(OTHER, begins=10).asks({}).reads(12).asks().waits(9), at=40),
+    "a new checkpoint on another table",
+    idle(table_read_to().run(OTHER, begins=10).asks({}, begins=10, table="U").waits(9), at=40),
+    "a new checkpoint, and the last process was killed while it read the table",
+    idle(
+        TableReads()
+        .run()
+        .reads(7)
+        .asks()
+        .probe(polled_run("cp", "run-1", "a", batch=5), at=20)
+        .stops(after=10)
+        .run(OTHER, begins=10)
+        .asks({}, begins=10)
+        .waits(9),
         at=50,
     ),
-    "the same, but what was written after its end was not read": data_lost(
-        lambda: last_event_lost().asks(600, written_since=400).waits(9),
-        at=50,
-    ),
-    "the same, and nothing was written after its end": idle(
-        lambda: last_event_lost().asks(600, written_since=600).waits(9),
-        at=50,
-    ),
-    "the last batch was committed, and nothing shows it: a stop came before its event": idle(
-        lambda: (
-            Reads()
-            .run(begins=0)
-            .asks(0)
-            .reads(100)
-            .stops()
-            .run(OTHER, begins=150)
-            .asks(150)
-            .waits(9)
-        ),
-        at=40,
-    ),
-    "the same, but what was written after the stop was not read": data_lost(
-        lambda: (
-            Reads()
-            .run(begins=0)
-            .asks(0)
-            .reads(100)
-            .stops()
-            .run(OTHER, begins=150)
-            .asks(150, written_since=120)
-            .waits(9)
-        ),
-        at=40,
-    ),
-    "the same, and it was seen in flight after a poll": idle(
-        lambda: (
-            Reads()
-            .run(begins=0)
-            .reads(100)
-            .asks()
-            .probe(
-                polled_run("cp", "run-1", "a", batch=1, busy=True, message="Processing new data"),
-                at=14,
-            )
-            .stops()
-            .run(OTHER, begins=150)
-            .asks(150)
-            .waits(9)
-        ),
-        at=40,
-    ),
-    "it was idle before the stop": data_lost(
-        lambda: (
-            Reads()
-            .run(begins=0)
-            .asks(0)
-            .reads(100)
-            .waits(1)
-            .stops()
-            .run(OTHER, begins=150)
-            .asks(150)
-            .waits(9)
-        ),
-        at=40,
-    ),
-    "it failed in its next batch": data_lost(
-        lambda: (
-            Reads()
-            .run(begins=0)
-            .asks(0)
-            .reads(100)
-            .stops(planned=False, exception="x")
-            .run(OTHER, begins=150)
-            .asks(150)
-            .waits(9)
-        ),
-        at=40,
-    ),
-    "the start of the next run overtakes the event of the last batch": idle(
-        lambda: overtaking(600).asks(600).late(end=600).asks(600).waits(9),
-        at=40,
-    ),
-    "the same, and the query had not read all": data_lost(
-        lambda: overtaking(300).asks(600).late(end=300).asks(600).waits(9),
-        at=40,
-    ),
-    "the same, and its end is not reported": idle(
-        lambda: overtaking(600).asks(600, written_since=600).waits(99).asks(600, written_since=600),
-        at=140,
-    ),
-    "the broker does not report ids, and the topic was created again": idle(
-        lambda: Reads().run().reads(100).asks().waits(5).asks(100, latest=150).waits(9), at=30
-    ),
-    "the broker reports an id only now and then": idle(
-        lambda: Reads().run().reads(100).asks(topic_id="A").asks().asks(topic_id="A").waits(9),
-        at=30,
-    ),
-    "the topic was created again before anything was read": idle(
-        lambda: (
-            Reads()
-            .run(begins=0)
-            .asks(0, topic_id="A", latest=0)
-            .asks(0, topic_id="B", latest=150)
-            .waits(9)
-        ),
-        at=30,
-    ),
-    "records that were read expire at once": idle(
-        lambda: Reads().run().reads(600, start=100, rows=500).asks(earliest=500).waits(9), at=30
-    ),
-    "a batch of transactions, of which a part was deleted after it was read": idle(
-        lambda: Reads().run().reads(600, start=100, rows=250).asks(earliest=500).waits(9), at=30
-    ),
-    "a batch of transactions": idle(
-        lambda: Reads().run().reads(600, start=100, rows=250).asks().waits(9), at=30
-    ),
-    "a batch of nothing but aborted transactions": idle(
-        lambda: Reads().run().reads(600, start=100, rows=0).asks().waits(9), at=30
-    ),
-    "foreachBatch does not read its batches, next to the retention edge": idle(
-        lambda: (
-            Reads()
-            .run()
-            .reads(50, start=40, rows=0)
-            .asks()
-            .reads(60, start=50, rows=0)
-            .asks(earliest=60)
-            .waits(9)
-        ),
-        at=30,
-    ),
-    "a batch of markers, and the broker answers again only after they have expired": idle(
-        lambda: Reads().run().reads(600, start=500, rows=0).asks(after=90, earliest=600).waits(9),
-        at=120,
-    ),
-    "a compacted topic": idle(
-        lambda: Reads().run().reads(600, start=100, rows=3).asks(earliest=100).waits(9), at=30
-    ),
-    "the query was rewound": idle(
-        lambda: (
-            Reads()
-            .run()
-            .reads(600)
-            .asks()
-            .reads(50, start=600, rows=0)
-            .asks()
-            .reads(600, start=50, rows=550)
-            .asks()
-            .waits(9)
-        ),
-        at=40,
-    ),
-    "a batch in flight may have read what is deleted now": idle(
-        lambda: (
-            Reads()
-            .run()
-            .reads(600, start=100, rows=500)
-            .asks(600, earliest=700, latest=900)
-            .asks(600, earliest=700, latest=900)
-            .reads(900, start=600, rows=300)
-            .asks(earliest=700)
-            .waits(9)
-        ),
-        at=30,
-    ),
-    "availableNow, again and again": idle(
-        lambda: (
-            read_to()
-            .run()
-            .reads(200, start=100, rows=100)
-            .asks(earliest=90)
-            .stops()
-            .run()
-            .reads(300, start=200, rows=100)
-            .asks(earliest=190)
-            .waits(9)
-        ),
-        at=60,
-    ),
-    "a new checkpoint begins at the latest version of its table, behind the last end, and nothing is committed": data_lost(
-        lambda: table_read_to().run(OTHER, begins=10).asks({}, latest=10, begins=10).waits(9), at=40
-    ),
-    "the same, and its first batch has ended": data_lost(
-        lambda: table_read_to().run(OTHER, begins=10).reads(12).asks(begins=10).waits(9), at=40
-    ),
-    "versions were deleted during a planned stop, and a poll shows it before the first batch": data_lost(
-        lambda: (
-            table_read_to()
-            .run()
-            .asks(7, earliest=9, oldest=9, at_rest=True)
-            .reads(12, start=7)
-            .asks()
-            .waits(9)
-        ),
-        at=40,
-    ),
-    "the same, and the first batch had passed over them": data_lost(
-        lambda: (
-            table_read_to()
-            .run()
-            .reads(12, start=7)
-            .asks(passed=(7, 9), oldest=9)
-            .asks(passed=(7, 9), oldest=9)
-            .waits(9)
-        ),
-        at=40,
-    ),
-    "the same versions, and nothing is known of the run before": data_lost(
-        lambda: TableReads().run().reads(12, start=7).asks(passed=(7, 9), oldest=9).waits(9), at=30
-    ),
-    "a new checkpoint begins with the next version of its table": idle(
-        lambda: new_at_version(7),
-        at=40,
-    ),
-    "a new checkpoint begins with the snapshot of its table": idle(
-        lambda: new_at_version(0),
-        at=40,
-    ),
-    "a new checkpoint begins with an older version of its table": idle(
-        lambda: new_at_version(3),
-        at=40,
-    ),
-    "a new checkpoint, and the table does not show where it begins": idle(
-        lambda: table_read_to().run(OTHER, begins=10).asks({}).reads(12).asks().waits(9), at=40
-    ),
-    "a new checkpoint on another table": idle(
-        lambda: table_read_to().run(OTHER, begins=10).asks({}, begins=10, table="U").waits(9), at=40
-    ),
-    "a new checkpoint, and the last process was killed while it read the table": idle(
-        lambda: (
-            TableReads()
-            .run()
-            .reads(7)
-            .asks()
-            .probe(polled_run("cp", "run-1", "a", batch=5), at=20)
-            .stops(after=10)
-            .run(OTHER, begins=10)
-            .asks({}, begins=10)
-            .waits(9)
-        ),
-        at=50,
-    ),
-    "versions were passed over, and a run has read them after all": idle(
-        lambda: versions_passed_over().stops().run("third", begins=7).asks({}, begins=7).waits(9),
-        at=60,
-    ),
-    "versions were passed over, and a run has read the snapshot of the table": idle(
-        lambda: versions_passed_over().stops().run("third", begins=0).asks({}, begins=0).waits(9),
-        at=60,
-    ),
-    "versions were passed over a day ago, and are still in each poll": idle(
-        lambda: (
-            TableReads()
-            .run()
-            .reads(12, start=7)
-            .asks(passed=(7, 9), oldest=9)
-            .waits(86_400)
-            .asks(passed=(7, 9), oldest=9)
-            .waits(9)
-        ),
+    "versions were passed over, and a run has read them after all",
+    idle(versions_passed_over().stops().run("third", begins=7).asks({}, begins=7).waits(9), at=60),
+    "versions were passed over, and a run has read the snapshot of the table",
+    idle(versions_passed_over().stops().run("third", begins=0).asks({}, begins=0).waits(9), at=60),
+    "versions were passed over a day ago, and are still in each poll",
+    idle(
+        TableReads()
+        .run()
+        .reads(12, start=7)
+        .asks(passed=(7, 9), oldest=9)
+        .waits(86_400)
+        .asks(passed=(7, 9), oldest=9)
+        .waits(9),
         at=86_430,
     ),
-    "versions are deleted, and a batch in flight may have read them": idle(
-        lambda: (
-            table_read_to().run().asks(7, earliest=9, oldest=9).reads(12, start=7).asks().waits(9)
-        ),
+    "versions are deleted, and a batch in flight may have read them",
+    idle(
+        table_read_to().run().asks(7, earliest=9, oldest=9).reads(12, start=7).asks().waits(9),
         at=40,
     ),
-    "versions without a row": idle(
-        lambda: table_read_to().run().reads(12, start=7, rows=0).asks().waits(9), at=40
+    "versions without a row",
+    idle(table_read_to().run().reads(12, start=7, rows=0).asks().waits(9), at=40),
+    "versions that were read are deleted",
+    idle(
+        table_read_to().run().asks(7, oldest=7).reads(12, start=7).asks(oldest=12).waits(9), at=40
     ),
-    "versions that were read are deleted": idle(
-        lambda: table_read_to().run().asks(7, oldest=7).reads(12, start=7).asks(oldest=12).waits(9),
-        at=40,
-    ),
-}
+)

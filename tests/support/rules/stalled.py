@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from support.rules.case import (
-    Case,
     batch_slow,
     batch_slow_critical,
     case,
@@ -13,6 +12,7 @@ from support.rules.case import (
     running,
     starting,
     stopped,
+    table,
 )
 from support.rules.stories import (
     STOPPED,
@@ -20,6 +20,7 @@ from support.rules.stories import (
     epochs,
     hung_batch,
     in_a_pool,
+    later,
     polled,
     steady,
     triggered,
@@ -33,17 +34,20 @@ from querypulse.listener.probe_report import JobCounts, SlotUse
 LONG_B = {"overrides": [("b", {"stall_floor_seconds": 7200.0})]}
 
 
+@later
 def trying(*, until, driver=0.0003, **how):
     """Spark's own thread uses a little CPU time from poll to poll: by default as for a lock."""
     return working(until=until, driver=driver, line="", **how)
 
 
+@later
 def listing(*, until, driver=0.01, since=0, **seen):
     """The query asks its source for offsets for the first time, such as the files of a folder."""
     asks = {"message": "Getting offsets from FileStreamSource", "batch": -1, "line": ""}
     return working(story=Story(), until=until, since=since, driver=driver, **{**asks, **seen})
 
 
+@later
 def behind_b(*, until, every=10_000):
     """The job of batch 10 waits for the slots that query b holds, whose batches take ``every`` s."""
     story = steady().started("b", at=0).commit("b", batch=0, at=99)
@@ -61,12 +65,14 @@ def behind_b(*, until, every=10_000):
     return story.until(until)
 
 
+@later
 def on_connect(*, until, **seen):
     """Batch 10 is in flight on Spark Connect, where nothing counts its jobs."""
     seen = processing(batch=10, trigger="Unknown") if not seen else run(busy=True, **seen)
     return watched(steady(), (101, until, seen), missing=("jobs",))
 
 
+@later
 def asynchronous(*, until, log_until, batches_until=None, idle=True, interval=1.0, empty=False):
     """Async progress tracking: events report a batch every 2 s; the log is read every 6 s."""
     story = Story()
@@ -85,6 +91,7 @@ def asynchronous(*, until, log_until, batches_until=None, idle=True, interval=1.
     return story.until(until)
 
 
+@later
 def asynchronous_and_slow(*, until):
     """Async progress tracking with a log that is rarely written; then a long batch."""
     story = asynchronous(until=160, log_until=100, interval=60.0)
@@ -95,95 +102,80 @@ def asynchronous_and_slow(*, until):
     return story.until(until)
 
 
-CASES: dict[str, Case] = {
+CASES = table(
     # StreamingQueryStalled
-    "a batch hangs": query_stalled(lambda: hung_batch(until=170)),
-    "a batch hangs in Spark tasks that never finish": query_stalled(
-        lambda: hung_batch(until=170, tasks=3)
+    "a batch hangs",
+    query_stalled(hung_batch(until=170)),
+    "a batch hangs in Spark tasks that never finish",
+    query_stalled(hung_batch(until=170, tasks=3)),
+    "a batch hangs while Spark forgets its old jobs and stages",
+    query_stalled(
+        polled(lambda number, _: processing(batch=10, tasks=max(0, 40 - 3 * number)), until=170)
     ),
-    "a batch hangs while Spark forgets its old jobs and stages": query_stalled(
-        lambda: polled(
-            lambda number, _: processing(batch=10, tasks=max(0, 40 - 3 * number)), until=170
-        )
-    ),
-    "the first batch ever hangs": query_stalled(
-        lambda: watched(Story(), (0, 305, processing(batch=0))), at=306
-    ),
-    "a source does not answer Spark": query_stalled(
-        lambda: watched(
+    "the first batch ever hangs",
+    query_stalled(watched(Story(), (0, 305, processing(batch=0))), at=306),
+    "a source does not answer Spark",
+    query_stalled(
+        watched(
             steady(), (101, 170, run(message="Getting offsets from Kafka", busy=True, batch=10))
         )
     ),
-    "initialises for ever": query_stalled(
-        lambda: watched(Story(), (0, 305, run(message="Initializing sources"))), at=306
+    "initialises for ever",
+    query_stalled(watched(Story(), (0, 305, run(message="Initializing sources"))), at=306),
+    "no trigger comes",
+    query_stalled(
+        watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True, batch=10)))
     ),
-    "no trigger comes": query_stalled(
-        lambda: watched(
-            steady(), (101, 170, run(message="Waiting for next trigger", data=True, batch=10))
-        )
-    ),
-    "first seen by a commit, then no activity (a log whose beginning is cut off)": query_stalled(
-        lambda: Story().commit(batch=5, at=10), at=75
-    ),
-    "events stop and there is no probe": query_stalled(steady, at=161),
-    "hung, and then the JVM also pauses for some seconds: no false recovery": query_stalled(
-        lambda: hung_batch(until=170), at=180
-    ),
-    "the JVM does not answer": query_stalled(lambda: steady().probe(run(batch=10), at=100), at=170),
-    "hangs after a stall that recovered: what happened once is no usual batch": query_stalled(
-        lambda: watched(
-            steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11))
-        )
+    "first seen by a commit, then no activity (a log whose beginning is cut off)",
+    query_stalled(Story().commit(batch=5, at=10), at=75),
+    "events stop and there is no probe",
+    query_stalled(steady(), at=161),
+    "hung, and then the JVM also pauses for some seconds: no false recovery",
+    query_stalled(hung_batch(until=170), at=180),
+    "the JVM does not answer",
+    query_stalled(steady().probe(run(batch=10), at=100), at=170),
+    "hangs after a stall that recovered: what happened once is no usual batch",
+    query_stalled(
+        watched(steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11)))
     ),
     # what moves is not hung
-    "foreachBatch calls an API row by row (a hundred times the rows)": batch_slow(
-        lambda: working(python=0.01, until=170)
+    "foreachBatch calls an API row by row (a hundred times the rows)",
+    batch_slow(working(python=0.01, until=170)),
+    "foreachBatch calls an API row by row, within the window",
+    running(working(python=0.01, until=155), at=160),
+    "foreachBatch calls an API row by row, for almost half an hour",
+    batch_slow(working(python=0.01, until=1895)),
+    "foreachBatch calls an API row by row, for more than half an hour",
+    batch_slow_critical(working(python=0.01, until=1906)),
+    "foreachBatch calls an API row by row in the first batch",
+    starting(working(python=0.01, until=290, since=1, story=Story().started(at=0), batch=0)),
+    "foreachBatch is blocked",
+    query_stalled_warning(working(until=170)),
+    "foreachBatch is blocked for less than three minutes",
+    query_stalled_warning(working(until=275), at=280),
+    "foreachBatch is blocked for more than three minutes",
+    query_stalled(working(until=286)),
+    "foreachBatch is blocked for less than a window of five minutes",
+    running(working(until=396), at=400, stall_floor_seconds=300.0),
+    "foreachBatch is blocked for more than a window of five minutes",
+    query_stalled(working(until=406), stall_floor_seconds=300.0),
+    "foreachBatch wakes up now and then and waits on: no work",
+    query_stalled(working(python=0.0001, until=286)),
+    "foreachBatch works for a minute and is blocked then",
+    query_stalled_warning(working(until=230, since=166, story=working(python=0.01, until=161))),
+    "the first listing of a folder works",
+    batch_slow(listing(until=310)),
+    "the first listing of a folder works, within the start grace",
+    starting(listing(until=290)),
+    "the first listing of a folder does not move",
+    query_stalled(listing(until=310, driver=0.0)),
+    "a later listing works for long",
+    batch_slow(
+        working(until=170, driver=0.01, message="Getting offsets from FileStreamSource", line="")
     ),
-    "foreachBatch calls an API row by row, within the window": running(
-        lambda: working(python=0.01, until=155), at=160
-    ),
-    "foreachBatch calls an API row by row, for almost half an hour": batch_slow(
-        lambda: working(python=0.01, until=1895)
-    ),
-    "foreachBatch calls an API row by row, for more than half an hour": batch_slow_critical(
-        lambda: working(python=0.01, until=1906)
-    ),
-    "foreachBatch calls an API row by row in the first batch": starting(
-        lambda: working(python=0.01, until=290, since=1, story=Story().started(at=0), batch=0)
-    ),
-    "foreachBatch is blocked": query_stalled_warning(lambda: working(until=170)),
-    "foreachBatch is blocked for less than three minutes": query_stalled_warning(
-        lambda: working(until=275), at=280
-    ),
-    "foreachBatch is blocked for more than three minutes": query_stalled(
-        lambda: working(until=286)
-    ),
-    "foreachBatch is blocked for less than a window of five minutes": running(
-        lambda: working(until=396), at=400, stall_floor_seconds=300.0
-    ),
-    "foreachBatch is blocked for more than a window of five minutes": query_stalled(
-        lambda: working(until=406), stall_floor_seconds=300.0
-    ),
-    "foreachBatch wakes up now and then and waits on: no work": query_stalled(
-        lambda: working(python=0.0001, until=286)
-    ),
-    "foreachBatch works for a minute and is blocked then": query_stalled_warning(
-        lambda: working(until=230, since=166, story=working(python=0.01, until=161))
-    ),
-    "the first listing of a folder works": batch_slow(lambda: listing(until=310)),
-    "the first listing of a folder works, within the start grace": starting(
-        lambda: listing(until=290)
-    ),
-    "the first listing of a folder does not move": query_stalled(
-        lambda: listing(until=310, driver=0.0)
-    ),
-    "a later listing works for long": batch_slow(
-        lambda: working(
-            until=170, driver=0.01, message="Getting offsets from FileStreamSource", line=""
-        )
-    ),
-    "each poll of an idle query finds it asking for offsets": idle(
-        lambda: working(
+    "each poll of an idle query finds it asking for offsets",
+    idle(
+        working(
             until=885,
             driver=0.01,
             message="Getting offsets from Kafka",
@@ -202,87 +194,75 @@ CASES: dict[str, Case] = {
         at=900,
     ),
     # a thread of Spark that tries again: it waits for a lock for ever, or for a remote job
-    "Spark's thread tries each five seconds to get a lock, within the window": running(
-        lambda: trying(until=155), at=160
+    "Spark's thread tries each five seconds to get a lock, within the window",
+    running(trying(until=155), at=160),
+    "Spark's thread tries each five seconds to get a lock",
+    query_stalled_warning(trying(until=170)),
+    "Spark's thread tries each five seconds to get a lock, for less than three minutes",
+    query_stalled_warning(trying(until=275), at=280),
+    "Spark's thread tries each five seconds to get a lock, for more than three minutes",
+    query_stalled(trying(until=286)),
+    "Spark's thread tries again for less than a window of five minutes",
+    running(trying(until=396), at=400, stall_floor_seconds=300.0),
+    "Spark's thread tries again for more than a window of five minutes",
+    query_stalled(trying(until=406), stall_floor_seconds=300.0),
+    "Spark's thread tries again until three minutes are over, and gets its lock",
+    running(trying(until=280).commit(batch=10, at=281, seconds=180.0), at=300),
+    "Spark's thread tries again, and the poll is late by a pause of the JVM",
+    query_stalled_warning(trying(until=166), at=175),
+    "Spark's thread tries again, and has waited since for less than the window",
+    query_stalled_warning(
+        trying(until=256, since=206, driver=0.0, story=trying(until=201)), at=260
     ),
-    "Spark's thread tries each five seconds to get a lock": query_stalled_warning(
-        lambda: trying(until=170)
+    "Spark's thread tries again, and has waited since for longer than the window",
+    query_stalled(trying(until=266, since=206, driver=0.0, story=trying(until=201))),
+    "Spark's thread wakes up each five seconds and waits on: no try",
+    query_stalled(trying(until=170, driver=0.0001)),
+    "Spark's thread tries again to ask a source for its offsets",
+    query_stalled_warning(trying(until=170, message="Getting offsets from Kafka")),
+    "a thread tries again while its job waits although slots are free",
+    query_stalled(trying(until=170, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 2, "id-b", 2))),
+    "Spark's thread asks each second for a remote job, in little CPU time",
+    query_stalled_warning(trying(until=280, driver=0.0004, every=1)),
+    "Spark's thread asks each second for a remote job, in much CPU time",
+    batch_slow(trying(until=286, driver=0.0006, every=1)),
+    "Spark's thread sends a slow request each five seconds",
+    batch_slow(working(until=170, driver=0.003, line="")),
+    "commit work in the driver: a log is written, files are renamed",
+    batch_slow(working(until=1895, driver=0.01, line="")),
+    "Spark's own code does not move",
+    query_stalled(working(until=170, line="")),
+    "its job waits although slots are free, and some thread of it works",
+    query_stalled(
+        working(until=170, driver=0.01, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 2, "id-b", 2))
     ),
-    "Spark's thread tries each five seconds to get a lock, for less than three minutes": query_stalled_warning(
-        lambda: trying(until=275), at=280
-    ),
-    "Spark's thread tries each five seconds to get a lock, for more than three minutes": query_stalled(
-        lambda: trying(until=286)
-    ),
-    "Spark's thread tries again for less than a window of five minutes": running(
-        lambda: trying(until=396), at=400, stall_floor_seconds=300.0
-    ),
-    "Spark's thread tries again for more than a window of five minutes": query_stalled(
-        lambda: trying(until=406), stall_floor_seconds=300.0
-    ),
-    "Spark's thread tries again until three minutes are over, and gets its lock": running(
-        lambda: trying(until=280).commit(batch=10, at=281, seconds=180.0), at=300
-    ),
-    "Spark's thread tries again, and the poll is late by a pause of the JVM": query_stalled_warning(
-        lambda: trying(until=166), at=175
-    ),
-    "Spark's thread tries again, and has waited since for less than the window": query_stalled_warning(
-        lambda: trying(until=256, since=206, driver=0.0, story=trying(until=201)), at=260
-    ),
-    "Spark's thread tries again, and has waited since for longer than the window": query_stalled(
-        lambda: trying(until=266, since=206, driver=0.0, story=trying(until=201))
-    ),
-    "Spark's thread wakes up each five seconds and waits on: no try": query_stalled(
-        lambda: trying(until=170, driver=0.0001)
-    ),
-    "Spark's thread tries again to ask a source for its offsets": query_stalled_warning(
-        lambda: trying(until=170, message="Getting offsets from Kafka")
-    ),
-    "a thread tries again while its job waits although slots are free": query_stalled(
-        lambda: trying(until=170, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 2, "id-b", 2))
-    ),
-    "Spark's thread asks each second for a remote job, in little CPU time": query_stalled_warning(
-        lambda: trying(until=280, driver=0.0004, every=1)
-    ),
-    "Spark's thread asks each second for a remote job, in much CPU time": batch_slow(
-        lambda: trying(until=286, driver=0.0006, every=1)
-    ),
-    "Spark's thread sends a slow request each five seconds": batch_slow(
-        lambda: working(until=170, driver=0.003, line="")
-    ),
-    "commit work in the driver: a log is written, files are renamed": batch_slow(
-        lambda: working(until=1895, driver=0.01, line="")
-    ),
-    "Spark's own code does not move": query_stalled(lambda: working(until=170, line="")),
-    "its job waits although slots are free, and some thread of it works": query_stalled(
-        lambda: working(
-            until=170, driver=0.01, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 2, "id-b", 2)
-        )
-    ),
-    "twenty queries start at once on two cores: each waits for its share, and moves": starting(
-        lambda: working(until=60, python=0.002, since=1, story=Story().started(at=0), batch=0),
+    "twenty queries start at once on two cores: each waits for its share, and moves",
+    starting(
+        working(until=60, python=0.002, since=1, story=Story().started(at=0), batch=0),
         stall_floor_seconds=15.0,
         start_grace_seconds=75.0,
     ),
     # a sibling holds the slots: the page is about the sibling
-    "query b holds all slots, for almost half an hour": case(
-        lambda: behind_b(until=1895),
+    "query b holds all slots, for almost half an hour",
+    case(
+        behind_b(until=1895),
         alerts=[*[("StreamingQueryStalled", "a", "warning")], ("StreamingBatchSlow", "b")],
         state="stalled",
     ),
-    "query b holds all slots, for more than half an hour": case(
-        lambda: behind_b(until=1906),
+    "query b holds all slots, for more than half an hour",
+    case(
+        behind_b(until=1906),
         alerts=[
             *[("StreamingQueryStalled", "a", "warning")],
             ("StreamingBatchSlow", "b", "critical"),
         ],
         state="stalled",
     ),
-    "query b holds all slots in a batch as long as usual, for almost half an hour": query_stalled_warning(
-        lambda: behind_b(until=1895), **LONG_B
-    ),
-    "query b holds all slots in a batch as long as usual, for more than half an hour": case(
-        lambda: behind_b(until=1906),
+    "query b holds all slots in a batch as long as usual, for almost half an hour",
+    query_stalled_warning(behind_b(until=1895), **LONG_B),
+    "query b holds all slots in a batch as long as usual, for more than half an hour",
+    case(
+        behind_b(until=1906),
         alerts=[
             *[("StreamingQueryStalled", "a", "warning")],
             ("StreamingBatchSlow", "b", "critical"),
@@ -290,189 +270,153 @@ CASES: dict[str, Case] = {
         state="stalled",
         **LONG_B,
     ),
-    "query b holds all slots, and is none of ours": query_stalled(
-        lambda: behind_b(until=1906), overrides=[("b", {"ignore": True})]
-    ),
-    "some batch of query b holds all slots at each poll, for almost half an hour": query_stalled_warning(
-        lambda: behind_b(until=1895, every=30), **LONG_B
-    ),
-    "some batch of query b holds all slots at each poll, for more than half an hour": query_stalled(
-        lambda: behind_b(until=1906, every=30), **LONG_B
-    ),
+    "query b holds all slots, and is none of ours",
+    query_stalled(behind_b(until=1906), overrides=[("b", {"ignore": True})]),
+    "some batch of query b holds all slots at each poll, for almost half an hour",
+    query_stalled_warning(behind_b(until=1895, every=30), **LONG_B),
+    "some batch of query b holds all slots at each poll, for more than half an hour",
+    query_stalled(behind_b(until=1906, every=30), **LONG_B),
     # a stop() that does not return
-    "stopped, and foreachBatch goes on for more than three minutes": query_stalled(
-        lambda: working(until=286, stopping=True)
-    ),
-    "stopped as announced, and foreachBatch is blocked": query_stalled_warning(
-        lambda: working(until=170, stopping=True).expect_stop()
-    ),
-    "stopped, and its last batch goes on within the window": running(
-        lambda: working(until=150, stopping=True)
-    ),
-    "stopped as announced: its last batch takes as long as usual, and ends": stopped(
-        lambda: (
-            working(until=130, stopping=True)
-            .expect_stop()
-            .probe(run(active=False), at=135)
-            .ended(at=135)
-        ),
+    "stopped, and foreachBatch goes on for more than three minutes",
+    query_stalled(working(until=286, stopping=True)),
+    "stopped as announced, and foreachBatch is blocked",
+    query_stalled_warning(working(until=170, stopping=True).expect_stop()),
+    "stopped, and its last batch goes on within the window",
+    running(working(until=150, stopping=True)),
+    "stopped as announced: its last batch takes as long as usual, and ends",
+    stopped(
+        working(until=130, stopping=True)
+        .expect_stop()
+        .probe(run(active=False), at=135)
+        .ended(at=135),
         at=900,
     ),
-    "a batch hangs in Python, and no job is active": query_stalled(
-        lambda: in_a_pool(until=170, running=0, active=0)
-    ),
-    "a batch hangs, and one task that may be its own runs: its job names no query": query_stalled_warning(
-        lambda: counted(until=170)
-    ),
-    "a batch hangs for ten minutes, and one task that may be its own runs": query_stalled(
-        lambda: counted(until=706)
-    ),
-    "a batch hangs in its own task while jobs that name no query progress": query_stalled(
-        lambda: counted(until=706, active=1, unowned=True)
-    ),
-    "one task of its own runs for 75 s while jobs that name no query progress": query_stalled_warning(
-        lambda: counted(until=175, active=1, unowned=True)
-    ),
-    "a batch works in a thread pool, within the window": running(
-        lambda: counted(until=150, unowned=True)
-    ),
-    "a first batch works in a thread pool for a long time": starting(
-        lambda: counted(Story(), until=590, unowned=True), at=600
-    ),
-    "the jobs of a first batch progress for a long time": starting(
-        lambda: counted(Story(), until=590, own=True, active=1), at=600
-    ),
+    "a batch hangs in Python, and no job is active",
+    query_stalled(in_a_pool(until=170, running=0, active=0)),
+    "a batch hangs, and one task that may be its own runs: its job names no query",
+    query_stalled_warning(counted(until=170)),
+    "a batch hangs for ten minutes, and one task that may be its own runs",
+    query_stalled(counted(until=706)),
+    "a batch hangs in its own task while jobs that name no query progress",
+    query_stalled(counted(until=706, active=1, unowned=True)),
+    "one task of its own runs for 75 s while jobs that name no query progress",
+    query_stalled_warning(counted(until=175, active=1, unowned=True)),
+    "a batch works in a thread pool, within the window",
+    running(counted(until=150, unowned=True)),
+    "a first batch works in a thread pool for a long time",
+    starting(counted(Story(), until=590, unowned=True), at=600),
+    "the jobs of a first batch progress for a long time",
+    starting(counted(Story(), until=590, own=True, active=1), at=600),
     # Spark Connect shows no jobs
-    "a batch is in flight on Spark Connect, within the window": running(
-        lambda: on_connect(until=160)
-    ),
-    "a batch is in flight on Spark Connect for longer than the window": query_stalled_warning(
-        lambda: on_connect(until=695)
-    ),
-    "a batch is in flight on Spark Connect for ten minutes": query_stalled(
-        lambda: on_connect(until=706)
-    ),
-    "a batch is in flight on Spark Connect for ten minutes, and more are allowed": query_stalled_warning(
-        lambda: on_connect(until=895), stall_critical_seconds=800.0
-    ),
-    "a query on Spark Connect asks its source for its offsets for longer than the window": query_stalled(
-        lambda: on_connect(until=170, message="Getting offsets from K")
-    ),
+    "a batch is in flight on Spark Connect, within the window",
+    running(on_connect(until=160)),
+    "a batch is in flight on Spark Connect for longer than the window",
+    query_stalled_warning(on_connect(until=695)),
+    "a batch is in flight on Spark Connect for ten minutes",
+    query_stalled(on_connect(until=706)),
+    "a batch is in flight on Spark Connect for ten minutes, and more are allowed",
+    query_stalled_warning(on_connect(until=895), stall_critical_seconds=800.0),
+    "a query on Spark Connect asks its source for its offsets for longer than the window",
+    query_stalled(on_connect(until=170, message="Getting offsets from K")),
     # the trigger's interval does not count once the batch has begun
-    "a batch hangs under a ten-minute trigger": query_stalled(
-        lambda: triggered(begins=610, until=680)
-    ),
-    "a batch under a ten-minute trigger, within its window": running(
-        lambda: triggered(begins=610, until=665)
-    ),
-    "waits for its ten-minute trigger": running(
-        lambda: triggered(begins=1700, until=1000), at=1000
-    ),
-    "its ten-minute trigger is late": running(lambda: triggered(begins=1700, until=1000), at=1700),
-    "its ten-minute trigger does not fire for half an hour": query_stalled(
-        lambda: triggered(begins=1850, until=1000), at=1850
-    ),
-    "the JVM does not answer while a batch under a ten-minute trigger is in flight": running(
-        lambda: triggered(begins=610, until=615), at=700
-    ),
-    "a batch in flight, window not over": running(lambda: hung_batch(until=160)),
-    "a huge first batch whose tasks finish": starting(
-        lambda: (
-            Story()
-            .probe(processing(batch=0, tasks=0), at=0)
-            .probe(processing(batch=0, tasks=5), at=590)
-        ),
+    "a batch hangs under a ten-minute trigger",
+    query_stalled(triggered(begins=610, until=680)),
+    "a batch under a ten-minute trigger, within its window",
+    running(triggered(begins=610, until=665)),
+    "waits for its ten-minute trigger",
+    running(triggered(begins=1700, until=1000), at=1000),
+    "its ten-minute trigger is late",
+    running(triggered(begins=1700, until=1000), at=1700),
+    "its ten-minute trigger does not fire for half an hour",
+    query_stalled(triggered(begins=1850, until=1000), at=1850),
+    "the JVM does not answer while a batch under a ten-minute trigger is in flight",
+    running(triggered(begins=610, until=615), at=700),
+    "a batch in flight, window not over",
+    running(hung_batch(until=160)),
+    "a huge first batch whose tasks finish",
+    starting(
+        Story()
+        .probe(processing(batch=0, tasks=0), at=0)
+        .probe(processing(batch=0, tasks=5), at=590),
         at=600,
     ),
-    "the first batch within the start grace": starting(
-        lambda: watched(Story(), (0, 115, processing(batch=0))), at=118
-    ),
-    "Continuous: it has no batches, and its log is not read": starting(
-        lambda: watched(
+    "the first batch within the start grace",
+    starting(watched(Story(), (0, 115, processing(batch=0))), at=118),
+    "Continuous: it has no batches, and its log is not read",
+    starting(
+        watched(
             Story(), (0, 900, run(trigger="ContinuousTrigger(1000)", message="Running", busy=True))
         )
     ),
-    "RealTime commits once in a long batch": running(
-        lambda: watched(
+    "RealTime commits once in a long batch",
+    running(
+        watched(
             Story()
             .probe(run(trigger="RealTimeTrigger(300000)"), at=0)
             .commit(batch=0, at=300, seconds=300),
             (301, 1190, processing(trigger="RealTimeTrigger(300000)", batch=1)),
         )
     ),
-    "the application has stopped its SparkContext": stopped(
-        lambda: hung_batch(until=150).probe(processing(batch=10), at=151, context=STOPPED), at=300
-    ),
-    "a stalled query commits again": running(
-        lambda: hung_batch(until=170).commit(batch=10, at=171), at=172
-    ),
-    "frozen while the batch was in flight": running(
-        lambda: (
-            hung_batch(until=130).paused(at=600, seconds=465).probe(processing(batch=10), at=601)
-        )
-    ),
-    "Continuous: the log's epochs stop": query_stalled(lambda: epochs(until=300, log_until=200)),
-    "Continuous: epochs go on": running(lambda: epochs(until=900, log_until=900)),
-    "Continuous: the log has not been read for a while, which proves no stall": running(
-        lambda: epochs(until=200, log_until=200).probe(
+    "the application has stopped its SparkContext",
+    stopped(hung_batch(until=150).probe(processing(batch=10), at=151, context=STOPPED), at=300),
+    "a stalled query commits again",
+    running(hung_batch(until=170).commit(batch=10, at=171), at=172),
+    "frozen while the batch was in flight",
+    running(hung_batch(until=130).paused(at=600, seconds=465).probe(processing(batch=10), at=601)),
+    "Continuous: the log's epochs stop",
+    query_stalled(epochs(until=300, log_until=200)),
+    "Continuous: epochs go on",
+    running(epochs(until=900, log_until=900)),
+    "Continuous: the log has not been read for a while, which proves no stall",
+    running(
+        epochs(until=200, log_until=200).probe(
             run(trigger="ContinuousTrigger(1000)", message="Running", busy=True), at=299
         ),
         at=300,
     ),
-    "Continuous: its first epoch within the start grace": starting(
-        lambda: epochs(until=100, log_until=0)
-    ),
-    "async tracking: the log does not advance while batches run": query_stalled(
-        lambda: asynchronous(until=180, log_until=100)
-    ),
-    "async tracking: the log was never written while batches run": query_stalled(
-        lambda: asynchronous(until=180, log_until=100, empty=True)
-    ),
-    "async tracking: a long batch whose tasks finish, and no log is written meanwhile": batch_slow(
-        lambda: asynchronous_and_slow(until=260)
-    ),
-    "async tracking: the log follows, always a little behind": running(
-        lambda: asynchronous(until=600, log_until=600)
-    ),
-    "async tracking: idle, the last batches are never written (facts of Spark: asyncProgressTracking)": idle(
-        lambda: asynchronous(until=600, log_until=200, batches_until=206).idle(at=600)
-    ),
-    "async tracking: the log has not advanced, but not for the window yet": running(
-        lambda: asynchronous(until=150, log_until=100)
-    ),
-    "async tracking: the log has not been read for a while, which proves no stall": running(
-        lambda: asynchronous(until=130, log_until=80), at=150
-    ),
-    "async tracking: the log does not advance, and Spark blocks because its writer's queue is full": query_stalled(
-        lambda: asynchronous(until=240, log_until=100, batches_until=160, idle=False)
-    ),
-    "async tracking: the log is written every minute (asyncProgressTrackingCheckpointIntervalMs)": running(
-        lambda: asynchronous(until=180, log_until=100, interval=60.0)
-    ),
-    "async tracking: the first batch after long idleness, its log not read again yet": running(
-        lambda: (
-            asynchronous(until=600, log_until=200, batches_until=206)
-            .idle(at=600)
-            .commit(batch=999, at=601)
-        ),
+    "Continuous: its first epoch within the start grace",
+    starting(epochs(until=100, log_until=0)),
+    "async tracking: the log does not advance while batches run",
+    query_stalled(asynchronous(until=180, log_until=100)),
+    "async tracking: the log was never written while batches run",
+    query_stalled(asynchronous(until=180, log_until=100, empty=True)),
+    "async tracking: a long batch whose tasks finish, and no log is written meanwhile",
+    batch_slow(asynchronous_and_slow(until=260)),
+    "async tracking: the log follows, always a little behind",
+    running(asynchronous(until=600, log_until=600)),
+    "async tracking: idle, the last batches are never written (facts of Spark: asyncProgressTracking)",
+    idle(asynchronous(until=600, log_until=200, batches_until=206).idle(at=600)),
+    "async tracking: the log has not advanced, but not for the window yet",
+    running(asynchronous(until=150, log_until=100)),
+    "async tracking: the log has not been read for a while, which proves no stall",
+    running(asynchronous(until=130, log_until=80), at=150),
+    "async tracking: the log does not advance, and Spark blocks because its writer's queue is full",
+    query_stalled(asynchronous(until=240, log_until=100, batches_until=160, idle=False)),
+    "async tracking: the log is written every minute (asyncProgressTrackingCheckpointIntervalMs)",
+    running(asynchronous(until=180, log_until=100, interval=60.0)),
+    "async tracking: the first batch after long idleness, its log not read again yet",
+    running(
+        asynchronous(until=600, log_until=200, batches_until=206)
+        .idle(at=600)
+        .commit(batch=999, at=601),
         at=602,
     ),
-    "the commit log proves commits that neither events nor the probe report": running(
-        lambda: steady().log(at=101, planned=10, committed=9).log(at=150, planned=14, committed=13),
-        at=205,
+    "the commit log proves commits that neither events nor the probe report",
+    running(
+        steady().log(at=101, planned=10, committed=9).log(at=150, planned=14, committed=13), at=205
     ),
-    "a restored checkpoint: the next run commits lower batch ids": running(
-        lambda: (
-            steady()
-            .ended(at=101)
-            .started(run=2, at=102)
-            .commit(run=2, batch=3, at=150)
-            .commit(run=2, batch=4, at=220)
-        ),
+    "a restored checkpoint: the next run commits lower batch ids",
+    running(
+        steady()
+        .ended(at=101)
+        .started(run=2, at=102)
+        .commit(run=2, batch=3, at=150)
+        .commit(run=2, batch=4, at=220),
         at=230,
     ),
-    "a restored checkpoint, seen by the probe only": running(
-        lambda: watched(
+    "a restored checkpoint, seen by the probe only",
+    running(
+        watched(
             steady().ended(at=101),
             (105, 150, processing(number=2, batch=4)),
             (155, 180, processing(number=2, batch=5)),
@@ -480,11 +424,12 @@ CASES: dict[str, Case] = {
         ),
         at=210,
     ),
-    "a run has initialised again: its batch id proves no commit": query_stalled(
-        lambda: watched(
+    "a run has initialised again: its batch id proves no commit",
+    query_stalled(
+        watched(
             steady().ended(at=101),
             (105, 150, run(number=2, message="Initializing sources", batch=-1)),
             (155, 460, processing(number=2, batch=10)),
         )
     ),
-}
+)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache, partial, wraps
+
 from support.story import CONFLICT, Story, processing, run, source
 
 from querypulse.listener.failure import SESSION_ENDED
@@ -18,6 +20,47 @@ SESSION_CLOSED = (
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
 
+QUESTIONS = {"evaluate", "snapshot", "query", "state", "ends_at"}
+
+
+class Later:
+    """A story that is told when a test asks it something: the tables have a thousand of them."""
+
+    def __init__(self, tell):
+        self._tell = cache(tell)
+        self._steps = []
+
+    def __getattr__(self, name):
+        if name in QUESTIONS:
+            return getattr(self._told(), name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return partial(self._add, name)
+
+    def _add(self, name, *args, **how):
+        self._steps.append((name, args, how))
+        return self
+
+    def _told(self):
+        story = self._tell()
+        for name, args, how in self._steps:
+            getattr(story, name)(*args, **how)
+        self._steps.clear()
+        return story
+
+
+def later(tell):
+    """A function that makes a story, which is told later, or that goes on with a story at once."""
+
+    @wraps(tell)
+    def make(*args, **how):
+        goes_on = any(isinstance(value, Story) for value in (*args, *how.values()))
+        return tell(*args, **how) if goes_on else Later(partial(tell, *args, **how))
+
+    return make
+
+
+@later
 def steady(story=None, *, until=100):
     """Query a commits every 10 s up to ``until``; its events arrive."""
     story = story or Story().started(at=0)
@@ -26,6 +69,7 @@ def steady(story=None, *, until=100):
     return story
 
 
+@later
 def watched(story, *polls, **how):
     """The probe polls every 5 s: (from, to, run)."""
     for begin, end, seen in polls:
@@ -35,10 +79,12 @@ def watched(story, *polls, **how):
     return story
 
 
+@later
 def hung_batch(*, until, tasks=None, batch=10):
     return watched(steady(), (101, until, processing(batch=batch, tasks=tasks)))
 
 
+@later
 def polled(seen, *, until, since=101, story=None, every=5):
     """Polls of query a: ``seen`` gives its run, by the number and the time of the poll."""
     story = story or steady()
@@ -47,6 +93,7 @@ def polled(seen, *, until, since=101, story=None, every=5):
     return story.until(until)
 
 
+@later
 def counted(story=None, *, until, own=False, active=0, unowned=False):
     """Batch 10 from 101 s on; its own tasks, or those of jobs that name no query, may finish."""
 
@@ -61,6 +108,7 @@ def counted(story=None, *, until, own=False, active=0, unowned=False):
 IN_FLIGHT = {"message": "Processing new data", "busy": True, "data": True, "batch": 10}
 
 
+@later
 def working(
     *,
     until,
@@ -81,15 +129,17 @@ def working(
     return polled(seen, until=until, since=since, story=story, every=every)
 
 
+@later
 def batches(*seconds, story=None, begin=0, query="a"):
-    """A query commits batches of these lengths, one after another; returns the time too."""
+    """A query commits batches of these lengths, one after another."""
     story, at = story or Story().started(at=begin), begin
     for number, taken in enumerate(seconds):
         at += taken
         story.commit(query, batch=number, at=at, seconds=taken)
-    return story, at
+    return story
 
 
+@later
 def one_task(*, since=101, until, story=None, running=1, active=1, slots=None, **fields):
     """A batch (10 by default) whose own job has ``running`` running tasks; none of them finishes."""
     own = JobCounts(4, active, 40, running)
@@ -97,12 +147,14 @@ def one_task(*, since=101, until, story=None, running=1, active=1, slots=None, *
     return watched(story or steady(), (since, until, seen))
 
 
+@later
 def in_a_pool(*, until, running, active=1):
     """Batch 10 has no job of its own; a job that names no query has running tasks."""
     unowned = JobCounts(9, active, 7, running)
     return watched(steady(), (101, until, processing(batch=10, own=JobCounts(4), unowned=unowned)))
 
 
+@later
 def triggered(*, begins, until, **fields):
     """Commits at 10 s and waits for its ten-minute trigger; then its batch is in flight."""
     waiting = run(trigger=TEN_MINUTES, message="Waiting for next trigger", data=True, batch=1)
@@ -110,6 +162,7 @@ def triggered(*, begins, until, **fields):
     return watched(story, (begins, until, processing(trigger=TEN_MINUTES, batch=1, **fields)))
 
 
+@later
 def kafka(*ends, latest, every=10, first=10, batch=0, story=None, rows=10, **fields):
     """Query a commits one batch after another, ending at ``ends``; ``latest`` per batch or for all."""
     story = story or Story().started(at=0)
@@ -126,11 +179,13 @@ def topic(*offsets):
     return {"t": {str(partition): offset for partition, offset in enumerate(offsets)}}
 
 
+@later
 def with_b():
     """Query b runs beside a."""
     return steady(Story().started(at=0).started("b", at=0).commit("b", batch=0, at=99))
 
 
+@later
 def three_queries():
     """Queries a, b and c run; the probe sees them at 100 s."""
     story = steady()
@@ -144,6 +199,7 @@ def lost(query="a", **fields):
     return run(query, active=False, exception=SESSION_CLOSED, error_class=SESSION_ENDED, **fields)
 
 
+@later
 def looping(*lags, every=60, lasts=5, rows=10, batches=1, reads=1000, files=False):
     """Query a runs for five seconds of each minute (availableNow), with these lags after each run.
 
@@ -167,6 +223,7 @@ def looping(*lags, every=60, lasts=5, rows=10, batches=1, reads=1000, files=Fals
     return story
 
 
+@later
 def dying(*times, batch=None, alive_after=False):
     """Query a fails at each time, always in ``batch`` or after a commit, and restarts."""
     story = Story()
@@ -184,6 +241,7 @@ def dying(*times, batch=None, alive_after=False):
     return story
 
 
+@later
 def epochs(*, until, log_until, unreadable=False):
     """A Continuous query: the probe sees it run, its log gets an epoch per second."""
     story = Story()
@@ -198,6 +256,7 @@ def epochs(*, until, log_until, unreadable=False):
     return story.until(until)
 
 
+@later
 def asked(story, begin, until, *, every=15, **says):
     """The broker is polled every 15 s; its answers may be functions of the time."""
     for at in range(begin, until + 1, every):
@@ -214,6 +273,7 @@ def end(at):
 LAG_IS_FINE = {"lag_allowed_offsets": 1e9}
 
 
+@later
 def unread(
     wait, *, seconds=900, every=30, written=None, ends=end, asked_until=9999, story=None, sources=()
 ):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from support.rules.case import (
-    Case,
     completed,
     query_failed,
     rows_dropped,
     running,
     starting,
+    table,
     watermark_stuck,
 )
-from support.rules.stories import AVAILABLE_NOW
+from support.rules.stories import AVAILABLE_NOW, later
 from support.story import CONFLICT, Story, run, source
 
 
+@later
 def watermarks(
     *marks,
     newest=None,
@@ -64,6 +63,7 @@ def watermarks(
     return story.until(story.ends_at + 2)
 
 
+@later
 def of_the_hour(until, *, since=0, late=1800, ends=2**40, idles=2**40):
     """Event times of the hour of two sources, each five minutes; the second is ``late``.
 
@@ -83,26 +83,23 @@ NEWER = [600.0 + 60 * number for number in range(9)]
 SLOWLY = {"stall_floor_seconds": 400.0}
 STEADY = [500.0 + 60 * number for number in range(8)]
 
-CASES: dict[str, Case] = {
+CASES = table(
     # StreamingWatermarkStuck
-    "newer rows arrive, the watermark does not advance (Dataflow: data freshness)": watermark_stuck(
-        lambda: watermarks(440.0, *[500.0] * 8, newest=NEWER)
+    "newer rows arrive, the watermark does not advance (Dataflow: data freshness)",
+    watermark_stuck(watermarks(440.0, *[500.0] * 8, newest=NEWER)),
+    "the watermark never advances, although event times do: the other source has none",
+    watermark_stuck(watermarks(*[0.0] * 8, newest=1.7e9, rows=(10, 10))),
+    "stuck since before the driver started, and event times have moved on by hours",
+    watermark_stuck(watermarks(*[500.0] * 8, newest=[600.0, *[8000.0] * 7])),
+    "one row from 2099: the watermark is ahead, all rows are late, and none is counted",
+    watermark_stuck(watermarks(*[4e9] * 9, newest=NEWER, clock=700.0)),
+    "one row from the year 292278994, and the rows are dropped",
+    watermark_stuck(
+        watermarks(*[9e15] * 8, newest=600.0, clock=700.0, late=9), besides=["StreamingRowsDropped"]
     ),
-    "the watermark never advances, although event times do: the other source has none": watermark_stuck(
-        lambda: watermarks(*[0.0] * 8, newest=1.7e9, rows=(10, 10))
-    ),
-    "stuck since before the driver started, and event times have moved on by hours": watermark_stuck(
-        lambda: watermarks(*[500.0] * 8, newest=[600.0, *[8000.0] * 7])
-    ),
-    "one row from 2099: the watermark is ahead, all rows are late, and none is counted": watermark_stuck(
-        lambda: watermarks(*[4e9] * 9, newest=NEWER, clock=700.0)
-    ),
-    "one row from the year 292278994, and the rows are dropped": watermark_stuck(
-        lambda: watermarks(*[9e15] * 8, newest=600.0, clock=700.0, late=9),
-        besides=["StreamingRowsDropped"],
-    ),
-    "an event was lost when the watermark advanced; newer rows arrive since, and it does not advance": watermark_stuck(
-        lambda: watermarks(
+    "an event was lost when the watermark advanced; newer rows arrive since, and it does not advance",
+    watermark_stuck(
+        watermarks(
             0.0,
             *[3000.0] * 3,
             *[6600.0] * 8,
@@ -110,170 +107,133 @@ CASES: dict[str, Case] = {
             lost=3,
         )
     ),
-    "event times of the hour, and the event was lost in which it changed": running(
-        lambda: watermarks(
-            0.0, *[3000.0] * 3, *[6600.0] * 8, newest=[3600.0] * 3 + [7200.0] * 9, lost=3
-        )
+    "event times of the hour, and the event was lost in which it changed",
+    running(
+        watermarks(0.0, *[3000.0] * 3, *[6600.0] * 8, newest=[3600.0] * 3 + [7200.0] * 9, lost=3)
     ),
-    "event times of the hour, which wait for two hours, and the event was lost in which it changed": running(
-        lambda: watermarks(
+    "event times of the hour, which wait for two hours, and the event was lost in which it changed",
+    running(
+        watermarks(
             0.0, *[28_800.0] * 3, *[32_400.0] * 8, newest=[36_000.0] * 3 + [39_600.0] * 9, lost=3
         )
     ),
-    "event times of the hour, and the event was lost in which it changed for the first time": running(
-        lambda: watermarks(*[3000.0] * 2, *[6600.0] * 8, newest=[3600.0] + [7200.0] * 9, lost=1)
+    "event times of the hour, and the event was lost in which it changed for the first time",
+    running(watermarks(*[3000.0] * 2, *[6600.0] * 8, newest=[3600.0] + [7200.0] * 9, lost=1)),
+    "event times of the hour, and the event was lost in which the watermark advanced",
+    running(
+        watermarks(0.0, *[3000.0] * 3, *[6600.0] * 9, newest=[3600.0] * 3 + [7200.0] * 10, lost=4)
     ),
-    "event times of the hour, and the event was lost in which the watermark advanced": running(
-        lambda: watermarks(
-            0.0, *[3000.0] * 3, *[6600.0] * 9, newest=[3600.0] * 3 + [7200.0] * 10, lost=4
-        )
-    ),
-    "availableNow in a loop: newer rows arrive, the watermark does not advance": watermark_stuck(
-        lambda: watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True), at=492
-    ),
-    "availableNow in a loop: the watermark advances": completed(
-        lambda: watermarks(*(500.0 + n for n in range(9)), newest=NEWER, loops=True), at=492
-    ),
-    "availableNow in a loop: event time of the hour": completed(
-        lambda: watermarks(440.0, *[500.0] * 8, newest=[600.0] * 9, loops=True), at=492
-    ),
-    "availableNow in a loop that has ended, and the watermark did not advance": completed(
-        lambda: watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True), at=820
-    ),
-    "availableNow in a loop: the watermark did not advance, then a run failed": query_failed(
-        lambda: (
-            watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True)
-            .started(run=10, at=495)
-            .ended(run=10, at=496, exception=CONFLICT)
-        ),
+    "availableNow in a loop: newer rows arrive, the watermark does not advance",
+    watermark_stuck(watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True), at=492),
+    "availableNow in a loop: the watermark advances",
+    completed(watermarks(*(500.0 + n for n in range(9)), newest=NEWER, loops=True), at=492),
+    "availableNow in a loop: event time of the hour",
+    completed(watermarks(440.0, *[500.0] * 8, newest=[600.0] * 9, loops=True), at=492),
+    "availableNow in a loop that has ended, and the watermark did not advance",
+    completed(watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True), at=820),
+    "availableNow in a loop: the watermark did not advance, then a run failed",
+    query_failed(
+        watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True)
+        .started(run=10, at=495)
+        .ended(run=10, at=496, exception=CONFLICT),
         at=497,
     ),
-    "event time of the hour: the watermark is the same for an hour": running(
-        lambda: watermarks(440.0, *[500.0] * 8, newest=[600.0] * 9)
+    "event time of the hour: the watermark is the same for an hour",
+    running(watermarks(440.0, *[500.0] * 8, newest=[600.0] * 9)),
+    "event time of the hour, and the next hour has just begun",
+    running(watermarks(440.0, *[500.0] * 8, newest=[600.0] * 7 + [4200.0] * 2)),
+    "one device's clock is ahead, and the others follow",
+    running(watermarks(440.0, *[3500.0] * 8, newest=[3600.0, *NEWER[:8]])),
+    "one device's clock was ahead before the driver started",
+    running(watermarks(*[3500.0] * 9, newest=NEWER)),
+    "old rows are sent again, and the watermark has no reason to advance",
+    running(watermarks(440.0, *[500.0] * 8, newest=[600.0, *range(590, 510, -10)])),
+    "event times of the hour, of which the first advance was seen",
+    running(watermarks(440.0, 440.0, *[500.0] * 7, newest=[540.0, 600.0, *[600.0] * 7])),
+    "event times begin in 1970, within the delay",
+    running(watermarks(*[0.0] * 9, newest=NEWER)),
+    "rows without event time, or none after a filter",
+    running(watermarks(*[0.0] * 8)),
+    "event times are in the future by nature (forecasts): the watermark follows them",
+    running(watermarks(*[4e9] * 8, newest=4e9 + 60, clock=700.0)),
+    "the watermark advances",
+    running(watermarks(*(500.0 + n for n in range(9)), newest=NEWER)),
+    "a join waits for its other side",
+    running(watermarks(440.0, *[500.0] * 8, rows=(10, 0), newest=NEWER)),
+    "no rows, only no-data batches",
+    running(watermarks(440.0, *[500.0] * 8, rows=(0,), newest=NEWER)),
+    "two sources, and the event times of one end",
+    watermark_stuck(
+        watermarks(*STEADY, *[920.0] * 8, newest=[600.0 + 60 * n for n in range(16)], rows=(10, 10))
     ),
-    "event time of the hour, and the next hour has just begun": running(
-        lambda: watermarks(440.0, *[500.0] * 8, newest=[600.0] * 7 + [4200.0] * 2)
-    ),
-    "one device's clock is ahead, and the others follow": running(
-        lambda: watermarks(440.0, *[3500.0] * 8, newest=[3600.0, *NEWER[:8]])
-    ),
-    "one device's clock was ahead before the driver started": running(
-        lambda: watermarks(*[3500.0] * 9, newest=NEWER)
-    ),
-    "old rows are sent again, and the watermark has no reason to advance": running(
-        lambda: watermarks(440.0, *[500.0] * 8, newest=[600.0, *range(590, 510, -10)])
-    ),
-    "event times of the hour, of which the first advance was seen": running(
-        lambda: watermarks(440.0, 440.0, *[500.0] * 7, newest=[540.0, 600.0, *[600.0] * 7])
-    ),
-    "event times begin in 1970, within the delay": running(
-        lambda: watermarks(*[0.0] * 9, newest=NEWER)
-    ),
-    "rows without event time, or none after a filter": running(lambda: watermarks(*[0.0] * 8)),
-    "event times are in the future by nature (forecasts): the watermark follows them": running(
-        lambda: watermarks(*[4e9] * 8, newest=4e9 + 60, clock=700.0)
-    ),
-    "the watermark advances": running(
-        lambda: watermarks(*(500.0 + n for n in range(9)), newest=NEWER)
-    ),
-    "a join waits for its other side": running(
-        lambda: watermarks(440.0, *[500.0] * 8, rows=(10, 0), newest=NEWER)
-    ),
-    "no rows, only no-data batches": running(
-        lambda: watermarks(440.0, *[500.0] * 8, rows=(0,), newest=NEWER)
-    ),
-    "two sources, and the event times of one end": watermark_stuck(
-        lambda: watermarks(
-            *STEADY, *[920.0] * 8, newest=[600.0 + 60 * n for n in range(16)], rows=(10, 10)
-        )
-    ),
-    "event times of the hour, and those of the second source end": watermark_stuck(
-        lambda: of_the_hour(21_600, ends=7200), at=21_602, **SLOWLY
-    ),
-    **{
-        f"event times of the hour, and those of the second source come {late // 60} minutes later, "
-        f"since minute {since // 60}, for {hours} hours": running(
-            partial(of_the_hour, 3600 * hours + late, late=late, since=since),
-            at=3600 * hours + late - since + 2,
-            **SLOWLY,
-        )
-        for late in (600, 1800, 3300)
-        for since in (1500, 3000, late - 300)
-        for hours in (1, 2, 4)
-    },
-    "event times of the hour, and the second source has no rows since the third hour": running(
-        lambda: of_the_hour(36_000, idles=9600), at=36_002, **SLOWLY
-    ),
-    "two sources, and one has no rows any more": running(
-        lambda: watermarks(
+    "event times of the hour, and those of the second source end",
+    watermark_stuck(of_the_hour(21_600, ends=7200), at=21_602, **SLOWLY),
+    "event times of the hour, and the second source has no rows since the third hour",
+    running(of_the_hour(36_000, idles=9600), at=36_002, **SLOWLY),
+    "two sources, and one has no rows any more",
+    running(
+        watermarks(
             *STEADY,
             *[920.0] * 8,
             newest=[600.0 + 60 * n for n in range(16)],
             rows=[(10, 10)] * 9 + [(10, 0)] * 7,
         )
     ),
-    "a query without a watermark": running(lambda: watermarks(*[None] * 9, newest=NEWER)),
-    "the watermark does not advance, not for the window yet": running(
-        lambda: watermarks(440.0, *[500.0] * 5, newest=NEWER)
-    ),
-    "the watermark was stuck, then it advanced": running(
-        lambda: watermarks(440.0, *[500.0] * 7, 501.0, newest=NEWER)
-    ),
+    "a query without a watermark",
+    running(watermarks(*[None] * 9, newest=NEWER)),
+    "the watermark does not advance, not for the window yet",
+    running(watermarks(440.0, *[500.0] * 5, newest=NEWER)),
+    "the watermark was stuck, then it advanced",
+    running(watermarks(440.0, *[500.0] * 7, 501.0, newest=NEWER)),
     # StreamingRowsDropped
-    "nine of ten rows are late, in each batch, while the watermark advances": rows_dropped(
-        lambda: watermarks(*STEADY, late=9)
-    ),
-    "each batch drops rows; Spark counts few of them, after aggregation": rows_dropped(
-        lambda: watermarks(*STEADY, late=1)
-    ),
-    "a backfill: the newest event time is an hour behind the watermark, and nothing is counted": rows_dropped(
-        lambda: watermarks(*[5000.0] * 8, newest=1400.0, state=7)
-    ),
-    "an old file is read, of a query that keeps no state and drops nothing": running(
-        lambda: watermarks(*[5000.0] * 8, newest=1400.0)
-    ),
-    "the newest event time is a little behind the watermark": running(
-        lambda: watermarks(*[5000.0] * 8, newest=4900.0, state=7)
-    ),
-    "each batch of a million rows drops one": running(
-        lambda: watermarks(*STEADY, late=1, rows=(1_000_000,))
-    ),
-    "rows are dropped now and then: what a watermark is for": running(
-        lambda: watermarks(*STEADY, late=[9, 9, 0, 9, 9, 9, 0, 9])
-    ),
-    "rows were dropped for a while (a phone came back), then no more": running(
-        lambda: watermarks(*STEADY, late=[9] * 7 + [0])
-    ),
-    "availableNow in a loop: each run drops rows": rows_dropped(
-        lambda: watermarks(*STEADY, late=9, loops=True), at=432
-    ),
-    "availableNow in a loop: the last run drops none": completed(
-        lambda: watermarks(*STEADY, late=[9] * 7 + [0], loops=True), at=432
-    ),
-    "availableNow in a loop: some runs drop rows": completed(
-        lambda: watermarks(*STEADY, late=[9, 9, 0, 9, 9, 9, 0, 9], loops=True), at=432
-    ),
-    "availableNow in a loop: runs drop rows, not for the window yet": completed(
-        lambda: watermarks(*STEADY[:5], late=9, loops=True), at=252
-    ),
-    "availableNow in a loop that has ended, and each run dropped rows": completed(
-        lambda: watermarks(*STEADY, late=9, loops=True), at=760
-    ),
-    "availableNow in a loop: each run dropped rows, then it began with a new checkpoint": starting(
-        lambda: watermarks(*STEADY, late=9, loops=True).started_again(at=440), at=445
-    ),
-    "availableNow in a loop: the next run has begun, and read nothing yet": starting(
-        lambda: watermarks(*STEADY, late=9, loops=True).started(run=9, at=440), at=445
-    ),
-    "rows are dropped, not for the window yet": running(lambda: watermarks(*STEADY[:5], late=9)),
-    "two huge batches drop rows: too few samples": running(
-        lambda: watermarks(*STEADY[:2], late=9, every=400), stall_floor_seconds=100.0
-    ),
-    "no rows, so no late ones": running(lambda: watermarks(*STEADY, rows=(0,), late=9)),
-    "rows were dropped, then the query failed": query_failed(
-        lambda: watermarks(*STEADY, late=9).ended(at=433, exception=CONFLICT), at=434
-    ),
-    "rows are dropped, but ignored": running(
-        lambda: watermarks(*STEADY, late=9), overrides=[("a", {"ignore": True})]
-    ),
+    "nine of ten rows are late, in each batch, while the watermark advances",
+    rows_dropped(watermarks(*STEADY, late=9)),
+    "each batch drops rows; Spark counts few of them, after aggregation",
+    rows_dropped(watermarks(*STEADY, late=1)),
+    "a backfill: the newest event time is an hour behind the watermark, and nothing is counted",
+    rows_dropped(watermarks(*[5000.0] * 8, newest=1400.0, state=7)),
+    "an old file is read, of a query that keeps no state and drops nothing",
+    running(watermarks(*[5000.0] * 8, newest=1400.0)),
+    "the newest event time is a little behind the watermark",
+    running(watermarks(*[5000.0] * 8, newest=4900.0, state=7)),
+    "each batch of a million rows drops one",
+    running(watermarks(*STEADY, late=1, rows=(1_000_000,))),
+    "rows are dropped now and then: what a watermark is for",
+    running(watermarks(*STEADY, late=[9, 9, 0, 9, 9, 9, 0, 9])),
+    "rows were dropped for a while (a phone came back), then no more",
+    running(watermarks(*STEADY, late=[9] * 7 + [0])),
+    "availableNow in a loop: each run drops rows",
+    rows_dropped(watermarks(*STEADY, late=9, loops=True), at=432),
+    "availableNow in a loop: the last run drops none",
+    completed(watermarks(*STEADY, late=[9] * 7 + [0], loops=True), at=432),
+    "availableNow in a loop: some runs drop rows",
+    completed(watermarks(*STEADY, late=[9, 9, 0, 9, 9, 9, 0, 9], loops=True), at=432),
+    "availableNow in a loop: runs drop rows, not for the window yet",
+    completed(watermarks(*STEADY[:5], late=9, loops=True), at=252),
+    "availableNow in a loop that has ended, and each run dropped rows",
+    completed(watermarks(*STEADY, late=9, loops=True), at=760),
+    "availableNow in a loop: each run dropped rows, then it began with a new checkpoint",
+    starting(watermarks(*STEADY, late=9, loops=True).started_again(at=440), at=445),
+    "availableNow in a loop: the next run has begun, and read nothing yet",
+    starting(watermarks(*STEADY, late=9, loops=True).started(run=9, at=440), at=445),
+    "rows are dropped, not for the window yet",
+    running(watermarks(*STEADY[:5], late=9)),
+    "two huge batches drop rows: too few samples",
+    running(watermarks(*STEADY[:2], late=9, every=400), stall_floor_seconds=100.0),
+    "no rows, so no late ones",
+    running(watermarks(*STEADY, rows=(0,), late=9)),
+    "rows were dropped, then the query failed",
+    query_failed(watermarks(*STEADY, late=9).ended(at=433, exception=CONFLICT), at=434),
+    "rows are dropped, but ignored",
+    running(watermarks(*STEADY, late=9), overrides=[("a", {"ignore": True})]),
+) | {
+    f"event times of the hour, and those of the second source come {late // 60} minutes later, "
+    f"since minute {since // 60}, for {hours} hours": running(
+        of_the_hour(3600 * hours + late, late=late, since=since),
+        at=3600 * hours + late - since + 2,
+        **SLOWLY,
+    )
+    for late in (600, 1800, 3300)
+    for since in (1500, 3000, late - 300)
+    for hours in (1, 2, 4)
 }
