@@ -164,6 +164,9 @@ class Story:
         )
         return self.until(at)
 
+    def failed(self, query="a", run=1, *, at):
+        return self.ended(query, run, at=at, exception=CONFLICT)
+
     def takes(self, query="b", run=1, *, of="a", of_run=1, at, proven=True):
         """A query is started on the checkpoint of query a, while ``of`` runs on it; Spark stops that.
 
@@ -184,6 +187,14 @@ class Story:
     def probe(self, *runs, at, **how):
         """A probe report that has polled each of these runs."""
         return self.report(*map(replace, runs), at=at, **how)
+
+    def seen(self, query="a", number=1, *, at, **fields):
+        """A probe report of one run."""
+        return self.probe(run(query, number, **fields), at=at)
+
+    def works(self, query="a", number=1, *, at, batch, **fields):
+        """A probe report of one run, which processes a batch."""
+        return self.probe(processing(query, number, batch=batch, **fields), at=at)
 
     def report(self, *runs, at, context=Context.RUNNING, dropped=0, missing=(), scheduler=None):
         """A probe report of these runs; a run object that was reported before was not polled now."""

@@ -78,6 +78,11 @@ def table(*parts: str | Case) -> dict[str, Case]:
     return found
 
 
+def limits(query: str, **fields: Any) -> dict[str, Any]:
+    """Settings of the queries with this name pattern."""
+    return {"overrides": [(query, fields)]}
+
+
 def case(
     story: Story,
     *,
@@ -154,11 +159,7 @@ def expected(row: Case) -> dict[str, Any]:
     # While query a is unseen, only the rules of the driver are asked.
     is_seen = "a" in row.story.snapshot(0.0).labels()
     of_a = {name for name, query, _ in row.alerts if query in ("a", "*")} if is_seen else set()
-    return {
-        "alerts": row.alerts,
-        "state of a": row.state,
-        "rules that hold": of_a | row.besides,
-    }
+    return {"alerts": row.alerts, "state of a": row.state, "rules that hold": of_a | row.besides}
 
 
 def holding(story, now, settings):

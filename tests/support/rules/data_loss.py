@@ -10,6 +10,7 @@ from support.rules.case import (
     data_loss_critical,
     data_loss_risk,
     idle,
+    limits,
     offsets_rewound,
     query_failed,
     query_stalled,
@@ -28,7 +29,7 @@ from support.rules.stories import (
     later,
     steady,
 )
-from support.story import CONFLICT, Story, processing, run
+from support.story import Story
 
 
 def edge(at):
@@ -67,7 +68,7 @@ def alive_at(until, *, behind, kept=BY_TIME, **how):
 
 @later
 def dead_at(until, **says):
-    return near_the_edge(until, story=steady().ended(at=101, exception=CONFLICT), **says)
+    return near_the_edge(until, story=steady().failed(at=101), **says)
 
 
 @later
@@ -75,9 +76,7 @@ def restarted(*, read):
     """Dead for long, restarted at 900 s; its first batch reads all but the last minute."""
     story = dead_at(890).started(run=2, at=900)
     if not read:
-        return near_the_edge(
-            990, story=story.probe(processing(number=2, batch=10), at=985), run=2, begin=905
-        )
+        return near_the_edge(990, story=story.works(number=2, batch=10, at=985), run=2, begin=905)
     at_work = {"run": 2, "committed": lambda at: end(at - 60), "since": lambda at: at - 60}
     story.commit(run=2, batch=10, at=940).commit(run=2, batch=11, at=980)
     return asked(story, 945, 990, **BY_TIME, **at_work)
@@ -102,7 +101,7 @@ def unread_table(until, *, story=None, **answers):
 
 @later
 def failed_reader():
-    return steady().ended(at=101, exception=CONFLICT)
+    return steady().failed(at=101)
 
 
 TENTH_OF_RETENTION = {"overrides": [("a", {"data_loss_warning_ratio": 0.1})]}
@@ -142,7 +141,7 @@ CASES = table(
     ),
     "vanished",
     case(
-        near_the_edge(850, story=steady().probe(run(), at=100).probe(at=101).probe(at=102)),
+        near_the_edge(850, story=steady().seen(at=100).probe(at=101).probe(at=102)),
         alerts=[("StreamingQueryStopped", "a"), ("StreamingDataLossRisk", "a")],
         state="stopped_unexpectedly",
     ),
@@ -167,7 +166,7 @@ CASES = table(
     "failed, 71% of the retention time are used up, and a tenth is the limit by pattern",
     failed_and_lost(dead_at(810), **TENTH_OF_RETENTION),
     "failed, 25% of the retention time are used up, and a tenth is the limit of another query",
-    query_failed(dead_at(350), overrides=[("b", {"data_loss_warning_ratio": 0.1})]),
+    query_failed(dead_at(350), **limits("b", data_loss_warning_ratio=0.1)),
     "commits, but retention has passed it (restarted after a long outage)",
     data_loss_critical(
         asked(steady(until=200), 195, 200, **BY_TIME, committed=end(-950), since=None)
@@ -177,7 +176,7 @@ CASES = table(
     "commits, but too slowly for a topic that is bounded by size",
     data_loss_risk(alive_at(700, behind=650, speed=0.7, kept=BY_SIZE), **LAG_IS_FINE),
     "read as fast as data arrived, 3/4 of the retention behind, and has just failed",
-    failed_at_risk(alive_at(400, behind=750).ended(at=401, exception=CONFLICT), at=402),
+    failed_at_risk(alive_at(400, behind=750).failed(at=401), at=402),
     "hangs, and its broker answers only since lately",
     stalled_at_risk(near_the_edge(850, begin=830)),
     "caught up for a while, and now falls behind again",
@@ -288,7 +287,7 @@ CASES = table(
         )
     ),
     "failed, and the broker was polled only once",
-    query_failed(near_the_edge(850, begin=850, story=steady().ended(at=101, exception=CONFLICT))),
+    query_failed(near_the_edge(850, begin=850, story=steady().failed(at=101))),
     "unread records grew old while the driver was frozen",
     running(
         asked(
@@ -316,10 +315,7 @@ CASES = table(
     "near the retention limit at the last poll, and commits since: the position is unknown",
     running(steady(alive_at(400, behind=650, speed=0.5), until=900)),
     "its broker has not answered for long, it committed, then it failed: the position is unknown",
-    query_failed(
-        steady(alive_at(400, behind=650, speed=0.5), until=900).ended(at=901, exception=CONFLICT),
-        at=905,
-    ),
+    query_failed(steady(alive_at(400, behind=650, speed=0.5), until=900).failed(at=901), at=905),
     "the age of the unread records is known only since lately",
     running(
         asked(
@@ -399,18 +395,17 @@ CASES = table(
         )
     ),
     "stopped, and the stop was announced",
-    stopped(near_the_edge(900, story=steady().probe(run(), at=100).expect_stop().ended(at=101))),
+    stopped(near_the_edge(900, story=steady().seen(at=100).expect_stop().ended(at=101))),
     "the application has stopped",
-    stopped(near_the_edge(900, story=steady().probe(run(), at=100).probe(at=101, context=STOPPED))),
+    stopped(near_the_edge(900, story=steady().seen(at=100).probe(at=101, context=STOPPED))),
     "availableNow, finished, and old records expire",
     completed(
         near_the_edge(
-            900,
-            story=Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2),
+            900, story=Story().seen(trigger=AVAILABLE_NOW, at=0).commit(batch=0, at=1).ended(at=2)
         )
     ),
     "in danger, but ignored",
-    case(dead_at(850), state="failed", overrides=[("a", {"ignore": True})]),
+    case(dead_at(850), state="failed", **limits("a", ignore=True)),
     "a larger ratio is set",
     running(alive_at(400, behind=650, speed=0.5), **LAG_IS_FINE, data_loss_warning_ratio=0.95),
     "restarted after a long outage, and it has read nothing yet",
@@ -490,9 +485,5 @@ CASES = table(
     "stopped as planned, with an expired snapshot",
     stopped(unread_table(400, story=steady().expect_stop().ended(at=101), **EXPIRED)),
     "in danger on its table, but ignored",
-    case(
-        unread_table(850, story=failed_reader()),
-        state="failed",
-        overrides=[("a", {"ignore": True})],
-    ),
+    case(unread_table(850, story=failed_reader()), state="failed", **limits("a", ignore=True)),
 )

@@ -8,6 +8,7 @@ from support.rules.case import (
     case,
     completed,
     idle,
+    limits,
     query_failed,
     query_stalled,
     query_stalled_warning,
@@ -29,7 +30,7 @@ from support.rules.stories import (
     watched,
     with_b,
 )
-from support.story import CONFLICT, Story, processing, run
+from support.story import Story, processing, run
 
 from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe_report import Context, JobCounts, SchedulerLoop, SlotUse
@@ -88,9 +89,7 @@ CASES = table(
     "the first poll sees a batch whose event preceded the attach, then the next batch hangs",
     query_stalled(watched(Story(), (1, 1, run(batch=5)), (6, 71, processing(batch=6))), at=72),
     "Spark's listener queue drops events",
-    events_missing(
-        steady().probe(run(batch=10), at=90).probe(run(batch=10), at=101, dropped=37), at=105
-    ),
+    events_missing(steady().seen(batch=10, at=90).probe(run(batch=10), at=101, dropped=37), at=105),
     "events are half a minute late (a slow neighbour on the bus)",
     running(watched(steady(), (101, 125, processing(batch=11))).commit(batch=10, at=130), at=135),
     "events were dropped before the attach",
@@ -101,7 +100,7 @@ CASES = table(
     "events were dropped a while ago",
     idle(
         steady()
-        .probe(run(batch=10), at=90)
+        .seen(batch=10, at=90)
         .probe(run(batch=10), at=101, dropped=37)
         .probe(run(batch=10), at=170, dropped=37)
     ),
@@ -109,9 +108,7 @@ CASES = table(
     running(epochs(until=900, log_until=900), probe_expected=True),
     # QuerypulseMonitoringDegraded
     "events arrive, the probe does not report",
-    monitoring_degraded(
-        steady(steady().probe(run(batch=3), at=30), until=200), probe_expected=True
-    ),
+    monitoring_degraded(steady(steady().seen(batch=3, at=30), until=200), probe_expected=True),
     "no probe report ever",
     monitoring_degraded(steady(), at=105, probe_expected=True),
     "a Continuous query's checkpoint cannot be read",
@@ -124,28 +121,24 @@ CASES = table(
     "no probe report in a replay, where none is expected",
     running(steady(), at=105),
     "the probe did not report for half a minute (GC)",
-    running(steady().probe(run(batch=8), at=75), at=105, probe_expected=True),
+    running(steady().seen(batch=8, at=75), at=105, probe_expected=True),
     "the process was frozen",
     running(
-        steady().probe(run(batch=10), at=100).paused(at=800, seconds=699),
-        at=801,
-        probe_expected=True,
+        steady().seen(batch=10, at=100).paused(at=800, seconds=699), at=801, probe_expected=True
     ),
     "the application has stopped its SparkContext, so the probe has ended",
     stopped(
-        steady().probe(run(batch=10), at=100).probe(at=101, context=STOPPED),
-        at=900,
-        probe_expected=True,
+        steady().seen(batch=10, at=100).probe(at=101, context=STOPPED), at=900, probe_expected=True
     ),
     "the checkpoint of an ordinary query cannot be read: it is not needed",
     running(
-        steady().probe(run(batch=10), at=104).log(at=104, unreadable="denied"),
+        steady().seen(batch=10, at=104).log(at=104, unreadable="denied"),
         at=105,
         probe_expected=True,
     ),
     # StreamingDriverDown
     "the JVM of a query has ended",
-    driver_down(steady().probe(run(batch=10), at=100).probe(at=101, context=JVM_GONE), at=102),
+    driver_down(steady().seen(batch=10, at=100).probe(at=101, context=JVM_GONE), at=102),
     "the JVM of three queries has ended",
     driver_down(three_queries().probe(at=101, context=JVM_GONE), at=102, probe_expected=True),
     "the JVM ended long ago: still one alert",
@@ -157,7 +150,7 @@ CASES = table(
     ),
     "a query failed, then the JVM ended",
     case(
-        three_queries().ended(at=101, exception=CONFLICT).probe(at=102, context=JVM_GONE),
+        three_queries().failed(at=101).probe(at=102, context=JVM_GONE),
         at=900,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingDriverDown", "*")],
         state="failed",
@@ -182,22 +175,22 @@ CASES = table(
         three_queries().probe(at=101, context=Context.TERMINATED), at=102, program=SCRIPT_FAILED
     ),
     "the program ends after query.stop()",
-    stopped(steady().probe(run(), at=100).ended(at=101), at=102, program=SCRIPT_ENDED),
+    stopped(steady().seen(at=100).ended(at=101), at=102, program=SCRIPT_ENDED),
     "the program fails after query.stop()",
-    stopped(steady().probe(run(), at=100).ended(at=101), at=102, program=SCRIPT_FAILED),
+    stopped(steady().seen(at=100).ended(at=101), at=102, program=SCRIPT_FAILED),
     "the program ends after expect_stop of its only query",
-    running(steady().probe(run(), at=100).expect_stop(), at=102, program=SCRIPT_ENDED),
+    running(steady().seen(at=100).expect_stop(), at=102, program=SCRIPT_ENDED),
     "the program ends while an availableNow query works",
     idle(
-        Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1),
+        Story().started(at=0).seen(trigger=AVAILABLE_NOW, batch=0, at=1),
         at=2,
         program=SCRIPT_FAILED,
     ),
     "the program ends while a query with trigger once works",
-    idle(Story().started(at=0).probe(run(trigger=ONCE, batch=0), at=1), at=2, program=SCRIPT_ENDED),
+    idle(Story().started(at=0).seen(trigger=ONCE, batch=0, at=1), at=2, program=SCRIPT_ENDED),
     "the program ends once its availableNow query has completed",
     completed(
-        Story().started(at=0).probe(run(trigger=AVAILABLE_NOW, batch=0), at=1).ended(at=2),
+        Story().started(at=0).seen(trigger=AVAILABLE_NOW, batch=0, at=1).ended(at=2),
         at=3,
         program=SCRIPT_ENDED,
     ),
@@ -205,21 +198,18 @@ CASES = table(
     running(steady(), at=102, program=SCRIPT_FAILED),
     "the program ends, and its query is ignored",
     running(
-        steady().probe(run(batch=10), at=100),
-        at=102,
-        program=SCRIPT_FAILED,
-        overrides=[("a", {"ignore": True})],
+        steady().seen(batch=10, at=100), at=102, program=SCRIPT_FAILED, **limits("a", ignore=True)
     ),
     "the program ends because a query failed: that is reported",
     query_failed(
-        three_queries().ended(at=101, exception=CONFLICT),
+        three_queries().failed(at=101),
         at=102,
         besides=["StreamingQueryStopped"],
         program=SCRIPT_FAILED,
     ),
     "the program ends within a minute of a failure",
     query_failed(
-        three_queries().ended(at=101, exception=CONFLICT),
+        three_queries().failed(at=101),
         at=145,
         besides=["StreamingQueryStopped"],
         program=SCRIPT_ENDED,
@@ -244,10 +234,10 @@ CASES = table(
     "the program ends by itself while three queries run",
     program_ended_warning(three_queries(), at=102, program=SCRIPT_ENDED),
     "the program ends by itself while its only query runs",
-    program_ended_warning(steady().probe(run(batch=10), at=100), at=102, program=SCRIPT_ENDED),
+    program_ended_warning(steady().seen(batch=10, at=100), at=102, program=SCRIPT_ENDED),
     "the program ends while an hourly query waits",
     program_ended_warning(
-        steady().probe(run(batch=10, trigger=HOURLY), at=100), at=102, program=SCRIPT_ENDED
+        steady().seen(batch=10, trigger=HOURLY, at=100), at=102, program=SCRIPT_ENDED
     ),
     "the program ends while an expected query runs",
     program_ended(three_queries(), at=102, program=SCRIPT_ENDED, expected=["b"]),
@@ -259,19 +249,19 @@ CASES = table(
     program_ended(steady(), at=102, program=SCRIPT_ENDED, expected=["a"]),
     "an exception ends the program just after a failure that is ignored",
     case(
-        three_queries().ended(at=101, exception=CONFLICT),
+        three_queries().failed(at=101),
         at=102,
         alerts=CUT_OFF,
         state="failed",
         program=SCRIPT_FAILED,
-        overrides=[("a", {"ignore": True})],
+        **limits("a", ignore=True),
     ),
     "an exception ends the program",
     program_ended(three_queries(), at=102, program=SCRIPT_FAILED),
     "an exception ends the program two minutes after a query failed: the others end with it",
     case(
         three_queries()
-        .ended(at=101, exception=CONFLICT)
+        .failed(at=101)
         .probe(run("b"), run("c"), at=160)
         .probe(run("b"), run("c"), at=220),
         at=222,
@@ -312,11 +302,11 @@ CASES = table(
         at=170,
         besides=["QuerypulseMonitoringDegraded"],
         probe_expected=True,
-        overrides=[("b", {"stall_floor_seconds": 300.0})],
+        **limits("b", stall_floor_seconds=300.0),
     ),
     "the JVM of one query does not answer",
     query_stalled(
-        steady().probe(run(batch=10), at=100),
+        steady().seen(batch=10, at=100),
         at=170,
         besides=["QuerypulseMonitoringDegraded"],
         probe_expected=True,
@@ -343,7 +333,7 @@ CASES = table(
     "Spark's event loop has ended, and only one of two queries has a batch so far",
     all_stalled(
         both_hang(until=170, scheduler=ENDED, b=run("b", batch=1)),
-        overrides=[("b", {"stall_floor_seconds": 300.0})],
+        **limits("b", stall_floor_seconds=300.0),
     ),
     "Spark's event loop has ended under one query",
     query_stalled(watched(steady(), (101, 170, processing(batch=10)), scheduler=ENDED)),

@@ -6,6 +6,7 @@ from support.rules.case import (
     case,
     completed,
     idle,
+    limits,
     query_failed,
     query_failed_warning,
     query_stopped,
@@ -23,7 +24,7 @@ from support.rules.stories import (
     three_queries,
     with_b,
 )
-from support.story import CONFLICT, Story, processing, run
+from support.story import CONFLICT, Story, run
 
 from querypulse.listener.probe_report import Context
 
@@ -44,74 +45,50 @@ def session_ended(story, *runs, at=101):
 def crash_loop(seconds, exception=EVOLVES):
     """A new process fails in the batch that an earlier one planned so many seconds ago."""
     story = Story().started(at=1).began(at=2, unfinished=(7, 20 - seconds), committed=(6, -seconds))
-    return story.probe(processing(batch=7), at=5).ended(at=20, exception=exception)
+    return story.works(batch=7, at=5).ended(at=20, exception=exception)
 
 
 CASES = table(
     # StreamingQueryFailed
     "fails, reported by the event",
-    query_failed(steady().ended(at=101, exception=CONFLICT)),
+    query_failed(steady().failed(at=101)),
     "fails, reported by the probe while the event is stuck in the bus",
-    query_failed(
-        steady().probe(run(), at=100).probe(run(active=False, exception=CONFLICT), at=101)
-    ),
+    query_failed(steady().seen(at=100).seen(active=False, exception=CONFLICT, at=101)),
     "fails before its first batch",
-    query_failed(Story().started(at=0).ended(at=1, exception=CONFLICT)),
+    query_failed(Story().started(at=0).failed(at=1)),
     "failed a day ago",
-    query_failed(steady().ended(at=101, exception=CONFLICT), at=86_000),
+    query_failed(steady().failed(at=101), at=86_000),
     "restarted, not healthy yet",
-    query_failed(steady().ended(at=101, exception=CONFLICT).started(run=2, at=103), at=104),
+    query_failed(steady().failed(at=101).started(run=2, at=103), at=104),
     "restarted under a new id, not healthy yet (checkpoint deleted)",
-    query_failed(steady().ended(at=101, exception=CONFLICT).started_again(at=103), at=104),
+    query_failed(steady().failed(at=101).started_again(at=103), at=104),
     "fails under availableNow",
-    query_failed(
-        Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=1, exception=CONFLICT), at=2
-    ),
+    query_failed(Story().seen(trigger=AVAILABLE_NOW, at=0).failed(at=1), at=2),
     "fails a moment before spark.stop()",
     query_failed(steady().ended(at=101, exception=CONFLICT, context=STOPPED), at=102),
     "restarted and committing",
-    running(
-        steady()
-        .ended(at=101, exception=CONFLICT)
-        .started(run=2, at=103)
-        .commit(run=2, batch=10, at=110),
-        at=111,
-    ),
+    running(steady().failed(at=101).started(run=2, at=103).commit(run=2, batch=10, at=110), at=111),
     "restarted and idle",
-    idle(
-        steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=113),
-        at=114,
-    ),
+    idle(steady().failed(at=101).started(run=2, at=103).idle(run=2, at=113), at=114),
     "the failure of the old run arrives after the new run began (restart by user code)",
     running(
-        steady()
-        .started(run=2, at=101)
-        .commit(run=2, batch=10, at=102)
-        .ended(run=1, at=103, exception=CONFLICT),
+        steady().started(run=2, at=101).commit(run=2, batch=10, at=102).failed(run=1, at=103),
         at=104,
     ),
     "killed by a planned spark.stop()",
     stopped(steady().ended(at=101, exception=SHUTDOWN, context=Context.STOPPED), at=102),
     "a query fails that was never seen",
-    case(
-        Story().ended(at=5, exception=CONFLICT),
-        at=6,
-        alerts=("StreamingQueryFailed", "unnamed"),
-        state=None,
-    ),
+    case(Story().failed(at=5), at=6, alerts=("StreamingQueryFailed", "unnamed"), state=None),
     "two queries fail, which are too few for a group",
     case(
-        with_b().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT),
+        with_b().failed(at=101).failed("b", at=101),
         at=102,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "b")],
         state="failed",
     ),
     "a sibling fails",
     case(
-        steady()
-        .started("b", at=0)
-        .commit("b", batch=0, at=99)
-        .ended("b", at=100, exception=CONFLICT),
+        steady().started("b", at=0).commit("b", batch=0, at=99).failed("b", at=100),
         at=101,
         alerts=("StreamingQueryFailed", "b"),
         state="running",
@@ -123,9 +100,7 @@ CASES = table(
     query_failed(session_ended(steady(), lost()), at=3600, expected=["a"]),
     "its session ended under availableNow",
     query_failed(
-        session_ended(
-            Story().probe(run(trigger=AVAILABLE_NOW), at=0), lost(trigger=AVAILABLE_NOW), at=2
-        ),
+        session_ended(Story().seen(trigger=AVAILABLE_NOW, at=0), lost(trigger=AVAILABLE_NOW), at=2),
         at=3,
     ),
     "three queries of a session that ended: one incident",
@@ -137,7 +112,7 @@ CASES = table(
     ),
     "a query failed, then the session of two others ended",
     case(
-        session_ended(three_queries().ended(at=100.5, exception=CONFLICT), lost("b"), lost("c")),
+        session_ended(three_queries().failed(at=100.5), lost("b"), lost("c")),
         at=102,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "*")],
         state="failed",
@@ -147,23 +122,19 @@ CASES = table(
         session_ended(steady().expect_stop(), run(active=False, exception=CONFLICT)), at=102
     ),
     "a query stopped, then its session ended: the stop keeps its grace",
-    stopped(session_ended(steady().probe(run(), at=100).ended(at=100.5)), at=150),
+    stopped(session_ended(steady().seen(at=100).ended(at=100.5)), at=150),
     "a query stopped and is not back, nor is its session",
-    query_stopped(session_ended(steady().probe(run(), at=100).ended(at=100.5)), at=170),
+    query_stopped(session_ended(steady().seen(at=100).ended(at=100.5)), at=170),
     "its stop was announced before its session ended",
     stopped(session_ended(steady().expect_stop(), lost()), at=900),
     "it was stopped as announced, then its session ended",
-    stopped(session_ended(steady().probe(run(), at=100).expect_stop().ended(at=100.5)), at=900),
+    stopped(session_ended(steady().seen(at=100).expect_stop().ended(at=100.5)), at=900),
     "it completed, then its session ended",
     completed(
-        session_ended(Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2)),
-        at=900,
-        expected=["a"],
+        session_ended(Story().seen(trigger=AVAILABLE_NOW, at=0).ended(at=2)), at=900, expected=["a"]
     ),
     "its session ended, and it is ignored",
-    case(
-        session_ended(steady(), lost()), at=900, state="failed", overrides=[("a", {"ignore": True})]
-    ),
+    case(session_ended(steady(), lost()), at=900, state="failed", **limits("a", ignore=True)),
     "its session ended, within its grace",
     case(session_ended(steady(), lost()), at=150, state="failed", failed_grace_seconds=60.0),
     "its session made way for a new one, where it commits",
@@ -172,7 +143,7 @@ CASES = table(
         at=111,
     ),
     "the session lives, the network is interrupted",
-    running(steady().probe(run(batch=10), at=100), at=130, probe_expected=True),
+    running(steady().seen(batch=10, at=100), at=130, probe_expected=True),
     # an error that is part of the job's life
     "schema evolution ends it, as expected",
     query_failed_warning(steady().ended(at=101, exception=EVOLVES), at=102, **EXPECTED),
@@ -211,15 +182,11 @@ CASES = table(
     "it fails in each new process, within the grace",
     case(crash_loop(400.0, CONFLICT), at=21, state="failed", failed_grace_seconds=600.0),
     "another error than the expected one",
-    query_failed(steady().ended(at=101, exception=CONFLICT), at=102, **EXPECTED),
+    query_failed(steady().failed(at=101), at=102, **EXPECTED),
     "an expected error, by the name of the exception",
-    query_failed_warning(
-        steady().ended(at=101, exception=CONFLICT), at=102, expected_errors=["Concurrent*Exception"]
-    ),
+    query_failed_warning(steady().failed(at=101), at=102, expected_errors=["Concurrent*Exception"]),
     "an expected error in another case",
-    query_failed(
-        steady().ended(at=101, exception=CONFLICT), at=102, expected_errors=["concurrent*"]
-    ),
+    query_failed(steady().failed(at=101), at=102, expected_errors=["concurrent*"]),
     "schema evolution, which nobody expects",
     query_failed(steady().ended(at=101, exception=EVOLVES), at=102),
 )

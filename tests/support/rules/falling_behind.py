@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.rules.case import completed, falling_behind, idle, running, table
 from support.rules.stories import AVAILABLE_NOW, later, topic
-from support.story import CONFLICT, Story, run, source
+from support.story import CONFLICT, Story, source
 
 MINUTELY = "ProcessingTimeTrigger(60000)"
 AT_ONCE = "ProcessingTimeTrigger(0)"
@@ -26,7 +26,7 @@ def runs_of(*lengths, rest=5, every=0, batches=1, fails=(), goes_on=False):
     for count, seconds in enumerate(lengths, 1):
         began = at if not every else (count - 1) * every
         story.started(run=count, at=began)
-        story.probe(run(number=count, trigger=AVAILABLE_NOW, batch=number), at=began + 1)
+        story.seen(number=count, trigger=AVAILABLE_NOW, batch=number, at=began + 1)
         for part in range(1, batches + 1):
             at = began + part * seconds / batches
             story.commit(run=count, batch=number, at=at, seconds=seconds / batches)
@@ -35,7 +35,7 @@ def runs_of(*lengths, rest=5, every=0, batches=1, fails=(), goes_on=False):
         at += rest
     if goes_on:
         story.started(run=count + 1, at=at)
-        story.probe(run(number=count + 1, trigger=AVAILABLE_NOW, batch=number), at=at + 1)
+        story.seen(number=count + 1, trigger=AVAILABLE_NOW, batch=number, at=at + 1)
     return story
 
 
@@ -47,7 +47,7 @@ def batches_of(*lengths, trigger=MINUTELY, at=0, lags=()):
     """
     story = Story().started(at=at)
     for number, seconds in enumerate(lengths):
-        story.probe(run(trigger=trigger, batch=number), at=at)
+        story.seen(trigger=trigger, batch=number, at=at)
         at += seconds
         behind = lags[number : number + 1]
         sources = tuple(source(topic(number), topic(number + lag)) for lag in behind)
@@ -138,14 +138,14 @@ CASES = table(
     running(
         runs_of(*LONGER_RUNS)
         .started(run=12, at=3700)
-        .probe(run(number=12, batch=11), at=3701)
+        .seen(number=12, batch=11, at=3701)
         .commit(run=12, batch=11, at=3702),
         at=3703,
     ),
     "it grew, restarted, and has had one batch since",
     running(
         batches_of(*range(30, 180, 10))
-        .ended(at=1600, exception=CONFLICT)
+        .failed(at=1600)
         .started(run=2, at=1610)
         .commit(run=2, batch=15, at=1790, seconds=175),
         at=1800,

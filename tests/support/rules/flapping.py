@@ -7,6 +7,7 @@ from functools import partial
 from support.rules.case import (
     case,
     completed,
+    limits,
     query_failed,
     query_failed_warning,
     query_missing,
@@ -16,7 +17,7 @@ from support.rules.case import (
     table,
 )
 from support.rules.stories import AVAILABLE_NOW, STOPPED, dying, steady, watched
-from support.story import CONFLICT, Story, run
+from support.story import Story, run
 
 given_up = partial(case, alerts="StreamingQueryGivenUp", state="failed")
 flapping = partial(case, alerts="StreamingQueryFlapping", state="failed")
@@ -25,7 +26,7 @@ CASES = table(
     # StreamingQueryGivenUp
     "supervise has given it up",
     given_up(
-        steady().ended(at=101, exception=CONFLICT).supervised(given_up="11 failures"),
+        steady().failed(at=101).supervised(given_up="11 failures"),
         at=102,
         besides=["StreamingQueryFailed"],
     ),
@@ -40,7 +41,7 @@ CASES = table(
     "given up, then started by hand",
     running(
         steady()
-        .ended(at=101, exception=CONFLICT)
+        .failed(at=101)
         .supervised(given_up="11 failures")
         .started(run=2, at=150)
         .commit(run=2, batch=11, at=155),
@@ -49,13 +50,11 @@ CASES = table(
     "supervised, and healthy",
     running(steady().supervised(restarts=3, failure="boom"), at=105),
     "its restart is due in four minutes",
-    query_failed_warning(
-        steady().ended(at=101, exception=CONFLICT).supervised(due_at=400.0), at=300
-    ),
+    query_failed_warning(steady().failed(at=101).supervised(due_at=400.0), at=300),
     "its restart has been due for longer than the start grace",
-    query_failed(steady().ended(at=101, exception=CONFLICT).supervised(due_at=110.0), at=411),
+    query_failed(steady().failed(at=101).supervised(due_at=110.0), at=411),
     "failed, and supervise has not noticed for longer than the start grace",
-    query_failed(steady().ended(at=101, exception=CONFLICT).supervised(), at=402),
+    query_failed(steady().failed(at=101).supervised(), at=402),
     "it stopped, and its restart is due",
     stopped(watched(steady(), (100, 105, run())).ended(at=106).supervised(due_at=200.0), at=190),
     "its first start is due",
@@ -90,9 +89,7 @@ CASES = table(
         state="failed",
     ),
     "given up under ignore",
-    starting(
-        Story().supervised(given_up="11 failures"), at=5, overrides=[("a*", {"ignore": True})]
-    ),
+    starting(Story().supervised(given_up="11 failures"), at=5, **limits("a*", ignore=True)),
     "the application stops Spark before its first start",
     starting(Story().supervised(due_at=0.0).probe(at=1, context=STOPPED), at=300),
     # StreamingQueryFlapping
@@ -141,11 +138,11 @@ CASES = table(
     case(
         steady()
         .started(run=2, at=101)
-        .ended(run=1, at=102, exception=CONFLICT)
+        .failed(run=1, at=102)
         .started(run=3, at=111)
-        .ended(run=2, at=112, exception=CONFLICT)
+        .failed(run=2, at=112)
         .started(run=4, at=121)
-        .ended(run=3, at=122, exception=CONFLICT),
+        .failed(run=3, at=122),
         at=123,
         alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")],
         state="failed",
@@ -172,11 +169,11 @@ CASES = table(
     "availableNow in a loop",
     completed(
         Story()
-        .probe(run(trigger=AVAILABLE_NOW), at=0)
+        .seen(trigger=AVAILABLE_NOW, at=0)
         .ended(at=2)
-        .probe(run(number=2, trigger=AVAILABLE_NOW), at=10)
+        .seen(number=2, trigger=AVAILABLE_NOW, at=10)
         .ended(run=2, at=12)
-        .probe(run(number=3, trigger=AVAILABLE_NOW), at=20)
+        .seen(number=3, trigger=AVAILABLE_NOW, at=20)
         .ended(run=3, at=22),
         at=30,
     ),

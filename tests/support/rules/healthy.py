@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from support.rules.case import case, idle, running, starting, table, waiting
+from support.rules.case import case, idle, limits, running, starting, table, waiting
 from support.rules.stories import HOURLY, later, steady, topic, watched
-from support.story import CONFLICT, Story, processing, progress, run, source
+from support.story import Story, processing, progress, run, source
 
 
 @later
@@ -39,9 +39,7 @@ CASES = table(
         at=200,
     ),
     "commits once an hour under an hourly trigger",
-    running(
-        Story().probe(run(trigger=HOURLY, data=True), at=0).commit(batch=0, at=10), at=10 + 3 * 3600
-    ),
+    running(Story().seen(trigger=HOURLY, data=True, at=0).commit(batch=0, at=10), at=10 + 3 * 3600),
     "batches take long, as they always did (FLINK-34131)",
     running(Story().started(at=0).commit(batch=0, at=100, seconds=90), at=100 + 269),
     "the monitor itself was frozen (SIGSTOP)",
@@ -49,17 +47,12 @@ CASES = table(
     "no activity for a minute, with a larger floor",
     running(steady(), at=300, stall_floor_seconds=300),
     "ignored by pattern",
-    case(
-        Story().started(at=0).ended(at=1, exception=CONFLICT),
-        at=2,
-        state="failed",
-        overrides=[("a*", {"ignore": True})],
-    ),
+    case(Story().started(at=0).failed(at=1), at=2, state="failed", **limits("a*", ignore=True)),
     "planning under trigger 0, but Spark records idle progress",
     idle(
         Story()
-        .probe(run(message="Getting offsets from Kafka", last_progress_mark="1"), at=0)
-        .probe(run(message="Getting offsets from Kafka", last_progress_mark="2"), at=290),
+        .seen(message="Getting offsets from Kafka", last_progress_mark="1", at=0)
+        .seen(message="Getting offsets from Kafka", last_progress_mark="2", at=290),
         at=300,
     ),
     # idle needs proof

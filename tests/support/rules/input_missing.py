@@ -7,6 +7,7 @@ from support.rules.case import (
     completed,
     idle,
     input_missing,
+    limits,
     query_failed,
     query_stalled,
     running,
@@ -27,7 +28,7 @@ from support.rules.stories import (
     topic,
     watched,
 )
-from support.story import CONFLICT, Story, processing, run, source
+from support.story import Story, processing, run, source
 
 
 def snapshots(count):
@@ -64,7 +65,7 @@ def united(*dry, until=700, story=None, run=1, begin=10, first=0, **fields):
 @later
 def over_restart(*dry, until):
     """The query of ``united`` is restarted at 301 s; the other source has rows at ``dry``."""
-    story = united(*dry, until=300).ended(at=301, exception=CONFLICT).started(run=2, at=303)
+    story = united(*dry, until=300).failed(at=301).started(run=2, at=303)
     return united(*dry, until=until, story=story, run=2, begin=310, first=30)
 
 
@@ -136,18 +137,14 @@ CASES = table(
     "no rows since its run began",
     input_missing(Story().started(at=0).idle(at=600), at=610, **INPUT),
     "no rows for an hour, the limit is set by pattern",
-    input_missing(
-        steady().idle(at=3690), at=3710, overrides=[("a", {"expected_input_seconds": 3600.0})]
-    ),
+    input_missing(steady().idle(at=3690), at=3710, **limits("a", expected_input_seconds=3600.0)),
     "no rows since its restart",
     input_missing(
-        steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=700),
-        at=710,
-        **INPUT,
+        steady().failed(at=101).started(run=2, at=103).idle(run=2, at=700), at=710, **INPUT
     ),
     "restarted a minute ago, and only starting since",
     case(
-        steady().probe(run(), at=690).expect_stop().ended(at=691).started(run=2, at=695),
+        steady().seen(at=690).expect_stop().ended(at=691).started(run=2, at=695),
         at=750,
         alerts="StreamingInputMissing",
         state="starting",
@@ -157,10 +154,10 @@ CASES = table(
     running(
         steady()
         .idle(at=690)
-        .probe(run(batch=10), at=695)
-        .ended(at=696, exception=CONFLICT)
-        .probe(run(number=2, batch=11), at=700)
-        .probe(run(number=2, batch=13), at=702),
+        .seen(batch=10, at=695)
+        .failed(at=696)
+        .seen(number=2, batch=11, at=700)
+        .seen(number=2, batch=13, at=702),
         at=710,
         **INPUT,
     ),
@@ -168,8 +165,8 @@ CASES = table(
     starting(
         Story()
         .started(at=0)
-        .probe(processing(batch=0, tasks=0, trigger=AVAILABLE_NOW), at=650)
-        .probe(run(batch=1, trigger=AVAILABLE_NOW, active=False), at=660)
+        .works(batch=0, tasks=0, trigger=AVAILABLE_NOW, at=650)
+        .seen(batch=1, trigger=AVAILABLE_NOW, active=False, at=660)
         .started(run=2, at=695),
         at=710,
         **INPUT,
@@ -178,7 +175,7 @@ CASES = table(
     starting(
         Story()
         .started(at=0)
-        .probe(processing(batch=0, tasks=0), at=650)
+        .works(batch=0, tasks=0, at=650)
         .expect_stop()
         .ended(at=660)
         .started(run=2, at=695),
@@ -189,11 +186,11 @@ CASES = table(
     case(
         Story()
         .started(at=0)
-        .probe(run(trigger=AVAILABLE_NOW), at=1)
+        .seen(trigger=AVAILABLE_NOW, at=1)
         .idle(at=2)
         .ended(at=550)
         .started(run=2, at=560)
-        .probe(run(number=2, trigger=AVAILABLE_NOW), at=561)
+        .seen(number=2, trigger=AVAILABLE_NOW, at=561)
         .ended(run=2, at=690)
         .started(run=3, at=695),
         at=710,
@@ -209,7 +206,7 @@ CASES = table(
         .started(run=4, at=180)
         .commit(run=4, batch=3, at=184)
         .ended(run=4, at=185)
-        .probe(run(number=5, trigger=AVAILABLE_NOW), at=700),
+        .seen(number=5, trigger=AVAILABLE_NOW, at=700),
         at=710,
         **INPUT,
     ),
@@ -240,51 +237,36 @@ CASES = table(
     running(steady(until=900), at=905, **INPUT),
     "no rows before its restart, and none since",
     input_missing(
-        steady()
-        .idle(at=640)
-        .ended(at=650, exception=CONFLICT)
-        .started(run=2, at=655)
-        .idle(run=2, at=700),
+        steady().idle(at=640).failed(at=650).started(run=2, at=655).idle(run=2, at=700),
         at=710,
         **INPUT,
     ),
     "no rows before two restarts, and none since",
     input_missing(
         steady()
-        .ended(at=400, exception=CONFLICT)
+        .failed(at=400)
         .started(run=2, at=405)
-        .ended(run=2, at=650, exception=CONFLICT)
+        .failed(run=2, at=650)
         .started(run=3, at=655)
         .idle(run=3, at=715),
         at=720,
         **INPUT,
     ),
     "failed long ago, restarted lately, and idle since",
-    idle(
-        steady().ended(at=101, exception=CONFLICT).started(run=2, at=695).idle(run=2, at=705),
-        at=710,
-        **INPUT,
-    ),
+    idle(steady().failed(at=101).started(run=2, at=695).idle(run=2, at=705), at=710, **INPUT),
     "started, within the limit",
     idle(Story().started(at=0).idle(at=500), at=510, **INPUT),
     "a day is allowed by pattern",
-    idle(
-        steady().idle(at=890),
-        at=900,
-        **INPUT,
-        overrides=[("a", {"expected_input_seconds": 86_400.0})],
-    ),
+    idle(steady().idle(at=890), at=900, **INPUT, **limits("a", expected_input_seconds=86_400.0)),
     "it is stalled: another rule reports it",
     query_stalled(hung_batch(until=900), **INPUT),
     "it has failed: another rule reports it",
-    query_failed(steady().ended(at=101, exception=CONFLICT), at=900, **INPUT),
+    query_failed(steady().failed(at=101), at=900, **INPUT),
     "it was stopped, and the stop was announced",
-    stopped(steady().probe(run(), at=100).expect_stop().ended(at=101), at=900, **INPUT),
+    stopped(steady().seen(at=100).expect_stop().ended(at=101), at=900, **INPUT),
     "availableNow, finished, and no rows since",
     completed(
-        Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2),
-        at=900,
-        **INPUT,
+        Story().seen(trigger=AVAILABLE_NOW, at=0).commit(batch=0, at=1).ended(at=2), at=900, **INPUT
     ),
     "a batch is in flight, and may have rows",
     running(
@@ -300,9 +282,7 @@ CASES = table(
         expected_input_seconds=300.0,
     ),
     "an hourly trigger",
-    running(
-        Story().probe(run(trigger=HOURLY, data=True), at=0).commit(batch=0, at=10), at=3500, **INPUT
-    ),
+    running(Story().seen(trigger=HOURLY, data=True, at=0).commit(batch=0, at=10), at=3500, **INPUT),
     "only the probe sees the commits: their rows are unknown",
     case(
         watched(
@@ -316,19 +296,16 @@ CASES = table(
     "only the commit log shows a commit, whose event is late: its rows are unknown",
     idle(
         steady()
-        .probe(run(batch=10), at=101)
+        .seen(batch=10, at=101)
         .log(committed=9, at=102)
         .log(committed=10, at=700)
-        .probe(run(batch=11), at=701),
+        .seen(batch=11, at=701),
         at=710,
         **INPUT,
     ),
     "the first reading of the commit log shows the commit, whose event is late",
     idle(
-        steady()
-        .probe(run(batch=10), at=101)
-        .log(committed=10, at=700)
-        .probe(run(batch=11), at=701),
+        steady().seen(batch=10, at=101).log(committed=10, at=700).seen(batch=11, at=701),
         at=710,
         **INPUT,
     ),
@@ -349,9 +326,9 @@ CASES = table(
     "the driver was frozen",
     idle(steady().idle(at=105).paused(at=800, seconds=690), at=805, **INPUT),
     "the application has stopped its SparkContext, and no rows arrive since",
-    stopped(steady().probe(run(), at=100).probe(at=101, context=STOPPED), at=900, **INPUT),
+    stopped(steady().seen(at=100).probe(at=101, context=STOPPED), at=900, **INPUT),
     "ignored",
-    idle(steady().idle(at=890), at=900, **INPUT, overrides=[("a", {"ignore": True})]),
+    idle(steady().idle(at=890), at=900, **INPUT, **limits("a", ignore=True)),
     # StreamingInputMissing: one source of several
     "one of two sources has no rows any more",
     input_missing(united(10, 20, 30), at=705, **INPUT),
@@ -413,8 +390,5 @@ CASES = table(
         at=905,
     ),
     "its input folder is gone, and it was stopped on purpose",
-    stopped(
-        folder_polls((100, 9999), until=500).probe(run(), at=501).expect_stop().ended(at=502),
-        at=505,
-    ),
+    stopped(folder_polls((100, 9999), until=500).seen(at=501).expect_stop().ended(at=502), at=505),
 )

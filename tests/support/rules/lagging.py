@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.rules.case import (
     completed,
     idle,
+    limits,
     offsets_rewound,
     query_lagging,
     query_lagging_critical,
@@ -27,7 +28,7 @@ from support.rules.stories import (
     topic,
     unread,
 )
-from support.story import Story, run, source
+from support.story import Story, source
 
 
 @later
@@ -143,9 +144,7 @@ CASES = table(
     "lag rises from nothing, with a batch every two seconds, not for the window yet",
     running(lagging(*(60 * n for n in range(160)), every=2)),
     "lag rises, the window is shorter by pattern",
-    query_lagging(
-        lagging(2000, 2100, 2200, 2300), overrides=[("a", {"trend_window_seconds": 120.0})]
-    ),
+    query_lagging(lagging(2000, 2100, 2200, 2300), **limits("a", trend_window_seconds=120.0)),
     "lag is huge and falls: catching up after an outage (Burrow rule 5)",
     running(lagging(*(90_000 - 100 * n for n in range(7)))),
     "lag is steady (transaction markers: Burrow #461)",
@@ -189,7 +188,7 @@ CASES = table(
     "more arrives than is processed while Spark reports no lag, the window is shorter by pattern",
     query_lagging(
         at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240),
-        overrides=[("a", {"trend_window_seconds": 120.0})],
+        **limits("a", trend_window_seconds=120.0),
     ),
     "every batch reads all there is; as much arrives between commits",
     running(at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30))),
@@ -369,7 +368,7 @@ CASES = table(
     running(
         looping(*[2000] * 7)
         .started(run=8, at=420)
-        .probe(run(number=8, trigger=AVAILABLE_NOW, batch=7), at=421)
+        .seen(number=8, trigger=AVAILABLE_NOW, batch=7, at=421)
         .commit(run=8, batch=7, at=424, sources=(source(topic(7500), topic(90_000)),)),
         at=425,
     ),
@@ -384,8 +383,7 @@ CASES = table(
     "availableNow, once, with many batches that read less than arrives",
     running(
         lagging(
-            *(2000 + 100 * n for n in range(7)),
-            story=Story().probe(run(trigger=AVAILABLE_NOW), at=0),
+            *(2000 + 100 * n for n in range(7)), story=Story().seen(trigger=AVAILABLE_NOW, at=0)
         )
     ),
     # lag in seconds, where it is limited
@@ -403,10 +401,7 @@ CASES = table(
     query_lagging(unread(lambda _: 100, written=lambda t: t + 86_400), at=900, **ALLOWED),
     "the first unread record waits for 100 s, the limit is set by pattern",
     query_lagging(
-        unread(lambda _: 100),
-        at=900,
-        **LAG_IS_FINE,
-        overrides=[("a", {"lag_allowed_seconds": 60.0})],
+        unread(lambda _: 100), at=900, **LAG_IS_FINE, **limits("a", lag_allowed_seconds=60.0)
     ),
     "the first unread record waits for three times the limit; rewound offsets are only a warning",
     query_lagging_critical(
@@ -427,9 +422,7 @@ CASES = table(
     "the first unread record waits for 50 s, 60 s are allowed",
     running(unread(lambda _: 50), at=900, **ALLOWED),
     "the first unread record waits for 100 s, more is allowed by pattern",
-    running(
-        unread(lambda _: 100), at=900, **ALLOWED, overrides=[("a", {"lag_allowed_seconds": 600.0})]
-    ),
+    running(unread(lambda _: 100), at=900, **ALLOWED, **limits("a", lag_allowed_seconds=600.0)),
     "the first unread record waits for too long, not for the window yet",
     running(unread(lambda t: 30 if t < 650 else 100), at=900, **ALLOWED),
     "the first unread record waited for too long for four minutes (a burst)",
@@ -467,7 +460,7 @@ CASES = table(
             lambda _: 0,
             seconds=14_400,
             every=3600,
-            story=Story().probe(run(trigger=HOURLY, data=True), at=0),
+            story=Story().seen(trigger=HOURLY, data=True, at=0),
         ),
         at=14_000,
         **ALLOWED,

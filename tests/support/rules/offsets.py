@@ -19,7 +19,7 @@ def on_table(*ends, reads, newest, trigger=None):
     for number, end in enumerate(ends):
         at = 10 + number * 10
         if trigger is not None:
-            story.probe(run(trigger=trigger, batch=number), at=at - 6)
+            story.seen(trigger=trigger, batch=number, at=at - 6)
         for poll in (at - 5, at):
             here, there = (
                 value[number] if isinstance(value, list) else value for value in (reads, newest)
@@ -67,7 +67,7 @@ CASES = table(
         kafka(
             *[{"offset": 50}] * 10,
             latest=[{"offset": 60 + 10 * n} for n in range(10)],
-            story=Story().probe(run(trigger=AVAILABLE_NOW), at=0),
+            story=Story().seen(trigger=AVAILABLE_NOW, at=0),
         ),
         at=105,
     ),

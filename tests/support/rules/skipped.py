@@ -9,12 +9,13 @@ from support.rules.case import (
     data_loss_risk,
     data_lost,
     idle,
+    limits,
     running,
     stopped,
     table,
 )
 from support.rules.stories import AVAILABLE_NOW, later, steady
-from support.story import IdStory, Story, run
+from support.story import IdStory, Story
 from support.story import polled as polled_run
 
 from querypulse.listener.commit_log import LogReport, SinkLog
@@ -28,7 +29,7 @@ DELTA = "DeltaSink[file:/t]"
 @later
 def writing(sink=FILES, *, until=100, **log):
     """Query a writes to this sink, and at 2 s its log was read."""
-    story = Story().started(at=0).probe(run(sink=sink), at=1)
+    story = Story().started(at=0).seen(sink=sink, at=1)
     return steady(story.sink(at=2, **log) if log else story, until=until)
 
 
@@ -79,7 +80,7 @@ CASES = table(
     data_loss_critical(writing(newest=49, skips_to=49), at=105),
     "the sink's log is ahead, and no batch has been committed yet",
     data_loss_critical(
-        Story().started(at=0).probe(run(sink=FILES), at=1).sink(at=2, newest=49, skips_to=49), at=3
+        Story().started(at=0).seen(sink=FILES, at=1).sink(at=2, newest=49, skips_to=49), at=3
     ),
     "the sink has skipped five batches in a moment, and writes again",
     data_loss_critical(writing(newest=4, skips_to=4), at=105),
@@ -89,7 +90,7 @@ CASES = table(
     data_loss_critical(
         Story()
         .started(at=0)
-        .probe(run(sink=FILES, trigger=AVAILABLE_NOW), at=1)
+        .seen(sink=FILES, trigger=AVAILABLE_NOW, at=1)
         .commit(batch=0, at=2)
         .ended(at=3)
         .sink(at=4, newest=0, skips_to=0, first=0),
@@ -98,9 +99,7 @@ CASES = table(
     "the sink has skipped batches, and writes again since more than a trend window",
     running(writing(newest=4, skips_to=4, until=400), at=405),
     "the sink has skipped batches, then the query was stopped on purpose, long ago",
-    stopped(
-        writing(newest=49, skips_to=49).probe(run(), at=100).expect_stop().ended(at=101), at=900
-    ),
+    stopped(writing(newest=49, skips_to=49).seen(at=100).expect_stop().ended(at=101), at=900),
     "the sink's log is where the query is",
     running(writing(newest=9), at=105),
     "the sink has no log yet",
@@ -108,7 +107,7 @@ CASES = table(
     "the sink's log cannot be read, and batch ids go on",
     running(writing(trouble="denied"), at=105),
     "the sink's log is ahead, but ignored",
-    running(writing(newest=49, skips_to=49), at=105, overrides=[("a", {"ignore": True})]),
+    running(writing(newest=49, skips_to=49), at=105, **limits("a", ignore=True)),
     "a checkpoint was restored, and Hudi remembers newer ids",
     data_loss_risk(restored(HUDI), at=71),
     "a new checkpoint, and Hudi remembers the ids of the old one",

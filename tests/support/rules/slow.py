@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.rules.case import (
     batch_slow,
     batch_slow_critical,
+    limits,
     query_stalled,
     running,
     starting,
@@ -104,9 +105,7 @@ CASES = table(
         live_locked(until=1906), slow_critical_seconds=3600.0, stall_critical_seconds=3600.0
     ),
     "a batch is retried for ever, with a shorter critical limit by pattern",
-    batch_slow_critical(
-        live_locked(until=300), overrides=[("a", {"slow_critical_seconds": 180.0})]
-    ),
+    batch_slow_critical(live_locked(until=300), **limits("a", slow_critical_seconds=180.0)),
     "a long batch within a window longer than half an hour",
     running(busy_batch(until=2000), stall_floor_seconds=2000.0),
     "one task runs for 75 s in a batch that has been slow for half an hour",

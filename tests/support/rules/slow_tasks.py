@@ -35,7 +35,7 @@ def then_equipped(*, bare_until, until, finishing=False, story=None):
     story = story or no_executor(until=bare_until)
     for at in range(bare_until + 1, until + 1):
         tasks = 40 + (at if finishing else 0)
-        story.probe(processing(batch=10, own=JobCounts(5, 1, tasks, 1), slots=SlotUse(4, 1)), at=at)
+        story.works(batch=10, own=JobCounts(5, 1, tasks, 1), slots=SlotUse(4, 1), at=at)
     return story.until(until)
 
 

@@ -7,6 +7,7 @@ from support.rules.case import (
     batch_slow_critical,
     case,
     idle,
+    limits,
     query_stalled,
     query_stalled_warning,
     running,
@@ -84,7 +85,7 @@ def asynchronous(*, until, log_until, batches_until=None, idle=True, interval=1.
             batch += 1
         busy = at <= batches_until or not idle
         seen = {"batch": batch, "busy": busy, "data": busy}
-        story.probe(run(async_progress=True, log_interval=interval, **seen), at=at)
+        story.seen(async_progress=True, log_interval=interval, **seen, at=at)
         if at % 6 == 0:
             committed = None if empty else min(at, log_until) // 2 - 1
             story.log(at=at, planned=None, committed=committed)
@@ -97,7 +98,7 @@ def asynchronous_and_slow(*, until):
     story = asynchronous(until=160, log_until=100, interval=60.0)
     for number, at in enumerate(range(161, until + 1, 5)):
         seen = {"async_progress": True, "log_interval": 60.0}
-        story.probe(processing(batch=81, tasks=number * 5, **seen), at=at)
+        story.works(batch=81, tasks=number * 5, **seen, at=at)
         story.log(at=at, planned=None, committed=49)
     return story.until(until)
 
@@ -133,7 +134,7 @@ CASES = table(
     "hung, and then the JVM also pauses for some seconds: no false recovery",
     query_stalled(hung_batch(until=170), at=180),
     "the JVM does not answer",
-    query_stalled(steady().probe(run(batch=10), at=100), at=170),
+    query_stalled(steady().seen(batch=10, at=100), at=170),
     "hangs after a stall that recovered: what happened once is no usual batch",
     query_stalled(
         watched(steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11)))
@@ -181,14 +182,12 @@ CASES = table(
             message="Getting offsets from Kafka",
             line="",
             last_progress_mark="1",
-        ).probe(
-            run(
-                message="Getting offsets from Kafka",
-                busy=True,
-                batch=10,
-                own=JobCounts(4),
-                last_progress_mark="2",
-            ),
+        ).seen(
+            message="Getting offsets from Kafka",
+            busy=True,
+            batch=10,
+            own=JobCounts(4),
+            last_progress_mark="2",
             at=890,
         ),
         at=900,
@@ -271,7 +270,7 @@ CASES = table(
         **LONG_B,
     ),
     "query b holds all slots, and is none of ours",
-    query_stalled(behind_b(until=1906), overrides=[("b", {"ignore": True})]),
+    query_stalled(behind_b(until=1906), **limits("b", ignore=True)),
     "some batch of query b holds all slots at each poll, for almost half an hour",
     query_stalled_warning(behind_b(until=1895, every=30), **LONG_B),
     "some batch of query b holds all slots at each poll, for more than half an hour",
@@ -285,10 +284,7 @@ CASES = table(
     running(working(until=150, stopping=True)),
     "stopped as announced: its last batch takes as long as usual, and ends",
     stopped(
-        working(until=130, stopping=True)
-        .expect_stop()
-        .probe(run(active=False), at=135)
-        .ended(at=135),
+        working(until=130, stopping=True).expect_stop().seen(active=False, at=135).ended(at=135),
         at=900,
     ),
     "a batch hangs in Python, and no job is active",
@@ -334,12 +330,7 @@ CASES = table(
     "a batch in flight, window not over",
     running(hung_batch(until=160)),
     "a huge first batch whose tasks finish",
-    starting(
-        Story()
-        .probe(processing(batch=0, tasks=0), at=0)
-        .probe(processing(batch=0, tasks=5), at=590),
-        at=600,
-    ),
+    starting(Story().works(batch=0, tasks=0, at=0).works(batch=0, tasks=5, at=590), at=600),
     "the first batch within the start grace",
     starting(watched(Story(), (0, 115, processing(batch=0))), at=118),
     "Continuous: it has no batches, and its log is not read",
@@ -352,7 +343,7 @@ CASES = table(
     running(
         watched(
             Story()
-            .probe(run(trigger="RealTimeTrigger(300000)"), at=0)
+            .seen(trigger="RealTimeTrigger(300000)", at=0)
             .commit(batch=0, at=300, seconds=300),
             (301, 1190, processing(trigger="RealTimeTrigger(300000)", batch=1)),
         )
@@ -362,15 +353,15 @@ CASES = table(
     "a stalled query commits again",
     running(hung_batch(until=170).commit(batch=10, at=171), at=172),
     "frozen while the batch was in flight",
-    running(hung_batch(until=130).paused(at=600, seconds=465).probe(processing(batch=10), at=601)),
+    running(hung_batch(until=130).paused(at=600, seconds=465).works(batch=10, at=601)),
     "Continuous: the log's epochs stop",
     query_stalled(epochs(until=300, log_until=200)),
     "Continuous: epochs go on",
     running(epochs(until=900, log_until=900)),
     "Continuous: the log has not been read for a while, which proves no stall",
     running(
-        epochs(until=200, log_until=200).probe(
-            run(trigger="ContinuousTrigger(1000)", message="Running", busy=True), at=299
+        epochs(until=200, log_until=200).seen(
+            trigger="ContinuousTrigger(1000)", message="Running", busy=True, at=299
         ),
         at=300,
     ),

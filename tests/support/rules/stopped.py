@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.rules.case import (
     case,
     completed,
+    limits,
     query_failed,
     query_missing,
     query_stopped,
@@ -14,97 +15,89 @@ from support.rules.case import (
     table,
 )
 from support.rules.stories import AVAILABLE_NOW, ONCE, SHUTDOWN, STOPPED, dying, steady
-from support.story import CONFLICT, Story, processing, run
+from support.story import Story, run
 
 from querypulse.listener.probe_report import Context
 
 CASES = table(
     # StreamingQueryStopped
     "stopped, not restarted within the grace",
-    query_stopped(steady().probe(run(), at=100).ended(at=101), at=162),
+    query_stopped(steady().seen(at=100).ended(at=101), at=162),
     "vanished without an event, not restarted",
-    query_stopped(steady().probe(run(), at=100).probe(at=101).probe(at=102), at=162),
+    query_stopped(steady().seen(at=100).probe(at=101).probe(at=102), at=162),
     "vanished in the last poll before the probe stopped answering",
-    query_stopped(steady().probe(run(), at=100).probe(at=101), at=165),
+    query_stopped(steady().seen(at=100).probe(at=101), at=165),
     "the SparkContext died under it",
     query_stopped(
         steady()
-        .probe(run(), at=100)
+        .seen(at=100)
         .ended(at=101, exception=SHUTDOWN, context=Context.STOPPED)
         .probe(at=102, context=Context.STOPPED),
         at=170,
     ),
     "idle in a SparkContext that died by itself; Spark still calls it active",
     query_stopped(
-        steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED),
+        steady().seen(batch=10, at=100).probe(run(batch=10), at=102, context=Context.STOPPED),
         at=170,
     ),
     "trigger unknown, but the query is expected",
     query_stopped(steady().ended(at=101), at=162, expected=["a"]),
     "Spark does not name the trigger, but the query is expected",
-    query_stopped(
-        steady().probe(run(trigger="Unknown"), at=100).ended(at=101), at=162, expected=["a"]
-    ),
+    query_stopped(steady().seen(trigger="Unknown", at=100).ended(at=101), at=162, expected=["a"]),
     "another query was started on its checkpoint",
-    query_stopped(steady().probe(run(), at=100).takes(at=101)),
+    query_stopped(steady().seen(at=100).takes(at=101)),
     "another query, which is expected, was started on its checkpoint",
-    query_stopped(steady().probe(run(), at=100).takes(at=101), at=165, expected=["a", "b"]),
+    query_stopped(steady().seen(at=100).takes(at=101), at=165, expected=["a", "b"]),
     "another query was started on its checkpoint, in spite of a long grace",
     query_stopped(
-        steady().probe(run(), at=100).takes(at=101),
-        at=102,
-        overrides=[("*", {"gone_grace_seconds": 3600.0})],
+        steady().seen(at=100).takes(at=101), at=102, **limits("*", gone_grace_seconds=3600.0)
     ),
     "another query was started on its checkpoint, after a failure that is not resolved",
     query_failed(
-        dying(90)
-        .started(run=2, at=95)
-        .probe(processing(number=2, batch=2), at=100)
-        .takes(of_run=2, at=101),
+        dying(90).started(run=2, at=95).works(number=2, batch=2, at=100).takes(of_run=2, at=101),
         at=102,
     ),
     "it takes the checkpoint back from another query",
     case(
-        steady().probe(run(), at=100).takes(at=101).takes("a", 2, of="b", at=110),
+        steady().seen(at=100).takes(at=101).takes("a", 2, of="b", at=110),
         at=111,
         alerts=("StreamingQueryStopped", "b"),
         state="starting",
     ),
     "started again on its checkpoint, after another query took it and ended",
     starting(
-        steady().probe(run(), at=100).takes(at=101).takes("a", 2, of="b", at=110, proven=False),
-        at=111,
+        steady().seen(at=100).takes(at=101).takes("a", 2, of="b", at=110, proven=False), at=111
     ),
     "started with another checkpoint, after another query took its own",
-    starting(steady().probe(run(), at=100).takes(at=101).started_again(at=110), at=111),
+    starting(steady().seen(at=100).takes(at=101).started_again(at=110), at=111),
     "another query was started on its checkpoint after its end",
-    starting(steady().probe(run(), at=100).takes(at=101, proven=False), at=165),
+    starting(steady().seen(at=100).takes(at=101, proven=False), at=165),
     "it was started on its own checkpoint while it ran",
-    starting(steady().probe(run(), at=100).takes("a", 2, at=101), at=165),
+    starting(steady().seen(at=100).takes("a", 2, at=101), at=165),
     "a query without a name was started on its checkpoint",
-    starting(steady().probe(run(), at=100).takes(None, at=101), at=165),
+    starting(steady().seen(at=100).takes(None, at=101), at=165),
     "another query was started on its checkpoint, after an announced stop",
-    stopped(steady().probe(run(), at=100).expect_stop().takes(at=101), at=165),
+    stopped(steady().seen(at=100).expect_stop().takes(at=101), at=165),
     "another query was started on its checkpoint, and that was announced late",
-    stopped(steady().probe(run(), at=100).takes(at=101).expect_stop(), at=165),
+    stopped(steady().seen(at=100).takes(at=101).expect_stop(), at=165),
     "another query was started on its checkpoint, and supervise restarts it",
-    stopped(steady().probe(run(), at=100).takes(at=101).supervised(due_at=110.0), at=111),
+    stopped(steady().seen(at=100).takes(at=101).supervised(due_at=110.0), at=111),
     "once, and another query was started on its checkpoint",
-    completed(Story().probe(run(trigger=ONCE), at=0).takes(at=2), at=165),
+    completed(Story().seen(trigger=ONCE, at=0).takes(at=2), at=165),
     "availableNow, expected, and another query was started on its checkpoint",
-    completed(Story().probe(run(trigger=AVAILABLE_NOW), at=0).takes(at=2), at=165, expected=["a"]),
+    completed(Story().seen(trigger=AVAILABLE_NOW, at=0).takes(at=2), at=165, expected=["a"]),
     "another query was started on its checkpoint, then a planned spark.stop()",
-    stopped(steady().probe(run(), at=100).takes(at=101).probe(at=102, context=STOPPED), at=165),
+    stopped(steady().seen(at=100).takes(at=101).probe(at=102, context=STOPPED), at=165),
     "trigger unknown, and another query was started on its checkpoint",
     stopped(steady().takes(at=101), at=165),
     "Spark does not name the trigger, and the query ended",
-    stopped(steady().probe(run(trigger="Unknown"), at=100).ended(at=101), at=900),
+    stopped(steady().seen(trigger="Unknown", at=100).ended(at=101), at=900),
     "Spark does not name the trigger, and the query vanished",
-    stopped(steady().probe(run(trigger="Unknown"), at=100).probe(at=101).probe(at=102), at=900),
+    stopped(steady().seen(trigger="Unknown", at=100).probe(at=101).probe(at=102), at=900),
     "Spark does not name the trigger, and the query ended while another one is expected",
     stopped(
         steady()
-        .probe(run(trigger="Unknown"), at=100)
+        .seen(trigger="Unknown", at=100)
         .started("b", at=100)
         .commit("b", batch=0, at=895)
         .ended(at=101),
@@ -112,47 +105,40 @@ CASES = table(
         expected=["b"],
     ),
     "a single poll lacked the query, the probe has not answered since, and its batches commit",
-    stopped(steady().probe(run(), at=100).probe(at=101).commit(batch=9, at=110), at=900),
+    stopped(steady().seen(at=100).probe(at=101).commit(batch=9, at=110), at=900),
     "stopped, within the grace",
-    stopped(steady().probe(run(), at=100).ended(at=101), at=161),
+    stopped(steady().seen(at=100).ended(at=101), at=161),
     "stopped and restarted",
     running(
-        steady()
-        .probe(run(), at=100)
-        .ended(at=101)
-        .started(run=2, at=110)
-        .commit(run=2, batch=9, at=112),
+        steady().seen(at=100).ended(at=101).started(run=2, at=110).commit(run=2, batch=9, at=112),
         at=170,
     ),
     "trigger unknown, and the query is not expected",
     stopped(steady().ended(at=101), at=500),
     "once, finished",
-    completed(Story().probe(run(trigger=ONCE), at=0).commit(batch=0, at=1).ended(at=2), at=900),
+    completed(Story().seen(trigger=ONCE, at=0).commit(batch=0, at=1).ended(at=2), at=900),
     "availableNow, finished",
-    completed(Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2), at=900),
+    completed(Story().seen(trigger=AVAILABLE_NOW, at=0).ended(at=2), at=900),
     "availableNow, expected, finished",
-    completed(Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2), at=900, expected=["a"]),
+    completed(Story().seen(trigger=AVAILABLE_NOW, at=0).ended(at=2), at=900, expected=["a"]),
     "a planned spark.stop()",
-    stopped(steady().probe(run(), at=100).probe(at=101, context=STOPPED), at=900),
+    stopped(steady().seen(at=100).probe(at=101, context=STOPPED), at=900),
     "stopped by hand, then a planned spark.stop()",
-    stopped(steady().probe(run(), at=100).ended(at=101).probe(at=130, context=STOPPED), at=900),
+    stopped(steady().seen(at=100).ended(at=101).probe(at=130, context=STOPPED), at=900),
     "the SparkContext has just died, within the grace",
     stopped(
-        steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED),
+        steady().seen(batch=10, at=100).probe(run(batch=10), at=102, context=Context.STOPPED),
         at=150,
     ),
     "availableNow, finished before its SparkContext died",
     completed(
-        Story()
-        .probe(run(trigger=AVAILABLE_NOW), at=0)
-        .ended(at=2)
-        .probe(at=3, context=Context.STOPPED),
+        Story().seen(trigger=AVAILABLE_NOW, at=0).ended(at=2).probe(at=3, context=Context.STOPPED),
         at=900,
     ),
     "availableNow, cut off by a SparkContext that stopped by itself",
     query_stopped(
         Story()
-        .probe(run(trigger=AVAILABLE_NOW), at=0)
+        .seen(trigger=AVAILABLE_NOW, at=0)
         .ended(at=2, exception=SHUTDOWN, context=Context.STOPPED)
         .probe(at=3, context=Context.STOPPED),
         at=900,
@@ -160,7 +146,7 @@ CASES = table(
     "availableNow, stopped long before its SparkContext was",
     completed(
         Story()
-        .probe(run(trigger=AVAILABLE_NOW), at=0)
+        .seen(trigger=AVAILABLE_NOW, at=0)
         .ended(at=2)
         .probe(at=300, context=Context.STOPPED),
         at=900,
@@ -168,19 +154,15 @@ CASES = table(
     "availableNow, cut off by the application's own spark.stop()",
     stopped(
         Story()
-        .probe(run(trigger=AVAILABLE_NOW), at=0)
+        .seen(trigger=AVAILABLE_NOW, at=0)
         .ended(at=2, exception=SHUTDOWN, context=STOPPED)
         .probe(at=3, context=STOPPED),
         at=900,
     ),
     "frozen during the grace",
-    stopped(steady().probe(run(), at=100).ended(at=101).paused(at=160, seconds=50), at=200),
+    stopped(steady().seen(at=100).ended(at=101).paused(at=160, seconds=50), at=200),
     "a longer grace by pattern",
-    stopped(
-        steady().probe(run(), at=100).ended(at=101),
-        at=900,
-        overrides=[("*", {"gone_grace_seconds": 3600.0})],
-    ),
+    stopped(steady().seen(at=100).ended(at=101), at=900, **limits("*", gone_grace_seconds=3600.0)),
     # StreamingQueryMissing
     "expected, never seen",
     query_missing(Story(), at=301, expected=["a"]),
@@ -195,7 +177,7 @@ CASES = table(
     "expected and running",
     running(steady(), at=121, expected=["a"]),
     "expected, but ignored",
-    starting(Story(), at=500, expected=["a"], overrides=[("a", {"ignore": True})]),
+    starting(Story(), at=500, expected=["a"], **limits("a", ignore=True)),
     "expected, the application has stopped",
     starting(Story().probe(at=50, context=STOPPED), at=500, expected=["a"]),
     "expected, frozen since the start",
@@ -204,19 +186,19 @@ CASES = table(
     case(Story(), at=9999, state=None),
     # planned stops
     "an announced stop",
-    stopped(steady().probe(run(), at=100).expect_stop().ended(at=101), at=900),
+    stopped(steady().seen(at=100).expect_stop().ended(at=101), at=900),
     "an announced stop of an expected query",
-    stopped(steady().probe(run(), at=100).expect_stop().ended(at=101), at=900, expected=["a"]),
+    stopped(steady().seen(at=100).expect_stop().ended(at=101), at=900, expected=["a"]),
     "it failed although its stop was announced",
-    query_failed(steady().expect_stop().ended(at=101, exception=CONFLICT), at=102),
+    query_failed(steady().expect_stop().failed(at=101), at=102),
     "an announced stop applies to one run",
     query_stopped(
         steady()
-        .probe(run(), at=100)
+        .seen(at=100)
         .expect_stop()
         .ended(at=101)
         .started(run=2, at=102)
-        .probe(run(number=2), at=103)
+        .seen(number=2, at=103)
         .ended(run=2, at=110),
         at=172,
     ),

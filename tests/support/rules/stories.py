@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial, wraps
 
-from support.story import CONFLICT, Story, processing, run, source
+from support.story import Story, processing, run, source
 
 from querypulse.listener.failure import SESSION_ENDED
 from querypulse.listener.probe_report import Context, JobCounts
@@ -210,7 +210,7 @@ def looping(*lags, every=60, lasts=5, rows=10, batches=1, reads=1000, files=Fals
     for count, lag in enumerate(lags, 1):
         began = (count - 1) * every
         story.started(run=count, at=began)
-        story.probe(run(number=count, trigger=AVAILABLE_NOW, batch=number), at=began + 1)
+        story.seen(number=count, trigger=AVAILABLE_NOW, batch=number, at=began + 1)
         for left in range(batches - 1, -1, -1):
             end, unread = number * reads // batches, lag * 2**left
             seen = source(topic(end), topic(end + unread), rows=rows)
@@ -232,8 +232,8 @@ def dying(*times, batch=None, alive_after=False):
         if batch is None:
             story.commit(run=number, batch=number, at=at - 5)
         else:
-            story.probe(processing(number=number, batch=batch), at=at - 5)
-        story.ended(run=number, at=at, exception=CONFLICT)
+            story.works(number=number, batch=batch, at=at - 5)
+        story.failed(run=number, at=at)
     if alive_after:
         number = len(times) + 1
         story.started(run=number, at=times[-1] + 2)

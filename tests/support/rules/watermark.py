@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from support.rules.case import (
     completed,
+    limits,
     query_failed,
     rows_dropped,
     running,
@@ -12,7 +13,7 @@ from support.rules.case import (
     watermark_stuck,
 )
 from support.rules.stories import AVAILABLE_NOW, later
-from support.story import CONFLICT, Story, run, source
+from support.story import Story, run, source
 
 
 @later
@@ -135,7 +136,7 @@ CASES = table(
     query_failed(
         watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True)
         .started(run=10, at=495)
-        .ended(run=10, at=496, exception=CONFLICT),
+        .failed(run=10, at=496),
         at=497,
     ),
     "event time of the hour: the watermark is the same for an hour",
@@ -223,9 +224,9 @@ CASES = table(
     "no rows, so no late ones",
     running(watermarks(*STEADY, rows=(0,), late=9)),
     "rows were dropped, then the query failed",
-    query_failed(watermarks(*STEADY, late=9).ended(at=433, exception=CONFLICT), at=434),
+    query_failed(watermarks(*STEADY, late=9).failed(at=433), at=434),
     "rows are dropped, but ignored",
-    running(watermarks(*STEADY, late=9), overrides=[("a", {"ignore": True})]),
+    running(watermarks(*STEADY, late=9), **limits("a", ignore=True)),
 ) | {
     f"event times of the hour, and those of the second source come {late // 60} minutes later, "
     f"since minute {since // 60}, for {hours} hours": running(
