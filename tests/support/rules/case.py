@@ -19,7 +19,7 @@ row by its words.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -70,12 +70,21 @@ Alerts = str | tuple[str, ...] | list[tuple[str, ...]]
 """An alert of query ``a``; or alert, query, and the severity where it is unusual; or several of them."""
 
 
-def table(*parts: str | Case) -> dict[str, Case]:
-    """The rows by their words, which come before each of them."""
-    words, rows = parts[::2], parts[1::2]
-    found = dict(zip(words, rows, strict=True))
-    assert len(found) == len(rows), "two rows with the same words"
-    return found
+def table(*parts: str | Case, at: float | None = None, **settings: Any) -> dict[str, Case]:
+    """The rows by their words, which come before each; ``at`` and settings are those of all rows."""
+    words = parts[::2]
+    rows = [
+        replace(row, at=at if row.at is None else row.at, settings={**settings, **row.settings})
+        for row in parts[1::2]
+    ]
+    return joined(*({name: row} for name, row in zip(words, rows, strict=True)))
+
+
+def joined(*tables: dict[str, Case]) -> dict[str, Case]:
+    """One table of several."""
+    rows = {words: row for rows in tables for words, row in rows.items()}
+    assert len(rows) == sum(map(len, tables)), "two rows have the same words"
+    return rows
 
 
 def limits(query: str, **fields: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from support.rules.case import (
     case,
     completed,
     idle,
+    joined,
     limits,
     query_failed,
     query_failed_warning,
@@ -48,7 +49,44 @@ def crash_loop(seconds, exception=EVOLVES):
     return story.works(batch=7, at=5).ended(at=20, exception=exception)
 
 
-CASES = table(
+EXPECTED_ERRORS = table(
+    # an error that is part of the job's life
+    "schema evolution ends it, as expected",
+    query_failed_warning(steady().ended(at=101, exception=EVOLVES), at=102),
+    "schema evolution ended it five minutes ago",
+    query_failed_warning(steady().ended(at=101, exception=EVOLVES), at=400),
+    "schema evolution ended it, and it has not come back",
+    query_failed(steady().ended(at=101, exception=EVOLVES), at=402),
+    "schema evolution ended it, within a longer grace",
+    query_failed_warning(
+        steady().ended(at=101, exception=EVOLVES), at=600, failed_grace_seconds=600.0
+    ),
+    "schema evolution ended it, and it is back",
+    running(
+        steady()
+        .ended(at=101, exception=EVOLVES)
+        .started(run=2, at=110)
+        .commit(run=2, batch=11, at=115),
+        at=116,
+    ),
+    "schema evolution ends it again before it recovers: the grace counts from the first",
+    query_failed(
+        steady()
+        .ended(at=101, exception=EVOLVES)
+        .started(run=2, at=110)
+        .ended(run=2, at=390, exception=EVOLVES),
+        at=402,
+    ),
+    "schema evolution ends it in each new process, for seven minutes",
+    query_failed(crash_loop(400.0), at=21),
+    "schema evolution ends it in each new process, for five minutes",
+    query_failed_warning(crash_loop(270.0), at=21),
+    "another error than the expected one",
+    query_failed(steady().failed(at=101), at=102),
+    **EXPECTED,
+)
+
+OTHER_ERRORS = table(
     # StreamingQueryFailed
     "fails, reported by the event",
     query_failed(steady().failed(at=101)),
@@ -144,45 +182,10 @@ CASES = table(
     ),
     "the session lives, the network is interrupted",
     running(steady().seen(batch=10, at=100), at=130, probe_expected=True),
-    # an error that is part of the job's life
-    "schema evolution ends it, as expected",
-    query_failed_warning(steady().ended(at=101, exception=EVOLVES), at=102, **EXPECTED),
-    "schema evolution ended it five minutes ago",
-    query_failed_warning(steady().ended(at=101, exception=EVOLVES), at=400, **EXPECTED),
-    "schema evolution ended it, and it has not come back",
-    query_failed(steady().ended(at=101, exception=EVOLVES), at=402, **EXPECTED),
-    "schema evolution ended it, within a longer grace",
-    query_failed_warning(
-        steady().ended(at=101, exception=EVOLVES), at=600, **EXPECTED, failed_grace_seconds=600.0
-    ),
-    "schema evolution ended it, and it is back",
-    running(
-        steady()
-        .ended(at=101, exception=EVOLVES)
-        .started(run=2, at=110)
-        .commit(run=2, batch=11, at=115),
-        at=116,
-        **EXPECTED,
-    ),
-    "schema evolution ends it again before it recovers: the grace counts from the first",
-    query_failed(
-        steady()
-        .ended(at=101, exception=EVOLVES)
-        .started(run=2, at=110)
-        .ended(run=2, at=390, exception=EVOLVES),
-        at=402,
-        **EXPECTED,
-    ),
-    "schema evolution ends it in each new process, for seven minutes",
-    query_failed(crash_loop(400.0), at=21, **EXPECTED),
-    "schema evolution ends it in each new process, for five minutes",
-    query_failed_warning(crash_loop(270.0), at=21, **EXPECTED),
     "it fails in each new process, for longer than the grace",
     query_failed(crash_loop(400.0, CONFLICT), at=21, failed_grace_seconds=300.0),
     "it fails in each new process, within the grace",
     case(crash_loop(400.0, CONFLICT), at=21, state="failed", failed_grace_seconds=600.0),
-    "another error than the expected one",
-    query_failed(steady().failed(at=101), at=102, **EXPECTED),
     "an expected error, by the name of the exception",
     query_failed_warning(steady().failed(at=101), at=102, expected_errors=["Concurrent*Exception"]),
     "an expected error in another case",
@@ -190,3 +193,5 @@ CASES = table(
     "schema evolution, which nobody expects",
     query_failed(steady().ended(at=101, exception=EVOLVES), at=102),
 )
+
+CASES = joined(EXPECTED_ERRORS, OTHER_ERRORS)

@@ -7,6 +7,7 @@ from support.rules.case import (
     completed,
     idle,
     input_missing,
+    joined,
     limits,
     query_failed,
     query_stalled,
@@ -114,12 +115,12 @@ def folder_polls(*gone, until, story=None, run=1, begin=5):
     return story.idle(run=run, at=until)
 
 
-CASES = table(
+WHERE_ROWS_ARE_EXPECTED = table(
     # StreamingInputMissing
     "no rows for longer than expected",
-    input_missing(steady().idle(at=690), at=710, **INPUT),
+    input_missing(steady().idle(at=690), at=710),
     "no rows for longer than expected, seen by the probe only",
-    input_missing(watched(steady(), (101, 705, run(batch=10))), at=710, **INPUT),
+    input_missing(watched(steady(), (101, 705, run(batch=10))), at=710),
     "batches without rows, again and again",
     input_missing(
         kafka(
@@ -132,23 +133,17 @@ CASES = table(
             story=steady(),
         ),
         at=715,
-        **INPUT,
     ),
     "no rows since its run began",
-    input_missing(Story().started(at=0).idle(at=600), at=610, **INPUT),
-    "no rows for an hour, the limit is set by pattern",
-    input_missing(steady().idle(at=3690), at=3710, **limits("a", expected_input_seconds=3600.0)),
+    input_missing(Story().started(at=0).idle(at=600), at=610),
     "no rows since its restart",
-    input_missing(
-        steady().failed(at=101).started(run=2, at=103).idle(run=2, at=700), at=710, **INPUT
-    ),
+    input_missing(steady().failed(at=101).started(run=2, at=103).idle(run=2, at=700), at=710),
     "restarted a minute ago, and only starting since",
     case(
         steady().seen(at=690).expect_stop().ended(at=691).started(run=2, at=695),
         at=750,
         alerts="StreamingInputMissing",
         state="starting",
-        **INPUT,
     ),
     "no rows before its restart; since then, the probe has seen commits whose events are late",
     running(
@@ -159,7 +154,6 @@ CASES = table(
         .seen(number=2, batch=11, at=700)
         .seen(number=2, batch=13, at=702),
         at=710,
-        **INPUT,
     ),
     "no rows reported, but the event of the batch that completed the run before is late",
     starting(
@@ -169,7 +163,6 @@ CASES = table(
         .seen(batch=1, trigger=AVAILABLE_NOW, active=False, at=660)
         .started(run=2, at=695),
         at=710,
-        **INPUT,
     ),
     "no rows reported, and the run before was stopped within a batch",
     starting(
@@ -180,7 +173,6 @@ CASES = table(
         .ended(at=660)
         .started(run=2, at=695),
         at=710,
-        **INPUT,
     ),
     "availableNow runs that read no rows, again and again",
     case(
@@ -196,10 +188,9 @@ CASES = table(
         at=710,
         alerts="StreamingInputMissing",
         state="starting",
-        **INPUT,
     ),
     "availableNow in a loop, between two runs that read no rows",
-    input_missing(looping(*[0] * 12, rows=0), at=670, **INPUT),
+    input_missing(looping(*[0] * 12, rows=0), at=670),
     "availableNow in a loop: one run of the last ten minutes read rows",
     idle(
         looping(*[0] * 3, rows=0)
@@ -208,8 +199,123 @@ CASES = table(
         .ended(run=4, at=185)
         .seen(number=5, trigger=AVAILABLE_NOW, at=700),
         at=710,
-        **INPUT,
     ),
+    "no rows, not for long enough",
+    idle(steady().idle(at=690), at=699),
+    "rows arrived a moment ago",
+    running(steady().idle(at=690).commit(batch=10, at=705), at=710),
+    "every batch has rows",
+    running(steady(until=900), at=905),
+    "no rows before its restart, and none since",
+    input_missing(
+        steady().idle(at=640).failed(at=650).started(run=2, at=655).idle(run=2, at=700), at=710
+    ),
+    "no rows before two restarts, and none since",
+    input_missing(
+        steady()
+        .failed(at=400)
+        .started(run=2, at=405)
+        .failed(run=2, at=650)
+        .started(run=3, at=655)
+        .idle(run=3, at=715),
+        at=720,
+    ),
+    "failed long ago, restarted lately, and idle since",
+    idle(steady().failed(at=101).started(run=2, at=695).idle(run=2, at=705), at=710),
+    "started, within the limit",
+    idle(Story().started(at=0).idle(at=500), at=510),
+    "a day is allowed by pattern",
+    idle(steady().idle(at=890), at=900, **limits("a", expected_input_seconds=86_400.0)),
+    "it is stalled: another rule reports it",
+    query_stalled(hung_batch(until=900)),
+    "it has failed: another rule reports it",
+    query_failed(steady().failed(at=101), at=900),
+    "it was stopped, and the stop was announced",
+    stopped(steady().seen(at=100).expect_stop().ended(at=101), at=900),
+    "availableNow, finished, and no rows since",
+    completed(Story().seen(trigger=AVAILABLE_NOW, at=0).commit(batch=0, at=1).ended(at=2), at=900),
+    "a batch is in flight, and may have rows",
+    running(watched(steady().idle(at=690), (695, 710, processing(batch=10, tasks=3))), at=712),
+    "an hourly trigger",
+    running(Story().seen(trigger=HOURLY, data=True, at=0).commit(batch=0, at=10), at=3500),
+    "only the probe sees the commits: their rows are unknown",
+    case(
+        watched(
+            steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))
+        ),
+        at=715,
+        alerts=("QuerypulseEventsMissing", "*"),
+        state="running",
+    ),
+    "only the commit log shows a commit, whose event is late: its rows are unknown",
+    idle(
+        steady()
+        .seen(batch=10, at=101)
+        .log(committed=9, at=102)
+        .log(committed=10, at=700)
+        .seen(batch=11, at=701),
+        at=710,
+    ),
+    "the first reading of the commit log shows the commit, whose event is late",
+    idle(steady().seen(batch=10, at=101).log(committed=10, at=700).seen(batch=11, at=701), at=710),
+    "Continuous has no events that count rows",
+    running(epochs(until=900, log_until=900)),
+    "Continuous, just restarted",
+    running(epochs(until=900, log_until=900).started(run=2, at=902), at=903),
+    "only the probe sees the commits, then a restart",
+    idle(
+        watched(
+            steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))
+        )
+        .started(run=2, at=716)
+        .idle(run=2, at=718),
+        at=719,
+    ),
+    "the driver was frozen",
+    idle(steady().idle(at=105).paused(at=800, seconds=690), at=805),
+    "the application has stopped its SparkContext, and no rows arrive since",
+    stopped(steady().seen(at=100).probe(at=101, context=STOPPED), at=900),
+    "ignored",
+    idle(steady().idle(at=890), at=900, **limits("a", ignore=True)),
+    # StreamingInputMissing: one source of several
+    "one of two sources has no rows any more",
+    input_missing(united(10, 20, 30), at=705),
+    "one of two sources has had no rows since the run began",
+    input_missing(united(), at=705),
+    "one of two sources has no rows any more, and a batch is always in flight",
+    input_missing(watched(united(10, 20, 30), (701, 705, processing(batch=70))), at=706),
+    "one of two sources had no rows before a restart, and has none since",
+    input_missing(over_restart(10, 50, until=700), at=705),
+    "one of two sources had no rows before a restart, and has some since",
+    running(over_restart(10, 50, 400, until=700), at=705),
+    "one of two sources has rows from time to time",
+    running(united(10, 300, 600), at=705),
+    "two sources, and both have rows",
+    running(united(*range(10, 701, 10)), at=705),
+    "one of two sources has no rows, not for long enough",
+    running(united(10, until=600), at=605),
+    "one of two sources has no rows, and the rows of a batch add up to none of them",
+    running(united(10, 650, input_rows=50), at=705),
+    "the same source is read twice, and Spark counts its rows once",
+    running(kafka(*map(topic, range(71)), latest=None, story=Story().started(at=0)), at=712),
+    "one of two folders has no files, so that Spark 3.5 counts no rows of the other one",
+    input_missing(uncounted(), at=705),
+    "one of two folders has no files now and then, so that Spark 3.5 counts no rows of the other one",
+    running(uncounted(50), at=705),
+    "none of two folders has files any more",
+    input_missing(uncounted(until=100).idle(at=700), at=705),
+    "a source that never counts rows advances",
+    running(counting_nothing(until=700), at=705),
+    "a source that never counts rows does not advance",
+    input_missing(counting_nothing(until=700, moves=False), at=705),
+    "the sources have other places after a restart, and both have rows",
+    running(swapped(), at=905),
+    **INPUT,
+)
+
+WITHOUT_EXPECTATION = table(
+    "no rows for an hour, the limit is set by pattern",
+    input_missing(steady().idle(at=3690), at=3710, **limits("a", expected_input_seconds=3600.0)),
     "a hundred batches in a row move the offsets and read no row (Iceberg after a compaction)",
     input_missing(kafka(*snapshots(101), **EMPTY), at=1011),
     "ninety batches in a row move the offsets and read no row",
@@ -229,49 +335,6 @@ CASES = table(
     running(kafka(*({"at": n} for n in range(200)), **EMPTY), at=2001),
     "no rows, and none are expected",
     idle(steady().idle(at=9990), at=10_000),
-    "no rows, not for long enough",
-    idle(steady().idle(at=690), at=699, **INPUT),
-    "rows arrived a moment ago",
-    running(steady().idle(at=690).commit(batch=10, at=705), at=710, **INPUT),
-    "every batch has rows",
-    running(steady(until=900), at=905, **INPUT),
-    "no rows before its restart, and none since",
-    input_missing(
-        steady().idle(at=640).failed(at=650).started(run=2, at=655).idle(run=2, at=700),
-        at=710,
-        **INPUT,
-    ),
-    "no rows before two restarts, and none since",
-    input_missing(
-        steady()
-        .failed(at=400)
-        .started(run=2, at=405)
-        .failed(run=2, at=650)
-        .started(run=3, at=655)
-        .idle(run=3, at=715),
-        at=720,
-        **INPUT,
-    ),
-    "failed long ago, restarted lately, and idle since",
-    idle(steady().failed(at=101).started(run=2, at=695).idle(run=2, at=705), at=710, **INPUT),
-    "started, within the limit",
-    idle(Story().started(at=0).idle(at=500), at=510, **INPUT),
-    "a day is allowed by pattern",
-    idle(steady().idle(at=890), at=900, **INPUT, **limits("a", expected_input_seconds=86_400.0)),
-    "it is stalled: another rule reports it",
-    query_stalled(hung_batch(until=900), **INPUT),
-    "it has failed: another rule reports it",
-    query_failed(steady().failed(at=101), at=900, **INPUT),
-    "it was stopped, and the stop was announced",
-    stopped(steady().seen(at=100).expect_stop().ended(at=101), at=900, **INPUT),
-    "availableNow, finished, and no rows since",
-    completed(
-        Story().seen(trigger=AVAILABLE_NOW, at=0).commit(batch=0, at=1).ended(at=2), at=900, **INPUT
-    ),
-    "a batch is in flight, and may have rows",
-    running(
-        watched(steady().idle(at=690), (695, 710, processing(batch=10, tasks=3))), at=712, **INPUT
-    ),
     "batches take ten minutes, and have rows",
     running(
         Story()
@@ -281,91 +344,8 @@ CASES = table(
         at=1790,
         expected_input_seconds=300.0,
     ),
-    "an hourly trigger",
-    running(Story().seen(trigger=HOURLY, data=True, at=0).commit(batch=0, at=10), at=3500, **INPUT),
-    "only the probe sees the commits: their rows are unknown",
-    case(
-        watched(
-            steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))
-        ),
-        at=715,
-        alerts=("QuerypulseEventsMissing", "*"),
-        state="running",
-        **INPUT,
-    ),
-    "only the commit log shows a commit, whose event is late: its rows are unknown",
-    idle(
-        steady()
-        .seen(batch=10, at=101)
-        .log(committed=9, at=102)
-        .log(committed=10, at=700)
-        .seen(batch=11, at=701),
-        at=710,
-        **INPUT,
-    ),
-    "the first reading of the commit log shows the commit, whose event is late",
-    idle(
-        steady().seen(batch=10, at=101).log(committed=10, at=700).seen(batch=11, at=701),
-        at=710,
-        **INPUT,
-    ),
-    "Continuous has no events that count rows",
-    running(epochs(until=900, log_until=900), **INPUT),
-    "Continuous, just restarted",
-    running(epochs(until=900, log_until=900).started(run=2, at=902), at=903, **INPUT),
-    "only the probe sees the commits, then a restart",
-    idle(
-        watched(
-            steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))
-        )
-        .started(run=2, at=716)
-        .idle(run=2, at=718),
-        at=719,
-        **INPUT,
-    ),
-    "the driver was frozen",
-    idle(steady().idle(at=105).paused(at=800, seconds=690), at=805, **INPUT),
-    "the application has stopped its SparkContext, and no rows arrive since",
-    stopped(steady().seen(at=100).probe(at=101, context=STOPPED), at=900, **INPUT),
-    "ignored",
-    idle(steady().idle(at=890), at=900, **INPUT, **limits("a", ignore=True)),
-    # StreamingInputMissing: one source of several
-    "one of two sources has no rows any more",
-    input_missing(united(10, 20, 30), at=705, **INPUT),
-    "one of two sources has had no rows since the run began",
-    input_missing(united(), at=705, **INPUT),
-    "one of two sources has no rows any more, and a batch is always in flight",
-    input_missing(watched(united(10, 20, 30), (701, 705, processing(batch=70))), at=706, **INPUT),
-    "one of two sources had no rows before a restart, and has none since",
-    input_missing(over_restart(10, 50, until=700), at=705, **INPUT),
-    "one of two sources had no rows before a restart, and has some since",
-    running(over_restart(10, 50, 400, until=700), at=705, **INPUT),
-    "one of two sources has rows from time to time",
-    running(united(10, 300, 600), at=705, **INPUT),
-    "two sources, and both have rows",
-    running(united(*range(10, 701, 10)), at=705, **INPUT),
     "one of two sources has no rows, and none are expected",
     running(united(10), at=705),
-    "one of two sources has no rows, not for long enough",
-    running(united(10, until=600), at=605, **INPUT),
-    "one of two sources has no rows, and the rows of a batch add up to none of them",
-    running(united(10, 650, input_rows=50), at=705, **INPUT),
-    "the same source is read twice, and Spark counts its rows once",
-    running(
-        kafka(*map(topic, range(71)), latest=None, story=Story().started(at=0)), at=712, **INPUT
-    ),
-    "one of two folders has no files, so that Spark 3.5 counts no rows of the other one",
-    input_missing(uncounted(), at=705, **INPUT),
-    "one of two folders has no files now and then, so that Spark 3.5 counts no rows of the other one",
-    running(uncounted(50), at=705, **INPUT),
-    "none of two folders has files any more",
-    input_missing(uncounted(until=100).idle(at=700), at=705, **INPUT),
-    "a source that never counts rows advances",
-    running(counting_nothing(until=700), at=705, **INPUT),
-    "a source that never counts rows does not advance",
-    input_missing(counting_nothing(until=700, moves=False), at=705, **INPUT),
-    "the sources have other places after a restart, and both have rows",
-    running(swapped(), at=905, **INPUT),
     # StreamingInputMissing: the folder is gone
     "its input folder has not been there for longer than a trend window",
     input_missing(folder_polls((100, 9999), until=500), at=505),
@@ -392,3 +372,5 @@ CASES = table(
     "its input folder is gone, and it was stopped on purpose",
     stopped(folder_polls((100, 9999), until=500).seen(at=501).expect_stop().ended(at=502), at=505),
 )
+
+CASES = joined(WHERE_ROWS_ARE_EXPECTED, WITHOUT_EXPECTATION)

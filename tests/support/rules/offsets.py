@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from support.rules.case import idle, offsets_rewound, offsets_stalled, running, table, waiting
+from support.rules.case import (
+    idle,
+    joined,
+    offsets_rewound,
+    offsets_stalled,
+    running,
+    table,
+    waiting,
+)
 from support.rules.stories import AVAILABLE_NOW, kafka, later, steady, topic, watched
 from support.story import Story, progress, run, source
 
@@ -37,84 +45,109 @@ def polled_at(story, *polls):
     return story
 
 
-CASES = table(
+AT_105 = table(
     # StreamingOffsetsStalled
     "one partition is stuck with unread data, the other advances (Burrow rule 4)",
-    offsets_stalled(kafka(*(topic(5, 100 + n) for n in range(10)), latest=topic(9, 999)), at=105),
+    offsets_stalled(kafka(*(topic(5, 100 + n) for n in range(10)), latest=topic(9, 999))),
     "a Delta source is stuck while stateful batches run",
-    offsets_stalled(kafka(*[delta(4)] * 10, latest=delta(9), rows=0, input_rows=0), at=105),
+    offsets_stalled(kafka(*[delta(4)] * 10, latest=delta(9), rows=0, input_rows=0)),
     "one of a Python source's numbered partitions is stuck with unread data",
     offsets_stalled(
-        kafka(*({"part-0": n, "part-1": 5} for n in range(10)), latest={"part-0": 10, "part-1": 9}),
-        at=105,
+        kafka(*({"part-0": n, "part-1": 5} for n in range(10)), latest={"part-0": 10, "part-1": 9})
     ),
     "offsets that are text differ from the latest at every poll (commit time, cursor)",
     running(
         kafka(
             *[{"lsn": "2a", "commit_time": "10:00:00"}] * 10,
             latest=[{"lsn": "2a", "commit_time": f"10:00:{n:02}"} for n in range(10)],
-        ),
-        at=105,
+        )
     ),
     "offsets that are text fall behind the latest",
-    running(kafka(*["tok-1"] * 10, latest="tok-7"), at=105),
+    running(kafka(*["tok-1"] * 10, latest="tok-7")),
     "numbers that are no partitions stay behind (a time, a version)",
-    running(
-        kafka(*[{"offset": 3, "timestamp": 7}] * 10, latest={"offset": 4, "timestamp": 9}), at=105
-    ),
+    running(kafka(*[{"offset": 3, "timestamp": 7}] * 10, latest={"offset": 4, "timestamp": 9})),
     "availableNow has read one source to its target; Spark reports later data, another source continues (Python sources since 4.2)",
     running(
         kafka(
             *[{"offset": 50}] * 10,
             latest=[{"offset": 60 + 10 * n} for n in range(10)],
             story=Story().seen(trigger=AVAILABLE_NOW, at=0),
-        ),
-        at=105,
+        )
     ),
     "an idle topic under no-data batches (Burrow #38, #94, #140)",
-    running(kafka(*[topic(5)] * 10, latest=topic(5), rows=0, input_rows=0), at=105),
+    running(kafka(*[topic(5)] * 10, latest=topic(5), rows=0, input_rows=0)),
     "the first message after long idleness (Burrow #303)",
-    running(kafka(*[topic(5)] * 10, latest=[topic(5)] * 9 + [topic(6)]), at=105),
+    running(kafka(*[topic(5)] * 10, latest=[topic(5)] * 9 + [topic(6)])),
     "unread data remains after every batch, but offsets advance (maxOffsetsPerTrigger)",
-    running(kafka(*(topic(n) for n in range(10)), latest=topic(10_000)), at=105),
+    running(kafka(*(topic(n) for n in range(10)), latest=topic(10_000))),
     "offsets advance without rows (transaction markers, compaction: Burrow #570)",
-    running(
-        kafka(*(topic(n) for n in range(10)), latest=topic(10_000), rows=0, input_rows=0), at=105
-    ),
+    running(kafka(*(topic(n) for n in range(10)), latest=topic(10_000), rows=0, input_rows=0)),
     "a new partition: known to the source, not to the query yet (kafka_exporter #28)",
-    running(kafka(*[topic(5)] * 10, latest=topic(5, 1000)), at=105),
+    running(kafka(*[topic(5)] * 10, latest=topic(5, 1000))),
     "the latest offset is older than the end offset (read at different times: kafka_exporter #76; RealTime)",
-    running(kafka(*[topic(9)] * 10, latest=topic(5)), at=105),
+    running(kafka(*[topic(9)] * 10, latest=topic(5))),
     "the source does not report its latest offset (file source)",
-    running(kafka(*[{"logOffset": 3}] * 10, latest=None), at=105),
-    "stuck for only two batches: too few samples",
-    running(kafka(*[topic(5)] * 2, latest=topic(9), every=80), at=95),
-    "stuck, but not for the window yet",
-    running(kafka(*[topic(5)] * 5, latest=topic(9)), at=60),
+    running(kafka(*[{"logOffset": 3}] * 10, latest=None)),
     "stuck, then it advanced",
-    running(kafka(*[topic(5)] * 9, topic(9), latest=topic(9)), at=105),
-    "stuck for some batches, then idle: the source holds back (minOffsetsPerTrigger)",
-    idle(kafka(*[topic(5)] * 5, latest=topic(9)).idle(at=290), at=300),
+    running(kafka(*[topic(5)] * 9, topic(9), latest=topic(9))),
     "its Delta table grows, it is stuck while another source drives its batches",
-    offsets_stalled(on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15))), at=105),
+    offsets_stalled(on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15)))),
     "its Delta table grows, and it follows",
     running(
         on_table(
             *(delta(n + 1) for n in range(10)), reads=list(range(10)), newest=list(range(1, 11))
-        ),
-        at=105,
+        )
     ),
     "its Delta table is far ahead, and it reads file by file (maxFilesPerTrigger)",
-    running(on_table(*(delta(4, n) for n in range(10)), reads=4, newest=900), at=105),
+    running(on_table(*(delta(4, n) for n in range(10)), reads=4, newest=900)),
     "its Delta table is quiet while another source drives its batches",
-    running(on_table(*[delta(4)] * 10, reads=4, newest=4), at=105),
+    running(on_table(*[delta(4)] * 10, reads=4, newest=4)),
     "availableNow has read its Delta table as of its start; another source continues, and the table grows",
-    running(
-        on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15)), trigger=AVAILABLE_NOW),
-        at=105,
-    ),
+    running(on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15)), trigger=AVAILABLE_NOW)),
     "the first version after long quietness",
-    running(on_table(*[delta(4)] * 10, reads=4, newest=[4] * 9 + [5]), at=105),
+    running(on_table(*[delta(4)] * 10, reads=4, newest=[4] * 9 + [5])),
+    "an end offset went down and stays down (Burrow rule 2; a recreated topic)",
+    offsets_rewound(kafka(topic(900), *(topic(n) for n in range(10)), latest=None)),
+    "a Delta table was restored to an older version, and stays there",
+    offsets_rewound(kafka(delta(9, 3), *[delta(4, 3)] * 9, latest=None)),
+    "the topic was recreated with little data: one batch there, then idle",
+    offsets_rewound(kafka(topic(900), topic(1), latest=None).idle(at=30).idle(at=100)),
+    "an end offset went down, and newer data is held back (minOffsetsPerTrigger)",
+    waiting(
+        watched(
+            kafka(topic(900), topic(1), latest=None),
+            (
+                25,
+                100,
+                run(
+                    batch=2,
+                    idle_progress=progress(
+                        batch=2, committed=False, sources=(source(topic(1), topic(5)),)
+                    ),
+                ),
+            ),
+        )
+    ),
+    "an end offset went down for one batch, then beyond",
+    running(kafka(topic(9), topic(5), *(topic(10 + n) for n in range(8)), latest=None)),
+    "a partition is gone",
+    running(kafka(topic(5, 5), *[topic(6)] * 9, latest=None)),
+    "the query reads another table (Delta's reservoirId)",
+    running(kafka(delta(9, 3), *[delta(1, 3, table="s")] * 9, latest=None)),
+    "a change of its Delta table's schema (Delta writes the base index -100 as -1)",
+    idle(kafka(delta(8), delta(8, -20), delta(8, -19), latest=None).idle(at=100)),
+    "offsets of unknown shape change",
+    running(kafka(*(f"tok-{9 - n}" for n in range(10)), latest=None)),
+    at=105,
+)
+
+LATER = table(
+    "stuck for only two batches: too few samples",
+    running(kafka(*[topic(5)] * 2, latest=topic(9), every=80), at=95),
+    "stuck, but not for the window yet",
+    running(kafka(*[topic(5)] * 5, latest=topic(9)), at=60),
+    "stuck for some batches, then idle: the source holds back (minOffsetsPerTrigger)",
+    idle(kafka(*[topic(5)] * 5, latest=topic(9)).idle(at=290), at=300),
     # StreamingOffsetsRewound
     "its Delta table was replaced by a shorter one, so it idles for ever (seen on Delta 4.4.0)",
     offsets_rewound(
@@ -140,33 +173,8 @@ CASES = table(
         ),
         at=301,
     ),
-    "an end offset went down and stays down (Burrow rule 2; a recreated topic)",
-    offsets_rewound(kafka(topic(900), *(topic(n) for n in range(10)), latest=None), at=105),
-    "a Delta table was restored to an older version, and stays there",
-    offsets_rewound(kafka(delta(9, 3), *[delta(4, 3)] * 9, latest=None), at=105),
-    "the topic was recreated with little data: one batch there, then idle",
-    offsets_rewound(kafka(topic(900), topic(1), latest=None).idle(at=30).idle(at=100), at=105),
     "the topic was recreated with little data, not for the window yet",
     idle(kafka(topic(900), topic(1), latest=None).idle(at=30), at=75),
-    "an end offset went down, and newer data is held back (minOffsetsPerTrigger)",
-    waiting(
-        watched(
-            kafka(topic(900), topic(1), latest=None),
-            (
-                25,
-                100,
-                run(
-                    batch=2,
-                    idle_progress=progress(
-                        batch=2, committed=False, sources=(source(topic(1), topic(5)),)
-                    ),
-                ),
-            ),
-        ),
-        at=105,
-    ),
-    "an end offset went down for one batch, then beyond",
-    running(kafka(topic(9), topic(5), *(topic(10 + n) for n in range(8)), latest=None), at=105),
     "an end offset went down, not for the window yet",
     running(kafka(topic(900), *(topic(n) for n in range(5)), latest=None), at=65),
     "a restart repeats its last batches (async tracking), then passes them",
@@ -180,12 +188,6 @@ CASES = table(
         ),
         at=185,
     ),
-    "a partition is gone",
-    running(kafka(topic(5, 5), *[topic(6)] * 9, latest=None), at=105),
-    "the query reads another table (Delta's reservoirId)",
-    running(kafka(delta(9, 3), *[delta(1, 3, table="s")] * 9, latest=None), at=105),
-    "a change of its Delta table's schema (Delta writes the base index -100 as -1)",
-    idle(kafka(delta(8), delta(8, -20), delta(8, -19), latest=None).idle(at=100), at=105),
-    "offsets of unknown shape change",
-    running(kafka(*(f"tok-{9 - n}" for n in range(10)), latest=None), at=105),
 )
+
+CASES = joined(AT_105, LATER)
