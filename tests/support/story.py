@@ -128,18 +128,28 @@ def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=No
 
 
 class Story:
-    """Observations in the order of the calls; ``at`` is monotonic seconds on a clock from 0."""
+    """Observations in the order of the calls; ``at`` is monotonic seconds on a clock from 0.
+
+    A query that is started again without a ``run`` has its next one, which all later steps mean.
+    """
 
     def __init__(self) -> None:
         self.state = State(0.0)
         self.ends_at = 0.0
+        self.runs: dict[str, int] = {}
+
+    def newest(self, query, run=None):
+        """The run that a step means."""
+        return self.runs.get(query, 1) if run is None else run
 
     def until(self, at):
         """The story goes on until then, at least."""
         self.ends_at = max(self.ends_at, at)
         return self
 
-    def started(self, query="a", run=1, *, at):
+    def started(self, query="a", run=None, *, at):
+        if run is None:
+            run = self.runs[query] = self.runs.get(query, 0) + 1
         self.state.apply_event(Started(f"id-{query}", f"{query}-{run}", query), at)
         return self.until(at)
 
@@ -148,23 +158,26 @@ class Story:
         self.state.apply_event(Started("id-new-a", "new-a", "a"), at)
         return self.until(at)
 
-    def commit(self, query="a", run=1, *, batch, at, seconds=1.0, **fields):
+    def commit(self, query="a", run=None, *, batch, at, seconds=1.0, **fields):
+        run = self.newest(query, run)
         self.state.apply_event(progress(query, run, batch=batch, seconds=seconds, **fields), at)
         return self.until(at)
 
-    def idle(self, query="a", run=1, *, at):
+    def idle(self, query="a", run=None, *, at):
+        run = self.newest(query, run)
         self.state.apply_event(Idle(f"id-{query}", f"{query}-{run}"), at)
         return self.until(at)
 
     def ended(
-        self, query="a", run=1, *, at, exception=None, error_class=None, context=Context.RUNNING
+        self, query="a", run=None, *, at, exception=None, error_class=None, context=Context.RUNNING
     ):
+        run = self.newest(query, run)
         self.state.apply_event(
             Terminated(f"id-{query}", f"{query}-{run}", exception, error_class), at, context
         )
         return self.until(at)
 
-    def failed(self, query="a", run=1, *, at):
+    def failed(self, query="a", run=None, *, at):
         return self.ended(query, run, at=at, exception=CONFLICT)
 
     def takes(self, query="b", run=1, *, of="a", of_run=1, at, proven=True):
@@ -188,13 +201,14 @@ class Story:
         """A probe report that has polled each of these runs."""
         return self.report(*map(replace, runs), at=at, **how)
 
-    def seen(self, query="a", number=1, *, at, **fields):
+    def seen(self, query="a", number=None, *, at, **fields):
         """A probe report of one run."""
-        return self.probe(run(query, number, **fields), at=at)
+        return self.probe(run(query, self.newest(query, number), **fields), at=at)
 
-    def works(self, query="a", number=1, *, at, batch, **fields):
+    def works(self, query="a", number=None, *, at, batch, **fields):
         """A probe report of one run, which processes a batch."""
-        return self.probe(processing(query, number, batch=batch, **fields), at=at)
+        seen = processing(query, self.newest(query, number), batch=batch, **fields)
+        return self.probe(seen, at=at)
 
     def report(self, *runs, at, context=Context.RUNNING, dropped=0, missing=(), scheduler=None):
         """A probe report of these runs; a run object that was reported before was not polled now."""
@@ -203,8 +217,9 @@ class Story:
         self.state.apply_probe(report)
         return self.until(at)
 
-    def log(self, query="a", run=1, *, at, planned=None, committed=None, unreadable=None):
+    def log(self, query="a", run=None, *, at, planned=None, committed=None, unreadable=None):
         """A reading of the checkpoint of a run."""
+        run = self.newest(query, run)
         run_id = f"{query}-{run}"
         if unreadable is not None:
             self.state.apply_commit_log(LogReport(at, unreadable={run_id: unreadable}))
@@ -212,8 +227,9 @@ class Story:
             self.state.apply_commit_log(LogReport(at, {run_id: LoggedBatches(planned, committed)}))
         return self.until(at)
 
-    def began(self, query="a", run=1, *, at, unfinished=None, committed=None, usual=None):
+    def began(self, query="a", run=None, *, at, unfinished=None, committed=None, usual=None):
         """The checkpoint when the run began: batch ids, and when they were written."""
+        run = self.newest(query, run)
         point = StartingPoint(
             committed=Written(*committed) if committed else None,
             unfinished=Written(*unfinished) if unfinished else None,
@@ -222,13 +238,15 @@ class Story:
         self.state.apply_commit_log(LogReport(at, starts={f"{query}-{run}": point}))
         return self.until(at)
 
-    def sink(self, query="a", run=1, *, at, **seen):
+    def sink(self, query="a", run=None, *, at, **seen):
         """A reading of the log of a run's file sink."""
+        run = self.newest(query, run)
         self.state.apply_commit_log(LogReport(at, sinks={f"{query}-{run}": SinkLog(**seen)}))
         return self.until(at)
 
-    def folder(self, query="a", run=1, *, at, gone=False):
+    def folder(self, query="a", run=None, *, at, gone=False):
         """A poll of the folder that a run's file source reads."""
+        run = self.newest(query, run)
         here = "file:/in" if gone else ""
         poll = SourcePoll(
             "FileStreamSource[file:/in]", {}, {}, {}, at=at, wall=at, missing_folder=here
@@ -236,14 +254,15 @@ class Story:
         self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
         return self.until(at)
 
-    def ask(self, query="a", run=1, *, at, **source):
+    def ask(self, query="a", run=None, *, at, **source):
         """A poll of the broker of a run's only source."""
+        run = self.newest(query, run)
         polls = {f"{query}-{run}": {0: poll(at=at, **source)}}
         self.state.apply_sources(SourceReport(at, polls))
         return self.until(at)
 
     def table(
-        self, query="a", run=1, *, at, read, end, kept_from=None, since=None, keeps=None,
+        self, query="a", run=None, *, at, read, end, kept_from=None, since=None, keeps=None,
         within=0, gone="", unit="version", setting="",
     ):  # fmt: skip
         """A poll of the Delta table that a run reads: how far it was read, and where it ends.
@@ -251,6 +270,7 @@ class Story:
         ``kept_from``: the first version that can be read; ``since``: when the first unread one was
         written, on the story's clock; ``keeps``: the retention time in seconds.
         """
+        run = self.newest(query, run)
         values = {
             "earliest": kept_from,
             "waiting_since": since,

@@ -63,18 +63,11 @@ EXPECTED_ERRORS = table(
     ),
     "schema evolution ended it, and it is back",
     running(
-        steady()
-        .ended(at=101, exception=EVOLVES)
-        .started(run=2, at=110)
-        .commit(run=2, batch=11, at=115),
-        at=116,
+        steady().ended(at=101, exception=EVOLVES).started(at=110).commit(batch=11, at=115), at=116
     ),
     "schema evolution ends it again before it recovers: the grace counts from the first",
     query_failed(
-        steady()
-        .ended(at=101, exception=EVOLVES)
-        .started(run=2, at=110)
-        .ended(run=2, at=390, exception=EVOLVES),
+        steady().ended(at=101, exception=EVOLVES).started(at=110).ended(at=390, exception=EVOLVES),
         at=402,
     ),
     "schema evolution ends it in each new process, for seven minutes",
@@ -97,7 +90,7 @@ OTHER_ERRORS = table(
     "failed a day ago",
     query_failed(steady().failed(at=101), at=86_000),
     "restarted, not healthy yet",
-    query_failed(steady().failed(at=101).started(run=2, at=103), at=104),
+    query_failed(steady().failed(at=101).started(at=103), at=104),
     "restarted under a new id, not healthy yet (checkpoint deleted)",
     query_failed(steady().failed(at=101).started_again(at=103), at=104),
     "fails under availableNow",
@@ -105,9 +98,9 @@ OTHER_ERRORS = table(
     "fails a moment before spark.stop()",
     query_failed(steady().ended(at=101, exception=CONFLICT, context=STOPPED), at=102),
     "restarted and committing",
-    running(steady().failed(at=101).started(run=2, at=103).commit(run=2, batch=10, at=110), at=111),
+    running(steady().failed(at=101).started(at=103).commit(batch=10, at=110), at=111),
     "restarted and idle",
-    idle(steady().failed(at=101).started(run=2, at=103).idle(run=2, at=113), at=114),
+    idle(steady().failed(at=101).started(at=103).idle(at=113), at=114),
     "the failure of the old run arrives after the new run began (restart by user code)",
     running(
         steady().started(run=2, at=101).commit(run=2, batch=10, at=102).failed(run=1, at=103),
@@ -176,10 +169,7 @@ OTHER_ERRORS = table(
     "its session ended, within its grace",
     case(session_ended(steady(), lost()), at=150, state="failed", failed_grace_seconds=60.0),
     "its session made way for a new one, where it commits",
-    running(
-        steady().probe(lost(), at=101).started(run=2, at=103).commit(run=2, batch=10, at=110),
-        at=111,
-    ),
+    running(steady().probe(lost(), at=101).started(at=103).commit(batch=10, at=110), at=111),
     "the session lives, the network is interrupted",
     running(steady().seen(batch=10, at=100), at=130, probe_expected=True),
     "it fails in each new process, for longer than the grace",

@@ -146,8 +146,8 @@ CASES = table(
     running(
         batches_of(*range(30, 180, 10))
         .failed(at=1600)
-        .started(run=2, at=1610)
-        .commit(run=2, batch=15, at=1790, seconds=175),
+        .started(at=1610)
+        .commit(batch=15, at=1790, seconds=175),
         at=1800,
     ),
 )

@@ -43,8 +43,8 @@ CASES = table(
         steady()
         .failed(at=101)
         .supervised(given_up="11 failures")
-        .started(run=2, at=150)
-        .commit(run=2, batch=11, at=155),
+        .started(at=150)
+        .commit(batch=11, at=155),
         at=160,
     ),
     "supervised, and healthy",
@@ -156,14 +156,14 @@ CASES = table(
     running(
         steady()
         .ended(at=101)
-        .started(run=2, at=102)
-        .commit(run=2, batch=10, at=103)
-        .ended(run=2, at=160)
-        .started(run=3, at=161)
-        .commit(run=3, batch=11, at=162)
-        .ended(run=3, at=220)
-        .started(run=4, at=221)
-        .commit(run=4, batch=12, at=222),
+        .started(at=102)
+        .commit(batch=10, at=103)
+        .ended(at=160)
+        .started(at=161)
+        .commit(batch=11, at=162)
+        .ended(at=220)
+        .started(at=221)
+        .commit(batch=12, at=222),
         at=225,
     ),
     "availableNow in a loop",

@@ -137,10 +137,10 @@ WHERE_ROWS_ARE_EXPECTED = table(
     "no rows since its run began",
     input_missing(Story().started(at=0).idle(at=600), at=610),
     "no rows since its restart",
-    input_missing(steady().failed(at=101).started(run=2, at=103).idle(run=2, at=700), at=710),
+    input_missing(steady().failed(at=101).started(at=103).idle(at=700), at=710),
     "restarted a minute ago, and only starting since",
     case(
-        steady().seen(at=690).expect_stop().ended(at=691).started(run=2, at=695),
+        steady().seen(at=690).expect_stop().ended(at=691).started(at=695),
         at=750,
         alerts="StreamingInputMissing",
         state="starting",
@@ -161,7 +161,7 @@ WHERE_ROWS_ARE_EXPECTED = table(
         .started(at=0)
         .works(batch=0, tasks=0, trigger=AVAILABLE_NOW, at=650)
         .seen(batch=1, trigger=AVAILABLE_NOW, active=False, at=660)
-        .started(run=2, at=695),
+        .started(at=695),
         at=710,
     ),
     "no rows reported, and the run before was stopped within a batch",
@@ -171,7 +171,7 @@ WHERE_ROWS_ARE_EXPECTED = table(
         .works(batch=0, tasks=0, at=650)
         .expect_stop()
         .ended(at=660)
-        .started(run=2, at=695),
+        .started(at=695),
         at=710,
     ),
     "availableNow runs that read no rows, again and again",
@@ -181,10 +181,10 @@ WHERE_ROWS_ARE_EXPECTED = table(
         .seen(trigger=AVAILABLE_NOW, at=1)
         .idle(at=2)
         .ended(at=550)
-        .started(run=2, at=560)
-        .seen(number=2, trigger=AVAILABLE_NOW, at=561)
-        .ended(run=2, at=690)
-        .started(run=3, at=695),
+        .started(at=560)
+        .seen(trigger=AVAILABLE_NOW, at=561)
+        .ended(at=690)
+        .started(at=695),
         at=710,
         alerts="StreamingInputMissing",
         state="starting",
@@ -207,21 +207,13 @@ WHERE_ROWS_ARE_EXPECTED = table(
     "every batch has rows",
     running(steady(until=900), at=905),
     "no rows before its restart, and none since",
-    input_missing(
-        steady().idle(at=640).failed(at=650).started(run=2, at=655).idle(run=2, at=700), at=710
-    ),
+    input_missing(steady().idle(at=640).failed(at=650).started(at=655).idle(at=700), at=710),
     "no rows before two restarts, and none since",
     input_missing(
-        steady()
-        .failed(at=400)
-        .started(run=2, at=405)
-        .failed(run=2, at=650)
-        .started(run=3, at=655)
-        .idle(run=3, at=715),
-        at=720,
+        steady().failed(at=400).started(at=405).failed(at=650).started(at=655).idle(at=715), at=720
     ),
     "failed long ago, restarted lately, and idle since",
-    idle(steady().failed(at=101).started(run=2, at=695).idle(run=2, at=705), at=710),
+    idle(steady().failed(at=101).started(at=695).idle(at=705), at=710),
     "started, within the limit",
     idle(Story().started(at=0).idle(at=500), at=510),
     "a day is allowed by pattern",
@@ -267,8 +259,8 @@ WHERE_ROWS_ARE_EXPECTED = table(
         watched(
             steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))
         )
-        .started(run=2, at=716)
-        .idle(run=2, at=718),
+        .started(at=716)
+        .idle(at=718),
         at=719,
     ),
     "the driver was frozen",
@@ -365,7 +357,7 @@ WITHOUT_EXPECTATION = table(
             until=900,
             begin=520,
             run=2,
-            story=folder_polls((100, 9999), until=390).ended(at=400).started(run=2, at=510),
+            story=folder_polls((100, 9999), until=390).ended(at=400).started(at=510),
         ),
         at=905,
     ),

@@ -168,8 +168,8 @@ LATER = table(
         polled_at(
             polled_at(steady().idle(at=200), (110, 5, 2), (190, 5, 2))
             .ended(at=200)
-            .started(run=2, at=201)
-            .idle(run=2, at=300)
+            .started(at=201)
+            .idle(at=300)
         ),
         at=301,
     ),

@@ -90,7 +90,7 @@ CASES = table(
             until=1095,
             since=411,
             run_number=2,
-            story=live_locked(until=300).ended(at=400).started(run=2, at=410),
+            story=live_locked(until=300).ended(at=400).started(at=410),
         ),
         at=1100,
     ),
@@ -135,7 +135,7 @@ CASES = table(
     "a backlog after an outage: the first batch of the run is huge",
     starting(
         watched(
-            steady().ended(at=101).started(run=2, at=102),
+            steady().ended(at=101).started(at=102),
             *((at, at + 4, processing(number=2, batch=10, tasks=at)) for at in range(105, 900, 5)),
         ),
         at=900,

@@ -107,7 +107,7 @@ CASES = table(
     "a query whose batches take two minutes was restarted in this process",
     running(
         watched(
-            batches(120, 120).ended(at=241).started(run=2, at=242).idle(run=2, at=250),
+            batches(120, 120).ended(at=241).started(at=242).idle(at=250),
             (251, 600, processing(number=2, batch=2)),
         )
     ),

@@ -398,11 +398,7 @@ CASES = table(
     ),
     "a restored checkpoint: the next run commits lower batch ids",
     running(
-        steady()
-        .ended(at=101)
-        .started(run=2, at=102)
-        .commit(run=2, batch=3, at=150)
-        .commit(run=2, batch=4, at=220),
+        steady().ended(at=101).started(at=102).commit(batch=3, at=150).commit(batch=4, at=220),
         at=230,
     ),
     "a restored checkpoint, seen by the probe only",

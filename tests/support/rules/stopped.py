@@ -109,10 +109,7 @@ CASES = table(
     "stopped, within the grace",
     stopped(steady().seen(at=100).ended(at=101), at=161),
     "stopped and restarted",
-    running(
-        steady().seen(at=100).ended(at=101).started(run=2, at=110).commit(run=2, batch=9, at=112),
-        at=170,
-    ),
+    running(steady().seen(at=100).ended(at=101).started(at=110).commit(batch=9, at=112), at=170),
     "trigger unknown, and the query is not expected",
     stopped(steady().ended(at=101), at=500),
     "once, finished",
@@ -197,9 +194,9 @@ CASES = table(
         .seen(at=100)
         .expect_stop()
         .ended(at=101)
-        .started(run=2, at=102)
-        .seen(number=2, at=103)
-        .ended(run=2, at=110),
+        .started(at=102)
+        .seen(at=103)
+        .ended(at=110),
         at=172,
     ),
 )
