@@ -66,8 +66,8 @@ class Case:
         return self.story.ends_at if self.at is None else self.at
 
 
-Alerts = str | tuple[str, ...] | list[tuple[str, ...]]
-"""An alert of query ``a``; or alert, query, and the severity where it is unusual; or several of them."""
+Alert = str | tuple[str, ...]
+"""An alert of query ``a``; or alert, query, and the severity where it is unusual."""
 
 
 def table(*parts: str | Case, at: float | None = None, **settings: Any) -> dict[str, Case]:
@@ -96,7 +96,7 @@ def case(
     story: Story,
     *,
     at: float | None = None,
-    alerts: Alerts = (),
+    alerts: Alert | list[Alert] = (),
     state: str | None,
     besides: Sequence[str] = (),
     **settings: Any,
@@ -105,13 +105,11 @@ def case(
 
 
 def _alerts(alerts):
-    if isinstance(alerts, str):
-        alerts = (alerts, "a")
-    for name, query, *severity in (
-        alerts if isinstance(alerts, list) else [alerts] if alerts else []
-    ):
-        usual = "warning" if name in WARNINGS else "critical"
-        yield name, query, *(severity or [usual])
+    for entry in alerts if isinstance(alerts, list) else [alerts]:
+        if entry:
+            name, query, *severity = (entry, "a") if isinstance(entry, str) else entry
+            usual = "warning" if name in WARNINGS else "critical"
+            yield name, query, *(severity or [usual])
 
 
 # No alert, and the state of query a.
@@ -123,27 +121,26 @@ stopped = partial(case, state="stopped")
 completed = partial(case, state="completed")
 
 
-def alert(name: str, severity: str | None = None, *, state: str) -> Callable[..., Case]:
-    """The alert about query ``a``, and its usual state."""
-    alerts = [(name, "a")] if severity is None else [(name, "a", severity)]
-    return partial(case, alerts=alerts, state=state)
+def alert(*alerts: Alert, state: str, **besides: Any) -> Callable[..., Case]:
+    """The row of these alerts, and of the state that goes with them."""
+    return partial(case, alerts=list(alerts), state=state, **besides)
 
 
 query_failed = alert("StreamingQueryFailed", state="failed")
-query_failed_warning = alert("StreamingQueryFailed", "warning", state="failed")
+query_failed_warning = alert(("StreamingQueryFailed", "a", "warning"), state="failed")
 query_stopped = alert("StreamingQueryStopped", state="stopped_unexpectedly")
 query_missing = alert("StreamingQueryMissing", state="missing")
 query_stalled = alert("StreamingQueryStalled", state="stalled")
-query_stalled_warning = alert("StreamingQueryStalled", "warning", state="stalled")
+query_stalled_warning = alert(("StreamingQueryStalled", "a", "warning"), state="stalled")
 offsets_stalled = alert("StreamingOffsetsStalled", state="stalled")
 offsets_rewound = alert("StreamingOffsetsRewound", state="rewound")
 batch_slow = alert("StreamingBatchSlow", state="slow")
-batch_slow_critical = alert("StreamingBatchSlow", "critical", state="slow")
+batch_slow_critical = alert(("StreamingBatchSlow", "a", "critical"), state="slow")
 data_loss_risk = alert("StreamingDataLossRisk", state="lagging")
-data_loss_critical = alert("StreamingDataLossRisk", "critical", state="lagging")
-data_lost = alert("StreamingDataLossRisk", "critical", state="idle")
+data_loss_critical = alert(("StreamingDataLossRisk", "a", "critical"), state="lagging")
+data_lost = alert(("StreamingDataLossRisk", "a", "critical"), state="idle")
 query_lagging = alert("StreamingQueryLagging", state="lagging")
-query_lagging_critical = alert("StreamingQueryLagging", "critical", state="lagging")
+query_lagging_critical = alert(("StreamingQueryLagging", "a", "critical"), state="lagging")
 falling_behind = alert("StreamingQueryFallingBehind", state="slow")
 watermark_stuck = alert("StreamingWatermarkStuck", state="watermark_stuck")
 rows_dropped = alert("StreamingRowsDropped", state="lagging")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from support.rules.case import (
+    alert,
     case,
     completed,
     data_loss_critical,
@@ -50,6 +49,9 @@ STUCK = {"committed": end(100), "since": 100}
 BY_TIME = {"latest": end, "earliest": edge, "keeps": 1000}
 BY_SIZE = {"latest": end, "earliest": edge, "keeps": 604_800, "sized": True}
 UNKNOWN_RETENTION = {"latest": end, "earliest": edge}
+BOUNDED_AND_NEW = {"latest": end, "earliest": 100_000, "sized": True}
+BEHIND = {"committed": lambda at: end(at - 20), "since": lambda at: at - 20}
+"""Twenty seconds, as usual in a busy topic."""
 HEALTHY = {"committed": end, "since": None}
 
 
@@ -107,21 +109,47 @@ def failed_reader():
 TENTH_OF_RETENTION = {"overrides": [("a", {"data_loss_warning_ratio": 0.1})]}
 EXPIRED = {"unit": "snapshot", "gone": "the snapshot 7, up to which it has read, has expired"}
 
-stalled_at_risk = partial(
-    case, alerts=[("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], state="stalled"
+
+def one_stuck(at):
+    return {"t/0": end(100), "t/1": end(at)}
+
+
+def both(position):
+    """The same position in both partitions of a topic."""
+    return lambda at: {"t/0": position(at), "t/1": position(at)}
+
+
+def idle_at(second):
+    return steady().idle(at=second)
+
+
+def emptied_until(second):
+    """All records are read and expire, those of one minute after another."""
+    return asked(idle_at(890), 15, second, 500, 500, lambda at: min(500, at // 60 * 50), sized=True)
+
+
+def fast_until_400():
+    """A query catches up that began near the edge."""
+    return asked(steady(until=700), 100, 400, **BY_TIME, **reader(begins=990, speed=2.0))
+
+
+def frozen_until_800():
+    return asked(steady(until=190), 15, 195, **BY_TIME, **BEHIND).paused(at=800, seconds=605)
+
+
+def reading_its_table(**answers):
+    """A query reads a version each ten seconds."""
+    read = lambda at: at // 10
+    return unread_table(400, story=steady(until=400), read=read, kept_from=1, **answers)
+
+
+stalled_at_risk = alert("StreamingQueryStalled", "StreamingDataLossRisk", state="stalled")
+stalled_and_lost = alert(
+    "StreamingQueryStalled", ("StreamingDataLossRisk", "a", "critical"), state="stalled"
 )
-stalled_and_lost = partial(
-    case,
-    alerts=[("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a", "critical")],
-    state="stalled",
-)
-failed_at_risk = partial(
-    case, alerts=[("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], state="failed"
-)
-failed_and_lost = partial(
-    case,
-    alerts=[("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a", "critical")],
-    state="failed",
+failed_at_risk = alert("StreamingQueryFailed", "StreamingDataLossRisk", state="failed")
+failed_and_lost = alert(
+    "StreamingQueryFailed", ("StreamingDataLossRisk", "a", "critical"), state="failed"
 )
 
 CASES = table(
@@ -135,14 +163,14 @@ CASES = table(
     "flaps and stays failed: the danger is reported, the third failure is not",
     case(
         near_the_edge(1000, story=dying(50, 75, 101), run=3),
-        alerts=[("StreamingQueryFlapping", "a"), *[("StreamingDataLossRisk", "a", "critical")]],
+        alerts=["StreamingQueryFlapping", ("StreamingDataLossRisk", "a", "critical")],
         state="failed",
         besides=["StreamingQueryFailed"],
     ),
     "vanished",
     case(
         near_the_edge(850, story=steady().seen(at=100).probe(at=101).probe(at=102)),
-        alerts=[("StreamingQueryStopped", "a"), ("StreamingDataLossRisk", "a")],
+        alerts=["StreamingQueryStopped", "StreamingDataLossRisk"],
         state="stopped_unexpectedly",
     ),
     "hangs, and the topic is bounded by size (retention.bytes strikes first)",
@@ -168,9 +196,7 @@ CASES = table(
     "failed, 25% of the retention time are used up, and a tenth is the limit of another query",
     query_failed(dead_at(350), **limits("b", data_loss_warning_ratio=0.1)),
     "commits, but retention has passed it (restarted after a long outage)",
-    data_loss_critical(
-        asked(steady(until=200), 195, 200, **BY_TIME, committed=end(-950), since=None)
-    ),
+    data_loss_critical(asked(steady(until=200), 195, 200, end(-950), since=None, **BY_TIME)),
     "commits, but too slowly: 3/4 of the retention time, and growing",
     data_loss_risk(alive_at(400, behind=650, speed=0.5), **LAG_IS_FINE),
     "commits, but too slowly for a topic that is bounded by size",
@@ -181,13 +207,7 @@ CASES = table(
     stalled_at_risk(near_the_edge(850, begin=830)),
     "caught up for a while, and now falls behind again",
     data_loss_risk(
-        asked(
-            asked(steady(until=700), 100, 400, **BY_TIME, **reader(begins=990, speed=2.0)),
-            415,
-            700,
-            **BY_TIME,
-            **reader(begins=690, speed=0.5, since=400),
-        ),
+        asked(fast_until_400(), 415, 700, **BY_TIME, **reader(begins=690, speed=0.5, since=400)),
         **LAG_IS_FINE,
     ),
     "reads on, but one partition is stuck and near its retention limit",
@@ -196,10 +216,10 @@ CASES = table(
             steady(until=850),
             100,
             850,
+            one_stuck,
+            both(end),
+            both(edge),
             keeps=1000,
-            committed=lambda at: {"t/0": end(100), "t/1": end(at)},
-            earliest=lambda at: {"t/0": edge(at), "t/1": edge(at)},
-            latest=lambda at: {"t/0": end(at), "t/1": end(at)},
             since={"t/0": 100},
         ),
         **LAG_IS_FINE,
@@ -215,51 +235,13 @@ CASES = table(
     "everything is read, while old records expire",
     running(asked(steady(until=900), 15, 900, **BY_TIME, **HEALTHY)),
     "everything is read, and the topic is empty (kafka-lag-exporter #37: idle topic and retention)",
-    idle(
-        asked(
-            steady().idle(at=890),
-            15,
-            900,
-            committed=500,
-            latest=500,
-            earliest=lambda at: 500 if at > 300 else 0,
-            keeps=200,
-        )
-    ),
+    idle(asked(idle_at(890), 15, 900, 500, 500, lambda at: 500 if at > 300 else 0, keeps=200)),
     "the first record after long idleness, in an otherwise empty topic",
-    idle(
-        asked(
-            asked(
-                steady().idle(at=890),
-                15,
-                840,
-                committed=500,
-                latest=500,
-                earliest=lambda at: min(500, at // 60 * 50),
-                sized=True,
-            ),
-            855,
-            900,
-            committed=500,
-            latest=501,
-            earliest=500,
-            sized=True,
-            since=850,
-        )
-    ),
+    idle(asked(emptied_until(840), 855, 900, 500, 501, 500, sized=True, since=850)),
     "holds back the whole topic for less than the window (minOffsetsPerTrigger)",
     idle(asked(steady().idle(at=890), 870, 900, committed=0, latest=500, keeps=1000, since=100)),
     "records wait for a while, as usual in a busy topic",
-    running(
-        asked(
-            steady(until=900),
-            15,
-            900,
-            **BY_TIME,
-            committed=lambda at: end(at - 20),
-            since=lambda at: at - 20,
-        )
-    ),
+    running(asked(steady(until=900), 15, 900, **BY_TIME, **BEHIND)),
     "reads as fast as data arrives, half of the retention behind",
     running(alive_at(400, behind=500)),
     "failed, with half of the retention time left",
@@ -269,45 +251,19 @@ CASES = table(
     "hangs, in a topic that keeps everything",
     query_stalled(near_the_edge(2000, kept={"latest": end, "earliest": 7})),
     "hangs from the beginning of a new topic, bounded by size: nothing has expired yet",
-    query_stalled(
-        near_the_edge(
-            400, kept={"latest": end, "earliest": 100_000, "sized": True}, committed=100_000
-        )
-    ),
+    query_stalled(near_the_edge(400, kept=BOUNDED_AND_NEW, committed=100_000)),
     "the topic was recreated: the old offset is beyond its end",
     offsets_rewound(
         asked(
             asked(steady(until=900), 15, 300, **BY_TIME, **HEALTHY),
-            315,
-            900,
-            committed=end(300),
-            earliest=0,
-            latest=lambda at: at,
+            *(315, 900, end(300), lambda at: at, 0),
             keeps=1000,
         )
     ),
     "failed, and the broker was polled only once",
     query_failed(near_the_edge(850, begin=850, story=steady().failed(at=101))),
     "unread records grew old while the driver was frozen",
-    running(
-        asked(
-            asked(
-                steady(until=190),
-                15,
-                195,
-                **BY_TIME,
-                committed=lambda at: end(at - 20),
-                since=lambda at: at - 20,
-            ).paused(at=800, seconds=605),
-            801,
-            801,
-            latest=end,
-            keeps=800,
-            committed=end(175),
-            since=175,
-        ),
-        at=802,
-    ),
+    running(asked(frozen_until_800(), 801, 801, end(175), end, keeps=800, since=175), at=802),
     "the broker was polled only once",
     running(asked(steady(until=200), 200, 200, **BY_TIME, **reader(begins=950))),
     "the broker has been polled for less than the window",
@@ -319,77 +275,33 @@ CASES = table(
     "the age of the unread records is known only since lately",
     running(
         asked(
-            steady(until=400),
-            100,
-            400,
-            **BY_TIME,
-            committed=reader(begins=750, speed=0.9)["committed"],
+            *(steady(until=400), 100, 400, reader(begins=750, speed=0.9)["committed"]),
             since=lambda at: None if at < 380 else at - 780,
+            **BY_TIME,
         ),
         **LAG_IS_FINE,
     ),
     "records without sensible timestamps, of a query that commits",
     running(
-        asked(
-            steady(until=900),
-            15,
-            900,
-            latest=end,
-            earliest=0,
-            keeps=1000,
-            committed=lambda at: end(at - 10),
-            since=0,
-        )
+        asked(steady(until=900), 15, 900, lambda at: end(at - 10), end, 0, keeps=1000, since=0)
     ),
     "records with timestamps in the future",
     running(
-        asked(
-            steady(until=900),
-            15,
-            900,
-            latest=end,
-            earliest=0,
-            keeps=1000,
-            committed=lambda at: end(at - 10),
-            since=9e9,
-        )
+        asked(steady(until=900), 15, 900, lambda at: end(at - 10), end, 0, keeps=1000, since=9e9)
     ),
     "a partition that the topic has and the query does not know yet",
     running(
         asked(
-            steady(until=900),
-            15,
-            900,
-            keeps=1000,
-            committed=end,
-            earliest=lambda at: {"t/0": edge(at), "t/1": edge(at)},
-            latest=lambda at: {"t/0": end(at), "t/1": end(at)},
-            since={"t/1": 100},
+            steady(until=900), 15, 900, end, both(end), both(edge), keeps=1000, since={"t/1": 100}
         )
     ),
     "the broker does not report where the partition begins",
-    running(
-        asked(
-            steady(until=900),
-            15,
-            900,
-            latest=end,
-            earliest=None,
-            keeps=1000,
-            committed=end(-900),
-            since=-900,
-        )
-    ),
+    running(asked(steady(until=900), 15, 900, end(-900), end, None, keeps=1000, since=-900)),
     "only transaction markers are unread, and they are as old as the topic",
     idle(
         asked(
-            steady().idle(at=990),
-            15,
-            1000,
-            committed=499,
-            latest=500,
+            *(idle_at(990), 15, 1000, 499, 500, lambda at: at // 300 * 10),
             first_waiting=500,
-            earliest=lambda at: at // 300 * 10,
             keeps=100,
             sized=True,
         )
@@ -423,16 +335,7 @@ CASES = table(
     "hangs, all rows are read, and the snapshot of its offset has expired after a compaction",
     stalled_and_lost(unread_table(400, read=10, since=None, keeps=None, **EXPIRED)),
     "reads its table too slowly: 3/4 of the log's retention, and growing",
-    data_loss_risk(
-        unread_table(
-            400,
-            story=steady(until=400),
-            read=lambda at: at // 10,
-            end=1000,
-            kept_from=1,
-            since=lambda at: at / 2 - 550,
-        )
-    ),
+    data_loss_risk(reading_its_table(end=1000, since=lambda at: at / 2 - 550)),
     "failed, has read all of a table that nobody writes",
     query_failed(unread_table(9000, story=failed_reader(), read=10, kept_from=10, since=None)),
     "failed, and the newest version is unread, however old: it is always kept",
@@ -448,16 +351,7 @@ CASES = table(
     "failed, and its table was polled once",
     query_failed(unread_table(1000, begin=990, story=failed_reader())),
     "begins at the oldest version on purpose, and catches up",
-    running(
-        unread_table(
-            400,
-            story=steady(until=400),
-            read=lambda at: at // 10,
-            end=100,
-            kept_from=1,
-            since=lambda at: 2 * at - 1000,
-        )
-    ),
+    running(reading_its_table(end=100, since=lambda at: 2 * at - 1000)),
     "reads one large version file by file, which has used up the log's retention",
     running(unread_table(400, story=steady(until=400), since=-900, within=lambda at: at)),
     "reads on while the snapshot of its last offset has expired: the batch in flight is beyond it",
@@ -465,20 +359,12 @@ CASES = table(
     "idle, and its table was compacted (Iceberg) or optimized (Delta): newer versions have no rows",
     idle(
         unread_table(
-            900,
-            story=steady().idle(at=890),
-            read=7,
-            end=7,
-            kept_from=0,
-            since=None,
-            unit="snapshot",
+            900, story=idle_at(890), read=7, end=7, kept_from=0, since=None, unit="snapshot"
         )
     ),
     "idle, and old versions that it has read are deleted",
     idle(
-        unread_table(
-            900, story=steady().idle(at=890), read=10, kept_from=lambda at: at // 100, since=None
-        )
+        unread_table(900, story=idle_at(890), read=10, kept_from=lambda at: at // 100, since=None)
     ),
     "a version is unread for less than the window, in a table that is rarely written",
     idle(unread_table(890, begin=880, every=5, story=steady().idle(at=885), since=880)),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from support.rules.case import (
+    alert,
     case,
     completed,
     idle,
@@ -66,16 +65,14 @@ def both_hang(*, until, scheduler, b=None, **fields):
     return story.until(until)
 
 
-driver_down = partial(case, alerts=("StreamingDriverDown", "*"), state="stopped")
-program_ended = partial(case, alerts=("StreamingQueryStopped", "*"), state="running")
-program_ended_warning = partial(
-    case, alerts=("StreamingQueryStopped", "*", "warning"), state="running"
+driver_down = alert(("StreamingDriverDown", "*"), state="stopped")
+program_ended = alert(("StreamingQueryStopped", "*"), state="running")
+program_ended_warning = alert(("StreamingQueryStopped", "*", "warning"), state="running")
+all_stalled = alert(
+    ("StreamingQueryStalled", "*"), state="stalled", besides=["StreamingQueryStalled"]
 )
-all_stalled = partial(
-    case, alerts=("StreamingQueryStalled", "*"), state="stalled", besides=["StreamingQueryStalled"]
-)
-events_missing = partial(case, alerts=("QuerypulseEventsMissing", "*"), state="running")
-monitoring_degraded = partial(case, alerts=("QuerypulseMonitoringDegraded", "*"), state="running")
+events_missing = alert(("QuerypulseEventsMissing", "*"), state="running")
+monitoring_degraded = alert(("QuerypulseMonitoringDegraded", "*"), state="running")
 
 CASES = table(
     # QuerypulseEventsMissing
@@ -152,7 +149,7 @@ CASES = table(
     case(
         three_queries().failed(at=101).probe(at=102, context=JVM_GONE),
         at=900,
-        alerts=[("StreamingQueryFailed", "a"), ("StreamingDriverDown", "*")],
+        alerts=["StreamingQueryFailed", ("StreamingDriverDown", "*")],
         state="failed",
     ),
     "a query hung until the JVM ended",
@@ -265,7 +262,7 @@ CASES = table(
         .probe(run("b"), run("c"), at=160)
         .probe(run("b"), run("c"), at=220),
         at=222,
-        alerts=[("StreamingQueryFailed", "a"), CUT_OFF],
+        alerts=["StreamingQueryFailed", CUT_OFF],
         state="failed",
         program=SCRIPT_FAILED,
     ),
@@ -284,7 +281,7 @@ CASES = table(
     case(
         both_until(100).ended(at=110).probe(run("b"), at=200, context=Context.STOPPED),
         at=270,
-        alerts=[("StreamingQueryStopped", "a"), ("StreamingQueryStopped", "*")],
+        alerts=["StreamingQueryStopped", ("StreamingQueryStopped", "*")],
         state="stopped_unexpectedly",
     ),
     "the JVM of two queries does not answer",
@@ -314,7 +311,7 @@ CASES = table(
     "a query stalls while only the probe is silent: batches of another commit",
     case(
         batches(*[2] * 39, story=both_until(100), begin=100, query="b"),
-        alerts=[("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")],
+        alerts=["StreamingQueryStalled", ("QuerypulseMonitoringDegraded", "*")],
         state="stalled",
         probe_expected=True,
     ),

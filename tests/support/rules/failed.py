@@ -114,7 +114,7 @@ OTHER_ERRORS = table(
     case(
         with_b().failed(at=101).failed("b", at=101),
         at=102,
-        alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "b")],
+        alerts=["StreamingQueryFailed", ("StreamingQueryFailed", "b")],
         state="failed",
     ),
     "a sibling fails",
@@ -145,7 +145,7 @@ OTHER_ERRORS = table(
     case(
         session_ended(three_queries().failed(at=100.5), lost("b"), lost("c")),
         at=102,
-        alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "*")],
+        alerts=["StreamingQueryFailed", ("StreamingQueryFailed", "*")],
         state="failed",
     ),
     "a query failed although its stop was announced, then its session ended",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from support.rules.case import (
+    alert,
     case,
     completed,
     limits,
@@ -19,8 +18,8 @@ from support.rules.case import (
 from support.rules.stories import AVAILABLE_NOW, STOPPED, dying, steady, watched
 from support.story import Story, run
 
-given_up = partial(case, alerts="StreamingQueryGivenUp", state="failed")
-flapping = partial(case, alerts="StreamingQueryFlapping", state="failed")
+given_up = alert("StreamingQueryGivenUp", state="failed")
+flapping = alert("StreamingQueryFlapping", state="failed")
 
 CASES = table(
     # StreamingQueryGivenUp
@@ -85,7 +84,7 @@ CASES = table(
     case(
         dying(100, 150, 200).supervised(given_up="11 failures").started(run=4, at=205),
         at=206,
-        alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a", "warning")],
+        alerts=["StreamingQueryFailed", ("StreamingQueryFlapping", "a", "warning")],
         state="failed",
     ),
     "given up under ignore",
@@ -106,7 +105,7 @@ CASES = table(
     case(
         dying(100, 500, 1000, 1500, batch=7),
         at=1501,
-        alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")],
+        alerts=["StreamingQueryFailed", "StreamingQueryFlapping"],
         state="failed",
     ),
     "failed for an hour since its third failure",
@@ -144,7 +143,7 @@ CASES = table(
         .started(run=4, at=121)
         .failed(run=3, at=122),
         at=123,
-        alerts=[("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")],
+        alerts=["StreamingQueryFailed", "StreamingQueryFlapping"],
         state="failed",
     ),
     "the batch that failed three times succeeds at last",

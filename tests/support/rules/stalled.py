@@ -245,16 +245,13 @@ CASES = table(
     "query b holds all slots, for almost half an hour",
     case(
         behind_b(until=1895),
-        alerts=[*[("StreamingQueryStalled", "a", "warning")], ("StreamingBatchSlow", "b")],
+        alerts=[("StreamingQueryStalled", "a", "warning"), ("StreamingBatchSlow", "b")],
         state="stalled",
     ),
     "query b holds all slots, for more than half an hour",
     case(
         behind_b(until=1906),
-        alerts=[
-            *[("StreamingQueryStalled", "a", "warning")],
-            ("StreamingBatchSlow", "b", "critical"),
-        ],
+        alerts=[("StreamingQueryStalled", "a", "warning"), ("StreamingBatchSlow", "b", "critical")],
         state="stalled",
     ),
     "query b holds all slots in a batch as long as usual, for almost half an hour",
@@ -262,10 +259,7 @@ CASES = table(
     "query b holds all slots in a batch as long as usual, for more than half an hour",
     case(
         behind_b(until=1906),
-        alerts=[
-            *[("StreamingQueryStalled", "a", "warning")],
-            ("StreamingBatchSlow", "b", "critical"),
-        ],
+        alerts=[("StreamingQueryStalled", "a", "warning"), ("StreamingBatchSlow", "b", "critical")],
         state="stalled",
         **LONG_B,
     ),

@@ -257,8 +257,12 @@ def epochs(*, until, log_until, unreadable=False):
 
 
 @later
-def asked(story, begin, until, *, every=15, **says):
-    """The broker is polled every 15 s; its answers may be functions of the time."""
+def asked(story, begin, until, *offsets, every=15, **says):
+    """The broker is polled every 15 s; its answers may be functions of the time.
+
+    ``offsets``: what is committed, where the topic ends, and where it begins.
+    """
+    says |= zip(("committed", "latest", "earliest"), offsets, strict=False)
     for at in range(begin, until + 1, every):
         reported = {name: said(at) if callable(said) else said for name, said in says.items()}
         story.ask(at=at, **reported)
