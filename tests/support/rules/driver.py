@@ -8,7 +8,6 @@ from support.rules.case import (
     completed,
     idle,
     limits,
-    query_failed,
     query_stalled,
     query_stalled_warning,
     running,
@@ -51,7 +50,30 @@ def both_until(at):
     return with_b().probe(run(batch=10), run("b"), at=at)
 
 
+@later
+def commits_unseen(*, until):
+    """Each ten seconds the probe sees another batch; no events arrive."""
+    polls = range(101, until, 10)
+    runs = ((at, at + 5, processing(batch=11 + at // 10)) for at in polls)
+    return watched(steady(), *runs).until(until)
+
+
+def dropping(story, *, at):
+    """The next poll says that Spark has dropped 37 events."""
+    return story.probe(run(batch=10), at=at, dropped=37)
+
+
+@later
+def waits_for(slots, *, until):
+    """The job of batch 10 has no running task."""
+    waits = processing(batch=10, own=JobCounts(4, 1, 40, 0), slots=slots)
+    return watched(steady(), (101, until, waits), scheduler=SchedulerLoop())
+
+
 ENDED = SchedulerLoop(alive=False)
+BUSY_FOR_29_S = SchedulerLoop(waits_seconds=29.0)
+IN_A_TASK = processing(batch=10, own=JobCounts(4, 1, 40, 1))
+PROBED = {"probe_expected": True}
 BLOCKED = SchedulerLoop(waits_seconds=69.0)
 
 
@@ -71,18 +93,20 @@ program_ended_warning = alert(("StreamingQueryStopped", "*", "warning"), state="
 all_stalled = alert(
     ("StreamingQueryStalled", "*"), state="stalled", besides=["StreamingQueryStalled"]
 )
+failed_before = alert("StreamingQueryFailed", state="failed", besides=["StreamingQueryStopped"])
+context_died = alert(
+    ("StreamingQueryStopped", "*"), state="stopped_unexpectedly", besides=["StreamingQueryStopped"]
+)
+unanswered = alert(
+    "StreamingQueryStalled", state="stalled", besides=["QuerypulseMonitoringDegraded"], **PROBED
+)
 events_missing = alert(("QuerypulseEventsMissing", "*"), state="running")
-monitoring_degraded = alert(("QuerypulseMonitoringDegraded", "*"), state="running")
+monitoring_degraded = alert(("QuerypulseMonitoringDegraded", "*"), state="running", **PROBED)
 
 CASES = table(
     # QuerypulseEventsMissing
     "the probe sees commits, no events arrive (listener removed)",
-    events_missing(
-        watched(
-            steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 200, 10))
-        ),
-        at=200,
-    ),
+    events_missing(commits_unseen(until=200)),
     "the first poll sees a batch whose event preceded the attach, then the next batch hangs",
     query_stalled(watched(Story(), (1, 1, run(batch=5)), (6, 71, processing(batch=6))), at=72),
     "Spark's listener queue drops events",
@@ -90,24 +114,16 @@ CASES = table(
     "events are half a minute late (a slow neighbour on the bus)",
     running(watched(steady(), (101, 125, processing(batch=11))).commit(batch=10, at=130), at=135),
     "events were dropped before the attach",
-    running(
-        steady().probe(run(batch=10), at=100, dropped=37).probe(run(batch=10), at=105, dropped=37),
-        at=106,
-    ),
+    running(dropping(steady().probe(run(batch=10), at=100, dropped=37), at=105), at=106),
     "events were dropped a while ago",
-    idle(
-        steady()
-        .seen(batch=10, at=90)
-        .probe(run(batch=10), at=101, dropped=37)
-        .probe(run(batch=10), at=170, dropped=37)
-    ),
+    idle(dropping(steady().seen(batch=10, at=90), at=101).probe(run(batch=10), at=170, dropped=37)),
     "Continuous has no progress events",
     running(epochs(until=900, log_until=900), probe_expected=True),
     # QuerypulseMonitoringDegraded
     "events arrive, the probe does not report",
-    monitoring_degraded(steady(steady().seen(batch=3, at=30), until=200), probe_expected=True),
+    monitoring_degraded(steady(steady().seen(batch=3, at=30), until=200)),
     "no probe report ever",
-    monitoring_degraded(steady(), at=105, probe_expected=True),
+    monitoring_degraded(steady(), at=105),
     "a Continuous query's checkpoint cannot be read",
     case(
         epochs(until=400, log_until=0, unreadable=True),
@@ -128,11 +144,7 @@ CASES = table(
         steady().seen(batch=10, at=100).probe(at=101, context=STOPPED), at=900, probe_expected=True
     ),
     "the checkpoint of an ordinary query cannot be read: it is not needed",
-    running(
-        steady().seen(batch=10, at=104).log(at=104, unreadable="denied"),
-        at=105,
-        probe_expected=True,
-    ),
+    running(steady().seen(batch=10, at=104).log(at=104, unreadable="denied"), at=105, **PROBED),
     # StreamingDriverDown
     "the JVM of a query has ended",
     driver_down(steady().seen(batch=10, at=100).probe(at=101, context=JVM_GONE), at=102),
@@ -142,8 +154,8 @@ CASES = table(
     driver_down(
         three_queries().probe(at=101, context=JVM_GONE).probe(at=3600, context=JVM_GONE),
         at=3601,
-        probe_expected=True,
         expected=["a", "b"],
+        **PROBED,
     ),
     "a query failed, then the JVM ended",
     case(
@@ -198,30 +210,17 @@ CASES = table(
         steady().seen(batch=10, at=100), at=102, program=SCRIPT_FAILED, **limits("a", ignore=True)
     ),
     "the program ends because a query failed: that is reported",
-    query_failed(
-        three_queries().failed(at=101),
-        at=102,
-        besides=["StreamingQueryStopped"],
-        program=SCRIPT_FAILED,
-    ),
+    failed_before(three_queries().failed(at=101), at=102, program=SCRIPT_FAILED),
     "the program ends within a minute of a failure",
-    query_failed(
-        three_queries().failed(at=101),
-        at=145,
-        besides=["StreamingQueryStopped"],
-        program=SCRIPT_ENDED,
-    ),
+    failed_before(three_queries().failed(at=101), at=145, program=SCRIPT_ENDED),
     "the program ends because its only query hangs: that is reported",
     query_stalled(
         hung_batch(until=170), at=171, besides=["StreamingQueryStopped"], program=SCRIPT_FAILED
     ),
     "the program ends because the SparkContext died: that is reported",
-    case(
+    context_died(
         both_until(100).probe(run(batch=10), run("b"), at=102, context=Context.STOPPED),
         at=170,
-        alerts=CUT_OFF,
-        state="stopped_unexpectedly",
-        besides=["StreamingQueryStopped"],
         program=SCRIPT_FAILED,
     ),
     "the program ends because the JVM died: that is reported",
@@ -270,12 +269,8 @@ CASES = table(
     program_ended_warning(three_queries(), at=102, program=SCRIPT_MAY_END, expected=["a"]),
     # one cause, one incident
     "the SparkContext of two queries died",
-    case(
-        both_until(100).probe(run(batch=10), run("b"), at=102, context=Context.STOPPED),
-        at=170,
-        alerts=("StreamingQueryStopped", "*"),
-        state="stopped_unexpectedly",
-        besides=["StreamingQueryStopped"],
+    context_died(
+        both_until(100).probe(run(batch=10), run("b"), at=102, context=Context.STOPPED), at=170
     ),
     "a query stopped, then the SparkContext of two queries died",
     case(
@@ -294,20 +289,9 @@ CASES = table(
         probe_expected=True,
     ),
     "the JVM does not answer, and only one of two queries has stalled so far",
-    query_stalled(
-        both_until(100),
-        at=170,
-        besides=["QuerypulseMonitoringDegraded"],
-        probe_expected=True,
-        **limits("b", stall_floor_seconds=300.0),
-    ),
+    unanswered(both_until(100), at=170, **limits("b", stall_floor_seconds=300.0)),
     "the JVM of one query does not answer",
-    query_stalled(
-        steady().seen(batch=10, at=100),
-        at=170,
-        besides=["QuerypulseMonitoringDegraded"],
-        probe_expected=True,
-    ),
+    unanswered(steady().seen(batch=10, at=100), at=170),
     "a query stalls while only the probe is silent: batches of another commit",
     case(
         batches(*[2] * 39, story=both_until(100), begin=100, query="b"),
@@ -337,38 +321,13 @@ CASES = table(
     "Spark's event loop has ended, and the first task should be done within the window",
     running(both_hang(until=155, scheduler=ENDED), at=158),
     "Spark's event loop handles one event for 29 s",
-    running(
-        watched(
-            with_b(),
-            (101, 170, processing(batch=10, own=JobCounts(4, 1, 40, 1))),
-            scheduler=SchedulerLoop(waits_seconds=29.0),
-        ),
-        at=140,
-    ),
+    running(watched(with_b(), (101, 170, IN_A_TASK), scheduler=BUSY_FOR_29_S), at=140),
     "Spark's event loop works, and a task of one query runs for 75 s",
-    query_stalled_warning(
-        watched(
-            steady(),
-            (101, 180, processing(batch=10, own=JobCounts(4, 1, 40, 1))),
-            scheduler=SchedulerLoop(),
-        )
-    ),
+    query_stalled_warning(watched(steady(), (101, 180, IN_A_TASK), scheduler=SchedulerLoop())),
     "Spark's event loop works, and others hold all slots",
-    query_stalled_warning(
-        watched(
-            steady(),
-            (101, 180, processing(batch=10, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 4))),
-            scheduler=SchedulerLoop(),
-        )
-    ),
+    query_stalled_warning(waits_for(SlotUse(4, 4), until=180)),
     "Spark's event loop works, and there is no executor for five minutes",
-    running(
-        watched(
-            steady(),
-            (101, 400, processing(batch=10, own=JobCounts(4, 1, 40, 0), slots=SlotUse(0))),
-            scheduler=SchedulerLoop(),
-        )
-    ),
+    running(waits_for(SlotUse(0), until=400)),
     "Spark's event loop works, and one of two queries is blocked in its own Python",
     query_stalled_warning(
         both_hang(

@@ -15,20 +15,33 @@ from support.rules.case import (
     stopped,
     table,
 )
-from support.rules.stories import AVAILABLE_NOW, STOPPED, dying, steady, watched
+from support.rules.stories import AVAILABLE_NOW, STOPPED, dying, later, steady, watched
 from support.story import Story, run
 
 given_up = alert("StreamingQueryGivenUp", state="failed")
 flapping = alert("StreamingQueryFlapping", state="failed")
 
+failed_and_flapping = alert("StreamingQueryFailed", "StreamingQueryFlapping", state="failed")
+OF_A_FAILURE = {"besides": ["StreamingQueryFailed"]}
+
+
+def failed_three_times(**how):
+    return dying(100, 150, 200, **how)
+
+
+@later
+def restarted_at(*times):
+    """The query is stopped at each time, starts again a second later, and commits."""
+    story = steady()
+    for batch, at in enumerate(times, 10):
+        story.ended(at=at).started(at=at + 1).commit(batch=batch, at=at + 2)
+    return story
+
+
 CASES = table(
     # StreamingQueryGivenUp
     "supervise has given it up",
-    given_up(
-        steady().failed(at=101).supervised(given_up="11 failures"),
-        at=102,
-        besides=["StreamingQueryFailed"],
-    ),
+    given_up(steady().failed(at=101).supervised(given_up="11 failures"), at=102, **OF_A_FAILURE),
     "it has never started, and was given up",
     given_up(Story().supervised(given_up="11 failures, the last: its start failed"), at=5),
     "stopped again and again, and given up",
@@ -70,19 +83,17 @@ CASES = table(
     starting(Story().supervised(started_at=500.0), at=900),
     "it failed three times, and is restarted",
     case(
-        dying(100, 150, 200).supervised(due_at=220.0),
+        failed_three_times().supervised(due_at=220.0),
         at=206,
         alerts=[("StreamingQueryFlapping", "a", "warning")],
         state="failed",
-        besides=["StreamingQueryFailed"],
+        **OF_A_FAILURE,
     ),
     "it failed three times, and its restart has been due for longer than the start grace",
-    flapping(
-        dying(100, 150, 200).supervised(due_at=220.0), at=521, besides=["StreamingQueryFailed"]
-    ),
+    flapping(failed_three_times().supervised(due_at=220.0), at=521, **OF_A_FAILURE),
     "it failed three times, was given up, and starts by hand",
     case(
-        dying(100, 150, 200).supervised(given_up="11 failures").started(run=4, at=205),
+        failed_three_times().supervised(given_up="11 failures").started(at=205),
         at=206,
         alerts=["StreamingQueryFailed", ("StreamingQueryFlapping", "a", "warning")],
         state="failed",
@@ -94,37 +105,30 @@ CASES = table(
     # StreamingQueryFlapping
     "fails three times; a successful restart does not refill the budget",
     case(
-        dying(100, 150, 200, alive_after=True),
+        failed_three_times(alive_after=True),
         at=206,
         alerts="StreamingQueryFlapping",
         state="flapping",
     ),
     "its third failure is reported as flapping",
-    flapping(dying(100, 150, 200), at=201, besides=["StreamingQueryFailed"]),
+    flapping(failed_three_times(), at=201, besides=["StreamingQueryFailed"]),
     "fails in the same batch again and again (poison_batch)",
-    case(
-        dying(100, 500, 1000, 1500, batch=7),
-        at=1501,
-        alerts=["StreamingQueryFailed", "StreamingQueryFlapping"],
-        state="failed",
-    ),
+    failed_and_flapping(dying(100, 500, 1000, 1500, batch=7), at=1501),
     "failed for an hour since its third failure",
-    flapping(dying(100, 150, 200), at=3800, besides=["StreamingQueryFailed"]),
+    flapping(failed_three_times(), at=3800, besides=["StreamingQueryFailed"]),
     "fails twice",
     running(dying(100, 150, alive_after=True), at=160),
     "fails three times in half an hour",
     running(dying(100, 1000, 1900, alive_after=True), at=1910),
     "failed three times, then healthy for ten minutes",
-    running(dying(100, 150, 200, alive_after=True).commit(run=4, batch=9, at=840), at=850),
+    running(failed_three_times(alive_after=True).commit(run=4, batch=9, at=840), at=850),
     "flapped long ago, not recovered since, and now fails for another reason",
     query_failed(
-        dying(100, 150, 200)
-        .started(run=4, at=1500)
-        .ended(run=4, at=1900, exception="java.io.IOException: gone"),
+        failed_three_times().started(at=1500).ended(at=1900, exception="java.io.IOException: gone"),
         at=1901,
     ),
     "a larger budget",
-    running(dying(100, 150, 200, alive_after=True), at=206, restart_budget=5),
+    running(failed_three_times(alive_after=True), at=206, restart_budget=5),
     "different batches fail over days (no poison batch)",
     running(dying(100, 5000, 9000, alive_after=True), at=9010),
     "a second start stops the first run (stopActiveRunOnRestart), whose end arrives late",
@@ -147,24 +151,9 @@ CASES = table(
         state="failed",
     ),
     "the batch that failed three times succeeds at last",
-    running(
-        dying(100, 500, 1000, batch=7).started(run=4, at=2001).commit(run=4, batch=7, at=2005),
-        at=2006,
-    ),
+    running(dying(100, 500, 1000, batch=7).started(at=2001).commit(batch=7, at=2005), at=2006),
     "planned restarts, every minute",
-    running(
-        steady()
-        .ended(at=101)
-        .started(at=102)
-        .commit(batch=10, at=103)
-        .ended(at=160)
-        .started(at=161)
-        .commit(batch=11, at=162)
-        .ended(at=220)
-        .started(at=221)
-        .commit(batch=12, at=222),
-        at=225,
-    ),
+    running(restarted_at(101, 160, 220), at=225),
     "availableNow in a loop",
     completed(
         Story()

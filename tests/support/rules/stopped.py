@@ -19,39 +19,59 @@ from support.story import Story, run
 
 from querypulse.listener.probe_report import Context
 
+DIED = Context.STOPPED
+"""The SparkContext has stopped by itself."""
+CUT = {"exception": SHUTDOWN, "context": DIED}
+LONG_GRACE = limits("*", gone_grace_seconds=3600.0)
+
+
+def ended_by_hand():
+    return steady().seen(at=100).ended(at=101)
+
+
+def as_announced():
+    return steady().seen(at=100).expect_stop().ended(at=101)
+
+
+def taken(**how):
+    """Another query was started on the checkpoint of query a."""
+    return steady().seen(at=100).takes(at=101, **how)
+
+
+def just_died():
+    return steady().seen(batch=10, at=100).probe(run(batch=10), at=102, context=DIED)
+
+
+def unknown_trigger():
+    return steady().seen(trigger="Unknown", at=100)
+
+
+def available_now():
+    return Story().seen(trigger=AVAILABLE_NOW, at=0)
+
+
 CASES = table(
     # StreamingQueryStopped
     "stopped, not restarted within the grace",
-    query_stopped(steady().seen(at=100).ended(at=101), at=162),
+    query_stopped(ended_by_hand(), at=162),
     "vanished without an event, not restarted",
     query_stopped(steady().seen(at=100).probe(at=101).probe(at=102), at=162),
     "vanished in the last poll before the probe stopped answering",
     query_stopped(steady().seen(at=100).probe(at=101), at=165),
     "the SparkContext died under it",
-    query_stopped(
-        steady()
-        .seen(at=100)
-        .ended(at=101, exception=SHUTDOWN, context=Context.STOPPED)
-        .probe(at=102, context=Context.STOPPED),
-        at=170,
-    ),
+    query_stopped(steady().seen(at=100).ended(at=101, **CUT).probe(at=102, context=DIED), at=170),
     "idle in a SparkContext that died by itself; Spark still calls it active",
-    query_stopped(
-        steady().seen(batch=10, at=100).probe(run(batch=10), at=102, context=Context.STOPPED),
-        at=170,
-    ),
+    query_stopped(just_died(), at=170),
     "trigger unknown, but the query is expected",
     query_stopped(steady().ended(at=101), at=162, expected=["a"]),
     "Spark does not name the trigger, but the query is expected",
-    query_stopped(steady().seen(trigger="Unknown", at=100).ended(at=101), at=162, expected=["a"]),
+    query_stopped(unknown_trigger().ended(at=101), at=162, expected=["a"]),
     "another query was started on its checkpoint",
-    query_stopped(steady().seen(at=100).takes(at=101)),
+    query_stopped(taken()),
     "another query, which is expected, was started on its checkpoint",
-    query_stopped(steady().seen(at=100).takes(at=101), at=165, expected=["a", "b"]),
+    query_stopped(taken(), at=165, expected=["a", "b"]),
     "another query was started on its checkpoint, in spite of a long grace",
-    query_stopped(
-        steady().seen(at=100).takes(at=101), at=102, **limits("*", gone_grace_seconds=3600.0)
-    ),
+    query_stopped(taken(), at=102, **LONG_GRACE),
     "another query was started on its checkpoint, after a failure that is not resolved",
     query_failed(
         dying(90).started(run=2, at=95).works(number=2, batch=2, at=100).takes(of_run=2, at=101),
@@ -59,19 +79,17 @@ CASES = table(
     ),
     "it takes the checkpoint back from another query",
     case(
-        steady().seen(at=100).takes(at=101).takes("a", 2, of="b", at=110),
+        taken().takes("a", 2, of="b", at=110),
         at=111,
         alerts=("StreamingQueryStopped", "b"),
         state="starting",
     ),
     "started again on its checkpoint, after another query took it and ended",
-    starting(
-        steady().seen(at=100).takes(at=101).takes("a", 2, of="b", at=110, proven=False), at=111
-    ),
+    starting(taken().takes("a", 2, of="b", at=110, proven=False), at=111),
     "started with another checkpoint, after another query took its own",
-    starting(steady().seen(at=100).takes(at=101).started_again(at=110), at=111),
+    starting(taken().started_again(at=110), at=111),
     "another query was started on its checkpoint after its end",
-    starting(steady().seen(at=100).takes(at=101, proven=False), at=165),
+    starting(taken(proven=False), at=165),
     "it was started on its own checkpoint while it ran",
     starting(steady().seen(at=100).takes("a", 2, at=101), at=165),
     "a query without a name was started on its checkpoint",
@@ -79,87 +97,64 @@ CASES = table(
     "another query was started on its checkpoint, after an announced stop",
     stopped(steady().seen(at=100).expect_stop().takes(at=101), at=165),
     "another query was started on its checkpoint, and that was announced late",
-    stopped(steady().seen(at=100).takes(at=101).expect_stop(), at=165),
+    stopped(taken().expect_stop(), at=165),
     "another query was started on its checkpoint, and supervise restarts it",
-    stopped(steady().seen(at=100).takes(at=101).supervised(due_at=110.0), at=111),
+    stopped(taken().supervised(due_at=110.0), at=111),
     "once, and another query was started on its checkpoint",
     completed(Story().seen(trigger=ONCE, at=0).takes(at=2), at=165),
     "availableNow, expected, and another query was started on its checkpoint",
-    completed(Story().seen(trigger=AVAILABLE_NOW, at=0).takes(at=2), at=165, expected=["a"]),
+    completed(available_now().takes(at=2), at=165, expected=["a"]),
     "another query was started on its checkpoint, then a planned spark.stop()",
-    stopped(steady().seen(at=100).takes(at=101).probe(at=102, context=STOPPED), at=165),
+    stopped(taken().probe(at=102, context=STOPPED), at=165),
     "trigger unknown, and another query was started on its checkpoint",
     stopped(steady().takes(at=101), at=165),
     "Spark does not name the trigger, and the query ended",
-    stopped(steady().seen(trigger="Unknown", at=100).ended(at=101), at=900),
+    stopped(unknown_trigger().ended(at=101), at=900),
     "Spark does not name the trigger, and the query vanished",
-    stopped(steady().seen(trigger="Unknown", at=100).probe(at=101).probe(at=102), at=900),
+    stopped(unknown_trigger().probe(at=101).probe(at=102), at=900),
     "Spark does not name the trigger, and the query ended while another one is expected",
     stopped(
-        steady()
-        .seen(trigger="Unknown", at=100)
-        .started("b", at=100)
-        .commit("b", batch=0, at=895)
-        .ended(at=101),
+        unknown_trigger().started("b", at=100).commit("b", batch=0, at=895).ended(at=101),
         at=900,
         expected=["b"],
     ),
     "a single poll lacked the query, the probe has not answered since, and its batches commit",
     stopped(steady().seen(at=100).probe(at=101).commit(batch=9, at=110), at=900),
     "stopped, within the grace",
-    stopped(steady().seen(at=100).ended(at=101), at=161),
+    stopped(ended_by_hand(), at=161),
     "stopped and restarted",
-    running(steady().seen(at=100).ended(at=101).started(at=110).commit(batch=9, at=112), at=170),
+    running(ended_by_hand().started(at=110).commit(batch=9, at=112), at=170),
     "trigger unknown, and the query is not expected",
     stopped(steady().ended(at=101), at=500),
     "once, finished",
     completed(Story().seen(trigger=ONCE, at=0).commit(batch=0, at=1).ended(at=2), at=900),
     "availableNow, finished",
-    completed(Story().seen(trigger=AVAILABLE_NOW, at=0).ended(at=2), at=900),
+    completed(available_now().ended(at=2), at=900),
     "availableNow, expected, finished",
-    completed(Story().seen(trigger=AVAILABLE_NOW, at=0).ended(at=2), at=900, expected=["a"]),
+    completed(available_now().ended(at=2), at=900, expected=["a"]),
     "a planned spark.stop()",
     stopped(steady().seen(at=100).probe(at=101, context=STOPPED), at=900),
     "stopped by hand, then a planned spark.stop()",
-    stopped(steady().seen(at=100).ended(at=101).probe(at=130, context=STOPPED), at=900),
+    stopped(ended_by_hand().probe(at=130, context=STOPPED), at=900),
     "the SparkContext has just died, within the grace",
-    stopped(
-        steady().seen(batch=10, at=100).probe(run(batch=10), at=102, context=Context.STOPPED),
-        at=150,
-    ),
+    stopped(just_died(), at=150),
     "availableNow, finished before its SparkContext died",
-    completed(
-        Story().seen(trigger=AVAILABLE_NOW, at=0).ended(at=2).probe(at=3, context=Context.STOPPED),
-        at=900,
-    ),
+    completed(available_now().ended(at=2).probe(at=3, context=DIED), at=900),
     "availableNow, cut off by a SparkContext that stopped by itself",
-    query_stopped(
-        Story()
-        .seen(trigger=AVAILABLE_NOW, at=0)
-        .ended(at=2, exception=SHUTDOWN, context=Context.STOPPED)
-        .probe(at=3, context=Context.STOPPED),
-        at=900,
-    ),
+    query_stopped(available_now().ended(at=2, **CUT).probe(at=3, context=DIED), at=900),
     "availableNow, stopped long before its SparkContext was",
-    completed(
-        Story()
-        .seen(trigger=AVAILABLE_NOW, at=0)
-        .ended(at=2)
-        .probe(at=300, context=Context.STOPPED),
-        at=900,
-    ),
+    completed(available_now().ended(at=2).probe(at=300, context=DIED), at=900),
     "availableNow, cut off by the application's own spark.stop()",
     stopped(
-        Story()
-        .seen(trigger=AVAILABLE_NOW, at=0)
+        available_now()
         .ended(at=2, exception=SHUTDOWN, context=STOPPED)
         .probe(at=3, context=STOPPED),
         at=900,
     ),
     "frozen during the grace",
-    stopped(steady().seen(at=100).ended(at=101).paused(at=160, seconds=50), at=200),
+    stopped(ended_by_hand().paused(at=160, seconds=50), at=200),
     "a longer grace by pattern",
-    stopped(steady().seen(at=100).ended(at=101), at=900, **limits("*", gone_grace_seconds=3600.0)),
+    stopped(ended_by_hand(), at=900, **LONG_GRACE),
     # StreamingQueryMissing
     "expected, never seen",
     query_missing(Story(), at=301, expected=["a"]),
@@ -183,20 +178,11 @@ CASES = table(
     case(Story(), at=9999, state=None),
     # planned stops
     "an announced stop",
-    stopped(steady().seen(at=100).expect_stop().ended(at=101), at=900),
+    stopped(as_announced(), at=900),
     "an announced stop of an expected query",
-    stopped(steady().seen(at=100).expect_stop().ended(at=101), at=900, expected=["a"]),
+    stopped(as_announced(), at=900, expected=["a"]),
     "it failed although its stop was announced",
     query_failed(steady().expect_stop().failed(at=101), at=102),
     "an announced stop applies to one run",
-    query_stopped(
-        steady()
-        .seen(at=100)
-        .expect_stop()
-        .ended(at=101)
-        .started(at=102)
-        .seen(at=103)
-        .ended(at=110),
-        at=172,
-    ),
+    query_stopped(as_announced().started(at=102).seen(at=103).ended(at=110), at=172),
 )

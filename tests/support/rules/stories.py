@@ -228,16 +228,14 @@ def dying(*times, batch=None, alive_after=False):
     """Query a fails at each time, always in ``batch`` or after a commit, and restarts."""
     story = Story()
     for number, at in enumerate(times, 1):
-        story.started(run=number, at=at - 8)
+        story.started(at=at - 8)
         if batch is None:
-            story.commit(run=number, batch=number, at=at - 5)
+            story.commit(batch=number, at=at - 5)
         else:
-            story.works(number=number, batch=batch, at=at - 5)
-        story.failed(run=number, at=at)
+            story.works(batch=batch, at=at - 5)
+        story.failed(at=at)
     if alive_after:
-        number = len(times) + 1
-        story.started(run=number, at=times[-1] + 2)
-        story.commit(run=number, batch=number, at=times[-1] + 5)
+        story.started(at=times[-1] + 2).commit(batch=len(times) + 1, at=times[-1] + 5)
     return story
 
 
