@@ -18,17 +18,16 @@ from support.rules.case import (
     table,
 )
 from support.rules.stories import (
-    AVAILABLE_NOW,
     LAG_IS_FINE,
     STOPPED,
     asked,
+    available_now,
     dying,
     end,
     hung_batch,
     later,
     steady,
 )
-from support.story import Story
 
 
 def edge(at):
@@ -311,11 +310,7 @@ CASES = table(
     "the application has stopped",
     stopped(near_the_edge(900, story=steady().seen(at=100).probe(at=101, context=STOPPED))),
     "availableNow, finished, and old records expire",
-    completed(
-        near_the_edge(
-            900, story=Story().seen(trigger=AVAILABLE_NOW, at=0).commit(batch=0, at=1).ended(at=2)
-        )
-    ),
+    completed(near_the_edge(900, story=available_now().commit(batch=0, at=1).ended(at=2))),
     "in danger, but ignored",
     case(dead_at(850), state="failed", **limits("a", ignore=True)),
     "a larger ratio is set",

@@ -20,6 +20,7 @@ from support.rules.stories import (
     ONCE,
     STOPPED,
     batches,
+    commits_unseen,
     epochs,
     hung_batch,
     later,
@@ -48,14 +49,6 @@ CUT_OFF_MILDLY = [("StreamingQueryStopped", "*", "warning")]
 def both_until(at):
     """Queries a and b run; the probe sees them for the last time."""
     return with_b().probe(run(batch=10), run("b"), at=at)
-
-
-@later
-def commits_unseen(*, until):
-    """Each ten seconds the probe sees another batch; no events arrive."""
-    polls = range(101, until, 10)
-    runs = ((at, at + 5, processing(batch=11 + at // 10)) for at in polls)
-    return watched(steady(), *runs).until(until)
 
 
 def dropping(story, *, at):

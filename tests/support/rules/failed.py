@@ -19,6 +19,7 @@ from support.rules.stories import (
     AVAILABLE_NOW,
     SHUTDOWN,
     STOPPED,
+    available_now,
     later,
     lost,
     steady,
@@ -49,27 +50,24 @@ def crash_loop(seconds, exception=EVOLVES):
     return story.works(batch=7, at=5).ended(at=20, exception=exception)
 
 
+def evolved():
+    return steady().ended(at=101, exception=EVOLVES)
+
+
 EXPECTED_ERRORS = table(
     # an error that is part of the job's life
     "schema evolution ends it, as expected",
-    query_failed_warning(steady().ended(at=101, exception=EVOLVES), at=102),
+    query_failed_warning(evolved(), at=102),
     "schema evolution ended it five minutes ago",
-    query_failed_warning(steady().ended(at=101, exception=EVOLVES), at=400),
+    query_failed_warning(evolved(), at=400),
     "schema evolution ended it, and it has not come back",
-    query_failed(steady().ended(at=101, exception=EVOLVES), at=402),
+    query_failed(evolved(), at=402),
     "schema evolution ended it, within a longer grace",
-    query_failed_warning(
-        steady().ended(at=101, exception=EVOLVES), at=600, failed_grace_seconds=600.0
-    ),
+    query_failed_warning(evolved(), at=600, failed_grace_seconds=600.0),
     "schema evolution ended it, and it is back",
-    running(
-        steady().ended(at=101, exception=EVOLVES).started(at=110).commit(batch=11, at=115), at=116
-    ),
+    running(evolved().started(at=110).commit(batch=11, at=115), at=116),
     "schema evolution ends it again before it recovers: the grace counts from the first",
-    query_failed(
-        steady().ended(at=101, exception=EVOLVES).started(at=110).ended(at=390, exception=EVOLVES),
-        at=402,
-    ),
+    query_failed(evolved().started(at=110).ended(at=390, exception=EVOLVES), at=402),
     "schema evolution ends it in each new process, for seven minutes",
     query_failed(crash_loop(400.0), at=21),
     "schema evolution ends it in each new process, for five minutes",
@@ -94,7 +92,7 @@ OTHER_ERRORS = table(
     "restarted under a new id, not healthy yet (checkpoint deleted)",
     query_failed(steady().failed(at=101).started_again(at=103), at=104),
     "fails under availableNow",
-    query_failed(Story().seen(trigger=AVAILABLE_NOW, at=0).failed(at=1), at=2),
+    query_failed(available_now().failed(at=1), at=2),
     "fails a moment before spark.stop()",
     query_failed(steady().ended(at=101, exception=CONFLICT, context=STOPPED), at=102),
     "restarted and committing",
@@ -130,10 +128,7 @@ OTHER_ERRORS = table(
     "its session ended long ago",
     query_failed(session_ended(steady(), lost()), at=3600, expected=["a"]),
     "its session ended under availableNow",
-    query_failed(
-        session_ended(Story().seen(trigger=AVAILABLE_NOW, at=0), lost(trigger=AVAILABLE_NOW), at=2),
-        at=3,
-    ),
+    query_failed(session_ended(available_now(), lost(trigger=AVAILABLE_NOW), at=2), at=3),
     "three queries of a session that ended: one incident",
     case(
         session_ended(three_queries(), lost(), lost("b"), lost("c")),
@@ -161,9 +156,7 @@ OTHER_ERRORS = table(
     "it was stopped as announced, then its session ended",
     stopped(session_ended(steady().seen(at=100).expect_stop().ended(at=100.5)), at=900),
     "it completed, then its session ended",
-    completed(
-        session_ended(Story().seen(trigger=AVAILABLE_NOW, at=0).ended(at=2)), at=900, expected=["a"]
-    ),
+    completed(session_ended(available_now().ended(at=2)), at=900, expected=["a"]),
     "its session ended, and it is ignored",
     case(session_ended(steady(), lost()), at=900, state="failed", **limits("a", ignore=True)),
     "its session ended, within its grace",
@@ -181,7 +174,7 @@ OTHER_ERRORS = table(
     "an expected error in another case",
     query_failed(steady().failed(at=101), at=102, expected_errors=["concurrent*"]),
     "schema evolution, which nobody expects",
-    query_failed(steady().ended(at=101, exception=EVOLVES), at=102),
+    query_failed(evolved(), at=102),
 )
 
 CASES = joined(EXPECTED_ERRORS, OTHER_ERRORS)

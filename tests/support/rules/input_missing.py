@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.rules.case import (
-    case,
+    alert,
     completed,
     idle,
     input_missing,
@@ -20,6 +20,8 @@ from support.rules.stories import (
     AVAILABLE_NOW,
     HOURLY,
     STOPPED,
+    available_now,
+    commits_unseen,
     epochs,
     hung_batch,
     kafka,
@@ -115,6 +117,24 @@ def folder_polls(*gone, until, story=None, run=1, begin=5):
     return story.idle(run=run, at=until)
 
 
+NO_ROWS = {"rows": 0, "input_rows": 0}
+events_missing = alert(("QuerypulseEventsMissing", "*"), state="running")
+input_missing_since_start = alert("StreamingInputMissing", state="starting")
+
+
+def begun():
+    return Story().started(at=0)
+
+
+def mongo_times(count):
+    """End offsets that are the cluster's time."""
+    return ({"version": 1, "offset": {"$timestamp": {"t": n}}} for n in range(count))
+
+
+def gone_until(second):
+    return folder_polls((100, 9999), until=second)
+
+
 WHERE_ROWS_ARE_EXPECTED = table(
     # StreamingInputMissing
     "no rows for longer than expected",
@@ -123,27 +143,16 @@ WHERE_ROWS_ARE_EXPECTED = table(
     input_missing(watched(steady(), (101, 705, run(batch=10))), at=710),
     "batches without rows, again and again",
     input_missing(
-        kafka(
-            *[topic(5)] * 61,
-            latest=topic(5),
-            rows=0,
-            input_rows=0,
-            first=110,
-            batch=10,
-            story=steady(),
-        ),
+        kafka(*[topic(5)] * 61, latest=topic(5), first=110, batch=10, story=steady(), **NO_ROWS),
         at=715,
     ),
     "no rows since its run began",
-    input_missing(Story().started(at=0).idle(at=600), at=610),
+    input_missing(begun().idle(at=600), at=610),
     "no rows since its restart",
     input_missing(steady().failed(at=101).started(at=103).idle(at=700), at=710),
     "restarted a minute ago, and only starting since",
-    case(
-        steady().seen(at=690).expect_stop().ended(at=691).started(at=695),
-        at=750,
-        alerts="StreamingInputMissing",
-        state="starting",
+    input_missing_since_start(
+        steady().seen(at=690).expect_stop().ended(at=691).started(at=695), at=750
     ),
     "no rows before its restart; since then, the probe has seen commits whose events are late",
     running(
@@ -166,16 +175,10 @@ WHERE_ROWS_ARE_EXPECTED = table(
     ),
     "no rows reported, and the run before was stopped within a batch",
     starting(
-        Story()
-        .started(at=0)
-        .works(batch=0, tasks=0, at=650)
-        .expect_stop()
-        .ended(at=660)
-        .started(at=695),
-        at=710,
+        begun().works(batch=0, tasks=0, at=650).expect_stop().ended(at=660).started(at=695), at=710
     ),
     "availableNow runs that read no rows, again and again",
-    case(
+    input_missing_since_start(
         Story()
         .started(at=0)
         .seen(trigger=AVAILABLE_NOW, at=1)
@@ -186,8 +189,6 @@ WHERE_ROWS_ARE_EXPECTED = table(
         .ended(at=690)
         .started(at=695),
         at=710,
-        alerts="StreamingInputMissing",
-        state="starting",
     ),
     "availableNow in a loop, between two runs that read no rows",
     input_missing(looping(*[0] * 12, rows=0), at=670),
@@ -215,7 +216,7 @@ WHERE_ROWS_ARE_EXPECTED = table(
     "failed long ago, restarted lately, and idle since",
     idle(steady().failed(at=101).started(at=695).idle(at=705), at=710),
     "started, within the limit",
-    idle(Story().started(at=0).idle(at=500), at=510),
+    idle(begun().idle(at=500), at=510),
     "a day is allowed by pattern",
     idle(steady().idle(at=890), at=900, **limits("a", expected_input_seconds=86_400.0)),
     "it is stalled: another rule reports it",
@@ -225,20 +226,13 @@ WHERE_ROWS_ARE_EXPECTED = table(
     "it was stopped, and the stop was announced",
     stopped(steady().seen(at=100).expect_stop().ended(at=101), at=900),
     "availableNow, finished, and no rows since",
-    completed(Story().seen(trigger=AVAILABLE_NOW, at=0).commit(batch=0, at=1).ended(at=2), at=900),
+    completed(available_now().commit(batch=0, at=1).ended(at=2), at=900),
     "a batch is in flight, and may have rows",
     running(watched(steady().idle(at=690), (695, 710, processing(batch=10, tasks=3))), at=712),
     "an hourly trigger",
     running(Story().seen(trigger=HOURLY, data=True, at=0).commit(batch=0, at=10), at=3500),
     "only the probe sees the commits: their rows are unknown",
-    case(
-        watched(
-            steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))
-        ),
-        at=715,
-        alerts=("QuerypulseEventsMissing", "*"),
-        state="running",
-    ),
+    events_missing(commits_unseen(until=715), at=715),
     "only the commit log shows a commit, whose event is late: its rows are unknown",
     idle(
         steady()
@@ -255,14 +249,7 @@ WHERE_ROWS_ARE_EXPECTED = table(
     "Continuous, just restarted",
     running(epochs(until=900, log_until=900).started(run=2, at=902), at=903),
     "only the probe sees the commits, then a restart",
-    idle(
-        watched(
-            steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))
-        )
-        .started(at=716)
-        .idle(at=718),
-        at=719,
-    ),
+    idle(commits_unseen(until=715).started(at=716).idle(at=718), at=719),
     "the driver was frozen",
     idle(steady().idle(at=105).paused(at=800, seconds=690), at=805),
     "the application has stopped its SparkContext, and no rows arrive since",
@@ -289,7 +276,7 @@ WHERE_ROWS_ARE_EXPECTED = table(
     "one of two sources has no rows, and the rows of a batch add up to none of them",
     running(united(10, 650, input_rows=50), at=705),
     "the same source is read twice, and Spark counts its rows once",
-    running(kafka(*map(topic, range(71)), latest=None, story=Story().started(at=0)), at=712),
+    running(kafka(*map(topic, range(71)), latest=None), at=712),
     "one of two folders has no files, so that Spark 3.5 counts no rows of the other one",
     input_missing(uncounted(), at=705),
     "one of two folders has no files now and then, so that Spark 3.5 counts no rows of the other one",
@@ -319,20 +306,14 @@ WITHOUT_EXPECTATION = table(
     "stateful batches at an end that does not move",
     running(kafka(*snapshots(1) * 200, **EMPTY), at=2001),
     "offsets that are text move in each trigger of an idle source (MongoDB: the cluster's time)",
-    running(
-        kafka(*({"version": 1, "offset": {"$timestamp": {"t": n}}} for n in range(200)), **EMPTY),
-        at=2001,
-    ),
+    running(kafka(*mongo_times(200), **EMPTY), at=2001),
     "one number moves in each trigger of an idle source: a time",
     running(kafka(*({"at": n} for n in range(200)), **EMPTY), at=2001),
     "no rows, and none are expected",
     idle(steady().idle(at=9990), at=10_000),
     "batches take ten minutes, and have rows",
     running(
-        Story()
-        .started(at=0)
-        .commit(batch=0, at=600, seconds=590)
-        .commit(batch=1, at=1200, seconds=590),
+        begun().commit(batch=0, at=600, seconds=590).commit(batch=1, at=1200, seconds=590),
         at=1790,
         expected_input_seconds=300.0,
     ),
@@ -354,15 +335,12 @@ WITHOUT_EXPECTATION = table(
     "its input folder was gone before a restart, and is there",
     idle(
         folder_polls(
-            until=900,
-            begin=520,
-            run=2,
-            story=folder_polls((100, 9999), until=390).ended(at=400).started(at=510),
+            until=900, begin=520, run=2, story=gone_until(390).ended(at=400).started(at=510)
         ),
         at=905,
     ),
     "its input folder is gone, and it was stopped on purpose",
-    stopped(folder_polls((100, 9999), until=500).seen(at=501).expect_stop().ended(at=502), at=505),
+    stopped(gone_until(500).seen(at=501).expect_stop().ended(at=502), at=505),
 )
 
 CASES = joined(WHERE_ROWS_ARE_EXPECTED, WITHOUT_EXPECTATION)

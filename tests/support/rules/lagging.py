@@ -20,6 +20,7 @@ from support.rules.stories import (
     HOURLY,
     LAG_IS_FINE,
     asked,
+    available_now,
     end,
     hung_batch,
     kafka,
@@ -60,7 +61,7 @@ def reporting(unit, *figures, every=60, kafka="", unread=0, story=None):
 
 
 @later
-def transacted(*, stable, log_end, until=400, **polls):
+def transacted(stable, log_end, *, until=400, **polls):
     """An idle read_committed query whose broker is polled every 15 s."""
     idle = steady().idle(at=until)
     return asked(idle, 15, until, committed=stable, latest=stable, log_end=log_end, **polls)
@@ -136,6 +137,41 @@ ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
 ALLOWED_200 = ALLOWED | {"lag_allowed_seconds": 200.0}
 """Ten minutes of lag are three times as much, and critical."""
 
+REWOUND = {"besides": ["StreamingOffsetsRewound"]}
+MORNING = (2000, 2000, 5000, 8000, 12_000)
+
+
+def hourly():
+    return Story().seen(trigger=HOURLY, data=True, at=0)
+
+
+def frozen_wait(at):
+    return 5 if at < 400 else max(5, 1600 - at)
+
+
+def recreated_at_600(at):
+    return int(end(at)) if at < 600 else int(10 * (at - 600))
+
+
+def in_bursts(rows):
+    """Bursts of so many rows; the query processes 1,000 a second."""
+    arrived = bursts(rows)
+    return at_broker(arrived, lambda t: min(arrived(t - 20), 1000 * t), seconds=7200)
+
+
+def fast(at):
+    return 1000 * at
+
+
+def burst(at):
+    return 100 * at + (90_000 if at > 150 else 0)
+
+
+def open_since_240(at):
+    """Transactions of seconds; one is open since then."""
+    return min(at, 240) * 4 - 40
+
+
 WITH_ALLOWED_SECONDS = table(
     "a source is always 100 s late, 60 s are allowed",
     query_lagging(reporting("behind_seconds", *[100] * 8)),
@@ -152,13 +188,13 @@ WITH_ALLOWED_SECONDS = table(
     "a source is always 20 s late, 60 s are allowed",
     running(reporting("behind_seconds", *[20] * 8)),
     "a transaction hangs for an hour, 60 s are allowed",
-    query_lagging_critical(transacted(stable=200, log_end=203, until=3600)),
+    query_lagging_critical(transacted(200, 203, until=3600)),
     "a transaction of four minutes, 60 s are allowed",
-    idle(transacted(stable=200, log_end=900, until=255)),
+    idle(transacted(200, 900, until=255)),
     "transactions of seconds, one after another, 60 s are allowed",
-    idle(transacted(stable=lambda at: 4 * at - 40, log_end=lambda at: 4 * at)),
+    idle(transacted(lambda at: 4 * at - 40, lambda at: 4 * at)),
     "a transaction hangs for an hour, 60 s are allowed, and the query was stopped",
-    stopped(transacted(stable=200, log_end=203, until=3600).expect_stop().ended(at=3601), at=3602),
+    stopped(transacted(200, 203, until=3600).expect_stop().ended(at=3601), at=3602),
     # lag in seconds, where it is limited
     "the first unread record always waits for 100 s, 60 s are allowed",
     query_lagging(unread(lambda _: 100), at=900),
@@ -173,9 +209,7 @@ WITH_ALLOWED_SECONDS = table(
     "the first unread record waits for 100 s, and its timestamp is tomorrow",
     query_lagging(unread(lambda _: 100, written=lambda t: t + 86_400), at=900),
     "the first unread record waits for three times the limit; rewound offsets are only a warning",
-    query_lagging_critical(
-        unread(lambda t: t / 4, sources=gone_back), at=900, besides=["StreamingOffsetsRewound"]
-    ),
+    query_lagging_critical(unread(lambda t: t / 4, sources=gone_back), at=900, **REWOUND),
     "the first unread record waits for twice the limit; the rule for rewound offsets comes first",
     offsets_rewound(
         unread(lambda t: t / 6, sources=gone_back), at=900, besides=["StreamingQueryLagging"]
@@ -202,26 +236,12 @@ WITH_ALLOWED_SECONDS = table(
     running(unread(lambda _: 0, ends=lambda t: 100 + int(t) // 600), at=900),
     "the producer pauses, and the query has read everything",
     running(
-        asked(
-            steady(unread(lambda _: 5, seconds=400), until=900),
-            400,
-            900,
-            committed=end(400),
-            latest=end(400),
-        )
+        asked(steady(unread(lambda _: 5, seconds=400), until=900), 400, 900, end(400), end(400))
     ),
     "only transaction markers are unread",
     running(asked(steady(until=900), 15, 900, committed=499, latest=500, first_waiting=500)),
     "an hourly trigger: each commit reads all there is",
-    running(
-        unread(
-            lambda _: 0,
-            seconds=14_400,
-            every=3600,
-            story=Story().seen(trigger=HOURLY, data=True, at=0),
-        ),
-        at=14_000,
-    ),
+    running(unread(lambda _: 0, seconds=14_400, every=3600, story=hourly()), at=14_000),
     "the source holds data back (minOffsetsPerTrigger)",
     idle(asked(steady().idle(at=890), 15, 900, committed=0, latest=500, since=20)),
     "the first unread record waited for 100 s, then the broker stopped answering",
@@ -230,17 +250,11 @@ WITH_ALLOWED_SECONDS = table(
     query_stalled(asked(hung_batch(until=900), 15, 900, latest=end, committed=end(100), since=100)),
     "the driver was frozen for ten minutes, and the query catches up",
     running(
-        unread(
-            lambda t: 5 if t < 400 else max(5, 1600 - t),
-            seconds=1090,
-            story=Story().started(at=0).paused(at=1000, seconds=600),
-        ),
+        unread(frozen_wait, seconds=1090, story=Story().started(at=0).paused(at=1000, seconds=600)),
         at=1090,
     ),
     "the topic was recreated, and is read at once",
-    running(
-        unread(lambda _: 3, ends=lambda t: int(end(t)) if t < 600 else int(10 * (t - 600))), at=900
-    ),
+    running(unread(lambda _: 3, ends=recreated_at_600), at=900),
     **ALLOWED,
 )
 
@@ -277,23 +291,15 @@ WITH_ALLOWED_OFFSETS = table(
     "more arrives than is processed, seen at the broker between commits",
     query_lagging(at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, seconds=720)),
     "more arrives than is processed, in bursts of a minute each ten minutes",
-    query_lagging(
-        at_broker(bursts(660_000), lambda t: min(bursts(660_000)(t - 20), 1000 * t), seconds=7200)
-    ),
+    query_lagging(in_bursts(660_000)),
     "bursts of a minute each ten minutes are read before the next one",
-    running(
-        at_broker(bursts(540_000), lambda t: min(bursts(540_000)(t - 20), 1000 * t), seconds=7200)
-    ),
+    running(in_bursts(540_000)),
     "every batch reads all there is; the rate rises all morning",
     running(at_broker(lambda t: t * t / 10, lambda t: (t - 30) ** 2 / 10, seconds=7200)),
     "one of its topics was deleted, then more arrives than is processed",
     query_lagging(topic_deleted(until=1600), at=1602),
     "more arrives than is processed, says Spark; the broker has stopped answering",
-    query_lagging(
-        at_broker(
-            lambda t: 1000 * t, lambda t: 1000 * t, seconds=1500, asked_until=120, spark_says=200
-        )
-    ),
+    query_lagging(at_broker(fast, fast, seconds=1500, asked_until=120, spark_says=200)),
     "more arrives than is processed while Spark reports no lag, the window is shorter by pattern",
     query_lagging(
         at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240),
@@ -314,12 +320,7 @@ WITH_ALLOWED_OFFSETS = table(
     "the lag at the broker rises, but is small",
     running(at_broker(lambda t: 100 + t, lambda t: 0.5 * t)),
     "a burst at the broker, processed since",
-    running(
-        at_broker(
-            lambda t: 100 * t + (90_000 if t > 150 else 0),
-            lambda t: 100 * t + max(0, t - 160) * 300 - 1500,
-        )
-    ),
+    running(at_broker(burst, lambda t: 100 * t + max(0, t - 160) * 300 - 1500)),
     "the lag at the broker is tiny, whatever Spark reports",
     running(at_broker(lambda t: 10 * t, lambda t: 10 * t, spark_says=5000)),
     "the lag at the broker rose, then the broker does not answer for long",
@@ -366,73 +367,45 @@ WITH_ALLOWED_OFFSETS = table(
     "a source is always 400 s late, and no limit is set",
     running(reporting("behind_seconds", *[400] * 8)),
     "the log grows behind an open transaction; Spark says idle, the lag is 0",
-    query_lagging(transacted(stable=200, log_end=lambda at: 200 + 4 * at, until=930)),
+    query_lagging(transacted(200, lambda at: 200 + 4 * at, until=930)),
     "transactions of ten minutes (Flink), and the first one since the driver started has been open for nine",
-    idle(transacted(stable=200, log_end=lambda at: 200 + 4 * at, until=555)),
+    idle(transacted(200, lambda at: 200 + 4 * at, until=555)),
     "transactions of ten minutes (Flink), and the driver started within one",
-    idle(
-        transacted(
-            stable=lambda at: (at + 100) // 600 * 6000,
-            log_end=lambda at: 10 * at + 1000,
-            until=1085,
-        )
-    ),
+    idle(transacted(lambda at: (at + 100) // 600 * 6000, lambda at: 10 * at + 1000, until=1085)),
     "transactions of ten minutes (Flink), and the driver started at the end of one",
-    idle(
-        transacted(
-            stable=lambda at: (at + 550) // 600 * 6000, log_end=lambda at: 10 * at + 5500, until=640
-        )
-    ),
+    idle(transacted(lambda at: (at + 550) // 600 * 6000, lambda at: 10 * at + 5500, until=640)),
     "a few records wait behind an open transaction, for an hour",
-    query_lagging(transacted(stable=200, log_end=203, until=3600)),
+    query_lagging(transacted(200, 203, until=3600)),
     "transactions of seconds, one after another",
-    idle(transacted(stable=lambda at: 4 * at - 40, log_end=lambda at: 4 * at)),
+    idle(transacted(lambda at: 4 * at - 40, lambda at: 4 * at)),
     "transactions of ten minutes, one after another (Flink)",
-    idle(transacted(stable=lambda at: at // 600 * 6000, log_end=lambda at: 10 * at, until=7190)),
+    idle(transacted(lambda at: at // 600 * 6000, lambda at: 10 * at, until=7190)),
     "transactions of ten minutes, then one has been open for 25",
-    idle(
-        transacted(
-            stable=lambda at: min(at // 600, 6) * 6000, log_end=lambda at: 10 * at, until=5100
-        )
-    ),
+    idle(transacted(lambda at: min(at // 600, 6) * 6000, lambda at: 10 * at, until=5100)),
     "transactions of ten minutes, then one has been open for 35",
-    query_lagging(
-        transacted(
-            stable=lambda at: min(at // 600, 6) * 6000, log_end=lambda at: 10 * at, until=5700
-        )
-    ),
+    query_lagging(transacted(lambda at: min(at // 600, 6) * 6000, lambda at: 10 * at, until=5700)),
     "transactions of seconds, then one has been open for six minutes",
-    query_lagging(
-        transacted(stable=lambda at: min(at, 240) * 4 - 40, log_end=lambda at: 4 * at, until=600)
-    ),
+    query_lagging(transacted(open_since_240, lambda at: 4 * at, until=600)),
     "a transaction was open for an hour; the one since is for half an hour",
-    idle(transacted(stable=lambda at: at // 3600, log_end=9000, until=5400)),
+    idle(transacted(lambda at: at // 3600, 9000, until=5400)),
     "a transaction was open for an hour once, others since for seconds; now one is for six minutes",
-    query_lagging(
-        transacted(stable=lambda at: min(at, 3900) if at > 3600 else 0, log_end=9000, until=4280)
-    ),
+    query_lagging(transacted(lambda at: min(at, 3900) if at > 3600 else 0, 9000, until=4280)),
     "a record has waited for thirteen minutes, and in another partition a transaction has been open for seven",
     query_lagging_critical(beside_transaction(), at=790, **ALLOWED_200),
     "transactions of seconds, then one has been open for nine minutes, 200 s are allowed",
-    query_lagging(
-        transacted(stable=lambda at: min(at, 240) * 4 - 40, log_end=lambda at: 4 * at, until=780),
-        **ALLOWED_200,
-    ),
+    query_lagging(transacted(open_since_240, lambda at: 4 * at, until=780), **ALLOWED_200),
     "transactions of ten minutes, one after another, 200 s are allowed",
-    idle(
-        transacted(stable=lambda at: at // 600 * 6000, log_end=lambda at: 10 * at, until=7190),
-        **ALLOWED_200,
-    ),
+    idle(transacted(lambda at: at // 600 * 6000, lambda at: 10 * at, until=7190), **ALLOWED_200),
     "a transaction of four minutes",
-    idle(transacted(stable=lambda at: 200 if at < 250 else 1200, log_end=1200)),
+    idle(transacted(lambda at: 200 if at < 250 else 1200, 1200)),
     "nothing is open",
-    idle(transacted(stable=200, log_end=200)),
+    idle(transacted(200, 200)),
     "uncommitted records are read, too",
     idle(asked(steady().idle(at=400), 15, 400, committed=200, latest=200)),
     "an open transaction was seen by one poll only; the broker has not answered since",
-    idle(transacted(stable=200, log_end=900, until=15).idle(at=400)),
+    idle(transacted(200, 900, until=15).idle(at=400)),
     "an open transaction, and the query was stopped",
-    stopped(transacted(stable=200, log_end=900).expect_stop().ended(at=401), at=402),
+    stopped(transacted(200, 900).expect_stop().ended(at=401), at=402),
     "availableNow in a loop: the lag after each run grows",
     query_lagging(looping(*range(2000, 9000, 1000))),
     "availableNow in a loop: several batches in each run, and the lag after each run grows",
@@ -442,9 +415,7 @@ WITH_ALLOWED_OFFSETS = table(
     "availableNow in a loop: each run reads all that was there, and more arrives each time",
     completed(looping(*range(2000, 9000, 1000), reads=9000)),
     "availableNow in a loop, hourly: each run reads all that was there, and more arrives each time (a morning)",
-    completed(
-        looping(2000, 2000, 5000, 8000, 12_000, every=3600, lasts=120, reads=100_000), at=14_525
-    ),
+    completed(looping(*MORNING, every=3600, lasts=120, reads=100_000), at=14_525),
     "availableNow in a loop, hourly: the same of files",
     completed(looping(200, 200, 500, 800, 1200, every=3600, lasts=120, files=True), at=14_525),
     "availableNow in a loop: the next run begins far behind",
@@ -464,11 +435,7 @@ WITH_ALLOWED_OFFSETS = table(
     "availableNow in a loop that has ended",
     completed(looping(*range(2000, 9000, 1000)), at=700),
     "availableNow, once, with many batches that read less than arrives",
-    running(
-        lagging(
-            *(2000 + 100 * n for n in range(7)), story=Story().seen(trigger=AVAILABLE_NOW, at=0)
-        )
-    ),
+    running(lagging(*range(2000, 2700, 100), story=available_now())),
     "the first unread record waits for 100 s, the limit is set by pattern",
     query_lagging(
         unread(lambda _: 100), at=900, **LAG_IS_FINE, **limits("a", lag_allowed_seconds=60.0)

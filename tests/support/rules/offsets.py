@@ -11,7 +11,7 @@ from support.rules.case import (
     table,
     waiting,
 )
-from support.rules.stories import AVAILABLE_NOW, kafka, later, steady, topic, watched
+from support.rules.stories import AVAILABLE_NOW, available_now, kafka, later, steady, topic, watched
 from support.story import Story, progress, run, source
 
 
@@ -71,7 +71,7 @@ AT_105 = table(
         kafka(
             *[{"offset": 50}] * 10,
             latest=[{"offset": 60 + 10 * n} for n in range(10)],
-            story=Story().seen(trigger=AVAILABLE_NOW, at=0),
+            story=available_now(),
         )
     ),
     "an idle topic under no-data batches (Burrow #38, #94, #140)",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from support.rules.case import (
+    alert,
     batch_slow,
     batch_slow_critical,
-    case,
     idle,
     limits,
     query_stalled,
@@ -103,6 +103,57 @@ def asynchronous_and_slow(*, until):
     return story.until(until)
 
 
+ASKS = {"message": "Getting offsets from Kafka"}
+CONTINUOUS = {"trigger": "ContinuousTrigger(1000)", "message": "Running"}
+REAL_TIME = {"trigger": "RealTimeTrigger(300000)"}
+WAITS_IN_VAIN = {"own": JobCounts(4, 1, 40, 0), "slots": SlotUse(4, 2, "id-b", 2)}
+"""Its job has no running task, although slots are free."""
+stalled_behind_b = alert(
+    ("StreamingQueryStalled", "a", "warning"), ("StreamingBatchSlow", "b"), state="stalled"
+)
+stalled_behind_b_for_long = alert(
+    ("StreamingQueryStalled", "a", "warning"),
+    ("StreamingBatchSlow", "b", "critical"),
+    state="stalled",
+)
+
+
+def fewer_tasks(number, _):
+    """Spark forgets tasks that have finished."""
+    return processing(batch=10, tasks=max(0, 40 - 3 * number))
+
+
+def stays(seen):
+    """The probe sees the same for more than a minute."""
+    return watched(steady(), (101, 170, seen))
+
+
+def recovered_at(second):
+    return steady().commit(batch=10, at=second, seconds=900)
+
+
+def committed_in_real_time(second):
+    return Story().seen(at=0, **REAL_TIME).commit(batch=0, at=second, seconds=300)
+
+
+def then_waits(*, until):
+    """Spark's thread tries again for a while, then it waits."""
+    return trying(until=until, since=206, driver=0.0, story=trying(until=201))
+
+
+def idle_since_206():
+    return asynchronous(until=600, log_until=200, batches_until=206).idle(at=600)
+
+
+def next_run(*polls):
+    """The probe sees the next run; no event of it arrives."""
+    return watched(steady().ended(at=101), *polls)
+
+
+def of_run_2(batch):
+    return processing(number=2, batch=batch)
+
+
 CASES = table(
     # StreamingQueryStalled
     "a batch hangs",
@@ -110,23 +161,15 @@ CASES = table(
     "a batch hangs in Spark tasks that never finish",
     query_stalled(hung_batch(until=170, tasks=3)),
     "a batch hangs while Spark forgets its old jobs and stages",
-    query_stalled(
-        polled(lambda number, _: processing(batch=10, tasks=max(0, 40 - 3 * number)), until=170)
-    ),
+    query_stalled(polled(fewer_tasks, until=170)),
     "the first batch ever hangs",
     query_stalled(watched(Story(), (0, 305, processing(batch=0))), at=306),
     "a source does not answer Spark",
-    query_stalled(
-        watched(
-            steady(), (101, 170, run(message="Getting offsets from Kafka", busy=True, batch=10))
-        )
-    ),
+    query_stalled(stays(run(message="Getting offsets from Kafka", busy=True, batch=10))),
     "initialises for ever",
     query_stalled(watched(Story(), (0, 305, run(message="Initializing sources"))), at=306),
     "no trigger comes",
-    query_stalled(
-        watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True, batch=10)))
-    ),
+    query_stalled(stays(run(message="Waiting for next trigger", data=True, batch=10))),
     "first seen by a commit, then no activity (a log whose beginning is cut off)",
     query_stalled(Story().commit(batch=5, at=10), at=75),
     "events stop and there is no probe",
@@ -136,9 +179,7 @@ CASES = table(
     "the JVM does not answer",
     query_stalled(steady().seen(batch=10, at=100), at=170),
     "hangs after a stall that recovered: what happened once is no usual batch",
-    query_stalled(
-        watched(steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11)))
-    ),
+    query_stalled(watched(recovered_at(1000), (1001, 1070, processing(batch=11)))),
     # what moves is not hung
     "foreachBatch calls an API row by row (a hundred times the rows)",
     batch_slow(working(python=0.01, until=170)),
@@ -172,23 +213,12 @@ CASES = table(
     query_stalled(listing(until=310, driver=0.0)),
     "a later listing works for long",
     batch_slow(
-        working(until=170, driver=0.01, message="Getting offsets from FileStreamSource", line="")
+        working(until=170, driver=0.01, line="", message="Getting offsets from FileStreamSource")
     ),
     "each poll of an idle query finds it asking for offsets",
     idle(
-        working(
-            until=885,
-            driver=0.01,
-            message="Getting offsets from Kafka",
-            line="",
-            last_progress_mark="1",
-        ).seen(
-            message="Getting offsets from Kafka",
-            busy=True,
-            batch=10,
-            own=JobCounts(4),
-            last_progress_mark="2",
-            at=890,
+        working(until=885, driver=0.01, line="", last_progress_mark="1", **ASKS).seen(
+            busy=True, batch=10, own=JobCounts(4), last_progress_mark="2", at=890, **ASKS
         ),
         at=900,
     ),
@@ -210,17 +240,15 @@ CASES = table(
     "Spark's thread tries again, and the poll is late by a pause of the JVM",
     query_stalled_warning(trying(until=166), at=175),
     "Spark's thread tries again, and has waited since for less than the window",
-    query_stalled_warning(
-        trying(until=256, since=206, driver=0.0, story=trying(until=201)), at=260
-    ),
+    query_stalled_warning(then_waits(until=256), at=260),
     "Spark's thread tries again, and has waited since for longer than the window",
-    query_stalled(trying(until=266, since=206, driver=0.0, story=trying(until=201))),
+    query_stalled(then_waits(until=266)),
     "Spark's thread wakes up each five seconds and waits on: no try",
     query_stalled(trying(until=170, driver=0.0001)),
     "Spark's thread tries again to ask a source for its offsets",
     query_stalled_warning(trying(until=170, message="Getting offsets from Kafka")),
     "a thread tries again while its job waits although slots are free",
-    query_stalled(trying(until=170, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 2, "id-b", 2))),
+    query_stalled(trying(until=170, **WAITS_IN_VAIN)),
     "Spark's thread asks each second for a remote job, in little CPU time",
     query_stalled_warning(trying(until=280, driver=0.0004, every=1)),
     "Spark's thread asks each second for a remote job, in much CPU time",
@@ -232,9 +260,7 @@ CASES = table(
     "Spark's own code does not move",
     query_stalled(working(until=170, line="")),
     "its job waits although slots are free, and some thread of it works",
-    query_stalled(
-        working(until=170, driver=0.01, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 2, "id-b", 2))
-    ),
+    query_stalled(working(until=170, driver=0.01, **WAITS_IN_VAIN)),
     "twenty queries start at once on two cores: each waits for its share, and moves",
     starting(
         working(until=60, python=0.002, since=1, story=Story().started(at=0), batch=0),
@@ -243,26 +269,13 @@ CASES = table(
     ),
     # a sibling holds the slots: the page is about the sibling
     "query b holds all slots, for almost half an hour",
-    case(
-        behind_b(until=1895),
-        alerts=[("StreamingQueryStalled", "a", "warning"), ("StreamingBatchSlow", "b")],
-        state="stalled",
-    ),
+    stalled_behind_b(behind_b(until=1895)),
     "query b holds all slots, for more than half an hour",
-    case(
-        behind_b(until=1906),
-        alerts=[("StreamingQueryStalled", "a", "warning"), ("StreamingBatchSlow", "b", "critical")],
-        state="stalled",
-    ),
+    stalled_behind_b_for_long(behind_b(until=1906)),
     "query b holds all slots in a batch as long as usual, for almost half an hour",
     query_stalled_warning(behind_b(until=1895), **LONG_B),
     "query b holds all slots in a batch as long as usual, for more than half an hour",
-    case(
-        behind_b(until=1906),
-        alerts=[("StreamingQueryStalled", "a", "warning"), ("StreamingBatchSlow", "b", "critical")],
-        state="stalled",
-        **LONG_B,
-    ),
+    stalled_behind_b_for_long(behind_b(until=1906), **LONG_B),
     "query b holds all slots, and is none of ours",
     query_stalled(behind_b(until=1906), **limits("b", ignore=True)),
     "some batch of query b holds all slots at each poll, for almost half an hour",
@@ -328,20 +341,9 @@ CASES = table(
     "the first batch within the start grace",
     starting(watched(Story(), (0, 115, processing(batch=0))), at=118),
     "Continuous: it has no batches, and its log is not read",
-    starting(
-        watched(
-            Story(), (0, 900, run(trigger="ContinuousTrigger(1000)", message="Running", busy=True))
-        )
-    ),
+    starting(watched(Story(), (0, 900, run(busy=True, **CONTINUOUS)))),
     "RealTime commits once in a long batch",
-    running(
-        watched(
-            Story()
-            .seen(trigger="RealTimeTrigger(300000)", at=0)
-            .commit(batch=0, at=300, seconds=300),
-            (301, 1190, processing(trigger="RealTimeTrigger(300000)", batch=1)),
-        )
-    ),
+    running(watched(committed_in_real_time(300), (301, 1190, processing(batch=1, **REAL_TIME)))),
     "the application has stopped its SparkContext",
     stopped(hung_batch(until=150).probe(processing(batch=10), at=151, context=STOPPED), at=300),
     "a stalled query commits again",
@@ -353,12 +355,7 @@ CASES = table(
     "Continuous: epochs go on",
     running(epochs(until=900, log_until=900)),
     "Continuous: the log has not been read for a while, which proves no stall",
-    running(
-        epochs(until=200, log_until=200).seen(
-            trigger="ContinuousTrigger(1000)", message="Running", busy=True, at=299
-        ),
-        at=300,
-    ),
+    running(epochs(until=200, log_until=200).seen(busy=True, at=299, **CONTINUOUS), at=300),
     "Continuous: its first epoch within the start grace",
     starting(epochs(until=100, log_until=0)),
     "async tracking: the log does not advance while batches run",
@@ -370,7 +367,7 @@ CASES = table(
     "async tracking: the log follows, always a little behind",
     running(asynchronous(until=600, log_until=600)),
     "async tracking: idle, the last batches are never written (facts of Spark: asyncProgressTracking)",
-    idle(asynchronous(until=600, log_until=200, batches_until=206).idle(at=600)),
+    idle(idle_since_206()),
     "async tracking: the log has not advanced, but not for the window yet",
     running(asynchronous(until=150, log_until=100)),
     "async tracking: the log has not been read for a while, which proves no stall",
@@ -380,12 +377,7 @@ CASES = table(
     "async tracking: the log is written every minute (asyncProgressTrackingCheckpointIntervalMs)",
     running(asynchronous(until=180, log_until=100, interval=60.0)),
     "async tracking: the first batch after long idleness, its log not read again yet",
-    running(
-        asynchronous(until=600, log_until=200, batches_until=206)
-        .idle(at=600)
-        .commit(batch=999, at=601),
-        at=602,
-    ),
+    running(idle_since_206().commit(batch=999, at=601), at=602),
     "the commit log proves commits that neither events nor the probe report",
     running(
         steady().log(at=101, planned=10, committed=9).log(at=150, planned=14, committed=13), at=205
@@ -397,20 +389,13 @@ CASES = table(
     ),
     "a restored checkpoint, seen by the probe only",
     running(
-        watched(
-            steady().ended(at=101),
-            (105, 150, processing(number=2, batch=4)),
-            (155, 180, processing(number=2, batch=5)),
-            (185, 205, processing(number=2, batch=6)),
-        ),
-        at=210,
+        next_run((105, 150, of_run_2(4)), (155, 180, of_run_2(5)), (185, 205, of_run_2(6))), at=210
     ),
     "a run has initialised again: its batch id proves no commit",
     query_stalled(
-        watched(
-            steady().ended(at=101),
+        next_run(
             (105, 150, run(number=2, message="Initializing sources", batch=-1)),
-            (155, 460, processing(number=2, batch=10)),
+            (155, 460, of_run_2(10)),
         )
     ),
 )

@@ -14,7 +14,7 @@ from support.rules.case import (
     stopped,
     table,
 )
-from support.rules.stories import AVAILABLE_NOW, ONCE, SHUTDOWN, STOPPED, dying, steady
+from support.rules.stories import ONCE, SHUTDOWN, STOPPED, available_now, dying, steady
 from support.story import Story, run
 
 from querypulse.listener.probe_report import Context
@@ -44,10 +44,6 @@ def just_died():
 
 def unknown_trigger():
     return steady().seen(trigger="Unknown", at=100)
-
-
-def available_now():
-    return Story().seen(trigger=AVAILABLE_NOW, at=0)
 
 
 CASES = table(

@@ -69,6 +69,11 @@ def steady(story=None, *, until=100):
     return story
 
 
+def available_now():
+    """A finite run of query a begins."""
+    return Story().seen(trigger=AVAILABLE_NOW, at=0)
+
+
 @later
 def watched(story, *polls, **how):
     """The probe polls every 5 s: (from, to, run)."""
@@ -77,6 +82,14 @@ def watched(story, *polls, **how):
             story.probe(seen, at=at, **how)
         story.until(end)
     return story
+
+
+@later
+def commits_unseen(*, until):
+    """Each ten seconds the probe sees another batch; no events arrive."""
+    polls = range(101, until, 10)
+    runs = ((at, at + 5, processing(batch=11 + at // 10)) for at in polls)
+    return watched(steady(), *runs).until(until)
 
 
 @later
