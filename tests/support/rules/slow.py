@@ -44,6 +44,21 @@ def busy_batch(*, until):
     return polled(lambda number, _: processing(batch=10, tasks=number * 5), until=until)
 
 
+LAST_TASK = JobCounts(620, 1, 640, 1)
+
+
+def restarted_at(second):
+    return live_locked(until=300).ended(at=400).started(run=2, at=second)
+
+
+@later
+def progressing(story, begin, end, **fields):
+    """Tasks of a batch finish between any two polls."""
+    for at in range(begin, end, 5):
+        story = watched(story, (at, at + 4, processing(**{"batch": 10, **fields}, tasks=at)))
+    return story
+
+
 CASES = table(
     # StreamingBatchSlow
     "a long batch whose tasks finish",
@@ -69,11 +84,7 @@ CASES = table(
     "a retried batch finishes and commits",
     running(live_locked(until=690).commit(batch=10, at=695), at=702),
     "a retried batch, in which one task now runs for 75 s",
-    query_stalled(
-        watched(
-            live_locked(until=691), (696, 766, processing(batch=10, own=JobCounts(620, 1, 640, 1)))
-        )
-    ),
+    query_stalled(watched(live_locked(until=691), (696, 766, processing(batch=10, own=LAST_TASK)))),
     "foreachBatch runs two hundred jobs in each batch, and this batch is long",
     batch_slow(live_locked(until=1795, usual=400)),
     "foreachBatch runs two hundred jobs in each batch, and this one is slow for half an hour",
@@ -85,15 +96,7 @@ CASES = table(
     "a long batch of many tasks in its only job",
     batch_slow(busy_batch(until=1795)),
     "the first batch of the next run catches up with many more jobs than usual",
-    starting(
-        live_locked(
-            until=1095,
-            since=411,
-            run_number=2,
-            story=live_locked(until=300).ended(at=400).started(at=410),
-        ),
-        at=1100,
-    ),
+    starting(live_locked(until=1095, since=411, run_number=2, story=restarted_at(410)), at=1100),
     "the first batch of a run is retried for less than half an hour",
     starting(live_locked(until=1895, first=True)),
     "the first batch of a run is retried for ever",
@@ -112,12 +115,8 @@ CASES = table(
     query_stalled(one_task(since=1890, until=1960, story=live_locked(until=1885))),
     "a long batch whose tasks finish, under a trigger of ten minutes",
     batch_slow(
-        watched(
-            triggered(begins=610, until=610, tasks=0),
-            *(
-                (at, at + 4, processing(trigger=TEN_MINUTES, batch=1, tasks=at))
-                for at in range(615, 701, 5)
-            ),
+        progressing(
+            triggered(begins=610, until=610, tasks=0), 615, 701, trigger=TEN_MINUTES, batch=1
         ),
         at=700,
     ),
@@ -126,18 +125,9 @@ CASES = table(
     "a batch whose tasks finish, within the window",
     running(busy_batch(until=150)),
     "long batches whose tasks finish, as always (the window follows the longest recent batch)",
-    running(
-        watched(
-            Story().started(at=0).commit(batch=9, at=100, seconds=90),
-            *((at, at + 4, processing(batch=10, tasks=at)) for at in range(101, 330, 5)),
-        )
-    ),
+    running(progressing(Story().started(at=0).commit(batch=9, at=100, seconds=90), 101, 330)),
     "a backlog after an outage: the first batch of the run is huge",
     starting(
-        watched(
-            steady().ended(at=101).started(at=102),
-            *((at, at + 4, processing(number=2, batch=10, tasks=at)) for at in range(105, 900, 5)),
-        ),
-        at=900,
+        progressing(steady().ended(at=101).started(run=2, at=102), 105, 900, number=2), at=900
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from support.rules.case import (
     batch_slow,
-    case,
     query_stalled,
     query_stalled_warning,
     running,
@@ -46,6 +45,10 @@ def then_nothing(*, delayed_until, until):
     nothing = processing(batch=10, own=JobCounts(4, 0, 40, 0))
     return watched(story, (delayed_until + 5, until, nothing))
 
+
+LISTS_ITS_TABLE = run(
+    message="Getting offsets from DeltaSource", busy=True, batch=10, own=JobCounts(4, 1, 40, 1)
+)
 
 CASES = table(
     # an ordinary cause: a warning at W, critical after ten minutes, and never before W
@@ -104,11 +107,7 @@ CASES = table(
     "a sibling holds all slots (FIFO)",
     query_stalled_warning(no_slot(until=180)),
     "a sibling held all slots for twelve minutes, then a task runs",
-    case(
-        then_equipped(bare_until=820, until=850, story=no_slot(until=820)),
-        alerts=[("StreamingBatchSlow", "a", "warning")],
-        state="slow",
-    ),
+    batch_slow(then_equipped(bare_until=820, until=850, story=no_slot(until=820))),
     "a sibling held all slots for twelve minutes, then a task never finishes",
     query_stalled(then_equipped(bare_until=820, until=1430, story=no_slot(until=820))),
     "a sibling holds all slots, within the window",
@@ -120,19 +119,5 @@ CASES = table(
     "its job waits, and Spark does not say how many slots there are",
     query_stalled(one_task(until=180, running=0)),
     "a job with one long task polls the source (the first snapshot of a table)",
-    query_stalled_warning(
-        watched(
-            steady(),
-            (
-                101,
-                180,
-                run(
-                    message="Getting offsets from DeltaSource",
-                    busy=True,
-                    batch=10,
-                    own=JobCounts(4, 1, 40, 1),
-                ),
-            ),
-        )
-    ),
+    query_stalled_warning(watched(steady(), (101, 180, LISTS_ITS_TABLE))),
 )

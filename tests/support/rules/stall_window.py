@@ -44,6 +44,24 @@ def after_long_batches(seconds, *, python=0.0, driver=0.0, line="", own=None):
     return polled(seen, since=at, until=at + seconds, story=story)
 
 
+def as_its_checkpoint_says(usual):
+    return Story().started(at=0).began(at=1, usual=usual)
+
+
+def restarted():
+    return batches(120, 120).ended(at=241).started(run=2, at=242).idle(run=2, at=250)
+
+
+def stepped_forward():
+    """The driver's clock stepped by thirty hours in two batches."""
+    story = Story().started(at=-99).commit(batch=90, at=-20, seconds=108_000.0)
+    return story.commit(batch=91, at=-10, seconds=108_000.0)
+
+
+def stepped_back():
+    return Story().started(at=-9).commit(batch=90, at=-1, seconds=-3600.0)
+
+
 CASES = table(
     # the window: three times the second longest batch of the last 49 hours
     "hangs after a first batch of two hours and two of ten seconds",
@@ -85,11 +103,7 @@ CASES = table(
     "hangs after two outages of hours, as its checkpoint says",
     query_stalled(
         working(
-            story=Story().started(at=0).began(at=1, usual=1800.0).idle(at=5),
-            since=6,
-            until=611,
-            line="",
-            batch=0,
+            story=as_its_checkpoint_says(1800.0).idle(at=5), since=6, until=611, line="", batch=0
         )
     ),
     "two batches took twenty minutes, two days and two hours ago",
@@ -105,36 +119,14 @@ CASES = table(
     "the third night, and the batch takes three times as long",
     batch_slow_critical(then_works(*DAY_AND_NIGHT * 2, *[60] * 1400, after=7210)),
     "a query whose batches take two minutes was restarted in this process",
-    running(
-        watched(
-            batches(120, 120).ended(at=241).started(at=242).idle(at=250),
-            (251, 600, processing(number=2, batch=2)),
-        )
-    ),
+    running(watched(restarted(), (251, 600, processing(number=2, batch=2)))),
     "batches of an hourly trigger take ten minutes, as its checkpoint says",
     starting(
-        watched(
-            Story().started(at=0).began(at=1, usual=600.0),
-            (2, 1790, processing(batch=7, trigger=HOURLY)),
-        ),
+        watched(as_its_checkpoint_says(600.0), (2, 1790, processing(batch=7, trigger=HOURLY))),
         at=1795,
     ),
     "the driver's clock stepped by 30 hours in two batches",
-    query_stalled(
-        then_hangs(
-            10,
-            10,
-            after=70,
-            story=Story()
-            .started(at=-99)
-            .commit(batch=90, at=-20, seconds=108_000.0)
-            .commit(batch=91, at=-10, seconds=108_000.0),
-        )
-    ),
+    query_stalled(then_hangs(10, 10, after=70, story=stepped_forward())),
     "the driver's clock stepped back: a batch of less than no time",
-    running(
-        then_hangs(
-            10, after=55, story=Story().started(at=-9).commit(batch=90, at=-1, seconds=-3600.0)
-        )
-    ),
+    running(then_hangs(10, after=55, story=stepped_back())),
 )

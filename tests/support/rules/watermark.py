@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from support.rules.case import (
+    alert,
     completed,
     limits,
     query_failed,
@@ -84,6 +85,22 @@ NEWER = [600.0 + 60 * number for number in range(9)]
 SLOWLY = {"stall_floor_seconds": 400.0}
 STEADY = [500.0 + 60 * number for number in range(8)]
 
+rows_dropped_and_stuck = alert(
+    "StreamingWatermarkStuck", state="watermark_stuck", besides=["StreamingRowsDropped"]
+)
+
+
+def lost_event(lost, *, newest, first=3000.0, count=8):
+    """The watermark advances by an hour; the event of a batch was lost."""
+    return watermarks(0.0, *[first] * 3, *[first + 3600.0] * count, newest=newest, lost=lost)
+
+
+def one_ends(*, rows):
+    """Two sources, of which one stays where it is."""
+    newest = [600.0 + 60 * n for n in range(16)]
+    return watermarks(*STEADY, *[920.0] * 8, newest=newest, rows=rows)
+
+
 CASES = table(
     # StreamingWatermarkStuck
     "newer rows arrive, the watermark does not advance (Dataflow: data freshness)",
@@ -95,35 +112,17 @@ CASES = table(
     "one row from 2099: the watermark is ahead, all rows are late, and none is counted",
     watermark_stuck(watermarks(*[4e9] * 9, newest=NEWER, clock=700.0)),
     "one row from the year 292278994, and the rows are dropped",
-    watermark_stuck(
-        watermarks(*[9e15] * 8, newest=600.0, clock=700.0, late=9), besides=["StreamingRowsDropped"]
-    ),
+    rows_dropped_and_stuck(watermarks(*[9e15] * 8, newest=600.0, clock=700.0, late=9)),
     "an event was lost when the watermark advanced; newer rows arrive since, and it does not advance",
-    watermark_stuck(
-        watermarks(
-            0.0,
-            *[3000.0] * 3,
-            *[6600.0] * 8,
-            newest=[3600.0] * 3 + [7200.0] + [11_000.0] * 8,
-            lost=3,
-        )
-    ),
+    watermark_stuck(lost_event(3, newest=[3600.0] * 3 + [7200.0] + [11_000.0] * 8)),
     "event times of the hour, and the event was lost in which it changed",
-    running(
-        watermarks(0.0, *[3000.0] * 3, *[6600.0] * 8, newest=[3600.0] * 3 + [7200.0] * 9, lost=3)
-    ),
+    running(lost_event(3, newest=[3600.0] * 3 + [7200.0] * 9)),
     "event times of the hour, which wait for two hours, and the event was lost in which it changed",
-    running(
-        watermarks(
-            0.0, *[28_800.0] * 3, *[32_400.0] * 8, newest=[36_000.0] * 3 + [39_600.0] * 9, lost=3
-        )
-    ),
+    running(lost_event(3, first=28_800.0, newest=[36_000.0] * 3 + [39_600.0] * 9)),
     "event times of the hour, and the event was lost in which it changed for the first time",
     running(watermarks(*[3000.0] * 2, *[6600.0] * 8, newest=[3600.0] + [7200.0] * 9, lost=1)),
     "event times of the hour, and the event was lost in which the watermark advanced",
-    running(
-        watermarks(0.0, *[3000.0] * 3, *[6600.0] * 9, newest=[3600.0] * 3 + [7200.0] * 10, lost=4)
-    ),
+    running(lost_event(4, count=9, newest=[3600.0] * 3 + [7200.0] * 10)),
     "availableNow in a loop: newer rows arrive, the watermark does not advance",
     watermark_stuck(watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True), at=492),
     "availableNow in a loop: the watermark advances",
@@ -164,22 +163,13 @@ CASES = table(
     "no rows, only no-data batches",
     running(watermarks(440.0, *[500.0] * 8, rows=(0,), newest=NEWER)),
     "two sources, and the event times of one end",
-    watermark_stuck(
-        watermarks(*STEADY, *[920.0] * 8, newest=[600.0 + 60 * n for n in range(16)], rows=(10, 10))
-    ),
+    watermark_stuck(one_ends(rows=(10, 10))),
     "event times of the hour, and those of the second source end",
     watermark_stuck(of_the_hour(21_600, ends=7200), at=21_602, **SLOWLY),
     "event times of the hour, and the second source has no rows since the third hour",
     running(of_the_hour(36_000, idles=9600), at=36_002, **SLOWLY),
     "two sources, and one has no rows any more",
-    running(
-        watermarks(
-            *STEADY,
-            *[920.0] * 8,
-            newest=[600.0 + 60 * n for n in range(16)],
-            rows=[(10, 10)] * 9 + [(10, 0)] * 7,
-        )
-    ),
+    running(one_ends(rows=[(10, 10)] * 9 + [(10, 0)] * 7)),
     "a query without a watermark",
     running(watermarks(*[None] * 9, newest=NEWER)),
     "the watermark does not advance, not for the window yet",
