@@ -23,8 +23,7 @@ from support.rules.input_missing import (
 )
 from support.rules.lagging import lagging
 from support.rules.skipped import HUDI, restored, writing
-from support.rules.slow import live_locked
-from support.rules.slow_tasks import no_executor, no_slot
+from support.rules.slow import live_locked, no_executor, no_slot
 from support.rules.stalled import LONG_B, asynchronous, behind_b, listing, on_connect, trying
 from support.rules.stories import (
     batches,
