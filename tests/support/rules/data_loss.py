@@ -118,6 +118,32 @@ def both(position):
     return lambda at: {"t/0": position(at), "t/1": position(at)}
 
 
+IN_BOTH = {"latest": both(end), "earliest": both(edge), "keeps": 1000}
+
+
+def too_slow(at):
+    return reader(begins=750, speed=0.9)["committed"](at)
+
+
+def known_since_380(at):
+    return None if at < 380 else at - 780
+
+
+def in_steps(at):
+    """Old records are deleted each five minutes."""
+    return at // 300 * 10
+
+
+def read_until_300():
+    return asked(steady(until=900), 15, 300, **BY_TIME, **HEALTHY)
+
+
+def reading_all_with(*, since):
+    """A query reads a topic that keeps everything; its first unread record has this timestamp."""
+    behind = lambda at: end(at - 10)
+    return asked(steady(until=900), 15, 900, behind, end, 0, keeps=1000, since=since)
+
+
 def idle_at(second):
     return steady().idle(at=second)
 
@@ -211,17 +237,7 @@ CASES = table(
     ),
     "reads on, but one partition is stuck and near its retention limit",
     data_loss_risk(
-        asked(
-            steady(until=850),
-            100,
-            850,
-            one_stuck,
-            both(end),
-            both(edge),
-            keeps=1000,
-            since={"t/0": 100},
-        ),
-        **LAG_IS_FINE,
+        asked(steady(until=850), 100, 850, one_stuck, **IN_BOTH, since={"t/0": 100}), **LAG_IS_FINE
     ),
     "catches up from the beginning of the topic",
     running(alive_at(400, behind=990, speed=2.0)),
@@ -252,13 +268,7 @@ CASES = table(
     "hangs from the beginning of a new topic, bounded by size: nothing has expired yet",
     query_stalled(near_the_edge(400, kept=BOUNDED_AND_NEW, committed=100_000)),
     "the topic was recreated: the old offset is beyond its end",
-    offsets_rewound(
-        asked(
-            asked(steady(until=900), 15, 300, **BY_TIME, **HEALTHY),
-            *(315, 900, end(300), lambda at: at, 0),
-            keeps=1000,
-        )
-    ),
+    offsets_rewound(asked(read_until_300(), 315, 900, end(300), lambda at: at, 0, keeps=1000)),
     "failed, and the broker was polled only once",
     query_failed(near_the_edge(850, begin=850, story=steady().failed(at=101))),
     "unread records grew old while the driver was frozen",
@@ -273,37 +283,20 @@ CASES = table(
     query_failed(steady(alive_at(400, behind=650, speed=0.5), until=900).failed(at=901), at=905),
     "the age of the unread records is known only since lately",
     running(
-        asked(
-            *(steady(until=400), 100, 400, reader(begins=750, speed=0.9)["committed"]),
-            since=lambda at: None if at < 380 else at - 780,
-            **BY_TIME,
-        ),
+        asked(steady(until=400), 100, 400, too_slow, since=known_since_380, **BY_TIME),
         **LAG_IS_FINE,
     ),
     "records without sensible timestamps, of a query that commits",
-    running(
-        asked(steady(until=900), 15, 900, lambda at: end(at - 10), end, 0, keeps=1000, since=0)
-    ),
+    running(reading_all_with(since=0)),
     "records with timestamps in the future",
-    running(
-        asked(steady(until=900), 15, 900, lambda at: end(at - 10), end, 0, keeps=1000, since=9e9)
-    ),
+    running(reading_all_with(since=9e9)),
     "a partition that the topic has and the query does not know yet",
-    running(
-        asked(
-            steady(until=900), 15, 900, end, both(end), both(edge), keeps=1000, since={"t/1": 100}
-        )
-    ),
+    running(asked(steady(until=900), 15, 900, end, **IN_BOTH, since={"t/1": 100})),
     "the broker does not report where the partition begins",
     running(asked(steady(until=900), 15, 900, end(-900), end, None, keeps=1000, since=-900)),
     "only transaction markers are unread, and they are as old as the topic",
     idle(
-        asked(
-            *(idle_at(990), 15, 1000, 499, 500, lambda at: at // 300 * 10),
-            first_waiting=500,
-            keeps=100,
-            sized=True,
-        )
+        asked(idle_at(990), 15, 1000, 499, 500, in_steps, first_waiting=500, keeps=100, sized=True)
     ),
     "stopped, and the stop was announced",
     stopped(near_the_edge(900, story=steady().seen(at=100).expect_stop().ended(at=101))),
