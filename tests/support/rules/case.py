@@ -1,11 +1,11 @@
-"""A row of a table of rules: what happened, told on a fake clock, and its one correct result.
+"""A row of a table of rules: what happened, on a fake clock, and its one correct result.
 
 The tables beside this file alternate between the words of a row and its result. The function of a row
 says what must come out: ``running``, ``idle`` and the other states mean no alert; ``query_stalled`` and
 the other alerts mean that alert about query ``a``, and the state that usually goes with it; ``case``
 names both. It takes
 
-* the story of ``stories.py``, which is told when its test runs;
+* the story, by the functions of ``stories.py``, which make it when its test runs;
 * ``at``: when the rules are evaluated; by default when the story ends;
 * ``besides``: the alerts whose rules also hold, but are not reported;
 * and settings that differ from the defaults, by their names. The defaults: floor 60 s, start grace

@@ -35,7 +35,7 @@ from support.story import Story, source
 
 @later
 def lagging(*lags, every=60, rows=10, **fields):
-    """Query a commits every minute, with these lags; told until two seconds after the last."""
+    """Query a commits every minute, with these lags, until two seconds after the last."""
     ends = range(0, 1000 * len(lags), 1000)
     latest = [topic(end + lag) for end, lag in zip(ends, lags, strict=True)]
     story = kafka(*map(topic, ends), latest=latest, every=every, input_rows=rows, **fields)

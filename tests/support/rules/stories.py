@@ -1,4 +1,4 @@
-"""Stories that the rows of several rules tell."""
+"""Stories of the rows of several rules."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ QUESTIONS = {"evaluate", "snapshot", "query", "state", "ends_at"}
 
 
 class Later:
-    """A story that is told when a test asks it something: the tables have a thousand of them."""
+    """A story that is made when a test asks it something: the tables have a thousand of them."""
 
-    def __init__(self, tell):
-        self._tell = cache(tell)
+    def __init__(self, make):
+        self._make = cache(make)
         self._steps = []
 
     def __getattr__(self, name):
         if name in QUESTIONS:
-            return getattr(self._told(), name)
+            return getattr(self._made(), name)
         if name.startswith("_"):
             raise AttributeError(name)
         return partial(self._add, name)
@@ -41,23 +41,23 @@ class Later:
         self._steps.append((name, args, how))
         return self
 
-    def _told(self):
-        story = self._tell()
+    def _made(self):
+        story = self._make()
         for name, args, how in self._steps:
             getattr(story, name)(*args, **how)
         self._steps.clear()
         return story
 
 
-def later(tell):
-    """A function that makes a story, which is told later, or that goes on with a story at once."""
+def later(make):
+    """A function that begins a story, which is made later, or that goes on with a story at once."""
 
-    @wraps(tell)
-    def make(*args, **how):
+    @wraps(make)
+    def begin(*args, **how):
         goes_on = any(isinstance(value, Story) for value in (*args, *how.values()))
-        return tell(*args, **how) if goes_on else Later(partial(tell, *args, **how))
+        return make(*args, **how) if goes_on else Later(partial(make, *args, **how))
 
-    return make
+    return begin
 
 
 @later
