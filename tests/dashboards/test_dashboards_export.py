@@ -18,9 +18,15 @@ USAGE_ERROR = 2
 RUNBOOK = "runbooks/StreamingQueryFailed.md"
 
 BROKEN_ADDRESSES = (
-    "", "runbooks", "ftp://h/x", 'https://h/"x', "https://h/a b", "https://h/#{{x}}",
-    "https://u:hidden@h/x", "https://hidden@h/x",
-)  # fmt: skip
+    "",
+    "runbooks",
+    "ftp://h/x",
+    'https://h/"x',
+    "https://h/a b",
+    "https://h/#{{x}}",
+    "https://u:hidden@h/x",
+    "https://hidden@h/x",
+)
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 

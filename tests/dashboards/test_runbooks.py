@@ -14,9 +14,7 @@ from support.repository import evidence_of, fenced, runbooks
 from querypulse.exporter.status import Status
 from querypulse.settings.links import next_steps, runbook
 
-SECTIONS = [
-    "Next steps", "Meaning", "Impact", "Diagnosis", "Mitigation", "When it does not fire",
-]  # fmt: skip
+SECTIONS = ["Next steps", "Meaning", "Impact", "Diagnosis", "Mitigation", "When it does not fire"]
 PLACES = (
     "```promql",
     "/status",

@@ -124,9 +124,11 @@ def test_keyboard_reaches_every_control_with_visible_focus(windows):
         reached = []
         for _ in range(9):
             page.keyboard.press("Tab")
-            reached.append(page.evaluate(
-                "(({ tagName, textContent, id }) => id || textContent.trim() || tagName)(document.activeElement)"
-            ))  # fmt: skip
+            reached.append(
+                page.evaluate(
+                    "(({ tagName, textContent, id }) => id || textContent.trim() || tagName)(document.activeElement)"
+                )
+            )
             assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         assert reached == [
             "Skip to the queries", "link-status", "link-metrics", "link-readyz", "a", "Runbook",

@@ -84,7 +84,13 @@ def test_details_open_with_one_click(page):
     alerts = row(page, "alerts")
     assert not alerts.locator(".facts").is_visible()
     alerts.locator("summary").click()
-    facts = dict(zip(alerts.locator(".facts dt").all_inner_texts(), alerts.locator(".facts dd").all_inner_texts(), strict=True))  # fmt: skip
+    facts = dict(
+        zip(
+            alerts.locator(".facts dt").all_inner_texts(),
+            alerts.locator(".facts dd").all_inner_texts(),
+            strict=True,
+        )
+    )
     assert facts["error class"] == "ConcurrentAppendException"
     assert facts["trigger"] == "ProcessingTime(5 s)"
     assert facts["last committed batch"] == "#11"
@@ -122,8 +128,13 @@ def test_monitor_shows_its_own_health(windows):
             ("app name", "the app is called 'pyspark-shell'"),
         }
         assert texts(page, "#receivers tr:first-child > *") == [
-            "webhook", "5", "2 (transient 2)", "1", "0", "open: paused after failures",
-        ]  # fmt: skip
+            "webhook",
+            "5",
+            "2 (transient 2)",
+            "1",
+            "0",
+            "open: paused after failures",
+        ]
         assert texts(page, "#receivers tr:last-child > *")[4] == "1 (rejected 1)"
 
 

@@ -66,10 +66,13 @@ class ClockedQuery:
         evaluated, wall = self.harness.published[-1], self.harness.wall + self.harness.clock()
         shown = status(
             replace(
-                published(), snapshot=evaluated.snapshot, health=evaluated.evaluation.health,
-                alerts=evaluated.alerts, wall=wall,
+                published(),
+                snapshot=evaluated.snapshot,
+                health=evaluated.evaluation.health,
+                alerts=evaluated.alerts,
+                wall=wall,
             )
-        )  # fmt: skip
+        )
         sent = [api_alerts(incident.alerts, wall) for incident in self.harness.offers[-1]]
         return shown.queries, shown.alerts, sent
 

@@ -72,9 +72,14 @@ WORDS = (
 PIECES = st.sampled_from([b" ", *(word.encode("latin-1") for word in WORDS.split(" "))])
 HEADS = st.one_of(st.binary(max_size=400), st.lists(PIECES, max_size=40).map(b"".join))
 SILENCE = {
-    "queries": "billing", "minutes": 60, "until": "2036-01-01T00:00:00Z", "alertname": "*",
-    "reason": "backfill", "app": "shop", "colour": 1,
-}  # fmt: skip
+    "queries": "billing",
+    "minutes": 60,
+    "until": "2036-01-01T00:00:00Z",
+    "alertname": "*",
+    "reason": "backfill",
+    "app": "shop",
+    "colour": 1,
+}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (

@@ -140,7 +140,7 @@ def test_what_a_server_answers_each_second_shows_whether_it_has_ended(world, pol
 WHY = {
     CLOSED: "has closed the session (it expired, or was released elsewhere; last answer 95 s before)",
     LOST: "has lost the session (it was started again, or another server answers; last answer 95 s before)",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("failure", WHY)

@@ -81,13 +81,22 @@ def test_descriptions_and_the_plan_name_what_a_query_reads_and_writes():
         ("KafkaV2[SubscribePattern[ord.*]]", None, NO_PLAN, ()),
         ("KafkaV2[Subscribe[]]", None, NO_PLAN, ()),
         ("KafkaV2[Subscribe[orders]]", None, two_clusters, (orders,)),
-        ("org.apache.iceberg.spark.source.SparkMicroBatchStream", None, PlanDatasets((table,)), (table,)),
-    ]  # fmt: skip
+        (
+            "org.apache.iceberg.spark.source.SparkMicroBatchStream",
+            None,
+            PlanDatasets((table,)),
+            (table,),
+        ),
+    ]
     writes = [
-        ("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable", PlanDatasets((), (topic,)), (topic,)),
+        (
+            "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable",
+            PlanDatasets((), (topic,)),
+            (topic,),
+        ),
         ("local.db.orders", NO_PLAN, (table,)),
         ("FileSink[out]", NO_PLAN, ()),
-    ]  # fmt: skip
+    ]
 
     for text, end, plan, datasets in reads:
         assert read(text, end=end, plan=plan) == datasets, text

@@ -112,11 +112,15 @@ def test_lag_is_known_only_if_both_offsets_are_known_and_comes_before_reported_r
         *(
             (end, latest, None)
             for end, latest in (
-                ({"t": {"0": 9}}, {"u": {"0": 10}}), (None, 14), (10, None),
-                ({"logOffset": 3}, None), ("opaque", "other"), (True, False),
+                ({"t": {"0": 9}}, {"u": {"0": 10}}),
+                (None, 14),
+                (10, None),
+                ({"logOffset": 3}, None),
+                ("opaque", "other"),
+                (True, False),
             )
         ),
-    ]  # fmt: skip
+    ]
     for metrics, otherwise in (({}, None), ({"numRecordsReadyToProcess": "100"}, 100)):
         sources = [
             {"endOffset": end, "latestOffset": latest, "metrics": metrics}
@@ -131,14 +135,20 @@ def test_lag_is_known_only_if_both_offsets_are_known_and_comes_before_reported_r
     [
         ({"numFilesOutstanding": "100", "numBytesOutstanding": "7"}, (None, 100, 7, None)),
         ({"approximateQueueSize": "30"}, (None, 30, None, None)),
-        ({"numRecordsReadyToProcess": "5", "sizeOfRecordsReadyToProcess": "80"}, (5, None, 80, None)),
+        (
+            {"numRecordsReadyToProcess": "5", "sizeOfRecordsReadyToProcess": "80"},
+            (5, None, 80, None),
+        ),
         ({"maxMsBehindLatest": "90500", "avgMsBehindLatest": "3"}, (None, None, None, 90.5)),
         ({"estimatedTotalBytesBehindLatest": "5920.0"}, (None, None, 5920, None)),
         ({"numFilesOutstanding": "-1", "maxMsBehindLatest": "NaN"}, (None,) * 4),
-        *(({"numFilesOutstanding": odd}, (None,) * 4) for odd in ("many", None, [], {}, "Infinity")),
+        *(
+            ({"numFilesOutstanding": odd}, (None,) * 4)
+            for odd in ("many", None, [], {}, "Infinity")
+        ),
         *((odd, (None,) * 4) for odd in ("none", None, [], 5)),
     ],
-)  # fmt: skip
+)
 def test_backlog_that_a_source_reports_itself_is_read(metrics, reported):
     (found,) = progress(sources=[{"metrics": metrics}]).sources
     figures = found.lag_offsets, found.backlog_files, found.backlog_bytes, found.behind_seconds

@@ -18,7 +18,9 @@ from querypulse.listener.state.flow import (
 
 
 def node(label, reads="", writes=""):
-    reads, writes = (tuple(path_dataset(f"/{name}") for name in side.split()) for side in (reads, writes))  # fmt: skip
+    reads, writes = (
+        tuple(path_dataset(f"/{name}") for name in side.split()) for side in (reads, writes)
+    )
     return Node(label, label, Datasets(reads, writes))
 
 

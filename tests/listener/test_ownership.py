@@ -191,9 +191,14 @@ def test_failure_is_reported_unless_its_process_reported_it_before_it_closed(ste
         (["5:s1", "7:s9 ours:6:s2"], 8.0, True, True),
         (["5:s1 9:s2", "5:s1", "5:s1,s2"], 8.0, True, True),
     ],
-    ids=["of a process that closed", "before its process closed", "of a killed process",
-         "of its own first session, after it attached in another", "of a session that it takes over from a killed process"],
-)  # fmt: skip
+    ids=[
+        "of a process that closed",
+        "before its process closed",
+        "of a killed process",
+        "of its own first session, after it attached in another",
+        "of a session that it takes over from a killed process",
+    ],
+)
 def test_failure_ends_the_process_only_for_a_session_of_its_own(
     claims, failed_at, is_reported, ends
 ):

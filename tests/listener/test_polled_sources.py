@@ -211,7 +211,10 @@ def test_wait_is_overstated_by_less_than_the_distance_of_marks(appended, reads, 
 
 def polls(*rows):
     """Polls, each of: when, committed, latest, and the time of the first unread record."""
-    return [poll(at=at, committed=committed, latest=latest, since=since) for at, committed, latest, since in rows]  # fmt: skip
+    return [
+        poll(at=at, committed=committed, latest=latest, since=since)
+        for at, committed, latest, since in rows
+    ]
 
 
 WAITS = {

@@ -30,7 +30,10 @@ def test_offsets_of_a_known_shape_are_parsed_by_partition():
         (DELTA | {"index": 3}, {"r": (12, 3)}),
         ({"partition-1": 2, "partition-2": 3}, {"partition-1": 2, "partition-2": 3}),
         ({"0": 2, "1": 3}, {"0": 2, "1": 3}),
-        ({"sourceVersion": 1, "seqNum": 4, "fetchEpoch": 2}, '{"fetchEpoch":2,"seqNum":4,"sourceVersion":1}'),
+        (
+            {"sourceVersion": 1, "seqNum": 4, "fetchEpoch": 2},
+            '{"fetchEpoch":2,"seqNum":4,"sourceVersion":1}',
+        ),
         ({"offset": 10, "timestamp": 1000}, '{"offset":10,"timestamp":1000}'),
         ({"a-0": 2, "b-0": 3}, '{"a-0":2,"b-0":3}'),
         ({"a-0": 2, "a": 3}, '{"a":3,"a-0":2}'),
@@ -46,16 +49,22 @@ def test_offsets_of_a_known_shape_are_parsed_by_partition():
         (None, None),
         ("null", None),
         ("None", None),
-    ]  # fmt: skip
+    ]
 
     assert [(wire, parse_offsets(wire)) for wire, _ in offsets] == offsets
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
-)  # fmt: skip
+)
 
 
 @given(JSON, JSON)

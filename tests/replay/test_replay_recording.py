@@ -92,11 +92,14 @@ def test_json_with_spaces_and_any_key_order_is_read():
 WITHOUT_DURATION = progress("a", 1, 0, at=100.0, seconds=30.0)
 del WITHOUT_DURATION["batchDuration"]
 TIMES = [
-    ("a batch arrives when its trigger ends",
-     {"progress": progress("a", 1, 0, at=100.0, seconds=30.0)}, BEGAN + 100),
+    (
+        "a batch arrives when its trigger ends",
+        {"progress": progress("a", 1, 0, at=100.0, seconds=30.0)},
+        BEGAN + 100,
+    ),
     ("the trigger's duration replaces that of the batch", WITHOUT_DURATION, BEGAN + 100),
     ("without a zone it is UTC", {**ids("a", 1), "timestamp": "2026-09-21T14:13:20.000"}, BEGAN),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("row", [row[1:] for row in TIMES], ids=[row[0] for row in TIMES])

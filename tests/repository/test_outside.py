@@ -36,7 +36,7 @@ REQUESTS = (
     b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
     b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X: y\r\n" * 200 + b"\r\n",
     b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-)  # fmt: skip
+)
 PATHS = (
     "/livez", "/readyz", "/status", "/metrics", "/", "/runbooks/StreamingQueryFailed", "/nothing",
     "/status?x=1", "/watch",

@@ -419,9 +419,13 @@ def test_settings_that_contradict_each_other_are_reported_with_their_origins(set
 URLS = "webhook_url = 'https://h/x'\nheartbeat_url = 'https://h/x'"
 MIXED = [
     (URLS, {"webhook_url_file": "/u"}, "file {file}, argument webhook_url_file"),
-    (URLS, {"queries": {"a": {"heartbeat_url": "https://h/x", "heartbeat_url_file": "/u"}}}, "argument queries"),
+    (
+        URLS,
+        {"queries": {"a": {"heartbeat_url": "https://h/x", "heartbeat_url_file": "/u"}}},
+        "argument queries",
+    ),
     ("http_tls_cert_file = '/c'\nhttp_tls_key_file = '/k'", {"app_name": "etl"}, "file {file}"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("content", "arguments", "origins"), MIXED)

@@ -276,11 +276,15 @@ def test_invalid_heartbeat_is_refused(settings, word):
 @pytest.mark.parametrize(
     ("names", "page", "text"),
     [
-        (("oncall", "team"), "http://d:9719", "2 receivers (oncall, team), status page at http://d:9719"),
+        (
+            ("oncall", "team"),
+            "http://d:9719",
+            "2 receivers (oncall, team), status page at http://d:9719",
+        ),
         (("oncall",), None, "1 receiver (oncall), no status page"),
         ((), "http://d:9719", "no receiver, status page at http://d:9719"),
     ],
-)  # fmt: skip
+)
 def test_start_line_names_app_receivers_and_status_page(names, page, text, caplog):
     with caplog.at_level(logging.INFO, "querypulse"):
         log_start(Settings(receivers=[hook(name) for name in names]), "orders", page)
@@ -311,7 +315,7 @@ LOST = [
     ([{"match": {"env": "dev"}}, PROD], ("gold",), ""),
     ([BRONZE, {"queries": ["*"]}], (), ""),
     ([BRONZE, {"queries": ["gold"]}], ("bronze_a", "gold"), ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("tables", "expected", "which"), LOST)

@@ -168,8 +168,10 @@ def test_command_lists_and_ends_the_silences_of_a_driver(silence, driver, silenc
     assert silence("--end", "bill*", *place)[0] == 1
     with HttpDouble(otherwise=reply(404, body=b"not found")) as older:
         assert silence("--url", older.url, "--token-file", "TOKEN") == (
-            1, "", f"querypulse: {older.url} answered 404: not found\n",
-        )  # fmt: skip
+            1,
+            "",
+            f"querypulse: {older.url} answered 404: not found\n",
+        )
 
 
 def test_only_silences_of_the_app_are_ended_in_a_driver(silence, driver, silencing):

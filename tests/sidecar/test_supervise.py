@@ -486,7 +486,12 @@ def test_where_nothing_is_watched_all_others_run_to_their_end_and_the_first_fail
         raise RuntimeError("password=hunter2")
 
     failing = query("failing", ValueError("later"))
-    starts = {"broken": broken, "failing": failing, "finite": query("finite"), "endless": query("endless")}  # fmt: skip
+    starts = {
+        "broken": broken,
+        "failing": failing,
+        "finite": query("finite"),
+        "endless": query("endless"),
+    }
     with pytest.raises(QueryFailure, match="RuntimeError") as raised:
         run_unwatched(starts, redact)
 

@@ -189,14 +189,16 @@ class _Maker:
             every=rng.choice(terms.every),
             takes=rng.choice(terms.takes),
             # Unnamed queries share a label, which two drivers of one app must not.
-            driver=rng.choice(setup.drivers if name is not None or setup.apart else setup.drivers[:1]),
+            driver=rng.choice(
+                setup.drivers if name is not None or setup.apart else setup.drivers[:1]
+            ),
             recovers=rng.choice([0.0, 0.0, 0.0, 2.0, 10.0, 40.0]),
             loop=rng.choice([0.0, 5.0, 30.0]) if finite else 0.0,
             checkpoint="kept" if kept else "new",
             expected=name is not None and rng.random() < terms.expected,
             log_every=self._log_every(finite),
             expected_input=self._expected_input(name),
-        )  # fmt: skip
+        )
         if (
             query.trigger == "ProcessingTime"
             and not query.log_every

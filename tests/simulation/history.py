@@ -75,10 +75,13 @@ def report(outcome: PlanOutcome) -> str:
     lines = sorted(_lines(world), key=lambda line: line[0])
     shown = [f"  {at:7.1f} s  {text}" for at, text in lines][-MOST_LINES:]
     return "\n".join(
-        [f"seed {outcome.plan.seed}: {outcome.plan.setup}",
-         *(f"  {query}" for query in outcome.plan.queries), *shown, f"  => {outcome.violation}: {broken} "
-         f"(at {outcome.at:.1f} s)"]
-    )  # fmt: skip
+        [
+            f"seed {outcome.plan.seed}: {outcome.plan.setup}",
+            *(f"  {query}" for query in outcome.plan.queries),
+            *shown,
+            f"  => {outcome.violation}: {broken} (at {outcome.at:.1f} s)",
+        ]
+    )
 
 
 def _lines(world: World) -> list[tuple[float, str]]:

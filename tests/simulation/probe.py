@@ -74,8 +74,11 @@ class SimLogReader(LogReader):
     ) -> None:
         super().__init__(
             lambda _, query_id: SimLogs(query_id, newest, faults),
-            latest_probe, lambda: None, clock=time, wall=time.wall,
-        )  # fmt: skip
+            latest_probe,
+            lambda: None,
+            clock=time,
+            wall=time.wall,
+        )
 
     def step(self) -> None:
         self.poke()

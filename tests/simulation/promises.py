@@ -83,9 +83,10 @@ def _taught(driver: SimDriver, query: SimQuery) -> float:
     teaching = [
         episode.ended_at - episode.began_at
         for episode in query.truth.episodes
-        if episode.health in OF_BATCH and episode.ended_at is not None
+        if episode.health in OF_BATCH
+        and episode.ended_at is not None
         and (not episode.answered or episode.began_at <= driver.attached_at + pace)
-    ]  # fmt: skip
+    ]
     return WINDOW_FACTOR * max(teaching, default=0.0)
 
 

@@ -55,7 +55,9 @@ SEEDS = (
     Seed(869342679, "a failed unnamed query whose next process only starts it", THEN),
     Seed(175117727, "a failed query whose first batch hangs over a restart of its driver", THEN),
     Seed(860000134, "a batch whose log is stuck as soon as it has committed", BEFORE),
-    Seed(860000719, "batches of async progress tracking that run again under an open alert", BEFORE),
+    Seed(
+        860000719, "batches of async progress tracking that run again under an open alert", BEFORE
+    ),
     Seed(860001697, "a storage that refuses at the start of each run", BEFORE),
     Seed(860006781, "expect_stop for a name that the driver has not seen yet", BEFORE),
     Seed(860007286, "a signal to the JVM while the probe is refused", BEFORE),
@@ -155,11 +157,13 @@ SEEDS = (
     Seed(189747610, "a warning that only recovers, at Alertmanager", OWNED),
     Seed(189747644, "an application that ends just after it has explained a stop", OWNED),
     Seed(189747963, "two groups of failures at the same moment", OWNED),
-    Seed(189748262, "an idle unnamed query that stops with its SparkContext, the second time", OWNED),
+    Seed(
+        189748262, "an idle unnamed query that stops with its SparkContext, the second time", OWNED
+    ),
     Seed(189748609, "a failure after the end of a JVM", OWNED),
     Seed(189748639, "the end of a JVM after two failures", OWNED),
     Seed(189748957, "a query that waits for slots for 250 s", OWNED),
     Seed(920600, "a group of failures, of which some are forgotten", OWNED),
     Seed(448183384, "an outage of an Alertmanager, while the end of a stale warning waits", OWNED),
     Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
-)  # fmt: skip
+)

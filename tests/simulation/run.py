@@ -145,8 +145,10 @@ class Run:
     def die_of_context(self, health: Health) -> None:
         """End the run like a busy one whose SparkContext stops."""
         self.is_cut_off = True
-        self._end("org.apache.spark.SparkException: Job 1 cancelled because SparkContext was "
-                  "shut down", health)  # fmt: skip
+        self._end(
+            "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down",
+            health,
+        )
 
     def stop(self, health: Health) -> None:
         self._end(None, health)

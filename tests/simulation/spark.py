@@ -195,9 +195,11 @@ class SimSpark:
         text: dict[str, object] = {"id": run.query_id, "runId": run.run_id}
         if kind == "started":
             self._bus.post(
-                query.key, EventKind.STARTED, _encode(self._started(run) | {"late": stamp}).decode(),
+                query.key,
+                EventKind.STARTED,
+                _encode(self._started(run) | {"late": stamp}).decode(),
                 *_described(run),
-            )  # fmt: skip
+            )
         elif kind == "progress" and run.ended and run.committed >= 0:
             late = _encode({"late": stamp}).decode()[1:]
             self._bus.post(query.key, EventKind.PROGRESS, f"{_progress(run, 1.0)[:-1]},{late}")

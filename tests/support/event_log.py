@@ -67,8 +67,10 @@ class EventLog:
     def ended(self, query="a", run=1, *, exception=None):
         return self.add(
             STREAMING.format("Terminated"),
-            **ids(query, run), exception=exception, errorClassOnException=None,
-        )  # fmt: skip
+            **ids(query, run),
+            exception=exception,
+            errorClassOnException=None,
+        )
 
     def work(self, *, at):
         """The end of a SQL execution, which has a timestamp."""

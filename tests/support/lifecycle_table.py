@@ -18,7 +18,7 @@ def cycles(name: str, *beginnings: float, failing: float = 5, recovery: str = "i
     """Unhealthy for a few seconds at each beginning, then healthy."""
     return [
         entry for at in beginnings for entry in ((at, "a", name), (at + failing, "a", recovery))
-    ]  # fmt: skip
+    ]
 
 
 A = "a"

@@ -47,9 +47,14 @@ def progress(query="a", run=1, *, batch, seconds=1.0, committed=True, **fields) 
         "sources": (),
     }
     return Progress(
-        query_id=f"id-{query}", run_id=f"{query}-{run}", name=query, batch_id=batch,
-        committed=committed, batch_seconds=seconds, **{**blank, **fields},
-    )  # fmt: skip
+        query_id=f"id-{query}",
+        run_id=f"{query}-{run}",
+        name=query,
+        batch_id=batch,
+        committed=committed,
+        batch_seconds=seconds,
+        **{**blank, **fields},
+    )
 
 
 def source(
@@ -66,10 +71,15 @@ def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True,
         own=None, unowned=None, slots=None, waits_for_log=False, line="", stack=(), python_cpu=None, jvm_cpu=None,
         sink="noop", **fields) -> ProbedRun:  # fmt: skip
     facts = RunFacts(
-        query_id=f"id-{query}", run_id=f"{query}-{number}", name=query,
-        trigger=parse_trigger(trigger), sink=sink, checkpoint="/cp", async_progress=async_progress,
+        query_id=f"id-{query}",
+        run_id=f"{query}-{number}",
+        name=query,
+        trigger=parse_trigger(trigger),
+        sink=sink,
+        checkpoint="/cp",
+        async_progress=async_progress,
         log_interval_seconds=log_interval,
-    )  # fmt: skip
+    )
     tracked = JobCounts(jobs_started=2, jobs_active=1, tasks_completed=tasks or 0)
     polled = JobActivity(
         own=own or tracked,
@@ -83,9 +93,15 @@ def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True,
         jvm_cpu_seconds=jvm_cpu,
     )
     return ProbedRun(
-        facts=facts, active=active, message=message, trigger_active=busy, data_available=data,
-        batch_id=batch, work=None if (tasks, own, jvm_cpu) == (None, None, None) else polled, **fields,
-    )  # fmt: skip
+        facts=facts,
+        active=active,
+        message=message,
+        trigger_active=busy,
+        data_available=data,
+        batch_id=batch,
+        work=None if (tasks, own, jvm_cpu) == (None, None, None) else polled,
+        **fields,
+    )
 
 
 def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
@@ -410,7 +426,9 @@ class Lake(Story):
 
     def batch(self, name, number, *, at, **fields):
         sources = tuple(map(folder, self.reads[name]))
-        event = progress(name, batch=number, sources=sources, sink=f"FileSink[/lake/{name}]", **fields)  # fmt: skip
+        event = progress(
+            name, batch=number, sources=sources, sink=f"FileSink[/lake/{name}]", **fields
+        )
         self.state.apply_event(event, at)
         return self
 

@@ -177,8 +177,10 @@ def test_the_next_watcher_restores_open_alerts_from_the_spool(run, pages, tmp_pa
                 pages.wait_for("StreamingDriverDown", "*", status="resolved")
             assert second.end() == 0
     assert [(page.status, page.labels["app"]) for page in pages.pages] == [
-        ("firing", "etl"), ("firing", "control"), ("resolved", "etl"),
-    ]  # fmt: skip
+        ("firing", "etl"),
+        ("firing", "control"),
+        ("resolved", "etl"),
+    ]
 
 
 @pytest.mark.slow
@@ -261,9 +263,15 @@ def test_impossible_arguments_are_rejected_in_one_line(
 
 @pytest.mark.parametrize(
     "argument",
-    ["--gone-after 0.9", "--gone-after soon", "--interval 0", "--interval nan", "--colour",
-     "--webhook-url https://hooks.example.com/x"],
-)  # fmt: skip
+    [
+        "--gone-after 0.9",
+        "--gone-after soon",
+        "--interval 0",
+        "--interval nan",
+        "--colour",
+        "--webhook-url https://hooks.example.com/x",
+    ],
+)
 def test_an_invalid_argument_is_rejected(argument, capsys):
     name, *value = argument.split()
     with pytest.raises(SystemExit) as end:
@@ -283,7 +291,11 @@ HOSTS = [
     ({"webhook_url": "http://127.0.0.1:5"}, {}, ()),
     (HOOKS, {}, DIRECT),
     ({"webhook_url": "http://hooks:8080/x", "allow_http": True}, {}, (("hooks", 8080),)),
-    ({"pagerduty_routing_key": "R0123456789abcdefghijklmnopqrstu"}, {}, (("events.pagerduty.com", 443),)),
+    (
+        {"pagerduty_routing_key": "R0123456789abcdefghijklmnopqrstu"},
+        {},
+        (("events.pagerduty.com", 443),),
+    ),
     ({"alertmanager_urls": ("https://one", "https://two:9093")}, {}, (("one", 443), ("two", 9093))),
     ({"receivers": [{**SLACK, "proxy_url": "http://proxy:3128"}]}, {}, PROXY),
     ({"receivers": [{**MAIL, "host": "mail.example.com"}]}, {}, (("mail.example.com", 587),)),
@@ -291,7 +303,7 @@ HOSTS = [
     (HOOKS, {"HTTPS_PROXY": "proxy:3128"}, PROXY),
     (HOOKS, {"HTTP_PROXY": "http://proxy:3128"}, DIRECT),
     (HOOKS, {"HTTPS_PROXY": "http://proxy:1", "NO_PROXY": "example.com"}, DIRECT),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("settings", "variables", "hosts"), HOSTS)

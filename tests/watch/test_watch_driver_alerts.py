@@ -132,7 +132,7 @@ BACK = [
     ("a graceful shutdown", "A", DOWN + "healthy 5", "stopped"),
     ("a pod at another address", "ONE", "ONE healthy, ONE refused 17, list TWO", "TWO healthy"),
     ("it is no longer watched", "A B", DOWN, "list B"),
-]  # fmt: skip
+]
 
 
 @by_name("places, down, back", BACK)
@@ -213,10 +213,12 @@ def test_an_alert_that_its_driver_may_have_resolved_is_sent_again_once_it_is_gon
 
 @pytest.mark.parametrize(
     ("places", "story"),
-    [("A", "healthy, refused 17, healthy app=renamed"),
-     ("ONE TWO", "ONE healthy, TWO healthy app=renamed, list TWO, ONE refused 17")],
+    [
+        ("A", "healthy, refused 17, healthy app=renamed"),
+        ("ONE TWO", "ONE healthy, TWO healthy app=renamed, list TWO, ONE refused 17"),
+    ],
     ids=["replaced at its URL", "not seen in DNS"],
-)  # fmt: skip
+)
 def test_a_driver_without_a_place_stays_reported_for_any_time_until_somebody_forgets_it(
     places, story
 ):
@@ -240,12 +242,17 @@ def test_successive_apps_at_a_url_are_forgotten():
 
 
 POLLED = [
-    ("its driver is expected", "ONE TWO", "ONE healthy, TWO healthy app=other, list TWO", {"ONE", "TWO"}),
+    (
+        "its driver is expected",
+        "ONE TWO",
+        "ONE healthy, TWO healthy app=other, list TWO",
+        {"ONE", "TWO"},
+    ),
     ("its driver has moved", "ONE", "ONE healthy, list TWO, TWO healthy", {"TWO"}),
     ("its driver has shut down", "ONE", "ONE healthy, ONE stopped, list TWO", {"TWO"}),
     ("it never answered", "ONE TWO", "ONE healthy, TWO refused 100, list ONE", {"ONE"}),
     ("DNS fails", "ONE", "ONE healthy, list NAME", {"ONE", "NAME"}),
-]  # fmt: skip
+]
 
 
 @by_name("places, story, polled", POLLED)
@@ -288,8 +295,10 @@ def test_the_alert_covers_the_whole_driver_from_the_first_bad_poll_on():
     assert incident.key == "querypulse/etl;env=prod/*"
     assert incident.labels == {"app": "etl", "query": "*", "env": "prod"}
     assert alert.labels == {
-        "alertname": "StreamingDriverDown", "severity": "critical", **incident.labels,
-    }  # fmt: skip
+        "alertname": "StreamingDriverDown",
+        "severity": "critical",
+        **incident.labels,
+    }
     assert alert.starts_at == WALL + 1002.0
     (incident,) = harness_of("A B").play("healthy, B healthy, refused 17").open
     assert incident.key == "querypulse/etl%40a%3A9719/*"
@@ -319,8 +328,11 @@ def test_a_silence_mutes_the_open_alert():
 def test_the_log_says_each_change_once():
     harness = WatchHarness().play("healthy 10, refused 60, healthy 10, stopped, refused 60")
     assert [line.split(":")[0] for line in harness.news] == [
-        "etl is up", "StreamingDriverDown", "etl is up", "etl shut down gracefully",
-    ]  # fmt: skip
+        "etl is up",
+        "StreamingDriverDown",
+        "etl is up",
+        "etl shut down gracefully",
+    ]
     harness = WatchHarness().play("healthy, unreachable 60, healthy, terminated")
     assert "own network" in harness.news[1]
     assert harness.news[-1] == "etl was terminated by a signal and may come back"

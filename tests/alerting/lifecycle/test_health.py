@@ -86,8 +86,11 @@ def test_warning_stays_open_in_every_unhealthy_state_and_critical_in_grave_ones(
     snapshot = started().commit(batch=0, at=5).state.snapshot(10)
     seen = DriverHealth(Evaluation(health={"a": QueryHealth(state)}), snapshot, 10.0)
     grave = state in {
-        QueryState.FAILED, QueryState.MISSING, QueryState.STOPPED_UNEXPECTEDLY, QueryState.STALLED,
-    }  # fmt: skip
+        QueryState.FAILED,
+        QueryState.MISSING,
+        QueryState.STOPPED_UNEXPECTEDLY,
+        QueryState.STALLED,
+    }
 
     if state is QueryState.WAITING:
         assert seen.recovery("a", "warning", None) is not None
@@ -144,9 +147,13 @@ def test_recovery_does_not_begin_while_the_first_batch_of_a_run_is_slow():
         (AVAILABLE_NOW, 33, (5, 8), 9, False),
         (PROCESSING_TIME, 20, (5,), 19, True),
     ],
-    ids=["availableNow, the end is seen after the commit", "availableNow, the end is seen with the commit",
-         "availableNow, two batches a run", "announced restarts"],
-)  # fmt: skip
+    ids=[
+        "availableNow, the end is seen after the commit",
+        "availableNow, the end is seen with the commit",
+        "availableNow, two batches a run",
+        "announced restarts",
+    ],
+)
 def test_loop_of_short_runs_recovers(trigger, period, commits, ends, announced):
     """No single run shows enough; an evaluation may see a run between its commit and its end."""
     story = Story().probe(run(trigger=trigger), at=0).ended(at=5, exception=CONFLICT)
@@ -183,7 +190,7 @@ def restarted(story):
         (Story().probe(AGAIN, at=0).probe(at=5), lambda story: story.probe(AGAIN, at=20), False),
     ],
     ids=["it completed, as each run of a loop does", "a planned stop", "it had vanished"],
-)  # fmt: skip
+)
 def test_recovery_of_an_ended_run_continues_while_the_next_one_starts_if_it_has_completed(
     story, then, continues
 ):

@@ -66,7 +66,10 @@ def test_each_part_of_a_message_is_as_long_as_its_place_allows(what, message, te
     assert {text: len(text) for text in texts} == texts
 
 
-@pytest.mark.parametrize(("length", "shown"), [(500, (True, True)), (501, (False, True)), (2000, (False, True)), (2001, (False, False))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("length", "shown"),
+    [(500, (True, True)), (501, (False, True)), (2000, (False, True)), (2001, (False, False))],
+)
 def test_link_that_a_chat_would_cut_is_left_out(length, shown):
     url = "https://x/".ljust(length, "y")
     reported = incident(runbook_url=url)
