@@ -98,9 +98,18 @@ def test_each_completed_run_sends_a_ping_even_without_data():
         (Story().probe(run(), at=0).ended(at=5), 100),
         (hung_batch(until=175), 172),
     ],
-    ids=["started", "idle", "committed before we attached", "another query", "failed after a commit", "failed",
-         "stopped", "gone", "stalled"],
-)  # fmt: skip
+    ids=[
+        "started",
+        "idle",
+        "committed before we attached",
+        "another query",
+        "failed after a commit",
+        "failed",
+        "stopped",
+        "gone",
+        "stalled",
+    ],
+)
 def test_nothing_else_sends_a_ping(story, now):
     assert HeartbeatHarness().update(story, now) == []
 

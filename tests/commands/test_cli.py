@@ -145,13 +145,21 @@ def test_check_shows_every_setting_with_its_origin(check, tmp_path):
     ("settings", "summary"),
     [
         ({}, "These settings can be used, but no receiver is configured, so nobody is notified"),
-        ({"webhook_url": "https://h.example/x", "alertmanager_urls": "https://am.example"}, "These settings can be used: 2 receivers (webhook, alertmanager)."),
-        ({"receivers": TEAM, "app_name": "etl", "labels": "{env = 'prod', team = 'risk'}"},
-         "These settings can be used, but no receiver takes critical incidents of this job "
-         "(app=etl, env=prod, team=risk): see `match` and `severities`; nobody is notified"),
-        ({"receivers": TEAM, "labels": "{env = 'prod', team = 'payments-eu'}"}, "These settings can be used: 1 receiver (team)."),
+        (
+            {"webhook_url": "https://h.example/x", "alertmanager_urls": "https://am.example"},
+            "These settings can be used: 2 receivers (webhook, alertmanager).",
+        ),
+        (
+            {"receivers": TEAM, "app_name": "etl", "labels": "{env = 'prod', team = 'risk'}"},
+            "These settings can be used, but no receiver takes critical incidents of this job "
+            "(app=etl, env=prod, team=risk): see `match` and `severities`; nobody is notified",
+        ),
+        (
+            {"receivers": TEAM, "labels": "{env = 'prod', team = 'payments-eu'}"},
+            "These settings can be used: 1 receiver (team).",
+        ),
     ],
-)  # fmt: skip
+)
 def test_check_ends_with_a_summary(check, settings, summary):
     code, output, _ = check(**settings)
 

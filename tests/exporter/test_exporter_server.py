@@ -180,15 +180,32 @@ def test_crash_ends_the_connection_of_a_waiting_client_without_a_notice(path):
 
 
 OWN = [
-    "localhost", "localhost:9719", "LOCALHOST.", "driver.localhost:80", "127.0.0.1:9719",
-    "10.1.2.3:9719", "[::1]:9719", "[fe80::1]", "host.docker.internal:9719", "driver-a",
-    "driver-a:9719", socket.gethostname(),
-]  # fmt: skip
+    "localhost",
+    "localhost:9719",
+    "LOCALHOST.",
+    "driver.localhost:80",
+    "127.0.0.1:9719",
+    "10.1.2.3:9719",
+    "[::1]:9719",
+    "[fe80::1]",
+    "host.docker.internal:9719",
+    "driver-a",
+    "driver-a:9719",
+    socket.gethostname(),
+]
 STRANGE = [
-    "", ":9719", "evil.example", "evil.example:9719", "localhost.evil.example",
-    "127.0.0.1.evil.example", "xlocalhost", "a@evil.example", "[::1", "evil.example/localhost",
+    "",
+    ":9719",
+    "evil.example",
+    "evil.example:9719",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "xlocalhost",
+    "a@evil.example",
+    "[::1",
+    "evil.example/localhost",
     "internal.evil.example:80",
-]  # fmt: skip
+]
 
 
 def test_name_of_this_machine_or_an_address_is_accepted_and_no_other():

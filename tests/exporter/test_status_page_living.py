@@ -131,9 +131,16 @@ def test_keyboard_reaches_every_control_with_visible_focus(windows):
             )
             assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         assert reached == [
-            "Skip to the queries", "link-status", "link-metrics", "link-readyz", "a", "Runbook",
-            "Evidence", "filter", "More about a",
-        ]  # fmt: skip
+            "Skip to the queries",
+            "link-status",
+            "link-metrics",
+            "link-readyz",
+            "a",
+            "Runbook",
+            "Evidence",
+            "filter",
+            "More about a",
+        ]
 
 
 def test_filter_matches_names_and_states(windows):

@@ -112,12 +112,24 @@ def test_progress_without_a_batch_names_the_next_batch_and_is_no_event(world):
 
 POLLS = {
     "each batch is an event once": (False, [[1], [1], [1, 2]], [1, 2]),
-    "batches between two polls, and none from before attach": (False, [[7, 8, 9], [7, 8, 9, 10, 11, 12]], [9, 10, 11, 12]),
-    "triggers without a batch are no events": (False, [[8, 9], [9, 10, (11,)], [10, (11,), 11]], [9, 10, 11]),
+    "batches between two polls, and none from before attach": (
+        False,
+        [[7, 8, 9], [7, 8, 9, 10, 11, 12]],
+        [9, 10, 11, 12],
+    ),
+    "triggers without a batch are no events": (
+        False,
+        [[8, 9], [9, 10, (11,)], [10, (11,), 11]],
+        [9, 10, 11],
+    ),
     "batches before such a trigger are not lost": (False, [[(9,)], [(9,), 9, 10, (11,)]], [9, 10]),
-    "all batches of a run that the job has started": (True, [[0, 1, 2], [0, 1, 2, 3]], [0, 1, 2, 3]),
+    "all batches of a run that the job has started": (
+        True,
+        [[0, 1, 2], [0, 1, 2, 3]],
+        [0, 1, 2, 3],
+    ),
     "no batch yet": (True, [[(0,)], [(0,)]], []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("is_new", "polls", "events"), POLLS.values(), ids=POLLS)
@@ -166,10 +178,20 @@ def test_run_that_the_job_started_is_reported_with_its_trigger(world, running):
 ENDS = {
     "stopped": ({}, "", "", None),
     "started again": ({"new": "q"}, "", "", None),
-    "failed": ({}, "org.apache.spark.SparkException: boom", "", "org.apache.spark.SparkException: boom\nat x"),
+    "failed": (
+        {},
+        "org.apache.spark.SparkException: boom",
+        "",
+        "org.apache.spark.SparkException: boom\nat x",
+    ),
     "lost": ({}, "", "Streaming query 51ca48ec is not found", RUN_LOST),
-    "lost and started again": ({"new": "q"}, "", "Run id mismatch for query id 51ca48ec. Run id in request", RUN_LOST),
-}  # fmt: skip
+    "lost and started again": (
+        {"new": "q"},
+        "",
+        "Run id mismatch for query id 51ca48ec. Run id in request",
+        RUN_LOST,
+    ),
+}
 
 
 @pytest.mark.parametrize(("running", "message", "answer", "exception"), ENDS.values(), ids=ENDS)

@@ -106,9 +106,16 @@ def test_descriptions_and_the_plan_name_what_a_query_reads_and_writes():
 
 def test_other_descriptions_name_no_place():
     others = [
-        "", "ForeachBatchSink", "MemorySink", "NoopTable", "RateStreamV2[rowsPerSecond=20]", "FileSink[]",
-        "org.apache.spark.sql.execution.datasources.noop.NoopTable$", "KafkaV2[", "[redacted]",
-    ]  # fmt: skip
+        "",
+        "ForeachBatchSink",
+        "MemorySink",
+        "NoopTable",
+        "RateStreamV2[rowsPerSecond=20]",
+        "FileSink[]",
+        "org.apache.spark.sql.execution.datasources.noop.NoopTable$",
+        "KafkaV2[",
+        "[redacted]",
+    ]
 
     assert [text for text in others if read(text) or written(text)] == []
 

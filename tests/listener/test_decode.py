@@ -158,8 +158,19 @@ def test_backlog_that_a_source_reports_itself_is_read(metrics, reported):
 
 DEEP = "[" * 100_000
 TOO_LARGE = "9" * 400
-NO_EVENTS = ["", "{", "[]", "null", '{"progress": {}}', "{}", "\ud800", '{"id":1}',
-             DEEP, f'{{"id": "q", "runId": "r", "x": {DEEP}', f'{{"progress": {{"x": {DEEP}']  # fmt: skip
+NO_EVENTS = [
+    "",
+    "{",
+    "[]",
+    "null",
+    '{"progress": {}}',
+    "{}",
+    "\ud800",
+    '{"id":1}',
+    DEEP,
+    f'{{"id": "q", "runId": "r", "x": {DEEP}',
+    f'{{"progress": {{"x": {DEEP}',
+]
 
 
 @pytest.mark.parametrize("kind", list(EventKind))
@@ -237,8 +248,18 @@ json_values = st.recursive(
     ),
     max_leaves=8,
 )
-FIELDS = ["name", "batchDuration", "durationMs", "eventTime", "stateOperators", "sources", "sink",
-          "numInputRows", "inputRowsPerSecond", "batchId"]  # fmt: skip
+FIELDS = [
+    "name",
+    "batchDuration",
+    "durationMs",
+    "eventTime",
+    "stateOperators",
+    "sources",
+    "sink",
+    "numInputRows",
+    "inputRowsPerSecond",
+    "batchId",
+]
 
 
 @pytest.mark.fault("Events", "Progress of any shape", "It is decoded, or rejected and counted")

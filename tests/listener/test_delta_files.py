@@ -50,8 +50,18 @@ class Log:
         ((commit({"remove": {"path": "a"}}), commit()), None),
         ((), None),
     ],
-    ids=["appends", "optimized", "rewritten before", "the first of two", "too long to read", "a deletion vector", "a broken line", "no time", "empty"],
-)  # fmt: skip
+    ids=[
+        "appends",
+        "optimized",
+        "rewritten before",
+        "the first of two",
+        "too long to read",
+        "a deletion vector",
+        "a broken line",
+        "no time",
+        "empty",
+    ],
+)
 def test_only_the_removal_of_an_unread_file_counts(commits, removed_at):
     assert Log(*commits).read_on().removed_at == removed_at
 

@@ -103,9 +103,16 @@ def test_only_commits_are_versions():
     """The format in which ``FileUtil.stat2Paths`` and ``ScalaRunTime.stringOf`` list a real log."""
     log = "file:/t/_delta_log"
     names = [
-        commit_name(7), commit_name(8), f"{10:020d}.crc", f"{10:020d}.checkpoint.parquet", "_last_checkpoint",
-        "_staged_commits", f".{9:020d}.json.crc", f"{9:020d}.json.tmp", "7.json",
-    ]  # fmt: skip
+        commit_name(7),
+        commit_name(8),
+        f"{10:020d}.crc",
+        f"{10:020d}.checkpoint.parquet",
+        "_last_checkpoint",
+        "_staged_commits",
+        f".{9:020d}.json.crc",
+        f"{9:020d}.json.tmp",
+        "7.json",
+    ]
     staged = (
         f"file:/t/_delta_log/_staged_commits/{9:020d}.0a1b2c3d-0000-4000-8000-00000000000f.json"
     )

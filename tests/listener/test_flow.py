@@ -27,15 +27,27 @@ def node(label, reads="", writes=""):
 def test_reader_is_downstream_of_each_writer_of_its_place():
     lake = (Declared("bronze-*", writes=(path_dataset("/lake"),)),)
     cases = [
-        ("a chain", [node("bronze", "landing", "b"), node("silver", "b", "s"), node("gold", "s")], (),
-         {"silver": ("bronze",), "gold": ("silver",)}),
+        (
+            "a chain",
+            [node("bronze", "landing", "b"), node("silver", "b", "s"), node("gold", "s")],
+            (),
+            {"silver": ("bronze",), "gold": ("silver",)},
+        ),
         ("a query that reads what it writes", [node("a", "t", "t")], (), {}),
         ("a cycle", [node("a", "y", "x"), node("b", "x", "y")], (), {"a": ("b",), "b": ("a",)}),
-        ("two readers of one source", [node("a", "landing", "x"), node("b", "landing", "y")], (), {}),
-        ("places that are declared for a pattern of names",
-         [node("bronze-1"), node("bronze-2"), node("gold", "lake"), node("other")], lake,
-         {"gold": ("bronze-1", "bronze-2")}),
-    ]  # fmt: skip
+        (
+            "two readers of one source",
+            [node("a", "landing", "x"), node("b", "landing", "y")],
+            (),
+            {},
+        ),
+        (
+            "places that are declared for a pattern of names",
+            [node("bronze-1"), node("bronze-2"), node("gold", "lake"), node("other")],
+            lake,
+            {"gold": ("bronze-1", "bronze-2")},
+        ),
+    ]
 
     for what, nodes, declared, upstream in cases:
         flow = flow_of(tuple(nodes), declared)

@@ -88,7 +88,15 @@ def test_jvm_that_accepts_no_connection_is_slow_and_not_gone(monkeypatch):
         assert [is_gone(gateway(number)) for _ in range(5)] == [False] * 5
 
 
-@pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.ENETUNREACH, "unreachable"), OSError(errno.EMFILE, "too many open files"), ConnectionResetError()])  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError(),
+        OSError(errno.ENETUNREACH, "unreachable"),
+        OSError(errno.EMFILE, "too many open files"),
+        ConnectionResetError(),
+    ],
+)
 def test_other_connection_errors_prove_nothing(monkeypatch, error):
     def refuse(*_):
         raise error

@@ -218,16 +218,28 @@ def polls(*rows):
 
 
 WAITS = {
-    "after an empty backlog, from the first poll that shows the new one":
-        (polls((0, 10, 10, None), (15, 10, 20, 4), (30, 11, 20, 4)), [0, 30], (15, True)),
-    "behind a backlog, from its own time":
-        (polls((0, 5, 10, -100), (15, 6, 20, -90), (30, 15, 30, 9)), [0, 15, 30], (21, False)),
-    "in a backlog before the first poll, from that poll":
-        (polls((100, 5, 10, -5000), (115, 6, 10, -5000)), [100, 115], (15, True)),
+    "after an empty backlog, from the first poll that shows the new one": (
+        polls((0, 10, 10, None), (15, 10, 20, 4), (30, 11, 20, 4)),
+        [0, 30],
+        (15, True),
+    ),
+    "behind a backlog, from its own time": (
+        polls((0, 5, 10, -100), (15, 6, 20, -90), (30, 15, 30, 9)),
+        [0, 15, 30],
+        (21, False),
+    ),
+    "in a backlog before the first poll, from that poll": (
+        polls((100, 5, 10, -5000), (115, 6, 10, -5000)),
+        [100, 115],
+        (15, True),
+    ),
     "none where all is read": (polls((0, 5, 10, 0), (15, 10, 10, None)), [0, 15], (0, False)),
-    "only at the first poll after a commit":
-        (polls((0, 5, 10, 0), (15, 5, 25, 0), (30, 5, 40, 0)), [0], (0, True)),
-}  # fmt: skip
+    "only at the first poll after a commit": (
+        polls((0, 5, 10, 0), (15, 5, 25, 0), (30, 5, 40, 0)),
+        [0],
+        (0, True),
+    ),
+}
 
 
 @pytest.mark.parametrize(("seen", "times", "last"), WAITS.values(), ids=WAITS)

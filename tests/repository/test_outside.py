@@ -21,9 +21,19 @@ from querypulse.exporter.status import status
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "outside"
 COMMANDS = (
-    "", "demo", "run", "launcher", "auto-attach", "replay", "check", "test-alert", "watch",
-    "silence", "dashboards", "dashboards export",
-)  # fmt: skip
+    "",
+    "demo",
+    "run",
+    "launcher",
+    "auto-attach",
+    "replay",
+    "check",
+    "test-alert",
+    "watch",
+    "silence",
+    "dashboards",
+    "dashboards export",
+)
 REQUESTS = (
     b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n",
     b"HEAD /status HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n",
@@ -38,9 +48,16 @@ REQUESTS = (
     b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n",
 )
 PATHS = (
-    "/livez", "/readyz", "/status", "/metrics", "/", "/runbooks/StreamingQueryFailed", "/nothing",
-    "/status?x=1", "/watch",
-)  # fmt: skip
+    "/livez",
+    "/readyz",
+    "/status",
+    "/metrics",
+    "/",
+    "/runbooks/StreamingQueryFailed",
+    "/nothing",
+    "/status?x=1",
+    "/watch",
+)
 CHANGING = ("Date:", "Content-Length:", "Content-Security-Policy:")
 
 

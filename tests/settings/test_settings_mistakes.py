@@ -391,10 +391,19 @@ COMBINED = [
     ({"queries": {" ": {"writes": ["/x"]}}}, "matches no query"),
     ({"queries": {"a": {"heartbeat_url": "https://h/x", "heartbeat_url_file": "/u"}}}, "not both"),
     ({"receivers": [{"type": "slack", "name": "a"}]}, "needs"),
-    ({"receivers": [{"type": "slack", "name": "a", "url": "https://h/x", "url_file": "/u"}]}, "not both"),
-    ({"receivers": [{"type": "slack", "name": name, "url": "https://h/x"} for name in "aa"]}, "two are named"),
-    ({"receivers": [{"type": "slack", "name": "a", "url": "https://h/x", "fallback": "b"}]}, "is not another"),
-]  # fmt: skip
+    (
+        {"receivers": [{"type": "slack", "name": "a", "url": "https://h/x", "url_file": "/u"}]},
+        "not both",
+    ),
+    (
+        {"receivers": [{"type": "slack", "name": name, "url": "https://h/x"} for name in "aa"]},
+        "two are named",
+    ),
+    (
+        {"receivers": [{"type": "slack", "name": "a", "url": "https://h/x", "fallback": "b"}]},
+        "is not another",
+    ),
+]
 
 
 @pytest.mark.parametrize(("settings", "word"), COMBINED)

@@ -132,28 +132,40 @@ def test_certificates_are_validated_at_the_start(file):
 # -- receivers that contradict themselves or each other -----------------------------------------
 
 CONTRADICTIONS = [
-    ({"webhook_url": HOOK, "webhook_url_file": "/u"},
-     "give 'webhook_url' or 'webhook_url_file', not both"),
-    ({"pagerduty_routing_key": KEY, "pagerduty_routing_key_file": "/k"},
-     "give 'pagerduty_routing_key' or 'pagerduty_routing_key_file', not both"),
-    ({"receivers": [slack(url=HOOK, url_file="/u")]},
-     "receiver 'a': give 'url' or 'url_file', not both"),
+    (
+        {"webhook_url": HOOK, "webhook_url_file": "/u"},
+        "give 'webhook_url' or 'webhook_url_file', not both",
+    ),
+    (
+        {"pagerduty_routing_key": KEY, "pagerduty_routing_key_file": "/k"},
+        "give 'pagerduty_routing_key' or 'pagerduty_routing_key_file', not both",
+    ),
+    (
+        {"receivers": [slack(url=HOOK, url_file="/u")]},
+        "receiver 'a': give 'url' or 'url_file', not both",
+    ),
     ({"receivers": [slack()]}, "receiver 'a': needs 'url' or 'url_file'"),
     ({"receivers": [pagerduty()]}, "receiver 'a': needs 'routing_key' or 'routing_key_file'"),
-    ({"webhook_secret_file": "/s", "receivers": [hook()]},
-     "setting 'webhook_secret_file' needs 'webhook_url' or 'webhook_url_file'"),
+    (
+        {"webhook_secret_file": "/s", "receivers": [hook()]},
+        "setting 'webhook_secret_file' needs 'webhook_url' or 'webhook_url_file'",
+    ),
     ({"pagerduty_url": HOOK}, "setting 'pagerduty_url' needs 'pagerduty_routing_key' or "),
     ({"receivers": [hook(), hook()]}, "setting 'receivers': two are named 'a'"),
-    ({"receivers": [hook("webhook")], "webhook_url": HOOK},
-     "setting 'receivers': two are named 'webhook'; the settings 'webhook_...' make one of them"),
+    (
+        {"receivers": [hook("webhook")], "webhook_url": HOOK},
+        "setting 'receivers': two are named 'webhook'; the settings 'webhook_...' make one of them",
+    ),
     ({"receivers": [hook("heartbeat")]}, "setting 'receivers': the name 'heartbeat' is reserved"),
     *(
-        ({"receivers": [hook("a", fallback=name), hook("b")]},
-         f"receiver 'a': 'fallback' {name!r} is not another receiver; there are: ['b']")
+        (
+            {"receivers": [hook("a", fallback=name), hook("b")]},
+            f"receiver 'a': 'fallback' {name!r} is not another receiver; there are: ['b']",
+        )
         for name in ("c", "", "a")
     ),
     ({"receivers": [hook("a"), hook("b", severities=[])]}, "receiver 'b': 'severities' is empty"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("settings", "start"), CONTRADICTIONS, ids=range(len(CONTRADICTIONS)))
@@ -169,8 +181,15 @@ def test_fallbacks_can_be_chained(file):
 
 # -- invalid URLs, keys and files ----------------------------------------------------------------
 
-INVALID_URLS = ["hooks.example.com/hidden-path", "ftp://h/hidden-path", "https://", "https://:8/x", "",
-           "https://user:hidden-path@[::1", "https://h:hidden-path/x"]  # fmt: skip
+INVALID_URLS = [
+    "hooks.example.com/hidden-path",
+    "ftp://h/hidden-path",
+    "https://",
+    "https://:8/x",
+    "",
+    "https://user:hidden-path@[::1",
+    "https://h:hidden-path/x",
+]
 
 
 @pytest.mark.fault(

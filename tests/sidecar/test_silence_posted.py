@@ -100,9 +100,18 @@ def test_invalid_body_is_answered_with_400_and_a_reason(driver, silencing, body)
 
 @pytest.mark.parametrize(
     ("length", "status"),
-    [("0", 400), ("", 400), ("-1", 400), ("1e3", 400), ("²", 400), ("99999", 413), ("9" * 5000, 413),
-     (str(BODY_BYTES), 201), (str(BODY_BYTES + 1), 413)],
-)  # fmt: skip
+    [
+        ("0", 400),
+        ("", 400),
+        ("-1", 400),
+        ("1e3", 400),
+        ("²", 400),
+        ("99999", 413),
+        ("9" * 5000, 413),
+        (str(BODY_BYTES), 201),
+        (str(BODY_BYTES + 1), 413),
+    ],
+)
 def test_length_of_the_body_decides_whether_it_is_read(driver, silencing, length, status):
     body = json.dumps(HOUR).rjust(BODY_BYTES) if status == 201 else ""
     head = f"POST /silences HTTP/1.1\r\nAuthorization: Bearer t0ken\r\nContent-Length: {length}\r\n\r\n"

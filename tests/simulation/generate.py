@@ -80,9 +80,17 @@ class Terms(msgspec.Struct, frozen=True):
 OWNED = replace(Terms(), to_query=Terms().to_query[:-1])
 """No query takes the checkpoint of another one."""
 PLAIN = replace(
-    OWNED, every=(1.0, 2.0, 5.0, 10.0, 20.0), real_time=0.0, polls=(0.0,), dated=0.0, apart=0.0,
-    jumps_back=0.0, late_kinds=("idle",), twins_end=False, around=Terms().around[:-1],
-)  # fmt: skip
+    OWNED,
+    every=(1.0, 2.0, 5.0, 10.0, 20.0),
+    real_time=0.0,
+    polls=(0.0,),
+    dated=0.0,
+    apart=0.0,
+    jumps_back=0.0,
+    late_kinds=("idle",),
+    twins_end=False,
+    around=Terms().around[:-1],
+)
 """Without what was added later: it would change the plans of older seeds."""
 
 

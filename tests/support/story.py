@@ -278,9 +278,21 @@ class Story:
         return self.until(at)
 
     def table(
-        self, query="a", run=None, *, at, read, end, kept_from=None, since=None, keeps=None,
-        within=0, gone="", unit="version", setting="",
-    ):  # fmt: skip
+        self,
+        query="a",
+        run=None,
+        *,
+        at,
+        read,
+        end,
+        kept_from=None,
+        since=None,
+        keeps=None,
+        within=0,
+        gone="",
+        unit="version",
+        setting="",
+    ):
         """A poll of the Delta table that a run reads: how far it was read, and where it ends.
 
         ``kept_from``: the first version that can be read; ``since``: when the first unread one was

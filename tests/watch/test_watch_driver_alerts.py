@@ -279,9 +279,17 @@ def test_the_page_has_the_last_known_state():
 REASONS = [
     ("never seen", "refused 62", "never answered"),
     ("it refused the watcher", "barred 600, refused 17", "was killed"),
-    ("another app", "healthy, healthy app=other 17", "another driver is at its address (other answers there now)"),
-    ("a signal", "healthy, terminated, refused 310", "was terminated by a signal and has not come back"),
-]  # fmt: skip
+    (
+        "another app",
+        "healthy, healthy app=other 17",
+        "another driver is at its address (other answers there now)",
+    ),
+    (
+        "a signal",
+        "healthy, terminated, refused 310",
+        "was terminated by a signal and has not come back",
+    ),
+]
 
 
 @by_name("story, reason", REASONS)
@@ -407,8 +415,11 @@ def test_a_driver_that_has_recovered_or_is_frozen_is_reported_after_the_grace(st
 # -- what an earlier watcher has left open -------------------------------------------------------
 
 LEFT = [
-    *((f"{said} for long, as {name}", name, "A", f"{said} 600", [name])
-      for name in ("etl", "etl@a:9719", "a:9719") for said in ("refused", "silent", "broken")),
+    *(
+        (f"{said} for long, as {name}", name, "A", f"{said} 600", [name])
+        for name in ("etl", "etl@a:9719", "a:9719")
+        for said in ("refused", "silent", "broken")
+    ),
     ("the same for days", "etl", "A", "refused 30, wait 172800, refused 30", ["etl"]),
     ("healthy at another URL", "etl", "A B", "B healthy 30", ["etl"]),
     ("another app in its place", "etl", "A", "healthy app=other 60", ["etl"]),
@@ -417,8 +428,14 @@ LEFT = [
     ("back, and killed again", "a:9719", "A", "healthy, refused 17", ["etl"]),
     ("back, without an app name", "etl", "A", "refused 5, healthy app=", []),
     ("no longer watched", "etl", "A B", "refused 5, list B", []),
-    ("another app in its place for days", "etl", "A", "healthy app=other, wait 172800, healthy app=other", ["etl"]),
-]  # fmt: skip
+    (
+        "another app in its place for days",
+        "etl",
+        "A",
+        "healthy app=other, wait 172800, healthy app=other",
+        ["etl"],
+    ),
+]
 
 
 @by_name("name, places, story, reported", LEFT)
@@ -484,11 +501,21 @@ def test_a_driver_that_refuses_the_watcher_is_an_alert_of_the_watcher():
 
 
 REFUSED = [
-    ("two drivers", "A B", "healthy, B healthy app=other, barred + B barred 20", "http://a:9719, http://b:9719: "),
-    ("a pod with an unknown app", "ONE TWO", "ONE healthy + TWO barred 20", "http://drivers:9719 (10.0.0.2): "),
+    (
+        "two drivers",
+        "A B",
+        "healthy, B healthy app=other, barred + B barred 20",
+        "http://a:9719, http://b:9719: ",
+    ),
+    (
+        "a pod with an unknown app",
+        "ONE TWO",
+        "ONE healthy + TWO barred 20",
+        "http://drivers:9719 (10.0.0.2): ",
+    ),
     ("one that still does", "A B", "barred + B barred 20, healthy", "http://b:9719: "),
     ("never seen", "A", "barred 17", "http://a:9719: "),
-]  # fmt: skip
+]
 
 
 @by_name("places, story, names", REFUSED)

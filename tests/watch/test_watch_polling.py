@@ -202,8 +202,16 @@ def test_a_driver_that_answers_byte_by_byte_is_silent_but_if_its_livez_is_good(
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"<html>", b'{"app": 5}', b"[]", b"\xff", b'{"monitor": null}', b'{"x": ' + b"[" * 100_000],
-)  # fmt: skip
+    [
+        b"",
+        b"<html>",
+        b'{"app": 5}',
+        b"[]",
+        b"\xff",
+        b'{"monitor": null}',
+        b'{"x": ' + b"[" * 100_000,
+    ],
+)
 def test_invalid_pages_leave_the_driver_healthy(body):
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
         result = seen(driver.url)

@@ -58,12 +58,20 @@ def recovering():
     return [
         ("committed", started().commit(batch=0, at=5), 10),
         ("announced its end", started().expect_stop().ended(at=5), 10),
-        ("the application stopped", started().probe(run(), at=5, context=Context.STOPPED_BY_APPLICATION), 10),
+        (
+            "the application stopped",
+            started().probe(run(), at=5, context=Context.STOPPED_BY_APPLICATION),
+            10,
+        ),
         ("completed", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=5), 100),
-        ("vanished, with a trigger that ends by itself", Story().probe(run(trigger=AVAILABLE_NOW), at=0).probe(at=5), 100),
+        (
+            "vanished, with a trigger that ends by itself",
+            Story().probe(run(trigger=AVAILABLE_NOW), at=0).probe(at=5),
+            100,
+        ),
         ("ended, with an unknown trigger", Story().started(at=0).ended(at=5), 100),
         ("unknown query", Story(), 100),
-    ]  # fmt: skip
+    ]
 
 
 def test_query_is_recovering_or_not():

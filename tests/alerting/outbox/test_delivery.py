@@ -368,13 +368,25 @@ ESCALATED = [
     ("not accepted in time", outage(), [((A,), 0.0), ((A,), 59.0)], []),
     ("not accepted for a minute", outage(), [((A,), 0.0), ((A,), 60.0)], [TRIGGER]),
     ("rejected: at once", poison(), [((A,), 0.0), ((A,), 0.25)], [TRIGGER]),
-    ("while the first answers 410: what waits, and what comes later", gone(),
-     [((A, B), 0.0), ((A, B, C), 0.25), ((A, B, C), 61.0)], [TRIGGER, ("b", "firing"), ("c", "firing")]),
-    ("a page that ended before it was taken: trigger and resolve, once each", wrong_token(),
-     [((A,), 0.0), ((OVER,), 5.0), *[((), 30.0)] * 5], [TRIGGER, RESOLVE]),
-    ("the next occurrence, too", wrong_token(),
-     [((A,), 40.0), ((A,), 60.0), ((), 100.0), ((LATER,), 40.0), ((LATER,), 60.0), ((), 100.0)], [TRIGGER, RESOLVE] * 2),
-]  # fmt: skip
+    (
+        "while the first answers 410: what waits, and what comes later",
+        gone(),
+        [((A, B), 0.0), ((A, B, C), 0.25), ((A, B, C), 61.0)],
+        [TRIGGER, ("b", "firing"), ("c", "firing")],
+    ),
+    (
+        "a page that ended before it was taken: trigger and resolve, once each",
+        wrong_token(),
+        [((A,), 0.0), ((OVER,), 5.0), *[((), 30.0)] * 5],
+        [TRIGGER, RESOLVE],
+    ),
+    (
+        "the next occurrence, too",
+        wrong_token(),
+        [((A,), 40.0), ((A,), 60.0), ((), 100.0), ((LATER,), 40.0), ((LATER,), 60.0), ((), 100.0)],
+        [TRIGGER, RESOLVE] * 2,
+    ),
+]
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,17 @@ def test_redirect_counts_as_a_rejection(double, status):
         (raw(b"SSH-2.0-x\r\n"), DeliveryOutcome.TRANSIENT, True),
         (raw(b"HTTP/1.1 100 Continue\r\n\r\n"), DeliveryOutcome.TRANSIENT, True),
     ],
-    ids=["outage", "gateway's error", "rejection", "misconfiguration", "hang-up", "cut off in the headers",
-         "not HTTP", "100 alone"],
-)  # fmt: skip
+    ids=[
+        "outage",
+        "gateway's error",
+        "rejection",
+        "misconfiguration",
+        "hang-up",
+        "cut off in the headers",
+        "not HTTP",
+        "100 alone",
+    ],
+)
 def test_post_is_attempted_once(double, answer, outcome, may_have_arrived):
     double.otherwise = answer
     error = refusal(double)
@@ -243,12 +251,19 @@ def test_only_scheme_host_and_port_of_a_url_are_shown(url, shown):
 @pytest.mark.parametrize(
     "url",
     [
-        "http://example.com/secret-path", "http://localhost.example.com/secret-path", "ftp://example.com/secret-path",
-        "example.com/secret-path", "https:///secret-path", "https://hooks..example.com/secret-path",
-        f"https://{'x' * 70}.example.com/secret-path", "https://me:secret-path/x@example.com", "https://*/secret-path",
-        "https://[::1/secret-path", "",
+        "http://example.com/secret-path",
+        "http://localhost.example.com/secret-path",
+        "ftp://example.com/secret-path",
+        "example.com/secret-path",
+        "https:///secret-path",
+        "https://hooks..example.com/secret-path",
+        f"https://{'x' * 70}.example.com/secret-path",
+        "https://me:secret-path/x@example.com",
+        "https://*/secret-path",
+        "https://[::1/secret-path",
+        "",
     ],
-)  # fmt: skip
+)
 def test_bad_url_error_names_its_setting(url):
     with pytest.raises(ValueError, match="webhook_url") as caught:
         HttpPoster(Secret(url), setting="webhook_url")

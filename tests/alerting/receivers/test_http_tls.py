@@ -49,16 +49,24 @@ def server_of(authority, newest=ssl.TLSVersion.TLSv1_3, **options):
     ("server", "trusts", "says"),
     [
         (server_of, False, "is not trusted: SSLCertVerificationError .unable to get local"),
-        (lambda authority: authority.server("hook.test"), True, "is not trusted: .*(not valid for|for another name)"),
+        (
+            lambda authority: authority.server("hook.test"),
+            True,
+            "is not trusted: .*(not valid for|for another name)",
+        ),
         pytest.param(
-            partial(server_of, not_after=datetime.now(timezone.utc) - timedelta(days=1)), True,
+            partial(server_of, not_after=datetime.now(timezone.utc) - timedelta(days=1)),
+            True,
             "is not trusted: SSLCertVerificationError .certificate has expired",
-            marks=pytest.mark.fault("Receivers", "A receiver's certificate has expired",
-                                    "Nothing is sent; the error says why; the alert is kept and retried"),
+            marks=pytest.mark.fault(
+                "Receivers",
+                "A receiver's certificate has expired",
+                "Nothing is sent; the error says why; the alert is kept and retried",
+            ),
         ),
     ],
     ids=["unknown authority", "another name", "expired"],
-)  # fmt: skip
+)
 def test_server_that_tls_does_not_accept_is_a_misconfiguration(authority, server, trusts, says):
     """Nothing was sent, and quick retries do not help."""
     with HttpDouble(tls=server(authority)) as double:
