@@ -23,18 +23,44 @@ ENDED_BY_FAILURE = 3
 
 
 SCENARIOS = {
-    "failure": ("--after 5", ["alertname    StreamingQueryFailed", "query        alert_resolution",
-        "ConcurrentAppendException: Files were added", "7 of 8 queries healthy (alert_resolution failed)",
-        "all_queries  7 of 8 healthy", "death to webhook"]),
-    "upstream": ("--after 2", ["alertname    StreamingQueryFailed", "query        bronze",
-        "downstream   alert_resolution, battery_status, door_status, engine_status, position_status, "
-        "tire_status, trip_status get no data from it",
-        "starving           alert_resolution, battery_status, door_status", "Python waits in awaitTermination()"]),
-    "hang": ("--after 5 --queries 2", ["alertname    StreamingQueryStalled", "query        alert_resolution",
-        "(batch_hung)", "pipeline.py:", "1 of 2 queries healthy (alert_resolution stalled)"]),
-    "stop": ("--after 2 --queries 2", ["alertname    StreamingQueryStopped", "query        alert_resolution"]),
+    "failure": (
+        "--after 5",
+        [
+            "alertname    StreamingQueryFailed",
+            "query        alert_resolution",
+            "ConcurrentAppendException: Files were added",
+            "7 of 8 queries healthy (alert_resolution failed)",
+            "all_queries  7 of 8 healthy",
+            "death to webhook",
+        ],
+    ),
+    "upstream": (
+        "--after 2",
+        [
+            "alertname    StreamingQueryFailed",
+            "query        bronze",
+            "downstream   alert_resolution, battery_status, door_status, engine_status, position_status, "
+            "tire_status, trip_status get no data from it",
+            "starving           alert_resolution, battery_status, door_status",
+            "Python waits in awaitTermination()",
+        ],
+    ),
+    "hang": (
+        "--after 5 --queries 2",
+        [
+            "alertname    StreamingQueryStalled",
+            "query        alert_resolution",
+            "(batch_hung)",
+            "pipeline.py:",
+            "1 of 2 queries healthy (alert_resolution stalled)",
+        ],
+    ),
+    "stop": (
+        "--after 2 --queries 2",
+        ["alertname    StreamingQueryStopped", "query        alert_resolution"],
+    ),
     "healthy": ("--after 2 --queries 2 --duration 20", ["page               none"]),
-}  # fmt: skip
+}
 """The arguments of each scenario, and what it prints."""
 EACH = [
     "failure",

@@ -262,8 +262,29 @@ def test_alertmanager_silences_the_labels_of_the_settings_only(silence, alertman
     assert silence("--end", "*", *place)[0] == 0
 
 
-PATTERNS = ["*", "**", "a*", "?", "?*", "a.b+(c", "a.*", "[*]", "[!0-4]x", "[^a]", "[]a]", "[!]a]", "[[]",
-            "[a-", "a[b*", "[a\\]*", "a\\*", "[&~|-]", "a b*", "ä?*", "."]  # fmt: skip
+PATTERNS = [
+    "*",
+    "**",
+    "a*",
+    "?",
+    "?*",
+    "a.b+(c",
+    "a.*",
+    "[*]",
+    "[!0-4]x",
+    "[^a]",
+    "[]a]",
+    "[!]a]",
+    "[[]",
+    "[a-",
+    "a[b*",
+    "[a\\]*",
+    "a\\*",
+    "[&~|-]",
+    "a b*",
+    "ä?*",
+    ".",
+]
 NAMES = [*PATTERNS, "a", "axb", "5x", "]", "a.b", "ab", "äxy", "-", "^"]
 
 

@@ -118,17 +118,38 @@ CLOSED, LOST = CallFailure.SESSION_CLOSED, CallFailure.SESSION_LOST
 SERVERS = {
     "it answers": ([None], [RUNNING]),
     "the connection is cut": ([CUT] * 99, [None] * 99),
-    "the connection is cut for a while": ([None] + [CUT] * 9 + [None], [RUNNING] + [None] * 9 + [RUNNING]),
-    "it refuses for five seconds, and comes back": ([REFUSES] * 6 + [None], [None] * 5 + [GONE, RUNNING]),
+    "the connection is cut for a while": (
+        [None] + [CUT] * 9 + [None],
+        [RUNNING] + [None] * 9 + [RUNNING],
+    ),
+    "it refuses for five seconds, and comes back": (
+        [REFUSES] * 6 + [None],
+        [None] * 5 + [GONE, RUNNING],
+    ),
     "cut between refusals": ([REFUSES, CUT] + [REFUSES] * 5, [None] * 7),
     "an answer between refusals": ([REFUSES, None] + [REFUSES] * 5, [None, RUNNING] + [None] * 5),
-    "it was started again between two polls": ([None, LOST, None, REFUSES], [RUNNING] + [ENDED] * 3),
-    "it was started again while the connection was cut": ([None, CUT, LOST], [RUNNING, None, ENDED]),
-    "it refused until it was started again": ([REFUSES] * 6 + [LOST, None], [None] * 5 + [GONE] * 3),
+    "it was started again between two polls": (
+        [None, LOST, None, REFUSES],
+        [RUNNING] + [ENDED] * 3,
+    ),
+    "it was started again while the connection was cut": (
+        [None, CUT, LOST],
+        [RUNNING, None, ENDED],
+    ),
+    "it refused until it was started again": (
+        [REFUSES] * 6 + [LOST, None],
+        [None] * 5 + [GONE] * 3,
+    ),
     "the session was closed elsewhere": ([None, CLOSED, None, REFUSES], [RUNNING] + [ENDED] * 3),
-    "the session expired while the connection was cut": ([None, CUT, CUT, CLOSED, CUT], [RUNNING, None, None, ENDED, ENDED]),
-    "the session expired while a proxy refused": ([None] + [REFUSES] * 6 + [CLOSED], [RUNNING] + [None] * 5 + [GONE, ENDED]),
-}  # fmt: skip
+    "the session expired while the connection was cut": (
+        [None, CUT, CUT, CLOSED, CUT],
+        [RUNNING, None, None, ENDED, ENDED],
+    ),
+    "the session expired while a proxy refused": (
+        [None] + [REFUSES] * 6 + [CLOSED],
+        [RUNNING] + [None] * 5 + [GONE, ENDED],
+    ),
+}
 
 
 @pytest.mark.parametrize(("polls", "contexts"), SERVERS.values(), ids=SERVERS)

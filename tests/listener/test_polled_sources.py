@@ -138,7 +138,12 @@ def test_exposure_is_measured_by_time_or_by_offsets():
         ("the record's age at the poll", old, 2 * DAY, (2 / 7, 5 * DAY)),
         ("its age since", old, 6 * DAY, (6 / 7, DAY)),
         ("older than is kept", old, 9 * DAY, (1.0, 0.0)),
-        ("no backlog leaves the whole retention", [poll(at=5, committed=1000, keeps=DAY)], 5, (0.0, DAY)),
+        (
+            "no backlog leaves the whole retention",
+            [poll(at=5, committed=1000, keeps=DAY)],
+            5,
+            (0.0, DAY),
+        ),
         ("the size is unlimited", [*moved, poll(**seen)], 20, (1 / DAY, DAY - 1)),
         ("time and size are limited", [*moved, poll(**seen, sized=True)], 20, (1.0, 0.0)),
         ("the backlog's share of what is retained", half, 20, (0.5, 100)),
@@ -148,11 +153,31 @@ def test_exposure_is_measured_by_time_or_by_offsets():
         ("no answer", [*half, poll(at=30, committed=1200, earliest=None, latest=None)], 30, None),
         ("a recreated topic", [poll(at=5, committed=900, earliest=0, latest=10)], 5, None),
         ("records are lost", [poll(at=5, committed=100, earliest=130)], 5, (1.0, 0.0)),
-        ("the record's time is unknown", [*moving(0, 100, 200), poll(at=30, committed=600, earliest=200, keeps=DAY)], 30, (0.5, 30)),
-        ("no backlog, and the time is not limited", [*moving(0, 100, 200), poll(at=30, committed=900, earliest=300, latest=900)], 30, (0.0, None)),
-        ("record times are Unix times", [replace(unix, wall=1_700_000_600.0)], 5, (600 / DAY, DAY - 600)),
-        ("the record is from the future", [poll(at=5, committed=100, since=500, keeps=DAY)], 5, (0.0, DAY)),
-    ]  # fmt: skip
+        (
+            "the record's time is unknown",
+            [*moving(0, 100, 200), poll(at=30, committed=600, earliest=200, keeps=DAY)],
+            30,
+            (0.5, 30),
+        ),
+        (
+            "no backlog, and the time is not limited",
+            [*moving(0, 100, 200), poll(at=30, committed=900, earliest=300, latest=900)],
+            30,
+            (0.0, None),
+        ),
+        (
+            "record times are Unix times",
+            [replace(unix, wall=1_700_000_600.0)],
+            5,
+            (600 / DAY, DAY - 600),
+        ),
+        (
+            "the record is from the future",
+            [poll(at=5, committed=100, since=500, keeps=DAY)],
+            5,
+            (0.0, DAY),
+        ),
+    ]
 
     for what, polls, now, expected in rows:
         exposure = source_after(polls).exposures.get("t/0")

@@ -283,18 +283,35 @@ OURS = CodeLocation(main_thread.__code__.co_filename, 7, "await_any_failure", "S
 @pytest.mark.parametrize(
     ("stack", "reported"),
     [
-        ([CodeLocation(SOCKET, 9, "send", "Connection"), AWAITS, OWN],
-         f"waits in StreamingQuery.awaitTermination(), job line {JOB}:41 in main"),
-        ([CodeLocation(SOCKET, 9, "send_command"), OWN], f"waits in send_command(), job line {JOB}:41 in main"),
+        (
+            [CodeLocation(SOCKET, 9, "send", "Connection"), AWAITS, OWN],
+            f"waits in StreamingQuery.awaitTermination(), job line {JOB}:41 in main",
+        ),
+        (
+            [CodeLocation(SOCKET, 9, "send_command"), OWN],
+            f"waits in send_command(), job line {JOB}:41 in main",
+        ),
         ([OURS, OWN], f"waits in Sidecar.await_any_failure(), job line {JOB}:41 in main"),
         ([OWN, CodeLocation(JOB, 90, "<module>")], f"runs job line {JOB}:41 in main"),
-        ([AWAITS, CodeLocation("<stdin>", 1, "<module>")], "waits in StreamingQuery.awaitTermination(), job line <stdin>:1 in <module>"),
+        (
+            [AWAITS, CodeLocation("<stdin>", 1, "<module>")],
+            "waits in StreamingQuery.awaitTermination(), job line <stdin>:1 in <module>",
+        ),
         ([AWAITS, CodeLocation("<frozen runpy>", 88, "_run_code")], ""),
         ([CodeLocation(f"{LIBRARY}/ipykernel/kernel.py", 3, "wait"), AWAITS], ""),
         ([], ""),
     ],
-    ids=["in spark", "in a function", "in querypulse", "in user code", "typed in", "no user code", "notebook", "empty"],
-)  # fmt: skip
+    ids=[
+        "in spark",
+        "in a function",
+        "in querypulse",
+        "in user code",
+        "typed in",
+        "no user code",
+        "notebook",
+        "empty",
+    ],
+)
 def test_stack_names_the_call_and_the_job_line(stack, reported):
     assert waits_in(stack) == reported
 

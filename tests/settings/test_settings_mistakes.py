@@ -279,35 +279,65 @@ def test_number_that_is_not_finite_is_refused_from_every_origin(name, text, conf
 # -- nested settings ------------------------------------------------------------------------------
 
 NESTED = [
-    ({"receivers": [{"type": "pager", "name": "a"}]},
-     "at receivers[0].type: Invalid value 'pager'; allowed: webhook, pagerduty, alertmanager, slack, teams, email"),
-    ({"receivers": [{"name": "a"}]}, "missing required field `type`; allowed: webhook, pagerduty, alertmanager, slack"),
-    ({"receivers": [{"type": "slack", "name": "a", "ulr_file": "/u"}]},
-     "at receivers[0]: Object contains unknown field `ulr_file`; did you mean 'url_file'?"),
-    ({"receivers": [{"type": "webhook", "name": "a"}, {"type": "pagerduty", "name": "b", "region": "mars"}]},
-     "at receivers[1].region: Invalid enum value 'mars'; allowed: us, eu"),
-    ({"receivers": [{"type": "webhook", "name": "a", "severities": ["info"]}]},
-     "at receivers[0].severities[0]: Invalid enum value 'info'; allowed: critical, warning"),
-    ({"receivers": [{"type": "webhook", "name": "a", "match": {"severity": "warning"}}]},
-     "matching regex '^(?!(alertname|query|severity)$)"),
-    ({"receivers": [{"type": "webhook", "name": "a", "fallback_after_seconds": -1}]},
-     "at receivers[0].fallback_after_seconds: Expected `float` >= 0.0"),
-    ({"receivers": [{"type": "email", "name": "a", "client_key_file": "/k"}]}, "unknown field `client_key_file`; allowed: "),
-    ({"queries": {"a*": {"ignore": True}, "nightly*": {"stall_flor_seconds": 1}}},
-     "at queries['nightly*']: Object contains unknown field `stall_flor_seconds`; did you mean 'stall_floor_seconds'?"),
-    ({"queries": {"nightly*": {"stall_floor_seconds": 0}}}, "at queries['nightly*'].stall_floor_seconds: Expected `float` > 0.0"),
+    (
+        {"receivers": [{"type": "pager", "name": "a"}]},
+        "at receivers[0].type: Invalid value 'pager'; allowed: webhook, pagerduty, alertmanager, slack, teams, email",
+    ),
+    (
+        {"receivers": [{"name": "a"}]},
+        "missing required field `type`; allowed: webhook, pagerduty, alertmanager, slack",
+    ),
+    (
+        {"receivers": [{"type": "slack", "name": "a", "ulr_file": "/u"}]},
+        "at receivers[0]: Object contains unknown field `ulr_file`; did you mean 'url_file'?",
+    ),
+    (
+        {
+            "receivers": [
+                {"type": "webhook", "name": "a"},
+                {"type": "pagerduty", "name": "b", "region": "mars"},
+            ]
+        },
+        "at receivers[1].region: Invalid enum value 'mars'; allowed: us, eu",
+    ),
+    (
+        {"receivers": [{"type": "webhook", "name": "a", "severities": ["info"]}]},
+        "at receivers[0].severities[0]: Invalid enum value 'info'; allowed: critical, warning",
+    ),
+    (
+        {"receivers": [{"type": "webhook", "name": "a", "match": {"severity": "warning"}}]},
+        "matching regex '^(?!(alertname|query|severity)$)",
+    ),
+    (
+        {"receivers": [{"type": "webhook", "name": "a", "fallback_after_seconds": -1}]},
+        "at receivers[0].fallback_after_seconds: Expected `float` >= 0.0",
+    ),
+    (
+        {"receivers": [{"type": "email", "name": "a", "client_key_file": "/k"}]},
+        "unknown field `client_key_file`; allowed: ",
+    ),
+    (
+        {"queries": {"a*": {"ignore": True}, "nightly*": {"stall_flor_seconds": 1}}},
+        "at queries['nightly*']: Object contains unknown field `stall_flor_seconds`; did you mean 'stall_floor_seconds'?",
+    ),
+    (
+        {"queries": {"nightly*": {"stall_floor_seconds": 0}}},
+        "at queries['nightly*'].stall_floor_seconds: Expected `float` > 0.0",
+    ),
     ({"queries": {5: {}}}, "at queries: the name '5' is not allowed; allowed: a text"),
     ({"queries": {"nightly*": 5}}, "at queries['nightly*']: Expected `object`, got `int`"),
     ({"queries": {"nightly*": {"colour": 5}}}, "allowed: stall_floor_seconds, "),
     ({"queries": "nightly"}, """write a table: {"nightly*" = {stall_floor_seconds = 3600}}"""),
     ({"labels": "env=prod,team=payments"}, """write a table: {env = "prod"}"""),
     ({"labels": {"env": 1}}, "at labels['env']: Expected `str`, got `int`"),
-    ({"labels": {"env": "prod", "cost-center": "7"}},
-     "at labels: the name 'cost-center' is not allowed; allowed: ASCII letters, digits and _; "),
+    (
+        {"labels": {"env": "prod", "cost-center": "7"}},
+        "at labels: the name 'cost-center' is not allowed; allowed: ASCII letters, digits and _; ",
+    ),
     ({"labels": {"source": "a"}}, "names that our metrics use: alertname, app, component, "),
     ({"expected_queries": ["a", 1]}, "at expected_queries[1]: Expected `str`, got `int`"),
     ({"http_port": -2}, "setting 'http_port' from argument http_port: Expected `int` >= -1"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.fault(

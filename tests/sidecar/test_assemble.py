@@ -89,9 +89,22 @@ def test_place_is_declared(text, place):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "bronze", "lake/bronze", "delta:", "delta:lake/bronze", "dleta:/lake/bronze", "kafka:",
-     "kafka://b:9092/", "kafka:///orders", "kafka:a/b", "iceberg:orders", "table:a..b", "s3://"],
-)  # fmt: skip
+    [
+        "",
+        "bronze",
+        "lake/bronze",
+        "delta:",
+        "delta:lake/bronze",
+        "dleta:/lake/bronze",
+        "kafka:",
+        "kafka://b:9092/",
+        "kafka:///orders",
+        "kafka:a/b",
+        "iceberg:orders",
+        "table:a..b",
+        "s3://",
+    ],
+)
 def test_declaration_that_could_never_match_is_refused(text):
     with pytest.raises(SettingsError) as refused:
         declared(text)

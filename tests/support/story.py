@@ -66,10 +66,30 @@ def source(
     return SourceProgress(description, lag, ended, newest, rows, start=begun, **backlog)
 
 
-def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
-        batch=None, busy=False, data=False, tasks=None, async_progress=False, log_interval=0.0,
-        own=None, unowned=None, slots=None, waits_for_log=False, line="", stack=(), python_cpu=None, jvm_cpu=None,
-        sink="noop", **fields) -> ProbedRun:  # fmt: skip
+def run(
+    query="a",
+    number=1,
+    *,
+    trigger="ProcessingTimeTrigger(0)",
+    active=True,
+    message="Waiting for data to arrive",
+    batch=None,
+    busy=False,
+    data=False,
+    tasks=None,
+    async_progress=False,
+    log_interval=0.0,
+    own=None,
+    unowned=None,
+    slots=None,
+    waits_for_log=False,
+    line="",
+    stack=(),
+    python_cpu=None,
+    jvm_cpu=None,
+    sink="noop",
+    **fields,
+) -> ProbedRun:
     facts = RunFacts(
         query_id=f"id-{query}",
         run_id=f"{query}-{number}",
@@ -110,8 +130,22 @@ def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
     )
 
 
-def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=None, keeps=None, sized=False, log_end=None,
-         topic_id="", written_since=None, system="broker:9092", at_rest=False) -> SourcePoll:  # fmt: skip
+def poll(
+    *,
+    at,
+    committed,
+    earliest=0,
+    latest=1000,
+    since=None,
+    first_waiting=None,
+    keeps=None,
+    sized=False,
+    log_end=None,
+    topic_id="",
+    written_since=None,
+    system="broker:9092",
+    at_rest=False,
+) -> SourcePoll:
     """A poll of topic ``t`` at the broker; a number is a value of its only partition.
 
     ``since``: when the first unread record was written, on the story's clock; ``keeps``: the

@@ -45,13 +45,26 @@ def unhealthy():
         ("stopped", started().ended(at=5), 100),
         ("ended, within the grace period", started().ended(at=5), 10),
         ("vanished, within the grace period", started().probe(at=5), 10),
-        ("the context stopped by itself", started().probe(run(), at=5, context=Context.STOPPED), 10),
-        ("the context stopped by itself and cut off a run that ends by itself",
-         Story().probe(run(trigger=AVAILABLE_NOW, busy=True), at=0).probe(run(trigger=AVAILABLE_NOW), at=5, context=Context.STOPPED), 10),
+        (
+            "the context stopped by itself",
+            started().probe(run(), at=5, context=Context.STOPPED),
+            10,
+        ),
+        (
+            "the context stopped by itself and cut off a run that ends by itself",
+            Story()
+            .probe(run(trigger=AVAILABLE_NOW, busy=True), at=0)
+            .probe(run(trigger=AVAILABLE_NOW), at=5, context=Context.STOPPED),
+            10,
+        ),
         ("stalled", started(), 200),
         ("just started", started(), 10),
-        ("started after a failure", started().ended(at=5, exception=CONFLICT).started(run=2, at=6), 10),
-    ]  # fmt: skip
+        (
+            "started after a failure",
+            started().ended(at=5, exception=CONFLICT).started(run=2, at=6),
+            10,
+        ),
+    ]
 
 
 def recovering():

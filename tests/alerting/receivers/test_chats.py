@@ -43,13 +43,36 @@ ENDLESS = holding(
     alert(name="StreamingBatchSlow", reason="o" * 9000),
 )
 CUT = [
-    ("Slack", slack_message(ENDLESS), {
-        f":rotating_light: critical: {'s' * 996}…": 1024, f"```reason: {'r' * 1191}…```": 1206, f"`StreamingBatchSlow`: {'o' * 499}…": 522}),
-    ("Slack, minimal", slack.minimal_message(ENDLESS), {f":rotating_light: critical: {'s' * 484}…": 512}),
-    ("Teams", teams_message(ENDLESS), {
-        f"critical: {'s' * 1013}…": 1024, f"{'s' * 1023}…": 1024, f"reason: {'r' * 3991}…": 4000, f"StreamingBatchSlow: {'o' * 479}…": 500}),
-    ("Teams, minimal", teams.minimal_message(ENDLESS), {f"critical: {'s' * 489}…": 500, f"{'s' * 1023}…": 1024}),
-]  # fmt: skip
+    (
+        "Slack",
+        slack_message(ENDLESS),
+        {
+            f":rotating_light: critical: {'s' * 996}…": 1024,
+            f"```reason: {'r' * 1191}…```": 1206,
+            f"`StreamingBatchSlow`: {'o' * 499}…": 522,
+        },
+    ),
+    (
+        "Slack, minimal",
+        slack.minimal_message(ENDLESS),
+        {f":rotating_light: critical: {'s' * 484}…": 512},
+    ),
+    (
+        "Teams",
+        teams_message(ENDLESS),
+        {
+            f"critical: {'s' * 1013}…": 1024,
+            f"{'s' * 1023}…": 1024,
+            f"reason: {'r' * 3991}…": 4000,
+            f"StreamingBatchSlow: {'o' * 479}…": 500,
+        },
+    ),
+    (
+        "Teams, minimal",
+        teams.minimal_message(ENDLESS),
+        {f"critical: {'s' * 489}…": 500, f"{'s' * 1023}…": 1024},
+    ),
+]
 
 
 def long_texts(part):

@@ -66,13 +66,30 @@ FAILURES = {"alertname": "StreamingQueryFailed", "app": "etl", "severity": "crit
 @pytest.mark.parametrize(
     ("sent", "statuses", "group", "common", "annotations"),
     [
-        (SEVERAL, ["firing"] * 5, {"app": "etl", "query": "*"}, FAILURES, {"reason", "runbook_url"}),
-        (holding(alert(), alert(name="Slow", severity="warning"), env="prod"), ["firing"] * 2, {"app": "etl", "query": "bronze", "env": "prod"},
-         {"app": "etl", "query": "bronze"}, {"summary", "reason", "runbook_url"}),
-        (holding(alert("a", ends_at=ENDED), alert("b")), ["resolved", "firing"], {"app": "etl", "query": "*"}, FAILURES, {"reason", "runbook_url"}),
+        (
+            SEVERAL,
+            ["firing"] * 5,
+            {"app": "etl", "query": "*"},
+            FAILURES,
+            {"reason", "runbook_url"},
+        ),
+        (
+            holding(alert(), alert(name="Slow", severity="warning"), env="prod"),
+            ["firing"] * 2,
+            {"app": "etl", "query": "bronze", "env": "prod"},
+            {"app": "etl", "query": "bronze"},
+            {"summary", "reason", "runbook_url"},
+        ),
+        (
+            holding(alert("a", ends_at=ENDED), alert("b")),
+            ["resolved", "firing"],
+            {"app": "etl", "query": "*"},
+            FAILURES,
+            {"reason", "runbook_url"},
+        ),
     ],
     ids=["several queries", "alerts of one query", "one has ended"],
-)  # fmt: skip
+)
 def test_incident_is_one_post(sent, statuses, group, common, annotations):
     """It fires until its last alert has ended; what all share is common."""
     body = message(sent, "hook")
