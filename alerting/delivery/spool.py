@@ -38,6 +38,7 @@ from ..incidents.lifecycle import Lifecycle, Opened
 from ..policy import RESTART_WINDOW_SECONDS
 from ..rules.query_ends import is_committed, repeated
 from .outbox import OutboxRow, essence
+from .spool_version_2 import VERSION, upgrade
 
 log = logging.getLogger("querypulse")
 
@@ -61,7 +62,7 @@ class Kept(msgspec.Struct, frozen=True):
     when alerts opened.
     """
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     rows: dict[str, tuple[OutboxRow, ...]] = {}
     failures: tuple[FailedQuery, ...] = ()
     opened: tuple[Opened, ...] = ()
@@ -87,6 +88,20 @@ def _complete(kept: Kept) -> Kept:
     if not all(alert.labels.keys() >= ALERT_LABELS for alert in alerts):
         raise ValueError("an alert without one of its labels")
     return kept
+
+
+def _decode(content: bytes) -> Kept:
+    """Decode a document of this version, or of the one before.
+
+    Raises:
+        ValueError: it is neither.
+        RecursionError: it is nested too deeply.
+
+    """
+    document = msgspec.json.decode(content)
+    if isinstance(document, dict) and document.get("version") == VERSION:
+        document = upgrade(document)
+    return msgspec.convert(document, Kept)
 
 
 class SpoolFile:
@@ -147,7 +162,7 @@ class SpoolFile:
         with os.fdopen(descriptor, "rb") as file:
             content = file.read()
         try:
-            return _complete(msgspec.json.decode(content, type=Kept))
+            return _complete(_decode(content))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
             self.path.replace(aside)
