@@ -25,7 +25,6 @@ from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     data,
-    evidence,
     losses,
     monitoring,
     progress,
@@ -517,7 +516,7 @@ KEYS = (
 
 LOOPS = (
     Mutation("the age of the failing batch is not read", "P9",
-             evidence, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
+             query_ends, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
     Mutation("the next process knows no earlier failure, and counts from zero", "P9",
              spool.FailureHistory, "restore", lambda *_: None, plan=plan_of("a job commits and fails after 85 s, in process after process, with a spool"), essential=True),
     Mutation("the batch in which a process failed is not kept", "P9",
