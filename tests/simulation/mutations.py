@@ -230,7 +230,7 @@ def _memory_introduces(self: Any, run: Any, report: Any) -> Any:
     return identity.Newcomer(facts.query_id, facts.run_id, report.at)
 
 
-def _any_called(self: state.State, name: str) -> None:
+def _any_called(self: state.State, name: str, **_: bool) -> None:
     for query in [query for query in self._queries.values() if state.has_name(query, name)]:
         self._put(replace(query, stop_expected=True))
 
