@@ -107,6 +107,24 @@ def test_livez_does_not_wait_behind_clients_that_do_not_read(monkeypatch):
         assert raw(server, LARGE_PAGE) == b""
 
 
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Eight clients that ask for a large page and do not read it",
+    "One of them gives way to each page that waits",
+)
+def test_pages_that_stand_still_give_way_to_a_page_that_waits(monkeypatch):
+    monkeypatch.setattr(server_module, "CLIENT_SECONDS", 2 * PATIENCE_SECONDS)
+    monkeypatch.setattr(server_module, "STILL_SECONDS", 0.05)
+    with serving(None, **LARGE) as server, ExitStack() as clients:
+        asking(server, clients, server_module.MAX_REQUESTS)
+        until(server._slots.full, "all places are taken")
+        until(lambda: len(server._sending) == server_module.MAX_REQUESTS, "all pages are sent")
+        answers = [get(server, "/runbooks/x") for _ in range(3)]
+
+        assert [len(answer.content) for answer in answers] == [len(LARGE["runbook"]("x"))] * 3
+        assert len(server._sending) == server_module.MAX_REQUESTS - 1
+
+
 def test_client_without_the_token_waits_behind_nobody():
     with serving(None, token="t", **LARGE) as server, ExitStack() as clients:
         asking(server, clients, server_module.MAX_REQUESTS)
