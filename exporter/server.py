@@ -426,7 +426,7 @@ class HttpServer:
         await asyncio.wrap_future(done, loop=self._events)
 
     async def _make_room(self) -> None:
-        """Drop one connection whose page stands still, and again until cancelled."""
+        """Drop one connection whose page does not advance, and again until cancelled."""
         while True:
             left = {
                 client: transport.get_write_buffer_size()

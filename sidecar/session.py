@@ -167,7 +167,7 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def is_one(self) -> bool:
-        """Whether it is one query, whoever else has its name."""
+        """Whether it is one query, also if another has its name."""
         return bool(self.query_id)
 
     @property
