@@ -428,16 +428,13 @@ class HttpServer:
     async def _make_room(self) -> None:
         """Drop one connection whose page does not advance, and again until cancelled."""
         while True:
-            left = {
-                client: transport.get_write_buffer_size()
-                for client, transport in self._sending.items()
-            }
+            sending = self._sending.items()
+            left = {client: answer.get_write_buffer_size() for client, answer in sending}
             await asyncio.sleep(STILL_SECONDS)
             still = (
                 client
-                for client, transport in self._sending.items()
-                if client in left
-                and left[client] - transport.get_write_buffer_size() < MOVING_BYTES
+                for client, answer in sending
+                if client in left and left[client] - answer.get_write_buffer_size() < MOVING_BYTES
             )
             client = next(still, None)
             if client is not None:
