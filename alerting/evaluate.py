@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..core.states import QueryState
 from ..core.text import listed
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from ..listener.state.flow import Flow, Node, flow_of
 from ..listener.state.identity import UNNAMED, base_label
 from ..listener.state.query import Outcome, Query

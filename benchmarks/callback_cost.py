@@ -48,7 +48,9 @@ SETTLE_MILLISECONDS = 10
 PATIENCE_SECONDS = 120.0
 OWN_QUEUE = "querypulse"
 """As in ``EventQueue.java``."""
-WITHOUT, WITH, EMPTY = "without our queue", "with our queue", "with an empty queue"
+WITHOUT = "without our queue"
+WITH = "with our queue"
+EMPTY = "with an empty queue"
 POST_ROUNDS = 27
 POSTS_A_TURN = 25
 POST_PAUSE_MILLISECONDS = 4
@@ -138,7 +140,8 @@ class _Timed:
         # Late, as in PySpark itself: addListener first starts the callback server.
         gateway: Any = self._spark.sparkContext._gateway
         arguments = gateway.new_array(gateway.jvm.Object, 2)
-        arguments[0], arguments[1] = self._candidate._jlistener, SETTLE_MILLISECONDS
+        arguments[0] = self._candidate._jlistener
+        arguments[1] = SETTLE_MILLISECONDS
         return self._stopwatch.getConstructors()[0].newInstance(arguments)
 
     def microseconds(self) -> list[float]:
@@ -184,7 +187,8 @@ def _await_events(listeners: Sequence[_Timed], count: int) -> None:
 
 def _time_posts(spark: SparkSession, own: Any, event: Any) -> Samples:
     """The median post of each turn; equal indexes are turns next to each other."""
-    bus, poster = listener_bus(spark), compile_java(spark, "Posts").newInstance()
+    bus = listener_bus(spark)
+    poster = compile_java(spark, "Posts").newInstance()
 
     @contextmanager
     def fed(listener: Any) -> Iterator[None]:
@@ -211,7 +215,8 @@ def _time_posts(spark: SparkSession, own: Any, event: Any) -> Samples:
 @contextmanager
 def _own_listener(spark: SparkSession) -> Iterator[Any]:
     """Our listener, not on the bus yet; a thread takes and decodes what it receives."""
-    bus, ended = listener_bus(spark), threading.Event()
+    bus = listener_bus(spark)
+    ended = threading.Event()
     queue = EventQueue(spark, HealthListener(capacity=1, start=object, start_on=list))
     before = list(bus.listeners())
     queue.java.listenOnBus(bus)
@@ -261,7 +266,8 @@ def _events_a_batch(spark: SparkSession) -> float:
     """How many events Spark posts for one batch of a query that runs alone, on average."""
     query = _start_stateful(spark, INTERPRETERS[0].trigger)
     counter = listener_bus(spark).metrics().numEventsPosted()
-    batch, before = _batch(query), counter.getCount()
+    batch = _batch(query)
+    before = counter.getCount()
     while _batch(query) < batch + BATCHES:
         query._jsq.awaitTermination(20)
     posted: int = counter.getCount() - before

@@ -144,7 +144,8 @@ def _fork_no_processes(spark: SparkSession) -> None:
     settings = spark.sparkContext._jsc.hadoopConfiguration()
     made = compile_java(spark, "ForklessFileSystem")
     # Hadoop keeps file systems: the one there now must go, and ours is found by all others.
-    system, root = jvm.org.apache.hadoop.fs.FileSystem, jvm.java.net.URI("file:///")
+    system = jvm.org.apache.hadoop.fs.FileSystem
+    root = jvm.java.net.URI("file:///")
     system.get(root, settings).close()
     settings.setClassLoader(made.getClassLoader())
     settings.set("fs.file.impl", made.getName())

@@ -46,12 +46,15 @@ after half an hour, and then the JVM has compiled what writes them.
 """
 WARM_UP_POLLS = 3600
 """As many as in half an hour: then the JVM has compiled what answers them."""
-NOBODY_SECONDS, SETTLE_SECONDS, MEASURED_SECONDS = 4.0, 6.0, 16.0
+NOBODY_SECONDS = 4.0
+SETTLE_SECONDS = 6.0
+MEASURED_SECONDS = 16.0
 OTHERS = (OURS, STOCK, OURS, PEER, OURS, OURS, PEER, OURS, STOCK, OURS, OURS, STOCK, OURS, PEER)
 ENOUGH_SECONDS = 40.0
 """After so long, with a turn for everybody, there are no more; a slow machine has fewer."""
 ALLOWED_MS_A_SECOND = 10
-OF_NOBODY, OF_STOCK = 0.99, 1
+OF_NOBODY = 0.99
+OF_STOCK = 1
 FINE = 0.01
 """Above this the table says that chance does as much as what it is to show."""
 KEEP_COMPILERS = "-XX:-UseDynamicNumberOfCompilerThreads"
@@ -117,7 +120,8 @@ class Turn(NamedTuple):
 
 def _rows(own: float, turns: Sequence[Turn]) -> list[Row]:
     ratios = _ratios(turns)
-    ours, stock = median(ratios[OURS]), median(ratios[STOCK])
+    ours = median(ratios[OURS])
+    stock = median(ratios[STOCK])
     nobody = [turn for turn in turns if turn.name == NONE]
     job = median(turn.ms_a_second for turn in nobody)
     idle = median(turn.own_ms_a_second for turn in nobody)
@@ -256,7 +260,8 @@ def _candidates(spark: SparkSession) -> Iterator[dict[str, Candidate]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with ExitStack() as stack:
-        receiver, gateway = stack.enter_context(receiving()), stack.enter_context(receiving())
+        receiver = stack.enter_context(receiving())
+        gateway = stack.enter_context(receiving())
         command = [sys.executable, "-c", SCRAPER, f"http://127.0.0.1:{port}/metrics"]
         scraper = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
         stack.callback(scraper.kill)
@@ -268,7 +273,8 @@ def _candidates(spark: SparkSession) -> Iterator[dict[str, Candidate]]:
         }
         scraper.kill()
         assert scraper.stdout is not None
-        scraped, pushed = len(scraper.stdout.readlines()), len(gateway.posts())
+        scraped = len(scraper.stdout.readlines())
+        pushed = len(gateway.posts())
         if not (scraped and pushed):
             raise RuntimeError(f"nothing scraped, or nothing pushed: {scraped}, {pushed}")
 
@@ -285,7 +291,8 @@ def _ours(spark: SparkSession, port: int, receiver: str) -> Iterator[Sidecar]:
     sidecar = attach(spark, http_port=port, webhook_url=receiver)
     yield sidecar
     status = sidecar.snapshot()
-    path, seen = status.monitor.listener_path, len(status.queries)
+    path = status.monitor.listener_path
+    seen = len(status.queries)
     if path != EventQueue.name or sidecar.url is None or seen != QUERIES:
         raise RuntimeError(f"not our normal way: {path}, {sidecar.url}, {seen} queries")
     sidecar.close()
@@ -306,7 +313,8 @@ def _steady(meter: Meter, ours: Candidate) -> float:
 
 
 def _own_ms_a_second(meter: Meter, seconds: float) -> float:
-    before, began = meter.read(), time.monotonic()
+    before = meter.read()
+    began = time.monotonic()
     time.sleep(seconds)
     cpu = meter.since(before)
     return 1e3 * (cpu.python + cpu.serving) / (time.monotonic() - began)
@@ -329,11 +337,14 @@ def _turn(name: str, job: EightQueries, meter: Meter, candidates: dict[str, Cand
         if name != NONE:
             # One trigger to settle.
             job.await_gap()
-        done, cpu, began = job.rows_done(), meter.read(), time.monotonic()
+        done = job.rows_done()
+        cpu = meter.read()
+        began = time.monotonic()
         job.await_gap()
         while job.rows_done() == done:
             job.await_gap()
-        used, passed = meter.since(cpu), time.monotonic() - began
+        used = meter.since(cpu)
+        passed = time.monotonic() - began
         return Turn(name, job.rows_done() - done, passed, used)
 
 

@@ -44,7 +44,8 @@ class Memory(NamedTuple):
 
 def main() -> int:
     """Measure, print, write."""
-    ids, pipeline = new_ids(QUERIES), EventPipeline()
+    ids = new_ids(QUERIES)
+    pipeline = EventPipeline()
     empty = _held(pipeline)
     _restart(pipeline, ids, FULL_RESTARTS * QUERIES)
     _run(pipeline, ids, FULL_BATCHES)
@@ -85,7 +86,8 @@ def _memory(pipeline: EventPipeline) -> Memory:
 def _held(root: Any) -> int:
     """Bytes of the root and of everything it refers to, each object counted once."""
     seen: set[int] = set()
-    total, waiting = 0, [root]
+    total = 0
+    waiting = [root]
     while waiting:
         item = waiting.pop()
         if id(item) in seen or isinstance(item, SHARED):
@@ -123,7 +125,8 @@ def _restart(pipeline: EventPipeline, ids: Sequence[str], restarts: int) -> None
     """Each query in turn begins a run that dies at once."""
     for number in range(restarts):
         pipeline.now += 0.01
-        query_id, run_id = ids[number % QUERIES], str(uuid.uuid4())
+        query_id = ids[number % QUERIES]
+        run_id = str(uuid.uuid4())
         started = Started(query_id, run_id, f"query-{number % QUERIES}")
         pipeline.state.apply_event(started, pipeline.now)
         died = Terminated(query_id, run_id, "java.io.IOException: gone", None)

@@ -17,7 +17,7 @@ from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.event_reader import EventReader
 from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import Arrived, Mailbox
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.spark.event_paths import EventQueue
 from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.state.state import State
@@ -29,7 +29,9 @@ APP = "scale"
 ANSWER_CHARACTERS = 7000
 """As ``EventQueue.java``: the event that passes this is the answer's last."""
 FIXTURES = ROOT / "tests" / "fixtures"
-_FIELD, _RECORD, _BATCH_ID = "\x1f", "\x1e", "the batch id"
+_FIELD = "\x1f"
+_RECORD = "\x1e"
+_BATCH_ID = "the batch id"
 
 
 class EventPipeline:

@@ -28,11 +28,13 @@ from querypulse.replay.command import replay
 from .harness import Row, at_most, report
 from .recording import RECORDED
 
-MIXED, STREAMING = "mixed log", "streaming only"
+MIXED = "mixed log"
+STREAMING = "streaming only"
 MIXED_BYTES = 100_000_000
 EVENTS = 8_000
 ROUNDS = 3
-OURS, JSON = "querypulse replay", "json.loads on streaming events"
+OURS = "querypulse replay"
+JSON = "json.loads on streaming events"
 _STREAMING = b'{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener'
 _PROGRESS = _STREAMING + b"$QueryProgressEvent"
 _WORK = re.compile(rb'\{"Event":"[\w.]*SparkListener(Task|Job|Stage|SQL|DriverAccum)')

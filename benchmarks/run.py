@@ -28,7 +28,8 @@ def main() -> int:
     if sys.argv[1:] == ["page"]:
         _write_page()
         return 0
-    began, machine = time.monotonic(), _machine()
+    began = time.monotonic()
+    machine = _machine()
     broken = [name for name in NAMES if not _succeeds(name)]
     ran = {
         "day": f"{datetime.now(timezone.utc):%Y-%m-%d}",
@@ -62,7 +63,8 @@ def _sections() -> Iterator[tuple[str, list[Row]]]:
 
 def _write_page() -> None:
     ran = json.loads((RESULTS / "machine.json").read_text())
-    day, seconds = ran.pop("day"), ran.pop("seconds")
+    day = ran.pop("day")
+    seconds = ran.pop("seconds")
     machine = ", ".join(f"{name} {value}" for name, value in ran.items())
     text = [f"{day}, {seconds} s, {machine}."]
     outcomes = {None: "", True: "met", False: "**missed**"}

@@ -29,7 +29,9 @@ EVENTS_A_ROUND = 10_000
 WARM_UP_BATCHES = 5
 ROUNDS = {10: 10, 100: 10, 1_000: 5, 10_000: 1}
 """By number of queries."""
-SMALL, PROMISED, LARGE = 100, 1_000, 10_000
+SMALL = 100
+PROMISED = 1_000
+LARGE = 10_000
 WHERE_LINEAR_ENDS = 1.5
 """A curve that is steeper than its size by more than noise and caches make it."""
 
@@ -49,8 +51,12 @@ def main() -> int:
 
 
 def _rows(medians: dict[str, Medians]) -> list[Row]:
-    event, tick, scrape = medians["event"], medians["tick"], medians["scrape"]
-    decode, bare, at = medians["bare decode"], medians["bare exposition"], PROMISED
+    event = medians["event"]
+    tick = medians["tick"]
+    scrape = medians["scrape"]
+    decode = medians["bare decode"]
+    bare = medians["bare exposition"]
+    at = PROMISED
     return [
         at_least(f"events/s, {at:,} queries", 1 / event[at], 30_000, "/s"),
         Row("an event / its bare typed decode", f"{event[at] / decode[at]:.1f}x"),
@@ -76,8 +82,10 @@ def _beyond_linear(of: Medians) -> float:
 
 def _measure(size: int) -> dict[str, list[float]]:
     """Every sample of one size; the candidates of each comparison in turn."""
-    fleet, pipeline = RecordedRuns(new_ids(size)), EventPipeline()
-    numbers, batches = count(), max(1, EVENTS_A_ROUND // size)
+    fleet = RecordedRuns(new_ids(size))
+    pipeline = EventPipeline()
+    numbers = count()
+    batches = max(1, EVENTS_A_ROUND // size)
     for _ in range(WARM_UP_BATCHES):
         pipeline.feed(pipeline.answers(fleet.batch(next(numbers))))
         pipeline.now += 1.0
@@ -85,7 +93,8 @@ def _measure(size: int) -> dict[str, list[float]]:
     for _ in range(ROUNDS[size]):
         texts = [text for _ in range(batches) for text in fleet.batch(next(numbers))]
         pipeline.now += 1.0
-        answers, published = pipeline.answers(texts), pipeline.tick()
+        answers = pipeline.answers(texts)
+        published = pipeline.tick()
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Ready(published))
         for name, times, call, argument in (

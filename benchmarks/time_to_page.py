@@ -35,13 +35,18 @@ from .candidates import OURS, StockListener
 from .harness import ROOT, Row, at_most, listener_bus, report, rows_of, session
 from .receiver import Receiver, receiving
 
-EVENT_ONLY, PROMETHEUS = "event-only", "prometheus"
-DEATH, HANG, WATCHDOG = "StreamingQueryFailed", "StreamingQueryStalled", "QuerypulseWatchdog"
+EVENT_ONLY = "event-only"
+PROMETHEUS = "prometheus"
+DEATH = "StreamingQueryFailed"
+HANG = "StreamingQueryStalled"
+WATCHDOG = "QuerypulseWatchdog"
 WORDS = {DEATH: "death", HANG: "hang"}
-IDLE, CLOGGED = "idle", "clogged"
+IDLE = "idle"
+CLOGGED = "clogged"
 CANDIDATES = {IDLE: (OURS, PROMETHEUS), CLOGGED: (OURS, EVENT_ONLY, PROMETHEUS)}
 """By phase."""
-MEDIAN_SECONDS, P99_SECONDS = 0.6, 1.5
+MEDIAN_SECONDS = 0.6
+P99_SECONDS = 1.5
 RULES = ROOT / "dashboards" / "prometheus" / "*.yaml"
 PROMETHEUS_INTERVAL = "15s"
 STALL_FLOOR_SECONDS = 5.0
@@ -61,8 +66,9 @@ WARM_UP_SECONDS = 6.0
 ALL_SECONDS = 150.0
 """Prometheus takes a minute and more."""
 NEIGHBOUR_SECONDS = 0.3
-MOST_IDLE, LEAST_CLOGGED = 20, 100
-"""Events that wait for Spark's streaming listeners at the end of a phase."""
+# Events that wait for Spark's streaming listeners at the end of a phase.
+MOST_IDLE = 20
+LEAST_CLOGGED = 100
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 """The JVM's thorough one takes a core of our two for as long as this lasts."""
 
@@ -108,7 +114,8 @@ def _measure(stack: ExitStack) -> list[ReportDelay]:
     failing = {IDLE: _phase(stack, spark, IDLE)}
     time.sleep(1)
     waited = {IDLE: _waiting_events(spark)}
-    event_only, neighbour = EventOnly(f"{receiver.url}/{EVENT_ONLY}"), Neighbour()
+    event_only = EventOnly(f"{receiver.url}/{EVENT_ONLY}")
+    neighbour = Neighbour()
     stack.callback(event_only.ended.set)
     for listener in (event_only, neighbour):
         spark.streams.addListener(listener)

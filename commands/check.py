@@ -17,15 +17,14 @@ from ..alerting.delivery.spool import try_folder
 from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.incidents.alert import Alert, Incident, incident_key, incident_labels, problem_of
 from ..alerting.receivers.receiver import DeliveryError, Receiver
+from ..alerting.silences import read_silences
 from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
-from ..settings import receivers as receivers_from_settings
 from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
 from ..settings.receivers import find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
-from ..settings.silencing import read_silences
-from ..settings.wiring import Components, refused_address
+from ..sidecar.assemble import Components, make_heartbeat, make_receivers, refused_address
 
 UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
@@ -127,8 +126,8 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
 
     """
     settings = load_strictly({}, environment)
-    receivers = receivers_from_settings.receivers(settings)
-    heartbeat = receivers_from_settings.heartbeat(settings, Guard())
+    receivers = make_receivers(settings)
+    heartbeat = make_heartbeat(settings, Guard())
     if not receivers and heartbeat is None:
         raise SettingsError("test-alert: no receiver is configured")
     require_spool(settings)
@@ -136,7 +135,8 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
     attempts = {receiver.name: partial(_try, receiver, incident) for receiver in receivers}
     if heartbeat is not None:
         attempts[heartbeat.name] = partial(_ping, heartbeat)
-    width, code = max(map(len, attempts)), 0
+    width = max(map(len, attempts))
+    code = 0
     for name, attempt in attempts.items():
         result = attempt()
         sys.stdout.write(f"{name:<{width}}  {result}\n")

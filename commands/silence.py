@@ -16,22 +16,23 @@ from typing import Any, TypeVar
 import msgspec
 import requests
 
-from ..alerting.incidents.alert import Silence, end_text
 from ..alerting.receivers.receiver import is_readable, public_part
-from ..core.secret import Secret
-from ..core.text import rfc3339
-from ..settings.loading import load_strictly
-from ..settings.receivers import as_settings_error
-from ..settings.settings import Settings
-from ..settings.silencing import (
+from ..alerting.silences import (
     Ending,
+    Silence,
     Written,
     change_silences,
+    end_text,
     in_force,
     read_silences,
     unmatched,
     written,
 )
+from ..core.secret import Secret
+from ..core.text import rfc3339
+from ..settings.loading import load_strictly
+from ..settings.receivers import as_settings_error
+from ..settings.settings import Settings
 
 LONGEST = timedelta(days=366)
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
@@ -102,7 +103,8 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
             certificates cannot be used.
 
     """
-    now, settings = time.time(), load_strictly({}, environment)
+    now = time.time()
+    settings = load_strictly({}, environment)
     with as_settings_error(settings, "silence: "):
         _require_consistent(request)
         places = _places(request, settings)
@@ -157,7 +159,8 @@ def _app(request: SilenceRequest, settings: Settings, places: Sequence[Place]) -
 
 
 def _places(request: SilenceRequest, settings: Settings) -> list[Place]:
-    file, ca_file = request.file or settings.silence_file, request.ca_file
+    file = request.file or settings.silence_file
+    ca_file = request.ca_file
     if ca_file is not None and not Path(ca_file).is_file():
         raise ValueError(f"--ca-file {ca_file}: no such file")
     places: list[Place] = [] if file is None else [File(Path(file))]

@@ -60,7 +60,8 @@ class Problem:
 
     def note(self, text: str) -> None:
         """Remember the problem, empty when it is over."""
-        is_new, self.text = text != self.text, text
+        is_new = text != self.text
+        self.text = text
         if text and is_new:
             log.warning(self._message, *self._arguments, text)
 

@@ -91,7 +91,8 @@ def hide_values(text: str, is_secret: IsSecret, hidden: str) -> str:
 
 def _is_chained(name: re.Match[str], done: int) -> bool:
     """Whether a name in a hidden value has a value that ends later: ``auth: token="a b"``."""
-    text, at = name.string, name.end()
+    text = name.string
+    at = name.end()
     is_quote = text[name.end(1)] in "\"'\\&"
     return not is_quote and (at >= done or _OPENING.match(text, at) is not None)
 
@@ -113,7 +114,8 @@ def _values(name: re.Match[str], hidden: str) -> Iterator[tuple[int, int]]:
 
 def _value(name: re.Match[str], hidden: str) -> tuple[int, int]:
     """The start and end of the value or of a list's first item; empty at ``name`` if none."""
-    text, at = name.string, name.end()
+    text = name.string
+    at = name.end()
     if text.startswith(hidden, at):
         value = _HIDDEN.match(text, at)
     elif _NOTHING.match(text, at) is not None:
@@ -129,13 +131,16 @@ def _quoted(text: str, at: int) -> re.Match[str] | None:
     opening = _OPENING.match(text, at)
     if opening is None:
         return None
-    escape, quote = opening.group(1) or "", opening.group(2) or ""
+    escape = opening.group(1) or ""
+    quote = opening.group(2) or ""
     return _INSIDE[escape[:1], quote].match(text, opening.end())
 
 
 def _is_property(name: re.Match[str]) -> bool:
     """Whether the notation is that of a connection string: ``;name=value``, without quotes."""
-    text, begin, at = name.string, name.start(), name.end()
+    text = name.string
+    begin = name.start()
+    at = name.end()
     follows = ";" in text[max(0, begin - 2) : begin] and text[at - 1] == "="
     return follows and _UNQUOTED.match(text, at) is not None
 
@@ -268,10 +273,14 @@ _PLAIN_NUMBERS = re.compile(
 )
 """Dates, addresses and versions, which are no part of a key."""
 _NAME_AND_NUMBER = re.compile(r"[A-Za-z]+\d{0,4}|\d+")
-_LONG, _MANY = 16, 5
-"""Characters of a key; it has so many digits and letters, and one of each in so many characters."""
-_LONG_ALTERNATING, _TURNS = 10, 1 / 3
-_LONG_LETTERS, _TURNS_OF_LETTERS = 16, 0.5
+_LONG = 16
+"""Characters of a key."""
+_MANY = 5
+"""A key has so many digits and letters, and one of each in so many characters."""
+_LONG_ALTERNATING = 10
+_TURNS = 1 / 3
+_LONG_LETTERS = 16
+_TURNS_OF_LETTERS = 0.5
 """A name in camel case turns between upper and lower case twice for each word."""
 
 
@@ -352,7 +361,8 @@ def secrets_of_url(url: str) -> tuple[str, ...]:
 
     """
     parts = urlsplit(url)
-    user, password = parts.username or "", parts.password or ""
+    user = parts.username or ""
+    password = parts.password or ""
     steps = [step for step in parts.path.split("/") if step]
     random = [step for step in steps if is_random(step)]
     texts = [password, *random]
@@ -545,5 +555,8 @@ class RedactedLog(logging.Filter):
             record.msg = self._redact(logging.Formatter("%(message)s").format(record))
         except Exception:  # noqa: BLE001 - a record that cannot be formatted must not pass
             record.msg = WITHHELD
-        record.args, record.exc_info, record.exc_text, record.stack_info = (), None, None, None
+        record.args = ()
+        record.exc_info = None
+        record.exc_text = None
+        record.stack_info = None
         return True

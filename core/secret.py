@@ -1,10 +1,22 @@
-"""A key, token or secret URL: given as a value, or stored in a file that may change."""
+"""Secrets: a key, token or secret URL, as a value or in a file that may change; which settings hold
+one; and which parts of it are hidden.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum
+from functools import cache
 from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Meta
 
 from .files import Signature, signature_of
+from .redaction import is_random, names_secret, secrets_of_url
 
 LONGEST_NAME = 28
 """Longer names, of 32 characters and more, may be keys."""
@@ -87,3 +99,104 @@ def _shown(path: str | Path) -> str:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or "it is not UTF-8"
+
+
+# -- what texts in the settings hold ------------------------------------------------------------
+
+
+class Holds(str, Enum):
+    """What a text in the settings holds; it decides where the text may be shown."""
+
+    NOTHING = "nothing"
+    """No secret: it is shown."""
+    KEY = "key"
+    """A key or password: it is hidden."""
+    PATTERN = "pattern"
+    """A pattern of secrets, which may contain the words that it hides: it is hidden."""
+    URL = "url"
+    """A URL whose path is a password, as a webhook's: only scheme and host are shown."""
+    ADDRESS = "address"
+    """A URL that may hold a user name and password: only scheme and host are shown."""
+    SECRET_FILE = "secret_file"  # noqa: S105 - a kind of setting
+    """The path of a file that holds a key, a password or a secret URL: the path is shown."""
+
+
+Text = Annotated[str, Meta(extra={"holds": Holds.NOTHING})]
+Key = Annotated[str, Meta(extra={"holds": Holds.KEY})]
+Pattern = Annotated[str, Meta(extra={"holds": Holds.PATTERN})]
+SecretUrl = Annotated[str, Meta(extra={"holds": Holds.URL})]
+Address = Annotated[str, Meta(extra={"holds": Holds.ADDRESS})]
+SecretFile = Annotated[str, Meta(extra={"holds": Holds.SECRET_FILE})]
+
+
+@cache
+def holds(record: type[msgspec.Struct]) -> Mapping[str, Holds]:
+    """What each text field of a settings record holds, as far as its type declares it."""
+    hints = get_type_hints(record, include_extras=True)
+    declared = {name: _declared(hints[name]) for name in record.__struct_fields__}
+    return {name: kind for name, kind in declared.items() if kind is not None}
+
+
+def _declared(kind: Any) -> Holds | None:
+    """The first declaration anywhere in a type; literal words are no secret."""
+    if get_origin(kind) is Literal:
+        return Holds.NOTHING
+    for part in getattr(kind, "__metadata__", ()):
+        if isinstance(part, Meta) and part.extra is not None and "holds" in part.extra:
+            return Holds(part.extra["holds"])
+    inner = (_declared(part) for part in get_args(kind))
+    return next((declared for declared in inner if declared is not None), None)
+
+
+# -- the parts of a secret that are hidden ------------------------------------------------------
+
+
+def secret_parts(value: str) -> set[str]:
+    """The texts to hide: a key itself; the secret parts of a URL, also decoded.
+
+    Of headers the values that their names call secret, or that are random, as written and decoded,
+    with and without a scheme such as ``Bearer``.
+    """
+    with suppress(ValueError):
+        parse_headers(value)
+        # It may also be a key that only looks like a header.
+        return {value}.union(*map(_secret_of_header, value.replace("\n", ",").split(",")))
+    if "://" not in value:
+        return {value}
+    return _secret_of_url(value)
+
+
+def _secret_of_header(header: str) -> set[str]:
+    name, _, value = map(str.strip, header.partition("="))
+    texts = {value, unquote(value)}
+    if names_secret(name) or any(map(is_random, texts)):
+        return {form for text in texts for form in (text, text.partition(" ")[2]) if form}
+    return _secret_of_url(unquote(value)) if "://" in unquote(value) else set()
+
+
+def _secret_of_url(url: str) -> set[str]:
+    try:
+        parts = secrets_of_url(url)
+    except ValueError:
+        return {url}
+    return {form for part in parts for form in (part, unquote(part))}
+
+
+def parse_headers(text: str) -> dict[str, str]:
+    """Headers as ``OTEL_EXPORTER_OTLP_HEADERS`` has them: ``api-key=abc,other=d%20e``.
+
+    Raises:
+        ValueError: it is something else; the message does not quote it.
+
+    """
+    pairs = [part.partition("=") for part in text.replace("\n", ",").split(",") if part.strip()]
+    headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
+    if not headers or not all(map(_is_header, headers.items())):
+        raise ValueError("write headers as name=value, separated by commas")
+    return headers
+
+
+def _is_header(header: tuple[str, str]) -> bool:
+    name, value = header
+    plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    return plain and value.isascii() and value.isprintable() and bool(value)

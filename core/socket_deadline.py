@@ -107,7 +107,8 @@ class SocketDeadline:
         return made
 
     def _watch(self, twin: socket.socket | None) -> None:
-        before, self._twin = self._twin, twin
+        before = self._twin
+        self._twin = twin
         if before is not None:
             before.close()
 

@@ -1,9 +1,10 @@
-"""Text for people and for receivers: durations, lists, dates, cut and encodable text."""
+"""Text for people and for receivers: durations, lists, dates, typos, cut and encodable text."""
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -35,7 +36,8 @@ MAX_NAMES = 10
 
 def listed(names: Sequence[str], most: int = MAX_NAMES) -> str:
     """``a, b and 7 more``: the first ``most`` names and the count of the others."""
-    shown, more = ", ".join(names[:most]), len(names) - most
+    shown = ", ".join(names[:most])
+    more = len(names) - most
     return f"{shown} and {more} more" if more > 0 else shown
 
 
@@ -81,6 +83,12 @@ def rfc3339(wall: float) -> str:
 def utc(wall: float) -> str:
     """Unix seconds for people: ``2026-11-21 08:58:49 UTC``."""
     return f"{datetime.fromtimestamp(wall, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def suggest(word: str, names: Iterable[str]) -> str:
+    """The likely meaning of a typo; empty if there is none."""
+    close = difflib.get_close_matches(word, list(names), n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
 
 
 def shorten(text: str, limit: int) -> str:

@@ -53,7 +53,8 @@ class Family:
     def add_buckets(self, labels: Labels, buckets: Buckets) -> None:
         """Add one histogram, with the cumulative counts that Prometheus requires."""
         self.histograms.append((labels, buckets))
-        seen, names = 0, self.labels[:-1]
+        seen = 0
+        names = self.labels[:-1]
         bounds = (*map(str, buckets.bounds), "+Inf")
         for bound, count in zip(bounds, buckets.counts, strict=True):
             seen += count

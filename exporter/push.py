@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import unquote
 
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import DeliveryError
 from ..core.guard import Guard, Problem
 from ..core.installed import VERSION
-from ..core.secret import Secret
+from ..core.secret import Secret, parse_headers
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ..core.threads import Loop
 from .exposition import TEXT, Family, as_text, base_name, printable
@@ -178,14 +177,17 @@ class Publisher:
         published = self._published()
         if published is None:
             return
-        outcome, problem = DeliveryOutcome.DELIVERED.value, ""
+        outcome = DeliveryOutcome.DELIVERED.value
+        problem = ""
         try:
             send(published)
             self._pushed_at = time.time()
         except DeliveryError as error:
-            outcome, problem = error.answer.value, str(error)
+            outcome = error.answer.value
+            problem = str(error)
         except Exception as error:  # noqa: BLE001 - such as a package that another one has broken
-            outcome, problem = FAILED, type(error).__name__
+            outcome = FAILED
+            problem = type(error).__name__
             self._guard.report(f"push-{self.name}", error)
         self._outcomes[outcome] += 1
         self._problem.note(problem)
@@ -213,26 +215,6 @@ def is_installed() -> bool:
 def _metrics_url(endpoint: str) -> str:
     """As ``OTEL_EXPORTER_OTLP_ENDPOINT`` is read."""
     return f"{endpoint.rstrip('/')}/v1/metrics"
-
-
-def parse_headers(text: str) -> dict[str, str]:
-    """Headers as ``OTEL_EXPORTER_OTLP_HEADERS`` has them: ``api-key=abc,other=d%20e``.
-
-    Raises:
-        ValueError: it is something else; the message does not quote it.
-
-    """
-    pairs = [part.partition("=") for part in text.replace("\n", ",").split(",") if part.strip()]
-    headers = {name.strip(): unquote(value.strip()) for name, _, value in pairs}
-    if not headers or not all(map(_is_header, headers.items())):
-        raise ValueError("write headers as name=value, separated by commas")
-    return headers
-
-
-def _is_header(header: tuple[str, str]) -> bool:
-    name, value = header
-    plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return plain and value.isascii() and value.isprintable() and bool(value)
 
 
 def request_body(published: PublishedState, *, began: float, wall: float) -> bytes:

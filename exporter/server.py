@@ -286,7 +286,8 @@ class HttpServer:
         signatures = [signature_of(path) for path in paths if path is not None]
         if signatures == self._signatures:
             return False
-        self._context, self._signatures = self._tls.context(), signatures
+        self._context = self._tls.context()
+        self._signatures = signatures
         return True
 
     def _report(self, context: dict[str, Any]) -> None:
@@ -359,7 +360,8 @@ class HttpServer:
 
     async def _handle(self, client: socket.socket) -> None:
         """Answer the one request of a connection, and close it."""
-        host, close = self._idle[client], client.close
+        host = self._idle[client]
+        close = client.close
         reader = asyncio.StreamReader(HEAD_BYTES, self._events)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._events)
         # A client that is gone, does not use TLS or sends too much is not our error.
@@ -449,7 +451,8 @@ class HttpServer:
 
     def _answer(self, request: Request, body: bytes = b"") -> None:
         """Write the answer; a page that raises answers 500."""
-        content, accept = self._content, request.headers.get("Accept", "")
+        content = self._content
+        accept = request.headers.get("Accept", "")
         if request.is_read:
             make = partial(page, content, request.page, accept, self._shutdown_notice.said)
         else:
@@ -457,7 +460,8 @@ class HttpServer:
         request.send(self._guard.attempt("exporter", make, default=_FAILED))
 
     def _refusal(self, request: Request) -> Reply | None:
-        host, token = request.headers.get("Host"), self._token()
+        host = request.headers.get("Host")
+        token = self._token()
         is_strange = host is not None and not any(is_own_name(host, name) for name in self._names)
         if is_strange and self._is_local:
             return Reply(421, b"unknown host: read from localhost or from an IP address\n")

@@ -13,7 +13,7 @@ import msgspec
 from ..alerting.rules.monitoring import JVM_ENDED
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from .published_state import Monitor, Process, PublishedState, QueryRow, iso
 
 MAX_ROWS = 50

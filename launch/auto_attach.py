@@ -57,7 +57,8 @@ def status_lines(folder: Path, environment: Mapping[str, str]) -> list[str]:
         CommandError: the file cannot be read.
 
     """
-    content, variable = _content(folder / NAME), environment.get(AUTO_ATTACH_VARIABLE)
+    content = _content(folder / NAME)
+    variable = environment.get(AUTO_ATTACH_VARIABLE)
     if content is None:
         state = "off, there is no file"
     elif not _is_ours(content):

@@ -28,7 +28,7 @@ from .commit_log import (
     sink_log,
     starting_point,
 )
-from .probe import ProbedRun, ProbeReport, RunFacts, is_temporary
+from .probe_report import ProbedRun, ProbeReport, RunFacts, is_temporary
 from .state.identity import base_label
 from .state.snapshot import Snapshot
 from .stores import store_of
@@ -137,9 +137,11 @@ class LogReader:
             self.poke()
 
     def _read(self) -> LogReport:
-        at, probe = self._clock(), self._latest_probe()
+        at = self._clock()
+        probe = self._latest_probe()
         wall = self._wall_unless_set(at)
-        report, runs = LogReport(at, {}, {}, {}), dict[str, _Run]()
+        report = LogReport(at, {}, {}, {})
+        runs = dict[str, _Run]()
         for probed in probe.runs if probe is not None else ():
             run_id = probed.facts.run_id
             if probed.facts.checkpoint:
@@ -174,11 +176,13 @@ class LogReader:
             return None
         try:
             checkpoint = self._checkpoint(run)
-            offsets, commits = checkpoint.files(OFFSETS), checkpoint.files(COMMITS)
+            offsets = checkpoint.files(OFFSETS)
+            commits = checkpoint.files(COMMITS)
             # After the plans: its sources write where they begin before the first one.
             begins = _begins(checkpoint) if run.may_be_new(commits) else {}
         except StorageError as error:
-            run.retry_at, run.trouble = self._clock() + RETRY_SECONDS, str(error)
+            run.retry_at = self._clock() + RETRY_SECONDS
+            run.trouble = str(error)
         else:
             run.trouble = ""
             if run.needs_start or run.needs_begin:
@@ -198,7 +202,8 @@ class LogReader:
     def _read_sinks(self) -> dict[str, SinkLog]:
         """Read the logs of sinks that are due; what is known of each, by run id."""
         at = self._clock()
-        wall, shared = self._wall_unless_set(at), _shared_sinks(self._runs)
+        wall = self._wall_unless_set(at)
+        shared = _shared_sinks(self._runs)
         for run in self._runs.values():
             run.shares_sink = run.sink_path in shared
             if run.sink_decides and at >= max(run.sink_due_at, run.retry_at):
@@ -211,7 +216,8 @@ class LogReader:
 
         A late answer is asked for in each step, which costs nothing, and after a while less often.
         """
-        path, query_id = run.sink_path, run.facts.query_id
+        path = run.sink_path
+        query_id = run.facts.query_id
         asked_at = run.sink_asked_at = at if run.sink_asked_at is None else run.sink_asked_at
         try:
             written = run.sink_call.run(lambda: self._open(path, query_id).files(SINK_LOG))
@@ -227,8 +233,10 @@ class LogReader:
                 offsets = self._checkpoint(run).files(OFFSETS)
                 run.sink = sink_log(written, offsets, run.began_wall(at, wall))
             except StorageError as error:
-                run.retry_at, run.trouble = self._clock() + RETRY_SECONDS, str(error)
-        run.sink_asked_at, run.sink_due_at = None, at + SINK_SECONDS
+                run.retry_at = self._clock() + RETRY_SECONDS
+                run.trouble = str(error)
+        run.sink_asked_at = None
+        run.sink_due_at = at + SINK_SECONDS
 
     def _wall_unless_set(self, now: float) -> float | None:
         """Unix seconds now; None if the wall clock was set since the first reading."""
@@ -279,7 +287,8 @@ class _Run:
         if (busy, probed.batch_id) != self._step:
             if self._step[0]:
                 self._last_seconds = at - self._since
-            self._step, self._since = (busy, probed.batch_id), at
+            self._step = (busy, probed.batch_id)
+            self._since = at
         is_long = at - self._since >= max(patience, self._last_seconds)
         may_stall = probed.work is not None and busy and is_long
         self.decides = probed.active and (needs_log or may_stall)
@@ -309,7 +318,8 @@ class _Run:
         Without a plan, a source may not have written it yet.
         """
         if self.start is None:
-            self.start, self.needs_start = point, False
+            self.start = point
+            self.needs_start = False
         if self.needs_begin:
             self.start = replace(self.start, begins=begins)
             self.needs_begin = point.committed is None and point.unfinished is None

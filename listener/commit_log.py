@@ -64,7 +64,8 @@ def starting_point(
 
     Without ``wall``, the files have no age.
     """
-    planned, committed = max(offsets, default=None), max(commits, default=None)
+    planned = max(offsets, default=None)
+    committed = max(commits, default=None)
     is_unfinished = planned is not None and (committed is None or planned > committed)
     return StartingPoint(
         committed=_written(committed, commits, now, wall),
@@ -79,7 +80,8 @@ def without_own_plan(point: StartingPoint, before: StartingPoint | None) -> Star
     ``before`` is the starting point of the query's run before it, or what this returned for the
     same run. Only that shows who planned a batch and when: the clocks may have been set since.
     """
-    mine, earlier = point.unfinished, before.unfinished if before is not None else None
+    mine = point.unfinished
+    earlier = before.unfinished if before is not None else None
     if before is None or mine is None:
         return point
     if earlier is not None and earlier.batch_id == mine.batch_id:
@@ -148,7 +150,8 @@ def sink_log(written: FileTimes, offsets: FileTimes, began: float | None) -> Sin
     checkpoint; nor is a file that is older than the plan of its batch. A plan counts if it was made
     after the run ``began``, because a copied checkpoint has new files; None for none.
     """
-    newest, planned = max(written, default=None), max(offsets, default=None)
+    newest = max(written, default=None)
+    planned = max(offsets, default=None)
     if newest is not None and (planned is None or newest > planned):
         return SinkLog(newest, skips_to=newest)
     skipped = [

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..core.guard import Guard
 from .events import DecodeError, Event, Progress, Started, Terminated, decode
 from .mailbox import Arrived, Inbox, Mailbox, Marker, Received
-from .probe import Context
+from .probe_report import Context
 from .spark.event_paths import EventQueue
 from .spark.jvm import NETWORK_ERRORS
 

@@ -260,7 +260,8 @@ def decode_progress(text: str) -> Progress | None:
 def _progress_in_parts(text: str | bytes) -> Progress:
     """The progress without the parts of it that are not as Spark writes them."""
     parts = json.loads(text, parse_constant=str)["progress"]
-    fitting, lost = {}, []
+    fitting = {}
+    lost = []
     for part in fields(_Progress):
         if parts.get(part.encode_name) is None:
             continue
@@ -279,7 +280,8 @@ def _progress(wire: _Progress) -> Progress:
     # Spark's wall clock may have been set back.
     millis = (wire.duration_ms or {}).items()
     phases = {name: ms / 1000 if ms > 0 else 0.0 for name, ms in millis if ms is not None}
-    operators, input_rows = wire.state_operators or [], _input_rows(wire)
+    operators = wire.state_operators or []
+    input_rows = _input_rows(wire)
     sink = wire.sink or _NO_SINK
     output_rows = sink.num_output_rows
     seconds = phases.pop("triggerExecution", None)
@@ -325,14 +327,16 @@ def _input_rows(wire: _Progress) -> int:
 
 
 def _source(wire: _Source) -> SourceProgress:
-    end, metrics = parse_offsets(wire.end_offset), wire.metrics
+    end = parse_offsets(wire.end_offset)
+    metrics = wire.metrics
     if wire.description.startswith(_EVENT_HUBS):
         latest = None
     elif wire.latest_offset == wire.end_offset:
         latest = end
     else:
         latest = parse_offsets(wire.latest_offset)
-    lag, behind_ms = lag_between(end, latest), _metric(metrics, "maxMsBehindLatest")
+    lag = lag_between(end, latest)
+    behind_ms = _metric(metrics, "maxMsBehindLatest")
     return SourceProgress(
         description=_described(wire.description),
         lag_offsets=_metric(metrics, "numRecordsReadyToProcess") if lag is None else lag,
@@ -380,11 +384,13 @@ def _timestamp(text: Any) -> float | None:
     parts = _TIME.fullmatch(text) if isinstance(text, str) else None
     if parts is None:
         return None
-    (year, rest), cycles = parts.groups(), 0
+    year, rest = parts.groups()
+    cycles = 0
     if len(year) > len("9999") or year == "0000":
         # The calendar repeats every 400 years. Python's ends in 9999, Spark's in 292278994.
         cycles, remainder = divmod(int(year), 400)
-        cycles, year = cycles - 5, str(2000 + remainder)
+        cycles -= 5
+        year = str(2000 + remainder)
     try:
         near = datetime.fromisoformat(f"{year}{rest}+00:00").timestamp()
     except ValueError:

@@ -143,7 +143,8 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
     """
     _, traceback, python = exception.rpartition(HEAD)
     raised, message = _python_cause(python) if traceback else _java_cause(exception)
-    name, message = raised, message[:MESSAGE_CHARACTERS].strip()
+    name = raised
+    message = message[:MESSAGE_CHARACTERS].strip()
     condition = _SPARK_CONDITION.match(message)
     if error_class and error_class not in _GENERIC:
         name = error_class

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from .events import Event, EventKind
-from .probe import Context
+from .probe_report import Context
 
 T = TypeVar("T")
 
@@ -42,7 +42,8 @@ class Mailbox(Generic[T]):
 
     def put(self, item: T, *, lifecycle: bool) -> bool:
         """Queue one item; False when its queue is full and the item was dropped."""
-        lane, capacity = self._lanes[lifecycle], self._capacities[lifecycle]
+        lane = self._lanes[lifecycle]
+        capacity = self._capacities[lifecycle]
         if len(lane) >= capacity:
             self.drops[_DROPS[lifecycle]] += 1
             return False
@@ -69,7 +70,8 @@ class Mailbox(Generic[T]):
             pass
         # Leave items with later numbers: the queues are drained one after the other, and a
         # producer as fast as the consumer must not keep it here.
-        end, items = next(self._numbers), list[tuple[int, T]]()
+        end = next(self._numbers)
+        items = list[tuple[int, T]]()
         for lane in self._lanes:
             while lane and lane[0][0] < end:
                 items.append(lane.popleft())

@@ -172,11 +172,13 @@ def _table(value: dict[str, Any]) -> dict[str, Position] | None:
     Delta: the version of its table, then the file within it. Iceberg: snapshots have no order, the
     files in a snapshot do.
     """
-    version, index = _integer(value.get("reservoirVersion")), _integer(value.get("index"))
+    version = _integer(value.get("reservoirVersion"))
+    index = _integer(value.get("index"))
     if version is not None and index is not None:
         index = BASE_INDEX if index == -1 else index
         return {str(value.get("reservoirId", WHOLE)): (version, index)}
-    snapshot, position = _integer(value.get("snapshot_id")), _integer(value.get("position"))
+    snapshot = _integer(value.get("snapshot_id"))
+    position = _integer(value.get("position"))
     if snapshot is not None and position is not None:
         return {str(snapshot): (position,)}
     return None

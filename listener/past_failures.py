@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .state import positions
-from .state.fold import PAST_DEATHS
+from .state.fold import MAX_PAST_FAILURES
 from .state.positions import LastRead
 from .state.query import Query, RunFailure
 
@@ -103,7 +103,7 @@ class PastFailures:
                 for died in failed.failures
                 if -CLOCKS_DIFFER_SECONDS <= now - died.at <= KEEP_SECONDS
             ]
-            failures = tuple(sorted(believable, key=lambda died: died.at)[-PAST_DEATHS:])
+            failures = tuple(sorted(believable, key=lambda died: died.at)[-MAX_PAST_FAILURES:])
             unrecovered = min(max(0, failed.unrecovered_failures), len(failures))
             reading = None if failed.reading is None else positions.not_after(failed.reading, now)
             self._kept[failed.key] = replace(
@@ -174,6 +174,6 @@ def _with_past(query: Query, past: FailedQuery) -> Query:
     return replace(
         query,
         id_before=query.id_before or (past.query_id if has_new_id else ""),
-        failures=(*past.failures, *query.failures)[-PAST_DEATHS:],
+        failures=(*past.failures, *query.failures)[-MAX_PAST_FAILURES:],
         unrecovered_failures=query.unrecovered_failures + before,
     )

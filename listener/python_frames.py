@@ -24,7 +24,8 @@ _OURS = tuple(
     str(Path(__file__).parents[1] / name) + os.sep
     for name in ("alerting", "exporter", "listener", "sidecar")
 )
-_POOL, _EXECUTOR = "/multiprocessing/pool.py", "/concurrent/futures/thread.py"
+_POOL = "/multiprocessing/pool.py"
+_EXECUTOR = "/concurrent/futures/thread.py"
 _WAITING = ("/threading.py", "/concurrent/futures/_base.py", _EXECUTOR, _POOL)
 # Spark ships its own copies: .../python/lib/pyspark.zip/..., .../py4j-0.10.9.9-src.zip/...
 _SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
@@ -182,7 +183,8 @@ def _awaited(ident: int, inside: Stack) -> set[object]:
     """The threads and futures that a call waits for; none while it does not wait."""
     awaited: set[object] = set()
     for code, _ in takewhile(lambda entry: entry[0].co_filename.endswith(_WAITING), inside):
-        waits_for, futures = _local(ident, code, "self"), _local(ident, code, "fs")
+        waits_for = _local(ident, code, "self")
+        futures = _local(ident, code, "fs")
         awaited |= {waits_for, *(futures if isinstance(futures, (list, set)) else ())}
         if code.co_filename.endswith(_POOL):
             pool = getattr(waits_for, "_pool", None)

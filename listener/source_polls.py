@@ -118,7 +118,8 @@ class SourcePoll(msgspec.Struct, frozen=True):
     @property
     def waiting_since_by_topic(self) -> dict[str, float]:
         """Unix seconds of the first unread record by topic, where it is known."""
-        lags, oldest = self.lag_by_partition, dict[str, float]()
+        lags = self.lag_by_partition
+        oldest = dict[str, float]()
         for partition, since in self.waiting_since.items():
             if lags.get(partition):
                 topic = topic_of(partition)

@@ -17,7 +17,7 @@ from ..core.installed import require_spark
 from ..core.text import duration
 from ..settings.loading import load_strictly
 from ..settings.settings import Settings, SettingsError
-from ..settings.wiring import policy
+from ..sidecar.assemble import make_policy
 from .engine import Change, Replayed, iso, replay_application
 from .log_files import Application, find_applications
 
@@ -112,7 +112,7 @@ def replay(
     require_spark("replay --spark")
     from .fleet import replay_fleet
 
-    return replay_fleet(applications, policy(settings), settings.app_name, out)
+    return replay_fleet(applications, make_policy(settings), settings.app_name, out)
 
 
 LONG_BYTES = 64 * 1024 * 1024
@@ -153,7 +153,7 @@ def _replay_here(
     progress = Progress(applications)
     for application, replayed in zip(applications, replays, strict=True):
         for change in replay_application(
-            application, policy(settings), settings.app_name, replayed, progress.add
+            application, make_policy(settings), settings.app_name, replayed, progress.add
         ):
             progress.clear()
             sys.stdout.write(f"{shown(change)}\n")

@@ -16,7 +16,7 @@ from ..alerting.finding import Finding, Severity
 from ..alerting.incidents.alert import FIRING, RESOLVED
 from ..alerting.policy import Policy
 from ..listener.events import Event, Started, Terminated
-from ..listener.probe import Context, ProbeReport
+from ..listener.probe_report import Context, ProbeReport
 from ..listener.state.identity import UNNAMED
 from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State

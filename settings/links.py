@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from .. import dashboards
 from ..alerting.alert_text import Guidance
-from ..alerting.receivers.receiver import Holds
+from ..core.secret import Holds
 from .mistakes import mask_value
 from .settings import DEFAULT_RUNBOOKS, Settings
 

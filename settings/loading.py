@@ -12,8 +12,7 @@ from typing import Any, get_origin
 import msgspec
 
 from ..core import AUTO_ATTACH_VARIABLE
-from ..core.text import encodable
-from .mistakes import suggest
+from ..core.text import encodable, suggest
 from .secrets import refuse_secret
 from .settings import TYPES, Settings, SettingsError, check_value
 

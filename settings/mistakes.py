@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -11,7 +10,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..alerting.receivers import RECEIVER_TYPES
-from ..alerting.receivers.receiver import Holds, holds
+from ..core.secret import Holds, holds
+from ..core.text import suggest
 
 HIDDEN = "********"
 TAGS = {kind.type_name(): kind for kind in RECEIVER_TYPES}
@@ -148,12 +148,6 @@ def _allowed(text: str, path: str, record: type[msgspec.Struct] | None) -> str:
         return f"; {_choices(TAGS)}"
     words = _literals(get_type_hints(record).get(last)) if record is not None else []
     return f"; {_choices(words)}" if words else ""
-
-
-def suggest(word: str, names: Iterable[str]) -> str:
-    """The likely meaning of a typo; empty if there is none."""
-    close = difflib.get_close_matches(word, list(names), n=1)
-    return f"did you mean {close[0]!r}?" if close else ""
 
 
 def _choices(names: Iterable[str]) -> str:

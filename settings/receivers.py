@@ -1,29 +1,18 @@
-"""Settings -> receivers, heartbeats, and who is notified."""
+"""The configured receivers: how they contradict each other, and who is notified."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import msgspec
 
-from ..alerting.delivery.heartbeat import Heartbeat
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.incidents.alert import CRITICAL, Incident, incident_labels
 from ..alerting.receivers import RECEIVER_TYPES
-from ..alerting.receivers.receiver import (
-    HttpOptions,
-    Receiver,
-    ReceiverContext,
-    ReceiverSettings,
-    Route,
-)
-from ..core.guard import Guard
-from ..core.secret import Secret
-from .links import external_url
-from .settings import QuerySettings, Settings, first_word
+from ..alerting.receivers.receiver import HttpOptions, ReceiverSettings, Route
+from .settings import Settings, first_word
 
 log = logging.getLogger("querypulse")
 
@@ -117,95 +106,9 @@ def _contradiction(entry: Configured, entries: Sequence[Configured]) -> str:
     return ""
 
 
-# -- receivers from settings ------------------------------------------------------------------
-
-
-def receivers(settings: Settings) -> list[Receiver]:
-    """One receiver for each that the settings name.
-
-    Raises:
-        SettingsError: a URL, key, secret or certificate cannot be used, or the settings
-            contradict each other.
-
-    """
-    return [_receiver(entry, settings) for entry in configured(settings)]
-
-
 def routes(settings: Settings) -> dict[str, Route]:
     """Which alerts go to each receiver, by the receiver's name."""
     return {entry.given.name: entry.given for entry in configured(settings)}
-
-
-def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
-    """The heartbeat of the driver; None if not configured.
-
-    Raises:
-        SettingsError: its URL cannot be used.
-
-    """
-    with as_settings_error(settings):
-        return _heartbeat(settings, settings, guard)
-
-
-def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
-    """By name pattern: the heartbeats pinged when such a query commits or completes.
-
-    Raises:
-        SettingsError: a URL cannot be used.
-
-    """
-    made = {}
-    for pattern, own in settings.queries.items():
-        with as_settings_error(settings, f"queries {pattern!r}: "):
-            name = f"{HEARTBEAT} {pattern}"
-            made[pattern] = _heartbeat(own, settings, guard, name=name, announces=False)
-    return {pattern: heartbeat for pattern, heartbeat in made.items() if heartbeat is not None}
-
-
-def _heartbeat(
-    given: Settings | QuerySettings, settings: Settings, guard: Guard, **options: Any
-) -> Heartbeat | None:
-    url, file = given.heartbeat_url, given.heartbeat_url_file
-    if url is not None and file is not None:
-        raise ValueError("give 'heartbeat_url' or 'heartbeat_url_file', not both")
-    if url is None and file is None:
-        return None
-    secret = _secret(url, file, "heartbeat_url_file")
-    return Heartbeat(secret, guard, http=http_options(None, settings), **options)
-
-
-def _receiver(entry: Configured, settings: Settings) -> Receiver:
-    def secret(field: str) -> Secret:
-        value, file = getattr(entry.given, field), getattr(entry.given, f"{field}_file")
-        return _secret(value, file, f"{field}_file")
-
-    def secrets(field: str) -> list[Secret]:
-        return [Secret.from_file(path, setting=field) for path in getattr(entry.given, field)]
-
-    page = external_url(settings)
-    with as_settings_error(settings, entry.place, entry):
-        context = ReceiverContext(http_options(entry.given, settings), page, secret, secrets)
-        return entry.given.makes(entry.given, context)
-
-
-def _secret(value: str | None, file: str | None, setting: str) -> Secret:
-    return Secret(value) if value is not None else Secret.from_file(file or "", setting=setting)
-
-
-def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOptions:
-    """A receiver's own HTTP options; where it has none, the top-level settings.
-
-    Raises:
-        ValueError: one cannot be used; the message names the setting.
-
-    """
-    fields: dict[str, Any] = {}
-    for name in HttpOptions.__struct_fields__:
-        own = getattr(given, name, None)
-        fields[name] = own if own is not None else getattr(settings, name, None)
-    options = HttpOptions(**fields)
-    options.check()
-    return options
 
 
 @contextmanager

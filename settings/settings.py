@@ -17,16 +17,7 @@ from msgspec import Meta
 
 from ..alerting.policy import Grace, LimitSettings, Seconds
 from ..alerting.receivers import AnyReceiverSettings
-from ..alerting.receivers.receiver import (
-    Address,
-    Holds,
-    Key,
-    Pattern,
-    SecretFile,
-    SecretUrl,
-    Text,
-    holds,
-)
+from ..core.secret import Address, Holds, Key, Pattern, SecretFile, SecretUrl, Text, holds
 from ..core.text import is_encodable
 from ..exporter.metrics import LABEL_NAMES
 from .mistakes import explain, mask_mistake, mask_value

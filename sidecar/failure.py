@@ -19,7 +19,7 @@ from ..alerting.rules.monitoring import JVM_ENDED
 from ..alerting.rules.query_ends import PROGRAM_ENDED, SESSION_GONE
 from ..core.redaction import redact
 from ..core.states import QueryState
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from ..listener.state.snapshot import Snapshot
 
 CRITICAL_STALL = (QUERY_STALLED, Severity.CRITICAL.value)
@@ -92,7 +92,8 @@ def _foreign(snapshot: Snapshot) -> frozenset[str]:
 
     An expected query counts as this process's own, wherever it runs.
     """
-    is_own, expected = snapshot.ownership.is_own, snapshot.expected
+    is_own = snapshot.ownership.is_own
+    expected = snapshot.expected
     return frozenset(
         label
         for label, query in snapshot.labels().items()
@@ -127,7 +128,8 @@ def nothing_left(snapshot: Snapshot, evaluation: Evaluation) -> bool:
     """
     if snapshot.context.is_on_purpose:
         return True
-    foreign, health = _foreign(snapshot), evaluation.health.items()
+    foreign = _foreign(snapshot)
+    health = evaluation.health.items()
     states = {query.state for label, query in health if _counts(query) and label not in foreign}
     if snapshot.context is Context.SESSION_ENDED:
         return states <= {QueryState.COMPLETED, QueryState.STOPPED}

@@ -19,7 +19,7 @@ from ..listener.connect.event_path import ConnectPath
 from ..listener.connect.probe import ConnectProbe
 from ..listener.event_reader import EventReader
 from ..listener.mailbox import Inbox, Marker
-from ..listener.probe import CALM_SECONDS, Prober
+from ..listener.prober import CALM_SECONDS, Prober
 from ..listener.source_polls import SourceReport
 from ..listener.sources.reader import SourceReader, SparkSources
 from ..listener.spark.event_paths import EventPath
@@ -27,7 +27,7 @@ from ..listener.spark.jvm import NETWORK_ERRORS
 from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage
 from ..listener.state.snapshot import Snapshot
-from ..settings.wiring import Components, shortest_floor_seconds
+from .assemble import Components, shortest_floor_seconds
 
 log = logging.getLogger("querypulse")
 
@@ -67,8 +67,8 @@ def observe_classic(
     latest_snapshot: Callable[[], Snapshot],
 ) -> Observers:
     """Read the Spark of this process; nothing is started."""
-    settings, guard = components.settings, components.guard
-    floor = shortest_floor_seconds(settings)
+    guard = components.guard
+    floor = shortest_floor_seconds(components.settings)
     probe = SparkProbe(spark, path, min(CLOSER_AFTER_SECONDS, floor / 4))
 
     def pass_on_report() -> None:
@@ -81,7 +81,7 @@ def observe_classic(
 
     prober = Prober(
         probe,
-        settings.probe_interval_seconds,
+        components.settings.probe_interval_seconds,
         pass_on_report,
         # On other paths only a poll shows that the JVM shuts down, for half a second.
         calm_seconds=CALM_SECONDS if path.shows_shutdown else 0.0,
@@ -93,7 +93,7 @@ def observe_classic(
         logs.close()
         storage.release()
 
-    interval = settings.source_interval_seconds
+    interval = components.settings.source_interval_seconds
     reads = SparkSources(spark), latest_snapshot, arrived.wake
     sources = SourceReader(*reads, guard, interval_seconds=interval)
     reader = EventReader(
@@ -146,7 +146,8 @@ class FileReaders:
         self._server = server
         self._certificate = Problem("querypulse: the HTTP server keeps its certificate: %s")
         self._loops: dict[str, FileLoop] = {}
-        guard, has_access = components.guard, (components.token or components.tls) is not None
+        guard = components.guard
+        has_access = (components.token or components.tls) is not None
         if self._redacting.reads_files:
             read = self._redacting.refresh
             self._loops["secrets"] = FileLoop("secret-files", read, READ_SECONDS, guard)

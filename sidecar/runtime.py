@@ -36,6 +36,7 @@ from ..alerting.incidents.alert import Alert, problem_of
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from ..alerting.policy import Policy
 from ..alerting.rules.query_ends import PROGRAM_ENDED, endless
+from ..alerting.silences import post_silence, written
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
@@ -59,17 +60,16 @@ from ..listener.mailbox import (
     Marker,
     ProgramEnd,
 )
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from ..listener.python_frames import main_thread
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
 from ..listener.state.snapshot import Snapshot, SupervisedQuery
-from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
-from ..settings.silencing import post_silence, written
-from ..settings.wiring import Components, refused_address
+from . import assemble
+from .assemble import Components, refused_address
 from .observers import FileReaders, observe_classic, observe_connect
 from .program import uncaught_exception
 from .session import app_name, is_connect, spark_ui_url
@@ -173,7 +173,7 @@ class Runtime:
         guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
-        self._notifier = wiring.make_notifier(
+        self._notifier = assemble.make_notifier(
             settings,
             app,
             guard,

@@ -21,12 +21,13 @@ from typing import Any
 from ..alerting.incidents.alert import Alert
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.rules.query_ends import EXPLAINS_SECONDS
+from ..alerting.silences import make_silence, unmatched
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
 from ..exporter.status import Status, notebook_page, status
 from ..listener.mailbox import ExpectStop, Forget, ProgramEnd
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from ..listener.spark.event_paths import EventQueue
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError
@@ -34,8 +35,7 @@ from ..listener.state.query import Query
 from ..listener.state.state import has_name
 from ..settings.loading import load_settings
 from ..settings.settings import Settings, SettingsError
-from ..settings.silencing import make_silence, unmatched
-from ..settings.wiring import Components
+from .assemble import Components
 from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
 from .program import program_end
 from .runtime import MAILBOX_CAPACITY, Runtime, open_event_path

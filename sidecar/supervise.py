@@ -22,7 +22,7 @@ from ..alerting.policy import Limits
 from ..alerting.rules.monitoring import JVM_ENDED
 from ..alerting.rules.query_ends import CONTEXT_GONE, SESSION_GONE, poison_batch
 from ..core.redaction import redact
-from ..listener.probe import Context
+from ..listener.probe_report import Context
 from ..listener.spark.jvm import THROWN
 from ..listener.state.identity import base_label
 from ..listener.state.query import Outcome, Query
@@ -144,8 +144,11 @@ class Supervision(msgspec.Struct, eq=False):
     def start(self, handle: Any, run_id: str, name: str, now: float) -> None:
         """Its start function has returned a query with this run and name."""
         self.restarts += bool(self.failure)
-        self.handle, self.run_id = handle, run_id
-        self.started_at, self.seen, self.due_at = now, False, None
+        self.handle = handle
+        self.run_id = run_id
+        self.started_at = now
+        self.seen = False
+        self.due_at = None
         if name != self.name:
             self.give_up(f"its start function started a query named {name!r}")
 
@@ -157,11 +160,14 @@ class Supervision(msgspec.Struct, eq=False):
     def give_up(self, why: str) -> None:
         """It is not started again."""
         self.leave()
-        self.failure, self.is_given_up = why, True
+        self.failure = why
+        self.is_given_up = True
 
     def leave(self) -> None:
         """It has ended as intended, or the application says that it will not come back."""
-        self.due_at, self.is_over, self.is_given_up = None, True, False
+        self.due_at = None
+        self.is_over = True
+        self.is_given_up = False
 
     def observe(self, snapshot: Snapshot, now: float) -> None:
         """What the newest snapshot says about its run.
@@ -176,7 +182,9 @@ class Supervision(msgspec.Struct, eq=False):
             query = later if later is not None and later.alive else None
         if query is None:
             return
-        self.run_id, self.label, self.seen = query.run_id, query.label, True
+        self.run_id = query.run_id
+        self.label = query.label
+        self.seen = True
         if query.alive:
             self.due_at = None
             self.in_a_row = 0 if query.activity_seen else self.in_a_row
@@ -201,7 +209,8 @@ class Supervision(msgspec.Struct, eq=False):
 
     def fail(self, why: str, now: float) -> None:
         """It failed: it is started again after a pause, or given up."""
-        period, allowed = self.terms.within_seconds, self.terms.restarts
+        period = self.terms.within_seconds
+        allowed = self.terms.restarts
         self.failed_at = (*(at for at in self.failed_at if now - at <= period), now)
         self.in_a_row += 1
         self.failure = why
@@ -368,7 +377,8 @@ class Supervisor:
         self._advance(mine)
         try:
             handle = start()
-            run_id, name = str(handle.runId), handle.name
+            run_id = str(handle.runId)
+            name = handle.name
         except Exception as error:  # noqa: BLE001 - a start function may raise anything
             why = describe_error(error, self._redact_ours)
             self._change(query, partial(query.fail_start, why, self._clock()))
@@ -389,7 +399,9 @@ class Supervisor:
             failed_at = query.failed_at
             change()
             query.failure = self._redact_ours(query.failure)
-            name, failure, due_at = query.name, query.failure, query.due_at
+            name = query.name
+            failure = query.failure
+            due_at = query.due_at
         if query.is_given_up:
             log.error("querypulse: %s is not restarted any more: %s", name, failure)
         elif due_at is not None and query.failed_at is not failed_at:

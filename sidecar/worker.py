@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.delivery.spool import FailureHistory
 from ..alerting.evaluate import Evaluation, evaluate, retired
-from ..alerting.incidents.alert import Silence
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle
 from ..alerting.policy import Policy
+from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.mailbox import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
-from ..listener.probe import ProbeReport
+from ..listener.probe_report import ProbeReport
 from ..listener.source_polls import SourceReport
 from ..listener.state.end_to_end import EndToEnd
 from ..listener.state.snapshot import ALONE, Ownership, Snapshot, SupervisedQuery

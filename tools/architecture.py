@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 SHARED = {"core", "listener"}
 BELOW_SETTINGS = {*SHARED, "alerting", "exporter"}
 WITH_SETTINGS = {*BELOW_SETTINGS, "settings"}
+WITH_SIDECAR = {*WITH_SETTINGS, "sidecar"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "listener": {"core"},
@@ -32,26 +33,26 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dashboards": set(),
     "settings": {*BELOW_SETTINGS, "dashboards"},
     "sidecar": WITH_SETTINGS,
-    "watch": WITH_SETTINGS,
-    "replay": WITH_SETTINGS,
+    "watch": WITH_SIDECAR,
+    "replay": WITH_SIDECAR,
     "launch": {"core", "sidecar"},
-    "commands": {*WITH_SETTINGS, "sidecar", "launch", "watch", "replay", "dashboards"},
+    "commands": {*WITH_SIDECAR, "launch", "watch", "replay", "dashboards"},
     "examples": {"core", "settings", "commands"},
 }
 """What each folder imports besides itself."""
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1350, 10),
+    "core": (1480, 12),
     "listener": (11400, 48),
-    "exporter": (2300, 8),
+    "exporter": (2350, 9),
     "alerting": (9400, 40),
-    "settings": (1870, 9),
+    "settings": (1100, 9),
     "sidecar": (2900, 12),
-    "watch": (1620, 6),
+    "watch": (1680, 6),
     "replay": (1150, 6),
     "launch": (450, 7),
-    "commands": (1660, 10),
+    "commands": (1700, 10),
     "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""
@@ -59,8 +60,6 @@ MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 60
 SHORT_FILE_LINES = 100
 MAX_FOLDER_FILES = 15
-MAY_HAVE_MORE_FILES = {"alerting"}
-"""What follows from a finding has not been merged yet."""
 TERMINALS = ("commands/", "examples/", "launch/", "replay/", "watch/")
 
 Trees = dict[str, ast.Module]
@@ -197,7 +196,7 @@ def folder_fits(trees: Trees) -> Iterator[str]:
     """A folder has at most 15 files."""
     files = Counter(Path(name).parent.as_posix() for name in trees if not name.endswith("__.py"))
     for folder, count in files.items():
-        if count > MAX_FOLDER_FILES and folder not in MAY_HAVE_MORE_FILES:
+        if count > MAX_FOLDER_FILES:
             yield f"{folder}: {count} files, more than {MAX_FOLDER_FILES}"
 
 

@@ -27,7 +27,8 @@ not hold if one case of its test failed.
 {runs}
 """
 COLUMNS = "| what is done | what holds | measured | test |\n|---|---|---|---|"
-NOT_RUN, FAILED = "Not run here. Expected", "**Does not hold yet**"
+NOT_RUN = "Not run here. Expected"
+FAILED = "**Does not hold yet**"
 
 
 class Fault(NamedTuple):

@@ -46,7 +46,8 @@ def page(text: str) -> str:
     for group, row in rows.values():
         tables[group].append(row)
     tables.default_factory = None
-    lines, title = list[str](), ""
+    lines = list[str]()
+    title = ""
     for line in LIMITS.sub(_limits(), text).splitlines():
         if line.startswith("#"):
             title = line.lstrip("# ")
@@ -69,7 +70,8 @@ def _rows(record: type[msgspec.Struct]) -> Iterator[tuple[str, str, str]]:
     """Name, group and row of each setting that the record declares, from its source."""
     source = textwrap.dedent(inspect.getsource(record))
     (declaration,) = ast.parse(source).body
-    lines, group = source.splitlines(), ""
+    lines = source.splitlines()
+    group = ""
     body = declaration.body if isinstance(declaration, ast.ClassDef) else []
     for field, text in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):

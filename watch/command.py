@@ -18,19 +18,19 @@ import msgspec
 
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.incidents.alert import Alert, incident_labels, why_muted
+from ..alerting.incidents.alert import Alert, incident_labels
+from ..alerting.redaction import EvaluationRedactor
+from ..alerting.silences import SilenceStore, why_muted
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
-from ..settings import receivers as receivers_from_settings
-from ..settings import wiring
 from ..settings.links import guidance
 from ..settings.loading import load_strictly
-from ..settings.secrets import EvaluationRedactor
+from ..settings.receivers import is_taken
 from ..settings.settings import Settings, SettingsError
-from ..settings.silencing import SilenceStore
+from ..sidecar import assemble
 from .alerts import APP, DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
 from .targets import Host, Targets, answers, receiver_hosts
@@ -146,7 +146,8 @@ class DriverPoller:
         self._endpoint = endpoint
         self._interval = interval_seconds
         self._report = report
-        self._polling, self._waiting = Client(endpoint, access), Client(endpoint, access)
+        self._polling = Client(endpoint, access)
+        self._waiting = Client(endpoint, access)
         self._poll_now = threading.Event()
         self._loops = [
             Loop("poll", self._poll, guard),
@@ -177,9 +178,12 @@ class DriverPoller:
         except NoAnswer:
             # The connection broke, or there is none: the driver may have been killed.
             self._poll_now.set()
-            page, pause = None, REST_SECONDS
+            page = None
+            pause = REST_SECONDS
         if page is not None and page.status != "running":
-            at, notice, open_alerts = time.monotonic(), Notice(page.status), reported(page.alerts)
+            at = time.monotonic()
+            notice = Notice(page.status)
+            open_alerts = reported(page.alerts)
             self._report(lambda tracker: tracker.closes(self._endpoint, at, notice, open_alerts))
         elif page is not None:
             is_displaced = time.monotonic() - began < WAIT_SECONDS / 2
@@ -318,7 +322,8 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     file = request.webhook_url_file
     arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
     settings = load_strictly(arguments, environment)
-    redacting, guard = EvaluationRedactor(settings), Guard()
+    redacting = assemble.make_redactor(settings)
+    guard = Guard()
     silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
     evaluate = DriverAlerts(
@@ -340,7 +345,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     log.addFilter(RedactedLog(redacting.text))
-    if not receivers_from_settings.is_taken(settings, incident_labels(APP, WHOLE_DRIVER, {})):
+    if not is_taken(settings, incident_labels(APP, WHOLE_DRIVER, {})):
         log.warning(UNLABELLED)
     ended = threading.Event()
     for number in ENDING_SIGNALS:
@@ -365,17 +370,17 @@ def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> N
         SettingsError: a receiver cannot be used, or there is none.
 
     """
-    receivers = receivers_from_settings.receivers(settings)
+    receivers = assemble.make_receivers(settings)
     if not receivers:
         raise SettingsError("watch: no receiver: give --webhook-url-file, or configure a receiver")
 
-    return wiring.make_notifier(
+    return assemble.make_notifier(
         settings,
         APP,
         guard,
         receivers,
         restore=lambda incidents: evaluate.restore(incidents, time.monotonic()),
-        heartbeat=receivers_from_settings.heartbeat(settings, guard),
+        heartbeat=assemble.make_heartbeat(settings, guard),
     )
 
 
@@ -393,7 +398,7 @@ def access_of(request: WatchRequest, settings: Settings) -> Access:
         SettingsError: a file cannot be read or used.
 
     """
-    token = wiring.secret_in(request.token_file, "--token-file", settings)
+    token = assemble.secret_in(request.token_file, "--token-file", settings)
     if request.client_key_file is not None and request.client_cert_file is None:
         raise SettingsError("--client-key-file needs --client-cert-file")
     try:
@@ -401,7 +406,8 @@ def access_of(request: WatchRequest, settings: Settings) -> Access:
     except OSError as error:
         raise SettingsError(f"--ca-file {request.ca_file}: {error}") from None
     if request.client_cert_file is not None:
-        cert, key = request.client_cert_file, request.client_key_file
+        cert = request.client_cert_file
+        key = request.client_key_file
         try:
             # Without a password, OpenSSL would prompt for that of an encrypted key.
             context.load_cert_chain(cert, key, password="")

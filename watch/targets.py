@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 from requests.utils import select_proxy
 
 from ..alerting.receivers.receiver import is_loopback
-from ..settings.receivers import configured, http_options
+from ..settings.receivers import configured
 from ..settings.settings import Settings, SettingsError
+from ..sidecar.assemble import http_options
 from .client import Endpoint
 
 # -- targets ----------------------------------------------------------------------------------
@@ -75,7 +76,8 @@ def endpoint_of(url: str, where: str) -> Endpoint:
     """
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
-        host, port = parts.hostname, parts.port
+        host = parts.hostname
+        port = parts.port
     except ValueError:
         raise SettingsError(f"{where}: not a URL to watch; allowed: {ALLOWED}") from None
     if parts.scheme not in {"http", "https"} or not host:
@@ -123,7 +125,8 @@ def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
                 if proxy:
                     # It may be given by host and port only.
                     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-                host, port = parts.hostname, parts.port or PORTS.get(parts.scheme)
+                host = parts.hostname
+                port = parts.port or PORTS.get(parts.scheme)
                 if host and port and not is_loopback(host):
                     hosts.append((host, port))
     return tuple(dict.fromkeys(hosts))

@@ -123,9 +123,13 @@ class WatchedDriver(msgspec.Struct, eq=False):
         if poll.holds_key is not None:
             self.has_resolved |= self.holds_key and not poll.holds_key
             self.holds_key = poll.holds_key
-            self.reported, self.labels = poll.reported, poll.labels
-        self.endpoint, self.last = endpoint, poll
-        self.notice, self.seen, self.polls_awake = None, True, 0
+            self.reported = poll.reported
+            self.labels = poll.labels
+        self.endpoint = endpoint
+        self.last = poll
+        self.notice = None
+        self.seen = True
+        self.polls_awake = 0
         self.forgive()
         if self.holds_key:
             self.healthy_since = None
@@ -143,7 +147,8 @@ class WatchedDriver(msgspec.Struct, eq=False):
         was_silent = self.last is not None and self.last.said is Said.SILENT
         if self.polls_awake or (was_silent and poll.said is Said.STUCK):
             self.polls_awake += 1
-        self.endpoint, self.last = endpoint, poll
+        self.endpoint = endpoint
+        self.last = poll
         self.healthy_since = None
         self.holds_key = self.has_resolved = False
         if self.bad_since is None:
@@ -152,12 +157,14 @@ class WatchedDriver(msgspec.Struct, eq=False):
 
     def forgive(self) -> None:
         """Start over: the failed polls so far prove nothing."""
-        self.bad_since, self.bad_polls = None, 0
+        self.bad_since = None
+        self.bad_polls = 0
 
     def close(self, notice: Notice, reported: OpenAlerts) -> None:
         """Record the notice of its end."""
         self.forgive()
-        self.notice, self.healthy_since = notice, None
+        self.notice = notice
+        self.healthy_since = None
         self.reported = reported or self.reported
 
 

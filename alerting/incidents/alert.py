@@ -1,10 +1,8 @@
-"""Alerts, the incidents that people are notified of, and the silences that prevent that."""
+"""Alerts, and the incidents that people are notified of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
 from hashlib import sha256
 from urllib.parse import quote
 
@@ -192,48 +190,3 @@ def problem_of(app: str) -> str:
         "left open are not resolved at the start, except from spool_dir; set app_name to a "
         "unique name"
     )
-
-
-# -- silences ---------------------------------------------------------------------------------
-
-END_OF_TIME = 253_402_300_799.0
-"""The last second of the year 9999, the latest time that can be formatted."""
-
-
-class Silence(msgspec.Struct, frozen=True):
-    """Suppress alerts whose app, query and name match the patterns until Unix time ``until``.
-
-    Alerts of the whole driver have the query ``*``, which only the pattern ``*`` matches.
-    """
-
-    queries: str
-    until: float
-    alertname: str = "*"
-    reason: str = ""
-    app: str = "*"
-
-    def covers(self, alert: Alert, wall: float) -> bool:
-        """Whether ``alert`` is silenced at Unix time ``wall``."""
-        return (
-            wall < self.until
-            and fnmatchcase(alert.labels["app"], self.app)
-            and fnmatchcase(alert.labels["query"], self.queries)
-            and fnmatchcase(alert.name, self.alertname)
-        )
-
-    def __str__(self) -> str:
-        """A readable text: ``silenced until <ISO 8601>: <reason>``."""
-        text = f"silenced until {end_text(self.until)}"
-        return f"{text}: {self.reason}" if self.reason else text
-
-
-def end_text(wall: float) -> str:
-    """Unix seconds as RFC 3339 in UTC; times after the year 9999 become its last second."""
-    until = datetime.fromtimestamp(min(wall, END_OF_TIME), timezone.utc)
-    return until.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def why_muted(alert: Alert, silences: Iterable[Silence], wall: float) -> str:
-    """The silence that covers ``alert`` longest; empty if none covers it."""
-    covering = [silence for silence in silences if silence.covers(alert, wall)]
-    return str(max(covering, key=lambda silence: silence.until)) if covering else ""

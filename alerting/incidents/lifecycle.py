@@ -35,6 +35,7 @@ from ..finding import (
     Finding,
     code_of,
 )
+from ..silences import Silence, why_muted
 from .alert import (
     CRITICAL,
     INCIDENT,
@@ -43,10 +44,8 @@ from .alert import (
     WARNING,
     Alert,
     Incident,
-    Silence,
     incident_key,
     incident_labels,
-    why_muted,
 )
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from ...core.states import QueryState
-from ...listener.probe import Context
+from ...listener.probe_report import Context
 from ...listener.state.identity import RESERVED, UNNAMED, is_of_namesake
 from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot

@@ -13,19 +13,13 @@ import msgspec
 from msgspec import Meta
 
 from ...core.guard import Problem
-from ...core.secret import Secret
+from ...core.secret import Address, Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
 from ..alert_text import HEALTHY, shown_annotations
 from ..incidents.alert import Alert, Incident, is_generic
 from .http import TOTAL_SECONDS, HttpPoster, not_a_page
-from .receiver import (
-    Address,
-    DeliveryError,
-    HttpReceiverSettings,
-    ReceiverCapabilities,
-    ReceiverContext,
-)
+from .receiver import DeliveryError, HttpReceiverSettings, ReceiverCapabilities, ReceiverContext
 
 log = logging.getLogger("querypulse")
 

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-from ...core.secret import Secret
+from ...core.secret import Key, Secret, SecretFile, Text
 from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten
@@ -25,12 +25,9 @@ from ..incidents.alert import Incident
 from .http import diagnose
 from .receiver import (
     DeliveryError,
-    Key,
     ReceiverCapabilities,
     ReceiverContext,
     ReceiverSettings,
-    SecretFile,
-    Text,
     is_loopback,
 )
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from ...core.secret import Secret
+from ...core.secret import Address, Key, Secret, SecretFile
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
 from ..alert_text import (
@@ -25,13 +25,10 @@ from ..alert_text import (
 from ..incidents.alert import Alert, Incident
 from .http import HttpReceiver
 from .receiver import (
-    Address,
     DeliveryError,
     HttpReceiverSettings,
-    Key,
     ReceiverCapabilities,
     ReceiverContext,
-    SecretFile,
     SeverityName,
 )
 

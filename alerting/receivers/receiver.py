@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from fnmatch import fnmatchcase
-from functools import cache
 from ipaddress import ip_address
-from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
+from typing import Annotated, ClassVar, Literal, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,7 +14,7 @@ import requests
 import requests.utils
 from msgspec import Meta
 
-from ...core.secret import Secret
+from ...core.secret import Address, Holds, Secret, SecretFile, SecretUrl, Text
 from ...core.states import DeliveryOutcome
 from ..finding import WHOLE_DRIVER
 from ..incidents.alert import Incident
@@ -211,60 +209,14 @@ def _is_proxy(url: str) -> bool:
         return False
 
 
-# -- what texts in the settings hold ------------------------------------------------------------
+# -- settings ---------------------------------------------------------------------------------
 
-
-class Holds(str, Enum):
-    """What a text in the settings holds; it decides where the text may be shown."""
-
-    NOTHING = "nothing"
-    """No secret: it is shown."""
-    KEY = "key"
-    """A key or password: it is hidden."""
-    PATTERN = "pattern"
-    """A pattern of secrets, which may contain the words that it hides: it is hidden."""
-    URL = "url"
-    """A URL whose path is a password, as a webhook's: only scheme and host are shown."""
-    ADDRESS = "address"
-    """A URL that may hold a user name and password: only scheme and host are shown."""
-    SECRET_FILE = "secret_file"  # noqa: S105 - a kind of setting
-    """The path of a file that holds a key, a password or a secret URL: the path is shown."""
-
-
-Text = Annotated[str, Meta(extra={"holds": Holds.NOTHING})]
-Key = Annotated[str, Meta(extra={"holds": Holds.KEY})]
-Pattern = Annotated[str, Meta(extra={"holds": Holds.PATTERN})]
-SecretUrl = Annotated[str, Meta(extra={"holds": Holds.URL})]
-Address = Annotated[str, Meta(extra={"holds": Holds.ADDRESS})]
-SecretFile = Annotated[str, Meta(extra={"holds": Holds.SECRET_FILE})]
 SeverityName = Literal["critical", "warning"]
 _Name = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", extra={"holds": Holds.NOTHING})
 ]
 _MatchName = Annotated[str, Meta(pattern="^(?!(alertname|query|severity)$)[A-Za-z_][A-Za-z0-9_]*$")]
 """A label of incidents; their queries and severities have fields of their own."""
-
-
-@cache
-def holds(record: type[msgspec.Struct]) -> Mapping[str, Holds]:
-    """What each text field of a settings record holds, as far as its type declares it."""
-    hints = get_type_hints(record, include_extras=True)
-    declared = {name: _declared(hints[name]) for name in record.__struct_fields__}
-    return {name: kind for name, kind in declared.items() if kind is not None}
-
-
-def _declared(kind: Any) -> Holds | None:
-    """The first declaration anywhere in a type; literal words are no secret."""
-    if get_origin(kind) is Literal:
-        return Holds.NOTHING
-    for part in getattr(kind, "__metadata__", ()):
-        if isinstance(part, Meta) and part.extra is not None and "holds" in part.extra:
-            return Holds(part.extra["holds"])
-    inner = (_declared(part) for part in get_args(kind))
-    return next((declared for declared in inner if declared is not None), None)
-
-
-# -- settings ---------------------------------------------------------------------------------
 
 
 class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,18 +9,13 @@ from hashlib import sha256
 from hmac import digest
 from typing import Any, ClassVar
 
+from ...core.secret import SecretFile
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
 from ..alert_text import shown_annotations, status
 from ..incidents.alert import Alert, Incident
 from .http import HttpReceiver
-from .receiver import (
-    DeliveryError,
-    ReceiverCapabilities,
-    ReceiverContext,
-    SecretFile,
-    UrlReceiverSettings,
-)
+from .receiver import DeliveryError, ReceiverCapabilities, ReceiverContext, UrlReceiverSettings
 
 # -- alertmanager message ---------------------------------------------------------------------
 # The shape was captured from Alertmanager 0.25;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...listener.probe import Context, JobActivity
+from ...listener.probe_report import Context, JobActivity
 from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
 from ..policy import Limits, Policy, Window, batch_window, most_without_cpu, stall_window

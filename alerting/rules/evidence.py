@@ -8,7 +8,7 @@ import msgspec
 
 from ...core.text import duration
 from ...listener.failure import Failure
-from ...listener.probe import JobActivity, JobCounts, ProbedRun
+from ...listener.probe_report import JobActivity, JobCounts, ProbedRun
 from ...listener.state.query import CLOCKS_DIFFER_SECONDS, Query
 from ..finding import Finding, Severity, finding_about
 from ..policy import Window

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...core.states import QueryState
 from ...core.text import listed
-from ...listener.probe import Context
+from ...listener.probe_report import Context
 from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
 from ..finding import (

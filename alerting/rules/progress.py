@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...core.states import QueryState
 from ...core.text import listed
 from ...listener.offsets import WHOLE
-from ...listener.probe import Moves
+from ...listener.probe_report import Moves
 from ...listener.state.query import InFlight
 from ...listener.state.trends import Rewind, SourceTrend
 from ..alert_text import NEXT_STEPS

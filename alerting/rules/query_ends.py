@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from ...core.states import QueryState
 from ...core.text import listed
 from ...listener.failure import SESSION_ENDED, Failure
-from ...listener.probe import Context
+from ...listener.probe_report import Context
 from ...listener.state.query import UNKNOWN_BATCH, Ended, Outcome, Query, RunFailure
 from ...listener.state.snapshot import Snapshot
 from ..alert_text import NEXT_STEPS

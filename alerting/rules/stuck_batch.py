@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from ...listener.probe import UNOWNED, JobActivity, Moves
+from ...listener.probe_report import UNOWNED, JobActivity, Moves
 from ...listener.state.query import Delay, InFlight, Query, delay_of
 from ..finding import Severity
 from .context import RuleContext

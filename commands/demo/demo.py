@@ -106,7 +106,8 @@ class DemoOutput:
 
     def page(self, page: ReceivedAlert, seconds: float) -> None:
         """Print a page as the person on call reads it, ``seconds`` after its cause."""
-        labels, annotations = page.labels, page.annotations
+        labels = page.labels
+        annotations = page.annotations
         if page.status == "resolved":
             self.say(annotations["summary"])
             return
@@ -256,7 +257,8 @@ class DemoRun(msgspec.Struct, eq=False):
             self.awaited.stop()
 
     def _play(self) -> None:
-        settings, scenario = self.settings, self.scenario
+        settings = self.settings
+        scenario = self.scenario
         if not self._watch(self.pipeline.startup_seconds, self._all_have_committed):
             if not self.interrupted.is_set():
                 self.output.say("not every query has committed")
@@ -353,8 +355,11 @@ class DemoRun(msgspec.Struct, eq=False):
 
 
 GONE_GRACE_SECONDS = 10.0
-REPORTED, NOT_REPORTED, ENDED_BY_FAILURE = 0, 1, 3
-"""Exit codes. At the third, a scheduler restarts a supervised job."""
+# Exit codes.
+REPORTED = 0
+NOT_REPORTED = 1
+ENDED_BY_FAILURE = 3
+"""A scheduler restarts a supervised job that ends with it."""
 
 
 def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
@@ -362,7 +367,8 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
 
     What prevents a pipeline of this kind from starting is raised.
     """
-    output, interrupted = DemoOutput(), threading.Event()
+    output = DemoOutput()
+    interrupted = threading.Event()
     output.say(f"{settings.queries} streaming queries in one driver; scenario: {settings.scenario}")
     with (
         TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as name,

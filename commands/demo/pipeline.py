@@ -84,7 +84,8 @@ class Pipeline(ABC):
         If Spark is interrupted in the Python function, its search for the cause overflows the
         stack (``StreamExecution.isInterruptionException``) and fills the terminal.
         """
-        query, deadline = self.queries[name], time.monotonic() + PATIENCE_SECONDS
+        query = self.queries[name]
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while name == ALERTS and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         query.stop()

@@ -84,7 +84,8 @@ class DemoSettings(msgspec.Struct, frozen=True):
 
 def add_demo_arguments(demo: argparse.ArgumentParser) -> None:
     """Declare what ``DemoSettings`` contains."""
-    add, defaults = demo.add_argument, DemoSettings()
+    add = demo.add_argument
+    defaults = DemoSettings()
     add(
         "--scenario",
         choices=tuple(SCENARIOS),

@@ -15,6 +15,7 @@ from pathlib import Path
 from ...core import CommandError
 
 START_SECONDS = 60.0
+START_ATTEMPTS = 3
 STOP_SECONDS = 20.0
 OUTPUT_CHARACTERS = 2000
 # Below the range from which systems take the ports of outgoing connections.
@@ -22,6 +23,8 @@ _PORTS = range(20_000, 32_768)
 # A cluster id is 16 bytes in base64; these are "querypulsedemo-1".
 _CLUSTER = "cXVlcnlwdWxzZWRlbW8tMQ"
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-Xmx256m")
+# Only errors, so that the last words of a broker say why it ended.
+_LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -57,27 +60,16 @@ class Broker:
         self, jars: Sequence[Path], folder: Path, settings: Mapping[str, str] | None = None
     ) -> None:
         self._classpath = ":".join(map(str, [*jars, *_scala_library()]))
+        self._folder = folder
         self._output = folder / "broker.log"
         self._properties = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
-        port, controller = free_ports(2)
-        self.bootstrap_servers = f"127.0.0.1:{port}"
-        properties = {
-            **_SETTINGS,
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "log.dirs": str(folder / "data"),
-            **(settings or {}),
-        }
-        lines = (f"{name}={value}\n" for name, value in properties.items())
-        self._properties.write_text("".join(lines))
-        properties_file = str(self._properties)
-        storage = self._run(
-            "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c",
-            properties_file,
-        )  # fmt: skip
+        self._settings = settings or {}
+        self._has_started = False
+        self._choose_ports()
+        format_storage = ("kafka.tools.StorageTool", "format", "--ignore-formatted")
+        storage = self._run(*format_storage, "-t", _CLUSTER, "-c", str(self._properties))
         if storage.wait() != 0:
             raise BrokerError(f"no storage for a Kafka broker: {self._last_words()}")
 
@@ -89,18 +81,23 @@ class Broker:
     def start(self) -> None:
         """Start, and wait until it listens.
 
+        Another process may take a port before the broker binds it: a first start is tried again
+        on other ports. Later starts keep the ports, which clients know.
+
         Raises:
             BrokerError: it ended by itself, or does not listen in time.
 
         """
-        self._process = self._run("kafka.Kafka", str(self._properties))
-        self._guard = _guard(self._process.pid)
-        deadline = time.monotonic() + START_SECONDS
-        while not self._listens():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise BrokerError(f"the Kafka broker does not start: {self._last_words()}")
-            time.sleep(0.05)
+        attempts_left = 1 if self._has_started else START_ATTEMPTS
+        while not self._becomes_ready():
+            exit_code = self._process.poll() if self._process is not None else None
+            self.kill()
+            attempts_left -= 1
+            if exit_code is None or attempts_left == 0:
+                ended = "in time" if exit_code is None else f"(exit code {exit_code})"
+                raise BrokerError(f"the Kafka broker does not start {ended}: {self._last_words()}")
+            self._choose_ports()
+        self._has_started = True
 
     def kill(self) -> None:
         """Kill it, as a failing machine would; ``start`` brings it back with its data."""
@@ -112,13 +109,38 @@ class Broker:
             self._guard.stdin.close()
         self._guard = self._process = None
 
+    def _choose_ports(self) -> None:
+        self._port, controller = free_ports(2)
+        self.bootstrap_servers = f"127.0.0.1:{self._port}"
+        properties = {
+            **_SETTINGS,
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": str(self._folder / "data"),
+            **self._settings,
+        }
+        lines = (f"{name}={value}\n" for name, value in properties.items())
+        self._properties.write_text("".join(lines))
+
+    def _becomes_ready(self) -> bool:
+        """Run the process until it listens; false when it has ended or time is up."""
+        self._process = self._run("kafka.Kafka", str(self._properties))
+        self._guard = _guard(self._process.pid)
+        deadline = time.monotonic() + START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if self._listens():
+                return True
+            time.sleep(0.05)
+        return False
+
     def _last_words(self) -> str:
         return self._output.read_text(errors="replace")[-OUTPUT_CHARACTERS:].strip()
 
     def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self._output.open("ab") as output:
             return subprocess.Popen(  # noqa: S603 - no argument comes from outside
-                [_java(), *_QUICK_START, "-cp", self._classpath, main, *arguments],
+                [_java(), *_QUICK_START, _LOGGING, "-cp", self._classpath, main, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -127,12 +149,10 @@ class Broker:
             )
 
     def _listens(self) -> bool:
-        host, _, port = self.bootstrap_servers.partition(":")
-        try:
-            with socket.create_connection((host, int(port)), timeout=1):
-                return True
-        except OSError:
-            return False
+        address = ("127.0.0.1", self._port)
+        with suppress(OSError), socket.create_connection(address, timeout=1):
+            return True
+        return False
 
 
 def _guard(pid: int) -> subprocess.Popen[bytes]:

@@ -228,7 +228,8 @@ KAFKA_TOKENS = Packages((f"{_TOKENS}:4.0.0",), (*IN_SPARK, "org.apache.kafka:*")
 """Delegation tokens: unused here, but the connector's classes refer to them. Their code has not
 changed in Spark 4, and not every registry has a newer version."""
 
-BROKER = Packages(("org.apache.kafka:kafka_2.13:4.3.1",))
+# Without a logger, a broker that cannot start ends without a word.
+BROKER = Packages(("org.apache.kafka:kafka_2.13:4.3.1", "org.slf4j:slf4j-simple:1.7.36"))
 """Apache Kafka's own server; the Scala library is the one in PySpark."""
 
 

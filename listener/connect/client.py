@@ -144,7 +144,8 @@ class ConnectClient:
     def _result(self, command: Any, kind: str) -> Any:
         request = self._identified(self.pb2.ExecutePlanRequest(operation_id=str(uuid.uuid4())))
         request.plan.command.CopyFrom(command)
-        method, options = self._stub.ExecutePlan, {"timeout": CALL_SECONDS}
+        method = self._stub.ExecutePlan
+        options = {"timeout": CALL_SECONDS}
         responses = self._call(lambda: list(method(request, metadata=self._metadata(), **options)))
         self._note_server(responses)
         for response in responses:
@@ -153,7 +154,8 @@ class ConnectClient:
         raise ConnectCallError(f"the answer has no {kind}")
 
     def _identified(self, request: Any) -> Any:
-        request.session_id, request.client_type = self.session_id, self._agent
+        request.session_id = self.session_id
+        request.client_type = self._agent
         request.user_context.user_id = self._user
         if self._server_session:
             # A server that has started again refuses it, instead of making a new session.

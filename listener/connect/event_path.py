@@ -22,7 +22,7 @@ from typing import Any
 
 from ..events import EventKind
 from ..mailbox import Mailbox, Received
-from ..probe import UNKNOWN_TRIGGER, Context, ListenerHealth, RunFacts, parse_trigger
+from ..probe_report import UNKNOWN_TRIGGER, Context, ListenerHealth, RunFacts, parse_trigger
 from ..spark.event_paths import EventPath
 from ..spark.jvm import require_supported
 from .client import CallFailure, ConnectClient, failure_of
@@ -132,7 +132,9 @@ class ConnectPath(EventPath):
 
     def _receive_start(self, start: Any, result: Any) -> None:
         """A run began: ``WriteStreamOperationStart`` and its result."""
-        query, name, trigger = result.query_id, result.name or None, trigger_text(start)
+        query = result.query_id
+        name = result.name or None
+        trigger = trigger_text(start)
         # Spark 3.5 does not send the event.
         text = getattr(result, "query_started_event_json", "") or json.dumps(
             {"id": query.id, "runId": query.run_id, "name": name}
@@ -171,7 +173,8 @@ def trigger_text(start: Any) -> str:
     kind = start.WhichOneof("trigger")
     if kind is None:
         return "ProcessingTimeTrigger(0)"
-    interval, name = getattr(start, kind), _TRIGGERS.get(kind)
+    interval = getattr(start, kind)
+    name = _TRIGGERS.get(kind)
     if name is None or interval is True:
         return name or ""
     text = " ".join(interval.lower().removeprefix("interval ").split())

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..events import decode_progress
 from ..failure import SESSION_ENDED
-from ..probe import (
+from ..probe_report import (
     UNKNOWN_TRIGGER,
     Context,
     ProbedRun,

@@ -51,7 +51,8 @@ def end_of(has: Callable[[int], bool], versions: Callable[[], list[int]], start:
     """
     if not has(start):
         return start if start and has(start - 1) else max(versions(), default=-1) + 1
-    present, step = start, 1
+    present = start
+    step = 1
     while has(present + step):
         present += step
         step *= 2
@@ -262,13 +263,16 @@ class DeltaSource:
 
     def _with_retention(self, poll: SourcePoll, committed: int) -> SourcePoll:
         """Add for how long the next version can be read: its commit file, and its data files."""
-        kept, written = self._kept(poll.at), poll.waiting_since[WHOLE]
-        seconds, setting = kept.seconds, kept.setting
+        kept = self._kept(poll.at)
+        written = poll.waiting_since[WHOLE]
+        seconds = kept.seconds
+        setting = kept.setting
         removed_at = self._removed_at(kept, committed, poll.wall - written)
         if removed_at is not None and kept.file_seconds is not None:
             of_files = max(0.0, removed_at - written) + kept.file_seconds
             if seconds is None or of_files < seconds:
-                seconds, setting = of_files, kept.file_setting
+                seconds = of_files
+                setting = kept.file_setting
         return replace(
             poll,
             retention_seconds={} if seconds is None else {WHOLE: seconds},

@@ -58,7 +58,8 @@ def begin_of(execution: Any, stream: Any) -> Begin | None:
     reported = execution.recentProgress()
     if not len(reported):
         return None
-    first, description = reported[0], stream.toString()
+    first = reported[0]
+    description = stream.toString()
     sources = [source for source in first.sources() if source.description() == description]
     if len(sources) != 1:
         return None

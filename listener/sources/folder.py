@@ -94,7 +94,8 @@ class FolderSource:
             # A restarted query may never find it again, and has read from it before.
             self._was_there = bool(committed_in(self._execution, self._stream))
         is_mounted = is_there and _is_mounted(self.address)
-        was_mounted, self._was_mounted = self._was_mounted, self._was_mounted or is_mounted
+        was_mounted = self._was_mounted
+        self._was_mounted = self._was_mounted or is_mounted
         return self._was_there and (not is_there or (was_mounted and not is_mounted))
 
 

@@ -71,7 +71,8 @@ def unread_poll(
 
     The first unread one may expire once it is old, unless it is one of the newest.
     """
-    first, end = read.number + (not position.is_partial), (newer[-1] if newer else read).number + 1
+    first = read.number + (not position.is_partial)
+    end = (newer[-1] if newer else read).number + 1
     waiting = [snapshot for snapshot in newer if snapshot.adds_rows]
     if position.is_partial:
         waiting = [read, *waiting]
@@ -182,7 +183,8 @@ class IcebergSource:
         else:
             self._table.refresh()
         self._refreshed_at = now
-        properties, branch = self._table.properties(), self._table.refs().get(MAIN)
+        properties = self._table.properties()
+        branch = self._table.refs().get(MAIN)
         wanted = {name: properties.get(name) for name in (MAX_AGE, MIN_KEPT, "gc.enabled")}
         age = None if branch is None else branch.maxSnapshotAgeMs()
         kept = None if branch is None else branch.minSnapshotsToKeep()
@@ -208,7 +210,8 @@ class IcebergSource:
         head = self._table.currentSnapshot()
         if head is None:
             return poll
-        end, read = int(head.snapshotId()), self._table.snapshot(position.snapshot)
+        end = int(head.snapshotId())
+        read = self._table.snapshot(position.snapshot)
         if read is None:
             return self._expired(poll, position)
         if not self._lineage.isAncestorOf(self._table, end, position.snapshot):

@@ -116,7 +116,8 @@ def retention_in(text: str) -> tuple[dict[str, float], frozenset[str]]:
     From ``DescribeConfigsResult.all()``; none of its settings is a secret. A topic without a limit
     is left out.
     """
-    seconds, bounded = {}, set()
+    seconds = {}
+    bounded = set()
     for topic, config in _by_name(_CONFIG, text):
         entries = dict(_ENTRY.findall(config))
         # Without the policy ``delete`` no age or size limit applies, only compaction.
@@ -153,7 +154,8 @@ class SharedClient:
 
     def close(self, at_once: Any) -> None:
         """Close the client for all its users, ``at_once``; the next use opens a new one."""
-        client, self._client = self._client, None
+        client = self._client
+        self._client = None
         if client is not None:
             # The cluster may be unreachable.
             with suppress(Py4JError, OSError):
@@ -285,7 +287,8 @@ class KafkaRecords:
             records = self._consumer.poll(self._java.millis(min(POLL_SECONDS, left)))
             if not records.isEmpty():
                 record = records.iterator().next()
-                millis, offset = int(record.timestamp()), int(record.offset())
+                millis = int(record.timestamp())
+                offset = int(record.offset())
                 # Records of old formats have no timestamp (-1).
                 since = millis / 1000 if millis > 0 and offset < end else None
                 return FirstUnread(first.committed, min(offset, end), since)
@@ -483,13 +486,15 @@ class KafkaSource:
     def _specs_of(self, partitions: tuple[str, ...]) -> tuple[Any, Any]:
         if partitions != self._partitions:
             spec = self._java.kafka("clients.admin.OffsetSpec")
-            earliest, latest = spec.earliest(), spec.latest()
+            earliest = spec.earliest()
+            latest = spec.latest()
             first, last = (self._java.java("java.util.HashMap")() for _ in range(2))
             for partition in partitions:
                 key = self._java.partition(partition)
                 first.put(key, earliest)
                 last.put(key, latest)
-            self._partitions, self._specs = partitions, (first, last)
+            self._partitions = partitions
+            self._specs = (first, last)
         return self._specs
 
     def _offsets(self, specs: Any, options: Any) -> dict[str, int]:

@@ -15,7 +15,7 @@ from typing import Any
 from ...core.guard import Guard
 from ...core.redaction import redact
 from ...core.threads import HeldError, TimedCall, TimedCalls
-from ..probe import Context
+from ..probe_report import Context
 from ..source_polls import (
     SourceError,
     SourcePoll,
@@ -215,7 +215,8 @@ class SourceReader:
     def _open(self, run: _Run) -> None:
         """Ask Spark for a run's sources; a failed run without sources will never have any."""
         try:
-            opened, run.refusal = self._sources.open(run.query), ""
+            opened = self._sources.open(run.query)
+            run.refusal = ""
         except Exception as error:  # noqa: BLE001 - other runs do not depend on it
             run.refusal = self._reason(error, run.refusal)
             run.due_at = self._clock() + self._retry
@@ -233,14 +234,17 @@ class SourceReader:
                 continue
             retry_at, reason = self._silent.get(polled.source.address, (now, ""))
             if now < retry_at:
-                polled.trouble, polled.due_at = reason, retry_at
+                polled.trouble = reason
+                polled.due_at = retry_at
                 continue
             polled.due_at = now + self._interval
             try:
-                polled.last, polled.trouble = polled.source.poll(_unsure_since(run.query)), ""
+                polled.last = polled.source.poll(_unsure_since(run.query))
+                polled.trouble = ""
             except StoreSilentError as error:
                 # The next step tries it again, which costs nothing until the store has answered.
-                polled.trouble, polled.due_at = str(error), now
+                polled.trouble = str(error)
+                polled.due_at = now
             except Exception as error:  # noqa: BLE001 - other sources do not depend on it
                 polled.trouble = self._reason(error, polled.trouble)
                 polled.due_at = self._clock() + self._retry

@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from ..events import EventKind
 from ..mailbox import LIFECYCLE_CAPACITY, Mailbox, Received
-from ..probe import CountedJobs, JobCounts, ListenerHealth, LongTask
+from ..probe_report import CountedJobs, JobCounts, ListenerHealth, LongTask
 from ..state.snapshot import ALONE, Ownership, parse_watchers
 from .health_listener import HealthListener
 from .jvm import (
@@ -119,7 +119,8 @@ class EventQueue(EventPath):
         self, spark: Any, listener: HealthListener, clock: Callable[[], float] = time.monotonic
     ) -> None:
         # Private: PySpark has no public way to the JVM, to the bus, or to a session's id.
-        context, session = spark._jsc.sc(), spark._jsparkSession  # noqa: SLF001
+        context = spark._jsc.sc()  # noqa: SLF001
+        session = spark._jsparkSession  # noqa: SLF001
         executions = session.sharedState().activeStreamingQueries()
         made = compile_in_driver(spark.sparkContext._jvm).newInstance()  # noqa: SLF001
         made.prepare(executions, context, PROCESS, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
@@ -220,7 +221,8 @@ class EventQueue(EventPath):
         if not self._listener.wirings:
             self.java_listener = None
         self._bus = None
-        java, self.java = self.java, None
+        java = self.java
+        self.java = None
         if java is not None:
             java.close()
 
@@ -286,7 +288,8 @@ class ProxyPath(EventPath):
 
     def _check(self) -> ListenerHealth:
         # Not at first: PySpark may be about to add the listener, which would then be there twice.
-        is_first, wirings = self._wirings_seen is None, self._listener.wirings
+        is_first = self._wirings_seen is None
+        wirings = self._listener.wirings
         lost = {
             key: manager
             for key, manager in self._managers.items()

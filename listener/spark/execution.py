@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from ...core.redaction import MAX_CHARACTERS, redact
-from ..probe import (
+from ..probe_report import (
     UNKNOWN_TRIGGER,
     ProbedRun,
     RunFacts,
@@ -157,7 +157,8 @@ def kafka_sink(java: Any) -> PlanDatasets:
 
     """
     options = private_field(java, "extraOptions")
-    topic, servers = _option(options, "topic"), _option(options, _SERVERS)
+    topic = _option(options, "topic")
+    servers = _option(options, _SERVERS)
     return PlanDatasets(writes=(Dataset(TOPIC, topic, brokers_of(servers)),) if topic else ())
 
 
@@ -260,7 +261,8 @@ class SparkRun:
         If Spark refuses the exception, it is an unknown error, so that no failure is lost.
         """
         exception, error_class = self._ask("death", self._death, (_UNKNOWN_ERROR, None))
-        batch_id, committed = self.last.batch_id, self.last.committed_offsets
+        batch_id = self.last.batch_id
+        committed = self.last.committed_offsets
         if not self.facts.trigger.is_continuous:
             # The last poll may show an earlier batch than the one that failed.
             batch_id = self._ask("batch_id", lambda: _batch_id(self._java), batch_id)
@@ -280,7 +282,8 @@ class SparkRun:
         )
 
     def _facts(self, query_id: str, run_id: str) -> RunFacts:
-        java, ask = self._java, self._ask
+        java = self._java
+        ask = self._ask
         trigger = ask("trigger", lambda: str(java.trigger().toString()), UNKNOWN_TRIGGER)
         is_async = ask("async_progress", self._is_async, False)
         sink = ask("sink", lambda: str(java.sink().toString()), "")

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..probe import NO_JOB, UNOWNED, CountedJobs, JobActivity, JobCounts, RunFacts, SlotUse
+from ..probe_report import NO_JOB, UNOWNED, CountedJobs, JobActivity, JobCounts, RunFacts, SlotUse
 from ..python_frames import ForeachBatchCall, foreach_batch_calls
 from .jvm import OptionalCalls
 
@@ -79,7 +79,8 @@ class PolledWork:
         counted = JobActivity()
         if self._counts is not None:
             by_query = self._counts.by_query
-            own, unowned = by_query.get(facts.query_id, NONE), by_query.get(UNOWNED, NONE)
+            own = by_query.get(facts.query_id, NONE)
+            unowned = by_query.get(UNOWNED, NONE)
             counted = JobActivity(own, unowned, counted=True)
         if counted.jobs.jobs_active or counted.own.jobs_started:
             return counted
@@ -148,7 +149,8 @@ class PolledWork:
 
     def _scheduled(self, stages: Collection[tuple[int, Any]]) -> int:
         """The running tasks of these stages, as far as the task scheduler knows them."""
-        scheduler, running = self._context.sc().taskScheduler(), 0
+        scheduler = self._context.sc().taskScheduler()
+        running = 0
         for stage_id, stage in stages:
             tasks = scheduler.taskSetManagerForAttempt(stage_id, stage.currentAttemptId())
             running += tasks.get().runningTasks() if tasks.isDefined() else 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..probe import Context, ProbedRun, ProbeReport, SchedulerLoop
+from ..probe_report import Context, ProbedRun, ProbeReport, SchedulerLoop
 from ..python_frames import is_running
 from .event_paths import EventPath
 from .execution import Living, Reported, SparkRun, parse_living_runs, read_run

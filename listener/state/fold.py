@@ -16,7 +16,7 @@ from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, SinkLog, without
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
-from ..probe import Context, ProbedRun
+from ..probe_report import Context, ProbedRun
 from ..source_polls import SourcePoll
 from .flow import Datasets, PlanDatasets, datasets_of
 from .inputs import follow_inputs, had_input
@@ -111,7 +111,7 @@ def add_totals(older: Totals, newer: Totals) -> Totals:
 # -- ending -----------------------------------------------------------------------------------
 
 
-PAST_DEATHS = 16
+MAX_PAST_FAILURES = 16
 
 
 def end(
@@ -199,7 +199,7 @@ def _count_death(query: Query, failure: Failure, at: float) -> Query:
     death = RunFailure(at, _batch_at_death(query), failure.error_class)
     return replace(
         query,
-        failures=(*query.failures, death)[-PAST_DEATHS:],
+        failures=(*query.failures, death)[-MAX_PAST_FAILURES:],
         unrecovered_failures=query.unrecovered_failures + 1,
     )
 

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from ..commit_log import USUAL_HOURS
 from ..events import Event, Idle, Started, Terminated
-from ..probe import ProbedRun, ProbeReport
+from ..probe_report import ProbedRun, ProbeReport
 from .flow import Datasets
-from .fold import PAST_DEATHS, add_totals, is_done_with, with_longest
+from .fold import MAX_PAST_FAILURES, add_totals, is_done_with, with_longest
 from .positions import remains, restore, with_new_checkpoint, with_same_checkpoint
 from .query import Ended, Outcome, Query, inputs_before, last_read, without_input
 from .sources import between_runs
@@ -130,7 +130,7 @@ def join(older: Query, newer: Query) -> Query:
         with_longest(newer, longest),
         unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
         unrecovered=newer.unrecovered if is_over else max(failures, key=_AT, default=None),
-        failures=tuple(sorted((*older.failures, *newer.failures), key=_AT)[-PAST_DEATHS:]),
+        failures=tuple(sorted((*older.failures, *newer.failures), key=_AT)[-MAX_PAST_FAILURES:]),
         unrecovered_failures=newer.unrecovered_failures
         + (0 if is_over else older.unrecovered_failures),
         totals=replace(totals, restarts=totals.restarts + 1),

@@ -14,7 +14,7 @@ from ..commit_log import LoggedBatches, SinkLog, StartingPoint
 from ..events import Progress, Started
 from ..failure import Failure
 from ..offsets import behind
-from ..probe import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
+from ..probe_report import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
 from ..source_polls import SourcePoll
 from .flow import Datasets
 from .inputs import SourceInput

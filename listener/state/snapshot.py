@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..commit_log import LogReport
-from ..probe import Context, ProbeReport
+from ..probe_report import Context, ProbeReport
 from .query import Query
 
 # -- ownership --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ..commit_log import LogReport
 from ..events import KIND_OF, Event, Progress, Terminated
 from ..mailbox import Arrived
 from ..past_failures import PastFailures
-from ..probe import Context, ProbedRun, ProbeReport
+from ..probe_report import Context, ProbedRun, ProbeReport
 from ..source_polls import SourceReport
 from .fold import (
     end_past_run,

@@ -27,10 +27,10 @@ from querypulse.core.secret import Secret
 from querypulse.core.threads import Deadline
 from querypulse.listener.events import Started
 from querypulse.listener.state.snapshot import parse_watchers
-from querypulse.settings import receivers
 from querypulse.settings.secrets import own_secrets
 from querypulse.settings.settings import check_value
 from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.assemble import make_query_heartbeats
 
 URL = "https://hc.example/ping/0a1b2c3d-secret"
 
@@ -147,7 +147,7 @@ def of_query(double):
     """The heartbeat of query ``a``, at second 1000 of its clock."""
     given = {"a": {"heartbeat_url": f"{double.url}/ping/a"}}
     parsed = Settings(queries=check_value("queries", given, "a test"))
-    one = receivers.query_heartbeats(parsed, Guard())["a"]
+    one = make_query_heartbeats(parsed, Guard())["a"]
     one._clock = Clock(1000.0)
     return one
 
@@ -225,7 +225,7 @@ def test_heartbeat_is_set_per_pattern_as_url_or_file(tmp_path):
     file.write_text(f"{URL}\n")
 
     for given in (settings(heartbeat_url=URL), settings(heartbeat_url_file=str(file))):
-        made = receivers.query_heartbeats(given, Guard())
+        made = make_query_heartbeats(given, Guard())
         assert {pattern: one.name for pattern, one in made.items()} == {
             "nightly*": "heartbeat nightly*"
         }
@@ -243,7 +243,7 @@ def test_heartbeat_is_set_per_pattern_as_url_or_file(tmp_path):
 )
 def test_invalid_heartbeat_is_refused_with_its_pattern(own, message):
     with pytest.raises(SettingsError, match=message.replace("*'", r"\*'")):
-        receivers.query_heartbeats(settings(**own), Guard())
+        make_query_heartbeats(settings(**own), Guard())
 
 
 # -- of the driver -------------------------------------------------------------------------------

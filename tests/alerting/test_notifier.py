@@ -18,9 +18,8 @@ from querypulse.alerting.delivery import spool as spool_module
 from querypulse.alerting.delivery.spool import Spool
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
-from querypulse.settings import wiring
-from querypulse.settings.receivers import heartbeat, receivers
-from querypulse.sidecar import Settings
+from querypulse.sidecar import Settings, assemble
+from querypulse.sidecar.assemble import make_heartbeat, make_receivers
 
 FIRING = incident("bronze")
 
@@ -35,13 +34,13 @@ def start_notifier(monkeypatch):
     def start(**settings):
         settings = Settings(**settings)
         late, guard = [], Guard()
-        one = wiring.make_notifier(
+        one = assemble.make_notifier(
             settings,
             "etl",
             guard,
-            receivers(settings),
+            make_receivers(settings),
             restore=late.extend,
-            heartbeat=heartbeat(settings, Guard()),
+            heartbeat=make_heartbeat(settings, Guard()),
         )
         one.early = [*late]
         late.clear()

@@ -7,7 +7,7 @@ from support.rules_table import asynchronous, hung_batch, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.rules.evidence import MAX_CHARACTERS, OVER_RESTARTS
-from querypulse.listener.probe import JobCounts
+from querypulse.listener.probe_report import JobCounts
 
 FORTY_MINUTES = -2400.0
 WEEKEND = -64 * 3600.0

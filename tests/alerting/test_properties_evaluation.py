@@ -14,7 +14,7 @@ from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.events import DecodeError, EventKind, Idle, Started, Terminated, decode
-from querypulse.listener.probe import Context, ProbeReport
+from querypulse.listener.probe_report import Context, ProbeReport
 from querypulse.listener.state.state import State
 
 pytestmark = pytest.mark.slow

@@ -14,10 +14,9 @@ from support.patience import PATIENCE_SECONDS, until
 from support.prometheus import Notifications, RealAlertmanager
 from support.receiver_incidents import alert
 
-from querypulse.alerting.incidents.alert import Silence, end_text
+from querypulse.alerting.silences import Silence, end_text, read_silences
 from querypulse.commands import cli
 from querypulse.commands.silence import matcher
-from querypulse.settings.silencing import read_silences
 
 REFUSED_BY_A_PLACE, COULD_NOT_BEGIN, USAGE = 1, 2, 2
 

@@ -15,6 +15,7 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
 
+from querypulse.alerting.redaction import NAMES, OPTIONS, TEXTS
 from querypulse.core import redaction
 from querypulse.core.redaction import (
     CUT_CHARACTERS,
@@ -29,8 +30,8 @@ from querypulse.core.redaction import (
     unusable,
 )
 from querypulse.listener.failure import describe_failure
-from querypulse.settings.secrets import NAMES, OPTIONS, TEXTS, EvaluationRedactor
 from querypulse.settings.settings import Settings
+from querypulse.sidecar.assemble import make_redactor
 
 WORDS = ["batch", "812", "of", "run", "offset", "topic", "partition", "day=1", "a.b.C:", "at", "->"]
 PRINTABLE = st.text(alphabet="ab =:;,&/@{}()[]<>\\\"'-.%\n", max_size=20)
@@ -405,7 +406,7 @@ def test_text_whose_redaction_fails_is_withheld(monkeypatch):
 
 def session(conf, **settings):
     """What redacts the texts of a session with this conf."""
-    redacting = EvaluationRedactor(Settings(**settings))
+    redacting = make_redactor(Settings(**settings))
     redacting.honour(conf.get)
     return redacting
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -242,11 +243,27 @@ def java(tmp_path, monkeypatch):
 
 def test_broker_that_exits_is_reported_with_the_end_of_its_output(tmp_path, java):
     java("seq 100000; echo port in use; exit 1")
-    with pytest.raises(BrokerError, match="does not start: ") as raised:
+    with pytest.raises(BrokerError, match=r"does not start \(exit code 1\): ") as raised:
         Broker([], tmp_path).start()
 
     assert str(raised.value).endswith("port in use")
     assert len(str(raised.value)) < 2 * broker.OUTPUT_CHARACTERS
+
+
+def test_broker_whose_port_was_taken_meanwhile_starts_on_another_one(tmp_path, java, monkeypatch):
+    [port] = broker.free_ports(1)
+    choices = iter([(1, 2), (port, 3)])
+    monkeypatch.setattr(broker, "free_ports", lambda _: next(choices))
+    serve = f"import socket, time; _ = socket.create_server(('127.0.0.1', {port})); time.sleep(600)"
+    java(
+        f"grep -q :{port} {tmp_path}/server.properties || exit 1\n"
+        f'exec {sys.executable} -c "{serve}"'
+    )
+    unlucky = Broker([], tmp_path)
+    unlucky.start()
+    unlucky.kill()
+
+    assert unlucky.bootstrap_servers == f"127.0.0.1:{port}"
 
 
 def test_broker_that_does_not_listen_in_time_is_killed(tmp_path, java, monkeypatch):

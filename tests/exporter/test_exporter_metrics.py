@@ -29,7 +29,7 @@ from querypulse.exporter.published_state import (
     alerts_last_open,
 )
 from querypulse.exporter.status import status
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.state.flow import Flow
 from querypulse.listener.state.identity import base_label
 from querypulse.listener.state.query import BUCKETS

@@ -21,7 +21,7 @@ from querypulse.exporter.status import (
     status,
     why_unready,
 )
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 
 
 def queries(shown):

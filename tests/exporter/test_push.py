@@ -25,7 +25,7 @@ from querypulse.exporter.exposition import as_text, base_name
 from querypulse.exporter.metrics import all_families
 from querypulse.exporter.push import Publisher
 from querypulse.settings.settings import Settings, SettingsError
-from querypulse.settings.wiring import push_targets
+from querypulse.sidecar.assemble import push_targets
 
 
 @pytest.fixture

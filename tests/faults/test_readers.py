@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from support.exporter_http import connected, get, serving
 from support.published_states import full_published
 
+from querypulse.alerting.silences import SilenceStore, post_silence
 from querypulse.core.guard import Guard
-from querypulse.settings.silencing import SilenceStore, post_silence
 
 BODY_BYTES = 100_000_000
 

@@ -10,7 +10,7 @@ from support.story import poll, processing, run
 
 from querypulse.listener.commit_log import LoggedBatches, LogReport, StartingPoint, Written
 from querypulse.listener.events import EventKind
-from querypulse.listener.probe import ProbeReport
+from querypulse.listener.probe_report import ProbeReport
 from querypulse.listener.source_polls import SourceReport
 
 LETTERS = {

@@ -15,6 +15,7 @@ from support.published_states import full_published, published
 from support.story import Story
 
 from querypulse.alerting.incidents.alert import Alert
+from querypulse.alerting.silences import SilenceStore, post_silence, read_silences
 from querypulse.core.guard import Guard
 from querypulse.exporter import exposition
 from querypulse.exporter.metrics import all_families
@@ -30,12 +31,11 @@ from querypulse.listener.events import (
     Terminated,
     decode,
 )
-from querypulse.listener.probe import ProbeReport
+from querypulse.listener.probe_report import ProbeReport
 from querypulse.listener.source_polls import SourceReport
 from querypulse.settings.links import runbook
 from querypulse.settings.loading import CONFIG_VARIABLE, load_settings
 from querypulse.settings.settings import SettingsError
-from querypulse.settings.silencing import SilenceStore, post_silence, read_silences
 
 MOST_LINES = 60
 MOST_SECONDS = 1e6

@@ -7,7 +7,7 @@ from itertools import chain, permutations
 import pytest
 from support.story import IdStory, poll, polled, source
 
-from querypulse.listener.probe import Context, JobCounts, SlotUse
+from querypulse.listener.probe_report import Context, JobCounts, SlotUse
 from querypulse.listener.source_polls import SourceReport
 from querypulse.listener.state.identity import UNDECIDED_SECONDS
 from querypulse.listener.state.query import Outcome

@@ -36,7 +36,7 @@ from querypulse.listener.commit_log import (
     sink_log,
     starting_point,
 )
-from querypulse.listener.probe import JobActivity, ProbeReport
+from querypulse.listener.probe_report import JobActivity, ProbeReport
 from querypulse.listener.spark.jvm import REASON_CHARACTERS, reason_of
 from querypulse.listener.spark.storage import ids_in, times_in
 

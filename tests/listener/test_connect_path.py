@@ -16,7 +16,7 @@ from querypulse.listener.connect import event_path
 from querypulse.listener.connect.client import CallFailure, ConnectClient, ServerSilentError
 from querypulse.listener.connect.event_path import ConnectPath, trigger_text
 from querypulse.listener.events import Started, decode
-from querypulse.listener.probe import Context, ProbeReport, RunFacts, parse_trigger
+from querypulse.listener.probe_report import Context, ProbeReport, RunFacts, parse_trigger
 from querypulse.listener.state.state import State
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from querypulse.listener.connect.client import CallFailure, ServerSilentError, failure_of
 from querypulse.listener.connect.probe import REFUSED_SECONDS, ConnectProbe
-from querypulse.listener.probe import (
+from querypulse.listener.probe_report import (
     Context,
     ListenerHealth,
     ProbeReport,

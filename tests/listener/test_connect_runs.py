@@ -10,7 +10,7 @@ import pytest
 
 from querypulse.listener.connect.client import CallFailure, ConnectCallError, ServerSilentError
 from querypulse.listener.connect.probe import END_POLLS, RUN_LOST, ConnectRuns
-from querypulse.listener.probe import RunFacts, Trigger
+from querypulse.listener.probe_report import RunFacts, Trigger
 from querypulse.listener.spark.jvm import OptionalCalls
 
 

@@ -17,7 +17,7 @@ from support.fake_driver import (
     python_jvm,
 )
 
-from querypulse.listener.probe import JobCounts
+from querypulse.listener.probe_report import JobCounts
 from querypulse.listener.spark.event_paths import CHECK_EVERY_SECONDS, NotListeningError, open_path
 from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.jvm import NETWORK_ERRORS

@@ -15,7 +15,7 @@ from support.patience import Clock
 
 from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import LIFECYCLE_CAPACITY
-from querypulse.listener.probe import UNOWNED, CountedJobs, JobCounts, LongTask
+from querypulse.listener.probe_report import UNOWNED, CountedJobs, JobCounts, LongTask
 from querypulse.listener.spark.event_paths import PROCESS, PROGRESS_CAPACITY, EventQueue
 from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.jvm import SOURCES, compile_in_driver

@@ -9,6 +9,7 @@ from support.event_log import recorded
 from support.story import Story
 
 from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.redaction import redacted
 from querypulse.core.redaction import REDACTED, Redactor
 from querypulse.listener.failure import (
     MAX_CHARACTERS,
@@ -16,7 +17,6 @@ from querypulse.listener.failure import (
     died_of_stopped_context,
     raised_at,
 )
-from querypulse.settings.secrets import redacted
 
 HEAD = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.story import CONFLICT, IdStory, polled
 
-from querypulse.listener.probe import ProbeReport
+from querypulse.listener.probe_report import ProbeReport
 from querypulse.listener.state.identity import LABEL_CHARACTERS, UNDECIDED_SECONDS, base_label
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES, State
 

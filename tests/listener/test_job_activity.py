@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from support.fake_spark import CLOSER_AFTER, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
-from querypulse.listener.probe import UNOWNED, JobActivity, JobCounts, Moves, SlotUse
+from querypulse.listener.probe_report import UNOWNED, JobActivity, JobCounts, Moves, SlotUse
 from querypulse.listener.python_frames import ForeachBatchCall
 from querypulse.listener.state.query import Delay, delay_of
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.listener.events import Started
-from querypulse.listener.probe import Context, Trigger, short_sink
+from querypulse.listener.probe_report import Context, Trigger, short_sink
 from querypulse.listener.state.query import Outcome
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS
 

@@ -17,7 +17,7 @@ from querypulse.listener.past_failures import (
     mark_of,
     shifted,
 )
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.state.query import UNKNOWN_BATCH, RunFailure
 
 DAY = 24 * 3600.0

@@ -14,7 +14,7 @@ from querypulse.alerting.delivery.spool import Kept, kept_failures, stored_readi
 from querypulse.listener.commit_log import LogReport, StartingPoint
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import FailedQuery, PastFailures, shifted
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.source_polls import SourceReport
 from querypulse.listener.spark.storage import begin_in, source_indexes
 from querypulse.listener.state.positions import (

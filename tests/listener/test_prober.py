@@ -12,7 +12,8 @@ from support.story import processing, run
 
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Loop
-from querypulse.listener.probe import Prober, ProbeReport, with_idle_progress
+from querypulse.listener.probe_report import ProbeReport, with_idle_progress
+from querypulse.listener.prober import Prober
 
 LONG_SECONDS = 3600.0
 

@@ -16,7 +16,7 @@ from querypulse.listener.event_reader import (
 )
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
 from querypulse.listener.mailbox import Mailbox, Marker, Received
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
 from querypulse.sidecar.runtime import sum_of
 

@@ -11,7 +11,7 @@ from support.story import CONFLICT, Story, processing, run
 
 from querypulse.core.guard import Guard
 from querypulse.listener.events import Started
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.source_polls import (
     SourceError,
     SourcePoll,

@@ -39,6 +39,7 @@ from support.repository import (
 )
 
 import querypulse
+from querypulse.alerting import silences
 from querypulse.alerting.alert_text import alert_of
 from querypulse.alerting.delivery import outbox
 from querypulse.alerting.finding import Finding, Severity
@@ -49,11 +50,11 @@ from querypulse.exporter import pages as pages_module
 from querypulse.exporter.server import CLIENT_SECONDS
 from querypulse.exporter.status import UNREADY, Status, status
 from querypulse.listener.state import state
-from querypulse.settings import silencing
 from querypulse.settings.links import guidance
 from querypulse.settings.loading import NO_SETTINGS, SPARK_PREFIX, load_settings
-from querypulse.settings.receivers import receivers, routes
+from querypulse.settings.receivers import routes
 from querypulse.settings.settings import DEFAULT_RUNBOOKS, TYPES, Settings, check_value
+from querypulse.sidecar.assemble import make_receivers
 from querypulse.sidecar.sidecar import EXIT_SECONDS
 
 if sys.version_info >= (3, 11):
@@ -277,7 +278,7 @@ def problem_of(example, folder):
     """Why an example cannot be used; empty if it can."""
     try:
         settings = Settings(**usable(tomllib.loads(example), folder))
-        names = {receiver.name for receiver in receivers(settings)}
+        names = {receiver.name for receiver in make_receivers(settings)}
     except (ValueError, TypeError) as error:
         return repr(error)
     return "" if names == routes(settings).keys() else f"receivers {names}"
@@ -472,7 +473,7 @@ def test_limits_in_the_text_are_those_of_the_code():
     gone = f"the newest {state.MAX_GONE_QUERIES:,} with a name and {state.MAX_GONE_UNNAMED} without"
     said = [
         ("README.md", f"the exit waits at most {EXIT_SECONDS:.0f} s"),
-        ("docs/alerts.md", f"holds {silencing.MAX_SILENCES:,} silences"),
+        ("docs/alerts.md", f"holds {silences.MAX_SILENCES:,} silences"),
         ("docs/limits.md", f"after {state.KEEP_COMPLETED_SECONDS / 60:.0f} minutes"),
         ("docs/limits.md", gone),
         ("docs/receivers.md", f"takes about {http.TOTAL_SECONDS:.0f} seconds"),

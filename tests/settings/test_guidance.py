@@ -15,8 +15,8 @@ from querypulse.core.guard import Guard
 from querypulse.core.states import QueryState
 from querypulse.settings.links import guidance, runbook
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
-from querypulse.settings.wiring import Components
 from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.assemble import Components
 from querypulse.sidecar.session import spark_ui_url
 
 HOME = "https://driver.example/orders"

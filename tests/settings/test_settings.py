@@ -9,9 +9,9 @@ import pytest
 from support.repository import ROOT
 
 from querypulse.alerting.receivers.pagerduty import PagerDutySettings
-from querypulse.alerting.receivers.receiver import Holds
 from querypulse.alerting.receivers.slack import SlackSettings
 from querypulse.alerting.receivers.webhook import WebhookSettings
+from querypulse.core.secret import Holds
 from querypulse.settings.loading import load_settings
 from querypulse.settings.mistakes import HIDDEN as MASK
 from querypulse.settings.settings import HOLDS, TYPES, QuerySettings, check_value, mask

@@ -15,8 +15,8 @@ from querypulse.core.guard import Guard
 from querypulse.exporter.metrics import all_families
 from querypulse.settings.loading import load_settings, load_strictly, parse_text
 from querypulse.settings.settings import TYPES, check_value
-from querypulse.settings.wiring import Components
 from querypulse.sidecar import SettingsError
+from querypulse.sidecar.assemble import Components
 from querypulse.sidecar.session import settings_of
 
 

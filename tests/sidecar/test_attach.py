@@ -22,7 +22,7 @@ from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.core.threads import Loop
 from querypulse.listener.connect.client import CallFailure, ServerSilentError
-from querypulse.listener.probe import Context, ProbeReport
+from querypulse.listener.probe_report import Context, ProbeReport
 from querypulse.listener.spark.event_paths import open_path
 from querypulse.sidecar import (
     Settings,

@@ -22,7 +22,7 @@ from support.story import CONFLICT, Story, processing, run
 from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.listener.events import Started
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.state.snapshot import parse_watchers
 from querypulse.sidecar import QueryFailure, Settings, Sidecar
 from querypulse.sidecar.failure import first_failure, first_stall, nothing_left, wait_in_spark

@@ -17,7 +17,7 @@ from querypulse.alerting.incidents.alert import Alert
 from querypulse.alerting.incidents.lifecycle import Evaluated
 from querypulse.exporter.pages import Notice
 from querypulse.listener.mailbox import ProgramEnd
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.sidecar.failure import QueryFailure
 from querypulse.sidecar.program import program_end
 from querypulse.sidecar.runtime import end_of, end_of_program, notice_of

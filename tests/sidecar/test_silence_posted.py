@@ -13,10 +13,10 @@ from support.http_double import HttpDouble, reply
 from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
+from querypulse.alerting.silences import SilenceStore, post_silence, written
 from querypulse.commands import cli
 from querypulse.core.guard import Guard
 from querypulse.exporter.server import BODY_BYTES
-from querypulse.settings.silencing import SilenceStore, post_silence, written
 
 NAMES = ("billing", "bronze")
 HOUR = {"queries": "billing", "minutes": 60}

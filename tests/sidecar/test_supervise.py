@@ -12,7 +12,7 @@ from support.patience import Clock, until
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.core.redaction import redact
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.state.snapshot import Ownership
 from querypulse.sidecar import QueryFailure, supervise
 from querypulse.sidecar.supervise import (

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql.connect.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
 
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
 from querypulse.sidecar.session import SIDECARS, NoSessionError, Registry
 

@@ -10,13 +10,13 @@ from msgspec.structs import astuple, replace
 from support.story import CONFLICT, processing, progress, run
 from support.worker_harness import WorkerHarness
 
+from querypulse.alerting.redaction import redacted
 from querypulse.core.redaction import Redactor
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.mailbox import Arrived, Ending, Marker
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.state.snapshot import Pause
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS
-from querypulse.settings.secrets import redacted
 from querypulse.sidecar.worker import LATE_SECONDS, POLL_AGAIN_SECONDS, TICK_SECONDS
 
 EVALUATION = import_module("querypulse.alerting.evaluate")

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from querypulse.listener.events import Event, Idle, Progress, Started, Terminated
-from querypulse.listener.probe import Context, JobActivity, ProbedRun, ProbeReport
+from querypulse.listener.probe_report import Context, JobActivity, ProbedRun, ProbeReport
 from querypulse.listener.state.state import State
 
 from .plan import Plan, QuerySpec, steps

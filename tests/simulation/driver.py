@@ -25,7 +25,7 @@ from querypulse.exporter.pages import Notice
 from querypulse.listener.event_reader import EventReader
 from querypulse.listener.mailbox import Ending, Item, Mailbox, Marker
 from querypulse.listener.past_failures import FailedQuery
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.state.identity import UNNAMED
 from querypulse.sidecar.runtime import Runtime, end_of
 from querypulse.sidecar.worker import Inputs, Worker

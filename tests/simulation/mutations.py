@@ -18,7 +18,7 @@ from querypulse.alerting.delivery import outbox, spool
 from querypulse.alerting.delivery.outbox import Outbox
 from querypulse.alerting.finding import Severity
 from querypulse.alerting.incidents import lifecycle, recovery
-from querypulse.alerting.incidents.alert import CRITICAL, Alert, Silence
+from querypulse.alerting.incidents.alert import CRITICAL, Alert
 from querypulse.alerting.incidents.lifecycle import Lifecycle
 from querypulse.alerting.incidents.recovery import DriverHealth, FirstHealth, RecoveryWindow
 from querypulse.alerting.receivers import alertmanager
@@ -33,10 +33,11 @@ from querypulse.alerting.rules import (
     stuck_batch,
 )
 from querypulse.alerting.rules.context import RuleContext
+from querypulse.alerting.silences import Silence
 from querypulse.core.states import DeliveryOutcome
 from querypulse.exporter.pages import Notice
-from querypulse.listener import event_reader, past_failures, probe
-from querypulse.listener.probe import Context
+from querypulse.listener import event_reader, past_failures, probe_report
+from querypulse.listener.probe_report import Context
 from querypulse.listener.state import fold, identity, state
 from querypulse.listener.state.identity import UNNAMED
 from querypulse.listener.state.query import Totals
@@ -108,7 +109,7 @@ def _plans(mutation: Mutation) -> Iterator[Plan]:
 _gather = EVALUATION.gather
 _covers = Silence.covers
 _why_muted, _fold_log = lifecycle.why_muted, fold.fold_log
-_moved_since = probe.JobActivity.moved_since
+_moved_since = probe_report.JobActivity.moved_since
 _add_poll = state.add_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _failed, _restore = identity.succeed, Outbox.failed, Outbox.restore
@@ -160,7 +161,7 @@ def _healthy_each_time(self: FirstHealth, *others: Any) -> list[str]:
 
 def _restored_rows_hide_nothing(self: Outbox, rows: Any, wall: float) -> None:
     _restore(self, rows, wall)
-    self._takes_orphans = True
+    self._knows_open = False
 
 
 def _rejected_resolve_is_success(self: Outbox, error: Any, now: float, wall: float) -> Any:
@@ -211,9 +212,9 @@ def _fails_in_watcher(self: driver.Courier, incidents: Any) -> None:
     _offer(self, incidents)
 
 
-def _moves_by_tasks_only(self: probe.JobActivity, before: probe.JobActivity) -> Any:
+def _moves_by_tasks_only(self: probe_report.JobActivity, before: probe_report.JobActivity) -> Any:
     moves = _moved_since(self, before)
-    return moves if moves is probe.Moves.TASKS else None
+    return moves if moves is probe_report.Moves.TASKS else None
 
 
 def _newest_bearer(self: identity.Identity, new: Any, *, wait: bool) -> Any:
@@ -390,10 +391,10 @@ OF_NOTIFYING = (
              losses, "has_uncounted_rows", lambda _: False,
              only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)), 60, first=16),
     Mutation("jobs of a thread pool belong to no query", "P2",
-             probe.JobActivity, "moved_since", lambda now, before: probe.Moves.TASKS if now.own != before.own else None,
+             probe_report.JobActivity, "moved_since", lambda now, before: probe_report.Moves.TASKS if now.own != before.own else None,
              only("fan_out"), essential=True),
     Mutation("jobs of a thread pool belong to every query", "P1",
-             probe.JobActivity, "moved_since", lambda now, before: probe.Moves.TASKS if now != before else None,
+             probe_report.JobActivity, "moved_since", lambda now, before: probe_report.Moves.TASKS if now != before else None,
              plan=plan_of("a batch hangs while the jobs of another query run in a pool of threads")),
     Mutation("expect_stop is ignored", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop"), essential=True),
@@ -410,7 +411,7 @@ BATCHES = (
              stuck_batch, "stall_severity", lambda *_: Severity.CRITICAL,
              only("skew", "starve", minutes=(8.0,))),
     Mutation("the CPU time of a thread proves nothing: what works is hung", "P2",
-             probe.JobActivity, "moved_since", _moves_by_tasks_only,
+             probe_report.JobActivity, "moved_since", _moves_by_tasks_only,
              plan=plan_of("the thread of a batch works for long: it is slow, and no page before it is critical")),
     Mutation("a delayed batch is never critical", "P1",
              stuck_batch, "stall_severity", lambda *_: Severity.WARNING,

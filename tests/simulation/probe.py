@@ -9,7 +9,7 @@ import msgspec
 
 from querypulse.listener.checkpoints import LogReader
 from querypulse.listener.commit_log import OFFSETS, LogReport, StorageError
-from querypulse.listener.probe import (
+from querypulse.listener.probe_report import (
     Context,
     JobActivity,
     JobCounts,

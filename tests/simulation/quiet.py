@@ -14,7 +14,7 @@ from querypulse.alerting.incidents.lifecycle import (
 )
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery

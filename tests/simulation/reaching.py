@@ -13,7 +13,7 @@ from querypulse.alerting.finding import (
 from querypulse.alerting.incidents.lifecycle import GROUP_SECONDS
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, Limits
 from querypulse.exporter.pages import Notice
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.state.identity import UNNAMED
 from querypulse.watch.tracker import TERMINATED_AFTER_SECONDS
 

@@ -16,7 +16,7 @@ from querypulse.alerting.incidents.alert import is_generic
 from querypulse.alerting.incidents.lifecycle import FLAPS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .promises import is_reported

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 
 from querypulse.listener.events import EventKind
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 
 from .clock import WALL, Time
 from .queries import SimQuery

@@ -7,8 +7,8 @@ from math import inf
 from typing import Any, Protocol
 
 from querypulse.alerting import finding
-from querypulse.alerting.incidents.alert import END_OF_TIME, Silence
 from querypulse.alerting.incidents.lifecycle import Evaluated
+from querypulse.alerting.silences import END_OF_TIME, Silence
 from querypulse.listener.state.identity import UNNAMED
 
 from .clock import Time

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from querypulse.listener.mailbox import ExpectStop
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 from querypulse.listener.state.state import has_name
 
 from .plan import CAUSES, Step

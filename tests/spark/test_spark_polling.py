@@ -12,7 +12,7 @@ from support.driver import Driver
 from support.queries import SPARK_PATIENCE_SECONDS, rate, start, until
 from support.repository import ROOT
 
-from querypulse.listener.probe import Moves
+from querypulse.listener.probe_report import Moves
 from querypulse.listener.spark.event_paths import EventQueue
 from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.probe import SparkProbe

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from support.fake_spark import FIELD, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
-from querypulse.listener.probe import Context, ListenerHealth, ProbeReport
+from querypulse.listener.probe_report import Context, ListenerHealth, ProbeReport
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
 from querypulse.listener.spark.probe import KEEP_REPORTED, KEEP_SECONDS
 

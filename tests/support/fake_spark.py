@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 from py4j.protocol import Py4JError
 
-from querypulse.listener.probe import CountedJobs, ListenerHealth
+from querypulse.listener.probe_report import CountedJobs, ListenerHealth
 from querypulse.listener.spark.jvm import FIELD, RECORD
 from querypulse.listener.spark.probe import SparkProbe
 

@@ -22,10 +22,11 @@ from support.rules_table import WARNINGS
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
-from querypulse.alerting.incidents.alert import Incident, Silence
+from querypulse.alerting.incidents.alert import Incident
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.silences import Silence
 from querypulse.core.states import QueryState
-from querypulse.listener.probe import RunFacts, parse_trigger
+from querypulse.listener.probe_report import RunFacts, parse_trigger
 from querypulse.listener.state.query import Ended, Outcome, Query
 from querypulse.listener.state.snapshot import Pause, Snapshot
 

@@ -19,7 +19,7 @@ from querypulse.alerting.receivers.slack import slack_message
 from querypulse.alerting.receivers.teams import teams_message
 from querypulse.core.states import QueryState
 from querypulse.listener.mailbox import ProgramEnd
-from querypulse.listener.probe import Context, JobActivity, JobCounts
+from querypulse.listener.probe_report import Context, JobActivity, JobCounts
 from querypulse.settings.links import next_steps
 
 APP = "orders"

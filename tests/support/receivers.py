@@ -6,8 +6,8 @@ import base64
 from typing import Any
 
 from querypulse.alerting.receivers.receiver import Receiver
-from querypulse.settings import receivers as receivers_from_settings
 from querypulse.settings.settings import Settings
+from querypulse.sidecar.assemble import make_receivers
 
 from .http_double import HttpDouble
 from .pagerduty_double import PagerDutyDouble
@@ -27,7 +27,7 @@ def receiver(kind: str, *, external_url: str | None = None, **table: Any) -> Rec
     if "routing_key_file" in given:
         del given["routing_key"]
     settings = Settings(receivers=[given], external_url=external_url)
-    (made,) = receivers_from_settings.receivers(settings)
+    (made,) = make_receivers(settings)
     return made
 
 

@@ -18,7 +18,7 @@ from querypulse.alerting.finding import DRIVER_DOWN, Finding
 from querypulse.alerting.rules.context import rule_context
 from querypulse.alerting.rules.evidence import evidence
 from querypulse.listener.events import SourceProgress
-from querypulse.listener.probe import JobActivity, JobCounts
+from querypulse.listener.probe_report import JobActivity, JobCounts
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"

@@ -21,7 +21,7 @@ from support.story import polled as polled_run
 from querypulse.listener.commit_log import LogReport, SinkLog
 from querypulse.listener.failure import SESSION_ENDED
 from querypulse.listener.mailbox import ProgramEnd
-from querypulse.listener.probe import Context, JobCounts, SchedulerLoop, SlotUse
+from querypulse.listener.probe_report import Context, JobCounts, SchedulerLoop, SlotUse
 
 WARNINGS = frozenset({
     "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging",

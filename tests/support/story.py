@@ -15,7 +15,7 @@ from querypulse.listener.commit_log import (
 )
 from querypulse.listener.events import Idle, Progress, SourceProgress, Started, Terminated
 from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
-from querypulse.listener.probe import (
+from querypulse.listener.probe_report import (
     Context,
     JobActivity,
     JobCounts,

@@ -15,10 +15,9 @@ from support.http_double import HttpDouble, reply
 from support.patience import PATIENCE_SECONDS, until
 from support.watching import LONG_POLL_SECONDS, ServedDriver, serving
 
-from querypulse.alerting.incidents.alert import Silence
+from querypulse.alerting.silences import Silence, change_silences
 from querypulse.commands import cli
 from querypulse.settings.settings import Settings
-from querypulse.settings.silencing import change_silences
 from querypulse.watch.targets import receiver_hosts
 
 COULD_NOT_BEGIN = 2

@@ -11,7 +11,7 @@ from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, all_of, cycles
 from support.repository import ROOT
 
-from querypulse.alerting.incidents.alert import Silence
+from querypulse.alerting.silences import Silence
 
 A = "a"
 FAILS, STALLS, SLOW = "StreamingQueryFailed", "StreamingQueryStalled", "StreamingBatchSlow"

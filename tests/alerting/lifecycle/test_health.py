@@ -10,7 +10,7 @@ from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import QueryHealth, Severity
 from querypulse.alerting.incidents.recovery import DriverHealth, RecoveryWindow
 from querypulse.core.states import QueryState
-from querypulse.listener.probe import Context
+from querypulse.listener.probe_report import Context
 
 AVAILABLE_NOW = "AvailableNowTrigger"
 PROCESSING_TIME = "ProcessingTimeTrigger(0)"

@@ -9,14 +9,9 @@ from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT
 
 from querypulse.alerting.alert_text import alert_of
 from querypulse.alerting.incidents import lifecycle
-from querypulse.alerting.incidents.alert import (
-    Alert,
-    Incident,
-    Silence,
-    incident_key,
-    incident_labels,
-)
+from querypulse.alerting.incidents.alert import Alert, Incident, incident_key, incident_labels
 from querypulse.alerting.incidents.lifecycle import Opened
+from querypulse.alerting.silences import Silence
 from querypulse.listener.state.snapshot import Pause
 
 DAY = 24 * 3600

@@ -13,9 +13,9 @@ from support.rules_table import behind_b
 
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.incidents.alert import Silence, why_muted
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
+from querypulse.alerting.silences import Silence, why_muted
 
 STALLED, OF_DRIVER = alert(name="StreamingQueryStalled"), alert("*")
 COVERED = [

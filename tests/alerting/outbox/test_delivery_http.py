@@ -100,10 +100,10 @@ import atexit, sys
 from querypulse.alerting.incidents.alert import Alert, Incident
 from querypulse.alerting.delivery.deliveries import Delivery
 from querypulse.core.guard import Guard
-from querypulse.settings.receivers import receivers
+from querypulse.sidecar.assemble import make_receivers
 from querypulse.settings.settings import Settings
 
-(webhook,) = receivers(Settings(webhook_url=sys.argv[1]))
+(webhook,) = make_receivers(Settings(webhook_url=sys.argv[1]))
 delivery = Delivery(webhook, Guard())
 delivery.start()
 labels = {"alertname": "StreamingQueryFailed", "app": "etl", "query": "a", "severity": "critical"}

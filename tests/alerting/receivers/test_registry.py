@@ -10,11 +10,12 @@ import pytest
 from support.repository import ROOT
 
 from querypulse.alerting.receivers import RECEIVER_TYPES
-from querypulse.alerting.receivers.receiver import Holds, Text, holds
+from querypulse.core.secret import Holds, Text, holds
 from querypulse.settings.mistakes import mask_mistake, mask_value
-from querypulse.settings.secrets import EvaluationRedactor, refuse_secret
+from querypulse.settings.secrets import refuse_secret
 from querypulse.settings.settings import QuerySettings, check_value
 from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.assemble import make_redactor
 
 SECRET = "s3cr3t-0123456789-abcdefghij"
 HOSTILE = {
@@ -152,7 +153,7 @@ def test_secret_is_redacted_from_alerts():
         others = [name for name in kind.one_of if name not in table]
         if kind.one_of and field not in kind.one_of:
             table |= {others[0]: "https://example.com/x"}
-        return leaks(EvaluationRedactor(Settings(receivers=[table])).text(f"cannot reach {SECRET}"))
+        return leaks(make_redactor(Settings(receivers=[table])).text(f"cannot reach {SECRET}"))
 
     assert named(is_shown) == []
 
@@ -166,7 +167,7 @@ def test_secret_in_a_file_is_redacted_from_alerts(kind, tmp_path):
         table = filled(kind, **{field: [path] if field.endswith("s") else path})
         if kind.one_of and field not in kind.one_of:
             table |= {kind.one_of[0]: "https://example.com/x"}
-        redacting = EvaluationRedactor(Settings(receivers=[table]))
+        redacting = make_redactor(Settings(receivers=[table]))
 
         assert SECRET not in redacting.text(f"cannot reach {SECRET}"), field
 

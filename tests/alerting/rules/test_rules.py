@@ -77,7 +77,7 @@ from querypulse.alerting.rules.monitoring import (
 from querypulse.alerting.rules.query_ends import program_ended
 from querypulse.core.states import QueryState
 from querypulse.listener.events import EventKind, decode
-from querypulse.listener.probe import Context, JobCounts, LongTask
+from querypulse.listener.probe_report import Context, JobCounts, LongTask
 from querypulse.listener.source_polls import SourceReport
 
 SKEWED = LongTask(4, 17, "host-3", 75.0, 2.1)

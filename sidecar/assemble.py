@@ -1,9 +1,10 @@
-"""Settings -> the components of a sidecar."""
+"""Settings -> what a sidecar, the watcher and a replay are made of; nothing is started or sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..alerting.delivery.deliveries import Delivery, Notifier
 from ..alerting.delivery.heartbeat import Heartbeat, QueryHeartbeats
@@ -11,100 +12,36 @@ from ..alerting.delivery.spool import Spool
 from ..alerting.incidents.alert import Incident
 from ..alerting.policy import Limits, LimitSettings, Policy
 from ..alerting.receivers.http import HttpPoster
-from ..alerting.receivers.receiver import Receiver, is_loopback
+from ..alerting.receivers.receiver import (
+    HttpOptions,
+    Receiver,
+    ReceiverContext,
+    ReceiverSettings,
+    is_loopback,
+)
+from ..alerting.redaction import EvaluationRedactor
+from ..alerting.silences import SilenceStore
 from ..core.guard import Guard
-from ..core.secret import Secret
+from ..core.redaction import unusable
+from ..core.secret import Secret, parse_headers
 from ..exporter import push
 from ..exporter.push import PushTarget
 from ..exporter.server import Tls
-from ..listener.probe import CALM_SECONDS
-from ..listener.state.flow import TABLE, TOPIC, Dataset, Declared, brokers_of, path_dataset
-from . import receivers as receivers_from_settings
-from .links import guidance
-from .receivers import as_settings_error, http_options
-from .secrets import EvaluationRedactor
-from .settings import QuerySettings, Settings
-from .silencing import SilenceStore
-
-# -- declared places --------------------------------------------------------------------------
-# The places that the settings declare: what queries read and write where Spark does not show it.
-#
-# Forms: a URI or absolute path, as such or after ``path:``, ``delta:`` or ``parquet:``
-# (``delta:/lake/bronze``, ``s3://lake/bronze``); ``kafka:TOPIC`` or ``kafka://BROKERS/TOPIC``;
-# ``table:CATALOG.DB.TABLE``, ``iceberg:...``. Without a file system or brokers a place matches any.
-
-_PATHS = ("path:", "delta:", "parquet:")
-_TABLES = ("table:", "iceberg:")
-_KAFKA = "kafka:"
-_FILE_SYSTEMS = frozenset(
-    {
-        *("file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs", "maprfs", "alluxio"),
-        *("s3", "gs", "abfss", "wasb", "wasbs", "adl", "dbfs", "oss", "obs", "cosn", "lakefs"),
-    }
-)
-"""Hadoop's names for them, as ``Dataset.owners`` has them; of others, declare the path alone."""
-ALLOWED = (
-    "'delta:/lake/bronze', 's3://lake/bronze', 'kafka:orders', 'kafka://broker:9092/orders' or "
-    "'iceberg:catalog.db.orders'"
-)
-
-
-def _declared(queries: Mapping[str, QuerySettings]) -> tuple[Declared, ...]:
-    declarations = []
-    for pattern, own in queries.items():
-        reads = tuple(_datasets(pattern, "reads", own.reads or ()))
-        writes = tuple(_datasets(pattern, "writes", own.writes or ()))
-        if reads or writes:
-            declarations.append(Declared(pattern, reads, writes))
-    return tuple(declarations)
-
-
-def _datasets(pattern: str, side: str, texts: Sequence[str]) -> Iterator[Dataset]:
-    for text in texts:
-        if not pattern.strip():
-            raise ValueError("setting 'queries': an empty name pattern matches no query")
-        if (dataset := _parsed(text.strip())) is None:
-            raise ValueError(
-                f"setting 'queries', {side!r} of {pattern!r}: {text!r} could never match; write "
-                f"{ALLOWED}"
-            )
-        yield dataset
-
-
-def _parsed(text: str) -> Dataset | None:
-    if text.startswith(_KAFKA):
-        return _topic(text.removeprefix(_KAFKA))
-    for prefix in _TABLES:
-        if text.startswith(prefix):
-            name = text.removeprefix(prefix)
-            return Dataset(TABLE, name) if all(name.split(".")) and "." in name else None
-    for prefix in _PATHS:
-        text = text.removeprefix(prefix)
-    dataset = path_dataset(text)
-    schemes = set() if dataset is None else {owner.partition("://")[0] for owner in dataset.owners}
-    return dataset if schemes <= _FILE_SYSTEMS else None
-
-
-def _topic(text: str) -> Dataset | None:
-    brokers: tuple[str, ...] = ()
-    if text.startswith("//"):
-        servers, _, text = text.removeprefix("//").partition("/")
-        brokers = brokers_of(servers)
-        if not brokers:
-            return None
-    return Dataset(TOPIC, text, brokers) if text and "/" not in text else None
-
-
-# -- wiring -----------------------------------------------------------------------------------
+from ..listener.prober import CALM_SECONDS
+from ..settings.datasets import declared_datasets
+from ..settings.links import external_url, guidance
+from ..settings.receivers import HEARTBEAT, Configured, as_settings_error, configured, routes
+from ..settings.secrets import own_secrets
+from ..settings.settings import QuerySettings, Settings
 
 SLOW_POLL_SECONDS = 3.0
 
 
-def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
+def make_policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
     """The expected queries and the limits.
 
     Raises:
-        SettingsError: a declared place could never match.
+        SettingsError: a declared dataset could never match.
 
     """
     defaults = Limits(**{name: getattr(settings, name) for name in LimitSettings.__struct_fields__})
@@ -120,7 +57,7 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         for pattern, own in settings.queries.items()
     )
     with as_settings_error(settings):
-        declared = _declared(settings.queries)
+        declared = declared_datasets(settings.queries)
     return Policy(
         expected=settings.expected_queries,
         expected_errors=settings.expected_errors,
@@ -140,6 +77,91 @@ def shortest_floor_seconds(settings: Settings) -> float:
     return min(filter(None, floors))
 
 
+def make_receivers(settings: Settings) -> list[Receiver]:
+    """One receiver for each that the settings name.
+
+    Raises:
+        SettingsError: a URL, key, secret or certificate cannot be used, or the settings
+            contradict each other.
+
+    """
+    return [_receiver(entry, settings) for entry in configured(settings)]
+
+
+def make_heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
+    """The heartbeat of the driver; None if not configured.
+
+    Raises:
+        SettingsError: its URL cannot be used.
+
+    """
+    with as_settings_error(settings):
+        return _heartbeat(settings, settings, guard)
+
+
+def make_query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
+    """By name pattern: the heartbeats pinged when such a query commits or completes.
+
+    Raises:
+        SettingsError: a URL cannot be used.
+
+    """
+    made = {}
+    for pattern, own in settings.queries.items():
+        with as_settings_error(settings, f"queries {pattern!r}: "):
+            name = f"{HEARTBEAT} {pattern}"
+            made[pattern] = _heartbeat(own, settings, guard, name=name, announces=False)
+    return {pattern: heartbeat for pattern, heartbeat in made.items() if heartbeat is not None}
+
+
+def _heartbeat(
+    given: Settings | QuerySettings, settings: Settings, guard: Guard, **options: Any
+) -> Heartbeat | None:
+    url = given.heartbeat_url
+    file = given.heartbeat_url_file
+    if url is not None and file is not None:
+        raise ValueError("give 'heartbeat_url' or 'heartbeat_url_file', not both")
+    if url is None and file is None:
+        return None
+    secret = _secret(url, file, "heartbeat_url_file")
+    return Heartbeat(secret, guard, http=http_options(None, settings), **options)
+
+
+def _receiver(entry: Configured, settings: Settings) -> Receiver:
+    def secret(field: str) -> Secret:
+        value = getattr(entry.given, field)
+        file = getattr(entry.given, f"{field}_file")
+        return _secret(value, file, f"{field}_file")
+
+    def secrets(field: str) -> list[Secret]:
+        return [Secret.from_file(path, setting=field) for path in getattr(entry.given, field)]
+
+    page = external_url(settings)
+    with as_settings_error(settings, entry.place, entry):
+        context = ReceiverContext(http_options(entry.given, settings), page, secret, secrets)
+        return entry.given.makes(entry.given, context)
+
+
+def _secret(value: str | None, file: str | None, setting: str) -> Secret:
+    return Secret(value) if value is not None else Secret.from_file(file or "", setting=setting)
+
+
+def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOptions:
+    """A receiver's own HTTP options; where it has none, the top-level settings.
+
+    Raises:
+        ValueError: one cannot be used; the message names the setting.
+
+    """
+    fields: dict[str, Any] = {}
+    for name in HttpOptions.__struct_fields__:
+        own = getattr(given, name, None)
+        fields[name] = own if own is not None else getattr(settings, name, None)
+    options = HttpOptions(**fields)
+    options.check()
+    return options
+
+
 def make_notifier(
     settings: Settings,
     app: str,
@@ -153,10 +175,10 @@ def make_notifier(
 ) -> Notifier:
     """The unstarted notifier; ``restore`` gets what an earlier process of ``app`` left open."""
     spool = Spool(Path(settings.spool_dir), app, guard) if settings.spool_dir is not None else None
-    routes = receivers_from_settings.routes(settings)
+    taken = routes(settings)
     return Notifier(
         [
-            Delivery(receiver, guard, route=routes[receiver.name], spool=spool)
+            Delivery(receiver, guard, route=taken[receiver.name], spool=spool)
             for receiver in receivers
         ],
         spool,
@@ -167,6 +189,22 @@ def make_notifier(
     )
 
 
+def make_redactor(settings: Settings) -> EvaluationRedactor:
+    """What hides the secrets of the settings, and what their patterns match.
+
+    Raises:
+        SettingsError: a pattern is not a regular expression, or a secret's file cannot be read.
+
+    """
+    for position, pattern in enumerate(settings.redact_patterns):
+        if problem := unusable(pattern):
+            # The pattern is not shown: it may contain the secret that it hides.
+            raise settings.error(f"setting 'redact_patterns', at [{position}]: {problem}")
+    with as_settings_error(settings):
+        secrets = own_secrets(settings)
+    return EvaluationRedactor(secrets, settings.redact_patterns)
+
+
 def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
     """The token that readers need, and the certificates of the HTTP server.
 
@@ -174,7 +212,8 @@ def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
         SettingsError: a file cannot be read, or a certificate has no key.
 
     """
-    cert, key = settings.http_tls_cert_file, settings.http_tls_key_file
+    cert = settings.http_tls_cert_file
+    key = settings.http_tls_key_file
     if (cert is None) != (key is None):
         raise settings.error("settings 'http_tls_cert_file' and 'http_tls_key_file' go together")
     if settings.http_tls_client_ca_file is not None and cert is None:
@@ -245,7 +284,7 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
         headers = secret_in(settings.otlp_headers_file, "otlp_headers_file", settings)
         if headers is not None:
             with as_settings_error(settings, "setting 'otlp_headers_file': "):
-                push.parse_headers(headers.known)
+                parse_headers(headers.known)
         targets.append(push.Otlp(poster, headers))
     return tuple(targets)
 
@@ -269,13 +308,14 @@ class Components:
     """
 
     def __init__(self, settings: Settings, guard: Guard) -> None:
-        self.settings, self.guard = settings, guard
+        self.settings = settings
+        self.guard = guard
         self.guidance = guidance(settings)
-        self.policy = policy(settings, probe_expected=True)
-        self.receivers = receivers_from_settings.receivers(settings)
-        self.heartbeat = receivers_from_settings.heartbeat(settings, guard)
-        self.query_heartbeats = receivers_from_settings.query_heartbeats(settings, guard)
+        self.policy = make_policy(settings, probe_expected=True)
+        self.receivers = make_receivers(settings)
+        self.heartbeat = make_heartbeat(settings, guard)
+        self.query_heartbeats = make_query_heartbeats(settings, guard)
         self.push_targets = push_targets(settings)
         self.token, self.tls = http_access(settings)
-        self.redacting = EvaluationRedactor(settings)
+        self.redacting = make_redactor(settings)
         self.silencing = SilenceStore(settings.silence_file, guard)

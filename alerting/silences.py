@@ -1,5 +1,5 @@
-"""The silences in force: of ``Sidecar.silence``, HTTP, and the file that ``querypulse silence``
-writes.
+"""Silences: what they cover, and which are in force, of ``Sidecar.silence``, HTTP, and the file
+that ``querypulse silence`` writes.
 
 The file has one JSON object per line. It is replaced as a whole, so that no reader sees half a
 line. Writers lock its folder, so that concurrent writers lose nothing.
@@ -23,12 +23,12 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.incidents.alert import Silence, end_text
-from ..alerting.rules import ALERT_NAMES
 from ..core.files import FileLoop, Signature, signature_of, write_whole
 from ..core.guard import Guard
-from .mistakes import suggest
+from ..core.text import suggest
+from .finding import WHOLE_DRIVER
+from .incidents.alert import Alert
+from .rules import ALERT_NAMES
 
 log = logging.getLogger("querypulse")
 
@@ -38,6 +38,49 @@ READ_EVERY_SECONDS = 2.0
 FIRST_READ_SECONDS = 0.5
 MAX_SILENCES = 1000
 """The most that ``Sidecar.silence`` and HTTP together may have in force."""
+END_OF_TIME = 253_402_300_799.0
+"""The last second of the year 9999, the latest time that can be formatted."""
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """Suppress alerts whose app, query and name match the patterns until Unix time ``until``.
+
+    Alerts of the whole driver have the query ``*``, which only the pattern ``*`` matches.
+    """
+
+    queries: str
+    until: float
+    alertname: str = "*"
+    reason: str = ""
+    app: str = "*"
+
+    def covers(self, alert: Alert, wall: float) -> bool:
+        """Whether ``alert`` is silenced at Unix time ``wall``."""
+        return (
+            wall < self.until
+            and fnmatchcase(alert.labels["app"], self.app)
+            and fnmatchcase(alert.labels["query"], self.queries)
+            and fnmatchcase(alert.name, self.alertname)
+        )
+
+    def __str__(self) -> str:
+        """A readable text: ``silenced until <ISO 8601>: <reason>``."""
+        text = f"silenced until {end_text(self.until)}"
+        return f"{text}: {self.reason}" if self.reason else text
+
+
+def end_text(wall: float) -> str:
+    """Unix seconds as RFC 3339 in UTC; times after the year 9999 become its last second."""
+    until = datetime.fromtimestamp(min(wall, END_OF_TIME), timezone.utc)
+    return until.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def why_muted(alert: Alert, silences: Iterable[Silence], wall: float) -> str:
+    """The silence that covers ``alert`` longest; empty if none covers it."""
+    covering = [silence for silence in silences if silence.covers(alert, wall)]
+    return str(max(covering, key=lambda silence: silence.until)) if covering else ""
+
+
 Silences = tuple[Silence, ...]
 
 

@@ -9,9 +9,8 @@ import trustme
 
 from querypulse.alerting.policy import Limits
 from querypulse.listener.state.flow import PATH, TABLE, TOPIC, Dataset, Declared
-from querypulse.settings import wiring
 from querypulse.settings.settings import QuerySettings
-from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar import Settings, SettingsError, assemble
 
 
 def refused(call, **settings):
@@ -22,7 +21,7 @@ def refused(call, **settings):
 
 def test_expected_queries_and_limits_come_from_the_settings():
     limits = {"stall_floor_seconds": 1, "start_grace_seconds": 3, "gone_grace_seconds": 4}
-    policy = wiring.policy(Settings(expected_queries=("bronze",), **limits))
+    policy = assemble.make_policy(Settings(expected_queries=("bronze",), **limits))
 
     assert policy.expected == ("bronze",)
     assert policy.limits("anything") == Limits(**limits)
@@ -34,7 +33,7 @@ def test_an_override_changes_only_its_own_settings_and_a_later_one_wins():
         "nightly*": {"stall_floor_seconds": 3600, "gone_grace_seconds": 0, "ignore": False},
     }
     queries = {pattern: QuerySettings(**own) for pattern, own in overrides.items()}
-    policy = wiring.policy(Settings(stall_critical_seconds=7, queries=queries))
+    policy = assemble.make_policy(Settings(stall_critical_seconds=7, queries=queries))
 
     assert policy.limits("nightly_sales") == Limits(
         stall_floor_seconds=3600, stall_critical_seconds=1, gone_grace_seconds=0, ignore=False
@@ -45,7 +44,7 @@ def test_an_override_changes_only_its_own_settings_and_a_later_one_wins():
 
 @pytest.mark.parametrize("interval", [0.05, 0.5, 60])
 def test_a_report_is_not_stale_before_the_next_one_is_due(interval):
-    policy = wiring.policy(Settings(probe_interval_seconds=interval))
+    policy = assemble.make_policy(Settings(probe_interval_seconds=interval))
 
     assert policy.probe_stale_seconds >= 2 * interval
 
@@ -61,12 +60,12 @@ def test_a_report_is_not_stale_before_the_next_one_is_due(interval):
 def test_shortest_floor_is_that_of_any_query(floor, own, shortest):
     settings = Settings(stall_floor_seconds=floor, queries={"a": own})
 
-    assert wiring.shortest_floor_seconds(settings) == shortest
+    assert assemble.shortest_floor_seconds(settings) == shortest
 
 
 def declared(text, side="writes", pattern="bronze"):
     own = QuerySettings(**{side: (text,)})
-    return wiring.policy(Settings(queries={pattern: own})).declared
+    return assemble.make_policy(Settings(queries={pattern: own})).declared
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def pem(tmp_path_factory):
 
 
 def test_token_and_certificate_are_read_from_their_files(file, pem):
-    token, tls = wiring.http_access(
+    token, tls = assemble.http_access(
         Settings(
             http_token_file=file("token\n"),
             http_tls_cert_file=pem.cert,
@@ -149,7 +148,7 @@ def test_token_and_certificate_are_read_from_their_files(file, pem):
 )
 def test_unusable_certificates_are_reported_before_the_server_starts(pem, cert, key, authority):
     message = refused(
-        wiring.http_access,
+        assemble.http_access,
         http_tls_cert_file=cert and getattr(pem, cert, cert),
         http_tls_key_file=key and getattr(pem, key, key),
         http_tls_client_ca_file=authority and getattr(pem, authority, authority),
@@ -161,7 +160,7 @@ def test_unusable_certificates_are_reported_before_the_server_starts(pem, cert, 
 @pytest.mark.parametrize("content", [None, " \n", b"\xff\xfe\x00"])
 def test_a_token_file_without_a_token_is_named(file, tmp_path, content):
     path = str(tmp_path / "missing") if content is None else file(content)
-    message = refused(wiring.http_access, http_token_file=path)
+    message = refused(assemble.http_access, http_token_file=path)
 
     assert "'http_token_file'" in message
     assert path in message
@@ -180,13 +179,13 @@ def test_a_token_file_without_a_token_is_named(file, tmp_path, content):
     ],
 )
 def test_server_may_start_if_readers_are_authenticated_or_local(settings):
-    assert wiring.refused_address(Settings(**settings)) == ""
+    assert assemble.refused_address(Settings(**settings)) == ""
 
 
 @pytest.mark.fault("Settings", "A public address without a token", "The server stays off")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "driver.example.com", ""])
 def test_server_stays_off_if_anybody_could_read(host):
-    message = wiring.refused_address(Settings(http_host=host, http_tls_cert_file="/c"))
+    message = assemble.refused_address(Settings(http_host=host, http_tls_cert_file="/c"))
 
     for name in ("http_host", host, "http_token_file", "http_allow_anonymous"):
         assert name in message

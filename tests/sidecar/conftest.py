@@ -1,4 +1,4 @@
-"""Fixtures of the tests of settings."""
+"""Fixtures of the tests of what settings make."""
 
 from __future__ import annotations
 

@@ -9,17 +9,17 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.patience import PATIENCE_SECONDS, Clock
 
-from querypulse.alerting.incidents.alert import Silence
 from querypulse.alerting.rules import ALERT_NAMES
-from querypulse.core.guard import Guard
-from querypulse.settings.silencing import (
+from querypulse.alerting.silences import (
     Ending,
+    Silence,
     SilenceStore,
     change_silences,
     make_silence,
     read_silences,
     unmatched,
 )
+from querypulse.core.guard import Guard
 from querypulse.sidecar import Settings, Sidecar
 
 MOMENT = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)

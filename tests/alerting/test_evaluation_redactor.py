@@ -11,10 +11,12 @@ from support.planted import HUNTER, PLANTED
 from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import Finding, QueryHealth, Severity
+from querypulse.alerting.redaction import ERROR_CLASS, redacted
 from querypulse.core.redaction import WITHHELD, Redactor
+from querypulse.core.secret import secret_parts
 from querypulse.core.states import QueryState
-from querypulse.settings.secrets import ERROR_CLASS, EvaluationRedactor, redacted, secret_parts
 from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.assemble import make_redactor
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 TOKEN = "T0KEN567890abcdefgh"
@@ -47,7 +49,7 @@ def evaluation_of(text):
 
 def left(text, settings=None, conf=None):
     """The evaluation of ``text`` after redaction."""
-    redacting = EvaluationRedactor(settings or Settings())
+    redacting = make_redactor(settings or Settings())
     redacting.honour((conf or {}).get)
     return repr(redacting(evaluation_of(text)))
 
@@ -87,7 +89,7 @@ def test_each_header_in_a_file_of_headers_is_hidden(tmp_path):
 def test_rotated_key_is_hidden_after_a_refresh(tmp_path):
     path = tmp_path / "key"
     path.write_text(KEY)
-    redacting = EvaluationRedactor(Settings(pagerduty_routing_key_file=str(path)))
+    redacting = make_redactor(Settings(pagerduty_routing_key_file=str(path)))
     assert TOKEN in repr(redacting(evaluation_of(f"the new one is {TOKEN}")))
     path.write_text(TOKEN)
     redacting.refresh()
@@ -110,7 +112,7 @@ def test_texts_that_match_a_pattern_of_ours_or_of_spark_are_hidden():
 def test_invalid_pattern_is_refused():
     for pattern in ("(", "[a-", "(?P<x", "*"):
         with pytest.raises(SettingsError, match="'redact_patterns'"):
-            EvaluationRedactor(Settings(redact_patterns=[pattern]))
+            make_redactor(Settings(redact_patterns=[pattern]))
 
 
 HEADERS = "a=bc12,Auth=Basic%20xyz9"

@@ -12,8 +12,9 @@ from support.patience import PATIENCE_SECONDS
 
 from querypulse.alerting.incidents.alert import Alert, Incident
 from querypulse.core.guard import Guard
-from querypulse.settings.receivers import find_gap, heartbeat, log_start, receivers
+from querypulse.settings.receivers import find_gap, log_start
 from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.assemble import make_heartbeat, make_receivers
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
@@ -31,13 +32,13 @@ def server():
 
 def refused(**settings):
     with pytest.raises(SettingsError) as error:
-        receivers(Settings(**settings))
+        make_receivers(Settings(**settings))
     assert "hidden" not in str(error.value)
     return str(error.value)
 
 
 def names(**settings):
-    return [receiver.name for receiver in receivers(Settings(**settings))]
+    return [receiver.name for receiver in make_receivers(Settings(**settings))]
 
 
 def hook(name="a", **more):
@@ -85,7 +86,7 @@ def test_incident_is_sent_to_the_configured_url(server):
         lambda url: {"receivers": [slack(url=url)]},
     ]
     for count, settings in enumerate(forms, 1):
-        (receiver,) = receivers(Settings(**settings(server.url)))
+        (receiver,) = make_receivers(Settings(**settings(server.url)))
         receiver.send(INCIDENT, 2.0)
         receiver.close()
         assert len(server.requests) == count
@@ -94,7 +95,9 @@ def test_incident_is_sent_to_the_configured_url(server):
 def test_webhook_is_signed_with_all_its_secrets(server, file):
     other = "whsec_" + base64.b64encode(b"t" * 32).decode()
     files = [file(SECRET, "new"), file(other, "old")]
-    (receiver,) = receivers(Settings(receivers=[hook(secret_files=files) | {"url": server.url}]))
+    (receiver,) = make_receivers(
+        Settings(receivers=[hook(secret_files=files) | {"url": server.url}])
+    )
     receiver.send(INCIDENT, 2.0)
     receiver.close()
 
@@ -245,7 +248,7 @@ def test_heartbeat_is_sent_to_its_url(server, file):
     forms = {"heartbeat_url": server.url}, {"heartbeat_url_file": file(server.url)}
     for settings in forms:
         before = len(server.requests)
-        running = heartbeat(Settings(**settings), Guard())
+        running = make_heartbeat(Settings(**settings), Guard())
         running.start()
         server.wait_for(before + 1)
         running.close(PATIENCE_SECONDS)
@@ -262,7 +265,7 @@ def test_heartbeat_is_sent_to_its_url(server, file):
 )
 def test_invalid_heartbeat_is_refused(settings, word):
     with pytest.raises(SettingsError, match=word) as error:
-        heartbeat(Settings(**settings), Guard())
+        make_heartbeat(Settings(**settings), Guard())
 
     assert "hidden-path" not in str(error.value)
 
