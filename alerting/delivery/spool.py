@@ -34,10 +34,10 @@ from ...listener.state.positions import LastRead, to_store, without_run
 from ...listener.state.query import Query, last_read
 from ...listener.state.snapshot import Snapshot
 from ...listener.state.state import State
-from ..incidents.alert import END_OF_TIME
 from ..incidents.lifecycle import Lifecycle, Opened
 from ..policy import RESTART_WINDOW_SECONDS
 from ..rules.query_ends import is_committed, repeated
+from ..silences import END_OF_TIME
 from .outbox import OutboxRow, essence
 
 log = logging.getLogger("querypulse")

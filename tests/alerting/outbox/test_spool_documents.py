@@ -15,8 +15,8 @@ from support.worker_harness import WALL, WorkerHarness
 from querypulse.alerting.delivery.deliveries import Delivery, Notifier
 from querypulse.alerting.delivery.outbox import Known
 from querypulse.alerting.delivery.spool import FailureHistory, Kept, SpoolFile
-from querypulse.alerting.incidents.alert import end_text
 from querypulse.alerting.incidents.lifecycle import Opened
+from querypulse.alerting.silences import end_text
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.listener.past_failures import FailedQuery, mark_of
