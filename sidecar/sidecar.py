@@ -142,10 +142,16 @@ class Sidecar:
         return newest.alerts if (newest := self._evaluated()) else ()
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Evaluate what was received, attempt all deliveries; False if that failed or was late."""
+        """Evaluate what was received, attempt all deliveries; False if that failed or was late.
+
+        Raises:
+            ValueError: ``timeout`` is no number of seconds.
+
+        """
+        deadline = Deadline(timeout)
         if self._runtime is None or os.getpid() != self._pid:
             return False
-        return self._runtime.flush(Deadline(timeout))
+        return self._runtime.flush(deadline)
 
     def start_or_stand_by(self, spark: Any = None, *, by_hand: bool = False) -> None:
         """Start watching ``spark``, unless a session is given already; once.
@@ -182,17 +188,22 @@ class Sidecar:
         """Flush and stop everything within about ``timeout`` seconds; an interrupt ends the wait.
 
         A second call only waits for the first. Alerts stay open: a close fixes no query.
+
+        Raises:
+            ValueError: ``timeout`` is no number of seconds.
+
         """
         self._close(timeout)
 
     def _close(self, timeout: float, program: ProgramEnd | None = None) -> None:
         """Close; ``program`` is how the main program ended, if nobody had announced that."""
+        deadline = Deadline(timeout)
         if os.getpid() != self._pid:
             return
         with self._closing:
             first, self.closed = not self.closed, True
         if not first:
-            self._ended.wait(Deadline(timeout).left)
+            self._ended.wait(deadline.left)
             return
         try:
             if self._runtime is not None:
@@ -217,13 +228,15 @@ class Sidecar:
         Raises:
             QueryFailure: a query failed or disappeared, as with its Spark Connect session, or the
                 JVM has ended (query ``*``).
+            ValueError: ``timeout`` is no number of seconds.
 
         """
+        seconds = None if timeout is None else Deadline(timeout).left
         if self._streams is not None:
             wait_in_spark(self._streams, timeout)
             return
         with self._news:
-            outcome = self._news.wait_for(lambda: self._outcome(on_stall=on_stall), timeout)
+            outcome = self._news.wait_for(lambda: self._outcome(on_stall=on_stall), seconds)
         if isinstance(outcome, QueryFailure):
             self._failure_raised_at = time.monotonic()
             raise outcome
