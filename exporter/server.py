@@ -2,9 +2,9 @@
 
 One thread runs an event loop with a coroutine for each client, which has a limited time for its
 request, and as long for its answer; a client that hardly reads its answer gives way to one that
-waits. Another thread makes the pages, one at a time: a large page, or
-a file that hangs, does not stop ``/livez``. The server of ``prometheus_client`` answers 200 on
-every path and does the TLS handshake in its only accepting thread, without a timeout.
+waits. Another thread makes the pages, one at a time: a large page, or a file that hangs, does not
+stop ``/livez``. The server of ``prometheus_client`` answers 200 on every path and does the TLS
+handshake in its only accepting thread, without a timeout.
 """
 
 from __future__ import annotations
