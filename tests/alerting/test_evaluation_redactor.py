@@ -211,8 +211,11 @@ def test_labels_of_an_alert_are_not_redacted():
     (after,) = redacted(evaluated(before), Redactor().text).findings
 
     assert (after.alertname, after.query, after.severity, after.state) == (
-        before.alertname, before.query, before.severity, before.state
-    )  # fmt: skip
+        before.alertname,
+        before.query,
+        before.severity,
+        before.state,
+    )
 
 
 @pytest.mark.parametrize("evidence", [{"error_class": "ConcurrentAppendException"}, {}])

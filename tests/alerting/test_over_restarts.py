@@ -260,12 +260,17 @@ def up_to_date():
 @pytest.mark.parametrize(
     ("story", "now", "text", "missing"),
     [
-        (asynchronous(until=400, log_until=300), 400, "batches 150 to 200 run again: done, but not in the commit log", 51),
+        (
+            asynchronous(until=400, log_until=300),
+            400,
+            "batches 150 to 200 run again: done, but not in the commit log",
+            51,
+        ),
         (up_to_date(), 104, None, 0),
         (hung(), 170, "batch 10 runs again", None),
     ],
     ids=["the log is behind", "the log is up to date", "an ordinary query"],
-)  # fmt: skip
+)
 def test_async_progress_tracking_repeats_all_batches_missing_in_the_log(story, now, text, missing):
     assert said(story, now) == text
     assert story.query().batches_not_durable == missing

@@ -153,18 +153,33 @@ def test_the_order_of_events_within_a_tick_does_not_matter(order):
 
 
 RUNS = [
-    run(), run(batch=3), processing(batch=0), processing(batch=9, tasks=4), run(active=False),
-    run(active=False, exception=CONFLICT), run(number=2, batch=1), run(message="Getting offsets from K"),
-    run(trigger="ContinuousTrigger(1000)", message="Running", busy=True), run(async_progress=True),
+    run(),
+    run(batch=3),
+    processing(batch=0),
+    processing(batch=9, tasks=4),
+    run(active=False),
+    run(active=False, exception=CONFLICT),
+    run(number=2, batch=1),
+    run(message="Getting offsets from K"),
+    run(trigger="ContinuousTrigger(1000)", message="Running", busy=True),
+    run(async_progress=True),
     run(batch=3, idle_progress=progress(batch=3, committed=False, sources=(source(1, 5),))),
-]  # fmt: skip
+]
 EVENTS = [
-    Started("id-a", "a-1", "a"), Started("id-a", "a-2", None), Idle("id-a", "a-1"), Idle("id-x", "x-1"),
-    Terminated("id-a", "a-1", CONFLICT, None), Terminated("id-a", "a-2", None, None),
-    progress(batch=0), progress(batch=3, sources=(source({"t": {"0": 4}}, {"t": {"0": 9}}),)),
-    progress(batch=2, sources=(source("tok", "tik"),), watermark_timestamp=5.0), progress(run=2, batch=7),
-    progress(batch=1, committed=False), progress(batch=9, seconds=None), progress(batch=-1),
-]  # fmt: skip
+    Started("id-a", "a-1", "a"),
+    Started("id-a", "a-2", None),
+    Idle("id-a", "a-1"),
+    Idle("id-x", "x-1"),
+    Terminated("id-a", "a-1", CONFLICT, None),
+    Terminated("id-a", "a-2", None, None),
+    progress(batch=0),
+    progress(batch=3, sources=(source({"t": {"0": 4}}, {"t": {"0": 9}}),)),
+    progress(batch=2, sources=(source("tok", "tik"),), watermark_timestamp=5.0),
+    progress(run=2, batch=7),
+    progress(batch=1, committed=False),
+    progress(batch=9, seconds=None),
+    progress(batch=-1),
+]
 LOGS = [LoggedBatches(), LoggedBatches(4, 3), LoggedBatches(None, 9), LoggedBatches(0, None)]
 OBSERVATIONS = st.one_of(
     st.sampled_from(EVENTS),

@@ -125,13 +125,21 @@ def test_sidecar_can_be_silenced_before_it_runs():
         ("billing", "Query*", True, ""),
         ("bilingg", "*", True, "query 'bilingg' matches nothing now; did you mean 'billing'?"),
         ("bilingg", "*", None, ""),
-        ("*", "StreamingQueryFaild", True,
-         "alert 'StreamingQueryFaild' matches nothing now; did you mean 'StreamingQueryFailed'?"),
-        ("nowhere", "Nothing", True,
-         "alert 'Nothing' matches nothing now; query 'nowhere' matches nothing now"),
+        (
+            "*",
+            "StreamingQueryFaild",
+            True,
+            "alert 'StreamingQueryFaild' matches nothing now; did you mean 'StreamingQueryFailed'?",
+        ),
+        (
+            "nowhere",
+            "Nothing",
+            True,
+            "alert 'Nothing' matches nothing now; query 'nowhere' matches nothing now",
+        ),
         ("nowhere", "Nothing", None, "alert 'Nothing' matches nothing now"),
     ],
-)  # fmt: skip
+)
 def test_pattern_that_matches_nothing_gives_a_hint(queries, alertname, names, hint):
     existing = ("billing", "bronze-eu", "bronze-us") if names is True else names
     assert unmatched(silence(queries, alertname=alertname), existing) == hint

@@ -88,8 +88,14 @@ def test_each_state_is_ready_or_unready():
     shown = published(Story().started(at=0).commit(batch=1, at=10))
     answers = {state: why_unready(with_health(shown, state, "because")) for state in STATES}
     unready = {
-        "failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting",
-    }  # fmt: skip
+        "failed",
+        "missing",
+        "stopped_unexpectedly",
+        "stalled",
+        "flapping",
+        "rewound",
+        "starting",
+    }
     assert unready == set(UNREADY)
     assert answers == {
         state: [Reason("a", state, "because")] if state in unready else [] for state in STATES
@@ -142,9 +148,12 @@ def test_suppressed_alert_names_the_suppressing_one():
     (shown,) = as_json(replace(full_published(), inhibited=(pair,)))["suppressed"]
 
     assert shown == {
-        "alertname": "StreamingBatchSlow", "query": "a", "reason": "slow",
-        "by_alertname": "StreamingQueryStalled", "by_query": "*",
-    }  # fmt: skip
+        "alertname": "StreamingBatchSlow",
+        "query": "a",
+        "reason": "slow",
+        "by_alertname": "StreamingQueryStalled",
+        "by_query": "*",
+    }
 
 
 # -- in a notebook ----------------------------------------------------------------------------

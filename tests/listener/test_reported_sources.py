@@ -107,8 +107,11 @@ def test_sequence_numbers_are_decoded_by_partition():
     offsets = [
         ({"orders": {"0": 1234, "1": 99}}, {"orders/0": 1234, "orders/1": 99}),
         ('{"orders":{"0":1234}}', {"orders/0": 1234}),
-        ({"orders": {"0": 23, "1": -1}, "b": {"0": -2}}, {"orders/0": 23, "orders/1": -1, "b/0": -2}),
-    ]  # fmt: skip
+        (
+            {"orders": {"0": 23, "1": -1}, "b": {"0": -2}},
+            {"orders/0": 23, "orders/1": -1, "b/0": -2},
+        ),
+    ]
     for offset, positions in offsets:
         (source,) = batch(0, offset).sources
         assert (source.end, source.latest) == (positions, None)

@@ -155,16 +155,23 @@ HARMLESS = [
     ("idle", idle(), {}),
     ("slow but regular", slow_but_regular(), {}),
     ("stopped by its owner", steady(21).ended().work(at=2000), {}),
-    ("stopped with its application", steady(21).stopped(at=22).ended(exception=SHUT_DOWN).work(at=500), {}),
-    ("the end of the application of an expected query",
-     steady(21).stopped(at=22).work(at=4000), {"expected_queries": ["a"]}),
+    (
+        "stopped with its application",
+        steady(21).stopped(at=22).ended(exception=SHUT_DOWN).work(at=500),
+        {},
+    ),
+    (
+        "the end of the application of an expected query",
+        steady(21).stopped(at=22).work(at=4000),
+        {"expected_queries": ["a"]},
+    ),
     ("a log that just ends", steady(21), {}),
     ("killed in mid-line", killed_in_mid_line(), {}),
     ("the clock is set back", clock_set_back(), {}),
     ("restarted at once", restarted_at_once(), {}),
     ("no rows, and none are expected", with_input(0), {}),
     ("expected rows come", with_input(5), EXPECTS_INPUT),
-]  # fmt: skip
+]
 
 
 def test_harmless_log_raises_no_alert(tmp_path):

@@ -99,9 +99,11 @@ class Quiet(Property):
             rejected = any((key, name) in other.named for other in receiver.rejected)
             # What has not recovered for long enough is shown beside what has just begun.
             beside = {other for named, other in note.named if named == key}
-            has_cause = rejected or query is None or any(
-                self._has_cause(receiver, query, other, note.at) for other in beside
-            )  # fmt: skip
+            has_cause = (
+                rejected
+                or query is None
+                or any(self._has_cause(receiver, query, other, note.at) for other in beside)
+            )
             if query is not None and not has_cause:
                 raise Violation(
                     "P2",
@@ -140,9 +142,10 @@ class Quiet(Property):
         lasted = note.at - min(began_at, flight_at, self._planned_before(query))
         if problems == {query.truth.health} and lasted < least - SLACK_SECONDS:
             raise Violation(
-                "P2", f"{receiver.name} was notified that {name} of {key} is critical, "
-                f"which has been {query.truth.health.value} for {lasted:.0f} s only"
-            )  # fmt: skip
+                "P2",
+                f"{receiver.name} was notified that {name} of {key} is critical, "
+                f"which has been {query.truth.health.value} for {lasted:.0f} s only",
+            )
 
     def _planned_before(self, query: SimQuery) -> float:
         """When an earlier process planned the present batch; now if this process did."""
@@ -327,9 +330,13 @@ class Quiet(Property):
         return "episode", began[-1] if began else -1
 
     def _may_repeat(
-        self, receiver: SimReceiver, query: SimQuery, name: str, before: Notification,
+        self,
+        receiver: SimReceiver,
+        query: SimQuery,
+        name: str,
+        before: Notification,
         note: Notification,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Whether there is a reason to notify of the same problem again."""
         # A message that an outage delayed is about the problem before this one.
         late = self._which(query, name, note)[1] > 0 and before.at < receiver.is_up_from
@@ -370,9 +377,13 @@ class Quiet(Property):
         )
 
     def _outlasts_driver(
-        self, receiver: SimReceiver, query: SimQuery, name: str, before: Notification,
+        self,
+        receiver: SimReceiver,
+        query: SimQuery,
+        name: str,
+        before: Notification,
         note: Notification,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Whether the whole driver was stuck and has resumed, but this query has not.
 
         That is another problem: the incident of the driver ends, and must not hide the query's own.
@@ -421,8 +432,9 @@ class Quiet(Property):
             return True
         between = (n for n in receiver.notifications if before.at < n.at < note.at)
         said = {name for n in between for named, name in n.named if named == key}
-        ended = any(before.at < end.at < note.at for end in receiver.closed
-                    if end.incident.key == note.key)  # fmt: skip
+        ended = any(
+            before.at < end.at < note.at for end in receiver.closed if end.incident.key == note.key
+        )
         return note.at <= self._blind_at and (ended or bool(said & OF_BATCHES))
 
     def _is_excused(self, receiver: SimReceiver, before: Notification, note: Notification) -> bool:
@@ -456,11 +468,12 @@ class Quiet(Property):
             boots = [at for at, name in self._stage.boots if name == note.driver and at <= note.at]
             since = max([since, *boots[-1:]])
         same = [
-            other for other in receiver.notifications
+            other
+            for other in receiver.notifications
             # The watcher and a driver do not know how often the other has notified.
             if (other.key, other.driver, other.named) == (note.key, note.driver, note.named)
             and since <= other.at <= note.at
-        ]  # fmt: skip
+        ]
         if len(same) <= SLOW_FLAPS:
             return
         first, *_, last, now = same[-SLOW_FLAPS - 1 :]

@@ -116,9 +116,10 @@ class Resolving(Property):
             bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))
         if calm > bound:
             raise Violation(
-                "P3", f"{held.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
-                f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
-            )  # fmt: skip
+                "P3",
+                f"{held.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
+                f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)",
+            )
 
     def _content(self, held: Open) -> Named:
         """What it shows, and what has joined it since: that is no reason to send it again."""

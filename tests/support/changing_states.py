@@ -17,9 +17,16 @@ BEGAN = 1000.0
 """The story's clock when the driver is created."""
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 QUIET_MONITOR = msgspec.structs.replace(
-    MONITOR, reregistrations=0, events_dropped={}, internal_errors={}, spool_problem="", file_problems={},
-    circuits_open={}, alerts_lost={}, outbox_pending={},
-)  # fmt: skip
+    MONITOR,
+    reregistrations=0,
+    events_dropped={},
+    internal_errors={},
+    spool_problem="",
+    file_problems={},
+    circuits_open={},
+    alerts_lost={},
+    outbox_pending={},
+)
 
 
 class ChangingState:
@@ -89,8 +96,15 @@ def working(story: Story, name: str, *, ago: float = 3.0, batches: int = 12, row
         seconds = 1.1 + 0.35 * ((batch * 7 + len(name)) % 5)
         lag = 20 * ((batch + len(name)) % 4)
         sources = (source({"0": 900 + batch}, {"0": 900 + batch + lag}),)
-        story.commit(name, batch=batch, at=at, seconds=seconds, sources=sources,
-                     input_rows_per_second=rows, processed_rows_per_second=rows * 4)  # fmt: skip
+        story.commit(
+            name,
+            batch=batch,
+            at=at,
+            seconds=seconds,
+            sources=sources,
+            input_rows_per_second=rows,
+            processed_rows_per_second=rows * 4,
+        )
     return story
 
 

@@ -163,14 +163,16 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=())
     watcher = Watcher(
         targets=Targets(urls, file, names),
         evaluate=DriverAlerts(
-            tracker, resolve_after_seconds=0.0, repeat_interval_seconds=3600.0,
+            tracker,
+            resolve_after_seconds=0.0,
+            repeat_interval_seconds=3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         ),
         access=Access(None),
         hosts=hosts,
         sink=reported,
         guard=Guard(),
-    )  # fmt: skip
+    )
     reported.tracker = tracker
     watcher.start()
     try:

@@ -64,23 +64,46 @@ FIGURES = st.lists(
     min_size=8,
     max_size=8,
 )
-TIMES = st.sampled_from(["1970-01-01T00:00:00.000Z", "2099-01-01T00:00:00.000Z", "+292278994-08-17T07:12:55.807Z", "soon", None])  # fmt: skip
+TIMES = st.sampled_from(
+    [
+        "1970-01-01T00:00:00.000Z",
+        "2099-01-01T00:00:00.000Z",
+        "+292278994-08-17T07:12:55.807Z",
+        "soon",
+        None,
+    ]
+)
 
 
 @settings(max_examples=60)
 @given(FIGURES, TIMES, TIMES, st.sampled_from([{}, {"lag_allowed_seconds": 1.0}]))
 def test_no_rule_raises_whatever_the_figures_of_batches_are(figures, watermark, newest, allowed):
     rows, late, seconds, offset, files, behind, records, end = figures
-    metrics = {"numFilesOutstanding": files, "maxMsBehindLatest": behind, "numRecordsReadyToProcess": records}  # fmt: skip
+    metrics = {
+        "numFilesOutstanding": files,
+        "maxMsBehindLatest": behind,
+        "numRecordsReadyToProcess": records,
+    }
     story = Story().started(at=0)
     for batch in range(12):
-        fed = {"endOffset": {"t": {"0": end}}, "latestOffset": {"t": {"0": offset}}, "numInputRows": rows, "metrics": metrics}  # fmt: skip
+        fed = {
+            "endOffset": {"t": {"0": end}},
+            "latestOffset": {"t": {"0": offset}},
+            "numInputRows": rows,
+            "metrics": metrics,
+        }
         event = {
-            "id": "id-a", "runId": "a-1", "name": "a", "batchId": batch, "timestamp": newest,
-            "numInputRows": rows, "durationMs": {"addBatch": 1, "triggerExecution": seconds},
-            "eventTime": {"watermark": watermark, "max": newest}, "sources": [fed, {"metrics": metrics}],
+            "id": "id-a",
+            "runId": "a-1",
+            "name": "a",
+            "batchId": batch,
+            "timestamp": newest,
+            "numInputRows": rows,
+            "durationMs": {"addBatch": 1, "triggerExecution": seconds},
+            "eventTime": {"watermark": watermark, "max": newest},
+            "sources": [fed, {"metrics": metrics}],
             "stateOperators": [{"numRowsTotal": 1, "numRowsDroppedByWatermark": late}],
-        }  # fmt: skip
+        }
         event = decode(EventKind.PROGRESS, json.dumps({"progress": event}))
         story.state.apply_event(event, at := 90 * (batch + 1))
 
@@ -245,14 +268,19 @@ def test_evidence_says_what_is_known():
 @pytest.mark.parametrize(
     ("facts", "reason", "summary"),
     [
-        (NoEpoch(seconds=9), "commit_log_behind: no epoch committed for 9 s",
-         "no epoch committed for 9 s (commit_log_behind)"),
+        (
+            NoEpoch(seconds=9),
+            "commit_log_behind: no epoch committed for 9 s",
+            "no epoch committed for 9 s (commit_log_behind)",
+        ),
         (GivenUp(why="boom: no", restarts=1), "boom: no", "boom: no"),
-        (FolderGone(folder="in", source="orders", seconds=9),
-         "in has not been there for 9 s: orders finds nothing to read",
-         "in has not been there for 9 s: orders finds nothing to read"),
+        (
+            FolderGone(folder="in", source="orders", seconds=9),
+            "in has not been there for 9 s: orders finds nothing to read",
+            "in has not been there for 9 s: orders finds nothing to read",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_code_goes_to_the_end_of_a_summary_and_a_name_of_the_user_stays(facts, reason, summary):
     words = say(finding_about("a", BATCH_SLOW, Severity.CRITICAL, facts))
 
@@ -262,10 +290,19 @@ def test_a_code_goes_to_the_end_of_a_summary_and_a_name_of_the_user_stays(facts,
 def test_missing_input_says_how_long_no_rows_were_read():
     stories = {
         "620 s, since its run began": Story().started(at=0).idle(at=600),
-        "620 s, over restarts": Story().started(at=0).ended(at=300).started(run=2, at=300).idle(run=2, at=600),
+        "620 s, over restarts": Story()
+        .started(at=0)
+        .ended(at=300)
+        .started(run=2, at=300)
+        .idle(run=2, at=600),
         "610 s": Story().started(at=0).commit(batch=0, at=10).idle(at=600),
-        "610 s, over restarts": Story().started(at=0).commit(batch=0, at=10).ended(at=300).started(run=2, at=300).idle(run=2, at=600),
-    }  # fmt: skip
+        "610 s, over restarts": Story()
+        .started(at=0)
+        .commit(batch=0, at=10)
+        .ended(at=300)
+        .started(run=2, at=300)
+        .idle(run=2, at=600),
+    }
     reasons = [
         say(finding).reason
         for story in stories.values()
@@ -347,12 +384,24 @@ def test_what_is_not_written_and_what_is_gone_has_next_steps_of_its_own(story, a
 @pytest.mark.parametrize(
     ("story", "reason"),
     [
-        (united(10, 20, 30), "KafkaV2[Subscribe[dry]]: no rows read for 675 s, while other sources had some (600 s allowed)"),
-        (united(), "KafkaV2[Subscribe[dry]]: no rows read for 705 s, since its run began, while other sources had some (600 s allowed)"),
-        (uncounted(), "FileStreamSource[file:/dry]: no rows read for 705 s, while other sources had some (600 s allowed)"),
-        (over_restart(10, 50, until=700), "KafkaV2[Subscribe[dry]]: no rows read for 653 s, over restarts, while other sources had some (600 s allowed)"),
+        (
+            united(10, 20, 30),
+            "KafkaV2[Subscribe[dry]]: no rows read for 675 s, while other sources had some (600 s allowed)",
+        ),
+        (
+            united(),
+            "KafkaV2[Subscribe[dry]]: no rows read for 705 s, since its run began, while other sources had some (600 s allowed)",
+        ),
+        (
+            uncounted(),
+            "FileStreamSource[file:/dry]: no rows read for 705 s, while other sources had some (600 s allowed)",
+        ),
+        (
+            over_restart(10, 50, until=700),
+            "KafkaV2[Subscribe[dry]]: no rows read for 653 s, over restarts, while other sources had some (600 s allowed)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_reason_names_the_source_without_rows(story, reason):
     (finding,) = story.evaluate(705, **INPUT).findings
 
@@ -485,11 +534,20 @@ MANY = [f"q{number:03}" for number in range(MAX_NAMED + 5)]
         (Story(), "; no query was running"),
         (running("a"), ", and 1 streaming query with it: a"),
         (running("c", "a", "b"), ", and 3 streaming queries with it: a, b, c"),
-        (running("a", "b", "scratch").ended("b", at=100.5, exception=CONFLICT), ", and 1 streaming query with it: a"),
+        (
+            running("a", "b", "scratch").ended("b", at=100.5, exception=CONFLICT),
+            ", and 1 streaming query with it: a",
+        ),
         (running(*MANY), f", and 25 streaming queries with it: {', '.join(MANY[:20])} and 5 more"),
     ],
-    ids=["no query", "one query", "three queries", "an ended and an ignored query", "more than it names"],
-)  # fmt: skip
+    ids=[
+        "no query",
+        "one query",
+        "three queries",
+        "an ended and an ignored query",
+        "more than it names",
+    ],
+)
 def test_end_of_the_jvm_is_critical_and_names_the_queries_that_ran_and_are_not_ignored(
     story, reason
 ):

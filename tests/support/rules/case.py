@@ -13,7 +13,7 @@ names both. It takes
   restart budget 3 in 600 s.
 
 A row of a false alarm that users of another monitor reported names its source. ``pytest -k`` selects a
-row by its words.
+row by its words, joined by hyphens.
 """
 
 from __future__ import annotations
