@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from querypulse.alerting.delivery import outbox, spool
 from querypulse.alerting.delivery.outbox import Outbox
-from querypulse.alerting.finding import Severity
+from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.incidents import lifecycle, recovery
 from querypulse.alerting.incidents.alert import CRITICAL, Alert
 from querypulse.alerting.incidents.lifecycle import Lifecycle
@@ -348,7 +348,7 @@ OF_NOTIFYING = (
              lifecycle, "_news", lambda alerts: frozenset((alert.name, alert.query) for alert in alerts),
              plan=plan_of("a query fails, restarts, and hangs while its incident is open: another page"), essential=True),
     Mutation("queries that fail for different causes are one incident", "P11",
-             lifecycle, "cause_of", lambda _: "", only(around=("die apart",), around_share=1.0, queries=(4, 6)), essential=True),
+             Finding, "group", property(lambda _: ""), only(around=("die apart",), around_share=1.0, queries=(4, 6)), essential=True),
     Mutation("queries that fail for one cause are incidents of their own", "P11",
              lifecycle, "GROUP_SIZE", 1000, only(around=("die together",), around_share=1.0, queries=(4, 6))),
     Mutation("a cause is shared for a tenth of a second", "P11",
