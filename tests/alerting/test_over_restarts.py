@@ -226,9 +226,23 @@ def hung(batch=10, **fields):
         (dead(**PLANNED), f"batch 10 runs again, offsets {BEGIN} to {END}"),
         (hung(**PLANNED), f"batch 10 runs again, offsets {BEGIN} to {END}"),
         (hung(), "batch 10 runs again"),
-        (hung_batch(until=100).probe(processing(batch=10), at=100).ended(at=101, exception=CONFLICT), "batch 10 runs again"),
-        (steady().log(at=100, planned=10, committed=9).probe(run(batch=10), at=100).ended(at=101, exception=CONFLICT), "batch 10 runs again"),
-        (dead(batch=0, story=Story().started(at=90), **PLANNED), f"batch 0 runs again, offsets {BEGIN} to {END}"),
+        (
+            hung_batch(until=100)
+            .probe(processing(batch=10), at=100)
+            .ended(at=101, exception=CONFLICT),
+            "batch 10 runs again",
+        ),
+        (
+            steady()
+            .log(at=100, planned=10, committed=9)
+            .probe(run(batch=10), at=100)
+            .ended(at=101, exception=CONFLICT),
+            "batch 10 runs again",
+        ),
+        (
+            dead(batch=0, story=Story().started(at=90), **PLANNED),
+            f"batch 0 runs again, offsets {BEGIN} to {END}",
+        ),
         (dead(**IDLE), None),
         (dead(), None),
         (dead(batch=9, **PLANNED), None),
@@ -237,11 +251,22 @@ def hung(batch=10, **fields):
         (dead(trigger="ContinuousTrigger(1000)", **PLANNED), None),
         (dead(trigger="RealTimeTrigger(300000)", **PLANNED), None),
     ],
-    ids=["failed in a batch", "hung in a batch", "offsets refused", "failed, by the event alone",
-         "failed, its log read before", "failed in its first batch", "failed between batches",
-         "failed, and offsets refused", "its batch was committed", "no probe", "failed at once",
-         "continuous", "real time"],
-)  # fmt: skip
+    ids=[
+        "failed in a batch",
+        "hung in a batch",
+        "offsets refused",
+        "failed, by the event alone",
+        "failed, its log read before",
+        "failed in its first batch",
+        "failed between batches",
+        "failed, and offsets refused",
+        "its batch was committed",
+        "no probe",
+        "failed at once",
+        "continuous",
+        "real time",
+    ],
+)
 def test_planned_batch_runs_again_with_its_offsets(story, text):
     assert said(story) == text
 

@@ -69,10 +69,11 @@ class Grouping(Property):
         began, now = first.failures[-1], self._stage.time.now
         last_at = began.at + GROUP_SECONDS - TICK_SECONDS
         alike = [
-            query.key for query in failed
+            query.key
+            for query in failed
             if query.failures[-1].cause == began.cause
             and began.at <= query.failures[-1].at <= last_at
-        ]  # fmt: skip
+        ]
         is_free = self._whole_since.get(self.driver_of(first), inf) >= began.at
         if len(alike) < GROUP_SIZE or not is_free or now < last_at + KNOWN_SECONDS:
             return
@@ -154,9 +155,10 @@ class Looping(Property):
         mine = self._summaries(query, QUERY_FAILED)
         if not any(WORDS in summary for summary in mine):
             raise Violation(
-                "P9", f"no alert says that the batch of {query.key} fails in process after "
-                f"process: {mine}"
-            )  # fmt: skip
+                "P9",
+                f"no alert says that the batch of {query.key} fails in process after "
+                f"process: {mine}",
+            )
 
     def _summaries(self, query: SimQuery, name: str) -> list[str]:
         """What the open alerts of this name say about the query."""
@@ -225,9 +227,9 @@ class Looping(Property):
         again = notified[flapping[0] + 1 :] if flapping else []
         if again:
             raise Violation(
-                "P9", f"{receiver.name} notified of {again[0].key}, though "
-                f"{query.key} was known to flap"
-            )  # fmt: skip
+                "P9",
+                f"{receiver.name} notified of {again[0].key}, though {query.key} was known to flap",
+            )
 
     def _in_its_batch(self, query: SimQuery) -> list[float]:
         """When its last runs failed, as far as that is known, in the batch that it is in now.
@@ -279,6 +281,7 @@ class Looping(Property):
             return
         if not any(all(word in text for word in words) for text in shown):
             raise Violation(
-                "P9", f"no alert says {words} of {query.key}, which fails in process after "
-                f"process: {shown}"
-            )  # fmt: skip
+                "P9",
+                f"no alert says {words} of {query.key}, which fails in process after "
+                f"process: {shown}",
+            )

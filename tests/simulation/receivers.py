@@ -242,9 +242,14 @@ class SimReceiver:
         self._posted.add(identity)
 
     def _alerts(
-        self, incident: Incident, alerts: Iterable[Alert], driver: str, about: About,
-        *, doubted: bool,
-    ) -> None:  # fmt: skip
+        self,
+        incident: Incident,
+        alerts: Iterable[Alert],
+        driver: str,
+        about: About,
+        *,
+        doubted: bool,
+    ) -> None:
         """API v2: alerts are identified by labels; a repeated post of a firing alert is no news."""
         now_wall = self._time.wall()
         for alert in alerts:
@@ -278,10 +283,15 @@ class SimReceiver:
         (self._doubted.add if doubted else self._doubted.discard)(key)
         self.notifications.append(
             Notification(
-                self._time.now, key, driver, named, incident.severity, incident.starts_at,
+                self._time.now,
+                key,
+                driver,
+                named,
+                incident.severity,
+                incident.starts_at,
                 doubted or again,
             )
-        )  # fmt: skip
+        )
 
     def _close(self, key: str, driver: str = "") -> None:
         held = self.open.pop(key, None)

@@ -254,12 +254,17 @@ def test_queries_that_fail_together_for_one_cause_are_one_incident_of_the_driver
 @pytest.mark.parametrize(
     ("causes", "reported"),
     [
-        ({"a": "OutOfMemoryError", "b": "ConnectException", "c": "ValueError"}, ["10 + a Failed", "10 + b Failed", "10 + c Failed"]),
-        (dict.fromkeys("abc", "OutOfMemoryError") | dict.fromkeys("def", "ValueError"),
-         ["10 + * Failed(a,b,c)", "10 + d Failed", "10 + e Failed", "10 + f Failed"]),
+        (
+            {"a": "OutOfMemoryError", "b": "ConnectException", "c": "ValueError"},
+            ["10 + a Failed", "10 + b Failed", "10 + c Failed"],
+        ),
+        (
+            dict.fromkeys("abc", "OutOfMemoryError") | dict.fromkeys("def", "ValueError"),
+            ["10 + * Failed(a,b,c)", "10 + d Failed", "10 + e Failed", "10 + f Failed"],
+        ),
     ],
     ids=["three causes", "two groups"],
-)  # fmt: skip
+)
 def test_failures_with_several_causes_are_not_one_incident(causes, reported):
     harness = LifecycleHarness()
     harness.causes = causes
@@ -288,19 +293,52 @@ def test_group_ends_with_its_last_member_and_lists_the_ends_of_the_others():
 # -- what an alert of the driver suppresses -----------------------------------------------------
 
 
-STALLED = (10, "*", "StreamingQueryStalled")
+DRIVER_STALLS = (10, "*", "StreamingQueryStalled")
 BESIDE_THE_DRIVER = [
-    ("a stop", [STALLED, (20, "a", "StreamingQueryStopped")], []),
-    ("a warning", [STALLED, (20, "a", "StreamingBatchSlow")], []),
-    ("missing signals", [STALLED, (20, "*", "StreamingQueryStalled+QuerypulseMonitoringDegraded")], []),
-    ("shortly after it", [STALLED, (20, "*", "healthy"), (20, "a", "StreamingQueryStopped"), (40, "a", "idle")], ["50 - *"]),
-    ("a failure", [STALLED, (20, "a", "StreamingQueryFailed")], ["20 + a Failed"]),
-    ("a query that is given up", [STALLED, (20, "a", "StreamingQueryGivenUp")], ["20 + a GivenUp"]),
-    ("the end of the driver", [STALLED, (20, "*", "StreamingDriverDown")], ["20 ^ * StreamingDriverDown+Stalled"]),
-    ("long after it", [STALLED, (20, "*", "healthy"), (60, "a", "StreamingQueryStopped")], ["50 - *", "61 + a Stopped"]),
-    ("under a warning of the driver", [(10, "*", "QuerypulseMonitoringDegraded"), (20, "a", "StreamingQueryStopped")], ["21 + a Stopped"]),
-    ("another query's", [(10, "b", "StreamingQueryStalled"), (20, "a", "StreamingQueryStopped")], ["21 + a Stopped"]),
-]  # fmt: skip
+    ("a stop", [DRIVER_STALLS, (20, "a", "StreamingQueryStopped")], []),
+    ("a warning", [DRIVER_STALLS, (20, "a", "StreamingBatchSlow")], []),
+    (
+        "missing signals",
+        [DRIVER_STALLS, (20, "*", "StreamingQueryStalled+QuerypulseMonitoringDegraded")],
+        [],
+    ),
+    (
+        "shortly after it",
+        [
+            DRIVER_STALLS,
+            (20, "*", "healthy"),
+            (20, "a", "StreamingQueryStopped"),
+            (40, "a", "idle"),
+        ],
+        ["50 - *"],
+    ),
+    ("a failure", [DRIVER_STALLS, (20, "a", "StreamingQueryFailed")], ["20 + a Failed"]),
+    (
+        "a query that is given up",
+        [DRIVER_STALLS, (20, "a", "StreamingQueryGivenUp")],
+        ["20 + a GivenUp"],
+    ),
+    (
+        "the end of the driver",
+        [DRIVER_STALLS, (20, "*", "StreamingDriverDown")],
+        ["20 ^ * StreamingDriverDown+Stalled"],
+    ),
+    (
+        "long after it",
+        [DRIVER_STALLS, (20, "*", "healthy"), (60, "a", "StreamingQueryStopped")],
+        ["50 - *", "61 + a Stopped"],
+    ),
+    (
+        "under a warning of the driver",
+        [(10, "*", "QuerypulseMonitoringDegraded"), (20, "a", "StreamingQueryStopped")],
+        ["21 + a Stopped"],
+    ),
+    (
+        "another query's",
+        [(10, "b", "StreamingQueryStalled"), (20, "a", "StreamingQueryStopped")],
+        ["21 + a Stopped"],
+    ),
+]
 
 
 def test_inference_is_suppressed_while_the_driver_is_suspected_and_a_fact_is_not():
@@ -314,7 +352,7 @@ def test_inference_is_suppressed_while_the_driver_is_suspected_and_a_fact_is_not
 
 
 def test_suppressed_alert_is_listed_with_its_suppressor():
-    harness = LifecycleHarness().play([STALLED, (20, "a", "StreamingOffsetsStalled")], 25)
+    harness = LifecycleHarness().play([DRIVER_STALLS, (20, "a", "StreamingOffsetsStalled")], 25)
     (pair,) = harness.lifecycle.inhibited
 
     assert (pair.alert.name, pair.alert.query) == ("StreamingOffsetsStalled", "a")
@@ -419,15 +457,40 @@ def successor(*incidents) -> LifecycleHarness:
         ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "commits"}, [], True),
         ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "starts"}, [], False),
         ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "ends"}, [], False),
-        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "StreamingQueryStalled"}, [], False),
-        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "completed"}, [(5, "bronze", "StreamingQueryFailed"), (10, "bronze-11111111", "forgotten")], False),
-        ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-11111111": "commits"}, [(10, "bronze-11111111", "forgotten")], False),
+        (
+            "bronze-8ecb3ceb",
+            {"bronze": "commits", "bronze-11111111": "StreamingQueryStalled"},
+            [],
+            False,
+        ),
+        (
+            "bronze-8ecb3ceb",
+            {"bronze": "commits", "bronze-11111111": "completed"},
+            [(5, "bronze", "StreamingQueryFailed"), (10, "bronze-11111111", "forgotten")],
+            False,
+        ),
+        (
+            "bronze-8ecb3ceb",
+            {"bronze": "commits", "bronze-11111111": "commits"},
+            [(10, "bronze-11111111", "forgotten")],
+            False,
+        ),
         ("bronze-8ecb3ceb", {"bronze": "commits"}, [], False),
         ("bronze-8ecb3ceb", {"bronze": "commits", "bronze-raw": "commits"}, [], False),
         ("bronze-eu", {"bronze": "commits", "bronze-11111111": "commits"}, [], False),
     ],
-    ids=["both commit", "starts", "ends", "stalls", "forgotten", "forgotten as it recovers", "one query has the name", "another name", "no id at the end"],
-)  # fmt: skip
+    ids=[
+        "both commit",
+        "starts",
+        "ends",
+        "stalls",
+        "forgotten",
+        "forgotten as it recovers",
+        "one query has the name",
+        "another name",
+        "no id at the end",
+    ],
+)
 def test_restored_alert_of_a_namesake_ends_once_every_query_of_that_name_is_healthy(
     left_open, others, story, ends
 ):
@@ -442,11 +505,29 @@ def test_restored_alert_of_a_namesake_ends_once_every_query_of_that_name_is_heal
 
 RESTORED = [
     ("the driver's waits for a query", left("*"), [(100, "b", "starts")], 131, ["130 - *"]),
-    ("the driver's suppresses nothing before it is found again", left("*", "StreamingQueryStalled"), [(5, "a", "StreamingQueryStalled")], 6, ["6 + a Stalled"]),
-    ("one that is still found after a day does not expire", left(name="StreamingQueryMissing"), [(0, "a", "StreamingQueryMissing")], DAY + 60, ["14400 ^ a Missing"]),
-    ("one that is found again does not notify", left(), [(10, "a", "StreamingQueryFailed")], 20, []),
+    (
+        "the driver's suppresses nothing before it is found again",
+        left("*", "StreamingQueryStalled"),
+        [(5, "a", "StreamingQueryStalled")],
+        6,
+        ["6 + a Stalled"],
+    ),
+    (
+        "one that is still found after a day does not expire",
+        left(name="StreamingQueryMissing"),
+        [(0, "a", "StreamingQueryMissing")],
+        DAY + 60,
+        ["14400 ^ a Missing"],
+    ),
+    (
+        "one that is found again does not notify",
+        left(),
+        [(10, "a", "StreamingQueryFailed")],
+        20,
+        [],
+    ),
     ("a reminder that is due is sent", left(), [], 4 * 3600 + 60, ["14400 ^ a Failed"]),
-]  # fmt: skip
+]
 
 
 def test_restored_alert_goes_on_as_if_this_process_had_opened_it():
@@ -521,9 +602,12 @@ def test_one_of_the_incidents_that_several_receivers_kept_is_restored(kept, rest
 
 @pytest.mark.parametrize(
     ("name", "late"),
-    [("StreamingBatchSlow", left()), ("StreamingQueryFailed", replace(left("*"), alerts=left().alerts))],
+    [
+        ("StreamingBatchSlow", left()),
+        ("StreamingQueryFailed", replace(left("*"), alerts=left().alerts)),
+    ],
     ids=["a warning that is critical there", "a failure that is in a group there"],
-)  # fmt: skip
+)
 def test_alert_has_one_incident_although_another_is_restored_late(name, late):
     harness = LifecycleHarness().play([(0, "a", name)], 5)
     harness.lifecycle.restore((late,), harness.now)
@@ -547,16 +631,37 @@ def test_group_is_restored_with_its_ended_members():
 ALL = ["30 a", "30 *", "30 a/warning", "30 */warning"]
 CLOSED = [
     *[(f"a query that {what}", [(0, "a", what)], ALL) for what in ("commits", "idle", "completed")],
-    *[(f"not seen healthy: {what}", [(0, "a", what)], [])
-      for what in ("starts", "ends", "StreamingQueryFailed", "StreamingBatchSlow", "StreamingQueryFlapping")],
-    ("a stall in one poll", [(0, "a", "idle"), (20, "a", "StreamingQueryStalled"), (21, "a", "idle")],
-     ["51 a", "51 *", "51 a/warning", "51 */warning"]),
-    ("a slow batch in one poll", [(0, "a", "idle"), (20, "a", "StreamingBatchSlow"), (21, "a", "idle")],
-     ["30 a", "30 *", "51 a/warning", "51 */warning"]),
-    ("a warning does not keep the critical incident open", [(0, "a", "StreamingBatchSlow+commits")], ["30 a", "30 *"]),
-    ("two queries, one after the other", [(0, "a", "idle"), (0, "b", "starts"), (40, "b", "idle")],
-     ["30 a", "30 a/warning", "70 b", "70 *", "70 b/warning", "70 */warning"]),
-]  # fmt: skip
+    *[
+        (f"not seen healthy: {what}", [(0, "a", what)], [])
+        for what in (
+            "starts",
+            "ends",
+            "StreamingQueryFailed",
+            "StreamingBatchSlow",
+            "StreamingQueryFlapping",
+        )
+    ],
+    (
+        "a stall in one poll",
+        [(0, "a", "idle"), (20, "a", "StreamingQueryStalled"), (21, "a", "idle")],
+        ["51 a", "51 *", "51 a/warning", "51 */warning"],
+    ),
+    (
+        "a slow batch in one poll",
+        [(0, "a", "idle"), (20, "a", "StreamingBatchSlow"), (21, "a", "idle")],
+        ["30 a", "30 *", "51 a/warning", "51 */warning"],
+    ),
+    (
+        "a warning does not keep the critical incident open",
+        [(0, "a", "StreamingBatchSlow+commits")],
+        ["30 a", "30 *"],
+    ),
+    (
+        "two queries, one after the other",
+        [(0, "a", "idle"), (0, "b", "starts"), (40, "b", "idle")],
+        ["30 a", "30 a/warning", "70 b", "70 *", "70 b/warning", "70 */warning"],
+    ),
+]
 
 
 def test_query_is_resolved_once_when_it_is_first_seen_healthy_and_the_driver_when_all_are():

@@ -79,19 +79,73 @@ FAILING = [HEALTHY, (10, A, "StreamingQueryFailed")]
 IN_DANGER = [(10, A, "StreamingQueryFailed+StreamingDataLossRisk")]
 GROUP = all_of(10, "StreamingQueryFailed", "abc")
 FROM_THE_START = [
-    ("a failure that recovers during it is not reported", (100,), [*FAILING, (20, A, "idle")], 300, []),
-    ("one that recovers as it ends is not reported", (15,), [*FAILING, (12, A, "starts"), (14, A, "commits")], 300, []),
+    (
+        "a failure that recovers during it is not reported",
+        (100,),
+        [*FAILING, (20, A, "idle")],
+        300,
+        [],
+    ),
+    (
+        "one that recovers as it ends is not reported",
+        (15,),
+        [*FAILING, (12, A, "starts"), (14, A, "commits")],
+        300,
+        [],
+    ),
     ("another query", (60, "b"), FAILING, 30, ["10 + a Failed"]),
     ("another alert", (60, A, "StreamingQueryStalled"), FAILING, 30, ["10 + a Failed"]),
-    ("a silenced failure beside a loud warning is no page", (1000, "*", "StreamingQueryFailed"), IN_DANGER, 60, ["11 + a/warning StreamingDataLossRisk"]),
-    ("a group of which only silenced alerts still fire", (1000, "[ab]"), [*GROUP, (20, "c", "idle")], 115, ["10 + * Failed(c)"]),
-    ("a failure that joins a muted group ends its silence", (1000, "[abc]"), [*GROUP, (15, "d", "StreamingQueryFailed")], 60, ["15 + * Failed(d)"]),
-]  # fmt: skip
+    (
+        "a silenced failure beside a loud warning is no page",
+        (1000, "*", "StreamingQueryFailed"),
+        IN_DANGER,
+        60,
+        ["11 + a/warning StreamingDataLossRisk"],
+    ),
+    (
+        "a group of which only silenced alerts still fire",
+        (1000, "[ab]"),
+        [*GROUP, (20, "c", "idle")],
+        115,
+        ["10 + * Failed(c)"],
+    ),
+    (
+        "a failure that joins a muted group ends its silence",
+        (1000, "[abc]"),
+        [*GROUP, (15, "d", "StreamingQueryFailed")],
+        60,
+        ["15 + * Failed(d)"],
+    ),
+]
 LATER = [
-    ("what was reported before is resolved during it", FAILING, 15, 1000, [(20, A, "idle")], 60, ["10 + a Failed", "50 - a"]),
-    ("a reminder waits until it ends", FAILING, 50, 14_600, [], 14_700, ["10 + a Failed", "14600 ^ a Failed"]),
-    ("a later failure is reported when it ends", GROUP, 12, 60, [(25, "d", "StreamingQueryFailed")], 90, ["10 + * Failed(a,b,c)", "60 + d Failed"]),
-]  # fmt: skip
+    (
+        "what was reported before is resolved during it",
+        FAILING,
+        15,
+        1000,
+        [(20, A, "idle")],
+        60,
+        ["10 + a Failed", "50 - a"],
+    ),
+    (
+        "a reminder waits until it ends",
+        FAILING,
+        50,
+        14_600,
+        [],
+        14_700,
+        ["10 + a Failed", "14600 ^ a Failed"],
+    ),
+    (
+        "a later failure is reported when it ends",
+        GROUP,
+        12,
+        60,
+        [(25, "d", "StreamingQueryFailed")],
+        90,
+        ["10 + * Failed(a,b,c)", "60 + d Failed"],
+    ),
+]
 
 
 def test_nobody_is_notified_of_what_is_silenced_from_the_start():

@@ -359,19 +359,46 @@ def test_known_error_has_next_steps_of_its_own(error, step):
 @pytest.mark.parametrize(
     ("story", "at", "reason"),
     [
-        (writing(newest=49, skips_to=49), 105, "FileSink[file:/out] has batches up to 49 of another checkpoint in its log, so Spark skips those of this "
-         "query: 10 batches read and not written so far; it writes from batch 50 on"),
-        (writing(newest=4, skips_to=4), 105, "FileSink[file:/out] has batches up to 4 of another checkpoint in its log, so Spark skips those of this "
-         "query: 5 batches read and not written so far; it writes from batch 5 on"),
-        (writing(newest=0, skips_to=0, first=0), 105, "FileSink[file:/out] has batches up to 0 of another checkpoint in its log, so Spark skips those of this "
-         "query: 1 batch read and not written so far; it writes from batch 1 on"),
-        (writing(newest=9).sink(at=103, newest=12, skips_to=12).commit(batch=10, at=104).commit(batch=11, at=105), 106, "FileSink[file:/out] has batches up to 12 "
-         "of another checkpoint in its log, so Spark skips those of this query: 2 batches read and not written so far; it writes from batch 13 on"),
-        (restored(HUDI), 71, "HoodieStreamingSink[/t] remembers batch ids: batch ids went from 9 back to 3: its checkpoint is new or was restored; "
-         "a sink that remembers ids skips batches up to 9"),
-        (folder_polls((100, 9999), until=500), 505, "file:/in has not been there for 390 s: FileStreamSource[file:/in] finds nothing to read"),
+        (
+            writing(newest=49, skips_to=49),
+            105,
+            "FileSink[file:/out] has batches up to 49 of another checkpoint in its log, so Spark skips those of this "
+            "query: 10 batches read and not written so far; it writes from batch 50 on",
+        ),
+        (
+            writing(newest=4, skips_to=4),
+            105,
+            "FileSink[file:/out] has batches up to 4 of another checkpoint in its log, so Spark skips those of this "
+            "query: 5 batches read and not written so far; it writes from batch 5 on",
+        ),
+        (
+            writing(newest=0, skips_to=0, first=0),
+            105,
+            "FileSink[file:/out] has batches up to 0 of another checkpoint in its log, so Spark skips those of this "
+            "query: 1 batch read and not written so far; it writes from batch 1 on",
+        ),
+        (
+            writing(newest=9)
+            .sink(at=103, newest=12, skips_to=12)
+            .commit(batch=10, at=104)
+            .commit(batch=11, at=105),
+            106,
+            "FileSink[file:/out] has batches up to 12 "
+            "of another checkpoint in its log, so Spark skips those of this query: 2 batches read and not written so far; it writes from batch 13 on",
+        ),
+        (
+            restored(HUDI),
+            71,
+            "HoodieStreamingSink[/t] remembers batch ids: batch ids went from 9 back to 3: its checkpoint is new or was restored; "
+            "a sink that remembers ids skips batches up to 9",
+        ),
+        (
+            folder_polls((100, 9999), until=500),
+            505,
+            "file:/in has not been there for 390 s: FileStreamSource[file:/in] finds nothing to read",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_written_and_what_is_gone_has_next_steps_of_its_own(story, at, reason):
     (finding,) = story.evaluate(at).findings
     steps = say(finding).evidence["next_steps"].splitlines()
@@ -422,14 +449,34 @@ def test_one_of_two_sources_with_the_same_description_is_named_by_its_place():
     ("trigger", "seconds", "limits", "window"),
     [
         ("ProcessingTimeTrigger(0)", (1, 1), {}, "60 s: the least (stall_floor_seconds)"),
-        ("ProcessingTimeTrigger(3600000)", (1, 1), {}, "10800 s: 3 times 3600 s, the trigger interval"),
-        ("ProcessingTimeTrigger(10000)", (40, 50, 90), {}, "150 s: 3 times 50 s, the usual longest batch"),
+        (
+            "ProcessingTimeTrigger(3600000)",
+            (1, 1),
+            {},
+            "10800 s: 3 times 3600 s, the trigger interval",
+        ),
+        (
+            "ProcessingTimeTrigger(10000)",
+            (40, 50, 90),
+            {},
+            "150 s: 3 times 50 s, the usual longest batch",
+        ),
         ("ProcessingTimeTrigger(10000)", (40,), {}, "120 s: 3 times 40 s, its only batch so far"),
-        ("ProcessingTimeTrigger(10000)", (7200,), {}, "300 s: 3 times 100 s, its only batch so far"),
-        ("ProcessingTimeTrigger(0)", (1, 2), {"stall_floor_seconds": 15.0}, "15 s: the least (stall_floor_seconds)"),
+        (
+            "ProcessingTimeTrigger(10000)",
+            (7200,),
+            {},
+            "300 s: 3 times 100 s, its only batch so far",
+        ),
+        (
+            "ProcessingTimeTrigger(0)",
+            (1, 2),
+            {"stall_floor_seconds": 15.0},
+            "15 s: the least (stall_floor_seconds)",
+        ),
         ("ProcessingTimeTrigger(0)", (), {}, "300 s: the least at first (start_grace_seconds)"),
     ],
-)  # fmt: skip
+)
 def test_window_adapts_to_trigger_and_batch_duration(trigger, seconds, limits, window):
     story = Story().probe(run(trigger=trigger, data=True), at=0)
     story = batches(*seconds, story=story)
@@ -507,13 +554,29 @@ def test_next_alert_has_the_note():
         old_run().started(run=2, at=21).commit(run=2, batch=18_000, at=30),
         old_run().started_again(at=21),
         Story().started(at=0).commit(batch=0, at=10),
-        Story().started(at=0).ended(at=5, exception=CONFLICT).started(run=2, at=6).commit(run=2, batch=0, at=8),
-        Story().probe(run(async_progress=True, batch=9), at=0).commit(batch=9, at=10).ended(at=20)
-        .started(run=2, at=21).probe(run(number=2, async_progress=True), at=22).commit(run=2, batch=7, at=30),
+        Story()
+        .started(at=0)
+        .ended(at=5, exception=CONFLICT)
+        .started(run=2, at=6)
+        .commit(run=2, batch=0, at=8),
+        Story()
+        .probe(run(async_progress=True, batch=9), at=0)
+        .commit(batch=9, at=10)
+        .ended(at=20)
+        .started(run=2, at=21)
+        .probe(run(number=2, async_progress=True), at=22)
+        .commit(run=2, batch=7, at=30),
     ],
-    ids=["one run", "goes on", "repeats its last batch", "new, nothing committed yet", "first run",
-         "first run had no commit", "async progress tracking repeats batches"],
-)  # fmt: skip
+    ids=[
+        "one run",
+        "goes on",
+        "repeats its last batch",
+        "new, nothing committed yet",
+        "first run",
+        "first run had no commit",
+        "async progress tracking repeats batches",
+    ],
+)
 def test_other_runs_have_no_note(story):
     assert "batch ids" not in state_reason(story, 32)
 
