@@ -21,6 +21,7 @@ from querypulse.alerting.incidents import lifecycle, recovery
 from querypulse.alerting.incidents.alert import CRITICAL, Alert
 from querypulse.alerting.incidents.lifecycle import Lifecycle
 from querypulse.alerting.incidents.recovery import DriverHealth, FirstHealth, RecoveryWindow
+from querypulse.alerting.kinds import Code, SharedCause
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
@@ -194,7 +195,9 @@ def _poll_and_never_vanish(self: state.State, report: Any) -> None:
 def _one_silent_query_is_a_silent_driver(findings: Any, *others: Any) -> Any:
     return _gather(
         [
-            EVALUATION._of_driver([finding]) if finding.reason.startswith("silent: ") else finding
+            EVALUATION._of_driver([replace(finding, shared=SharedCause.JVM_SILENT)])
+            if finding.code is Code.SILENT
+            else finding
             for finding in findings
         ],
         *others,
