@@ -1,5 +1,5 @@
-"""The one thread that owns all state. It applies what arrives, evaluates, publishes, and hands
-incidents over. It never calls the JVM.
+"""The one thread that owns all state. It applies what arrives, evaluates, hands incidents over, and
+only then publishes. It never calls the JVM.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """Applies what arrived, evaluates, hands the incidents over and calls ``on_evaluated``.
+    """Applies what arrived, evaluates, hands the incidents over and then calls ``on_evaluated``.
 
     An evaluation passes through ``redact`` before anything else sees it.
     """
@@ -198,10 +198,10 @@ class Worker:
             wall,
         )
         try:
-            # First: who is notified may look at once.
-            self._on_evaluated(self.evaluated)
-        finally:
+            # The page goes first: it waits for nobody who only looks.
             self._dispatch.offer(incidents)
+        finally:
+            self._on_evaluated(self.evaluated)
 
     def _passed(self, snapshot: Snapshot, evaluation: Evaluation) -> dict[str, float]:
         """How new the data is at the end of each chain; an error in it affects nothing else."""
