@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from datetime import datetime
@@ -40,7 +41,6 @@ from .failure import QueryFailure, first_failure, first_stall, nothing_left, wai
 from .program import program_end
 from .runtime import MAILBOX_CAPACITY, Runtime, open_event_path
 from .session import (
-    SIDECARS,
     NoSessionError,
     active_session,
     conf_reader,
@@ -50,6 +50,7 @@ from .session import (
     watched_by,
 )
 from .supervise import RestartTerms, Starts, Supervisor, check_starts, run_unwatched
+from .termination import TERMINATION, AtTermination
 
 log = logging.getLogger("querypulse")
 
@@ -99,6 +100,9 @@ class Sidecar:
         self._failure_raised_at: float | None = None
         """When the application was last informed of a failure, in monotonic seconds."""
         self._pid = os.getpid()
+        self._at_termination = AtTermination(
+            self._has_lost_jvm, self._announce_termination, self._report_death
+        )
         self.listener = HealthListener(
             capacity=MAILBOX_CAPACITY,
             start=self._start_by_hand,
@@ -199,7 +203,7 @@ class Sidecar:
             log.removeFilter(self._redacted_log)
             self.listener.closed, self._spark = True, None
             SIDECARS.forget(self)
-            SIDECARS.handle_termination()
+            TERMINATION.remove(self._at_termination)
             self._ended.set()
             # Last: an interpreter exit during ``close`` must wait for the deliveries.
             atexit.unregister(self._at_exit)
@@ -364,7 +368,7 @@ class Sidecar:
                         log.addFilter(self._redacted_log)
                         SIDECARS.remember(watched_by(spark), self)
                         atexit.register(self._at_exit)
-                        SIDECARS.handle_termination()
+                        TERMINATION.add(self._at_termination)
 
     def _name_of(self, method: str, query: Any) -> str:
         """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
@@ -430,24 +434,24 @@ class Sidecar:
 
     def _on_evaluated(self) -> None:
         self._wake()
-        SIDECARS.note_handlers()
+        TERMINATION.note_handlers()
         newest = None if self.closed else self._evaluated()
         if newest is not None and newest.snapshot.context.is_on_purpose:
             # The worker calls this and cannot wait for its own end.
             close = partial(self._guard.attempt, "close", self.close)
             threading.Thread(target=close, name="querypulse-close", daemon=True).start()
 
-    def announce_termination(self) -> None:
+    def _announce_termination(self) -> None:
         """Say that a signal ends this process; contains its errors."""
         if self._runtime is not None:
             self._guard.attempt("terminate", self._runtime.announce_termination)
 
-    def has_lost_jvm(self) -> bool:
+    def _has_lost_jvm(self) -> bool:
         """Whether the JVM has died; asks no JVM, and contains its errors."""
         runtime = self._runtime
         return runtime is not None and self._guard.attempt("terminate", runtime.has_lost_jvm, False)
 
-    def report_death(self) -> None:
+    def _report_death(self) -> None:
         """Report that the JVM has died, within the time that the end of a process may take."""
         self._guard.attempt("terminate", partial(self.close, EXIT_SECONDS))
 
@@ -458,11 +462,61 @@ class Sidecar:
     def _program_end(self) -> ProgramEnd | None:
         """How the main program ended; None where that was announced."""
         spark, raised_at = self._spark, self._failure_raised_at
-        if SIDECARS.was_signalled or (spark is not None and is_stopped(watched_by(spark))):
+        if TERMINATION.was_signalled or (spark is not None and is_stopped(watched_by(spark))):
             return None
-        SIDECARS.note_handlers()
+        TERMINATION.note_handlers()
         just_raised = raised_at is not None and time.monotonic() - raised_at <= EXPLAINS_SECONDS
-        return program_end(handles_signals=SIDECARS.handles_signals, is_explained=just_raised)
+        return program_end(handles_signals=TERMINATION.handles_signals, is_explained=just_raised)
+
+
+# -- one sidecar for each SparkContext ----------------------------------------------------------
+
+
+class Registry:
+    """At most one open sidecar for each SparkContext, or Spark Connect session."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Held from the search for a sidecar until a new one is recorded."""
+        self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
+
+    def find(self, context: Any) -> Sidecar | None:
+        """The open sidecar of a SparkContext."""
+        sidecar = self._sidecars.get(context)
+        return None if sidecar is None or sidecar.closed else sidecar
+
+    def require_none(self, context: Any) -> None:
+        """Require that no open sidecar watches this SparkContext; an automatic one is closed.
+
+        Those of SparkContexts that the application has stopped are closed: they would do so
+        themselves a moment later, but the new one may need their port now. So are those of Spark
+        Connect sessions that have ended: the new one takes over their incidents.
+
+        Raises:
+            SettingsError: another one watches it.
+
+        """
+        sidecar = self.find(context)
+        if sidecar is not None and not sidecar.is_automatic:
+            raise SettingsError("another sidecar watches this SparkContext: use or close that")
+        if sidecar is not None:
+            sidecar.close()
+        for watched, stale in list(self._sidecars.items()):
+            if is_stopped(watched) or stale.session_has_ended:
+                stale.close(timeout=2.0)
+
+    def remember(self, context: Any, sidecar: Sidecar) -> None:
+        """Record the sidecar of a SparkContext."""
+        self._sidecars[context] = sidecar
+
+    def forget(self, sidecar: Sidecar) -> None:
+        """Remove a sidecar, and with it the reference to its SparkContext."""
+        for context, watching in list(self._sidecars.items()):
+            if watching is sidecar:
+                del self._sidecars[context]
+
+
+SIDECARS = Registry()
 
 
 def attach(spark: Any, **arguments: object) -> Sidecar:

@@ -34,7 +34,7 @@ from querypulse.sidecar import (
     session,
 )
 from querypulse.sidecar import sidecar as sidecar_module
-from querypulse.sidecar.session import SIDECARS
+from querypulse.sidecar.sidecar import SIDECARS
 
 QUIET = {"http_port": -1, "source_interval_seconds": 0}
 """Without a port and without brokers."""
