@@ -213,7 +213,7 @@ class Runtime:
 
     def start(self) -> None:
         """Open the port, if there is a server, and start every thread."""
-        if self._server is not None and not self._listens(self._server):
+        if self._server is not None and not self._open_port(self._server):
             self._server = None
         self._files.start()
         self._notifier.start()
@@ -366,7 +366,8 @@ class Runtime:
             external_name=urlsplit(external_url(settings)).hostname,
         )
 
-    def _listens(self, server: HttpServer) -> bool:
+    def _open_port(self, server: HttpServer) -> bool:
+        """Start the server; return whether it listens."""
         wanted = server.url
         try:
             server.start()

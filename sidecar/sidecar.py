@@ -537,9 +537,11 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
         raise TypeError(f"attach() needs a SparkSession, given {given}")
     with SIDECARS.lock:
         present = SIDECARS.find(watched_by(spark))
-        if present is not None and not _is_replaced(present, spark, arguments):
+        if present is not None and not _must_make_way(present, spark, arguments):
             present.is_automatic = False
             return present
+        if present is not None:
+            present.close()
         return _started(spark, arguments)
 
 
@@ -568,8 +570,8 @@ def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
     return sidecar
 
 
-def _is_replaced(present: Sidecar, spark: Any, arguments: Mapping[str, object]) -> bool:
-    """Whether settings differ from those of an automatic sidecar, which is closed.
+def _must_make_way(present: Sidecar, spark: Any, arguments: Mapping[str, object]) -> bool:
+    """Whether settings differ from those of an automatic sidecar.
 
     Raises:
         SettingsError: they differ from those of another sidecar.
@@ -577,10 +579,7 @@ def _is_replaced(present: Sidecar, spark: Any, arguments: Mapping[str, object]) 
     """
     if present.is_automatic:
         # The conf of the session, too, may be another one by now.
-        differs = settings_of(spark, arguments) != present.settings
-        if differs:
-            present.close()
-        return differs
+        return settings_of(spark, arguments) != present.settings
     wanted = load_settings(arguments, {}, {}).settings
     other = [key for key in arguments if getattr(wanted, key) != getattr(present.settings, key)]
     if other:

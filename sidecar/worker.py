@@ -106,7 +106,8 @@ class Worker:
         events = [item.event for item in items if isinstance(item, Arrived)]
         ended = any(isinstance(event, Terminated) for event in events)
         due = bool(self._waiting) or polled or ended or now - self._evaluated_at >= TICK_SECONDS
-        if due and not self._must_poll_again(now):
+        if due and not self._waits_for_poll(now):
+            self._resumed_at = None
             self._evaluate(now)
             for marker in self._waiting:
                 marker.set()
@@ -212,15 +213,12 @@ class Worker:
             self._on_error("end_to_end", error)
             return {}
 
-    def _must_poll_again(self, now: float) -> bool:
-        """After a pause all data is old: wait for the next poll, up to ``POLL_AGAIN_SECONDS``.
+    def _waits_for_poll(self, now: float) -> bool:
+        """Whether all data is older than a pause: so it is up to ``POLL_AGAIN_SECONDS`` after one.
 
         At the end no poll may follow, and nothing may be left out.
         """
-        if self._resumed_at is None or self.policy.ends:
+        if self._resumed_at is None or self._report is None or self.policy.ends:
             return False
-        polled = self._report is not None and self._report.began_at >= self._resumed_at
-        if self._report is None or polled or now - self._resumed_at > POLL_AGAIN_SECONDS:
-            self._resumed_at = None
-            return False
-        return True
+        is_old = self._report.began_at < self._resumed_at
+        return is_old and now - self._resumed_at <= POLL_AGAIN_SECONDS
