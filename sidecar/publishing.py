@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 
@@ -94,7 +93,7 @@ class Publishing:
             alerts=alerts,
             alerts_last_open=alerts_last_open(before.alerts_last_open, alerts, snapshot.at),
             inhibited=evaluated.inhibited,
-            monitor=self._monitor(snapshot, before.app, callbacks, polls),
+            monitor=self._monitor(evaluated, before.app, callbacks, polls),
             wall=evaluated.wall,
             expected=self._worker.policy.expected,
             flow=evaluated.evaluation.flow,
@@ -103,12 +102,15 @@ class Publishing:
             probe_durations=polls,
         )
 
-    def _monitor(self, snapshot: Snapshot, app: str, callbacks: Buckets, polls: Buckets) -> Monitor:
+    def _monitor(
+        self, evaluated: Evaluated, app: str, callbacks: Buckets, polls: Buckets
+    ) -> Monitor:
+        snapshot = evaluated.snapshot
         report = snapshot.probe
         source = self._path.source
         deliveries = self._notifier.deliveries
         return Monitor(
-            heartbeat_timestamp=time.time(),
+            heartbeat_timestamp=evaluated.wall,
             listener_path=self._path.name,
             listener_registered=report.listener.registered if report is not None else None,
             reregistrations=report.listener.reregistrations if report is not None else 0,
