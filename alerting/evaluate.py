@@ -8,58 +8,44 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from ..core.states import QueryState
-from ..core.text import listed
 from ..listener.probe_report import Context
 from ..listener.state.flow import Flow, Node, flow_of
 from ..listener.state.identity import UNNAMED, base_label
 from ..listener.state.query import Outcome, Query
 from ..listener.state.snapshot import Snapshot
-from .alert_text import NEXT_STEPS, several_do
-from .finding import (
-    DRIVER_DOWN,
-    NOT_WORKING,
-    QUERY_FAILED,
-    QUERY_FLAPPING,
-    QUERY_STALLED,
-    QUERY_STOPPED,
-    WHOLE_DRIVER,
-    Finding,
-    QueryHealth,
-    Severity,
+from .evidence import NO_EVIDENCE, DriverEvidence
+from .facts import (
+    Facts,
+    Failed,
+    JvmEnded,
+    Member,
+    NotEvaluated,
+    NotSeenYet,
+    Restarting,
+    ShareCause,
+    Unnamed,
+    Upstream,
 )
+from .finding import NOT_WORKING, WHOLE_DRIVER, Finding, QueryHealth, Severity
+from .kinds import DRIVER_DOWN, KINDS, QUERY_FAILED, QUERY_FLAPPING, SharedCause, kind_of
 from .policy import Policy
-from .rules import ORDER
+from .rules import ORDER, RULES
 from .rules.context import RuleContext, is_restarted, rule_context
-from .rules.losses import data_loss_risk
-from .rules.monitoring import (
-    JVM_ENDED,
-    driver_down,
-    events_missing,
-    monitoring_degraded,
-    rules_failed,
-)
-from .rules.progress import SHARED_SILENCE, slots_held
-from .rules.query_ends import (
-    PROGRAM_ENDED,
-    program_ended,
-    query_absent,
-    query_flapping,
-    was_flapping_already,
-)
+from .rules.evidence import ids_went_back
+from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
+from .rules.progress import slots_held
+from .rules.query_ends import program_ended, query_absent, was_flapping_already
 
-INDEPENDENT_RULES = (query_flapping, data_loss_risk)
+INDEPENDENT_RULES = tuple(rule for name, rule in RULES.items() if KINDS[name].is_independent)
 """The rules whose findings are reported in addition to the most severe finding of a query."""
-ENDED_OR_STUCK = frozenset({QUERY_FAILED, QUERY_STOPPED, QUERY_STALLED})
-"""Alerts with the evidence ``main_thread``."""
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
-NOT_EVALUATED = "could not be evaluated"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -124,7 +110,7 @@ def evaluate(
         findings += evaluated[0]
         health[query.label] = evaluated[1]
     for label, name in (stages.run(_absent, snapshot, policy) or {}).items():
-        unknown = QueryHealth(QueryState.STARTING, NOT_EVALUATED, is_unknown=True)
+        unknown = QueryHealth(QueryState.STARTING, NotEvaluated(), is_unknown=True)
         absent = stages.run(_evaluate_absent, label, name, snapshot, now, policy)
         finding, health[label] = absent or (None, unknown)
         findings += [finding] if finding is not None else []
@@ -134,7 +120,7 @@ def evaluate(
     findings += _of_signals(snapshot, now, policy, findings, stages)
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
     findings = stages.run(gather, findings, list(health), unnamed) or findings
-    if any(finding.alertname in ENDED_OR_STUCK for finding in findings):
+    if any(kind_of(finding.alertname).shows_main_thread for finding in findings):
         findings = _with_main_thread(findings, stages.run(main_thread) or "")
     return Evaluation(tuple(findings), health, tuple(stages.errors.items()), flow)
 
@@ -153,19 +139,16 @@ def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding]
 
 
 def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> QueryHealth:
-    query, limits, ended = context.query, context.limits, context.query.failure
-    if worst is not None:
-        state = _healthy_state(context) if worst.is_past else worst.state
-        reason = worst.reason
+    limits = context.limits
+    if worst is None:
+        state = _healthy_state(context)
+        why = _why_without_finding(context)
     else:
-        # Why it failed, while it has time to recover; why it ended; or a note about its checkpoint.
-        why = ended.failure.reason if ended is not None and ended.failure is not None else ""
-        died = query.alive and context.snapshot.context is Context.JVM_GONE
-        why = why or (JVM_ENDED if died else "")
-        state, reason = _healthy_state(context), why or query.went_back
+        state = _healthy_state(context) if worst.is_past else worst.state
+        why = worst.facts
     return QueryHealth(
         state=state,
-        reason=reason,
+        why=why,
         window_seconds=context.window.seconds,
         ignored=limits.ignore or elsewhere,
         reported_elsewhere=elsewhere and not limits.ignore,
@@ -175,13 +158,24 @@ def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> 
     )
 
 
+def _why_without_finding(context: RuleContext) -> Facts | None:
+    """Why it failed, while it has time to recover; why it ended; or a note about its checkpoint."""
+    query = context.query
+    ended = query.failure
+    if ended is not None and ended.failure is not None:
+        return Failed(failure=ended.failure)
+    if query.alive and context.snapshot.context is Context.JVM_GONE:
+        return JvmEnded()
+    return ids_went_back(query)
+
+
 def _not_evaluated(query: Query, snapshot: Snapshot, *, ignore: bool) -> QueryHealth:
     """The health after an error of ours: it neither opens an alert nor ends one."""
-    ended, elsewhere = query.failure, _is_reported_elsewhere(query, snapshot)
-    failure = ended.failure if ended is not None else None
+    ended = query.failure
+    elsewhere = _is_reported_elsewhere(query, snapshot)
     return QueryHealth(
         QueryState.STARTING if ended is None else QueryState.FAILED,
-        NOT_EVALUATED if failure is None else f"{failure.reason}; {NOT_EVALUATED}",
+        NotEvaluated(failure=None if ended is None else ended.failure),
         ignored=ignore or elsewhere,
         reported_elsewhere=elsewhere and not ignore,
         is_unknown=True,
@@ -276,11 +270,11 @@ def _evaluate_absent(
 ) -> tuple[Finding | None, QueryHealth]:
     finding = query_absent(label, name, snapshot, now, policy)
     if finding is not None:
-        return finding, QueryHealth(finding.state, finding.reason, severity=finding.severity)
+        return finding, QueryHealth(finding.state, finding.facts, severity=finding.severity)
     supervised = snapshot.supervised.get(label)
-    reason = "expected, not seen yet" if supervised is None else supervised.failure
+    why = NotSeenYet() if supervised is None else Restarting(why=supervised.failure)
     ignored = policy.limits(name).ignore
-    return None, QueryHealth(QueryState.STARTING, reason, ignored=ignored)
+    return None, QueryHealth(QueryState.STARTING, why, ignored=ignored)
 
 
 # -- slots and signals ------------------------------------------------------------------------
@@ -301,7 +295,7 @@ def _page_holders(
         if own is not None and is_watched:
             raised[alert.query, alert.alertname] = alert
             health[holder] = replace(
-                own, state=alert.state, reason=alert.reason, severity=alert.severity
+                own, state=alert.state, why=alert.facts, severity=alert.severity
             )
         if not is_watched or is_silenced(alert):
             raised |= {
@@ -319,7 +313,7 @@ def _of_signals(
     problems.append(stages.run(program_ended, snapshot, now, policy, findings))
     if snapshot.ownership.is_eldest:
         problems.append(stages.run(events_missing, snapshot, now, policy))
-        is_reported = any(finding.cause == SHARED_SILENCE for finding in findings)
+        is_reported = any(finding.shared is SharedCause.JVM_SILENT for finding in findings)
         if stages.errors or not is_reported:
             errors = stages.errors
             degraded = stages.run(monitoring_degraded, snapshot, now, policy, tuple(errors))
@@ -345,66 +339,72 @@ def gather(
     even for one query; a JVM that does not answer is one only if several queries are stalled.
     Queries without a name (``unnamed`` are their labels) share one finding for each alert name.
     """
-    silent = [finding for finding in findings if finding.cause == SHARED_SILENCE]
+    silent = [finding for finding in findings if finding.shared is SharedCause.JVM_SILENT]
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
-        subject, cause = finding.query, finding.cause if len(labels) > 1 else ""
-        if cause and (cause != SHARED_SILENCE or len(silent) > 1):
+        subject = finding.query
+        cause = finding.shared_cause if len(labels) > 1 else ""
+        if cause and (finding.shared is not SharedCause.JVM_SILENT or len(silent) > 1):
             subject = WHOLE_DRIVER
         elif subject in unnamed:
-            subject, cause = UNNAMED, ""
+            subject = UNNAMED
+            cause = ""
         groups.setdefault((finding.alertname, subject, cause), []).append(finding)
-    unhealthy = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
-    text = f"{len(labels) - len(unhealthy)} of {len(labels)} healthy"
-    text += f"; unhealthy: {listed(unhealthy, MAX_UNHEALTHY)}" if unhealthy else ""
+    driver = _driver_evidence(findings, labels)
     merged = []
-    for (alertname, subject, _), members in groups.items():
+    for (_, subject, _), members in groups.items():
         finding = members[0]
         if subject != finding.query:
             finding = _of_unnamed(members) if subject == UNNAMED else _of_driver(members)
-        is_end = alertname == DRIVER_DOWN or finding.cause == PROGRAM_ENDED
-        if len(labels) != 1 and not is_end:
-            finding = replace(finding, evidence={"all_queries": text, **finding.evidence})
-        merged.append(finding)
+        merged.append(finding if len(labels) == 1 else _with_driver(finding, driver))
     return merged
 
 
+def _driver_evidence(findings: Sequence[Finding], labels: Sequence[str]) -> DriverEvidence:
+    unhealthy = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
+    return DriverEvidence(len(labels), len(unhealthy), tuple(unhealthy[:MAX_UNHEALTHY]))
+
+
+def _with_driver(finding: Finding, driver: DriverEvidence) -> Finding:
+    is_end = finding.alertname == DRIVER_DOWN or finding.shared is SharedCause.PROGRAM_ENDED
+    return finding if is_end else _adding(finding, driver=driver)
+
+
+def _adding(finding: Finding, **evidence: Any) -> Finding:
+    """The finding with more evidence."""
+    return replace(finding, evidence=replace(finding.evidence, **evidence))
+
+
 def _of_driver(members: list[Finding]) -> Finding:
-    first, names = members[0], sorted(finding.query for finding in members)
-    steps = {name: text for name, text in first.evidence.items() if name == NEXT_STEPS}
-    return replace(
-        first,
-        query=WHOLE_DRIVER,
-        reason=f"{first.cause}: {', '.join(names)}",
-        summary=several_do(first.alertname, first.cause, names),
-        evidence={
-            "queries": "\n".join(f"{finding.query}: {finding.reason}" for finding in members),
-            **steps,
-        },
-    )
+    first = members[0]
+    assert first.shared is not None, "only a shared cause merges findings of queries"
+    found = ShareCause(cause=first.shared, members=tuple(map(_member, members)))
+    return replace(first, query=WHOLE_DRIVER, facts=found, evidence=NO_EVIDENCE)
+
+
+def _member(finding: Finding) -> Member:
+    # Before they are merged, findings are about one query each.
+    return Member(finding.query, finding.facts)
 
 
 def _of_unnamed(members: list[Finding]) -> Finding:
     """The newest of the most severe findings; it lists the others."""
     critical = [finding for finding in members if finding.severity is Severity.CRITICAL]
-    newest, count = (critical or members)[-1], len(members)
-    reason, summary, evidence = f"{newest.query}: {newest.reason}", newest.summary, newest.evidence
-    if count > 1:
-        others = f"{count} queries without a name, the newest "
-        lines = [f"{member.query}: {member.reason}" for member in reversed(members[-MAX_LISTED:])]
-        lines += [f"and {count - MAX_LISTED} more"] if count > MAX_LISTED else []
-        reason, summary = others + reason, others + summary
-        evidence = {"queries": "\n".join(lines), **evidence}
-    labels = tuple(member.query for member in members)
-    return replace(
-        newest, query=UNNAMED, reason=reason, summary=summary, evidence=evidence, members=labels
+    newest = (critical or members)[-1]
+    found = Unnamed(
+        newest=_member(newest),
+        others=tuple(_member(member) for member in reversed(members[-MAX_LISTED:])),
+        count=len(members),
     )
+    labels = tuple(member.query for member in members)
+    return replace(newest, query=UNNAMED, facts=found, members=labels)
 
 
 def _with_main_thread(findings: Sequence[Finding], text: str) -> list[Finding]:
     return [
-        replace(finding, evidence={**finding.evidence, "main_thread": text})
-        if text and finding.alertname in ENDED_OR_STUCK and finding.cause != PROGRAM_ENDED
+        _adding(finding, main_thread=text)
+        if kind_of(finding.alertname).shows_main_thread
+        and finding.shared is not SharedCause.PROGRAM_ENDED
         else finding
         for finding in findings
     ]
@@ -419,13 +419,6 @@ def _with_main_thread(findings: Sequence[Finding], text: str) -> list[Finding]:
 RETIRED = frozenset({QueryState.STOPPED, QueryState.COMPLETED})
 MAX_TRACED = 100
 """For how many findings of one evaluation the queries downstream are listed."""
-_SAYS = {
-    QueryState.FAILED: "failed",
-    QueryState.MISSING: "is missing",
-    QueryState.STOPPED_UNEXPECTEDLY: "stopped",
-    QueryState.STALLED: "is stalled",
-}
-
 Health = Mapping[str, QueryHealth]
 
 
@@ -451,24 +444,22 @@ def _trace_flow(
     broken = _in_state(health, NOT_WORKING)
     if not flow.downstream or not broken:
         return list(findings)
-    says = {label: f"{label} {_SAYS[health[label].state]}" for label in broken}
     idle = {label for label, query in health.items() if query.state is QueryState.IDLE}
     causes = _cut_off(broken, health, flow)
     for label, cause in _cut_off(broken, health, flow, idle).items():
-        if label in idle and not health[label].reason:
-            health[label] = replace(health[label], reason=f"upstream {says[cause]}")
+        if label in idle and health[label].why is None:
+            why = Upstream(query=cause, state=health[cause].state)
+            health[label] = replace(health[label], why=why)
     traced = {finding.query for finding in findings if finding.state in NOT_WORKING}
     traced = set(sorted(traced)[:MAX_TRACED])
     extended = []
     for finding in findings:
-        query, facts = finding.query, {}
+        query = finding.query
         readers = sorted(_cut_off([query], health, flow)) if query in traced else []
-        if readers:
-            verb = "gets" if len(readers) == 1 else "get"
-            facts["downstream"] = f"{listed(readers)} {verb} no data from it"
+        upstream = None
         if query in causes:
-            facts["upstream"] = says[causes[query]]
-        extended.append(replace(finding, evidence={**finding.evidence, **facts}))
+            upstream = Upstream(query=causes[query], state=health[causes[query]].state)
+        extended.append(_adding(finding, downstream=tuple(readers), upstream=upstream))
     return extended
 
 

@@ -1,4 +1,4 @@
-"""The alerts, what a rule finds, and the health of a query that follows from it."""
+"""What a rule finds, and the health of a query that follows from it."""
 
 from __future__ import annotations
 
@@ -7,64 +7,9 @@ from enum import Enum
 import msgspec
 
 from ..core.states import QueryState
-
-# -- alerts -----------------------------------------------------------------------------------
-
-QUERY_GIVEN_UP = "StreamingQueryGivenUp"
-QUERY_FAILED = "StreamingQueryFailed"
-QUERY_STOPPED = "StreamingQueryStopped"
-QUERY_MISSING = "StreamingQueryMissing"
-QUERY_STALLED = "StreamingQueryStalled"
-OFFSETS_STALLED = "StreamingOffsetsStalled"
-QUERY_FLAPPING = "StreamingQueryFlapping"
-OFFSETS_REWOUND = "StreamingOffsetsRewound"
-BATCH_SLOW = "StreamingBatchSlow"
-DATA_LOSS_RISK = "StreamingDataLossRisk"
-QUERY_LAGGING = "StreamingQueryLagging"
-QUERY_FALLING_BEHIND = "StreamingQueryFallingBehind"
-WATERMARK_STUCK = "StreamingWatermarkStuck"
-ROWS_DROPPED = "StreamingRowsDropped"
-INPUT_MISSING = "StreamingInputMissing"
-DRIVER_DOWN = "StreamingDriverDown"
-EVENTS_MISSING = "QuerypulseEventsMissing"
-MONITORING_DEGRADED = "QuerypulseMonitoringDegraded"
-
-
-class Wording(msgspec.Struct, frozen=True):
-    """The state of a query with an alert, and what its headline says: of one query, of several."""
-
-    state: QueryState
-    does: str
-    do: str
-
-
-OF_QUERIES: dict[str, Wording] = {
-    QUERY_FAILED: Wording(QueryState.FAILED, "failed", "failed"),
-    QUERY_GIVEN_UP: Wording(
-        QueryState.FAILED, "is not restarted any more", "are not restarted any more"
-    ),
-    QUERY_STOPPED: Wording(QueryState.STOPPED_UNEXPECTEDLY, "is not running", "are not running"),
-    QUERY_MISSING: Wording(QueryState.MISSING, "is missing", "are missing"),
-    QUERY_STALLED: Wording(QueryState.STALLED, "is stalled", "are stalled"),
-    BATCH_SLOW: Wording(QueryState.SLOW, "is slow", "are slow"),
-    OFFSETS_STALLED: Wording(QueryState.STALLED, "does not advance", "do not advance"),
-    OFFSETS_REWOUND: Wording(QueryState.REWOUND, "has rewound offsets", "have rewound offsets"),
-    QUERY_LAGGING: Wording(QueryState.LAGGING, "falls behind", "fall behind"),
-    INPUT_MISSING: Wording(QueryState.IDLE, "gets no data", "get no data"),
-    QUERY_FLAPPING: Wording(QueryState.FLAPPING, "keeps failing", "keep failing"),
-    WATERMARK_STUCK: Wording(
-        QueryState.WATERMARK_STUCK, "makes no event-time progress", "have a stuck watermark"
-    ),
-    DATA_LOSS_RISK: Wording(QueryState.LAGGING, "is about to lose data", "may lose data"),
-    ROWS_DROPPED: Wording(QueryState.LAGGING, "drops late rows", "drop late rows"),
-    QUERY_FALLING_BEHIND: Wording(QueryState.SLOW, "falls behind", "take ever longer"),
-}
-
-WITH_CODE = frozenset({QUERY_STALLED, BATCH_SLOW, QUERY_FLAPPING})
-"""Alerts whose reasons may begin with a code; others begin with names of users."""
-
-
-# -- findings and health ----------------------------------------------------------------------
+from .evidence import NO_EVIDENCE, Evidence
+from .facts import Facts, Failed, GivenUp, Reported, ShareCause, Unnamed
+from .kinds import SHOWN_CODES, Code, SharedCause, kind_of
 
 
 class Severity(str, Enum):
@@ -79,70 +24,79 @@ WHOLE_DRIVER = "*"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A problem that one rule found in one query.
+    """A problem that one rule found in one query, as facts; ``words/`` says them.
 
-    ``reason`` is one readable line; ``evidence`` becomes annotations. Findings of one name that
-    share a ``cause`` become one incident of the whole driver. ``members`` are the labels of the
-    unnamed queries that the finding lists. ``holder`` is the other query for which this one has
-    waited for so long that somebody must act. What ``is_past`` is an event that is over: it hides
-    no other finding, and is no state.
+    ``state`` is the state that the query shows. Findings of one name with the same ``shared`` cause
+    become one incident of the whole driver. ``members`` are the labels of the unnamed queries that
+    the finding covers. ``holder`` is the other query for which this one has waited for so long that
+    somebody must act. What ``is_past`` is an event that is over: it hides no other finding, and is
+    no state.
     """
 
     alertname: str
     query: str
     severity: Severity
     state: QueryState
-    reason: str
-    summary: str
-    evidence: dict[str, str]
-    cause: str = ""
+    facts: Facts
+    evidence: Evidence = NO_EVIDENCE
+    shared: SharedCause | None = None
     members: tuple[str, ...] = ()
     holder: str = ""
     is_past: bool = False
 
+    @property
+    def code(self) -> Code:
+        """What exactly is wrong."""
+        return self.facts.code
 
-def code_last(reason: str) -> str:
-    """Move a code to the end: ``batch_hung: no task done`` -> ``no task done (batch_hung)``."""
-    code = code_of(reason)
-    return f"{reason.removeprefix(f'{code}: ')} ({code})" if code else reason
+    @property
+    def error_class(self) -> str:
+        """The error class of the failure that it is about; empty without one."""
+        facts = self.facts.newest.facts if isinstance(self.facts, Unnamed) else self.facts
+        if isinstance(facts, (Failed, GivenUp)) and facts.failure is not None:
+            return facts.failure.error_class
+        return facts.evidence.get("error_class", "") if isinstance(facts, Reported) else ""
 
+    @property
+    def shared_cause(self) -> str:
+        """What queries of the driver have in common; empty if nothing.
 
-def code_of(reason: str) -> str:
-    """The code with which a reason begins, such as ``batch_hung``; empty without one."""
-    code, colon, _ = reason.partition(": ")
-    is_code = code.replace("_", "").isalpha() and code == code.lower()
-    return code if colon and is_code else ""
+        Sessions of Spark Connect that end for different reasons are different causes.
+        """
+        if self.shared is None:
+            return ""
+        facts = self.facts.members[0].facts if isinstance(self.facts, ShareCause) else self.facts
+        if self.shared is SharedCause.SESSION_ENDED and isinstance(facts, Failed):
+            return f"{self.shared.value} {facts.failure.message}"
+        return self.shared.value
+
+    @property
+    def group(self) -> str:
+        """What alerts of one name have in common to be one incident: an error class, or a code."""
+        code = self.code.value if self.code in SHOWN_CODES else ""
+        return self.shared_cause or self.error_class or code
 
 
 def finding_about(
     label: str,
     alertname: str,
     severity: Severity,
-    reason: str,
-    facts: dict[str, str],
+    facts: Facts,
+    evidence: Evidence = NO_EVIDENCE,
     *,
-    says: str = "",
-    does: str = "",
     state: QueryState | None = None,
-    cause: str = "",
+    shared: SharedCause | None = None,
     is_past: bool = False,
 ) -> Finding:
-    """The finding about one query; ``facts`` without text are left out.
-
-    The summary says what the query ``does``, as usual for the alert if empty, and the reason, or
-    ``says`` in its place; a code at its beginning goes to the end.
-    """
-    usual = OF_QUERIES[alertname]
-    says = says or (code_last(reason) if alertname in WITH_CODE else reason)
+    """Return the finding about one query, whose state is the usual one of the alert."""
     return Finding(
         alertname,
         label,
         severity,
-        state or usual.state,
-        reason,
-        summary=f"{label} {does or usual.does}: {says}",
-        evidence={name: text for name, text in facts.items() if text},
-        cause=cause,
+        state or kind_of(alertname).state,
+        facts,
+        evidence,
+        shared,
         is_past=is_past,
     )
 
@@ -154,14 +108,14 @@ NOT_WORKING = frozenset(
 
 
 class QueryHealth(msgspec.Struct, frozen=True, gc=False):
-    """The state of one query, the reason, its stall window in seconds, and its other limits.
+    """The state of one query, why, its stall window in seconds, and its other limits.
 
     An ``ignored`` query has a state, but it raises no alert here and does not affect the process:
     the settings ignore it, or another process that monitors the same JVM reports it.
     """
 
     state: QueryState
-    reason: str = ""
+    why: Facts | None = None
     window_seconds: float | None = None
     ignored: bool = False
     reported_elsewhere: bool = False

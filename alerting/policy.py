@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Annotated
 
@@ -111,19 +112,24 @@ WINDOW_FACTOR = 3.0
 """A query may take as long as so many of its batches, or of its trigger intervals."""
 
 
+class WindowCause(str, Enum):
+    """What decides how long a window is."""
+
+    USUAL_BATCH = "usual_batch"
+    ONLY_BATCH = "only_batch"
+    TRIGGER = "trigger"
+    FLOOR = "floor"
+    START_GRACE = "start_grace"
+    WITHOUT_CPU = "without_cpu"
+
+
 class Window(msgspec.Struct, frozen=True, gc=False):
     """``W = max(floor, 3 x max(trigger interval, usual longest batch))``, and its cause."""
 
     seconds: float
-    cause: str
+    cause: WindowCause
     is_least: bool = False
     """Whether the floor is larger than any multiple."""
-
-    def __str__(self) -> str:
-        if self.is_least:
-            return f"{self.seconds:.0f} s: {self.cause}"
-        unit = round(self.seconds / WINDOW_FACTOR, 1)
-        return f"{self.seconds:.0f} s: {WINDOW_FACTOR:.0f} times {unit:g} s, {self.cause}"
 
 
 def stall_window(query: Query, limits: Limits) -> Window:
@@ -146,7 +152,7 @@ def most_without_cpu(limits: Limits) -> Window:
     """How long a batch without a job may use no CPU time, however long others have taken."""
     seconds = limits.stall_critical_seconds
     seconds = max(seconds, limits.stall_floor_seconds, limits.start_grace_seconds)
-    return Window(seconds, "the most without a job or CPU time", is_least=True)
+    return Window(seconds, WindowCause.WITHOUT_CPU, is_least=True)
 
 
 def _window(query: Query, limits: Limits, interval: float) -> Window:
@@ -155,16 +161,21 @@ def _window(query: Query, limits: Limits, interval: float) -> Window:
     The first batch of a run is often the longest: until a run commits or is idle, the start grace
     is the floor.
     """
-    unit, cause = query.usual_seconds, "the usual longest batch"
+    unit = query.usual_seconds
+    cause = WindowCause.USUAL_BATCH
     if unit is None:
         # Until two batches are known, the only one is limited by the start grace.
         only = max((seconds for _, seconds in query.longest_batches), default=0.0)
-        unit, cause = min(only, limits.start_grace_seconds / WINDOW_FACTOR), "its only batch so far"
+        unit = min(only, limits.start_grace_seconds / WINDOW_FACTOR)
+        cause = WindowCause.ONLY_BATCH
     if interval > unit:
-        unit, cause = interval, "the trigger interval"
-    floor, least = limits.stall_floor_seconds, "the least (stall_floor_seconds)"
+        unit = interval
+        cause = WindowCause.TRIGGER
+    floor = limits.stall_floor_seconds
+    least = WindowCause.FLOOR
     if not query.activity_seen and limits.start_grace_seconds > floor:
-        floor, least = limits.start_grace_seconds, "the least at first (start_grace_seconds)"
+        floor = limits.start_grace_seconds
+        least = WindowCause.START_GRACE
     if WINDOW_FACTOR * unit > floor:
         return Window(WINDOW_FACTOR * unit, cause)
     return Window(floor, least, is_least=True)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from functools import lru_cache
+from typing import TypeVar, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.redaction import WITHHELD, Redactor, redact, unusable
 from ..core.secret import Secret, secret_parts
+from ..listener.failure import Failure
 from .evaluate import Evaluation
 from .finding import Finding
 
@@ -25,8 +29,7 @@ TEXTS = ("spark.redaction.string.regex", "spark.sql.redaction.string.regex")
 
 Conf = Callable[[str], str | None]
 Redact = Callable[[str], str]
-ERROR_CLASS = "error_class"
-"""The evidence that is kept when everything else must be withheld."""
+T = TypeVar("T")
 KEPT_TEXTS = 4096
 
 
@@ -94,26 +97,57 @@ class EvaluationRedactor:
 
 
 def redacted(evaluation: Evaluation, text: Redact) -> Evaluation:
-    """Redact every text of all findings and of the health; labels stay, since they identify."""
+    """Redact every text in the facts of all findings and of the health.
+
+    Labels of queries stay, since they identify.
+    """
     findings = tuple(_finding(finding, text) for finding in evaluation.findings)
     health = {
-        label: replace(health, reason=text(health.reason)) if health.reason else health
+        label: health if health.why is None else replace(health, why=_facts(health.why, text))
         for label, health in evaluation.health.items()
     }
     return replace(evaluation, findings=findings, health=health)
 
 
 def _finding(finding: Finding, text: Redact) -> Finding:
-    evidence = {name: text(value) for name, value in finding.evidence.items()}
-    reason = text(finding.reason)
-    if evidence.get(ERROR_CLASS) == WITHHELD:
-        # A page must give a cause; the class was already redacted by pattern on arrival.
-        evidence[ERROR_CLASS] = redact(finding.evidence[ERROR_CLASS])
-        reason = f"{evidence[ERROR_CLASS]}: {WITHHELD}"
     return replace(
-        finding,
-        reason=reason,
-        summary=text(finding.summary),
-        evidence=evidence,
-        cause=text(finding.cause),
+        finding, facts=_facts(finding.facts, text), evidence=_facts(finding.evidence, text)
+    )
+
+
+def _facts(value: T, text: Redact) -> T:
+    """The value with all texts in it redacted: in records, tuples and tables, also nested ones."""
+    if isinstance(value, Failure):
+        return cast("T", _failure(value, text))
+    if isinstance(value, Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        changed = {
+            name: clean
+            for name, field in fields.items()
+            if (clean := _facts(field, text)) is not field
+        }
+        return replace(value, **changed) if changed else value
+    if isinstance(value, str) and not isinstance(value, Enum):
+        clean = text(value) if value else value
+        return cast("T", value if clean == value else clean)
+    if isinstance(value, tuple):
+        parts = tuple(_facts(part, text) for part in value)
+        is_same = all(part is before for part, before in zip(parts, value, strict=True))
+        return cast("T", value if is_same else parts)
+    if isinstance(value, dict):
+        return cast("T", {name: _facts(part, text) for name, part in value.items()})
+    return value
+
+
+def _failure(failure: Failure, text: Redact) -> Failure:
+    error_class = text(failure.error_class)
+    if error_class == WITHHELD:
+        # A page must give a cause; the class was already redacted by pattern on arrival.
+        error_class = redact(failure.error_class)
+    return Failure(
+        error_class=error_class,
+        message=text(failure.message),
+        exception=text(failure.exception),
+        table=text(failure.table),
+        raised_at=_facts(failure.raised_at, text),
     )

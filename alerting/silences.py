@@ -28,7 +28,7 @@ from ..core.guard import Guard
 from ..core.text import suggest
 from .finding import WHOLE_DRIVER
 from .incidents.alert import Alert
-from .rules import ALERT_NAMES
+from .kinds import ALERT_NAMES
 
 log = logging.getLogger("querypulse")
 

@@ -8,10 +8,10 @@ from itertools import cycle
 from typing import Any
 from unittest.mock import MagicMock
 
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
+from querypulse.alerting.words.messages import Guidance
 from querypulse.core.guard import Guard
 from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.event_reader import EventReader

@@ -10,7 +10,7 @@ from html import escape
 
 import msgspec
 
-from ..alerting.rules.monitoring import JVM_ENDED
+from ..alerting.words.reasons import JVM_ENDED, reason_of
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
 from ..listener.probe_report import Context
@@ -164,7 +164,7 @@ def why_unready(published: PublishedState | None) -> list[Reason]:
         return [Reason(None, "starting", "nothing has been evaluated yet")]
     jvm = Reason(None, "missing", JVM_ENDED)
     return [jvm] * (published.snapshot.context is Context.JVM_GONE) + [
-        Reason(row.label, row.state, row.health.reason)
+        Reason(row.label, row.state, reason_of(row.health.why))
         for row in published.rows
         if row.state in UNREADY and not row.health.ignored
     ]
@@ -178,7 +178,7 @@ def _query(row: QueryRow) -> QueryStatus:
         id=query.query_id if row.is_seen else None,
         run_id=query.run_id if row.is_seen else None,
         state=row.state,
-        reason=row.health.reason,
+        reason=reason_of(row.health.why),
         last_commit_batch=query.last_commit_batch,
         last_commit_age_seconds=row.age(query.last_commit_at),
         window_seconds=row.health.window_seconds,

@@ -8,7 +8,7 @@ from importlib.resources import files
 from urllib.parse import urlsplit
 
 from .. import dashboards
-from ..alerting.alert_text import Guidance
+from ..alerting.words.messages import Guidance
 from ..core.secret import Holds
 from .mistakes import mask_value
 from .settings import DEFAULT_RUNBOOKS, Settings

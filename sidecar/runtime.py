@@ -33,8 +33,9 @@ from msgspec.structs import replace
 from ..alerting.finding import Severity
 from ..alerting.incidents.alert import Alert
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
+from ..alerting.kinds import SharedCause
 from ..alerting.policy import Policy
-from ..alerting.rules.query_ends import PROGRAM_ENDED, endless
+from ..alerting.rules.query_ends import endless
 from ..alerting.silences import post_silence, written
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
@@ -110,7 +111,11 @@ def end_of_program(end: Notice | None, evaluated: Evaluated, policy: Policy) -> 
         return end
     if not endless(evaluated.snapshot, policy):
         return end
-    found = (finding for finding in evaluated.evaluation.findings if finding.cause == PROGRAM_ENDED)
+    found = (
+        finding
+        for finding in evaluated.evaluation.findings
+        if finding.shared is SharedCause.PROGRAM_ENDED
+    )
     is_mild = any(finding.severity is Severity.WARNING for finding in found)
     return Notice.ENDED if is_mild else None
 
@@ -163,7 +168,9 @@ class Runtime:
             )
         guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
-        lifecycle = Lifecycle(app, guidance, terms, settings.labels)
+        lifecycle = Lifecycle(
+            app, guidance, terms, settings.labels, redacted=components.redacting.text
+        )
         self._notifier = assemble.make_notifier(
             settings,
             app,

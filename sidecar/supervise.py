@@ -18,9 +18,10 @@ from typing import Any
 import msgspec
 
 from ..alerting.finding import WHOLE_DRIVER
+from ..alerting.kinds import SharedCause
 from ..alerting.policy import Limits
-from ..alerting.rules.monitoring import JVM_ENDED
-from ..alerting.rules.query_ends import CONTEXT_GONE, SESSION_GONE, poison_batch
+from ..alerting.rules.query_ends import poison_batch
+from ..alerting.words.reasons import CAUSES, JVM_ENDED, SESSION_GONE
 from ..core.redaction import redact
 from ..listener.probe_report import Context
 from ..listener.spark.jvm import THROWN
@@ -35,7 +36,7 @@ Starts = Mapping[str, Callable[[], Any]]
 
 UNPLANNED_ENDS = {
     Context.JVM_GONE: JVM_ENDED,
-    Context.STOPPED: CONTEXT_GONE,
+    Context.STOPPED: CAUSES[SharedCause.CONTEXT_STOPPED],
     Context.SESSION_ENDED: SESSION_GONE,
 }
 """The ends of Spark that the application did not ask for, and what each is called."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert_text import Guidance, alert_of
-from ..alerting.finding import DRIVER_DOWN, MONITORING_DEGRADED, WHOLE_DRIVER, Finding, Severity
+from ..alerting.facts import Reported
+from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.incidents.alert import (
     CRITICAL,
     WARNING,
@@ -20,6 +20,8 @@ from ..alerting.incidents.alert import (
     incident_key,
     incident_labels,
 )
+from ..alerting.kinds import DRIVER_DOWN, MONITORING_DEGRADED
+from ..alerting.words.messages import Guidance, alert_of
 from ..core.states import QueryState
 from ..core.text import listed, rfc3339
 from ..exporter.pages import Notice
@@ -73,9 +75,7 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
         query=WHOLE_DRIVER,
         severity=Severity.WARNING if is_mild(driver) else Severity.CRITICAL,
         state=QueryState.MISSING,
-        reason=reason,
-        summary=reason,
-        evidence=evidence,
+        facts=Reported(reason=reason, summary=reason, evidence=evidence),
     )
 
 
@@ -110,9 +110,11 @@ def blind_finding(refusals: dict[str, str]) -> Finding:
         query=WHOLE_DRIVER,
         severity=Severity.WARNING,
         state=QueryState.RUNNING,
-        reason=reason,
-        summary=f"querypulse watch cannot see: {reason}",
-        evidence={"drivers": ", ".join(names)},
+        facts=Reported(
+            reason=reason,
+            summary=f"querypulse watch cannot see: {reason}",
+            evidence={"drivers": ", ".join(names)},
+        ),
     )
 
 

@@ -13,8 +13,8 @@ from functools import partial
 from ...core.guard import Guard
 from ...core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ...core.threads import Deadline, Loop
-from ..finding import DRIVER_DOWN
 from ..incidents.alert import Incident
+from ..kinds import DRIVER_DOWN
 from ..receivers.receiver import DeliveryError, Receiver, Route
 from .heartbeat import Heartbeat, QueryHeartbeats, ping_of
 from .outbox import Outbox, OutboxRow

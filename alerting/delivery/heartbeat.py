@@ -19,11 +19,11 @@ from ...core.secret import Secret
 from ...core.states import OUTCOMES, DeliveryOutcome
 from ...core.text import shorten
 from ...core.threads import Deadline, Loop
-from ..alert_text import headline_of
 from ..finding import NOT_WORKING
 from ..incidents.alert import Incident
 from ..receivers.http import HttpPoster
 from ..receivers.receiver import DeliveryError, HttpOptions
+from ..words.headlines import headline_of
 
 if TYPE_CHECKING:
     from ..incidents.lifecycle import Evaluated

@@ -24,18 +24,11 @@ from msgspec.structs import replace
 from ...core.text import duration
 from ...listener.state.identity import RESERVED
 from ...listener.state.snapshot import Snapshot
-from ..alert_text import Guidance, alert_of
 from ..evaluate import Evaluation, Stages
-from ..finding import (
-    DRIVER_DOWN,
-    QUERY_FAILED,
-    QUERY_GIVEN_UP,
-    QUERY_STALLED,
-    WHOLE_DRIVER,
-    Finding,
-    code_of,
-)
+from ..finding import WHOLE_DRIVER, Finding
+from ..kinds import DRIVER_DOWN, KINDS, QUERY_STALLED
 from ..silences import Silence, why_muted
+from ..words.messages import Guidance, Redact, alert_of
 from .alert import (
     CRITICAL,
     INCIDENT,
@@ -49,7 +42,7 @@ from .alert import (
 )
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 
-FACTS = frozenset({QUERY_FAILED, QUERY_GIVEN_UP, DRIVER_DOWN})
+FACTS = frozenset(name for name, kind in KINDS.items() if kind.is_fact)
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
 POLLS = 2
 GROUP_SIZE = 3
@@ -169,6 +162,8 @@ class Lifecycle:
         guidance: Guidance,
         terms: LifecycleSettings,
         labels: Mapping[str, str] | None = None,
+        *,
+        redacted: Redact = str,
     ) -> None:
         self.alerts: tuple[Alert, ...] = ()
         self.inhibited: tuple[Inhibited, ...] = ()
@@ -176,6 +171,7 @@ class Lifecycle:
         self._app = app
         self._labels = dict(labels or {})
         self._guidance = guidance
+        self._redacted = redacted
         self._terms = terms
         self._tracked: dict[Identity, Tracked] = {}
         self._incidents: dict[str, OpenIncident] = {}
@@ -289,7 +285,14 @@ class Lifecycle:
         return bool(why_muted(self._alert_of(finding, wall), silences, wall))
 
     def _alert_of(self, finding: Finding, wall: float) -> Alert:
-        return alert_of(finding, self._app, self._guidance, wall, self._labels)
+        return alert_of(
+            finding,
+            self._app,
+            self._guidance,
+            wall,
+            labels=self._labels,
+            redacted=self._redacted,
+        )
 
     def _find(
         self, finding: Finding, health: DriverHealth, wall: float, silences: Sequence[Silence]
@@ -299,7 +302,7 @@ class Lifecycle:
         tracked = self._tracked.get(identity)
         if tracked is None:
             muted = why_muted(alert, silences, wall)
-            self._tracked[identity] = Tracked(alert, muted, cause_of(finding))
+            self._tracked[identity] = Tracked(alert, muted, finding.group)
             return
         before = tracked.alert
         if tracked.opened_at is not None and alert.is_critical != before.is_critical:
@@ -505,11 +508,6 @@ class Lifecycle:
             self._incident(query, OpenIncident(severity), ()) for severity, query in healthy
         )
         return tuple(incident for incident in incidents if incident.key not in shown)
-
-
-def cause_of(finding: Finding) -> str:
-    """What findings of one name must share to be one incident: an error class, or a code."""
-    return finding.cause or finding.evidence.get("error_class", "") or code_of(finding.reason)
 
 
 def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:

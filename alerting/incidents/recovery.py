@@ -13,9 +13,9 @@ from ...listener.probe_report import Context
 from ...listener.state.identity import RESERVED, UNNAMED, is_of_namesake
 from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
-from ..alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 from ..evaluate import Evaluation
 from ..finding import NOT_WORKING, WHOLE_DRIVER, Severity
+from ..words.headlines import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 from .alert import CRITICAL, WARNING, is_generic
 
 UNHEALTHY = NOT_WORKING | {

@@ -16,8 +16,9 @@ from ...core.guard import Problem
 from ...core.secret import Address, Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
-from ..alert_text import HEALTHY, shown_annotations
 from ..incidents.alert import Alert, Incident, is_generic
+from ..words.headlines import HEALTHY
+from ..words.messages import shown_annotations
 from .http import TOTAL_SECONDS, HttpPoster, not_a_page
 from .receiver import DeliveryError, HttpReceiverSettings, ReceiverCapabilities, ReceiverContext
 

@@ -20,8 +20,9 @@ from ...core.secret import Key, Secret, SecretFile, Text
 from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten
-from ..alert_text import as_lines, facts, headline_of, line, links, more_labels, others, status
 from ..incidents.alert import Incident
+from ..words.headlines import headline_of, status
+from ..words.messages import as_lines, facts, line, links, more_labels, others
 from .http import diagnose
 from .receiver import (
     DeliveryError,

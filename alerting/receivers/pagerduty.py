@@ -10,19 +10,9 @@ from typing import Any, ClassVar, Literal
 from ...core.secret import Address, Key, Secret, SecretFile
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
-from ..alert_text import (
-    by_difference,
-    called,
-    details,
-    facts,
-    headline_of,
-    links,
-    more_labels,
-    queries,
-    says,
-    status,
-)
 from ..incidents.alert import Alert, Incident
+from ..words.headlines import called, headline_of, queries, status
+from ..words.messages import by_difference, details, facts, links, more_labels, says
 from .http import HttpReceiver
 from .receiver import (
     DeliveryError,

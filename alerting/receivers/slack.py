@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten, utc
-from ..alert_text import STATUS_PAGE, as_lines, facts, headline_of, line, links, more_labels, others
 from ..incidents.alert import Incident
+from ..words.headlines import headline_of
+from ..words.messages import STATUS_PAGE, as_lines, facts, line, links, more_labels, others
 from .http import HttpReceiver
 from .receiver import DeliveryError, UrlReceiverSettings
 

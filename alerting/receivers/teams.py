@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.text import shorten, utc
-from ..alert_text import as_lines, facts, headline_of, line, links, more_labels, others
 from ..incidents.alert import Incident
+from ..words.headlines import headline_of
+from ..words.messages import as_lines, facts, line, links, more_labels, others
 from .http import HttpReceiver
 from .receiver import UrlReceiverSettings
 

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 from ...core.secret import SecretFile
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
-from ..alert_text import shown_annotations, status
 from ..incidents.alert import Alert, Incident
+from ..words.headlines import status
+from ..words.messages import shown_annotations
 from .http import HttpReceiver
 from .receiver import DeliveryError, ReceiverCapabilities, ReceiverContext, UrlReceiverSettings
 

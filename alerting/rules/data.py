@@ -5,17 +5,19 @@ from __future__ import annotations
 from math import inf
 from statistics import median
 
-from ...core.text import duration, utc
 from ...listener.events import Progress
 from ...listener.state.trends import LagPoint, Wait, Watermark
-from ..finding import (
-    QUERY_FALLING_BEHIND,
-    QUERY_LAGGING,
-    ROWS_DROPPED,
-    WATERMARK_STUCK,
-    Finding,
-    Severity,
+from ..facts import (
+    BatchesGrow,
+    LagRises,
+    OpenTransaction,
+    RowsDropped,
+    WaitedTooLong,
+    WatermarkAhead,
+    WatermarkStuck,
 )
+from ..finding import Finding, Severity
+from ..kinds import QUERY_FALLING_BEHIND, QUERY_LAGGING, ROWS_DROPPED, WATERMARK_STUCK
 from .context import RuleContext
 from .evidence import report
 
@@ -66,11 +68,10 @@ def _waited(context: RuleContext) -> Finding | None:
     longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
     if longest is None:
         return None
-    where = f" of {longest.partition}" if longest.partition else ""
-    waited = f"the first unread record{where} has waited for {longest.seconds:.0f} s"
     is_critical = longest.seconds > CRITICAL_FACTOR * allowed
     severity = Severity.CRITICAL if is_critical else Severity.WARNING
-    return report(context, QUERY_LAGGING, severity, f"{waited} ({allowed:.0f} s allowed)")
+    found = WaitedTooLong(partition=longest.partition, seconds=longest.seconds, allowed=allowed)
+    return report(context, QUERY_LAGGING, severity, found)
 
 
 def _risen(context: RuleContext) -> Finding | None:
@@ -78,10 +79,14 @@ def _risen(context: RuleContext) -> Finding | None:
     for unit, points in context.query.trends.rises.items():
         allowed = _allowed(unit, context)
         if rise := rising(context, points, allowed):
-            lags = f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit}"
-            seconds = context.watched_since(rise[0].at)
-            reason = f"{lags} in {seconds:.0f} s ({allowed:.0f} allowed)"
-            return report(context, QUERY_LAGGING, Severity.WARNING, reason)
+            found = LagRises(
+                unit=unit,
+                first=rise[0].lag,
+                newest=rise[-1].lag,
+                seconds=context.watched_since(rise[0].at),
+                allowed=allowed,
+            )
+            return report(context, QUERY_LAGGING, Severity.WARNING, found)
     return None
 
 
@@ -164,10 +169,11 @@ def _behind_transactions(context: RuleContext) -> Finding | None:
     if not held:
         return None
     is_critical, records, partition, seconds = max(held)
-    others = f"; {len(held)} partitions in total" if len(held) > 1 else ""
-    reason = f"{partition}: {records} records wait behind an open transaction, for {seconds:.0f} s"
     severity = Severity.CRITICAL if is_critical else Severity.WARNING
-    return report(context, QUERY_LAGGING, severity, reason + others, does="waits for a commit")
+    found = OpenTransaction(
+        partition=partition, records=records, seconds=seconds, partitions=len(held)
+    )
+    return report(context, QUERY_LAGGING, severity, found)
 
 
 def _longest_usual(took: tuple[float, ...]) -> float:
@@ -212,12 +218,16 @@ def query_falling_behind(context: RuleContext) -> Finding | None:
     has_interval = query.trigger is not None and query.trigger.interval_seconds
     if not grows or not (is_loop or has_interval or much_longer or _lag_rises(context)):
         return None
-    before = f"{first:.0f} s at first"
-    if day_ago is not None and not is_loop:
-        before = f"at most {day_ago:.0f} s a day ago"
-    took = f"each of the last {long.batches} {'runs' if is_loop else 'batches'} took longer"
-    reason = f"{took} than {long.limit:g} s, for {seconds:.0f} s: {before}, {newest:.0f} s now"
-    return report(context, QUERY_FALLING_BEHIND, Severity.WARNING, reason)
+    found = BatchesGrow(
+        batches=long.batches,
+        is_loop=is_loop,
+        limit=long.limit,
+        seconds=seconds,
+        first=first,
+        newest=newest,
+        day_ago=day_ago,
+    )
+    return report(context, QUERY_FALLING_BEHIND, Severity.WARNING, found)
 
 
 def _lag_rises(context: RuleContext) -> bool:
@@ -228,8 +238,6 @@ def _lag_rises(context: RuleContext) -> bool:
 # -- watermark stuck ----------------------------------------------------------------------------
 
 MIN_BATCHES = 3
-END_OF_9999 = 253_402_300_800.0
-"""Python's calendar ends there."""
 
 
 def watermark_stuck(context: RuleContext) -> Finding | None:
@@ -252,17 +260,14 @@ def watermark_stuck(context: RuleContext) -> Finding | None:
     may_wait = len(progress.sources) > 1 and watermark.timestamp > 0 >= ahead
     if may_wait and seconds <= sum(watermark.stood):
         return None
-    reason = (
-        f"the watermark has not advanced for {seconds:.0f} s and {watermark.batches} batches "
-        "with rows, although newer event times were read"
+    found: WatermarkStuck | WatermarkAhead = WatermarkStuck(
+        seconds=seconds, batches=watermark.batches
     )
     if ahead > 0:
-        at = utc(watermark.timestamp) if watermark.timestamp < END_OF_9999 else "a year after 9999"
-        reason = (
-            f"the watermark is at {at}, {duration(ahead)} in the future: rows "
-            f"before it are late, and {watermark.late_rows} were dropped"
+        found = WatermarkAhead(
+            watermark=watermark.timestamp, ahead_seconds=ahead, late_rows=watermark.late_rows
         )
-    return report(context, WATERMARK_STUCK, Severity.WARNING, reason)
+    return report(context, WATERMARK_STUCK, Severity.WARNING, found)
 
 
 def _all_come(watermark: Watermark, progress: Progress, context: RuleContext) -> bool:
@@ -286,10 +291,12 @@ def rows_dropped(context: RuleContext) -> Finding | None:
     seconds = context.watched_since(late.since)
     if late.batches < MIN_BATCHES or seconds <= context.trend_seconds:
         return None
-    watermark, newest, behind = progress.watermark_timestamp, progress.event_time_max, ""
+    watermark = progress.watermark_timestamp
+    newest = progress.event_time_max
+    behind = None
     if watermark is not None and newest is not None and newest < watermark:
-        behind = f"; the newest event time is {duration(watermark - newest)} behind the watermark"
-    dropped = f"each of the last {late.batches} batches with rows dropped late ones"
-    count = f" ({late.rows}, counted after aggregation)" if late.rows else ""
-    reason = f"{dropped}, for {seconds:.0f} s{count}{behind}"
-    return report(context, ROWS_DROPPED, Severity.WARNING, reason)
+        behind = watermark - newest
+    found = RowsDropped(
+        batches=late.batches, seconds=seconds, rows=late.rows, behind_seconds=behind
+    )
+    return report(context, ROWS_DROPPED, Severity.WARNING, found)

@@ -1,16 +1,26 @@
-"""Evidence: readable facts about one query for the person on call, and what a restart repeats."""
+"""Collects the evidence of a finding about one query, and what a restart repeats."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from ...core.text import duration
-from ...listener.failure import Failure
-from ...listener.probe_report import JobActivity, JobCounts, ProbedRun
+from ...core.states import QueryState
+from ...listener.probe_report import JobActivity, ProbedRun
 from ...listener.state.query import CLOCKS_DIFFER_SECONDS, Query
+from ..evidence import (
+    Activity,
+    CommitLog,
+    CommitSeen,
+    Evidence,
+    LastCommit,
+    OnRestart,
+    QueryEvidence,
+    RunEvidence,
+    Signal,
+    SourceBacklog,
+    SourceLag,
+)
+from ..facts import BatchIdsWentBack, Facts, Unfinished
 from ..finding import Finding, Severity, finding_about
+from ..kinds import SharedCause
 from ..policy import Window
 from .context import RuleContext
 
@@ -19,155 +29,154 @@ def report(
     context: RuleContext,
     alertname: str,
     severity: Severity,
-    reason: str,
-    facts: dict[str, str] | None = None,
-    **words: Any,
+    facts: Facts,
+    evidence: Evidence | None = None,
+    *,
+    state: QueryState | None = None,
+    shared: SharedCause | None = None,
+    is_past: bool = False,
 ) -> Finding:
-    """The finding of a rule about one query, with its evidence unless ``facts`` has it."""
-    facts = evidence(context) if facts is None else facts
-    return finding_about(context.query.label, alertname, severity, reason, facts, **words)
+    """Return the finding of a rule about one query, with its evidence unless that is given."""
+    return finding_about(
+        context.query.label,
+        alertname,
+        severity,
+        facts,
+        collect(context) if evidence is None else evidence,
+        state=state,
+        shared=shared,
+        is_past=is_past,
+    )
 
 
-def evidence(context: RuleContext, window: Window | None = None) -> dict[str, str]:
-    """Facts about one query, without those that are not known.
+def collect(
+    context: RuleContext, window: Window | None = None, *, with_restart: bool = False
+) -> Evidence:
+    """Collect what is known of the query.
 
-    ``window`` is the window of the finding, if it is not the query's own.
+    ``window`` is the window of the finding, if it is not the query's own. ``with_restart``: also
+    what a restart repeats.
     """
-    query, probed = context.query, context.query.probed
-    facts = {
-        "query_id": query.query_id,
-        "run_id": query.run_id,
-        "last_commit": _last_commit(context),
-        OVER_RESTARTS: str(unfinished(context) or ""),
-        "window": str(context.window if window is None else window),
-        "batch_ids": query.went_back,
-        "lag": _lag(context),
-        "backlog": _backlog(context),
-        "sources_unread": query.source_trouble,
-        "signals": _signals(context),
-    }
+    query = query_evidence(context, context.window if window is None else window)
+    restart = on_restart(context.query) if with_restart else None
+    return Evidence(query=query, on_restart=restart)
+
+
+def query_evidence(context: RuleContext, window: Window) -> QueryEvidence:
+    """Collect the facts about one query; ``window`` is that of the finding."""
+    query = context.query
+    probed = query.probed
+    run_facts = query.facts
+    reads: tuple[str, ...] = ()
     if query.is_unnamed and query.progress is not None:
-        # Without a name, what it reads says best which query it is.
-        facts["reads"] = "; ".join(source.description for source in query.progress.sources)
-    if query.facts is not None:
-        facts |= {
-            "trigger": str(query.facts.trigger),
-            "sink": query.facts.sink,
-            "checkpoint": query.facts.checkpoint,
-        }
-    if probed is not None:
-        facts["committed_offsets"] = probed.committed_offsets
-    if query.alive:
-        facts |= _of_run(context)
-    return {name: text for name, text in facts.items() if text}
+        reads = tuple(source.description for source in query.progress.sources)
+    return QueryEvidence(
+        query_id=query.query_id,
+        run_id=query.run_id,
+        last_commit=_last_commit(context),
+        window=window,
+        unfinished=unfinished(context),
+        ids_went_back=ids_went_back(query),
+        lags=_lags(context),
+        backlogs=_backlogs(context),
+        sources_unread=query.source_trouble,
+        signals=_signals(context),
+        reads=reads,
+        trigger=None if run_facts is None else run_facts.trigger,
+        sink="" if run_facts is None else run_facts.sink,
+        checkpoint="" if run_facts is None else run_facts.checkpoint,
+        committed_offsets="" if probed is None else probed.committed_offsets,
+        run=_run(context) if query.alive else None,
+    )
 
 
-def failure_facts(failure: Failure) -> dict[str, str]:
-    """What a failure says, and where it was raised."""
-    return {
-        "error_class": failure.error_class,
-        "table": failure.table,
-        "python_line": failure.raised_at.line,
-        "traceback": failure.raised_at.traceback,
-    }
+def ids_went_back(query: Query) -> BatchIdsWentBack | None:
+    """Return how far batch ids went back, until the run reaches the old ones; None if not at all.
+
+    A run under an old name has a new checkpoint. A sink that remembers ids skips its batches until
+    then (Spark's file sink, Hudi, Delta).
+    """
+    earlier = query.earlier_batch
+    first = query.first_batch
+    newest = query.run_commit_batch
+    if earlier is None or first is None or newest is None or newest >= earlier:
+        return None
+    if query.facts is not None and query.facts.async_progress:
+        return None
+    return BatchIdsWentBack(earlier=earlier, first=first)
 
 
-def _last_commit(context: RuleContext) -> str:
+def _last_commit(context: RuleContext) -> LastCommit:
     query = context.query
     batch = query.last_commit_batch
     if batch is not None and query.last_commit_at is not None:
-        return f"batch {batch}, {context.now - query.last_commit_at:.0f} s ago"
+        return LastCommit(CommitSeen.BY_THIS_RUN, batch, context.now - query.last_commit_at)
     newest = query.newest_commit
     if newest is not None and newest[0] == batch:
-        return f"batch {batch}, {context.now - newest[1]:.0f} s ago by an earlier run"
+        return LastCommit(CommitSeen.BY_EARLIER_RUN, batch, context.now - newest[1])
     logged = query.start_point.committed if query.start_point is not None else None
     if logged is not None and logged.at is not None and batch in (None, logged.batch_id):
-        age = duration(context.now - logged.at)
-        return f"batch {logged.batch_id}, {age} ago, as its checkpoint says"
+        return LastCommit(CommitSeen.IN_CHECKPOINT, logged.batch_id, context.now - logged.at)
     if batch is None:
-        return "none seen"
-    since = "this run's first poll" if query.start is not None else "watching began"
-    return f"batch {batch}, before {since}"
+        return LastCommit(CommitSeen.NEVER)
+    was_polled = query.start is not None
+    return LastCommit(CommitSeen.BEFORE_POLL if was_polled else CommitSeen.BEFORE_WATCHING, batch)
 
 
-def _of_run(context: RuleContext) -> dict[str, str]:
+def _run(context: RuleContext) -> RunEvidence:
     """What the run is doing: its batch, the newest batches in its checkpoint, its jobs."""
-    query, facts = context.query, {}
-    flight, log, probed = query.in_flight, query.logged, query.probed
-    if flight is not None:
-        batch = flight.batch_id
-        what = "asking for offsets" if batch is None else f"batch {batch} in flight"
-        facts["batch_in_flight"] = f"{what} for {context.now - flight.since:.0f} s"
-    if log is not None and log.planned is not None and log.planned != log.committed:
-        done = "none" if log.committed is None else str(log.committed)
-        plan = f"batch {log.planned} planned, never committed"
-        facts["commit_log"] = f"{plan}; last committed: {done}"
-    elif log is not None:
-        done = f"batch {log.committed} committed, none planned"
-        facts["commit_log"] = "empty" if log.committed is None else done
-    if probed is not None:
-        facts["spark_says"] = probed.message
-    return facts if context.work is None else facts | _jobs(context.work)
+    query = context.query
+    flight = query.in_flight
+    log = query.logged
+    return RunEvidence(
+        is_in_flight=flight is not None,
+        batch_id=None if flight is None else flight.batch_id,
+        in_flight_seconds=0.0 if flight is None else context.now - flight.since,
+        commit_log=None if log is None else CommitLog(log.planned, log.committed),
+        spark_says="" if query.probed is None else query.probed.message,
+        activity=None if context.work is None else _activity(context.work),
+    )
 
 
-def _jobs(work: JobActivity) -> dict[str, str]:
-    own, unowned, jobs, others = work.own, work.unowned, "no Spark job", ""
-    if own.jobs_started and work.counted:
-        jobs = f"jobs: {own.jobs_started} started so far, {own.jobs_active} active"
-    elif own.jobs_started:
-        jobs = f"jobs: {own.jobs_active} active, newest {own.jobs_started - 1}"
-    if not own.jobs_active and unowned.jobs_started:
-        # Jobs that name no query may belong to this one.
-        theirs = f"{unowned.jobs_active} active that name no query"
-        others = f"{theirs}, tasks: {_tasks(unowned, work)}"
-    return {
-        "tasks": f"{_tasks(own, work)} ({jobs})",
-        "other_jobs": others,
-        "python_line": work.python_line,
-        "stream_thread": "\n".join(work.jvm_stack),
-    }
+def _activity(work: JobActivity) -> Activity:
+    return Activity(work.own, work.unowned, work.counted, work.python_line, work.jvm_stack)
 
 
-def _tasks(counts: JobCounts, work: JobActivity) -> str:
-    """Task counts: of all batches if they are ``counted``, else of the active jobs only."""
-    since = " so far" if work.counted else ""
-    return f"{counts.tasks_completed} completed{since}, {counts.tasks_active} running"
-
-
-def _lag(context: RuleContext) -> str:
+def _lags(context: RuleContext) -> tuple[SourceLag, ...]:
     """Lag and its age by source: polled where the source answers, else as Spark reported it."""
     query = context.query
     sources = query.progress.sources if query.progress is not None else ()
+    age = _progress_age(context)
     lags = {
-        index: f"{source.description}: {source.lag_offsets:.0f} offsets, {_reported(context)}"
+        index: SourceLag(source.description, source.lag_offsets, age, is_polled=False)
         for index, source in enumerate(sources)
         if source.lag_offsets is not None
-    } | {
-        index: f"{poll.description}: {poll.lag_offsets} offsets, {context.now - poll.at:.0f} s ago"
+    }
+    lags |= {
+        index: SourceLag(poll.description, poll.lag_offsets, context.now - poll.at, is_polled=True)
         for index, poll in query.polls.items()
         if poll.lag_offsets is not None
     }
-    return "; ".join(lags[index] for index in sorted(lags))
+    return tuple(lags[index] for index in sorted(lags))
 
 
-def _reported(context: RuleContext) -> str:
+def _progress_age(context: RuleContext) -> float | None:
     at = context.query.progress_at
-    return "as Spark reported" if at is None else f"as Spark reported {context.now - at:.0f} s ago"
+    return None if at is None else context.now - at
 
 
-def _backlog(context: RuleContext) -> str:
+def _backlogs(context: RuleContext) -> tuple[SourceBacklog, ...]:
     """The backlog in files and bytes and its age, for sources that report one."""
     query = context.query
-    texts = []
-    for source in query.progress.sources if query.progress is not None else ():
-        figures = {"files": source.backlog_files, "bytes": source.backlog_bytes}
-        sizes = [f"{figure:.0f} {unit}" for unit, figure in figures.items() if figure is not None]
-        if sizes:
-            texts.append(f"{source.description}: {', '.join([*sizes, _reported(context)])}")
-    return "; ".join(texts)
+    age = _progress_age(context)
+    return tuple(
+        SourceBacklog(source.description, source.backlog_files, source.backlog_bytes, age)
+        for source in (query.progress.sources if query.progress is not None else ())
+        if source.backlog_files is not None or source.backlog_bytes is not None
+    )
 
 
-def _signals(context: RuleContext) -> str:
+def _signals(context: RuleContext) -> tuple[Signal, ...]:
     """Which signals have been received, and how long ago: the evaluation is based on these."""
     query = context.query
     received = {
@@ -175,29 +184,13 @@ def _signals(context: RuleContext) -> str:
         "probe": query.probed_at,
         "commit log": query.logged_at,
     }
-    return ", ".join(
-        f"{name} {context.now - at:.1f} s ago" for name, at in received.items() if at is not None
-    )
+    return tuple(Signal(name, context.now - at) for name, at in received.items() if at is not None)
 
 
 # -- over restarts ----------------------------------------------------------------------------
 # The checkpoint alone shows such a batch, so querypulse needs no stored state. It does not show why
 # the last process ended: a planned stop in the middle of a batch leaves the same files as a crash.
 # So an old plan raises no alert by itself; it shows how old the batch is that fails or is stuck.
-
-OVER_RESTARTS = "over_restarts"
-"""The annotation of an alert about such a batch."""
-
-
-class Unfinished(msgspec.Struct, frozen=True):
-    """The batch, and how many seconds ago it was planned."""
-
-    batch_id: int
-    age_seconds: float
-
-    def __str__(self) -> str:
-        age = duration(self.age_seconds)
-        return f"batch {self.batch_id} was planned {age} ago and never committed, over restarts"
 
 
 def unfinished(context: RuleContext) -> Unfinished | None:
@@ -219,12 +212,6 @@ def unfinished(context: RuleContext) -> Unfinished | None:
     return Unfinished(batch.batch_id, age) if age > context.window.seconds else None
 
 
-def with_age(reason: str, context: RuleContext) -> str:
-    """The reason, with the age of such a batch if there is one."""
-    batch = unfinished(context)
-    return reason if batch is None else f"{reason}; {batch}"
-
-
 # -- on restart -------------------------------------------------------------------------------
 # What a restart repeats: batches that are planned but not committed, and their offsets.
 #
@@ -232,24 +219,22 @@ def with_age(reason: str, context: RuleContext) -> str:
 # run begins with the batch after the last commit and its planned offsets (``MicroBatchExecution``).
 # Async progress tracking writes both only at intervals, so several batches may run again.
 
-MAX_CHARACTERS = 300
-"""Of the offsets at each end: a topic may have a thousand partitions."""
 
-
-def on_restart(query: Query) -> dict[str, str]:
-    """The evidence ``on_restart``: "batch 41 runs again, offsets a to b"; empty if not known."""
+def on_restart(query: Query) -> OnRestart | None:
+    """Return what a restart of the query repeats; None if it is not known."""
     probed = query.probed
     if probed is None or probed.facts.trigger.is_continuous or probed.facts.trigger.is_real_time:
-        return {}
-    last, missing, text = query.last_commit_batch, query.batches_not_durable, ""
+        return None
     if not probed.facts.async_progress:
         batch = _planned(query, probed)
-        text = "" if batch is None else f"batch {batch} runs again{_offsets(probed)}"
-    elif missing and last is not None:
-        batches = f"batches {last - missing + 1} to {last} run"
-        batches = f"batch {last} runs" if missing == 1 else batches
-        text = f"{batches} again: done, but not in the commit log"
-    return {"on_restart": text}
+        if batch is None:
+            return None
+        return OnRestart(batch, batch, probed.committed_offsets, probed.available_offsets)
+    last = query.last_commit_batch
+    missing = query.batches_not_durable
+    if last is None or not missing:
+        return None
+    return OnRestart(last - missing + 1, last, is_done=True)
 
 
 def _planned(query: Query, probed: ProbedRun) -> int | None:
@@ -267,14 +252,3 @@ def _planned(query: Query, probed: ProbedRun) -> int | None:
         has_plan = probed.available_offsets not in ("", probed.committed_offsets)
         batch = probed.batch_id if not probed.active and has_plan else in_flight
     return batch if batch is not None and batch > after_commit else None
-
-
-def _offsets(probed: ProbedRun) -> str:
-    begin, end = probed.committed_offsets, probed.available_offsets
-    if not end or end == begin:
-        return ""
-    begin, end = (
-        text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
-        for text in (begin, end)
-    )
-    return f", offsets {begin} to {end}"

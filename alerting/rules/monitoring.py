@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.states import QueryState
-from ...core.text import listed
 from ...listener.probe_report import Context
 from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
-from ..finding import (
-    DRIVER_DOWN,
-    EVENTS_MISSING,
-    MONITORING_DEGRADED,
-    WHOLE_DRIVER,
-    Finding,
-    Severity,
-)
+from ..facts import Degraded, EventsMissing, JvmEnded
+from ..finding import WHOLE_DRIVER, Finding, Severity, finding_about
+from ..kinds import DRIVER_DOWN, EVENTS_MISSING, MONITORING_DEGRADED
 from ..policy import Policy
 
 # -- driver down --------------------------------------------------------------------------------
-
-MAX_NAMED = 20
-JVM_ENDED = "the JVM of the driver has ended"
 
 
 def driver_down(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
@@ -38,12 +28,9 @@ def driver_down(snapshot: Snapshot, now: float, policy: Policy) -> Finding | Non
     died = sorted(_died(snapshot, policy))
     if not died and not snapshot.ownership.is_eldest:
         return None
-    count = f"{len(died)} streaming {'query' if len(died) == 1 else 'queries'}"
-    ended = f"{JVM_ENDED}, and {count} with it" if died else f"{JVM_ENDED}; no query was running"
-    reason = f"{ended}: {listed(died, MAX_NAMED)}" if died else ended
-    summary = f"driver is down: {reason}"
-    critical, state = Severity.CRITICAL, QueryState.MISSING
-    return Finding(DRIVER_DOWN, WHOLE_DRIVER, critical, state, reason, summary, {})
+    return finding_about(
+        WHOLE_DRIVER, DRIVER_DOWN, Severity.CRITICAL, JvmEnded(queries=tuple(died))
+    )
 
 
 def _died(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
@@ -66,35 +53,36 @@ def events_missing(snapshot: Snapshot, now: float, policy: Policy) -> Finding | 
     if snapshot.context is not Context.RUNNING:
         return None
     window = policy.defaults.stall_floor_seconds
-    texts = _unreported(snapshot, now, window), _dropped(snapshot, now, window)
-    reason = "; ".join(text for text in texts if text)
-    if not reason:
+    late, seconds = _unreported(snapshot, now, window)
+    dropped = _dropped(snapshot, now, window)
+    if not late and dropped is None:
         return None
-    summary = f"querypulse does not receive Spark's events: {reason}"
-    is_there = snapshot.probe is not None and snapshot.probe.listener.registered
-    facts = {"listener_registered": "yes" if is_there else "no: it was removed from Spark"}
-    warning, state = Severity.WARNING, QueryState.RUNNING
-    return Finding(EVENTS_MISSING, WHOLE_DRIVER, warning, state, reason, summary, facts)
+    probe = snapshot.probe
+    is_registered = probe is not None and probe.listener.registered
+    found = EventsMissing(
+        late=tuple(late), late_seconds=seconds, dropped=dropped, is_registered=is_registered
+    )
+    return finding_about(WHOLE_DRIVER, EVENTS_MISSING, Severity.WARNING, found)
 
 
-def _unreported(snapshot: Snapshot, now: float, window: float) -> str:
+def _unreported(snapshot: Snapshot, now: float, window: float) -> tuple[list[str], float]:
+    """The queries whose commits no event has reported for too long, and the longest wait."""
     waits = {
         label: snapshot.watched(query.unreported.since, now)
         for label, query in snapshot.labels().items()
         if query.alive and query.unreported is not None
     }
     late = sorted(label for label, seconds in waits.items() if seconds > window)
-    if not late:
-        return ""
-    longest = max(waits[label] for label in late)
-    return f"the probe saw commits that no event reported for {longest:.0f} s: {', '.join(late)}"
+    return late, max((waits[label] for label in late), default=0.0)
 
 
-def _dropped(snapshot: Snapshot, now: float, window: float) -> str:
-    at, probe = snapshot.events_dropped_at, snapshot.probe
+def _dropped(snapshot: Snapshot, now: float, window: float) -> int | None:
+    """How many events Spark has dropped, if it has lately."""
+    at = snapshot.events_dropped_at
+    probe = snapshot.probe
     if at is None or probe is None or snapshot.watched(at, now) > window:
-        return ""
-    return f"Spark's listener queue has dropped {probe.listener.dropped_events} events"
+        return None
+    return probe.listener.dropped_events
 
 
 # -- monitoring degraded ------------------------------------------------------------------------
@@ -107,49 +95,48 @@ def monitoring_degraded(
 
     ``failed_rules`` have raised an error, which is a bug in querypulse.
     """
-    texts = [_failed_text(failed_rules)] if failed_rules else []
+    silent_seconds = None
+    unread: tuple[tuple[str, str], ...] = ()
     if policy.probe_expected and snapshot.context is Context.RUNNING:
-        texts += [_probe_silent(snapshot, now, policy), _logs_unread(snapshot, now, policy)]
-    reason = "; ".join(text for text in texts if text)
-    return _degraded(reason) if reason else None
+        silent_seconds = _probe_silent(snapshot, now, policy)
+        unread = tuple(_logs_unread(snapshot, now, policy))
+    if not failed_rules and silent_seconds is None and not unread:
+        return None
+    return _degraded(
+        Degraded(
+            failed_rules=failed_rules, silent_seconds=silent_seconds, unread_checkpoints=unread
+        )
+    )
 
 
 def rules_failed(failed_rules: tuple[str, ...]) -> Finding:
-    """What is left to report if this rule itself has raised an error."""
-    return _degraded(_failed_text(failed_rules))
+    """Return what is left to report if this rule itself has raised an error."""
+    return _degraded(Degraded(failed_rules=failed_rules))
 
 
-def _failed_text(failed_rules: tuple[str, ...]) -> str:
-    return f"rules that fail: {', '.join(failed_rules)}"
+def _degraded(found: Degraded) -> Finding:
+    return finding_about(WHOLE_DRIVER, MONITORING_DEGRADED, Severity.WARNING, found)
 
 
-def _degraded(reason: str) -> Finding:
-    summary = f"querypulse cannot see every query: {reason}"
-    warning, state = Severity.WARNING, QueryState.RUNNING
-    return Finding(MONITORING_DEGRADED, WHOLE_DRIVER, warning, state, reason, summary, {})
-
-
-def _probe_silent(snapshot: Snapshot, now: float, policy: Policy) -> str:
+def _probe_silent(snapshot: Snapshot, now: float, policy: Policy) -> float | None:
+    """For how long the probe has had no answer, if that is too long."""
     last = snapshot.probe.at if snapshot.probe is not None else snapshot.began_at
     silent = snapshot.watched(last, now)
-    if silent <= policy.defaults.stall_floor_seconds:
-        return ""
-    return f"the JVM has not answered the probe for {silent:.0f} s"
+    return silent if silent > policy.defaults.stall_floor_seconds else None
 
 
-def _logs_unread(snapshot: Snapshot, now: float, policy: Policy) -> str:
+def _logs_unread(snapshot: Snapshot, now: float, policy: Policy) -> Iterator[tuple[str, str]]:
+    """The queries whose checkpoints cannot be read, and why."""
     if snapshot.probe is not None and not snapshot.probe.listener.checkpoints_visible:
-        return ""
+        return
     why = snapshot.log.unreadable if snapshot.log is not None else {}
-    unread = [
-        f"{label}: {why.get(query.run_id, 'no answer')}"
-        for label, query in snapshot.labels().items()
-        if query.alive
-        and (facts := query.facts) is not None
-        and (facts.trigger.is_continuous or facts.async_progress)
-        and _is_unread(snapshot, query, now, policy)
-    ]
-    return f"checkpoints cannot be read: {'; '.join(unread)}" if unread else ""
+    for label, query in snapshot.labels().items():
+        facts = query.facts
+        if not query.alive or facts is None:
+            continue
+        needs_log = facts.trigger.is_continuous or facts.async_progress
+        if needs_log and _is_unread(snapshot, query, now, policy):
+            yield label, why.get(query.run_id, "no answer")
 
 
 def _is_unread(snapshot: Snapshot, query: Query, now: float, policy: Policy) -> bool:

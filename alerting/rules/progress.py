@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
 from ...core.states import QueryState
-from ...core.text import listed
 from ...listener.offsets import WHOLE
 from ...listener.probe_report import Moves
 from ...listener.state.query import InFlight
 from ...listener.state.trends import Rewind, SourceTrend
-from ..alert_text import NEXT_STEPS
-from ..finding import (
-    BATCH_SLOW,
-    OFFSETS_REWOUND,
-    OFFSETS_STALLED,
-    QUERY_STALLED,
-    Finding,
-    Severity,
-    finding_about,
+from ..evidence import Evidence
+from ..facts import (
+    EndsBefore,
+    Facts,
+    LogBehind,
+    NoEpoch,
+    NoTrigger,
+    OffsetsStuck,
+    OffsetsWentBack,
+    Silent,
+    SlotsHeld,
+    StuckSource,
+    WaitsForLog,
+    WentBack,
 )
+from ..finding import Finding, Severity, finding_about
+from ..kinds import BATCH_SLOW, OFFSETS_REWOUND, OFFSETS_STALLED, QUERY_STALLED, SharedCause
 from ..policy import WINDOW_FACTOR
 from . import stuck_batch
 from .context import RuleContext
-from .evidence import evidence, on_restart, report, with_age
+from .evidence import collect, report, unfinished
 
 # -- stalled ------------------------------------------------------------------------------------
 
-SHARED_SILENCE = "the JVM does not answer"
-SCHEDULER_STOPPED = "Spark's scheduler has stopped"
 MIN_POLLS = 2
 
 
@@ -55,22 +58,28 @@ def query_stalled(context: RuleContext) -> Finding | None:
     """
     if not context.is_running:
         return None
-    reason = _log_behind(context) or (_epochs_stopped(context) if _is_continuous(context) else None)
-    if reason is not None:
-        return _stalled(context, reason)
-    reason = None if _is_continuous(context) else _stalled_reason(context)
-    if reason is None:
+    is_continuous = _is_continuous(context)
+    stopped = _log_behind(context) or (_no_epoch(context) if is_continuous else None)
+    if stopped is not None:
+        return _stalled(context, stopped)
+    why = None if is_continuous else _what_stalls(context)
+    if why is None:
         return None
     flight = context.query.in_flight
-    reason = stuck_batch.with_stop(with_age(reason, context), context)
+    why = replace(
+        why,
+        unfinished=unfinished(context),
+        stopping_seconds=stuck_batch.stopping_seconds(context),
+    )
     if flight is None or _is_blind(context, flight) or _waits_for_log(context):
-        return _stalled(context, reason)
-    holds_all = bool(stuck_batch.scheduler_text(context))
+        return _stalled(context, why)
+    holds_all = stuck_batch.scheduler_stopped(context, stuck_batch.in_flight(context, flight))
     severity = Severity.CRITICAL if holds_all else stuck_batch.stall_severity(context, flight)
-    facts = stuck_batch.batch_evidence(context, flight, severity)
+    evidence = stuck_batch.batch_evidence(context, flight, severity, with_restart=True)
     if holds_all:
-        return _stalled(context, reason, severity, facts, cause=SCHEDULER_STOPPED)
-    finding = _stalled(context, reason, severity, facts)
+        shared = SharedCause.SCHEDULER_STOPPED
+        return _stalled(context, why, severity, evidence, shared=shared)
+    finding = _stalled(context, why, severity, evidence)
     return replace(finding, holder=stuck_batch.to_page(context, flight))
 
 
@@ -82,28 +91,30 @@ def _is_blind(context: RuleContext, flight: InFlight) -> bool:
     """
     if not context.probe_is_stale:
         return False
-    shown = stuck_batch.delay_text(context) or stuck_batch.may_wait_outside(context, flight)
-    return context.driver_is_silent or not shown
+    is_shown = stuck_batch.is_delayed(context) or stuck_batch.may_wait_outside(context, flight)
+    return context.driver_is_silent or not is_shown
 
 
 def _stalled(
     context: RuleContext,
-    reason: str,
+    why: Facts,
     severity: Severity = Severity.CRITICAL,
-    facts: dict[str, str] | None = None,
+    evidence: Evidence | None = None,
     *,
-    cause: str = "",
+    shared: SharedCause | None = None,
 ) -> Finding:
-    facts = (evidence(context) if facts is None else facts) | on_restart(context.query)
-    cause = SHARED_SILENCE if context.driver_is_silent else cause
-    return report(context, QUERY_STALLED, severity, reason, facts, cause=cause)
+    if evidence is None:
+        evidence = collect(context, with_restart=True)
+    if context.driver_is_silent:
+        shared = SharedCause.JVM_SILENT
+    return report(context, QUERY_STALLED, severity, why, evidence, shared=shared)
 
 
 def _is_continuous(context: RuleContext) -> bool:
     return context.query.facts is not None and context.query.facts.trigger.is_continuous
 
 
-def _epochs_stopped(context: RuleContext) -> str | None:
+def _no_epoch(context: RuleContext) -> NoEpoch | None:
     """Only the commit log shows the progress of a Continuous query: None until it has been read."""
     query = context.query
     if query.logged_at is None or context.probe_is_stale:
@@ -112,10 +123,10 @@ def _epochs_stopped(context: RuleContext) -> str | None:
     silence = context.watched_since(query.last_activity_at) - unseen
     if silence <= context.window.seconds:
         return None
-    return f"commit_log_behind: no epoch committed for {silence:.0f} s"
+    return NoEpoch(seconds=silence)
 
 
-def _log_behind(context: RuleContext) -> str | None:
+def _log_behind(context: RuleContext) -> LogBehind | None:
     """Async progress tracking: poll after poll batches advanced, but the commit log did not.
 
     Spark may write the log rarely, so it may lag by its interval while batches run. Spark blocks
@@ -130,12 +141,9 @@ def _log_behind(context: RuleContext) -> str | None:
         allowed = max(allowed, facts.log_interval_seconds * WINDOW_FACTOR)
     if seconds <= allowed:
         return None
-    logged = context.query.logged.committed if context.query.logged is not None else None
-    where = "empty" if logged is None else f"at batch {logged}"
-    return (
-        f"commit_log_behind: the commit log has been {where} for {seconds:.0f} s, "
-        f"while batches have reached {context.query.last_commit_batch}"
-    )
+    log = context.query.logged
+    logged = None if log is None else log.committed
+    return LogBehind(seconds=seconds, logged=logged, reached=context.query.last_commit_batch)
 
 
 def _log_unread(context: RuleContext) -> float:
@@ -167,61 +175,34 @@ def _silence(context: RuleContext) -> float:
     return silence - context.watched_since(context.received_at)
 
 
-def _stalled_reason(context: RuleContext) -> str | None:
-    """The reason, or None while the query may still make progress."""
-    flight, silence = context.query.in_flight, _silence(context)
+def _what_stalls(context: RuleContext) -> Facts | None:
+    """What stalls the query, or None while it may still make progress."""
+    flight = context.query.in_flight
+    silence = _silence(context)
+    window = context.window.seconds
     if context.query.probed is None or context.probe_is_stale:
-        at_work = (
-            flight is not None and context.watched_since(flight.moved_at) <= context.window.seconds
-        )
-        if silence <= context.window.seconds or (at_work and not _waits_for_log(context)):
-            return None
-        return f"silent: no activity for {silence:.0f} s from events, probe or commit log"
+        moved = flight is not None and context.watched_since(flight.moved_at) <= window
+        is_at_work = moved and not _waits_for_log(context)
+        return None if silence <= window or is_at_work else Silent(seconds=silence)
     if flight is None:
-        if silence <= context.window.seconds:
-            return None
-        return f"no_trigger: no batch in flight and no trigger for {silence:.0f} s"
-    return _flight_reason(context, flight) if silence > context.batch_window.seconds else None
+        return None if silence <= window else NoTrigger(seconds=silence)
+    return _what_holds(context, flight) if silence > context.batch_window.seconds else None
 
 
-def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
-    since = stuck_batch.lasted(context, flight)
+def _what_holds(context: RuleContext, flight: InFlight) -> Facts | None:
+    """What holds the batch in flight, or None while it may still make progress."""
     if _waits_for_log(context):
-        return f"commit_log_behind: the next batch has waited for the commit log for {since:.0f} s"
+        return WaitsForLog(seconds=stuck_batch.lasted(context, flight))
     if stuck_batch.moved_lately(context, flight):
         return None
-    what = (
-        "planning the next batch"
-        if flight.batch_id is None
-        else f"batch {flight.batch_id} in flight"
-    )
-    what = f"{what} for {since:.0f} s"
-    scheduler = stuck_batch.scheduler_text(context)
-    if scheduler:
-        return f"scheduler_stopped: {what}, {scheduler}"
-    still, delay = stuck_batch.still(context, flight), stuck_batch.delay_text(context)
-    if stuck_batch.has_no_executors(context) and still <= stuck_batch.AUTOSCALE_SECONDS:
+    batch = stuck_batch.in_flight(context, flight)
+    scheduler = stuck_batch.scheduler_stopped(context, batch)
+    if scheduler is not None:
+        return scheduler
+    seconds = stuck_batch.still(context, flight)
+    if stuck_batch.has_no_executors(context) and seconds <= stuck_batch.AUTOSCALE_SECONDS:
         return None
-    if delay is not None:
-        code, facts = delay
-        return f"{code}: {what}, {facts}, none finished for {still:.0f} s"
-    return _hung_reason(context, flight, what)
-
-
-def _hung_reason(context: RuleContext, flight: InFlight, what: str) -> str:
-    """Why a batch, or its planning, in which nothing moves and that nothing delays, is hung."""
-    place = stuck_batch.place_text(context)
-    at = f", blocked at {place}" if place else ""
-    if stuck_batch.tries_again(context, flight) and not stuck_batch.python_line(context):
-        at = f", its thread in Spark tries again now and then{f' at {place}' if place else ''}"
-    if flight.batch_id is None:
-        probed = context.query.probed
-        step = (probed.message if probed is not None else "") or "waiting for offsets"
-        return f"source_hung: {step!r} for {stuck_batch.lasted(context, flight):.0f} s{at}"
-    nothing = f"no task of its own finished for {stuck_batch.still(context, flight):.0f} s"
-    if stuck_batch.counts_nothing(context):
-        nothing = "Spark Connect does not show its tasks"
-    return f"batch_hung: {what}, {nothing}{at}"
+    return stuck_batch.delayed(context, flight) or stuck_batch.hung(context, flight)
 
 
 def _waits_for_log(context: RuleContext) -> bool:
@@ -250,9 +231,8 @@ def offsets_stalled(context: RuleContext) -> Finding | None:
     ]
     if not stalled:
         return None
-    reason = "; ".join(_stuck_text(trend, partitions) for trend, partitions in stalled)
-    reason = f"{reason}, although batches run and data is unread"
-    return report(context, OFFSETS_STALLED, Severity.CRITICAL, reason)
+    sources = tuple(_stuck_source(trend, partitions) for trend, partitions in stalled)
+    return report(context, OFFSETS_STALLED, Severity.CRITICAL, OffsetsStuck(sources=sources))
 
 
 def _stuck(trend: SourceTrend, context: RuleContext) -> dict[str, float]:
@@ -265,11 +245,9 @@ def _stuck(trend: SourceTrend, context: RuleContext) -> dict[str, float]:
     }
 
 
-def _stuck_text(trend: SourceTrend, partitions: dict[str, float]) -> str:
-    names = listed(sorted(partitions), MAX_NAMED) or "its offset"
-    have = "has" if len(partitions) == 1 else "have"
-    longest = max(partitions.values())
-    return f"{trend.description}: {names} {have} not advanced for {longest:.0f} s"
+def _stuck_source(trend: SourceTrend, partitions: dict[str, float]) -> StuckSource:
+    names = tuple(sorted(partitions)[:MAX_NAMED])
+    return StuckSource(trend.description, names, len(partitions), max(partitions.values()))
 
 
 # -- offsets rewound ----------------------------------------------------------------------------
@@ -279,12 +257,6 @@ MIN_BATCHES_REWOUND = 2
 
 LOST_IDENTITY_SECONDS = 3600.0
 """How long it is reported: the risk is past with the first batch of the run."""
-STEPS_OF_LOST_IDENTITY = (
-    "1. Find out what deleted the file metadata of the checkpoint, such as a lifecycle rule.\n"
-    "2. Look for rows that the first batch of this run has written twice.\n"
-    "3. Exclude the checkpoint from the rule: it deletes the other files next."
-)
-"""Next steps where only the query id of the checkpoint was lost."""
 
 
 def offsets_rewound(context: RuleContext) -> Finding | None:
@@ -298,36 +270,33 @@ def offsets_rewound(context: RuleContext) -> Finding | None:
     """
     if not context.is_running:
         return None
-    texts = [*_went_back(context), *_ends_before(context)]
-    lost_id = _lost_identity(context)
-    if not texts and not lost_id:
+    went_back = tuple(_went_back(context))
+    ends_before = tuple(_ends_before(context))
+    has_lost_id = _has_lost_identity(context)
+    if not (went_back or ends_before or has_lost_id):
         return None
-    reason, facts = "; ".join(filter(None, [*texts[:3], lost_id])), evidence(context)
-    words: dict[str, Any] = {}
-    if not texts:
-        facts |= {"id_before": context.query.id_before, NEXT_STEPS: STEPS_OF_LOST_IDENTITY}
-        words = {"does": "may have written a batch twice", "state": QueryState.RUNNING}
-    return report(context, OFFSETS_REWOUND, Severity.WARNING, reason, facts, **words)
-
-
-def _lost_identity(context: RuleContext) -> str:
-    query = context.query
-    is_recent = context.watched_since(query.started_at) <= LOST_IDENTITY_SECONDS
-    if not query.lost_identity or not is_recent:
-        return ""
-    return (
-        f"its checkpoint {query.checkpoint} has a new query id, although batch ids go on: "
-        "a sink that remembers batches by query id (Delta's txnAppId) accepts the first one again"
+    is_only_id = not (went_back or ends_before)
+    found = OffsetsWentBack(
+        went_back=went_back,
+        ends_before=ends_before,
+        new_id_of=context.query.checkpoint if has_lost_id else None,
+        id_before=context.query.id_before if is_only_id else "",
     )
+    state = QueryState.RUNNING if is_only_id else None
+    return report(context, OFFSETS_REWOUND, Severity.WARNING, found, state=state)
 
 
-def _went_back(context: RuleContext) -> Iterator[str]:
+def _has_lost_identity(context: RuleContext) -> bool:
+    is_recent = context.watched_since(context.query.started_at) <= LOST_IDENTITY_SECONDS
+    return context.query.lost_identity and is_recent
+
+
+def _went_back(context: RuleContext) -> Iterator[WentBack]:
     for trend in context.query.trends.sources:
         for partition, rewind in sorted(trend.rewound.items()):
             stuck = context.watched_since(rewind.since) > context.window.seconds
             if stuck and _stays(context, rewind):
-                where = _named(trend.description, partition)
-                yield f"{where} went back from {rewind.was} to {rewind.now}"
+                yield WentBack(_named(trend.description, partition), rewind.was, rewind.now)
 
 
 def _stays(context: RuleContext, rewind: Rewind) -> bool:
@@ -337,7 +306,7 @@ def _stays(context: RuleContext, rewind: Rewind) -> bool:
     return idle or rewind.batches >= MIN_BATCHES_REWOUND
 
 
-def _ends_before(context: RuleContext) -> Iterator[str]:
+def _ends_before(context: RuleContext) -> Iterator[EndsBefore]:
     """Count only the time between answered polls: a source that does not answer proves nothing."""
     for source in context.query.sources.values():
         polled_at = source.poll.at if source.poll is not None else context.now
@@ -345,10 +314,7 @@ def _ends_before(context: RuleContext) -> Iterator[str]:
             seen = context.watched_since(short.since) - context.watched_since(polled_at)
             if short.polls >= MIN_POLLS and seen > context.window.seconds:
                 where = _named(source.description, partition)
-                yield (
-                    f"{where} ends at {short.end}, but was read up to {short.committed}: "
-                    "it was replaced, or restored from a copy"
-                )
+                yield EndsBefore(where, short.end, short.committed)
 
 
 def _named(description: str, partition: str) -> str:
@@ -356,9 +322,6 @@ def _named(description: str, partition: str) -> str:
 
 
 # -- slow ---------------------------------------------------------------------------------------
-
-WAITING = "waiting"
-"""The evidence of a query that holds the slots: who waits for them."""
 
 
 def batch_slow(context: RuleContext) -> Finding | None:
@@ -377,23 +340,13 @@ def batch_slow(context: RuleContext) -> Finding | None:
     if flight is None or not _is_slow(context, flight):
         return None
     never_committed = stuck_batch.not_committed(context, flight)
-    critical = bool(never_committed) or stuck_batch.is_critical_by_time(context, flight)
+    critical = never_committed is not None or stuck_batch.is_critical_by_time(context, flight)
     may_catch_up = context.query.last_commit_at is None and flight.moves is Moves.TASKS
     if may_catch_up and not critical:
         return None
     severity = Severity.CRITICAL if critical else Severity.WARNING
-    retries = stuck_batch.retries_text(context, flight)
-    seconds = stuck_batch.lasted(context, flight)
-    is_planned = flight.batch_id is not None
-    what = f"batch {flight.batch_id} in flight" if is_planned else "planning the next batch"
-    reason = f"{what} for {seconds:.0f} s, {stuck_batch.moves_text(context, flight)}"
-    if retries:
-        reason = f"retrying: {reason}, {retries}"
-    elif never_committed:
-        reason = f"not_committed: {reason}, {never_committed}"
-    reason = stuck_batch.with_stop(reason, context)
-    facts = stuck_batch.batch_evidence(context, flight, severity)
-    return report(context, BATCH_SLOW, severity, reason, facts)
+    evidence = stuck_batch.batch_evidence(context, flight, severity)
+    return report(context, BATCH_SLOW, severity, stuck_batch.slow(context, flight), evidence)
 
 
 def _is_slow(context: RuleContext, flight: InFlight) -> bool:
@@ -414,17 +367,10 @@ def slots_held(
 
     If it has a finding about its batch of its own, that one says so too.
     """
-    names = ", ".join(sorted(victim.query for victim in victims))
-    reason = f"slots_held: its tasks hold the slots that {names} wait for"
+    names = tuple(sorted(victim.query for victim in victims))
     own = findings.get((holder, BATCH_SLOW)) or findings.get((holder, QUERY_STALLED))
     if own is None:
-        facts = {WAITING: names, "slots": victims[0].evidence["slots"]}
-        does = "keeps others from running"
-        return finding_about(holder, BATCH_SLOW, Severity.CRITICAL, reason, facts, does=does)
-    return replace(
-        own,
-        severity=Severity.CRITICAL,
-        reason=f"{own.reason}; {names} wait for its slots",
-        summary=f"{own.summary}; {names} wait for its slots",
-        evidence={**own.evidence, WAITING: names},
-    )
+        slots = victims[0].evidence.slots
+        held = SlotsHeld(slots=slots, waiting=names)
+        return finding_about(holder, BATCH_SLOW, Severity.CRITICAL, held)
+    return replace(own, severity=Severity.CRITICAL, facts=replace(own.facts, waiting=names))

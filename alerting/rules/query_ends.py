@@ -2,100 +2,45 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from ...core.states import QueryState
-from ...core.text import listed
 from ...listener.failure import SESSION_ENDED, Failure
 from ...listener.probe_report import Context
 from ...listener.state.query import UNKNOWN_BATCH, Ended, Outcome, Query, RunFailure
 from ...listener.state.snapshot import Snapshot
-from ..alert_text import NEXT_STEPS
-from ..finding import (
+from ..facts import (
+    CheckpointTaken,
+    Facts,
+    Failed,
+    GivenUp,
+    HowStopped,
+    ManyFailures,
+    NeverSeen,
+    NoActivity,
+    PastFailure,
+    PoisonBatch,
+    ProgramEnded,
+    StartOverdue,
+    Stopped,
+)
+from ..finding import WHOLE_DRIVER, Finding, Severity, finding_about
+from ..kinds import (
     QUERY_FAILED,
     QUERY_FLAPPING,
     QUERY_GIVEN_UP,
     QUERY_MISSING,
     QUERY_STOPPED,
-    WHOLE_DRIVER,
-    Finding,
-    Severity,
-    finding_about,
+    SharedCause,
 )
 from ..policy import RESTART_WINDOW_SECONDS, Limits, Policy
 from .context import RuleContext, is_handled, is_restarted
-from .evidence import evidence, failure_facts, on_restart, report, unfinished, with_age
+from .evidence import collect, report, unfinished
 
 # -- failed -------------------------------------------------------------------------------------
 
 EXPECTED_GRACE_SECONDS = 300.0
 """The grace of an expected error where ``failed_grace_seconds`` is 0."""
-STEPS_BY_ERROR = {
-    re.compile(rf"\b(?:{pattern})\b"): steps
-    for pattern, steps in {
-        "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY"
-        "|Multiple streaming (?:jobs|queries)|same id is already active": (
-            "1. Another run uses this checkpoint: find the second driver or query, and stop one.\n"
-            "2. Give each query a checkpoint of its own.\n"
-            "3. Restart this query from the same checkpoint."
-        ),
-        "UNKNOWN_FIELD_EXCEPTION|UnknownFieldException|DELTA_STREAMING_METADATA_EVOLUTION"
-        "|DELTA_SCHEMA_CHANGED(?:_WITH_VERSION|_WITH_STARTING_OPTIONS)?": (
-            "1. The schema of the source has changed: restart the query to read the new one.\n"
-            "2. If it fails again, the sink refuses new columns: allow them (mergeSchema).\n"
-            "3. If that is part of the job's life, add its error class to expected_errors."
-        ),
-        "OffsetOutOfRangeException|KAFKA_DATA_LOSS|DELTA_VERSIONS_NOT_CONTIGUOUS"
-        "|Some data may have been lost": (
-            "1. The source has deleted data that the query had not read.\n"
-            "2. Restore that data, or accept the loss: failOnDataLoss=false reads on behind it.\n"
-            "3. Raise the retention of the source, or find out why the query was late."
-        ),
-        "Cannot load current offset at snapshot|Cannot find snapshot after": (
-            "1. The table has expired the snapshot of the checkpoint: a restart fails again.\n"
-            "2. Start with a new checkpoint and stream-from-timestamp, the time of the last commit;"
-            " read snapshots that have expired since then from the table itself.\n"
-            "3. Keep snapshots (history.expire.max-snapshot-age-ms) longer than it may be down."
-        ),
-        r'return value of "org\.apache\.iceberg\.Snapshot\.parentId\(\)" is null': (
-            "1. The table was rolled back behind the snapshot of the checkpoint.\n"
-            "2. Roll it forward again, or start with a new checkpoint and stream-from-timestamp.\n"
-            "3. Rows that were rolled back may have been written already: check the sink."
-        ),
-        "DELTA_LOG_FILE_NOT_FOUND(?:_FOR_STREAMING_SOURCE)?|DELTA_VERSION_NOT_FOUND": (
-            "1. The log of the table was cleaned up before the query had read it: a restart fails"
-            " again, also with failOnDataLoss=false.\n"
-            "2. Start with a new checkpoint: it reads the whole table, or from startingTimestamp.\n"
-            "3. Keep the log (delta.logRetentionDuration) longer than the query may be down."
-        ),
-        r"FAILED_READ_FILE\.FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND_DETAILED"
-        r"|iceberg\.exceptions\.NotFoundException: Failed to open input stream for file": (
-            "1. A data file was deleted before it was read: VACUUM, expire_snapshots, by hand.\n"
-            "2. Restore the file, or start with a new checkpoint behind that version.\n"
-            "3. Keep files (delta.deletedFileRetentionDuration) longer than it may be late."
-        ),
-        r"The snapshot with id \d+ has expired": (
-            "1. The table (Paimon) has expired the snapshot that the query reads next.\n"
-            "2. Start with a new checkpoint; what has expired is in no later snapshot's changes.\n"
-            "3. Set a consumer-id, which keeps unread snapshots, or snapshot.time-retained."
-        ),
-        "UNRELEASED_THREAD_ERROR|instance could not be acquired": (
-            "1. A task that hangs, or a second attempt of it, holds the lock of the state store.\n"
-            "2. Restart the query; if the task hangs in the executor, restart the executor.\n"
-            "3. Again and again: turn speculation off, look for stages that read the state twice."
-        ),
-        SESSION_ENDED: (
-            "1. The session does not come back, nor do its queries: restart the job.\n"
-            "2. Or call spark.stop(), create a session, attach to it, and start the queries from "
-            "the same checkpoints.\n"
-            "3. Find what took the session: a network outage longer than its time-out, a restart "
-            "of the server, somebody who released it."
-        ),
-    }.items()
-}
-"""Next steps by what the error says, where the steps of the alert's runbook are too general."""
 
 
 def query_failed(context: RuleContext) -> Finding | None:
@@ -117,31 +62,18 @@ def query_failed(context: RuleContext) -> Finding | None:
     has_time = grace > 0 and _failing_seconds(context, ended) <= grace
     if has_time and not context.policy.ends and not is_expected:
         return None
-    headline = failure.headline
-    if has_time:
-        why = "this error is expected" if is_expected else "the process ends"
-        headline += f"; {why}, and a restart is expected within {grace:.0f} s"
-    text = f"{failure.error_class} {failure.exception} {failure.message}"
-    facts = {
-        **evidence(context),
-        **on_restart(context.query),
-        **failure_facts(failure),
-        "exception": "" if failure.exception == failure.error_class else failure.exception,
-        "error_message": "" if failure.reason.endswith(failure.message) else failure.message,
-        "seen_by": ended.signal,
-        NEXT_STEPS: next(
-            (steps for error, steps in STEPS_BY_ERROR.items() if error.search(text)), ""
-        ),
-    }
-    return report(
-        context,
-        QUERY_FAILED,
-        Severity.WARNING if has_time or is_restarted(context) else Severity.CRITICAL,
-        with_age(failure.reason, context),
-        facts,
-        says=with_age(headline, context),
-        cause=failure.message if failure.error_class == SESSION_ENDED else "",
+    found = Failed(
+        failure=failure,
+        expected_within=grace if has_time else None,
+        is_expected_error=is_expected,
+        seen_by=ended.signal,
+        unfinished=unfinished(context),
     )
+    is_mild = has_time or is_restarted(context)
+    severity = Severity.WARNING if is_mild else Severity.CRITICAL
+    evidence = collect(context, with_restart=True)
+    shared = SharedCause.SESSION_ENDED if failure.error_class == SESSION_ENDED else None
+    return report(context, QUERY_FAILED, severity, found, evidence, shared=shared)
 
 
 def _is_expected(failure: Failure, patterns: tuple[str, ...]) -> bool:
@@ -163,15 +95,6 @@ def _failing_seconds(context: RuleContext, ended: Ended) -> float:
 NOTICED_SECONDS = 5.0
 SLOWLY_NOTICED_SECONDS = 15.0
 """The next poll detects that a SparkContext stopped; its queries may have ended before that."""
-CONTEXT_GONE = "the SparkContext stopped by itself"
-SESSION_GONE = "the Spark Connect session has ended, and the job did not ask for that"
-STEPS_OF_TAKEN = (
-    "1. Decide which of the two queries owns the checkpoint.\n"
-    "2. Stop the other one, and give it a checkpoint of its own.\n"
-    "3. Start the owner again: rows that the other one read went to its sink."
-)
-"""Next steps where another query was started on the checkpoint."""
-MAX_NAMED = 20
 
 
 def query_stopped(context: RuleContext) -> Finding | None:
@@ -200,22 +123,20 @@ def query_stopped(context: RuleContext) -> Finding | None:
     grace = 0.0 if context.policy.crashed else context.limits.gone_grace_seconds
     if grace and (seconds <= grace or _is_unconfirmed(context)):
         return None
-    how = "disappeared without an end event"
+    how = HowStopped.VANISHED
     if with_context:
-        how = "ended with its SparkContext, which stopped by itself"
+        how = HowStopped.WITH_CONTEXT
     elif query.ended is not None:
-        how = "stopped without an exception"
-    reason = f"{how} {seconds:.0f} s ago and has not restarted"
-    cause = CONTEXT_GONE if with_context else ""
-    return report(context, QUERY_STOPPED, Severity.CRITICAL, reason, cause=cause)
+        how = HowStopped.STOPPED
+    found = Stopped(how=how, seconds=seconds)
+    shared = SharedCause.CONTEXT_STOPPED if with_context else None
+    return report(context, QUERY_STOPPED, Severity.CRITICAL, found, shared=shared)
 
 
 def _taken(context: RuleContext, seconds: float) -> Finding:
     query = context.query
-    where = f"its checkpoint, {query.checkpoint}" if query.checkpoint else "its checkpoint"
-    reason = f"Spark stopped it {seconds:.0f} s ago: {query.taken_by} was started on {where}"
-    facts = {**evidence(context), "taken_by": query.taken_by, NEXT_STEPS: STEPS_OF_TAKEN}
-    return report(context, QUERY_STOPPED, Severity.CRITICAL, reason, facts)
+    found = CheckpointTaken(by=query.taken_by, seconds=seconds, checkpoint=query.checkpoint)
+    return report(context, QUERY_STOPPED, Severity.CRITICAL, found)
 
 
 def _is_unconfirmed(context: RuleContext) -> bool:
@@ -260,14 +181,8 @@ def _ended_with_context(context: RuleContext, gone_at: float) -> bool:
 
 # -- the main program -----------------------------------------------------------------------------
 
-PROGRAM_ENDED = "the main program ended"
 EXPLAINS_SECONDS = 60.0
 """A failure explains the end of the program for so long: the job fails fast, as recommended."""
-STEPS_OF_PROGRAM = (
-    "1. Find out why the main program ended: the log of the driver, its exit code.\n"
-    "2. Start the job again: its queries go on from their checkpoints.\n"
-    "3. Let it wait for its queries (await_any_failure), and announce a planned end: spark.stop()."
-)
 
 
 def program_ended(
@@ -290,17 +205,12 @@ def program_ended(
         return None
     is_expected = any(query.name in policy.expected for query in ran.values())
     is_critical = (program.has_failed or is_expected) and not program.may_be_meant
-    count = f"{len(ran)} streaming {'query' if len(ran) == 1 else 'queries'}"
-    reason = f"{program.how} while {count} ran: {listed(sorted(ran), MAX_NAMED)}"
-    return Finding(
-        QUERY_STOPPED,
+    return finding_about(
         WHOLE_DRIVER,
+        QUERY_STOPPED,
         Severity.CRITICAL if is_critical else Severity.WARNING,
-        QueryState.STOPPED_UNEXPECTEDLY,
-        reason,
-        summary=reason,
-        evidence={NEXT_STEPS: STEPS_OF_PROGRAM},
-        cause=PROGRAM_ENDED,
+        ProgramEnded(how=program.how, queries=tuple(sorted(ran))),
+        shared=SharedCause.PROGRAM_ENDED,
     )
 
 
@@ -351,8 +261,7 @@ def query_missing(context: RuleContext) -> Finding | None:
     waited = context.watched_since(query.started_at)
     if waited <= context.limits.start_grace_seconds:
         return None
-    reason = f"started {waited:.0f} s ago, no activity since"
-    return report(context, QUERY_MISSING, Severity.CRITICAL, reason)
+    return report(context, QUERY_MISSING, Severity.CRITICAL, NoActivity(seconds=waited))
 
 
 def query_given_up(context: RuleContext) -> Finding | None:
@@ -364,10 +273,13 @@ def query_given_up(context: RuleContext) -> Finding | None:
     if supervised is None or not supervised.given_up or context.query.alive:
         return None
     ended = context.query.failure
-    facts = {"restarts": str(supervised.restarts), **evidence(context), **on_restart(context.query)}
-    if ended is not None and ended.failure is not None:
-        facts |= failure_facts(ended.failure)
-    return report(context, QUERY_GIVEN_UP, Severity.CRITICAL, supervised.given_up, facts)
+    found = GivenUp(
+        why=supervised.given_up,
+        restarts=supervised.restarts,
+        failure=None if ended is None else ended.failure,
+    )
+    evidence = collect(context, with_restart=True)
+    return report(context, QUERY_GIVEN_UP, Severity.CRITICAL, found, evidence)
 
 
 def query_absent(
@@ -382,8 +294,8 @@ def query_absent(
     if limits.ignore:
         return None
     if supervised is not None and supervised.given_up:
-        facts = {"restarts": str(supervised.restarts)}
-        return finding_about(label, QUERY_GIVEN_UP, Severity.CRITICAL, supervised.given_up, facts)
+        given_up = GivenUp(why=supervised.given_up, restarts=supervised.restarts)
+        return finding_about(label, QUERY_GIVEN_UP, Severity.CRITICAL, given_up)
     due_at = started_at = None
     if supervised is not None:
         due_at, started_at = supervised.due_at, supervised.started_at
@@ -393,11 +305,11 @@ def query_absent(
     waited = snapshot.watched(since if due_at is None else due_at, now)
     if waited <= limits.start_grace_seconds:
         return None
-    reason, facts = f"its start has been due for {waited:.0f} s", {}
+    overdue: Facts = StartOverdue(seconds=waited)
     if due_at is None:
-        reason = f"expected, but not seen in {waited:.0f} s of monitoring"
-        facts = {"known_queries": ", ".join(sorted(snapshot.labels())) or "none"}
-    return finding_about(label, QUERY_MISSING, Severity.CRITICAL, reason, facts)
+        known_queries = tuple(sorted(snapshot.labels()))
+        overdue = NeverSeen(seconds=waited, known_queries=known_queries)
+    return finding_about(label, QUERY_MISSING, Severity.CRITICAL, overdue)
 
 
 # -- flapping -----------------------------------------------------------------------------------
@@ -411,29 +323,55 @@ def query_flapping(context: RuleContext) -> Finding | None:
     too, and the reason says how many they are. For a query that ``supervise`` has given up, or
     restarts without delay, it is a warning.
     """
-    query, limits, began_at = context.query, context.limits, context.snapshot.began_at
+    query = context.query
+    limits = context.limits
     if not is_flapping(query, limits, context.now):
         return None
-    poison, last = poison_batch(query, limits), query.failures[-1]
-    if poison is not None:
-        times, counted = limits.restart_budget, [*query.failures[-limits.restart_budget :]]
-        begin = f"poison_batch: batch {poison.batch_id} failed {times} times with "
-        begin, end = begin + poison.error_class, ""
-    else:
-        counted = recent(query.failures, last.at if query.failure is not None else context.now)
-        begin = f"{len(counted)} failures within {RESTART_WINDOW_SECONDS:.0f} s"
-        end = f", the last with {last.error_class}"
-    earlier = sum(died.at < began_at for died in counted)
-    reason = f"{begin}{f', {earlier} of them in earlier processes' if earlier else ''}{end}"
-    failures = "\n".join(
-        f"{context.now - died.at:.0f} s ago: "
-        f"{'unknown batch' if died.batch_id == UNKNOWN_BATCH else f'batch {died.batch_id}'}, "
-        f"{died.error_class}{', in an earlier process' if died.at < began_at else ''}"
-        for died in reversed(query.failures)
-    )
     severity = Severity.WARNING if is_handled(context) else Severity.CRITICAL
-    facts = {**evidence(context), "deaths": failures}
-    return report(context, QUERY_FLAPPING, severity, reason, facts)
+    poison = poison_batch(query, limits)
+    found = _many_failures(context) if poison is None else _poison(context, poison)
+    return report(context, QUERY_FLAPPING, severity, found)
+
+
+def _poison(context: RuleContext, failure: RunFailure) -> PoisonBatch:
+    times = context.limits.restart_budget
+    return PoisonBatch(
+        batch_id=failure.batch_id,
+        times=times,
+        error_class=failure.error_class,
+        earlier=_count_earlier(context, context.query.failures[-times:]),
+        failures=_past_failures(context),
+    )
+
+
+def _many_failures(context: RuleContext) -> ManyFailures:
+    query = context.query
+    last = query.failures[-1]
+    counted = recent(query.failures, last.at if query.failure is not None else context.now)
+    return ManyFailures(
+        times=len(counted),
+        within_seconds=RESTART_WINDOW_SECONDS,
+        error_class=last.error_class,
+        earlier=_count_earlier(context, counted),
+        failures=_past_failures(context),
+    )
+
+
+def _count_earlier(context: RuleContext, failures: Sequence[RunFailure]) -> int:
+    return sum(failure.at < context.snapshot.began_at for failure in failures)
+
+
+def _past_failures(context: RuleContext) -> tuple[PastFailure, ...]:
+    """All failures that are remembered, the newest first."""
+    return tuple(
+        PastFailure(
+            seconds_ago=context.now - failure.at,
+            batch_id=None if failure.batch_id == UNKNOWN_BATCH else failure.batch_id,
+            error_class=failure.error_class,
+            is_of_earlier_process=failure.at < context.snapshot.began_at,
+        )
+        for failure in reversed(context.query.failures)
+    )
 
 
 # -- failures over all runs ---------------------------------------------------------------------

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
-from ...listener.probe_report import UNOWNED, JobActivity, Moves
+from msgspec.structs import replace
+
+from ...listener.probe_report import UNOWNED, Moves
 from ...listener.state.query import Delay, InFlight, Query, delay_of
+from ..evidence import After, CriticalAfter, Evidence
+from ..facts import (
+    BatchHung,
+    BatchSlow,
+    Facts,
+    Flight,
+    NeverCommitted,
+    NoExecutors,
+    Place,
+    Retrying,
+    SchedulerStopped,
+    Slots,
+    SourceHung,
+    TaskRunning,
+    Unfinished,
+    WaitingForSlots,
+)
 from ..finding import Severity
 from .context import RuleContext
-from .evidence import evidence, unfinished
+from .evidence import collect, unfinished
 
 BLOCKED_SECONDS = 180.0
 """A batch may wait this long for something outside, such as a lock, a request or a remote job."""
@@ -50,6 +70,11 @@ def is_waiting(context: RuleContext) -> bool:
     return delay is not None and delay is not Delay.TASK_RUNNING
 
 
+def is_delayed(context: RuleContext) -> bool:
+    """Whether Spark runs a task of the batch, or waits for executors or slots."""
+    return delay_of(context.work) is not None
+
+
 def has_no_executors(context: RuleContext) -> bool:
     """Whether the batch waits because Spark has no executor."""
     return delay_of(context.work) is Delay.NO_EXECUTORS
@@ -77,7 +102,7 @@ def is_retrying(context: RuleContext, flight: InFlight) -> bool:
     The first batch of a run proves nothing: what arrived while the query was down may take more
     jobs than its usual batches.
     """
-    return context.query.last_commit_at is not None and bool(retries_text(context, flight))
+    return context.query.last_commit_at is not None and retries(context, flight) is not None
 
 
 def _retry_limit(context: RuleContext) -> float:
@@ -86,17 +111,17 @@ def _retry_limit(context: RuleContext) -> float:
     return min(limit, slow_limit(context))
 
 
-def not_committed(context: RuleContext, flight: InFlight) -> str:
-    """A text if no process has committed the batch for longer than the critical time; else empty.
+def not_committed(context: RuleContext, flight: InFlight) -> Unfinished | None:
+    """Return the batch if no process has committed it for longer than the critical time.
 
     A planned stop in the middle of a batch leaves the same files as a crash. So an old plan counts
     only after the run has had its window, which follows the batches in its checkpoint.
     """
     batch = unfinished(context)
     if batch is None or flight.batch_id != batch.batch_id:
-        return ""
+        return None
     is_old = batch.age_seconds > slow_limit(context)
-    return str(batch) if is_old and lasted(context, flight) > context.batch_window.seconds else ""
+    return batch if is_old and lasted(context, flight) > context.batch_window.seconds else None
 
 
 def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
@@ -166,18 +191,17 @@ SCHEDULER_BLOCKED_SECONDS = 30.0
 """Its event loop handles an event within milliseconds. In a short window, half of that counts."""
 
 
-def scheduler_text(context: RuleContext) -> str:
-    """Why Spark starts and ends no job of any query; empty while its scheduler works."""
+def scheduler_stopped(context: RuleContext, flight: Flight) -> SchedulerStopped | None:
+    """Return why Spark starts and ends no job of any query; None while its scheduler works."""
     probe = context.snapshot.probe
     loop = None if probe is None or context.probe_is_stale else probe.scheduler
     if loop is None:
-        return ""
+        return None
     if not loop.alive:
-        return "the thread dag-scheduler-event-loop has ended, so that no job starts or ends"
+        return SchedulerStopped(flight=flight)
     if loop.waits_seconds > min(SCHEDULER_BLOCKED_SECONDS, context.batch_window.seconds / 2):
-        seconds = f"{loop.waits_seconds:.0f} s"
-        return f"the thread dag-scheduler-event-loop has handled no event for {seconds}"
-    return ""
+        return SchedulerStopped(flight=flight, waits_seconds=loop.waits_seconds)
+    return None
 
 
 def python_line(context: RuleContext) -> str:
@@ -200,72 +224,85 @@ def may_wait_outside(context: RuleContext, flight: InFlight) -> bool:
     return bool(python_line(context)) or tries_again(context, flight)
 
 
-def place_text(context: RuleContext) -> str:
-    """Where the thread that runs the batch is: a Python line, else the JVM's frame, else empty."""
+def thread_line(context: RuleContext) -> str:
+    """Return where the thread that runs the batch is: in Python, else in the JVM, else empty."""
     work = context.work
     if work is None:
         return ""
     return work.python_line or next(iter(work.jvm_stack), "")
 
 
-def moves_text(context: RuleContext, flight: InFlight) -> str:
-    """What moves in a batch that makes progress."""
-    if flight.moves is Moves.TASKS:
-        work = context.work
-        is_own = work is None or work.own.jobs_active or not work.unowned.jobs_started
-        others = "" if is_own else ", or those of jobs that name no query"
-        return f"its tasks still finish{others}"
-    thread = "Python thread" if flight.moves is Moves.PYTHON else "thread in the driver"
-    place = place_text(context)
-    return f"no task of its own runs, its {thread} works{f' at {place}' if place else ''}"
+def in_flight(context: RuleContext, flight: InFlight) -> Flight:
+    """Return the batch in flight, and for how long it has been."""
+    return Flight(flight.batch_id, lasted(context, flight))
 
 
-def with_stop(reason: str, context: RuleContext) -> str:
-    """The reason, and since when the run goes on although it was stopped."""
+def slow(context: RuleContext, flight: InFlight) -> BatchSlow:
+    """Return what moves in a batch that makes progress."""
+    work = context.work
+    what: dict[str, Any] = {
+        "flight": in_flight(context, flight),
+        "moves": flight.moves,
+        "line": "" if flight.moves is Moves.TASKS else thread_line(context),
+        "is_own": work is None or bool(work.own.jobs_active) or not work.unowned.jobs_started,
+        "stopping_seconds": stopping_seconds(context),
+    }
+    repeats = retries(context, flight)
+    if repeats is not None:
+        jobs, usual_jobs = repeats
+        return Retrying(jobs=jobs, usual_jobs=usual_jobs, **what)
+    planned = not_committed(context, flight)
+    return BatchSlow(**what) if planned is None else NeverCommitted(planned=planned, **what)
+
+
+def stopping_seconds(context: RuleContext) -> float | None:
+    """Return for how long the run goes on although it was stopped; None if it was not."""
     since = context.query.stopping_since
-    if since is None:
-        return reason
-    return f"{reason}; it was stopped {context.watched_since(since):.0f} s ago and still runs"
+    return None if since is None else context.watched_since(since)
 
 
-def delay_text(context: RuleContext) -> tuple[str, str] | None:
-    """The code that begins the reason, and the facts behind it; None without a delay."""
+def delayed(context: RuleContext, flight: InFlight) -> Facts | None:
+    """Return what delays a batch in which nothing moves; None without a delay."""
     work = context.work
     delay = delay_of(work)
     if work is None or delay is None:
         return None
-    return delay.value, {
-        Delay.TASK_RUNNING: _running(work),
-        Delay.NO_EXECUTORS: "no executor is available to run its tasks",
-        Delay.WAITING_FOR_SLOTS: f"none of its tasks is running, {slots_text(context)}",
-    }[delay]
+    batch = in_flight(context, flight)
+    seconds = still(context, flight)
+    if delay is Delay.NO_EXECUTORS:
+        return NoExecutors(flight=batch, still_seconds=seconds)
+    if delay is Delay.WAITING_FOR_SLOTS:
+        return WaitingForSlots(flight=batch, still_seconds=seconds, slots=slots(context))
+    return TaskRunning(
+        flight=batch,
+        still_seconds=seconds,
+        tasks=work.jobs.tasks_active,
+        is_own=bool(work.own.jobs_active),
+        longest=work.jobs.longest,
+    )
 
 
-def _running(work: JobActivity) -> str:
-    count, task = work.jobs.tasks_active, work.jobs.longest
-    whose = "" if work.own.jobs_active else " in jobs that name no query"
-    text = f"{'1 task' if count == 1 else f'{count} tasks'} running{whose}"
-    if task is None:
-        return text
-    beside = ""
-    if task.usual_seconds is not None:
-        beside = f", while its siblings took {round(task.usual_seconds, 1):g} s"
-    where = f"partition {task.partition} of stage {task.stage} on {task.host}"
-    return f"{text} ({where} for {task.seconds:.0f} s{beside})"
+def hung(context: RuleContext, flight: InFlight) -> BatchHung | SourceHung:
+    """Return where a batch, or its planning, is in which nothing moves and that nothing delays."""
+    is_retrying = tries_again(context, flight) and not python_line(context)
+    place = Place(thread_line(context), is_retrying)
+    if flight.batch_id is None:
+        probed = context.query.probed
+        step = (probed.message if probed is not None else "") or "waiting for offsets"
+        return SourceHung(step=step, seconds=lasted(context, flight), place=place)
+    seconds = None if counts_nothing(context) else still(context, flight)
+    return BatchHung(flight=in_flight(context, flight), still_seconds=seconds, place=place)
 
 
-def slots_text(context: RuleContext) -> str:
-    """Who holds the slots: "others hold 4 of 4 slots, bronze 3 of them"; empty if not known."""
+def slots(context: RuleContext) -> Slots | None:
+    """Return who holds the slots; None if it is not known."""
     work = context.work
     if work is None or work.slots is None or not work.slots.total:
-        return ""
-    slots = work.slots
-    if not slots.taken:
-        return f"others hold 0 of {slots.total} slots"
-    query = _query_of(context, slots.holder)
-    holder = slots.holder[:8] if query is None else query.label
-    holder = "jobs that name no query" if slots.holder == UNOWNED else holder
-    return f"others hold {slots.taken} of {slots.total} slots, {holder} {slots.held} of them"
+        return None
+    use = work.slots
+    query = _query_of(context, use.holder)
+    holder = use.holder[:8] if query is None else query.label
+    return Slots(use.total, use.taken, use.held, None if use.holder == UNOWNED else holder)
 
 
 def _query_of(context: RuleContext, query_id: str) -> Query | None:
@@ -274,35 +311,39 @@ def _query_of(context: RuleContext, query_id: str) -> Query | None:
     return max(queries, key=lambda query: query.alive, default=None)
 
 
-def retries_text(context: RuleContext, flight: InFlight) -> str:
-    """How many jobs the batch has run, if far more than usual for the query; else empty."""
-    work, usual = context.work, context.query.jobs_per_batch
+def retries(context: RuleContext, flight: InFlight) -> tuple[int, float] | None:
+    """Return how many jobs the batch has run, and how many are usual, if those are far fewer."""
+    work = context.work
+    usual = context.query.jobs_per_batch
     if work is None or flight.jobs_before is None or usual is None or not work.counted:
-        return ""
+        return None
     jobs = work.own.jobs_started - flight.jobs_before
-    if jobs < max(RETRIES_AT_LEAST, RETRIES_FACTOR * usual):
-        return ""
-    return f"{jobs} jobs in this batch so far, usually at most {usual:.1f}"
+    is_usual = jobs < max(RETRIES_AT_LEAST, RETRIES_FACTOR * usual)
+    return None if is_usual else (jobs, usual)
 
 
-def batch_evidence(context: RuleContext, flight: InFlight, severity: Severity) -> dict[str, str]:
-    """The evidence of alerts about a batch in flight."""
-    facts = evidence(context, context.batch_window)
-    facts["slots"] = slots_text(context)
-    if severity is Severity.WARNING:
-        facts["critical_after"] = _critical_after(context, flight)
-    return facts
+def batch_evidence(
+    context: RuleContext, flight: InFlight, severity: Severity, *, with_restart: bool = False
+) -> Evidence:
+    """Collect the evidence of alerts about a batch in flight."""
+    is_warning = severity is Severity.WARNING
+    return replace(
+        collect(context, context.batch_window, with_restart=with_restart),
+        slots=slots(context),
+        critical_after=_critical_after(context, flight) if is_warning else None,
+    )
 
 
-def _critical_after(context: RuleContext, flight: InFlight) -> str:
-    window, slow = context.batch_window.seconds, slow_limit(context)
+def _critical_after(context: RuleContext, flight: InFlight) -> CriticalAfter:
+    window = context.batch_window.seconds
+    longest = slow_limit(context)
     if is_retrying(context, flight):
-        return f"{_retry_limit(context):.0f} s in flight"
+        return CriticalAfter(_retry_limit(context), After.IN_FLIGHT)
     if moved_lately(context, flight) or holder_of(context):
-        return f"{slow:.0f} s in flight"
+        return CriticalAfter(longest, After.IN_FLIGHT)
     if delay_of(context.work) is None and may_wait_outside(context, flight):
-        return f"{max(window, BLOCKED_SECONDS):.0f} s without progress"
+        return CriticalAfter(max(window, BLOCKED_SECONDS), After.NO_PROGRESS)
     stall = max(window, context.limits.stall_critical_seconds)
     if counts_nothing(context):
-        return f"{stall:.0f} s in flight"
-    return f"{stall:.0f} s without a finished task, or {slow:.0f} s in flight"
+        return CriticalAfter(stall, After.IN_FLIGHT)
+    return CriticalAfter(stall, After.NO_TASK, longest)

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from ...alerting.alert_text import says
+from ...alerting.words.messages import says
 from ...core.text import listed
 from ...exporter.status import QueryStatus
 from ...sidecar.failure import QueryFailure

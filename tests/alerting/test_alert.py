@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from support.receiver_incidents import alert
 
-from querypulse.alerting.alert_text import Guidance, alert_of
-from querypulse.alerting.finding import QUERY_FAILED, Severity, finding_about
+from querypulse.alerting.facts import Reported
+from querypulse.alerting.finding import Severity, finding_about
 from querypulse.alerting.incidents.alert import Incident, incident_key, is_generic, problem_of
+from querypulse.alerting.kinds import QUERY_FAILED
+from querypulse.alerting.words.messages import Guidance, alert_of
 
 LABELS = {"app": "etl", "query": "bronze"}
 
@@ -41,10 +43,15 @@ def test_key_that_is_longer_than_pagerduty_accepts_ends_in_its_hash():
 def test_labels_are_the_identity_and_annotations_are_the_texts_and_the_evidence():
     """No label names a run, a batch or an error."""
     evidence = {"run_id": "1", "tasks": "none"}
-    finding = finding_about("bronze", QUERY_FAILED, Severity.CRITICAL, "died", evidence)
+    finding = finding_about(
+        "bronze",
+        QUERY_FAILED,
+        Severity.CRITICAL,
+        Reported(reason="died", summary="bronze failed: died", evidence=evidence),
+    )
     steps = {"StreamingQueryFailed": "1. Read it."}
     guidance = Guidance("https://runbooks/{alertname}.md", next_steps=steps)
-    one = alert_of(finding, "etl", guidance, 1000.0, {"env": "prod"})
+    one = alert_of(finding, "etl", guidance, 1000.0, labels={"env": "prod"})
 
     assert set(one.labels) == {"alertname", "app", "query", "severity", "env"}
     assert list(one.annotations.items()) == [

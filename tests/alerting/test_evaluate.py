@@ -11,6 +11,7 @@ from querypulse.alerting import rules
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.incidents.recovery import DriverHealth
 from querypulse.alerting.policy import Policy
+from querypulse.alerting.words.reasons import reason_of
 from querypulse.sidecar.failure import first_failure
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
@@ -52,7 +53,7 @@ def test_error_in_one_query_hides_no_other(monkeypatch, stage):
 
     assert findings == {FAILED, ABSENT, (DEGRADED, "*")}
     assert evaluation.health["a"].state.value == "starting"
-    assert evaluation.health["a"].reason == "could not be evaluated"
+    assert reason_of(evaluation.health["a"].why) == "could not be evaluated"
 
 
 @pytest.mark.parametrize("stage", ["rule_context", "_evaluate_query"])
@@ -62,9 +63,9 @@ def test_failed_query_stays_failed_although_it_cannot_be_evaluated(monkeypatch, 
     assert found(two_queries())[1].health["b"].state.value == "failed"
 
 
-@pytest.mark.parametrize("rule", rules.OF_QUERIES)
+@pytest.mark.parametrize("rule", rules.RULES)
 def test_error_in_one_rule_hides_no_finding_of_the_others(monkeypatch, rule):
-    checks = [broken if one is rules.OF_QUERIES[rule] else one for one in rules.ORDER]
+    checks = [broken if one is rules.RULES[rule] else one for one in rules.ORDER]
     monkeypatch.setattr(EVALUATION, "ORDER", tuple(checks))
     expected = {FAILED, ABSENT, (DEGRADED, "*")} - {(rule, "b")}
 

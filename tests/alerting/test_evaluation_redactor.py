@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
 
-from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Finding, QueryHealth, Severity
-from querypulse.alerting.redaction import ERROR_CLASS, redacted
+from querypulse.alerting.redaction import redacted
+from querypulse.alerting.words.messages import Guidance, alert_of, say
 from querypulse.core.redaction import WITHHELD, Redactor
 from querypulse.core.secret import secret_parts
 from querypulse.core.states import QueryState
@@ -30,16 +31,17 @@ def finding(text, **changes):
         query="bronze",
         severity=Severity.CRITICAL,
         state=QueryState.FAILED,
-        reason=f"ValueError: {text}",
-        summary=f"bronze failed: {text}",
-        evidence={"error_message": text, "checkpoint": f"/tables/{text}"},
-        cause=text,
+        facts=Reported(
+            reason=f"ValueError: {text}",
+            summary=f"bronze failed: {text}",
+            evidence={"error_message": text, "checkpoint": f"/tables/{text}"},
+        ),
     )
     return msgspec.structs.replace(entry, **changes)
 
 
 def evaluated(*findings):
-    health = {entry.query: QueryHealth(entry.state, entry.reason, 60.0) for entry in findings}
+    health = {entry.query: QueryHealth(entry.state, entry.facts, 60.0) for entry in findings}
     return Evaluation(findings, health)
 
 
@@ -213,12 +215,16 @@ def test_labels_of_an_alert_are_not_redacted():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("evidence", [{ERROR_CLASS: "ConcurrentAppendException"}, {}])
+@pytest.mark.parametrize("evidence", [{"error_class": "ConcurrentAppendException"}, {}])
 def test_withheld_finding_keeps_its_name_and_its_error_class(evidence):
     reason = ": ".join([*evidence.values(), WITHHELD])
-    evaluation = evaluated(finding(HUNTER, evidence=evidence | {"error_message": HUNTER}))
-    (reported,) = redacted(evaluation, Redactor(patterns=["("]).text).findings
+    withhold = Redactor(patterns=["("]).text
+    facts = Reported(reason=HUNTER, summary=HUNTER, evidence=evidence | {"error_message": HUNTER})
+    before = msgspec.structs.replace(finding(HUNTER), facts=facts)
+    (reported,) = redacted(evaluated(before), withhold).findings
+    words = say(before, withhold)
 
     assert (reported.alertname, reported.query) == ("StreamingQueryFailed", "bronze")
-    assert (reported.reason, reported.summary) == (reason, WITHHELD)
-    assert reported.evidence == evidence | {"error_message": WITHHELD}
+    assert HUNTER not in repr(reported)
+    assert (words.reason, words.summary) == (reason, WITHHELD)
+    assert words.evidence == evidence | {"error_message": WITHHELD}

@@ -6,7 +6,9 @@ import pytest
 from support.rules_table import asynchronous, hung_batch, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.alerting.rules.evidence import MAX_CHARACTERS, OVER_RESTARTS
+from querypulse.alerting.words.evidence import MAX_OFFSET_CHARACTERS as MAX_CHARACTERS
+from querypulse.alerting.words.evidence import OVER_RESTARTS
+from querypulse.alerting.words.messages import say
 from querypulse.listener.probe_report import JobCounts
 
 FORTY_MINUTES = -2400.0
@@ -86,12 +88,13 @@ def test_batch_that_no_process_commits_is_critical_and_states_its_age():
 
 def age_shown(findings):
     return [
-        (one.alertname, one.query, one.severity.value, one.reason, has_age(one)) for one in findings
+        (one.alertname, one.query, one.severity.value, say(one).reason, has_age(one))
+        for one in findings
     ]
 
 
 def has_age(finding):
-    return finding.evidence.get(OVER_RESTARTS, "no age") in finding.reason
+    return say(finding).evidence.get(OVER_RESTARTS, "no age") in say(finding).reason
 
 
 def quiet():
@@ -169,8 +172,8 @@ def test_alert_does_not_mention_restarts_if_none_happened():
         for what, story, now, name in without_age()
         for findings in [story.evaluate(now, **SOON).findings]
         if [finding.alertname for finding in findings] != [name]
-        or "over restarts" in findings[0].reason + findings[0].summary
-        or OVER_RESTARTS in findings[0].evidence
+        or "over restarts" in say(findings[0]).reason + say(findings[0]).summary
+        or OVER_RESTARTS in say(findings[0]).evidence
     }
 
     assert failures == {}
@@ -180,14 +183,14 @@ def test_batch_that_hangs_over_restarts_states_its_age_before_it_is_old():
     """Its plan is older than the window, and younger than the age that is critical by itself."""
     (finding,) = hangs(resumed(planned=-300.0), until=170).evaluate(170, **SOON).findings
 
-    assert finding.reason.startswith("batch_hung: batch 41 in flight for 168 s")
-    assert finding.evidence[OVER_RESTARTS].startswith("batch 41 was planned 7 min ago")
+    assert say(finding).reason.startswith("batch_hung: batch 41 in flight for 168 s")
+    assert say(finding).evidence[OVER_RESTARTS].startswith("batch 41 was planned 7 min ago")
 
 
 def test_last_commit_has_an_age_before_this_run_commits():
     (finding,) = fails(resumed()).evaluate(31).findings
 
-    assert finding.evidence["last_commit"] == "batch 40, 40 min ago, as its checkpoint says"
+    assert say(finding).evidence["last_commit"] == "batch 40, 40 min ago, as its checkpoint says"
 
 
 # -- what a restart repeats -----------------------------------------------------------------------
@@ -208,7 +211,7 @@ def said(story, now=170):
     """The evidence of the one expected alert."""
     (finding,) = story.evaluate(now).findings
     assert finding.alertname in {"StreamingQueryFailed", "StreamingQueryStalled"}
-    return finding.evidence.get("on_restart")
+    return say(finding).evidence.get("on_restart")
 
 
 def hung(batch=10, **fields):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.event_log import recorded
 from support.story import CONFLICT, Story, processing, progress, run, source
 
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.words.messages import Guidance
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.events import DecodeError, EventKind, Idle, Started, Terminated, decode
 from querypulse.listener.probe_report import Context, ProbeReport

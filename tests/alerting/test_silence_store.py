@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.patience import PATIENCE_SECONDS, Clock
 
-from querypulse.alerting.rules import ALERT_NAMES
+from querypulse.alerting.kinds import ALERT_NAMES
 from querypulse.alerting.silences import (
     Ending,
     Silence,

@@ -7,6 +7,8 @@ from support.story import Lake
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.policy import Policy
+from querypulse.alerting.words.messages import say
+from querypulse.alerting.words.reasons import reason_of
 from querypulse.listener.state.flow import Declared, path_dataset
 
 BOOM = "java.lang.IllegalStateException: boom"
@@ -23,7 +25,9 @@ def failed():
 
 
 def reasons(evaluation):
-    return {label: one.reason for label, one in evaluation.health.items() if label != "bronze"}
+    return {
+        label: reason_of(one.why) for label, one in evaluation.health.items() if label != "bronze"
+    }
 
 
 def test_queries_downstream_of_a_failed_one_are_idle_and_both_name_the_other():
@@ -34,7 +38,7 @@ def test_queries_downstream_of_a_failed_one_are_idle_and_both_name_the_other():
     assert reasons(found) == {**starved, "other": ""}
     assert found.health["silver"].state.value == "idle"
     assert finding.query == "bronze"
-    assert finding.evidence["downstream"] == "gold, silver get no data from it"
+    assert say(finding).evidence["downstream"] == "gold, silver get no data from it"
 
 
 def test_alert_names_ten_of_many():
@@ -42,8 +46,8 @@ def test_alert_names_ten_of_many():
     lake.batches(1, at=10).ended("bronze", at=20, exception=BOOM)
     (finding,) = lake.evaluate(21).findings
 
-    assert finding.evidence["downstream"].startswith("silver00, silver01, ")
-    assert finding.evidence["downstream"].endswith("silver09 and 7 more get no data from it")
+    assert say(finding).evidence["downstream"].startswith("silver00, silver01, ")
+    assert say(finding).evidence["downstream"].endswith("silver09 and 7 more get no data from it")
 
 
 def test_own_failure_outranks_the_starvation():
@@ -101,7 +105,7 @@ def test_query_that_is_not_cut_off_has_no_such_reason(lake, silver):
 
 
 def test_alert_names_no_reader_that_a_second_writer_feeds():
-    assert "downstream" not in second_writer_lives().evaluate(30).findings[0].evidence
+    assert second_writer_lives().evaluate(30).findings[0].evidence.downstream == ()
 
 
 def test_stopped_second_writer_feeds_no_reader():
@@ -124,7 +128,7 @@ def test_expected_query_that_never_started_starves_its_declared_readers():
     policy = Policy(expected=("bronze",), declared=declared)
     found = evaluate(lake.state.snapshot(301), 301, policy)
 
-    assert found.health["silver"].reason == "upstream bronze is missing"
+    assert reason_of(found.health["silver"].why) == "upstream bronze is missing"
 
 
 def test_finding_of_a_starving_query_names_the_broken_one():
@@ -132,4 +136,4 @@ def test_finding_of_a_starving_query_names_the_broken_one():
     found = lake.evaluate(500, expected_input_seconds=60.0)
     (missing,) = (one for one in found.findings if one.query == "silver")
 
-    assert missing.evidence["upstream"] == "bronze failed"
+    assert say(missing).evidence["upstream"] == "bronze failed"

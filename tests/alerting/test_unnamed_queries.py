@@ -10,6 +10,7 @@ from support.worker_harness import WorkerHarness
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.incidents.recovery import DriverHealth, RecoveryWindow
 from querypulse.alerting.policy import Policy
+from querypulse.alerting.words.messages import say
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.state.snapshot import Ownership
 from querypulse.listener.state.state import MAX_GONE_UNNAMED
@@ -34,13 +35,13 @@ def test_unnamed_queries_with_one_alert_name_share_a_finding_that_says_what_they
     )
 
     assert (finding.query, named.query) == ("unnamed", "q")
-    assert finding.reason.startswith("2 queries without a name, the newest 00000002: ")
-    lines = finding.evidence["queries"].splitlines()
+    assert say(finding).reason.startswith("2 queries without a name, the newest 00000002: ")
+    lines = say(finding).evidence["queries"].splitlines()
     assert [line[:8] for line in lines] == ["00000002", "00000001"]
     story.start("00000002-id", "r-3", None, at=7).commits("00000002-id", "r-3", None, at=8, batch=0)
     (alone,) = (one for one in story.evaluate(9).findings if one.query == "unnamed")
-    assert alone.reason.startswith("00000001: ")
-    assert alone.evidence["reads"] == "KafkaV2[Subscribe[orders]]"
+    assert say(alone).reason.startswith("00000001: ")
+    assert say(alone).evidence["reads"] == "KafkaV2[Subscribe[orders]]"
 
 
 def test_long_list_of_unnamed_queries_is_cut():
@@ -49,7 +50,7 @@ def test_long_list_of_unnamed_queries_is_cut():
         failed(number, story)
     (finding,) = story.evaluate(5).findings
 
-    assert finding.evidence["queries"].endswith("\nand 5 more")
+    assert say(finding).evidence["queries"].endswith("\nand 5 more")
 
 
 def test_unnamed_query_of_another_process_does_not_end_this_one():

@@ -11,7 +11,7 @@ import yaml
 from support.prometheus import accepted, run_tool
 from support.repository import DASHBOARDS, ROOT, RULES, fenced, rules_of
 
-from querypulse.alerting.rules import ALERT_NAMES
+from querypulse.alerting.kinds import ALERT_NAMES
 
 OUTSIDE = {"StreamingDriverDown", "QuerypulseDeliveryFailing", "QuerypulseWatchdog"}
 """Alerts that no driver can raise about itself."""

@@ -15,10 +15,10 @@ import pytest
 from support.published_states import WALL, published, text
 from support.story import CONFLICT, Story, run
 
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery.outbox import Outbox
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
+from querypulse.alerting.words.messages import Guidance
 from querypulse.listener.events import Started
 
 HOUR, DAYS = 3600.0, 30

@@ -7,6 +7,7 @@ from itertools import chain, permutations
 import pytest
 from support.story import IdStory, poll, polled, source
 
+from querypulse.alerting.words.messages import say
 from querypulse.listener.probe_report import Context, JobCounts, SlotUse
 from querypulse.listener.source_polls import SourceReport
 from querypulse.listener.state.identity import UNDECIDED_SECONDS
@@ -77,9 +78,11 @@ def test_query_whose_checkpoint_another_takes_has_stopped_in_any_order_of_observ
 def test_alert_names_who_took_which_checkpoint_and_what_to_do():
     (found,) = starts_b(running().probe(of_a(), at=9)).evaluate(12).findings
 
-    assert found.reason == "Spark stopped it 2 s ago: b was started on its checkpoint, /cp/orders"
-    assert found.evidence["taken_by"] == "b"
-    assert found.evidence["next_steps"].startswith("1. Decide which of the two queries")
+    assert (
+        say(found).reason == "Spark stopped it 2 s ago: b was started on its checkpoint, /cp/orders"
+    )
+    assert say(found).evidence["taken_by"] == "b"
+    assert say(found).evidence["next_steps"].startswith("1. Decide which of the two queries")
 
 
 def test_query_attached_to_late_is_known_by_the_poll_alone():
@@ -226,7 +229,7 @@ def test_slots_are_held_by_the_query_that_runs_and_not_by_the_one_before():
     for at in range(13, 90, 5):
         busy = of_b(own=JobCounts(9, 1, at, 3), message="Processing new data", busy=True, batch=7)
         story.probe(polled("c-id", "c-1", "c", **waits), busy, at=at)
-    reasons = {found.query: found.reason for found in story.evaluate(90).findings}
+    reasons = {found.query: say(found).reason for found in story.evaluate(90).findings}
 
     assert "b 3 of them" in reasons["c"]
 
@@ -280,8 +283,8 @@ def test_query_whose_batch_ids_go_on_under_a_new_id_is_one_query_with_a_warning(
 
     assert (query.label, query.query_id, query.totals.restarts) == (label, "new", 1)
     assert (found.alertname, found.severity.value) == (REWOUND, "warning")
-    assert "/cp/orders has a new query id, although batch ids go on" in found.reason
-    assert found.evidence["id_before"] == "old"
+    assert "/cp/orders has a new query id, although batch ids go on" in say(found).reason
+    assert say(found).evidence["id_before"] == "old"
 
 
 def test_history_and_positions_go_on_under_the_new_id():

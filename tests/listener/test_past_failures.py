@@ -7,6 +7,7 @@ import pytest
 from support.story import CONFLICT, Story, processing
 
 from querypulse.alerting.delivery.spool import kept_failures
+from querypulse.alerting.words.messages import say
 from querypulse.listener.commit_log import LogReport, StartingPoint, Written
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import (
@@ -151,8 +152,8 @@ def test_failures_of_earlier_processes_count_and_are_marked():
     for what, process, now, reason in flapping_histories():
         (alert,) = flapping(process, now)
 
-        assert (alert.severity.value, alert.reason) == ("critical", reason), what
-        assert ", in an earlier process" in alert.evidence["deaths"], what
+        assert (alert.severity.value, say(alert).reason) == ("critical", reason), what
+        assert ", in an earlier process" in say(alert).evidence["deaths"], what
     assert [entry.alertname for entry in failing(4).evaluate(61).findings] == [NAME], "and no other"
 
 
@@ -361,7 +362,7 @@ def test_checkpoint_that_lost_its_id_between_two_processes_is_a_warning(name):
     (found,) = starts(process, "new", name, committed=-60.0).evaluate(7).findings
 
     assert (found.alertname, found.severity.value) == (REWOUND, "warning")
-    assert found.evidence["id_before"] == "old"
+    assert say(found).evidence["id_before"] == "old"
 
 
 def test_failures_go_on_in_the_folder_under_a_new_id():

@@ -11,8 +11,10 @@ from support.event_log import FIXTURES
 from support.published_states import published, samples, values
 from support.story import Story, policy, source
 
+from querypulse.alerting.facts import NotSeenYet
 from querypulse.alerting.rules.context import rule_context
-from querypulse.alerting.rules.evidence import evidence
+from querypulse.alerting.rules.evidence import collect
+from querypulse.alerting.words.evidence import evidence_texts
 from querypulse.exporter.status import status
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.offsets import BASE_INDEX
@@ -76,7 +78,7 @@ def test_backlog_is_in_the_evidence():
     snapshot = behind().state.snapshot(12)
     context = rule_context(snapshot.queries[0], snapshot, 12, policy())
 
-    assert evidence(context)["backlog"] == (
+    assert evidence_texts(NotSeenYet(), collect(context))["backlog"] == (
         "DeltaSource[/t]: 8 files, 3456 bytes, as Spark reported 2 s ago"
     )
 

@@ -9,6 +9,7 @@ from support.event_log import BEGAN, CONFLICT, EventLog, after, changes, replaye
 from support.story import progress
 
 from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.core.states import QueryState
 from querypulse.listener.events import Idle, Started, Terminated
@@ -218,7 +219,13 @@ def test_incident_is_a_notification_when_it_opens_or_becomes_critical(
     steps = [
         Evaluation(
             tuple(
-                Finding(f"Alert{number}", "a", Severity(severity), QueryState.FAILED, "", "", {})
+                Finding(
+                    f"Alert{number}",
+                    "a",
+                    Severity(severity),
+                    QueryState.FAILED,
+                    Reported(reason="", summary=""),
+                )
                 for number, severity in enumerate(step)
             )
         )

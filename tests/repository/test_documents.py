@@ -40,10 +40,11 @@ from support.repository import (
 
 import querypulse
 from querypulse.alerting import silences
-from querypulse.alerting.alert_text import alert_of
 from querypulse.alerting.delivery import outbox
+from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.receivers import email, http
+from querypulse.alerting.words.messages import alert_of
 from querypulse.commands import cli, exit_code
 from querypulse.core.states import STATES, QueryState
 from querypulse.exporter import pages as pages_module
@@ -400,7 +401,13 @@ def test_oldest_versions_of_the_dependencies_are_documented():
 
 def test_each_alert_links_to_its_runbook():
     for name in own_alerts():
-        finding = Finding(name, "q", Severity.CRITICAL, QueryState.FAILED, "reason", "summary", {})
+        finding = Finding(
+            name,
+            "q",
+            Severity.CRITICAL,
+            QueryState.FAILED,
+            Reported(reason="reason", summary="summary"),
+        )
         shown = alert_of(finding, "app", guidance(Settings()), 0.0)
         assert shown.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
     for rule in prometheus_rules():

@@ -9,8 +9,9 @@ from support.exporter_http import get, serving
 from support.published_states import full_published
 from support.repository import runbooks
 
-from querypulse.alerting.alert_text import ALL_QUERIES, Guidance, alert_of
+from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Finding, Severity
+from querypulse.alerting.words.messages import ALL_QUERIES, Guidance, alert_of
 from querypulse.core.guard import Guard
 from querypulse.core.states import QueryState
 from querypulse.settings.links import guidance, runbook
@@ -25,7 +26,11 @@ BOARD = "https://grafana.example/d/q?var-app={app}&var-query={query}"
 
 def annotations(guide: Guidance, *, app="orders", query="billing") -> dict[str, str]:
     finding = Finding(
-        "StreamingQueryFailed", query, Severity.CRITICAL, QueryState.FAILED, "why", "a failed", {}
+        "StreamingQueryFailed",
+        query,
+        Severity.CRITICAL,
+        QueryState.FAILED,
+        Reported(reason="why", summary="a failed"),
     )
     return alert_of(finding, app, guide, 0.0).annotations
 

@@ -19,8 +19,8 @@ from support.rules_table import (
 )
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
+from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.listener.events import Started
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state.snapshot import parse_watchers

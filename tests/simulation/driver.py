@@ -10,15 +10,15 @@ from threading import Event
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery.deliveries import Delivery, Notifier
 from querypulse.alerting.delivery.outbox import OutboxRow
 from querypulse.alerting.delivery.spool import Kept, Spool
-from querypulse.alerting.finding import DRIVER_DOWN
 from querypulse.alerting.incidents.alert import Alert, Incident
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
+from querypulse.alerting.kinds import DRIVER_DOWN
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.alerting.words.messages import Guidance
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.exporter.pages import Notice

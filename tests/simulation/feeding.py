@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from math import inf
 
-from querypulse.alerting.finding import INPUT_MISSING, QUERY_FLAPPING
 from querypulse.alerting.incidents.lifecycle import Evaluated
+from querypulse.alerting.kinds import INPUT_MISSING, QUERY_FLAPPING
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery

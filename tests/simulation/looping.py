@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from itertools import takewhile
 from math import inf
 
-from querypulse.alerting.alert_text import summary_of
-from querypulse.alerting.finding import DRIVER_DOWN, QUERY_FAILED, QUERY_FLAPPING
 from querypulse.alerting.incidents.alert import INCIDENT
 from querypulse.alerting.incidents.lifecycle import GROUP_SECONDS, GROUP_SIZE, Evaluated
+from querypulse.alerting.kinds import DRIVER_DOWN, QUERY_FAILED, QUERY_FLAPPING
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, WINDOW_FACTOR, Limits
+from querypulse.alerting.words.headlines import summary_of
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .promises import START_GRACE_SECONDS

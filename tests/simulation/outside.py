@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery.deliveries import Notifier
-from querypulse.alerting.finding import DRIVER_DOWN
 from querypulse.alerting.incidents.alert import Alert
+from querypulse.alerting.kinds import DRIVER_DOWN
+from querypulse.alerting.words.messages import Guidance
 from querypulse.sidecar.runtime import ALIVE_SECONDS
 from querypulse.watch import alerts
 from querypulse.watch.alerts import DriverAlerts

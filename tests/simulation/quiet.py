@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from math import inf
 
-from querypulse.alerting import finding
+from querypulse.alerting import kinds
 from querypulse.alerting.incidents.lifecycle import (
     FACTS,
     FLAP_WINDOW_SECONDS,
@@ -41,19 +41,19 @@ BLIND_SECONDS = 50.0
 ACKNOWLEDGED_SECONDS = 30.0
 """A person acknowledges a page within this time, and sleeps."""
 REMINDER_SECONDS = 4 * 3600.0
-SIGNALS = frozenset({finding.EVENTS_MISSING, finding.MONITORING_DEGRADED})
+SIGNALS = frozenset({kinds.EVENTS_MISSING, kinds.MONITORING_DEGRADED})
 SLOW_FLAPS = 3
 STALL_FLOOR_SECONDS = 60.0
 SLACK_SECONDS = 15.0
-OF_BATCHES = frozenset({finding.QUERY_STALLED, finding.BATCH_SLOW})
+OF_BATCHES = frozenset({kinds.QUERY_STALLED, kinds.BATCH_SLOW})
 LATE_SECONDS = 30.0
 """For this long after its start, a process sends what an earlier one has left."""
 IN_FLIGHT_SECONDS = 5.0
 TROUBLED_SECONDS = 400.0
 OF_OFFSETS = {
-    finding.QUERY_LAGGING: Health.LAGGING,
-    finding.OFFSETS_REWOUND: Health.REWOUND,
-    finding.OFFSETS_STALLED: Health.STALE,
+    kinds.QUERY_LAGGING: Health.LAGGING,
+    kinds.OFFSETS_REWOUND: Health.REWOUND,
+    kinds.OFFSETS_STALLED: Health.STALE,
 }
 
 
@@ -91,7 +91,7 @@ class Quiet(Property):
 
     def _check_cause(self, receiver: SimReceiver, note: Notification) -> None:
         for key, name in note.named:
-            if name == finding.INPUT_MISSING:
+            if name == kinds.INPUT_MISSING:
                 # ``feeding`` checks whether rows arrived.
                 continue
             query = self._stage.queries.get(key)
@@ -108,7 +108,7 @@ class Quiet(Property):
                     f"{receiver.name} notified of {name} of {key}, which was healthy "
                     f"(now {query.truth.health.value})",
                 )
-            faulty_at = self._lossy_at if name == finding.EVENTS_MISSING else self._blind_at
+            faulty_at = self._lossy_at if name == kinds.EVENTS_MISSING else self._blind_at
             if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > faulty_at:
                 raise Violation("P2", f"{receiver.name} notified of {name}; all signals worked")
 
@@ -173,22 +173,22 @@ class Quiet(Property):
         held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
         late = self._late_seconds(receiver, query, name, at, held_up=held_up)
         problems = query.truth.healths_between(at - late, at) - CALM
-        if query.is_lost and (name == finding.QUERY_STOPPED or held_up):
+        if query.is_lost and (name == kinds.QUERY_STOPPED or held_up):
             # Its run with another id has ended, and nothing shows that this is the same query.
             return True
-        if name == finding.QUERY_STOPPED and is_end_unreported(self._stage, query):
+        if name == kinds.QUERY_STOPPED and is_end_unreported(self._stage, query):
             # Nothing shows that a run which ends by itself has completed.
             return True
         if name in OF_OFFSETS:
             # While a batch is in trouble, nothing shows other offsets.
             since = min(at - late, query.truth.batch_troubled_since(at))
             # Offsets that do not move at all stay where they went back to.
-            back = name == finding.OFFSETS_REWOUND and query.source.is_back
+            back = name == kinds.OFFSETS_REWOUND and query.source.is_back
             return back or OF_OFFSETS[name] in query.truth.healths_between(since, at)
-        if problems == {Health.DEAD} and name == finding.QUERY_STOPPED:
+        if problems == {Health.DEAD} and name == kinds.QUERY_STOPPED:
             # Another end than the real one: correct only if the real end could not be reported.
             return self._is_unreported(query) or self._was_unseen(query, name, at, late)
-        if problems == {Health.SLOW} and name == finding.QUERY_STALLED:
+        if problems == {Health.SLOW} and name == kinds.QUERY_STALLED:
             # Its tasks finish: only a monitor that cannot see that may report a stall.
             return at <= self._blind_at
         return bool(problems) or self._was_unseen(query, name, at, late)
@@ -204,28 +204,28 @@ class Quiet(Property):
         if held_up:
             # What has not resolved when the silence ends is sent.
             late += recovery_seconds(query)
-        if held_up and name == finding.QUERY_FLAPPING:
+        if held_up and name == kinds.QUERY_FLAPPING:
             # Its failures count for the restart window, and it may be healthy by then.
             late += RESTART_WINDOW_SECONDS
         return late
 
     def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:
         driver = self.driver_of(query)
-        if name == finding.QUERY_MISSING:
+        if name == kinds.QUERY_MISSING:
             seen = any(driver.attached_at <= run.started_at < at for run in query.runs)
             unseen = not seen or is_end_unreported(self._stage, query)
             unseen |= at - driver.born_at < LATE_SECONDS
             # A message that an outage delayed is about the time before its first start.
             unseen |= Health.ABSENT in query.truth.healths_between(at - late, at)
             return query.spec.expected and unseen
-        if name == finding.QUERY_STOPPED and self._stopped_unpolled(query):
+        if name == kinds.QUERY_STOPPED and self._stopped_unpolled(query):
             return True
-        if name == finding.QUERY_STOPPED and driver.closed_at is not None:
+        if name == kinds.QUERY_STOPPED and driver.closed_at is not None:
             # The last poll of a process that crashed lacked it.
             return not _is_in_last_poll(driver, query)
-        if name == finding.DRIVER_DOWN:
+        if name == kinds.DRIVER_DOWN:
             return at - late <= max(self._away_at.values(), default=float("-inf"))
-        return name == finding.QUERY_STALLED and at <= self._blind_at
+        return name == kinds.QUERY_STALLED and at <= self._blind_at
 
     def _stopped_unpolled(self, query: SimQuery) -> bool:
         """Whether the last poll before its planned stop lacked it, but not its namesake.
@@ -264,7 +264,7 @@ class Quiet(Property):
         for query, name in self._queries_of(note):
             problem, incident = (query.key, self._which(query, name, note)), (query.key, note.key)
             before = pages.get(problem)
-            if before is None and name != finding.DRIVER_DOWN:
+            if before is None and name != kinds.DRIVER_DOWN:
                 before = self._in_open_incident(receiver, query, pages.get(incident))
             read |= {problem: note, incident: note}
             woken |= (
@@ -314,13 +314,13 @@ class Quiet(Property):
 
     def _which(self, query: SimQuery, name: str, note: Notification) -> Problem:
         began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= note.at]
-        if name == finding.DRIVER_DOWN:
+        if name == kinds.DRIVER_DOWN:
             return "away", self._aways[query.spec.driver]
-        if name == finding.INPUT_MISSING:
+        if name == kinds.INPUT_MISSING:
             # Another problem suppresses it, and a new process counts from its own start: both end it.
             ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
             return "fed", max(query.fed_at, self.driver_of(query).born_at, *ends)
-        if name == finding.QUERY_STOPPED and query.spec.name is None:
+        if name == kinds.QUERY_STOPPED and query.spec.name is None:
             # Nothing shows which run follows a run without a name: each stop is a new problem. An
             # idle run does not notice that its SparkContext has stopped.
             return "stop", len(began) + sum(run.ended_at <= note.at for run in query.runs)
@@ -447,7 +447,7 @@ class Quiet(Property):
         if is_of_all(note.key) and len(self._stage.drivers) > 1:
             # Drivers of one app name share it, and each resolves and notifies for itself.
             return
-        if any(name == finding.DRIVER_DOWN for _, name in note.named):
+        if any(name == kinds.DRIVER_DOWN for _, name in note.named):
             # Each end of a driver is another incident.
             return
         since = note.at - FLAP_WINDOW_SECONDS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting.finding import (
+from querypulse.alerting.incidents.lifecycle import GROUP_SECONDS
+from querypulse.alerting.kinds import (
     DRIVER_DOWN,
     MONITORING_DEGRADED,
     QUERY_FLAPPING,
     QUERY_STOPPED,
 )
-from querypulse.alerting.incidents.lifecycle import GROUP_SECONDS
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, Limits
 from querypulse.exporter.pages import Notice
 from querypulse.listener.probe_report import Context

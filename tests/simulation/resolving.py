@@ -5,15 +5,15 @@ from __future__ import annotations
 from math import inf
 
 from querypulse.alerting.delivery.outbox import MISCONFIGURED_WAIT_SECONDS
-from querypulse.alerting.finding import (
+from querypulse.alerting.incidents.alert import is_generic
+from querypulse.alerting.incidents.lifecycle import FLAPS
+from querypulse.alerting.kinds import (
     DRIVER_DOWN,
     EVENTS_MISSING,
     INPUT_MISSING,
     QUERY_FLAPPING,
     QUERY_MISSING,
 )
-from querypulse.alerting.incidents.alert import is_generic
-from querypulse.alerting.incidents.lifecycle import FLAPS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS
 from querypulse.listener.probe_report import Context

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from math import inf
 from typing import Any, Protocol
 
-from querypulse.alerting import finding
+from querypulse.alerting import kinds
 from querypulse.alerting.incidents.lifecycle import Evaluated
 from querypulse.alerting.silences import END_OF_TIME, Silence
 from querypulse.listener.state.identity import UNNAMED
@@ -102,17 +102,17 @@ TICK_SECONDS = 2.0
 SEEN_SECONDS = 8.0
 """How long a poll of the probe is fresh."""
 RESOLVE_SECONDS = 30.0
-_DRIVER = {finding.DRIVER_DOWN, finding.QUERY_STOPPED}
-_ENDED = frozenset({finding.QUERY_FAILED, finding.QUERY_FLAPPING, *_DRIVER})
-_OF_BATCH = frozenset({finding.QUERY_STALLED, finding.BATCH_SLOW, *_DRIVER})
+_DRIVER = {kinds.DRIVER_DOWN, kinds.QUERY_STOPPED}
+_ENDED = frozenset({kinds.QUERY_FAILED, kinds.QUERY_FLAPPING, *_DRIVER})
+_OF_BATCH = frozenset({kinds.QUERY_STALLED, kinds.BATCH_SLOW, *_DRIVER})
 SAYS = {
     Health.DEAD: _ENDED,
     Health.GONE: _ENDED,
-    Health.STUCK: _OF_BATCH | {finding.OFFSETS_STALLED, finding.QUERY_MISSING},
-    Health.DELAYED: _OF_BATCH | {finding.QUERY_MISSING},
-    Health.STALE: frozenset({finding.OFFSETS_STALLED, *_DRIVER}),
-    Health.REWOUND: frozenset({finding.OFFSETS_REWOUND, *_DRIVER}),
-    Health.LAGGING: frozenset({finding.QUERY_LAGGING, *_DRIVER}),
+    Health.STUCK: _OF_BATCH | {kinds.OFFSETS_STALLED, kinds.QUERY_MISSING},
+    Health.DELAYED: _OF_BATCH | {kinds.QUERY_MISSING},
+    Health.STALE: frozenset({kinds.OFFSETS_STALLED, *_DRIVER}),
+    Health.REWOUND: frozenset({kinds.OFFSETS_REWOUND, *_DRIVER}),
+    Health.LAGGING: frozenset({kinds.QUERY_LAGGING, *_DRIVER}),
     Health.SLOW: _OF_BATCH,
 }
 """The alerts that may report each problem."""

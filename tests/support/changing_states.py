@@ -8,6 +8,7 @@ import msgspec
 from support.published_states import MONITOR, published
 from support.story import Story, processing, run, source
 
+from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import QueryState
 from querypulse.exporter.published_state import Monitor, PublishedState
@@ -68,7 +69,9 @@ class ChangingState:
         if label not in self.health:
             return evaluated
         state, reason = self.health[label]
-        return QueryHealth(QueryState(state), reason, evaluated.window_seconds)
+        return QueryHealth(
+            QueryState(state), Reported(reason=reason, summary=""), evaluated.window_seconds
+        )
 
 
 def at_work(*names: str) -> ChangingState:

@@ -19,12 +19,13 @@ from msgspec.structs import replace
 from support.patience import WALL
 from support.rules_table import WARNINGS
 
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
 from querypulse.alerting.incidents.alert import Incident
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.silences import Silence
+from querypulse.alerting.words.messages import Guidance
 from querypulse.core.states import QueryState
 from querypulse.listener.probe_report import RunFacts, parse_trigger
 from querypulse.listener.state.query import Ended, Outcome, Query
@@ -204,12 +205,14 @@ class LifecycleHarness:
                 query=query,
                 severity=Severity.WARNING if name in self.warnings else Severity.CRITICAL,
                 state=STATES[name.rstrip("!")],
-                reason=self.reason,
-                summary=f"{query} is unhealthy",
-                evidence={
-                    "at": f"{self.now:g}",
-                    "error_class": self.causes.get(query, "OutOfMemoryError"),
-                },
+                facts=Reported(
+                    reason=self.reason,
+                    summary=f"{query} is unhealthy",
+                    evidence={
+                        "at": f"{self.now:g}",
+                        "error_class": self.causes.get(query, "OutOfMemoryError"),
+                    },
+                ),
             )
             for query, what in self._conditions.items()
             for name in what.split("+")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from support.receiver_incidents import holding
 from support.story import Story, processing, run, source
 
-from querypulse.alerting.alert_text import Guidance, alert_of, recovered
+from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.incidents.alert import Alert, Incident
 from querypulse.alerting.receivers.alertmanager import api_alerts
@@ -17,6 +17,8 @@ from querypulse.alerting.receivers.email import email_message
 from querypulse.alerting.receivers.pagerduty import trigger_event
 from querypulse.alerting.receivers.slack import slack_message
 from querypulse.alerting.receivers.teams import teams_message
+from querypulse.alerting.words.headlines import recovered
+from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.core.states import QueryState
 from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe_report import Context, JobActivity, JobCounts
@@ -180,9 +182,14 @@ def driver_killed() -> Incident:
         query="*",
         severity=Severity.CRITICAL,
         state=QueryState.MISSING,
-        reason=f"driver {how}",
-        summary=f"driver {how}",
-        evidence={"address": "driver-1:9719", "last_seen": "2026-11-21T09:01:58.119Z, 10 s ago"},
+        facts=Reported(
+            reason=f"driver {how}",
+            summary=f"driver {how}",
+            evidence={
+                "address": "driver-1:9719",
+                "last_seen": "2026-11-21T09:01:58.119Z, 10 s ago",
+            },
+        ),
     )
     return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
 

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from support.patience import WALL
 from support.story import CONFLICT, Story, processing, progress
 
-from querypulse.alerting.alert_text import Guidance, alert_of
+from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.exporter.exposition import as_openmetrics, as_text, base_name, printable
 from querypulse.exporter.metrics import all_families
 from querypulse.exporter.published_state import (

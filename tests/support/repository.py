@@ -14,9 +14,13 @@ from support.published_states import Collector, full_published
 from support.rules_table import cases
 from support.story import Story, policy, processing
 
-from querypulse.alerting.finding import DRIVER_DOWN, Finding
+from querypulse.alerting.facts import NotSeenYet
+from querypulse.alerting.finding import Finding
+from querypulse.alerting.kinds import DRIVER_DOWN
 from querypulse.alerting.rules.context import rule_context
-from querypulse.alerting.rules.evidence import evidence
+from querypulse.alerting.rules.evidence import collect
+from querypulse.alerting.words.evidence import evidence_texts
+from querypulse.alerting.words.messages import say
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.probe_report import JobActivity, JobCounts
 
@@ -75,7 +79,7 @@ def own_alerts() -> set[str]:
 def evidence_of(alertname: str) -> set[str]:
     """The names of the evidence of an alert."""
     findings = [finding for finding in own_findings() if finding.alertname == alertname]
-    shown = {name for finding in findings for name in finding.evidence}
+    shown = {name for finding in findings for name in say(finding).evidence}
     return shown | evidence_of_a_query() if "query_id" in shown else shown
 
 
@@ -93,7 +97,7 @@ def evidence_of_a_query() -> set[str]:
     story.probe(replace(probed, work=work), at=2)
     snapshot = story.state.snapshot(3)
     case = rule_context(snapshot.queries[0], snapshot, 3, policy())
-    return {*evidence(case), "commit_log"}
+    return {*evidence_texts(NotSeenYet(), collect(case)), "commit_log"}
 
 
 def rules_of(name: str) -> list[dict]:

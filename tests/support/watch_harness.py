@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from support.patience import WALL
 
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.incidents.alert import Alert, Incident, incident_key, incident_labels
+from querypulse.alerting.words.messages import Guidance
 from querypulse.exporter.pages import Notice
 from querypulse.watch.alerts import APP, DriverAlerts
 from querypulse.watch.client import Endpoint, Poll, Said

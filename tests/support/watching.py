@@ -14,9 +14,10 @@ from pathlib import Path
 from support.exporter_http import serving as serving_published
 from support.patience import PATIENCE_SECONDS, until
 
-from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import QueryHealth
 from querypulse.alerting.incidents.alert import Alert
+from querypulse.alerting.words.messages import Guidance
 from querypulse.core.guard import Guard
 from querypulse.core.states import QueryState
 from querypulse.exporter.published_state import Monitor, PublishedState
@@ -51,7 +52,8 @@ server.close()
 def published_driver(app="etl", heartbeat=None, **states):
     """The published state of a driver with queries in these states; by default its worker is alive."""
     health = {
-        query: QueryHealth(QueryState(state), "reported", 60.0) for query, state in states.items()
+        query: QueryHealth(QueryState(state), Reported(reason="reported", summary=""), 60.0)
+        for query, state in states.items()
     }
     beat = time.time() if heartbeat is None else heartbeat
     return PublishedState(

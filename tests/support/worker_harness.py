@@ -7,13 +7,13 @@ from collections.abc import Callable
 from support.patience import WALL, Clock
 from support.story import progress
 
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery.spool import FailureHistory
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.incidents.alert import Incident
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.silences import Silence
+from querypulse.alerting.words.messages import Guidance
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Arrived, Mailbox, Marker
 from querypulse.listener.probe_report import ProbedRun, ProbeReport

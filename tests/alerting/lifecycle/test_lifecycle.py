@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT, all_of, cycles
 
-from querypulse.alerting.alert_text import alert_of
 from querypulse.alerting.incidents import lifecycle
 from querypulse.alerting.incidents.alert import Alert, Incident, incident_key, incident_labels
 from querypulse.alerting.incidents.lifecycle import Opened
 from querypulse.alerting.silences import Silence
+from querypulse.alerting.words.messages import alert_of
 from querypulse.listener.state.snapshot import Pause
 
 DAY = 24 * 3600
@@ -509,10 +509,10 @@ def test_end_and_stale_end_of_one_key_never_come_together():
 
 
 def test_error_about_one_alert_leaves_the_others_alone(monkeypatch):
-    def raising(finding, *rest):
+    def raising(finding, *rest, **more):
         if finding.query == "a":
             raise RuntimeError("ours")
-        return alert_of(finding, *rest)
+        return alert_of(finding, *rest, **more)
 
     monkeypatch.setattr(lifecycle, "alert_of", raising)
     harness = LifecycleHarness()

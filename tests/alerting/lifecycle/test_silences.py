@@ -11,11 +11,11 @@ from support.lifecycle_table import HEALTHY, all_of
 from support.receiver_incidents import alert
 from support.rules_table import behind_b
 
-from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
 from querypulse.alerting.silences import Silence, why_muted
+from querypulse.alerting.words.messages import Guidance
 
 STALLED, OF_DRIVER = alert(name="StreamingQueryStalled"), alert("*")
 COVERED = [

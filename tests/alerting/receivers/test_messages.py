@@ -7,7 +7,8 @@ from support.messages import BEGAN, CASES, LASTED, page
 from support.receiver_incidents import alert, holding
 from support.repository import ROOT
 
-from querypulse.alerting.alert_text import COMPLETED, IDLE, details, headline_of, others, summary_of
+from querypulse.alerting.words.headlines import COMPLETED, IDLE, headline_of, summary_of
+from querypulse.alerting.words.messages import details, others
 
 GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
 """Written by ``python -m support.messages``, here in ``tests/``; read it before you commit."""

@@ -57,24 +57,17 @@ from support.story import CONFLICT, Story, policy, processing, progress, run, so
 
 from querypulse.alerting import rules
 from querypulse.alerting.evaluate import gather
-from querypulse.alerting.finding import (
-    BATCH_SLOW,
-    OFFSETS_REWOUND,
-    QUERY_FAILED,
-    QUERY_GIVEN_UP,
-    Finding,
-    Severity,
-    finding_about,
-)
+from querypulse.alerting.facts import FolderGone, GivenUp, NoEpoch, Reported
+from querypulse.alerting.finding import Finding, Severity, finding_about
+from querypulse.alerting.kinds import BATCH_SLOW, QUERY_FAILED
 from querypulse.alerting.policy import Limits, stall_window
 from querypulse.alerting.rules.context import rule_context
-from querypulse.alerting.rules.monitoring import (
-    MAX_NAMED,
-    driver_down,
-    events_missing,
-    monitoring_degraded,
-)
+from querypulse.alerting.rules.monitoring import driver_down, events_missing, monitoring_degraded
 from querypulse.alerting.rules.query_ends import program_ended
+from querypulse.alerting.words.evidence import window_text
+from querypulse.alerting.words.messages import say
+from querypulse.alerting.words.reasons import MAX_DRIVER_QUERIES as MAX_NAMED
+from querypulse.alerting.words.reasons import reason_of
 from querypulse.core.states import QueryState
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe_report import Context, JobCounts, LongTask
@@ -208,7 +201,7 @@ def test_reason_says_what_holds_or_moves_the_batch():
         (steady(), 170, "silent: no activity for 70 s from events, probe or commit log"),
         (steady().probe(run(), at=100), 170, "silent: no activity for 70 s from events, probe or commit log"),
     ]  # fmt: skip
-    found = [[one.reason for one in story.evaluate(now).findings] for story, now, _ in rows]
+    found = [[say(one).reason for one in story.evaluate(now).findings] for story, now, _ in rows]
 
     assert found == [[reason] for *_, reason in rows]
 
@@ -255,7 +248,8 @@ def with_two_partitions():
 def evidence_of(story, now):
     """What the last alert says that is not about query b."""
     (*_, finding) = [found for found in story.evaluate(now).findings if found.query != "b"]
-    return {"reason": finding.reason, "summary": finding.summary, **finding.evidence}
+    words = say(finding)
+    return {"reason": words.reason, "summary": words.summary, **words.evidence}
 
 
 def test_evidence_says_what_is_known():
@@ -331,21 +325,20 @@ def test_evidence_says_what_is_known():
 
 
 @pytest.mark.parametrize(
-    ("alertname", "reason", "summary"),
+    ("facts", "reason", "summary"),
     [
-        (BATCH_SLOW, "task_running: 2 tasks", "a is slow: 2 tasks (task_running)"),
-        (BATCH_SLOW, "lag rose from 1 to 2", "a is slow: lag rose from 1 to 2"),
-        (BATCH_SLOW, "ValueError: no", "a is slow: ValueError: no"),
-        (BATCH_SLOW, "Kafka t/0: from 5 to 3", "a is slow: Kafka t/0: from 5 to 3"),
-        (BATCH_SLOW, "the JVM does not answer: a", "a is slow: the JVM does not answer: a"),
-        (OFFSETS_REWOUND, "orders: from 5 to 3", "a has rewound offsets: orders: from 5 to 3"),
-        (QUERY_GIVEN_UP, "boom: no", "a is not restarted any more: boom: no"),
+        (NoEpoch(seconds=9), "commit_log_behind: no epoch committed for 9 s",
+         "no epoch committed for 9 s (commit_log_behind)"),
+        (GivenUp(why="boom: no", restarts=1), "boom: no", "boom: no"),
+        (FolderGone(folder="in", source="orders", seconds=9),
+         "in has not been there for 9 s: orders finds nothing to read",
+         "in has not been there for 9 s: orders finds nothing to read"),
     ],
-)
-def test_a_code_goes_to_the_end_of_a_summary_and_a_name_of_the_user_stays(
-    alertname, reason, summary
-):
-    assert finding_about("a", alertname, Severity.CRITICAL, reason, {}).summary == summary
+)  # fmt: skip
+def test_a_code_goes_to_the_end_of_a_summary_and_a_name_of_the_user_stays(facts, reason, summary):
+    words = say(finding_about("a", BATCH_SLOW, Severity.CRITICAL, facts))
+
+    assert (words.reason, words.summary) == (reason, f"a is slow: {summary}")
 
 
 def test_missing_input_says_how_long_no_rows_were_read():
@@ -356,7 +349,7 @@ def test_missing_input_says_how_long_no_rows_were_read():
         "610 s, over restarts": Story().started(at=0).commit(batch=0, at=10).ended(at=300).started(run=2, at=300).idle(run=2, at=600),
     }  # fmt: skip
     reasons = [
-        finding.reason
+        say(finding).reason
         for story in stories.values()
         for finding in story.evaluate(620, expected_input_seconds=600.0).findings
     ]
@@ -402,7 +395,7 @@ def test_missing_input_says_how_long_no_rows_were_read():
 )  # fmt: skip
 def test_known_error_has_next_steps_of_its_own(error, step):
     (finding,) = steady().ended(at=101, exception=error).evaluate(102).findings
-    steps = finding.evidence.get("next_steps")
+    steps = say(finding).evidence.get("next_steps")
 
     assert (steps is None) is (step is None)
     assert steps is None or (steps.startswith(step) and len(steps.splitlines()) == 3)
@@ -426,9 +419,9 @@ def test_known_error_has_next_steps_of_its_own(error, step):
 )  # fmt: skip
 def test_what_is_not_written_and_what_is_gone_has_next_steps_of_its_own(story, at, reason):
     (finding,) = story.evaluate(at).findings
-    steps = finding.evidence["next_steps"].splitlines()
+    steps = say(finding).evidence["next_steps"].splitlines()
 
-    assert finding.reason == reason
+    assert say(finding).reason == reason
     assert [step[:3] for step in steps] == ["1. ", "2. ", "3. "]
     assert max(map(len, steps)) <= 105
 
@@ -445,7 +438,7 @@ def test_what_is_not_written_and_what_is_gone_has_next_steps_of_its_own(story, a
 def test_reason_names_the_source_without_rows(story, reason):
     (finding,) = story.evaluate(705, **INPUT).findings
 
-    assert finding.reason == reason
+    assert say(finding).reason == reason
 
 
 def test_one_of_two_sources_with_the_same_description_is_named_by_its_place():
@@ -455,7 +448,7 @@ def test_one_of_two_sources_with_the_same_description_is_named_by_its_place():
         story.commit(batch=batch, at=at, sources=sources)
     (finding,) = story.evaluate(705, **INPUT).findings
 
-    assert finding.reason.startswith("Kafka (2 of 2): no rows read for 705 s")
+    assert say(finding).reason.startswith("Kafka (2 of 2): no rows read for 705 s")
 
 
 @pytest.mark.parametrize(
@@ -474,7 +467,7 @@ def test_window_adapts_to_trigger_and_batch_duration(trigger, seconds, limits, w
     story = Story().probe(run(trigger=trigger, data=True), at=0)
     story, at = batches(*seconds, story=story)
 
-    assert str(stall_window(story.query(), Limits(**limits))) == window
+    assert window_text(stall_window(story.query(), Limits(**limits))) == window
     assert (
         f"{story.evaluate(at, **limits).health['a'].window_seconds:.0f} s" == window.split(":")[0]
     )
@@ -487,10 +480,10 @@ def test_query_that_holds_the_slots_is_paged_for_and_names_who_waits():
         for limits in (LONG_B, {})
     )
 
-    assert findings["b"].reason == "slots_held: its tasks hold the slots that a wait for"
-    assert own["b"].reason.endswith("its tasks still finish; a wait for its slots")
-    assert findings["b"].evidence["waiting"] == "a"
-    assert "b 3 of them" in findings["a"].reason
+    assert say(findings["b"]).reason == "slots_held: its tasks hold the slots that a wait for"
+    assert say(own["b"]).reason.endswith("its tasks still finish; a wait for its slots")
+    assert say(findings["b"]).evidence["waiting"] == "a"
+    assert "b 3 of them" in say(findings["a"]).reason
 
 
 # -- a new checkpoint under an old name: a note in the status and in the next alert -----------------
@@ -513,29 +506,29 @@ def commit_of_new_checkpoint(story, *batches, at=30):
     return story
 
 
-def reason_of(story, now=40):
-    return story.evaluate(now).health["a"].reason
+def state_reason(story, now=40):
+    return reason_of(story.evaluate(now).health["a"].why)
 
 
 def test_new_checkpoint_under_an_old_name_is_a_note_until_the_old_batch_id_has_passed():
     story = commit_of_new_checkpoint(old_run().started_again(at=21), 0, 1)
-    assert reason_of(story) == NOTE
+    assert state_reason(story) == NOTE
 
     commit_of_new_checkpoint(story, 18_000, at=35)
-    assert reason_of(story) == ""
+    assert state_reason(story) == ""
 
 
 def test_checkpoint_that_was_restored_is_a_note():
     story = old_run().started(run=2, at=21).commit(run=2, batch=17_000, at=30)
 
-    assert reason_of(story).startswith("batch ids went from 18,000 back to 17,000")
+    assert state_reason(story).startswith("batch ids went from 18,000 back to 17,000")
 
 
 def test_next_alert_has_the_note():
     story = commit_of_new_checkpoint(old_run().started_again(at=21), 0)
     (stalled,) = story.evaluate(300).findings
 
-    assert stalled.evidence["batch_ids"] == NOTE
+    assert say(stalled).evidence["batch_ids"] == NOTE
 
 
 @pytest.mark.parametrize(
@@ -554,7 +547,7 @@ def test_next_alert_has_the_note():
          "first run had no commit", "async progress tracking repeats batches"],
 )  # fmt: skip
 def test_other_runs_have_no_note(story):
-    assert "batch ids" not in reason_of(story, 32)
+    assert "batch ids" not in state_reason(story, 32)
 
 
 # -- the end of the JVM -----------------------------------------------------------------------------
@@ -586,28 +579,34 @@ def test_end_of_the_jvm_is_critical_and_names_the_queries_that_ran_and_are_not_i
     found = driver_down(story.state.snapshot(101), 101, settings)
 
     assert (found.severity, found.state) == (Severity.CRITICAL, QueryState.MISSING)
-    assert found.reason == f"the JVM of the driver has ended{reason}"
-    assert found.summary == f"driver is down: {found.reason}"
+    assert say(found).reason == f"the JVM of the driver has ended{reason}"
+    assert say(found).summary == f"driver is down: {say(found).reason}"
 
 
 def test_end_of_the_jvm_is_the_reason_only_of_queries_that_ran_until_then():
     story = running("a", "b").ended("b", at=100.5).probe(at=130, context=Context.JVM_GONE)
     health = story.evaluate(131).health
 
-    assert health["a"].reason == "the JVM of the driver has ended"
-    assert health["b"].reason == ""
+    assert reason_of(health["a"].why) == "the JVM of the driver has ended"
+    assert reason_of(health["b"].why) == ""
 
 
 def test_an_alert_names_a_bounded_number_of_unhealthy_queries():
     names = [f"q{number:03}" for number in range(100)]
     found = [
-        Finding(QUERY_FAILED, name, Severity.CRITICAL, QueryState.FAILED, "failed", "failed", {})
+        Finding(
+            QUERY_FAILED,
+            name,
+            Severity.CRITICAL,
+            QueryState.FAILED,
+            Reported(reason="failed", summary="failed"),
+        )
         for name in names
     ]
 
     gathered = gather(found, names)
 
-    assert {finding.evidence["all_queries"] for finding in gathered} == {
+    assert {say(finding).evidence["all_queries"] for finding in gathered} == {
         f"0 of 100 healthy; unhealthy: {', '.join(names[:20])} and 80 more"
     }
 

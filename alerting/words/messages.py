@@ -1,172 +1,21 @@
-"""The text of an alert: headline, details, links and next steps."""
+"""The text of an alert below its headline: details, links, next steps; and alerts of findings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
 import msgspec
 
-from ..core.text import MAX_NAMES, duration, encodable, listed
-from ..listener.state.identity import RESERVED, UNNAMED
-from .finding import (
-    OF_QUERIES,
-    QUERY_FAILED,
-    QUERY_GIVEN_UP,
-    QUERY_MISSING,
-    QUERY_STALLED,
-    QUERY_STOPPED,
-    WHOLE_DRIVER,
-    Finding,
-    code_last,
-)
-from .incidents.alert import FIRING, INCIDENT, RESOLVED, Alert, Incident
-
-# -- headline ---------------------------------------------------------------------------------
-# ``[orders] billing failed: ValueError: negative amount`` while it fires, and
-# ``Resolved: [orders] billing commits again after 4 min`` when it has ended.
-
-MAX_CAUSE_CHARACTERS = 200
-_OF_DRIVER = {
-    "StreamingDriverDown": "driver is up again",
-    "QuerypulseEventsMissing": "querypulse receives Spark's events again",
-    "QuerypulseMonitoringDegraded": "querypulse sees every query again",
-}
-COMMITS = ("commits again", "commit again")
-HEALTHY = ("is healthy again", "are healthy again")
-IDLE = ("is healthy again and idle", "are healthy again and idle")
-STOPPED = ("was stopped", "were stopped")
-COMPLETED = ("has completed", "have completed")
-UNWATCHED = ("is no longer watched", "are no longer watched")
-_PLURALS = dict([COMMITS, HEALTHY, IDLE, STOPPED, COMPLETED, UNWATCHED])
-_WITHOUT_COMMITS = frozenset(
-    {QUERY_FAILED, QUERY_GIVEN_UP, QUERY_STOPPED, QUERY_MISSING, QUERY_STALLED}
-)
-"""Alerts of queries that commit nothing; those of others say that they are healthy again."""
-
-
-def recovered(alertname: str, *, of_one_query: bool = True) -> str:
-    """The outcome for a query that commits again; for several queries, that they are healthy."""
-    if alertname in _OF_DRIVER:
-        return _OF_DRIVER[alertname]
-    return COMMITS[0] if of_one_query and alertname in _WITHOUT_COMMITS else HEALTHY[0]
-
-
-def summary_of(alert: Alert) -> str:
-    """The headline of one alert: what is wrong now, or how it ended and how long it fired.
-
-    The annotation ``superseded_by`` says how it ended, or ``outcome``: what its query does now.
-    """
-    if alert.ends_at is not None:
-        return _resolved([alert])
-    return alert.annotations.get("summary") or (
-        f"[{alert.labels['app']}] {_subject([alert])}: {alert.name}"
-    )
-
-
-def headline_of(incident: Incident) -> str:
-    """The headline of an incident, firing or resolved: one line, even for several alerts.
-
-    It is that of its first alert, or of all queries that have an alert of this name.
-    """
-    alerts = incident.alerts
-    names = queries(incident)
-    if incident.ends_at is not None:
-        return _resolved(alerts) + (f" ({listed(names)})" if len(names) > 1 else "")
-    first = alerts[0]
-    if len(names) == 1:
-        return summary_of(first)
-    group = _by_query(alert for alert in alerts if alert.name == first.name)
-    does = OF_QUERIES[first.name].do if first.name in OF_QUERIES else f"have {first.name}"
-    text = f"[{first.labels['app']}] {_subject(group)} {does}"
-    cause = _common_cause(group)
-    text += f": {cause}" if cause else ""
-    text += f" ({listed(names)})"
-    ended = [alert.query for alert in group if alert.ends_at is not None]
-    return f"{text}; recovered: {listed(ended)}" if ended else text
-
-
-def several_do(alertname: str, cause: str, names: Sequence[str]) -> str:
-    """The summary of one finding about all queries that share a cause."""
-    if len(names) == 1:
-        return f"{names[0]}: {cause}"
-    return f"{len(names)} queries {OF_QUERIES[alertname].do}: {cause} ({listed(names)})"
-
-
-def called(query: str) -> str:
-    """A readable name for the value of the label ``query``."""
-    return {WHOLE_DRIVER: "all queries", UNNAMED: "queries without a name"}.get(query, query)
-
-
-def status(incident: Incident | Alert) -> str:
-    """``firing`` or ``resolved``."""
-    return FIRING if incident.ends_at is None else RESOLVED
-
-
-def queries(incident: Incident) -> list[str]:
-    """The names of the queries that its headline is about, in the order of their alerts."""
-    alerts = incident.alerts
-    if incident.ends_at is None:
-        alerts = tuple(alert for alert in alerts if alert.name == alerts[0].name)
-    return list(dict.fromkeys(alert.query for alert in alerts))
-
-
-def cut(text: str) -> str:
-    """The first line of a cause, cut to the length that a headline allows."""
-    line = text.partition("\n")[0]
-    is_short = len(line) <= MAX_CAUSE_CHARACTERS
-    return line if is_short else line[: MAX_CAUSE_CHARACTERS - 1].rstrip() + "…"
-
-
-def _resolved(alerts: Sequence[Alert]) -> str:
-    """How alerts ended: what their queries do now, each query once, by its last alert."""
-    ends = max(alert.ends_at or alert.starts_at for alert in alerts)
-    lasted = ends - min(alert.starts_at for alert in alerts)
-    app, after = f"[{alerts[0].labels['app']}]", f"after {duration(lasted)}" if lasted else ""
-    last = _by_query(sorted(alerts, key=lambda alert: alert.ends_at or 0.0, reverse=True))
-    by = {alert.annotations.get("superseded_by", "") for alert in last}
-    subject = _subject(last)
-    if "" not in by:
-        return f"Replaced by {min(by)}: {app} {subject} {after}".rstrip()
-    outcomes = {_outcome(alert) for alert in last}
-    if outcomes.isdisjoint(_PLURALS) and last[0].query == WHOLE_DRIVER:
-        return f"Resolved: {app} {outcomes.pop()} {after}".rstrip()
-    if len(outcomes) > 1 or by != {""}:
-        return f"Resolved: {app} {last[0].name} of {subject} is over {after}".rstrip()
-    (outcome,) = outcomes
-    is_one = len(last) == 1 and last[0].query not in RESERVED
-    does = outcome if is_one else _PLURALS.get(outcome, outcome)
-    return f"Resolved: {app} {subject} {does} {after}".rstrip()
-
-
-def _by_query(alerts: Iterable[Alert]) -> list[Alert]:
-    """The first alert of each query."""
-    first: dict[str, Alert] = {}
-    for alert in alerts:
-        first.setdefault(alert.query, alert)
-    return list(first.values())
-
-
-def _outcome(alert: Alert) -> str:
-    is_one = alert.labels["query"] not in RESERVED
-    return alert.annotations.get("outcome") or recovered(alert.name, of_one_query=is_one)
-
-
-def _subject(alerts: Sequence[Alert]) -> str:
-    if len(alerts) > 1:
-        return f"{len(alerts)} queries"
-    return called(alerts[0].labels["query"])
-
-
-def _common_cause(alerts: Sequence[Alert]) -> str:
-    """The reason that all firing alerts share, or else the beginning that all reasons share."""
-    reasons = {alert.annotations.get("reason", "") for alert in alerts if alert.ends_at is None}
-    if len(reasons) == 1:
-        return cut(code_last(reasons.pop()))
-    begins = {reason.partition(": ")[0] for reason in reasons if ": " in reason}
-    whole = len(begins) == 1 and all(": " in reason for reason in reasons)
-    return cut(begins.pop()) if whole else ""
-
+from ...core.redaction import WITHHELD, redact
+from ...core.text import MAX_NAMES, encodable
+from ...listener.state.identity import RESERVED
+from ..finding import Finding
+from ..incidents.alert import INCIDENT, Alert, Incident
+from .evidence import evidence_texts
+from .headlines import called, code_last, finding_headline, headline_of, queries, summary_of
+from .next_steps import NEXT_STEPS
+from .reasons import reason_of
 
 # -- details ----------------------------------------------------------------------------------
 # The details of an alert below its headline: each fact once, the most useful first.
@@ -176,8 +25,6 @@ LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url":
 STATUS_PAGE = "Status page"
 MAX_LINES = 20
 """The most alerts that a message lists below its headline."""
-NEXT_STEPS = "next_steps"
-"""Three lines, the same for all alerts with one name."""
 WORDS = ("summary", "description", "reason", INCIDENT, *LINKS)
 """Annotations that are not evidence."""
 FIRST = (
@@ -350,6 +197,11 @@ ALL_QUERIES = "$__all"
 """The query in a dashboard URL if an alert is about several queries: Grafana's value for all."""
 
 
+Redact = Callable[[str], str]
+ERROR_CLASS = "error_class"
+"""The evidence that is kept when everything else must be withheld."""
+
+
 class Guidance(msgspec.Struct, frozen=True):
     """Links and steps for all alerts of one driver; empty ones are left out.
 
@@ -379,21 +231,48 @@ def _filled(template: str, names: Mapping[str, str]) -> str:
     return template
 
 
+class FindingWords(msgspec.Struct, frozen=True):
+    """A finding in words: one line with the cause, the headline, and the evidence by name."""
+
+    reason: str
+    summary: str
+    evidence: dict[str, str]
+
+
+def say(finding: Finding, redacted: Redact = str) -> FindingWords:
+    """Return what a finding says; ``redacted`` removes secrets from a text."""
+    texts = evidence_texts(finding.facts, finding.evidence)
+    evidence = {name: redacted(text) for name, text in texts.items()}
+    reason = redacted(reason_of(finding.facts))
+    if evidence.get(ERROR_CLASS) == WITHHELD:
+        # A page must give a cause; the class was already redacted by pattern on arrival.
+        evidence[ERROR_CLASS] = redact(texts[ERROR_CLASS])
+        reason = f"{evidence[ERROR_CLASS]}: {WITHHELD}"
+    summary = redacted(finding_headline(finding.query, finding.alertname, finding.facts))
+    return FindingWords(reason, summary, evidence)
+
+
 def alert_of(
     finding: Finding,
     app: str,
     guidance: Guidance,
     wall: float,
+    *,
     labels: Mapping[str, str] | None = None,
+    redacted: Redact = str,
 ) -> Alert:
-    """The alert of a finding; it begins at Unix time ``wall``, with ``labels`` of the settings."""
-    summary = f"[{app}] {finding.summary}"
+    """Return the alert of a finding; it begins at Unix time ``wall``.
+
+    ``labels`` are those of the settings.
+    """
+    words = say(finding, redacted)
+    summary = f"[{app}] {words.summary}"
     steps = guidance.next_steps.get(finding.alertname, "")
-    evidence = ordered(({NEXT_STEPS: steps} if steps else {}) | finding.evidence)
+    evidence = ordered(({NEXT_STEPS: steps} if steps else {}) | words.evidence)
     annotations = {
         "summary": summary,
-        "description": description(summary, finding.reason, evidence),
-        "reason": finding.reason,
+        "description": description(summary, words.reason, evidence),
+        "reason": words.reason,
         **guidance.links(finding.alertname, app, finding.query),
         **evidence,
     }

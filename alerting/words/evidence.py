@@ -1,0 +1,346 @@
+"""The evidence of a finding as annotations: a readable text for each fact, by name."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from ...core.text import duration, listed
+from ...listener.failure import Failure
+from ...listener.probe_report import JobCounts
+from .. import facts
+from ..evidence import (
+    Activity,
+    After,
+    CommitLog,
+    CommitSeen,
+    CriticalAfter,
+    DriverEvidence,
+    Evidence,
+    LastCommit,
+    OnRestart,
+    QueryEvidence,
+    RunEvidence,
+    SourceBacklog,
+    SourceLag,
+)
+from ..facts import Facts
+from ..policy import WINDOW_FACTOR, Window, WindowCause
+from .next_steps import NEXT_STEPS, own_steps
+from .reasons import (
+    cut_off_by,
+    gap_text,
+    members_text,
+    reason_of,
+    retention_risk,
+    slots_text,
+    unfinished_text,
+)
+
+OVER_RESTARTS = "over_restarts"
+MAX_OFFSET_CHARACTERS = 300
+"""Of the offsets at each end: a topic may have a thousand partitions."""
+MAX_LOSSES = 10
+MAX_UNHEALTHY = 20
+
+Texts = dict[str, str]
+
+
+def evidence_texts(found: Facts, evidence: Evidence) -> Texts:
+    """Return the annotations that are evidence, without empty ones."""
+    texts: Texts = {}
+    if evidence.driver is not None:
+        texts["all_queries"] = _driver(evidence.driver)
+    texts |= _of_facts_first(found)
+    if evidence.query is not None:
+        texts |= _query(evidence.query)
+    texts["slots"] = slots_text(evidence.slots)
+    if evidence.critical_after is not None:
+        texts["critical_after"] = _critical_after(evidence.critical_after)
+    if evidence.on_restart is not None:
+        texts["on_restart"] = on_restart_text(evidence.on_restart)
+    texts |= _of_facts(found)
+    waiting = found.newest.facts.waiting if isinstance(found, facts.Unnamed) else found.waiting
+    if waiting:
+        texts["waiting"] = ", ".join(waiting)
+    texts[NEXT_STEPS] = own_steps(found)
+    if evidence.downstream:
+        verb = "gets" if len(evidence.downstream) == 1 else "get"
+        texts["downstream"] = f"{listed(evidence.downstream)} {verb} no data from it"
+    if evidence.upstream is not None:
+        texts["upstream"] = cut_off_by(evidence.upstream)
+    texts["main_thread"] = evidence.main_thread
+    return {name: text for name, text in texts.items() if text}
+
+
+# -- what the facts themselves add --------------------------------------------------------------
+
+
+def _of_facts_first(found: Facts) -> Texts:
+    texts: Texts = {}
+    if isinstance(found, facts.ShareCause):
+        texts["queries"] = members_text(found.members)
+    if isinstance(found, facts.Unnamed):
+        if found.count > 1:
+            texts["queries"] = members_text(found.others, found.count)
+        found = found.newest.facts
+    if isinstance(found, facts.GivenUp):
+        texts["restarts"] = str(found.restarts)
+    return texts
+
+
+@singledispatch
+def _of_facts(_: Facts) -> Texts:
+    return {}
+
+
+@_of_facts.register
+def _unnamed(found: facts.Unnamed) -> Texts:
+    return _of_facts(found.newest.facts)
+
+
+@_of_facts.register
+def _failed(found: facts.Failed) -> Texts:
+    failure = found.failure
+    texts = _failure(failure)
+    if failure.exception != failure.error_class:
+        texts["exception"] = failure.exception
+    if not failure.reason.endswith(failure.message):
+        texts["error_message"] = failure.message
+    texts["seen_by"] = found.seen_by
+    return texts
+
+
+@_of_facts.register
+def _given_up(found: facts.GivenUp) -> Texts:
+    return {} if found.failure is None else _failure(found.failure)
+
+
+@_of_facts.register
+def _checkpoint_taken(found: facts.CheckpointTaken) -> Texts:
+    return {"taken_by": found.by}
+
+
+@_of_facts.register
+def _never_seen(found: facts.NeverSeen) -> Texts:
+    return {"known_queries": ", ".join(found.known_queries) or "none"}
+
+
+@_of_facts.register(facts.PoisonBatch)
+@_of_facts.register(facts.ManyFailures)
+def _failures(found: facts.PoisonBatch | facts.ManyFailures) -> Texts:
+    return {"deaths": "\n".join(map(_past_failure, found.failures))}
+
+
+@_of_facts.register
+def _offsets_went_back(found: facts.OffsetsWentBack) -> Texts:
+    return {"id_before": found.id_before}
+
+
+@_of_facts.register
+def _retention_used(found: facts.RetentionUsed) -> Texts:
+    return {"retention": "\n".join(map(retention_risk, found.risks[:MAX_LOSSES]))}
+
+
+@_of_facts.register
+def _passed_over(found: facts.PassedOver) -> Texts:
+    return {"not_read": "\n".join(map(gap_text, found.gaps[:MAX_LOSSES]))}
+
+
+@_of_facts.register
+def _sink_remembers(found: facts.SinkRemembers) -> Texts:
+    return {"sink_log": found.trouble}
+
+
+@_of_facts.register
+def _events_missing(found: facts.EventsMissing) -> Texts:
+    is_there = "yes" if found.is_registered else "no: it was removed from Spark"
+    return {"listener_registered": is_there}
+
+
+@_of_facts.register
+def _slots_held(found: facts.SlotsHeld) -> Texts:
+    return {"slots": slots_text(found.slots)}
+
+
+@_of_facts.register
+def _in_words(found: facts.Reported) -> Texts:
+    return found.evidence
+
+
+def _failure(failure: Failure) -> Texts:
+    return {
+        "error_class": failure.error_class,
+        "table": failure.table,
+        "python_line": failure.raised_at.line,
+        "traceback": failure.raised_at.traceback,
+    }
+
+
+def _past_failure(failure: facts.PastFailure) -> str:
+    batch = "unknown batch" if failure.batch_id is None else f"batch {failure.batch_id}"
+    earlier = ", in an earlier process" if failure.is_of_earlier_process else ""
+    return f"{failure.seconds_ago:.0f} s ago: {batch}, {failure.error_class}{earlier}"
+
+
+# -- the query ----------------------------------------------------------------------------------
+
+
+def _query(query: QueryEvidence) -> Texts:
+    texts = {
+        "query_id": query.query_id,
+        "run_id": query.run_id,
+        "last_commit": _last_commit(query.last_commit),
+        OVER_RESTARTS: "" if query.unfinished is None else unfinished_text(query.unfinished),
+        "window": window_text(query.window),
+        "batch_ids": reason_of(query.ids_went_back),
+        "lag": "; ".join(map(_lag, query.lags)),
+        "backlog": "; ".join(map(_backlog, query.backlogs)),
+        "sources_unread": query.sources_unread,
+        "signals": ", ".join(f"{s.name} {s.age_seconds:.1f} s ago" for s in query.signals),
+        "reads": "; ".join(query.reads),
+        "trigger": "" if query.trigger is None else str(query.trigger),
+        "sink": query.sink,
+        "checkpoint": query.checkpoint,
+        "committed_offsets": query.committed_offsets,
+    }
+    return texts if query.run is None else texts | _run(query.run)
+
+
+def _last_commit(commit: LastCommit) -> str:
+    batch = f"batch {commit.batch_id}"
+    ago = f"{commit.age_seconds:.0f} s ago"
+    return {
+        CommitSeen.BY_THIS_RUN: f"{batch}, {ago}",
+        CommitSeen.BY_EARLIER_RUN: f"{batch}, {ago} by an earlier run",
+        CommitSeen.IN_CHECKPOINT: (
+            f"{batch}, {duration(commit.age_seconds)} ago, as its checkpoint says"
+        ),
+        CommitSeen.BEFORE_POLL: f"{batch}, before this run's first poll",
+        CommitSeen.BEFORE_WATCHING: f"{batch}, before watching began",
+        CommitSeen.NEVER: "none seen",
+    }[commit.seen]
+
+
+WINDOW_CAUSES = {
+    WindowCause.USUAL_BATCH: "the usual longest batch",
+    WindowCause.ONLY_BATCH: "its only batch so far",
+    WindowCause.TRIGGER: "the trigger interval",
+    WindowCause.FLOOR: "the least (stall_floor_seconds)",
+    WindowCause.START_GRACE: "the least at first (start_grace_seconds)",
+    WindowCause.WITHOUT_CPU: "the most without a job or CPU time",
+}
+
+
+def window_text(window: Window) -> str:
+    """Return the length of a window, and why it is so long."""
+    cause = WINDOW_CAUSES[window.cause]
+    if window.is_least:
+        return f"{window.seconds:.0f} s: {cause}"
+    unit = round(window.seconds / WINDOW_FACTOR, 1)
+    return f"{window.seconds:.0f} s: {WINDOW_FACTOR:.0f} times {unit:g} s, {cause}"
+
+
+def _lag(lag: SourceLag) -> str:
+    if lag.is_polled:
+        return f"{lag.description}: {lag.offsets:.0f} offsets, {lag.age_seconds:.0f} s ago"
+    return f"{lag.description}: {lag.offsets:.0f} offsets, {_reported(lag.age_seconds)}"
+
+
+def _backlog(backlog: SourceBacklog) -> str:
+    sizes = []
+    if backlog.files is not None:
+        sizes.append(f"{backlog.files:.0f} files")
+    if backlog.size_bytes is not None:
+        sizes.append(f"{backlog.size_bytes:.0f} bytes")
+    return f"{backlog.description}: {', '.join([*sizes, _reported(backlog.age_seconds)])}"
+
+
+def _reported(age_seconds: float | None) -> str:
+    if age_seconds is None:
+        return "as Spark reported"
+    return f"as Spark reported {age_seconds:.0f} s ago"
+
+
+def _run(run: RunEvidence) -> Texts:
+    texts: Texts = {}
+    if run.is_in_flight:
+        batch = run.batch_id
+        what = "asking for offsets" if batch is None else f"batch {batch} in flight"
+        texts["batch_in_flight"] = f"{what} for {run.in_flight_seconds:.0f} s"
+    if run.commit_log is not None:
+        texts["commit_log"] = _commit_log(run.commit_log)
+    texts["spark_says"] = run.spark_says
+    return texts if run.activity is None else texts | _jobs(run.activity)
+
+
+def _commit_log(log: CommitLog) -> str:
+    if log.planned is not None and log.planned != log.committed:
+        done = "none" if log.committed is None else str(log.committed)
+        return f"batch {log.planned} planned, never committed; last committed: {done}"
+    if log.committed is None:
+        return "empty"
+    return f"batch {log.committed} committed, none planned"
+
+
+def _jobs(activity: Activity) -> Texts:
+    own = activity.own
+    jobs = "no Spark job"
+    if own.jobs_started and activity.is_counted:
+        jobs = f"jobs: {own.jobs_started} started so far, {own.jobs_active} active"
+    elif own.jobs_started:
+        jobs = f"jobs: {own.jobs_active} active, newest {own.jobs_started - 1}"
+    others = ""
+    if not own.jobs_active and activity.unowned.jobs_started:
+        # Jobs that name no query may belong to this one.
+        theirs = f"{activity.unowned.jobs_active} active that name no query"
+        others = f"{theirs}, tasks: {_tasks(activity.unowned, activity)}"
+    return {
+        "tasks": f"{_tasks(own, activity)} ({jobs})",
+        "other_jobs": others,
+        "python_line": activity.python_line,
+        "stream_thread": "\n".join(activity.jvm_stack),
+    }
+
+
+def _tasks(counts: JobCounts, activity: Activity) -> str:
+    since = " so far" if activity.is_counted else ""
+    return f"{counts.tasks_completed} completed{since}, {counts.tasks_active} running"
+
+
+# -- when it becomes critical, what a restart repeats, the driver -------------------------------
+
+
+def _critical_after(after: CriticalAfter) -> str:
+    seconds = f"{after.seconds:.0f} s"
+    if after.of is After.IN_FLIGHT:
+        return f"{seconds} in flight"
+    if after.of is After.NO_PROGRESS:
+        return f"{seconds} without progress"
+    return f"{seconds} without a finished task, or {after.or_in_flight:.0f} s in flight"
+
+
+def on_restart_text(repeated: OnRestart) -> str:
+    """Return which batches a restart runs again, and their offsets."""
+    if repeated.is_done:
+        batches = f"batches {repeated.first} to {repeated.last} run"
+        if repeated.first == repeated.last:
+            batches = f"batch {repeated.last} runs"
+        return f"{batches} again: done, but not in the commit log"
+    text = f"batch {repeated.first} runs again"
+    if not repeated.end or repeated.end == repeated.begin:
+        return text
+    return f"{text}, offsets {_offsets(repeated.begin)} to {_offsets(repeated.end)}"
+
+
+def _offsets(text: str) -> str:
+    is_short = len(text) <= MAX_OFFSET_CHARACTERS
+    return text if is_short else f"{text[:MAX_OFFSET_CHARACTERS]}..."
+
+
+def _driver(driver: DriverEvidence) -> str:
+    text = f"{driver.queries - driver.unhealthy} of {driver.queries} healthy"
+    if not driver.unhealthy:
+        return text
+    names = ", ".join(driver.names)
+    more = driver.unhealthy - len(driver.names)
+    return f"{text}; unhealthy: {names}{f' and {more} more' if more else ''}"

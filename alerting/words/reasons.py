@@ -1,0 +1,638 @@
+"""What is wrong, as one readable line: a function for each class of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+
+from ...core.states import QueryState
+from ...core.text import duration, listed, utc
+from ...listener.failure import Failure
+from ...listener.probe_report import LongTask, Moves
+from ...listener.source_polls import OFFSET
+from ...listener.state.positions import Cause, Gap
+from .. import facts
+from ..facts import Facts
+from ..kinds import SHOWN_CODES, SharedCause
+
+CAUSES = {
+    SharedCause.JVM_SILENT: "the JVM does not answer",
+    SharedCause.SCHEDULER_STOPPED: "Spark's scheduler has stopped",
+    SharedCause.CONTEXT_STOPPED: "the SparkContext stopped by itself",
+    SharedCause.PROGRAM_ENDED: "the main program ended",
+}
+JVM_ENDED = "the JVM of the driver has ended"
+SESSION_GONE = "the Spark Connect session has ended, and the job did not ask for that"
+NOT_EVALUATED = "could not be evaluated"
+STATES = {
+    QueryState.FAILED: "failed",
+    QueryState.MISSING: "is missing",
+    QueryState.STOPPED_UNEXPECTEDLY: "stopped",
+    QueryState.STALLED: "is stalled",
+}
+"""What a query does that cuts others off."""
+MAX_DRIVER_QUERIES = 20
+MAX_PARTITIONS = 3
+MAX_DRY = 3
+MAX_MEMBERS = 10
+"""The most unnamed queries that one alert lists."""
+END_OF_9999 = 253_402_300_800.0
+"""Python's calendar ends there."""
+
+
+# -- a reason ---------------------------------------------------------------------------------
+
+
+def reason_of(found: Facts | None) -> str:
+    """Return what is wrong, after its code where it has one to show; empty without facts."""
+    if found is None:
+        return ""
+    text = with_addition(found, text_of(found)) + who_waits(found)
+    return f"{found.code.value}: {text}" if found.code in SHOWN_CODES else text
+
+
+@singledispatch
+def text_of(found: Facts) -> str:
+    """Return what is wrong, without a code.
+
+    Raises:
+        TypeError: nothing below says this class of facts.
+
+    """
+    raise TypeError(f"no words for {type(found).__name__}")
+
+
+def with_addition(found: Facts, text: str) -> str:
+    """Return the text, how old the batch is, and since when the run was to stop."""
+    if found.unfinished is not None:
+        text += f"; {unfinished_text(found.unfinished)}"
+    if found.stopping_seconds is not None:
+        text += f"; it was stopped {found.stopping_seconds:.0f} s ago and still runs"
+    return text
+
+
+def who_waits(found: Facts) -> str:
+    """Return the queries that wait for its slots, where the text itself does not name them."""
+    if not found.waiting or isinstance(found, facts.SlotsHeld):
+        return ""
+    return f"; {', '.join(found.waiting)} wait for its slots"
+
+
+# -- runs that ended, or never began ----------------------------------------------------------
+
+
+@text_of.register
+def _failed(found: facts.Failed) -> str:
+    return found.failure.reason
+
+
+@text_of.register
+def _given_up(found: facts.GivenUp) -> str:
+    return found.why
+
+
+@text_of.register
+def _stopped(found: facts.Stopped) -> str:
+    how = {
+        facts.HowStopped.STOPPED: "stopped without an exception",
+        facts.HowStopped.VANISHED: "disappeared without an end event",
+        facts.HowStopped.WITH_CONTEXT: "ended with its SparkContext, which stopped by itself",
+    }[found.how]
+    return f"{how} {found.seconds:.0f} s ago and has not restarted"
+
+
+@text_of.register
+def _checkpoint_taken(found: facts.CheckpointTaken) -> str:
+    where = f"its checkpoint, {found.checkpoint}" if found.checkpoint else "its checkpoint"
+    return f"Spark stopped it {found.seconds:.0f} s ago: {found.by} was started on {where}"
+
+
+@text_of.register
+def _program_ended(found: facts.ProgramEnded) -> str:
+    names = listed(found.queries, MAX_DRIVER_QUERIES)
+    return f"{found.how} while {_count_queries(len(found.queries))} ran: {names}"
+
+
+def _count_queries(count: int) -> str:
+    return f"{count} streaming {'query' if count == 1 else 'queries'}"
+
+
+@text_of.register
+def _no_activity(found: facts.NoActivity) -> str:
+    return f"started {found.seconds:.0f} s ago, no activity since"
+
+
+@text_of.register
+def _start_overdue(found: facts.StartOverdue) -> str:
+    return f"its start has been due for {found.seconds:.0f} s"
+
+
+@text_of.register
+def _never_seen(found: facts.NeverSeen) -> str:
+    return f"expected, but not seen in {found.seconds:.0f} s of monitoring"
+
+
+@text_of.register
+def _poison_batch(found: facts.PoisonBatch) -> str:
+    begin = f"batch {found.batch_id} failed {found.times} times with {found.error_class}"
+    return begin + _in_earlier_processes(found.earlier)
+
+
+@text_of.register
+def _many_failures(found: facts.ManyFailures) -> str:
+    begin = f"{found.times} failures within {found.within_seconds:.0f} s"
+    return f"{begin}{_in_earlier_processes(found.earlier)}, the last with {found.error_class}"
+
+
+def _in_earlier_processes(count: int) -> str:
+    return f", {count} of them in earlier processes" if count else ""
+
+
+# -- batches ----------------------------------------------------------------------------------
+
+
+def unfinished_text(batch: facts.Unfinished) -> str:
+    """Return the age of a batch that no process has committed."""
+    age = duration(batch.age_seconds)
+    return f"batch {batch.batch_id} was planned {age} ago and never committed, over restarts"
+
+
+def slots_text(slots: facts.Slots | None) -> str:
+    """Return who holds the slots: "others hold 4 of 4 slots, bronze 3 of them"."""
+    if slots is None:
+        return ""
+    if not slots.taken:
+        return f"others hold 0 of {slots.total} slots"
+    holder = "jobs that name no query" if slots.holder is None else slots.holder
+    return f"others hold {slots.taken} of {slots.total} slots, {holder} {slots.held} of them"
+
+
+def _flight(flight: facts.Flight) -> str:
+    is_planned = flight.batch_id is not None
+    what = f"batch {flight.batch_id} in flight" if is_planned else "planning the next batch"
+    return f"{what} for {flight.seconds:.0f} s"
+
+
+@text_of.register
+def _scheduler_stopped(found: facts.SchedulerStopped) -> str:
+    loop = "the thread dag-scheduler-event-loop"
+    if found.waits_seconds is None:
+        why = f"{loop} has ended, so that no job starts or ends"
+    else:
+        why = f"{loop} has handled no event for {found.waits_seconds:.0f} s"
+    return f"{_flight(found.flight)}, {why}"
+
+
+@text_of.register
+def _task_running(found: facts.TaskRunning) -> str:
+    count = "1 task" if found.tasks == 1 else f"{found.tasks} tasks"
+    running = f"{count} running{'' if found.is_own else ' in jobs that name no query'}"
+    if found.longest is not None:
+        running += f" ({_long_task(found.longest)})"
+    return _delayed(found, running)
+
+
+def _long_task(task: LongTask) -> str:
+    where = f"partition {task.partition} of stage {task.stage} on {task.host}"
+    text = f"{where} for {task.seconds:.0f} s"
+    if task.usual_seconds is None:
+        return text
+    return f"{text}, while its siblings took {round(task.usual_seconds, 1):g} s"
+
+
+@text_of.register
+def _no_executors(found: facts.NoExecutors) -> str:
+    return _delayed(found, "no executor is available to run its tasks")
+
+
+@text_of.register
+def _waiting_for_slots(found: facts.WaitingForSlots) -> str:
+    return _delayed(found, f"none of its tasks is running, {slots_text(found.slots)}")
+
+
+def _delayed(found: facts.TaskRunning | facts.NoExecutors | facts.WaitingForSlots, why: str) -> str:
+    return f"{_flight(found.flight)}, {why}, none finished for {found.still_seconds:.0f} s"
+
+
+@text_of.register
+def _batch_hung(found: facts.BatchHung) -> str:
+    nothing = "Spark Connect does not show its tasks"
+    if found.still_seconds is not None:
+        nothing = f"no task of its own finished for {found.still_seconds:.0f} s"
+    return f"{_flight(found.flight)}, {nothing}{_blocked_at(found.place)}"
+
+
+@text_of.register
+def _source_hung(found: facts.SourceHung) -> str:
+    return f"{found.step!r} for {found.seconds:.0f} s{_blocked_at(found.place)}"
+
+
+def _blocked_at(place: facts.Place) -> str:
+    if place.is_retrying:
+        at = f" at {place.line}" if place.line else ""
+        return f", its thread in Spark tries again now and then{at}"
+    return f", blocked at {place.line}" if place.line else ""
+
+
+@text_of.register
+def _waits_for_log(found: facts.WaitsForLog) -> str:
+    return f"the next batch has waited for the commit log for {found.seconds:.0f} s"
+
+
+@text_of.register
+def _log_behind(found: facts.LogBehind) -> str:
+    where = "empty" if found.logged is None else f"at batch {found.logged}"
+    return (
+        f"the commit log has been {where} for {found.seconds:.0f} s, "
+        f"while batches have reached {found.reached}"
+    )
+
+
+@text_of.register
+def _no_epoch(found: facts.NoEpoch) -> str:
+    return f"no epoch committed for {found.seconds:.0f} s"
+
+
+@text_of.register
+def _silent(found: facts.Silent) -> str:
+    return f"no activity for {found.seconds:.0f} s from events, probe or commit log"
+
+
+@text_of.register
+def _no_trigger(found: facts.NoTrigger) -> str:
+    return f"no batch in flight and no trigger for {found.seconds:.0f} s"
+
+
+@text_of.register
+def _batch_slow(found: facts.BatchSlow) -> str:
+    return f"{_flight(found.flight)}, {_moves(found)}"
+
+
+@text_of.register
+def _retrying(found: facts.Retrying) -> str:
+    jobs = f"{found.jobs} jobs in this batch so far, usually at most {found.usual_jobs:.1f}"
+    return f"{_batch_slow(found)}, {jobs}"
+
+
+@text_of.register
+def _never_committed(found: facts.NeverCommitted) -> str:
+    return f"{_batch_slow(found)}, {unfinished_text(found.planned)}"
+
+
+def _moves(found: facts.BatchSlow) -> str:
+    if found.moves is Moves.TASKS:
+        others = "" if found.is_own else ", or those of jobs that name no query"
+        return f"its tasks still finish{others}"
+    thread = "Python thread" if found.moves is Moves.PYTHON else "thread in the driver"
+    at = f" at {found.line}" if found.line else ""
+    return f"no task of its own runs, its {thread} works{at}"
+
+
+@text_of.register
+def _slots_held(found: facts.SlotsHeld) -> str:
+    return f"its tasks hold the slots that {', '.join(found.waiting)} wait for"
+
+
+@text_of.register
+def _offsets_stuck(found: facts.OffsetsStuck) -> str:
+    sources = "; ".join(_stuck_source(source) for source in found.sources)
+    return f"{sources}, although batches run and data is unread"
+
+
+def _stuck_source(source: facts.StuckSource) -> str:
+    names = ", ".join(source.partitions)
+    if source.count > len(source.partitions):
+        names += f" and {source.count - len(source.partitions)} more"
+    have = "has" if source.count == 1 else "have"
+    stuck = f"{names or 'its offset'} {have} not advanced for {source.seconds:.0f} s"
+    return f"{source.description}: {stuck}"
+
+
+MAX_REWINDS = 3
+
+
+@text_of.register
+def _offsets_went_back(found: facts.OffsetsWentBack) -> str:
+    texts = [
+        f"{rewind.source} went back from {rewind.was} to {rewind.now}" for rewind in found.went_back
+    ]
+    texts += [
+        f"{short.source} ends at {short.end}, but was read up to {short.committed}: "
+        "it was replaced, or restored from a copy"
+        for short in found.ends_before
+    ]
+    texts = texts[:MAX_REWINDS]
+    if found.new_id_of is not None:
+        texts.append(
+            f"its checkpoint {found.new_id_of} has a new query id, although batch ids go on: "
+            "a sink that remembers batches by query id (Delta's txnAppId) accepts the first one "
+            "again"
+        )
+    return "; ".join(texts)
+
+
+@text_of.register
+def _batch_ids_went_back(found: facts.BatchIdsWentBack) -> str:
+    return (
+        f"batch ids went from {found.earlier:,} back to {found.first:,}: its checkpoint is new or "
+        f"was restored; a sink that remembers ids skips batches up to {found.earlier:,}"
+    )
+
+
+# -- unread and late data -----------------------------------------------------------------------
+
+
+@text_of.register
+def _waited_too_long(found: facts.WaitedTooLong) -> str:
+    where = f" of {found.partition}" if found.partition else ""
+    waited = f"the first unread record{where} has waited for {found.seconds:.0f} s"
+    return f"{waited} ({found.allowed:.0f} s allowed)"
+
+
+@text_of.register
+def _lag_rises(found: facts.LagRises) -> str:
+    lags = f"lag rose from {found.first:.0f} to {found.newest:.0f} {found.unit}"
+    return f"{lags} in {found.seconds:.0f} s ({found.allowed:.0f} allowed)"
+
+
+@text_of.register
+def _open_transaction(found: facts.OpenTransaction) -> str:
+    text = (
+        f"{found.partition}: {found.records} records wait behind an open transaction, "
+        f"for {found.seconds:.0f} s"
+    )
+    return text + _in_total(found.partitions, "partitions")
+
+
+def _in_total(count: int, what: str) -> str:
+    return f"; {count} {what} in total" if count > 1 else ""
+
+
+@text_of.register
+def _batches_grow(found: facts.BatchesGrow) -> str:
+    before = f"{found.first:.0f} s at first"
+    if found.day_ago is not None and not found.is_loop:
+        before = f"at most {found.day_ago:.0f} s a day ago"
+    what = "runs" if found.is_loop else "batches"
+    took = f"each of the last {found.batches} {what} took longer than {found.limit:g} s"
+    return f"{took}, for {found.seconds:.0f} s: {before}, {found.newest:.0f} s now"
+
+
+@text_of.register
+def _watermark_stuck(found: facts.WatermarkStuck) -> str:
+    return (
+        f"the watermark has not advanced for {found.seconds:.0f} s and {found.batches} batches "
+        "with rows, although newer event times were read"
+    )
+
+
+@text_of.register
+def _watermark_ahead(found: facts.WatermarkAhead) -> str:
+    at = utc(found.watermark) if found.watermark < END_OF_9999 else "a year after 9999"
+    return (
+        f"the watermark is at {at}, {duration(found.ahead_seconds)} in the future: rows before it "
+        f"are late, and {found.late_rows} were dropped"
+    )
+
+
+@text_of.register
+def _rows_dropped(found: facts.RowsDropped) -> str:
+    text = f"each of the last {found.batches} batches with rows dropped late ones"
+    text += f", for {found.seconds:.0f} s"
+    if found.rows:
+        text += f" ({found.rows}, counted after aggregation)"
+    if found.behind_seconds is not None:
+        text += f"; the newest event time is {duration(found.behind_seconds)} behind the watermark"
+    return text
+
+
+# -- lost and missing data ----------------------------------------------------------------------
+
+
+@text_of.register
+def _retention_used(found: facts.RetentionUsed) -> str:
+    return retention_risk(found.risks[0]) + _in_total(found.count, "partitions")
+
+
+def retention_risk(risk: facts.RetentionRisk) -> str:
+    """Return how near the unread data of one partition, or table, is to its deletion."""
+    if risk.lost:
+        return (
+            f"{risk.name}: {risk.lost} {risk.unit}s were deleted before they were read "
+            f"(committed {risk.committed}, retained from {risk.earliest})"
+        )
+    if risk.gone:
+        return f"{risk.name}: {risk.gone}"
+    rest = "" if risk.left_seconds is None else f", at least {duration(risk.left_seconds)} left"
+    if risk.oldest_seconds is None:
+        return (
+            f"{risk.name}: the unread backlog is {risk.used:.0%} of what the topic retains, "
+            f"the retention edge is {risk.committed - risk.earliest} offsets behind{rest}"
+        )
+    unread = "record" if risk.unit == OFFSET else risk.unit
+    setting = f" ({risk.setting})" if risk.setting else ""
+    return (
+        f"{risk.name}: {risk.used:.0%} of its retention time is used up{setting}, "
+        f"the oldest unread {unread} is {duration(risk.oldest_seconds)} old{rest}"
+    )
+
+
+@text_of.register
+def _skipped_by_sink(found: facts.SkippedBySink) -> str:
+    count = "no batch" if not found.batches else "1 batch"
+    if found.batches > 1:
+        count = f"{found.batches:,} batches"
+    return (
+        f"{found.sink} has batches up to {found.until:,} of another checkpoint in its log, so "
+        f"Spark skips those of this query: {count} read and not written so far; "
+        f"it writes from batch {found.until + 1:,} on"
+    )
+
+
+@text_of.register
+def _sink_remembers(found: facts.SinkRemembers) -> str:
+    return f"{found.sink} remembers batch ids: {_batch_ids_went_back(found.ids)}"
+
+
+@text_of.register
+def _passed_over(found: facts.PassedOver) -> str:
+    return gap_text(found.gaps[0]) + _in_total(found.count, "stretches")
+
+
+def gap_text(gap: Gap) -> str:
+    """Return which records or versions of a partition were not read, and where they are now."""
+    counted, of_what = ("record", "offset ") if gap.unit == OFFSET else (gap.unit, "")
+    records = f"{gap.records} {counted}{'s' if gap.records > 1 else ''}"
+    span = f"{of_what}{gap.start}" + (f" to {gap.end - 1}" if gap.records > 1 else "")
+    if gap.cause is Cause.DELETED:
+        what = f"{records} from {span} were deleted before they were read"
+        return f"{gap.partition}: {what} (retained from {gap.first})"
+    if gap.cause is Cause.RECREATED:
+        what = "the topic was deleted and created again"
+        what += f"; of the new one, {records} from {span} are not read"
+    else:
+        what = f"{records} from {span} were not read: its new checkpoint begins at {gap.end}"
+    if gap.is_gone:
+        return f"{gap.partition}: {what}; they are deleted by now"
+    if gap.first > gap.start:
+        return f"{gap.partition}: {what}; those from {gap.unit} {gap.first} on are still retained"
+    return f"{gap.partition}: {what}; they are still retained: start from {gap.unit} {gap.start}"
+
+
+@text_of.register
+def _folder_gone(found: facts.FolderGone) -> str:
+    return (
+        f"{found.folder} has not been there for {found.seconds:.0f} s: "
+        f"{found.source} finds nothing to read"
+    )
+
+
+@text_of.register
+def _reads_nothing(found: facts.ReadsNothing) -> str:
+    return (
+        f"{found.source}: {found.batches} batches in a row read no rows in "
+        f"{found.seconds:.0f} s, although its offsets advance"
+    )
+
+
+SINCE = {
+    facts.Since.LAST_ROWS: "",
+    facts.Since.RUN_BEGAN: ", since its run began",
+    facts.Since.EARLIER_RUNS: ", over restarts",
+}
+
+
+@text_of.register
+def _no_rows(found: facts.NoRows) -> str:
+    if found.sources:
+        sources = [_dry_source(source) for source in found.sources]
+        text = f"{listed(sources, MAX_DRY)}, while other sources had some"
+    else:
+        text = f"no rows read for {found.seconds:.0f} s{SINCE[found.since]}"
+    return f"{text} ({found.allowed:.0f} s allowed)"
+
+
+def _dry_source(source: facts.DrySource) -> str:
+    which = f" ({source.number} of {source.alike})" if source.alike > 1 else ""
+    text = f"no rows read for {source.seconds:.0f} s{SINCE[source.since]}"
+    return f"{source.description}{which}: {text}"
+
+
+# -- the driver and the monitor -----------------------------------------------------------------
+
+
+@text_of.register
+def _jvm_ended(found: facts.JvmEnded) -> str:
+    if found.queries is None:
+        return JVM_ENDED
+    if not found.queries:
+        return f"{JVM_ENDED}; no query was running"
+    names = listed(found.queries, MAX_DRIVER_QUERIES)
+    return f"{JVM_ENDED}, and {_count_queries(len(found.queries))} with it: {names}"
+
+
+@text_of.register
+def _events_missing(found: facts.EventsMissing) -> str:
+    texts = []
+    if found.late:
+        texts.append(
+            "the probe saw commits that no event reported "
+            f"for {found.late_seconds:.0f} s: {', '.join(found.late)}"
+        )
+    if found.dropped is not None:
+        texts.append(f"Spark's listener queue has dropped {found.dropped} events")
+    return "; ".join(texts)
+
+
+@text_of.register
+def _degraded(found: facts.Degraded) -> str:
+    texts = []
+    if found.failed_rules:
+        texts.append(f"rules that fail: {', '.join(found.failed_rules)}")
+    if found.silent_seconds is not None:
+        texts.append(f"the JVM has not answered the probe for {found.silent_seconds:.0f} s")
+    if found.unread_checkpoints:
+        unread = "; ".join(f"{label}: {why}" for label, why in found.unread_checkpoints)
+        texts.append(f"checkpoints cannot be read: {unread}")
+    return "; ".join(texts)
+
+
+@text_of.register
+def _reported(found: facts.Reported) -> str:
+    return found.reason
+
+
+# -- of a query without a finding ---------------------------------------------------------------
+
+
+@text_of.register
+def _not_evaluated(found: facts.NotEvaluated) -> str:
+    if found.failure is None:
+        return NOT_EVALUATED
+    return f"{found.failure.reason}; {NOT_EVALUATED}"
+
+
+@text_of.register
+def _nothing_evaluated(_: facts.NothingEvaluated) -> str:
+    return "not evaluated yet"
+
+
+@text_of.register
+def _not_seen_yet(_: facts.NotSeenYet) -> str:
+    return "expected, not seen yet"
+
+
+@text_of.register
+def _restarting(found: facts.Restarting) -> str:
+    return found.why
+
+
+@text_of.register
+def _upstream(found: facts.Upstream) -> str:
+    return f"upstream {cut_off_by(found)}"
+
+
+def cut_off_by(found: facts.Upstream) -> str:
+    """Return which query gives no data, and why: "bronze failed"."""
+    return f"{found.query} {STATES[found.state]}"
+
+
+# -- several findings in one --------------------------------------------------------------------
+
+
+def cause_text(cause: SharedCause, failure: Failure | None = None) -> str:
+    """Return what several queries have in common; of a session, what its ``failure`` says."""
+    if cause is SharedCause.SESSION_ENDED:
+        return SESSION_GONE if failure is None else failure.message
+    return CAUSES[cause]
+
+
+def cause_of(found: facts.ShareCause) -> str:
+    """Return what the queries of the finding have in common."""
+    first = found.members[0].facts
+    failure = first.failure if isinstance(first, facts.Failed) else None
+    return cause_text(found.cause, failure)
+
+
+@text_of.register
+def _share_cause(found: facts.ShareCause) -> str:
+    names = sorted(member.query for member in found.members)
+    return f"{cause_of(found)}: {', '.join(names)}"
+
+
+@text_of.register
+def _unnamed(found: facts.Unnamed) -> str:
+    return f"{count_unnamed(found)}{found.newest.query}: {reason_of(found.newest.facts)}"
+
+
+def count_unnamed(found: facts.Unnamed) -> str:
+    """Return how many queries the finding is about, before the name of the newest."""
+    return "" if found.count == 1 else f"{found.count} queries without a name, the newest "
+
+
+def members_text(members: Sequence[facts.Member], count: int = 0) -> str:
+    """Return a line for each query, and how many more of ``count`` there are."""
+    lines = [f"{member.query}: {reason_of(member.facts)}" for member in members]
+    if count > len(members):
+        lines.append(f"and {count - len(members)} more")
+    return "\n".join(lines)
