@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.incidents.alert import problem_of
 from ..alerting.incidents.lifecycle import Evaluated
-from ..core.guard import Guard
 from ..exporter.published_state import (
     Buckets,
     Monitor,
@@ -25,7 +24,7 @@ from ..listener.connect.event_path import ConnectPath
 from ..listener.spark.event_paths import EventPath
 from ..listener.spark.health_listener import HealthListener
 from ..listener.state.snapshot import Snapshot
-from ..settings.settings import Settings
+from .assemble import Components
 from .observers import FileReaders, Observers
 from .worker import Worker
 
@@ -40,9 +39,8 @@ class Publishing:
         self,
         app: str,
         spark_version: str,
-        settings: Settings,
+        components: Components,
         *,
-        guard: Guard,
         path: EventPath | ConnectPath,
         listener: HealthListener,
         observers: Observers,
@@ -51,7 +49,7 @@ class Publishing:
         notifier: Notifier,
         publishers: Sequence[Publisher],
     ) -> None:
-        self._guard = guard
+        self._guard = components.guard
         self._path = path
         self._listener = listener
         self._observers = observers
@@ -63,10 +61,10 @@ class Publishing:
         """Those that were logged."""
         nothing = PublishedState(
             app=app,
-            labels=settings.labels,
+            labels=components.settings.labels,
             spark_version=spark_version,
             process=process_of(os.getpid()),
-            lag_by_partition=settings.lag_by_partition,
+            lag_by_partition=components.settings.lag_by_partition,
             snapshot=worker.evaluated.snapshot,
             health={},
             alerts=(),

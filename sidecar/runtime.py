@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import Severity
 from ..alerting.incidents.alert import Alert
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
@@ -171,16 +172,7 @@ class Runtime:
         lifecycle = Lifecycle(
             app, guidance, terms, settings.labels, redacted=components.redacting.text
         )
-        self._notifier = assemble.make_notifier(
-            settings,
-            app,
-            guard,
-            components.receivers,
-            restore=lambda incidents: lifecycle.restore(incidents, time.monotonic()),
-            heartbeat=components.heartbeat,
-            query_heartbeats=components.query_heartbeats,
-            redact=components.redacting.text,
-        )
+        self._notifier = self._make_notifier(components, app, lifecycle)
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server)
@@ -188,8 +180,7 @@ class Runtime:
         self._publishing = Publishing(
             app,
             version,
-            settings,
-            guard=guard,
+            components,
             path=path,
             listener=listener,
             observers=self._observers,
@@ -320,6 +311,18 @@ class Runtime:
         for publisher in self._publishers:
             publisher.join(deadline.left)
         self._files.stop()
+
+    def _make_notifier(self, components: Components, app: str, lifecycle: Lifecycle) -> Notifier:
+        return assemble.make_notifier(
+            self._settings,
+            app,
+            self._guard,
+            components.receivers,
+            restore=lambda incidents: lifecycle.restore(incidents, time.monotonic()),
+            heartbeat=components.heartbeat,
+            query_heartbeats=components.query_heartbeats,
+            redact=components.redacting.text,
+        )
 
     def _make_worker(
         self,

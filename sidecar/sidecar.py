@@ -100,9 +100,6 @@ class Sidecar:
         self._failure_raised_at: float | None = None
         """When the application was last informed of a failure, in monotonic seconds."""
         self._pid = os.getpid()
-        self._at_termination = AtTermination(
-            self._has_lost_jvm, self._announce_termination, self._report_death
-        )
         self.listener = HealthListener(
             capacity=MAILBOX_CAPACITY,
             start=self._start_by_hand,
@@ -203,7 +200,7 @@ class Sidecar:
             log.removeFilter(self._redacted_log)
             self.listener.closed, self._spark = True, None
             SIDECARS.forget(self)
-            TERMINATION.remove(self._at_termination)
+            TERMINATION.remove(self)
             self._ended.set()
             # Last: an interpreter exit during ``close`` must wait for the deliveries.
             atexit.unregister(self._at_exit)
@@ -368,7 +365,7 @@ class Sidecar:
                         log.addFilter(self._redacted_log)
                         SIDECARS.remember(watched_by(spark), self)
                         atexit.register(self._at_exit)
-                        TERMINATION.add(self._at_termination)
+                        TERMINATION.add(self, self._at_termination(runtime))
 
     def _name_of(self, method: str, query: Any) -> str:
         """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
@@ -441,19 +438,13 @@ class Sidecar:
             close = partial(self._guard.attempt, "close", self.close)
             threading.Thread(target=close, name="querypulse-close", daemon=True).start()
 
-    def _announce_termination(self) -> None:
-        """Say that a signal ends this process; contains its errors."""
-        if self._runtime is not None:
-            self._guard.attempt("terminate", self._runtime.announce_termination)
-
-    def _has_lost_jvm(self) -> bool:
-        """Whether the JVM has died; asks no JVM, and contains its errors."""
-        runtime = self._runtime
-        return runtime is not None and self._guard.attempt("terminate", runtime.has_lost_jvm, False)
-
-    def _report_death(self) -> None:
-        """Report that the JVM has died, within the time that the end of a process may take."""
-        self._guard.attempt("terminate", partial(self.close, EXIT_SECONDS))
+    def _at_termination(self, runtime: Runtime) -> AtTermination:
+        attempt = self._guard.attempt
+        return AtTermination(
+            has_lost_jvm=lambda: attempt("terminate", runtime.has_lost_jvm, False),
+            announce=lambda: attempt("terminate", runtime.announce_termination),
+            report_death=lambda: attempt("terminate", partial(self.close, EXIT_SECONDS)),
+        )
 
     def _at_exit(self) -> None:
         with suppress(KeyboardInterrupt):

@@ -15,11 +15,11 @@ ANNOUNCE_SECONDS = 1.5
 """How long the end by SIGTERM may wait for its announcement."""
 
 
-class AtTermination(msgspec.Struct, frozen=True, eq=False):
+class AtTermination(msgspec.Struct, frozen=True, kw_only=True):
     """What one open sidecar does when SIGTERM comes; other threads call it, and none of it raises.
 
-    ``has_lost_jvm``: whether the JVM has died, which makes the end a crash. ``announce`` takes a
-    moment; ``report_death`` as long as the end of a process may take.
+    ``has_lost_jvm``: whether the JVM has died, which makes the end a crash; asks no JVM.
+    ``announce`` takes a moment, ``report_death`` as long as the end of a process may take.
     """
 
     has_lost_jvm: Callable[[], bool]
@@ -38,19 +38,19 @@ class Termination:
         """Whether SIGTERM has come, as far as our handler knows."""
         self.handles_signals = False
         """Whether the application has had a handler of its own for the end of the process."""
-        self._open: dict[AtTermination, None] = {}
-        """Those of the open sidecars, in the order of their start."""
+        self._open: dict[object, AtTermination] = {}
+        """By sidecar."""
         self._forks = threading.local()
         self._reports_death = False
         """Whether a thread reports that the JVM has died; once it has, the process ends."""
         self._has_reported = False
 
-    def add(self, sidecar: AtTermination) -> None:
+    def add(self, sidecar: object, at_termination: AtTermination) -> None:
         """Announce SIGTERM for a sidecar that has started."""
-        self._open[sidecar] = None
+        self._open[sidecar] = at_termination
         self._set_handler()
 
-    def remove(self, sidecar: AtTermination) -> None:
+    def remove(self, sidecar: object) -> None:
         """Leave SIGTERM alone after the last sidecar; one that was not added is none of them."""
         self._open.pop(sidecar, None)
         self._set_handler()
@@ -110,7 +110,7 @@ class Termination:
             os.kill(os.getpid(), number)
 
     def _announce(self, number: int, announced: Callable[[], None]) -> None:
-        sidecars = list(self._open)
+        sidecars = list(self._open.values())
         try:
             # A lock that the main thread holds must not keep the report of a death from leaving.
             self._reports_death = any(sidecar.has_lost_jvm() for sidecar in sidecars)

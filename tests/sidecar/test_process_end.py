@@ -246,9 +246,11 @@ def announce():
 def report_death():
     report()
     handler.remove(sidecar)
-sidecar = termination.AtTermination(lambda: lost, lambda: announce(), report_death)
+sidecar = object()
 def start():
-    handler.add(sidecar)
+    handler.add(sidecar, termination.AtTermination(
+        has_lost_jvm=lambda: lost, announce=lambda: announce(), report_death=report_death
+    ))
 """
 ENDS = "start()\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n"
 SCRIPTS = {

@@ -11,6 +11,7 @@ from support.worker_harness import WorkerHarness
 from querypulse.alerting.delivery.deliveries import Notifier
 from querypulse.core.guard import Guard
 from querypulse.settings.settings import Settings
+from querypulse.sidecar.assemble import Components
 from querypulse.sidecar.publishing import Publishing
 
 FROZEN_SECONDS = 900.0
@@ -24,8 +25,7 @@ def harness():
     harness.publishing = Publishing(
         "etl",
         "4.1.0",
-        Settings(),
-        guard=Guard(),
+        Components(Settings(), Guard()),
         path=SimpleNamespace(name="bus_queue", source=nothing),
         listener=SimpleNamespace(callback_durations=deque(), refused=Counter()),
         observers=SimpleNamespace(reader=nothing, prober=SimpleNamespace(probe_durations=deque())),
