@@ -122,29 +122,36 @@ def make_silence(
             is later than the year 9999 in UTC; ``minutes`` is no number, or a field is not text.
 
     """
+    fields = {"queries": queries, **more}
+    wrong = [name for name, text in fields.items() if not isinstance(text, str)]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r} must be text, given {fields[wrong[0]]!r}")
+    moment = datetime.fromtimestamp(time.time() if now is None else now, timezone.utc)
+    end = _end(minutes, until, moment)
+    if end <= moment:
+        given = minutes if until is None else until.isoformat()
+        raise ValueError(f"a silence must end later than now, given {given}")
+    return Silence(queries, end.timestamp(), **more)
+
+
+def _end(minutes: float | None, until: datetime | None, moment: datetime) -> datetime:
+    """The end of a silence that begins at ``moment``, in UTC."""
     if (minutes is None) == (until is None):
         raise ValueError("a silence must end: give 'minutes' or 'until', and not both")
     if until is not None and not isinstance(until, datetime):
         raise ValueError(f"'until' must be a datetime with a time zone, given {until!r}")
-    if until is not None and until.tzinfo is None:
+    if until is not None and until.utcoffset() is None:
         raise ValueError(f"'until' needs a time zone, given {until.isoformat()}")
     if type(minutes) is bool:
         raise ValueError(f"'minutes' must be a number, given {minutes}")
-    given = minutes if until is None else until.isoformat()
-    moment = datetime.fromtimestamp(time.time() if now is None else now, timezone.utc)
     try:
         end = until or moment + timedelta(minutes=minutes or 0.0)
-        end = end.astimezone(timezone.utc)
+        return end.astimezone(timezone.utc)
     except (ValueError, OverflowError, TypeError):
+        given = minutes if until is None else until.isoformat()
         raise ValueError(
             f"'minutes' must be a number, and a silence end before the year 10000, given {given!r}"
         ) from None
-    if end <= moment:
-        raise ValueError(f"a silence must end later than now, given {given}")
-    try:
-        return msgspec.convert({"queries": queries, "until": end.timestamp(), **more}, Silence)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error)) from None
 
 
 class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

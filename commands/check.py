@@ -15,7 +15,14 @@ from msgspec.structs import replace
 from ..alerting.delivery.heartbeat import Heartbeat
 from ..alerting.delivery.spool import try_folder
 from ..alerting.finding import WHOLE_DRIVER, Severity
-from ..alerting.incidents.alert import Alert, Incident, incident_key, incident_labels, problem_of
+from ..alerting.incidents.alert import (
+    Alert,
+    Incident,
+    Outcome,
+    incident_key,
+    incident_labels,
+    problem_of,
+)
 from ..alerting.receivers.receiver import DeliveryError, Receiver
 from ..alerting.silences import read_silences
 from ..core.guard import Guard
@@ -152,8 +159,7 @@ def _ping(heartbeat: Heartbeat) -> str:
 
 def _try(receiver: Receiver, incident: Incident) -> str:
     """What came of the test alert and of its end, in plain words."""
-    outcome = "test alert of querypulse has ended"
-    ends = tuple(alert.ended(time.time(), outcome=outcome) for alert in incident.alerts)
+    ends = tuple(alert.ended(time.time(), Outcome.TEST_OVER) for alert in incident.alerts)
     try:
         error = _send(receiver, incident)
         if error is not None and not error.may_have_arrived:

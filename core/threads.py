@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from functools import partial
+from numbers import Real
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
@@ -176,9 +178,17 @@ def _answer(call: Callable[[], T], answer: Future[T]) -> None:
 
 
 class Deadline:
-    """One time budget for several waits: it ends ``seconds`` from now, or at threading's limit."""
+    """One time budget for several waits: it ends ``seconds`` from now, or at threading's limit.
+
+    Raises:
+        ValueError: ``seconds`` is no number.
+
+    """
 
     def __init__(self, seconds: float) -> None:
+        is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
+        if not is_number or math.isnan(seconds):
+            raise ValueError(f"a timeout must be a number of seconds, given {seconds!r}")
         self._ends_at = time.monotonic() + min(seconds, threading.TIMEOUT_MAX)
 
     @property

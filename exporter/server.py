@@ -1,9 +1,10 @@
 """A small HTTP server, which no silent, slow or greedy client can block.
 
 One thread runs an event loop with a coroutine for each client, which has a limited time for its
-request, and as long for its answer. Another thread makes the pages, one at a time: a large page, or
-a file that hangs, does not stop ``/livez``. The server of ``prometheus_client`` answers 200 on
-every path and does the TLS handshake in its only accepting thread, without a timeout.
+request, and as long for its answer; a client that hardly reads its answer gives way to one that
+waits. Another thread makes the pages, one at a time: a large page, or a file that hangs, does not
+stop ``/livez``. The server of ``prometheus_client`` answers 200 on every path and does the TLS
+handshake in its only accepting thread, without a timeout.
 """
 
 from __future__ import annotations
@@ -64,6 +65,10 @@ MAX_IDLE = 64
 One more closes the oldest of the busiest host."""
 MAX_REQUESTS = 8
 """Requests whose answers are made and sent at once, because they take memory; more wait."""
+STILL_SECONDS = 1.0
+MOVING_BYTES = 64 * 1024
+"""A client that reads fewer bytes than these of a large page in ``STILL_SECONDS``, which is slower
+than any line, gives way to a request that waits."""
 MAX_CONNECTIONS = 256
 """A request that would have to wait beside so many connections is dropped: each takes a file
 descriptor of the driver."""
@@ -203,6 +208,8 @@ class HttpServer:
         """One for each connection."""
         self._idle: dict[socket.socket, str] = {}
         """The hosts of the connections that wait for their client, oldest first."""
+        self._sending: dict[socket.socket, asyncio.WriteTransport] = {}
+        """The connections that hold a slot and are sent a page, oldest first."""
         self._jobs: SimpleQueue[tuple[Callable[[], object], Future[None]]] = SimpleQueue()
         """What the other thread does, and what is set when it is done."""
         wake_pages = partial(self._jobs.put, (lambda: None, Future()))
@@ -373,6 +380,8 @@ class HttpServer:
                     with ExitStack() as slot:
                         if not is_made:
                             await self._make(request, reader, slot)
+                            self._sending[client] = transport
+                            slot.callback(self._sending.pop, client, None)
                         writer.write(request.answer.getvalue())
                         await writer.drain()
                     self._idle[client] = host
@@ -403,7 +412,11 @@ class HttpServer:
         """
         if self._slots.full() and len(self._tasks) > MAX_CONNECTIONS:
             raise OSError("too many wait")
-        await self._slots.put(request)
+        making_room = self._events.create_task(self._make_room())
+        try:
+            await self._slots.put(request)
+        finally:
+            making_room.cancel()
         slot.callback(self._slots.get_nowait)
         # While a page hangs, clients leave and what they asked for stays.
         if self._jobs.qsize() >= MAX_REQUESTS:
@@ -413,6 +426,22 @@ class HttpServer:
         done: Future[None] = Future()
         self._jobs.put((job, done))
         await asyncio.wrap_future(done, loop=self._events)
+
+    async def _make_room(self) -> None:
+        """Drop one connection whose page does not advance, and again until cancelled."""
+        while True:
+            sending = self._sending.items()
+            left = {client: answer.get_write_buffer_size() for client, answer in sending}
+            await asyncio.sleep(STILL_SECONDS)
+            still = (
+                client
+                for client, answer in sending
+                if client in left and left[client] - answer.get_write_buffer_size() < MOVING_BYTES
+            )
+            client = next(still, None)
+            if client is not None:
+                del self._sending[client]
+                self._tasks[client].cancel()
 
     def _work(self) -> None:
         job, done = self._jobs.get()

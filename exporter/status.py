@@ -10,6 +10,7 @@ from html import escape
 
 import msgspec
 
+from ..alerting.words.messages import annotations_of
 from ..alerting.words.reasons import JVM_ENDED, reason_of
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
@@ -140,7 +141,7 @@ def status(published: PublishedState) -> Status:
         process=published.process,
         queries=tuple(_query(row) for row in published.rows),
         alerts=tuple(
-            AlertStatus(alert.labels, alert.annotations, iso(alert.starts_at))
+            AlertStatus(alert.labels, annotations_of(alert), iso(alert.starts_at))
             for alert in published.alerts
         ),
         monitor=published.monitor,

@@ -112,15 +112,17 @@ class Marker(threading.Event):
 
 
 class ExpectStop(msgspec.Struct, frozen=True):
-    """The application announces that it will stop the query of this name."""
+    """The application announces that it will stop the query of this name, or only of this label."""
 
     name: str
+    is_label: bool = False
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """The application announces that the query of this name will not return."""
+    """The application announces that the query of this name, or label, will not return."""
 
     name: str
+    is_label: bool = False
 
 
 class ProgramEnd(msgspec.Struct, frozen=True):

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from ..alerting.incidents.alert import problem_of
 from ..listener.connect.client import ConnectCallError, conf_of
 from ..listener.spark.jvm import THROWN, reason_of
+from ..listener.state.query import Query
+from ..listener.state.state import has_name
 from ..settings.loading import SPARK_PREFIX, load_settings
 from ..settings.settings import Settings
 
@@ -140,3 +144,57 @@ def _known_session() -> Any:
     module = sys.modules.get("pyspark.sql.connect.session")
     find = getattr(getattr(module, "SparkSession", None), "_get_default_session", None)
     return classic or (find() if find is not None else None)
+
+
+# -- the queries that the application means -------------------------------------------------------
+
+
+class Target(msgspec.Struct, frozen=True):
+    """All queries of a name, or the one whose ``StreamingQuery`` has these ids."""
+
+    name: str | None
+    query_id: str = ""
+    run_id: str = ""
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one query, also if another has its name."""
+        return bool(self.query_id)
+
+    @property
+    def text(self) -> str:
+        """How the application calls it."""
+        return self.name or self.query_id
+
+    def current(self, queries: Iterable[Query]) -> list[Query]:
+        """Those of the name, or the one whose current run was given."""
+        if self.is_one:
+            return [query for query in queries if query.run_id == self.run_id]
+        return [query for query in queries if has_name(query, self.text)]
+
+    def find(self, queries: Sequence[Query]) -> list[Query]:
+        """As ``current``; if that run is over or was never seen, the query that has its id."""
+        current = self.current(queries)
+        if current or not self.is_one:
+            return current
+        # One of another name that lost its checkpoint to this one has the same id.
+        return [
+            query
+            for query in queries
+            if query.query_id == self.query_id and query.name in (self.name, None)
+        ]
+
+
+def target_of(method: str, query: Any) -> Target:
+    """What the application means by a query's name or by a ``StreamingQuery``.
+
+    Raises:
+        ValueError: it is neither; ``method`` was called with it.
+
+    """
+    if isinstance(query, str):
+        return Target(query)
+    if not all(hasattr(query, name) for name in ("id", "runId", "name")):
+        kind = type(query).__name__
+        raise ValueError(f"{method}: give a query's name or a StreamingQuery, not {kind}")
+    return Target(query.name, str(query.id), str(query.runId))

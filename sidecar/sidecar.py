@@ -42,11 +42,13 @@ from .program import program_end
 from .runtime import MAILBOX_CAPACITY, Runtime, open_event_path
 from .session import (
     NoSessionError,
+    Target,
     active_session,
     conf_reader,
     is_connect,
     is_stopped,
     settings_of,
+    target_of,
     watched_by,
 )
 from .supervise import RestartTerms, Starts, Supervisor, check_starts, run_unwatched
@@ -141,10 +143,16 @@ class Sidecar:
         return newest.alerts if (newest := self._evaluated()) else ()
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Evaluate what was received, attempt all deliveries; False if that failed or was late."""
+        """Evaluate what was received, attempt all deliveries; False if that failed or was late.
+
+        Raises:
+            ValueError: ``timeout`` is no number of seconds.
+
+        """
+        deadline = Deadline(timeout)
         if self._runtime is None or os.getpid() != self._pid:
             return False
-        return self._runtime.flush(Deadline(timeout))
+        return self._runtime.flush(deadline)
 
     def start_or_stand_by(self, spark: Any = None, *, by_hand: bool = False) -> None:
         """Start watching ``spark``, unless a session is given already; once.
@@ -181,17 +189,22 @@ class Sidecar:
         """Flush and stop everything within about ``timeout`` seconds; an interrupt ends the wait.
 
         A second call only waits for the first. Alerts stay open: a close fixes no query.
+
+        Raises:
+            ValueError: ``timeout`` is no number of seconds.
+
         """
         self._close(timeout)
 
     def _close(self, timeout: float, program: ProgramEnd | None = None) -> None:
         """Close; ``program`` is how the main program ended, if nobody had announced that."""
+        deadline = Deadline(timeout)
         if os.getpid() != self._pid:
             return
         with self._closing:
             first, self.closed = not self.closed, True
         if not first:
-            self._ended.wait(Deadline(timeout).left)
+            self._ended.wait(deadline.left)
             return
         try:
             if self._runtime is not None:
@@ -216,13 +229,15 @@ class Sidecar:
         Raises:
             QueryFailure: a query failed or disappeared, as with its Spark Connect session, or the
                 JVM has ended (query ``*``).
+            ValueError: ``timeout`` is no number of seconds.
 
         """
+        seconds = None if timeout is None else Deadline(timeout).left
         if self._streams is not None:
             wait_in_spark(self._streams, timeout)
             return
         with self._news:
-            outcome = self._news.wait_for(lambda: self._outcome(on_stall=on_stall), timeout)
+            outcome = self._news.wait_for(lambda: self._outcome(on_stall=on_stall), seconds)
         if isinstance(outcome, QueryFailure):
             self._failure_raised_at = time.monotonic()
             raise outcome
@@ -259,39 +274,55 @@ class Sidecar:
     def expect_stop(self, name: Any) -> None:
         """Announce a planned stop of the current run, before ``query.stop()``; failures still page.
 
-        ``name`` is a query's name, or the ``StreamingQuery``.
+        ``name`` is a query's name, or the ``StreamingQuery``, which means that query alone.
 
         Raises:
             ValueError: no such query is known.
 
         """
-        name = self._name_of("expect_stop", name)
-        if not (self._called(name) or (self.flush() and self._called(name))):
-            raise ValueError(f"expect_stop: no query is named {name!r}; known: {self._names()}")
-        self._require_runtime().ask_worker(ExpectStop(name))
+        target = target_of("expect_stop", name)
+        if not any(query.alive for query in target.current(self._queries)):
+            # The event of a run that started just now may not have arrived.
+            self.flush()
+        called = target.find(self._queries)
+        if not called:
+            raise self._unknown("expect_stop", target)
+        name = called[0].label if target.is_one else target.text
+        self._require_runtime().ask_worker(ExpectStop(name, is_label=target.is_one))
 
     def forget(self, name: Any) -> None:
         """Drop a query that will not come back: its alerts resolve, its series end.
 
         It is no longer expected or supervised. ``"unnamed"`` drops every query without a name
         that has ended. An alert that an earlier process left open resolves, too, although this one
-        has never seen its query.
+        has never seen its query. A ``StreamingQuery`` in place of the name means that query alone.
 
         Raises:
             ValueError: no query of this name is known, or it is still running.
 
         """
-        name = self._name_of("forget", name)
-        if not self._can_be_forgotten(name):
-            # The event of a query that stopped just now may not have arrived.
+        target = target_of("forget", name)
+        current = target.current(self._queries)
+        is_expected = not target.is_one and not current and target.text in self._expected
+        if not is_expected and all(query.alive for query in current):
+            # The event of a query that started or stopped just now may not have arrived.
             self.flush()
-        if self._called(name) or name in self._expected or self._has_alert(name):
-            if self._called(name) and not self._can_be_forgotten(name):
-                raise ValueError(f"forget: {name!r} is still running; stop it first")
-            self._supervisor.forget(name)
-            self._require_runtime().ask_worker(Forget(name))
-        elif not self._supervisor.forget(name):
-            raise ValueError(f"forget: no query is named {name!r}; known: {self._names()}")
+        called = target.find(self._queries)
+        if called:
+            if all(query.alive for query in called):
+                raise ValueError(f"forget: {target.text!r} is still running; stop it first")
+            name = called[0].label if target.is_one else target.text
+            self._forget(Forget(name, is_label=target.is_one))
+        elif any(has_name(query, target.text) for query in self._queries):
+            raise self._unknown("forget", target)
+        elif target.text in self._expected or self._has_alert(target.text):
+            self._forget(Forget(target.text))
+        elif not self._supervisor.forget(target.text):
+            raise self._unknown("forget", target)
+
+    def _forget(self, request: Forget) -> None:
+        self._supervisor.forget(request.name, is_label=request.is_label)
+        self._require_runtime().ask_worker(request)
 
     def silence(
         self,
@@ -367,31 +398,15 @@ class Sidecar:
                         atexit.register(self._at_exit)
                         TERMINATION.add(self, self._at_termination(runtime))
 
-    def _name_of(self, method: str, query: Any) -> str:
-        """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
-        if isinstance(query, str):
-            return query
-        if not hasattr(query, "id") or not hasattr(query, "name"):
-            kind = type(query).__name__
-            raise ValueError(f"{method}: give a query's name or a StreamingQuery, not {kind}")
-        same_id = [shown for shown in self._queries if shown.query_id == str(query.id)]
-        # One that lost its checkpoint to another has the same id.
-        named = [shown for shown in same_id if shown.name == query.name] or same_id
-        return named[0].label if named else str(query.name or query.id)
+    def _unknown(self, method: str, target: Target) -> ValueError:
+        return ValueError(f"{method}: no query is named {target.text!r}; known: {self._names()}")
 
     @property
     def _queries(self) -> tuple[Query, ...]:
         return self._runtime.evaluated.snapshot.queries if self._runtime is not None else ()
 
-    def _called(self, name: str) -> list[Query]:
-        return [query for query in self._queries if has_name(query, name)]
-
     def _has_alert(self, name: str) -> bool:
         return any(alert.query == name for alert in self.alerts())
-
-    def _can_be_forgotten(self, name: str) -> bool:
-        called = self._called(name)
-        return any(not query.alive for query in called) if called else name in self._expected
 
     @property
     def _expected(self) -> tuple[str, ...]:

@@ -270,10 +270,14 @@ class Supervisor:
         queries = self._queries.values()
         return [query for query in queries if query.is_given_up or not query.is_over]
 
-    def forget(self, name: str) -> bool:
-        """Drop a query that is not running; whether it was supervised or given up."""
+    def forget(self, name: str, *, is_label: bool = False) -> bool:
+        """Drop what is not running, by name or label; whether it was supervised or given up."""
         with self._lock:
-            named = [query for query in self._supervised() if name in (query.name, query.label)]
+            named = [
+                query
+                for query in self._supervised()
+                if name == query.label or (name == query.name and not is_label)
+            ]
             for query in named:
                 query.leave()
         with self._news:

@@ -131,18 +131,18 @@ class Worker:
         if isinstance(item, Arrived):
             self.state.apply_event(item.event, item.at, item.context)
         elif isinstance(item, ExpectStop):
-            self.state.expect_stop(item.name)
+            self.state.expect_stop(item.name, is_label=item.is_label)
         elif isinstance(item, Forget):
-            self._forget(item.name)
+            self._forget(item)
         elif isinstance(item, Ending):
             crashed, program = item.crashed, item.program
             self.policy = replace(self.policy, ends=True, crashed=crashed, program=program)
         else:
             self._waiting.append(item)
 
-    def _forget(self, name: str) -> None:
-        self.state.forget_name(name)
-        self._lifecycle.forget(name)
+    def _forget(self, request: Forget) -> None:
+        self.state.forget_name(request.name, is_label=request.is_label)
+        self._lifecycle.forget(request.name)
         expected = tuple(name for name in self.policy.expected if name in self.state.expected)
         self.policy = replace(self.policy, expected=expected)
 

@@ -46,7 +46,7 @@ BUDGET = {
     "core": (1480, 12),
     "listener": (11400, 48),
     "exporter": (2350, 9),
-    "alerting": (11400, 44),
+    "alerting": (11600, 44),
     "settings": (1100, 9),
     "sidecar": (2900, 12),
     "watch": (1680, 6),

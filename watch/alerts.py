@@ -17,6 +17,7 @@ from ..alerting.incidents.alert import (
     WARNING,
     Alert,
     Incident,
+    Outcome,
     incident_key,
     incident_labels,
 )
@@ -162,17 +163,16 @@ class _Open(msgspec.Struct):
         is_named = not driver.app or self.alert.labels["app"] in names
         return is_named and self.url == driver.endpoint.url
 
-    def ended(self, wall: float, outcome: str) -> Incident:
+    def ended(self, wall: float, outcome: Outcome) -> Incident:
         """The incident, ended."""
-        return replace(self.incident, alerts=(self.alert.ended(wall, outcome=outcome),))
+        return replace(self.incident, alerts=(self.alert.ended(wall, outcome),))
 
     def at(self, now: float, repeat_seconds: float, muted: Callable[[Alert], str]) -> Incident:
         """The incident now, with its reminders, and why it is silenced."""
         why = muted(self.alert)
-        notes = self.alert.annotations | ({"muted": why} if why else {})
         return replace(
             self.incident,
-            alerts=(replace(self.alert, annotations=notes),),
+            alerts=(replace(self.alert, muted=why),),
             revision=self.incident.revision + int((now - self.since) // repeat_seconds),
             muted=why,
         )
@@ -280,26 +280,26 @@ class DriverAlerts:
             alert = replace(alert, starts_at=entry.alert.starts_at)
             entry.incident = replace(entry.incident, alerts=(alert,))
 
-    def _outcome(self, entry: _Open, refusals: dict[str, str], now: float) -> str:
-        """How an incident has ended; empty while it is open."""
+    def _outcome(self, entry: _Open, refusals: dict[str, str], now: float) -> Outcome | None:
+        """How an incident has ended; None while it is open."""
         if entry.incident.labels["app"] == APP:
             # An earlier watcher's stays open until this one may have been refused for long enough.
             is_open = refusals or now - entry.since < 2 * REFUSED_SECONDS
-            return "" if is_open else "every driver that answers accepts the watcher"
+            return None if is_open else Outcome.ACCEPTED
         drivers = self._drivers_of(entry)
         if outcome := self._outcome_of(drivers, is_critical=entry.alert.is_critical):
             return outcome
         if not self.tracker.is_watched(entry.url):
-            return "driver is no longer watched"
-        return "driver was forgotten (--forget)" if entry.is_forgotten else ""
+            return Outcome.DRIVER_UNWATCHED
+        return Outcome.FORGOTTEN if entry.is_forgotten else None
 
-    def _outcome_of(self, drivers: list[WatchedDriver], *, is_critical: bool) -> str:
-        """How an incident about these drivers has ended; empty while it is open."""
+    def _outcome_of(self, drivers: list[WatchedDriver], *, is_critical: bool) -> Outcome | None:
+        """How an incident about these drivers has ended; None while it is open."""
         if any(driver.is_stopped for driver in drivers):
-            return "driver was shut down gracefully"
+            return Outcome.SHUT_DOWN
         if not is_critical and any(map(self._is_down, drivers)):
-            return "driver is down again, which is critical"
-        return "driver answers again" if any(map(self._is_healthy, drivers)) else ""
+            return Outcome.DOWN_AGAIN
+        return Outcome.ANSWERS if any(map(self._is_healthy, drivers)) else None
 
     def _renew(self, entry: _Open) -> None:
         """Send an incident again that its driver may have resolved before it was gone again."""

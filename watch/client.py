@@ -17,7 +17,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.incidents.alert import CRITICAL, INCIDENT, Alert
+from ..alerting.incidents.alert import CRITICAL, Alert
+from ..alerting.words.messages import INCIDENT, MUTED
 from ..core.secret import Secret
 from ..core.socket_deadline import SocketDeadline
 from ..core.threads import Deadline
@@ -228,6 +229,18 @@ class _Alert(msgspec.Struct):
     def is_critical(self) -> bool:
         return self.labels.get("severity") == CRITICAL
 
+    @property
+    def query(self) -> str:
+        return self.labels.get("query", "")
+
+    @property
+    def incident(self) -> str:
+        return self.annotations.get(INCIDENT, "")
+
+    @property
+    def muted(self) -> str:
+        return self.annotations.get(MUTED, "")
+
 
 class WatchPage(msgspec.Struct):
     """All of ``/watch``: the ``status`` is a ``Notice``, or that the driver runs on."""
@@ -320,16 +333,14 @@ def await_notice(client: Client) -> WatchPage | None:
 def reported(alerts: Iterable[_Alert]) -> OpenAlerts:
     """The critical ones of these open alerts: those that receivers know of, once delivered."""
     return tuple(
-        (alert.labels.get("query", ""), alert.labels.get("alertname", ""))
+        (alert.query, alert.labels.get("alertname", ""))
         for alert in alerts
-        if alert.is_critical and "muted" not in alert.annotations
+        if alert.is_critical and not alert.muted
     )
 
 
 def holds_key(alerts: Iterable[_Alert | Alert]) -> bool:
     """Whether a driver with these open alerts has a critical incident under its own key."""
     return any(
-        alert.is_critical
-        and WHOLE_DRIVER in (alert.labels.get("query"), alert.annotations.get(INCIDENT))
-        for alert in alerts
+        alert.is_critical and WHOLE_DRIVER in (alert.query, alert.incident) for alert in alerts
     )

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from ...core.states import LOSS_REASONS, DeliveryOutcome
 from ..finding import WHOLE_DRIVER
-from ..incidents.alert import OF_ANOTHER, Incident
+from ..incidents.alert import GoesOn, Incident
 from ..receivers.receiver import DeliveryError, ReceiverCapabilities
 
 # -- row --------------------------------------------------------------------------------------
@@ -142,12 +142,11 @@ class OutboxRow(msgspec.Struct, frozen=True):
             if self.dead or not self.is_missed:
                 return incident
             critical = [alert for alert in alerts if alert.is_critical]
-            alerts = tuple(replace(alert, ends_at=None) for alert in critical or alerts)
-        if self.is_unsent and late > LATE_SECONDS:
-            note = {"delivery_delay_seconds": f"{late:.0f}"}
             alerts = tuple(
-                replace(alert, annotations={**alert.annotations, **note}) for alert in alerts
+                replace(alert, end=None, later_end=alert.end) for alert in critical or alerts
             )
+        if self.is_unsent and late > LATE_SECONDS:
+            alerts = tuple(replace(alert, late_seconds=late) for alert in alerts)
         return replace(incident, alerts=alerts)
 
     def offered(self, incident: Incident, version: str, wall: float) -> OutboxRow:
@@ -615,8 +614,8 @@ class Outbox:
         shown = [row.incident for row in self.rows if not row.incident.muted]
         firing = [alert.labels for incident in shown for alert in incident.firing]
         alerts = (
-            replace(alert, annotations={**alert.annotations, "superseded_by": OF_ANOTHER})
-            if alert.ends_at is not None and alert.labels in firing
+            replace(alert, end=replace(alert.end, goes_on=GoesOn.ANOTHER_INCIDENT))
+            if alert.end is not None and alert.labels in firing
             else alert
             for alert in message.alerts
         )

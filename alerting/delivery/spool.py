@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,7 +37,9 @@ from ...listener.state.state import State
 from ..incidents.lifecycle import Lifecycle, Opened
 from ..policy import RESTART_WINDOW_SECONDS
 from ..rules.query_ends import is_committed, repeated
+from ..silences import END_OF_TIME
 from .outbox import OutboxRow, essence
+from .spool_version_2 import VERSION, upgrade
 
 log = logging.getLogger("querypulse")
 
@@ -50,6 +52,11 @@ APP_CHARACTERS = 16
 INCIDENT_LABELS = {"app", "query"}
 ALERT_LABELS = {"alertname", "app", "query", "severity"}
 
+LEAST_NUMBER = -2
+"""Kafka's offset for "the earliest"; -1 is "the latest", and a batch that is not known."""
+NUMBERS_END = 2**63
+"""Sources count in 64 bits."""
+
 _held: set[Path] = set()
 """The locks of this process: the system would grant one to the same process a second time."""
 
@@ -61,7 +68,7 @@ class Kept(msgspec.Struct, frozen=True):
     when alerts opened.
     """
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     rows: dict[str, tuple[OutboxRow, ...]] = {}
     failures: tuple[FailedQuery, ...] = ()
     opened: tuple[Opened, ...] = ()
@@ -86,7 +93,44 @@ def _complete(kept: Kept) -> Kept:
     alerts = [alert for incident in incidents for alert in incident.alerts]
     if not all(alert.labels.keys() >= ALERT_LABELS for alert in alerts):
         raise ValueError("an alert without one of its labels")
+    _require_known_range(kept)
     return kept
+
+
+def _decode(content: bytes) -> Kept:
+    """Decode a document of this version, or of the one before.
+
+    Raises:
+        ValueError: it is neither.
+        RecursionError: it is nested too deeply.
+
+    """
+    document = msgspec.json.decode(content)
+    if isinstance(document, dict) and document.get("version") == VERSION:
+        document = upgrade(document)
+    return msgspec.convert(document, Kept, str_keys=True)
+
+
+def _require_known_range(kept: Kept) -> None:
+    """Require that each number is one that we write: every float is a time.
+
+    Raises:
+        ValueError: a time is outside the calendar, or a count or an offset is impossible.
+
+    """
+    for number in _numbers(msgspec.to_builtins(kept)):
+        if isinstance(number, float) and not 0.0 <= number <= END_OF_TIME:
+            raise ValueError(f"{number!r} is no time in Unix seconds")
+        if isinstance(number, int) and not LEAST_NUMBER <= number < NUMBERS_END:
+            raise ValueError("a number that is no count and no offset")
+
+
+def _numbers(value: object) -> Iterator[float]:
+    if isinstance(value, (int, float)):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(part)
 
 
 class SpoolFile:
@@ -147,7 +191,7 @@ class SpoolFile:
         with os.fdopen(descriptor, "rb") as file:
             content = file.read()
         try:
-            return _complete(msgspec.json.decode(content, type=Kept))
+            return _complete(_decode(content))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
             self.path.replace(aside)

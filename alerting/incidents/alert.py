@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from hashlib import sha256
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..finding import Severity
+from ..kinds import kind_of
 
 PREFIX_CHARACTERS = 190
 MAX_KEY_CHARACTERS = 255
@@ -19,19 +21,82 @@ RESOLVED = "resolved"
 """The status of an alert or an incident: without, and with an end."""
 WARNING = Severity.WARNING.value
 CRITICAL = Severity.CRITICAL.value
-INCIDENT = "incident"
-"""The annotation of an alert in the incident of another subject: which, such as ``*``."""
-OF_CRITICAL, OF_WARNING, OF_ANOTHER = "the critical incident", "the warning", "another incident"
-"""What an open alert goes on in, as its end in an earlier incident says it."""
+FLAPS = 3
+FLAP_WINDOW_SECONDS = 24 * 3600.0
+"""An alert that opens so often within so long keeps coming back."""
+
+
+class Outcome(str, Enum):
+    """What the query of an alert, or its driver, does once it has ended."""
+
+    COMMITS = "commits"
+    HEALTHY = "healthy"
+    IDLE = "idle"
+    STOPPED = "stopped"
+    COMPLETED = "completed"
+    UNWATCHED = "unwatched"
+    # Of a driver
+    RECOVERED = "recovered"
+    ANSWERS = "answers"
+    SHUT_DOWN = "shut_down"
+    DOWN_AGAIN = "down_again"
+    FORGOTTEN = "forgotten"
+    DRIVER_UNWATCHED = "driver_unwatched"
+    # Of the watcher, and of a test
+    ACCEPTED = "accepted"
+    TEST_OVER = "test_over"
+
+
+def recovered(alertname: str, *, of_one_query: bool = True) -> Outcome:
+    """The outcome for a query that commits again; for several queries, that they are healthy."""
+    kind = kind_of(alertname)
+    if kind.recovers:
+        return Outcome.RECOVERED
+    return Outcome.COMMITS if of_one_query and kind.stops_commits else Outcome.HEALTHY
+
+
+class GoesOn(str, Enum):
+    """Where an alert goes on that has ended in its incident."""
+
+    CRITICAL_ALERT = "critical_alert"
+    CRITICAL_INCIDENT = "critical_incident"
+    WARNING = "warning"
+    ANOTHER_INCIDENT = "another_incident"
+
+
+class End(msgspec.Struct, frozen=True):
+    """When an alert ended, in Unix seconds, and how: with an outcome, or it goes on elsewhere."""
+
+    at: float
+    outcome: Outcome | None = None
+    goes_on: GoesOn | None = None
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """One problem of one query; ``starts_at`` and ``ends_at`` are Unix seconds."""
+    """One problem of one query, since ``starts_at`` (Unix seconds) until its ``end``.
+
+    ``annotations`` are the words of its finding, and ``code`` what exactly is wrong. ``incident``
+    is the subject of its incident where that is not its query, such as ``*``. ``muted`` says why
+    nobody is notified of it ("silenced until ..."). One that keeps coming back is held open until
+    it has been absent for ``calm_seconds``. ``late_seconds``: its message is so late; one that was
+    missed is sent as if it fired, and ``later_end`` is how it has ended since.
+    """
 
     labels: dict[str, str]
     annotations: dict[str, str]
     starts_at: float
-    ends_at: float | None = None
+    end: End | None = None
+    code: str = ""
+    incident: str = ""
+    muted: str = ""
+    calm_seconds: float = 0.0
+    late_seconds: float = 0.0
+    later_end: End | None = None
+
+    @property
+    def ends_at(self) -> float | None:
+        """When it ended, in Unix seconds; None while it is open."""
+        return None if self.end is None else self.end.at
 
     @property
     def name(self) -> str:
@@ -49,20 +114,16 @@ class Alert(msgspec.Struct, frozen=True):
         return self.labels["severity"] == CRITICAL
 
     @property
-    def muted(self) -> str:
-        """Why nobody is notified of it ("silenced until ..."); empty if somebody is."""
-        return self.annotations.get("muted", "")
-
-    @property
     def is_superseded(self) -> bool:
         """Whether it has ended in this incident only, and goes on in another."""
-        return self.annotations.get("superseded_by") in {OF_CRITICAL, OF_WARNING, OF_ANOTHER}
+        goes_on = None if self.end is None else self.end.goes_on
+        return goes_on is not None and goes_on is not GoesOn.CRITICAL_ALERT
 
-    def ended(self, wall: float, **notes: str) -> Alert:
-        """The alert, ended at Unix time ``wall``, with annotations that say how."""
-        return replace(
-            self, annotations={**self.annotations, **notes}, ends_at=max(wall, self.starts_at)
-        )
+    def ended(
+        self, wall: float, outcome: Outcome | None = None, *, goes_on: GoesOn | None = None
+    ) -> Alert:
+        """The alert, ended at Unix time ``wall``."""
+        return replace(self, end=End(max(wall, self.starts_at), outcome, goes_on))
 
 
 class Incident(msgspec.Struct, frozen=True):

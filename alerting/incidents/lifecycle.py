@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ...core.text import duration
 from ...listener.state.identity import RESERVED
 from ...listener.state.snapshot import Snapshot
 from ..evaluate import Evaluation, Stages
@@ -31,11 +30,11 @@ from ..silences import Silence, why_muted
 from ..words.messages import Guidance, Redact, alert_of
 from .alert import (
     CRITICAL,
-    INCIDENT,
-    OF_CRITICAL,
-    OF_WARNING,
+    FLAP_WINDOW_SECONDS,
+    FLAPS,
     WARNING,
     Alert,
+    GoesOn,
     Incident,
     incident_key,
     incident_labels,
@@ -47,8 +46,6 @@ FACTS = frozenset(name for name, kind in KINDS.items() if kind.is_fact)
 POLLS = 2
 GROUP_SIZE = 3
 GROUP_SECONDS = 10.0
-FLAPS = 3
-FLAP_WINDOW_SECONDS = 24 * 3600.0
 SHORTEST_CALM_SECONDS, LONGEST_CALM_SECONDS = 15 * 60.0, 2 * 3600.0
 MAX_REMEMBERED = 1000
 RECOVERS = "it recovers"
@@ -113,18 +110,14 @@ class Tracked(msgspec.Struct):
 
     @property
     def shown(self) -> Alert:
-        """The alert with notes: its incident, why it is held open, why nobody is notified of it."""
-        notes = {}
-        if self.subject not in ("", self.alert.query):
-            notes[INCIDENT] = self.subject
-        if self.calm_seconds:
-            notes["flapping"] = (
-                f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
-                f"held open until {duration(self.calm_seconds)} of calm"
-            )
-        if self.muted:
-            notes["muted"] = self.muted
-        return replace(self.alert, annotations={**self.alert.annotations, **notes})
+        """The alert with its incident, how long it is held open, why nobody is notified of it."""
+        is_own = self.subject == self.alert.query
+        return replace(
+            self.alert,
+            incident="" if is_own else self.subject,
+            calm_seconds=self.calm_seconds,
+            muted=self.muted,
+        )
 
 
 class OpenIncident(msgspec.Struct):
@@ -311,7 +304,7 @@ class Lifecycle:
             if before.is_critical or self._inhibitor(alert, health) is not None:
                 alert = replace(alert, labels=before.labels)
             else:
-                ended = before.ended(wall, superseded_by="the critical alert")
+                ended = before.ended(wall, goes_on=GoesOn.CRITICAL_ALERT)
                 self._add_ended(tracked.subject, ended)
         tracked.alert = replace(alert, starts_at=before.starts_at)
         tracked.polls += 1
@@ -326,7 +319,7 @@ class Lifecycle:
             del self._tracked[identity]
             return
         tracked.is_found, alert = False, tracked.alert
-        calm, outcome = max(self._terms.resolve_after_seconds, tracked.calm_seconds), ""
+        calm = max(self._terms.resolve_after_seconds, tracked.calm_seconds)
         recovery = None
         if not tracked.is_unseen or health.knows(alert.query):
             recovery = health.recovery(alert.query, alert.labels["severity"], tracked.recovery)
@@ -334,10 +327,9 @@ class Lifecycle:
                 tracked.is_unseen = False
         tracked.recovery = recovery
         if recovery is not None and health.has_recovered(alert.query, recovery, calm):
-            outcome = health.outcome(alert.query, alert.name, recovery)
-        if outcome:
             del self._tracked[identity]
-            self._add_ended(tracked.subject, alert.ended(wall, outcome=outcome))
+            outcome = health.outcome(alert.query, alert.name, recovery)
+            self._add_ended(tracked.subject, alert.ended(wall, outcome))
 
     def _add_ended(self, subject: str, ended: Alert) -> None:
         incident = self._incidents.get(subject)
@@ -485,10 +477,10 @@ class Lifecycle:
 
         Nobody is notified of one in which everything recovers already: there, they have ended.
         """
-        successor = OF_WARNING if incident.is_critical else OF_CRITICAL
+        successor = GoesOn.WARNING if incident.is_critical else GoesOn.CRITICAL_INCIDENT
         fires = any(tracked.is_firing for tracked in members)
-        notes = {"superseded_by": successor} if fires else {}
-        moved = [tracked.shown.ended(wall, **notes) for tracked in members]
+        goes_on = successor if fires else None
+        moved = [tracked.shown.ended(wall, goes_on=goes_on) for tracked in members]
         if incident.is_critical:
             return self._incident(subject, incident, (*incident.ended, *moved))
         # What has just become critical was never in this incident.

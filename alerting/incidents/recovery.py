@@ -15,8 +15,7 @@ from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
 from ..evaluate import Evaluation
 from ..finding import NOT_WORKING, WHOLE_DRIVER, Severity
-from ..words.headlines import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
-from .alert import CRITICAL, WARNING, is_generic
+from .alert import CRITICAL, WARNING, Outcome, is_generic, recovered
 
 UNHEALTHY = NOT_WORKING | {
     QueryState.FLAPPING,
@@ -129,18 +128,21 @@ class DriverHealth:
         idle = query.last_idle_at is not None and query.last_idle_at > recovery.since
         return idle or query.totals.commits - recovery.commits >= COMMITS_OF_HEALTH
 
-    def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> str:
-        """What a query does after its alert has ended, as the resolved message says it."""
+    def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> Outcome:
+        """What a query does after its alert has ended."""
         if label in RESERVED or self._members(label):
             return recovered(alertname, of_one_query=False)
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:
-            return UNWATCHED[0]
-        ends = {QueryState.COMPLETED: COMPLETED[0], QueryState.STOPPED: STOPPED[0]}
+            return Outcome.UNWATCHED
+        ends = {
+            QueryState.COMPLETED: Outcome.COMPLETED,
+            QueryState.STOPPED: Outcome.STOPPED,
+        }
         if health.state in ends:
             return ends[health.state]
         commits = 0 if recovery is None else query.totals.commits - recovery.commits
-        return recovered(alertname) if commits >= COMMITS_OF_HEALTH else IDLE[0]
+        return recovered(alertname) if commits >= COMMITS_OF_HEALTH else Outcome.IDLE
 
     def _members(self, label: str) -> list[str]:
         """The labels of the queries that this one covers; none if it is that of one query.

@@ -12,7 +12,7 @@ from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
 from ..incidents.alert import Alert, Incident
 from ..words.headlines import called, headline_of, queries, status
-from ..words.messages import by_difference, details, facts, links, more_labels, says
+from ..words.messages import by_difference, details, facts, links, more_labels, says_reason
 from .http import HttpReceiver
 from .receiver import (
     DeliveryError,
@@ -88,7 +88,7 @@ def _members(incident: Incident) -> dict[str, Alert]:
 
 def _member(alert: Alert, headline: str, shared: Mapping[str, str]) -> dict[str, str]:
     reason = alert.annotations.get("reason", "")
-    said = alert.ends_at is not None or says(headline, reason)
+    said = alert.ends_at is not None or says_reason(headline, alert)
     own = {"status": status(alert)} | ({} if said else {"reason": reason})
     return own | {
         name: text for name, text in details(alert).items() if name not in {"reason", *shared}

@@ -10,7 +10,7 @@ from ...listener.state.identity import RESERVED, UNNAMED
 from .. import facts
 from ..facts import Facts
 from ..finding import WHOLE_DRIVER
-from ..incidents.alert import FIRING, RESOLVED, Alert, Incident
+from ..incidents.alert import FIRING, RESOLVED, Alert, End, GoesOn, Incident, Outcome, recovered
 from ..kinds import SHOWN_CODES, kind_of
 from .reasons import cause_of, count_unnamed, text_of, who_waits, with_addition
 
@@ -103,28 +103,49 @@ def _retention_used(found: facts.RetentionUsed) -> str:
 # ``Resolved: [orders] billing commits again after 4 min`` when it has ended.
 
 MAX_CAUSE_CHARACTERS = 200
-COMMITS = ("commits again", "commit again")
-HEALTHY = ("is healthy again", "are healthy again")
-IDLE = ("is healthy again and idle", "are healthy again and idle")
-STOPPED = ("was stopped", "were stopped")
-COMPLETED = ("has completed", "have completed")
-UNWATCHED = ("is no longer watched", "are no longer watched")
-_PLURALS = dict([COMMITS, HEALTHY, IDLE, STOPPED, COMPLETED, UNWATCHED])
+OF_QUERIES = {
+    Outcome.COMMITS: ("commits again", "commit again"),
+    Outcome.HEALTHY: ("is healthy again", "are healthy again"),
+    Outcome.IDLE: ("is healthy again and idle", "are healthy again and idle"),
+    Outcome.STOPPED: ("was stopped", "were stopped"),
+    Outcome.COMPLETED: ("has completed", "have completed"),
+    Outcome.UNWATCHED: ("is no longer watched", "are no longer watched"),
+}
+"""What one query, or several, do now."""
+OF_OTHERS = {
+    Outcome.ANSWERS: "driver answers again",
+    Outcome.SHUT_DOWN: "driver was shut down gracefully",
+    Outcome.DOWN_AGAIN: "driver is down again, which is critical",
+    Outcome.FORGOTTEN: "driver was forgotten (--forget)",
+    Outcome.DRIVER_UNWATCHED: "driver is no longer watched",
+    Outcome.ACCEPTED: "every driver that answers accepts the watcher",
+    Outcome.TEST_OVER: "test alert of querypulse has ended",
+}
+GOES_ON = {
+    GoesOn.CRITICAL_ALERT: "the critical alert",
+    GoesOn.CRITICAL_INCIDENT: "the critical incident",
+    GoesOn.WARNING: "the warning",
+    GoesOn.ANOTHER_INCIDENT: "another incident",
+}
 
 
-def recovered(alertname: str, *, of_one_query: bool = True) -> str:
-    """The outcome for a query that commits again; for several queries, that they are healthy."""
-    kind = kind_of(alertname)
-    if kind.recovers:
-        return kind.recovers
-    return COMMITS[0] if of_one_query and kind.stops_commits else HEALTHY[0]
+_PLURALS = dict(OF_QUERIES.values())
+
+
+def goes_on_text(end: End | None) -> str:
+    """Where an alert goes on after its end in its incident; empty if nowhere."""
+    return "" if end is None or end.goes_on is None else GOES_ON[end.goes_on]
+
+
+def outcome_text(alertname: str, outcome: Outcome) -> str:
+    """What the query of an alert, or its driver, does now."""
+    if outcome is Outcome.RECOVERED:
+        return kind_of(alertname).recovers
+    return OF_QUERIES[outcome][0] if outcome in OF_QUERIES else OF_OTHERS[outcome]
 
 
 def summary_of(alert: Alert) -> str:
-    """The headline of one alert: what is wrong now, or how it ended and how long it fired.
-
-    The annotation ``superseded_by`` says how it ended, or ``outcome``: what its query does now.
-    """
+    """The headline of one alert: what is wrong now, or how it ended and how long it fired."""
     if alert.ends_at is not None:
         return _resolved([alert])
     return alert.annotations.get("summary") or (
@@ -185,7 +206,7 @@ def _resolved(alerts: Sequence[Alert]) -> str:
     lasted = ends - min(alert.starts_at for alert in alerts)
     app, after = f"[{alerts[0].labels['app']}]", f"after {duration(lasted)}" if lasted else ""
     last = _by_query(sorted(alerts, key=lambda alert: alert.ends_at or 0.0, reverse=True))
-    by = {alert.annotations.get("superseded_by", "") for alert in last}
+    by = {goes_on_text(alert.end) for alert in last}
     subject = _subject(last)
     if "" not in by:
         return f"Replaced by {min(by)}: {app} {subject} {after}".rstrip()
@@ -210,7 +231,8 @@ def _by_query(alerts: Iterable[Alert]) -> list[Alert]:
 
 def _outcome(alert: Alert) -> str:
     is_one = alert.labels["query"] not in RESERVED
-    return alert.annotations.get("outcome") or recovered(alert.name, of_one_query=is_one)
+    outcome = None if alert.end is None else alert.end.outcome
+    return outcome_text(alert.name, outcome or recovered(alert.name, of_one_query=is_one))
 
 
 def _subject(alerts: Sequence[Alert]) -> str:
@@ -219,18 +241,18 @@ def _subject(alerts: Sequence[Alert]) -> str:
     return called(alerts[0].labels["query"])
 
 
-def code_last(reason: str) -> str:
-    """Move a code to the end: ``batch_hung: no task done`` -> ``no task done (batch_hung)``."""
-    code, colon, _ = reason.partition(": ")
-    is_code = colon and code.replace("_", "").isalpha() and code == code.lower()
-    return f"{reason.removeprefix(f'{code}: ')} ({code})" if is_code else reason
+def code_last(reason: str, code: str) -> str:
+    """Move the code to the end: ``batch_hung: no task done`` -> ``no task done (batch_hung)``."""
+    begin = f"{code}: "
+    return f"{reason.removeprefix(begin)} ({code})" if reason.startswith(begin) else reason
 
 
 def _common_cause(alerts: Sequence[Alert]) -> str:
     """The reason that all firing alerts share, or else the beginning that all reasons share."""
-    reasons = {alert.annotations.get("reason", "") for alert in alerts if alert.ends_at is None}
+    firing = [alert for alert in alerts if alert.ends_at is None]
+    reasons = {alert.annotations.get("reason", "") for alert in firing}
     if len(reasons) == 1:
-        return cut(code_last(reasons.pop()))
+        return cut(code_last(reasons.pop(), firing[0].code))
     begins = {reason.partition(": ")[0] for reason in reasons if ": " in reason}
     whole = len(begins) == 1 and all(": " in reason for reason in reasons)
     return cut(begins.pop()) if whole else ""

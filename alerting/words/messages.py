@@ -8,14 +8,23 @@ from urllib.parse import quote
 import msgspec
 
 from ...core.redaction import WITHHELD, redact
-from ...core.text import MAX_NAMES, encodable
+from ...core.text import MAX_NAMES, duration, encodable
 from ...listener.state.identity import RESERVED
 from ..finding import Finding
-from ..incidents.alert import INCIDENT, Alert, Incident
+from ..incidents.alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
 from .evidence import evidence_texts
-from .headlines import called, code_last, finding_headline, headline_of, queries, summary_of
+from .headlines import (
+    called,
+    code_last,
+    finding_headline,
+    goes_on_text,
+    headline_of,
+    outcome_text,
+    queries,
+    summary_of,
+)
 from .next_steps import NEXT_STEPS
-from .reasons import reason_of
+from .reasons import code_of, reason_of
 
 # -- details ----------------------------------------------------------------------------------
 # The details of an alert below its headline: each fact once, the most useful first.
@@ -25,6 +34,10 @@ LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url":
 STATUS_PAGE = "Status page"
 MAX_LINES = 20
 """The most alerts that a message lists below its headline."""
+INCIDENT = "incident"
+"""The annotation of an alert in the incident of another subject: which, such as ``*``."""
+MUTED = "muted"
+"""The annotation that says why nobody is notified of an alert."""
 WORDS = ("summary", "description", "reason", INCIDENT, *LINKS)
 """Annotations that are not evidence."""
 FIRST = (
@@ -52,7 +65,7 @@ FIRST = (
     "backlog",
     "all_queries",
     "flapping",
-    "muted",
+    MUTED,
 )
 """Evidence shown first; names neither here nor in ``LAST`` are shown in between."""
 LAST = (
@@ -87,12 +100,34 @@ def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
     return dict(sorted(evidence.items(), key=lambda fact: _RANKS.get(fact[0], _BETWEEN)))
 
 
+def annotations_of(alert: Alert) -> dict[str, str]:
+    """The words of its finding, and what is said of the alert itself."""
+    notes = {INCIDENT: alert.incident, "flapping": _held_open(alert), MUTED: alert.muted}
+    end = alert.end or alert.later_end
+    if end is not None:
+        notes["outcome"] = outcome_text(alert.name, end.outcome) if end.outcome else ""
+        notes["superseded_by"] = goes_on_text(end)
+    if alert.late_seconds:
+        notes["delivery_delay_seconds"] = f"{alert.late_seconds:.0f}"
+    return alert.annotations | {name: text for name, text in notes.items() if text}
+
+
+def _held_open(alert: Alert) -> str:
+    if not alert.calm_seconds:
+        return ""
+    return (
+        f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
+        f"held open until {duration(alert.calm_seconds)} of calm"
+    )
+
+
 def details(alert: Alert) -> dict[str, str]:
     """What the headline does not say; for a resolved alert, what it was about."""
     notes = alert.annotations
     if alert.ends_at is not None:
         return {"was": notes["summary"]} if notes.get("summary") else {}
-    return _not_shown(summary_of(alert), notes.get("reason", ""), notes)
+    reason = notes.get("reason", "")
+    return _not_shown(summary_of(alert), reason, alert.code, annotations_of(alert))
 
 
 def facts(incident: Incident) -> dict[str, str]:
@@ -118,7 +153,7 @@ def others(incident: Incident) -> dict[str, str]:
     elif all(
         alert.name == firing[0].name
         and alert.query in names[:MAX_NAMES]
-        and says(headline, alert.annotations.get("reason", ""))
+        and says_reason(headline, alert)
         for alert in firing
     ):
         return {}
@@ -148,18 +183,19 @@ def more_labels(incident: Incident) -> dict[str, str]:
     return {name: value for name, value in incident.labels.items() if name not in {"app", "query"}}
 
 
-def description(headline: str, reason: str, evidence: Mapping[str, str]) -> str:
+def description(headline: str, reason: str, code: str, evidence: Mapping[str, str]) -> str:
     """The details as one text, line by line, without those that only an investigation needs."""
-    facts = _not_shown(headline, reason, evidence)
+    facts = _not_shown(headline, reason, code, evidence)
     return as_lines({name: text for name, text in facts.items() if name not in LAST}) or reason
 
 
 def shown_annotations(alert: Alert) -> dict[str, str]:
     """The annotations for receivers of whole alerts; a resolved one says that it ended."""
+    annotations = annotations_of(alert)
     if alert.ends_at is None:
-        return alert.annotations
+        return annotations
     words = {"summary": summary_of(alert), "description": as_lines(details(alert))}
-    return {**alert.annotations, **words}
+    return {**annotations, **words}
 
 
 def links(alert: Alert, external_url: str = "") -> dict[str, str]:
@@ -168,9 +204,11 @@ def links(alert: Alert, external_url: str = "") -> dict[str, str]:
     return {title: url for title, url in {**urls, STATUS_PAGE: external_url}.items() if url}
 
 
-def _not_shown(headline: str, reason: str, annotations: Mapping[str, str]) -> dict[str, str]:
+def _not_shown(
+    headline: str, reason: str, code: str, annotations: Mapping[str, str]
+) -> dict[str, str]:
     """The reason if the headline does not contain it, and the evidence that neither contains."""
-    shown = {} if not reason or says(headline, reason) else {"reason": reason}
+    shown = {} if not reason or contains(headline, reason, code) else {"reason": reason}
     return shown | {
         name: text
         for name, text in ordered(annotations).items()
@@ -178,12 +216,18 @@ def _not_shown(headline: str, reason: str, annotations: Mapping[str, str]) -> di
     }
 
 
-def says(headline: str, reason: str) -> bool:
+def says_reason(headline: str, alert: Alert) -> bool:
+    """Whether the headline contains the reason, so that a message need not repeat it."""
+    return contains(headline, alert.annotations.get("reason", ""), alert.code)
+
+
+def contains(headline: str, reason: str, code: str) -> bool:
     """Whether the headline contains the reason, possibly in two pieces."""
-    begin, _, rest = reason.partition(": ")
-    if reason in headline or code_last(reason) in headline:
+    if reason in headline or code_last(reason, code) in headline:
         return True
-    return bool(rest) and begin in headline and (rest in headline or code_last(rest) in headline)
+    begin, _, rest = reason.partition(": ")
+    has_rest = bool(rest) and (rest in headline or code_last(rest, code) in headline)
+    return has_rest and begin in headline
 
 
 def as_lines(facts: Mapping[str, str]) -> str:
@@ -266,12 +310,13 @@ def alert_of(
     ``labels`` are those of the settings.
     """
     words = say(finding, redacted)
+    code = code_of(finding.facts).value
     summary = f"[{app}] {words.summary}"
     steps = guidance.next_steps.get(finding.alertname, "")
     evidence = ordered(({NEXT_STEPS: steps} if steps else {}) | words.evidence)
     annotations = {
         "summary": summary,
-        "description": description(summary, words.reason, evidence),
+        "description": description(summary, words.reason, code, evidence),
         "reason": words.reason,
         **guidance.links(finding.alertname, app, finding.query),
         **evidence,
@@ -287,4 +332,5 @@ def alert_of(
         # A path of the job may not be valid text, which no JSON can hold.
         annotations={name: encodable(text) for name, text in annotations.items()},
         starts_at=wall,
+        code=code,
     )

@@ -13,7 +13,7 @@ from ...listener.source_polls import OFFSET
 from ...listener.state.positions import Cause, Gap
 from .. import facts
 from ..facts import Facts
-from ..kinds import SHOWN_CODES, SharedCause
+from ..kinds import SHOWN_CODES, Code, SharedCause
 
 CAUSES = {
     SharedCause.JVM_SILENT: "the JVM does not answer",
@@ -49,6 +49,11 @@ def reason_of(found: Facts | None) -> str:
         return ""
     text = with_addition(found, text_of(found)) + who_waits(found)
     return f"{found.code.value}: {text}" if found.code in SHOWN_CODES else text
+
+
+def code_of(found: Facts) -> Code:
+    """Return the code of what was found; of several unnamed queries, that of the newest."""
+    return found.newest.facts.code if isinstance(found, facts.Unnamed) else found.code
 
 
 @singledispatch

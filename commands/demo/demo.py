@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from ...alerting.words.messages import says
+from ...alerting.words.messages import contains
 from ...core.text import listed
 from ...exporter.status import QueryStatus
 from ...sidecar.failure import QueryFailure
@@ -113,7 +113,9 @@ class DemoOutput:
             return
         self.say(f"a page arrives, {seconds:.2f} s later")
         rows = [(name, labels[name]) for name in ("alertname", "query", "severity")]
-        redundant = says(annotations.get("summary", ""), annotations.get("reason", ""))
+        reason = annotations.get("reason", "")
+        code = reason.partition(": ")[0]
+        redundant = contains(annotations.get("summary", ""), reason, code)
         shown = [name for name in _SHOWN if name != "reason" or not redundant]
         rows += [(name, annotations[name]) for name in shown if annotations.get(name)]
         sys.stdout.write("\n  +-- PAGE " + "-" * 70 + "\n")

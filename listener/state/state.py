@@ -175,9 +175,9 @@ class State:
         for query in past.restored(self._queries):
             self._put(query)
 
-    def expect_stop(self, name: str) -> None:
+    def expect_stop(self, name: str, *, is_label: bool = False) -> None:
         """Record that the current run of ``name`` will be stopped, or just was."""
-        named = [query for query in self._queries.values() if has_name(query, name)]
+        named = self._called(name, is_label=is_label)
         # If several queries have the name, only active ones are meant.
         for query in [query for query in named if query.alive] or named:
             self._put(expect_stop(query))
@@ -205,14 +205,25 @@ class State:
         for query in to_forget(self._queries.values(), now, self.expected, self.supervised):
             self._drop(query)
 
-    def forget_name(self, name: str) -> None:
-        """Drop the ended queries of this name, which will not return."""
-        named = [query for query in self._queries.values() if has_name(query, name)]
+    def forget_name(self, name: str, *, is_label: bool = False) -> None:
+        """Drop the ended queries of this name, which will not return.
+
+        A name that another query has is still expected.
+        """
+        named = self._called(name, is_label=is_label)
         ended = [query for query in named if not query.alive]
-        if ended == named:
-            self.expected -= {name, *(query.name for query in named)}
         for query in ended:
             self._drop(replace(query, reading=Reading()))
+        if ended == named:
+            forgotten = {name, *(query.name for query in named)}
+            self.expected -= forgotten - {query.name for query in self._queries.values()}
+
+    def _called(self, name: str, *, is_label: bool) -> list[Query]:
+        """The queries that have this name, or the one that has this label."""
+        queries = self._queries.values()
+        if is_label:
+            return [query for query in queries if query.label == name]
+        return [query for query in queries if has_name(query, name)]
 
     def snapshot(self, now: float) -> Snapshot:
         """The current state, frozen."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 
 import pytest
 from support.patience import PATIENCE_SECONDS, Clock
@@ -25,6 +26,15 @@ from querypulse.sidecar import Settings, Sidecar
 MOMENT = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
 NOW = MOMENT.timestamp()
 LATER = MOMENT + timedelta(hours=1)
+
+
+class Nowhere(tzinfo):
+    """A time zone that knows no offset, so that its times are naive."""
+
+    def utcoffset(self, _):
+        return None
+
+
 END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
 
 
@@ -71,6 +81,7 @@ def test_silence_ends_after_minutes_or_at_a_time(minutes, until, end):
         ("60", None, "minutes"),
         (True, None, "minutes"),
         (None, LATER.replace(tzinfo=None), "time zone"),
+        (None, LATER.replace(tzinfo=Nowhere()), "time zone"),
         (None, "2026-12-01", "datetime with a time zone, given '2026-12-01'"),
         (None, LATER.date(), "datetime with a time zone"),
         (None, 1796083200, "datetime with a time zone"),
@@ -83,6 +94,15 @@ def test_silence_ends_after_minutes_or_at_a_time(minutes, until, end):
 def test_silence_with_an_invalid_end_is_refused(minutes, until, word):
     with pytest.raises(ValueError, match=word):
         make_silence("a", minutes, until, now=NOW)
+
+
+@pytest.mark.parametrize("field", ["queries", "alertname", "reason", "app"])
+@pytest.mark.parametrize("text", [None, b"a", ["a"], 1])
+def test_silence_with_a_field_that_is_not_text_is_refused(field, text):
+    with pytest.raises(
+        ValueError, match=f"^'{field}' must be text, given {re.escape(repr(text))}$"
+    ):
+        make_silence(**{"queries": "a", "minutes": 60, field: text})
 
 
 def test_sidecar_can_be_silenced_before_it_runs():

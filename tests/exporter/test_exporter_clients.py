@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 from support.exporter_http import address, connected, get, our_threads, raw, serving
@@ -26,8 +26,9 @@ MALFORMED = [
 ]
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE_PAGE = b"GET /runbooks/x HTTP/1.1\r\n\r\n"
-LARGE = {"runbook": lambda _: "x" * 20_000_000}
-"""An answer larger than the buffers of both sockets."""
+LARGE_BYTES = 20_000_000
+"""More than the buffers of both sockets."""
+LARGE = {"runbook": lambda _: "x" * LARGE_BYTES}
 
 
 def asking(server, clients, count, request=LARGE_PAGE):
@@ -36,6 +37,15 @@ def asking(server, clients, count, request=LARGE_PAGE):
     for client in opened:
         client.sendall(request)
     return opened
+
+
+def read_all(client):
+    """What it receives until the server closes, or drops the connection."""
+    received = bytearray()
+    with suppress(ConnectionResetError):
+        while chunk := client.recv(1 << 20):
+            received += chunk
+    return received
 
 
 @pytest.mark.fault(
@@ -105,6 +115,26 @@ def test_livez_does_not_wait_behind_clients_that_do_not_read(monkeypatch):
 
         monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 20)
         assert raw(server, LARGE_PAGE) == b""
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Eight clients that ask for a large page and do not read it",
+    "One of them gives way to a scrape; the others read their whole page",
+)
+def test_scrape_is_served_beside_clients_that_do_not_read_a_large_page(monkeypatch):
+    # They would be dropped only after this test has failed.
+    monkeypatch.setattr(server_module, "CLIENT_SECONDS", 2 * PATIENCE_SECONDS)
+    with serving(full_published(), **LARGE) as server, ExitStack() as clients:
+        readers = asking(server, clients, server_module.MAX_REQUESTS)
+        assert all(reader.recv(1, socket.MSG_PEEK) for reader in readers)
+        scrape = get(server, "/metrics")
+        sizes = [len(read_all(reader)) for reader in readers]
+
+    assert scrape.status_code == 200
+    whole = [size for size in sizes if size > LARGE_BYTES]
+    assert len(whole) == server_module.MAX_REQUESTS - 1
 
 
 def test_client_without_the_token_waits_behind_nobody():

@@ -315,7 +315,7 @@ def test_positions_are_stored_at_a_bounded_rate_and_at_once_when_something_ends(
 
 
 def test_spool_of_a_version_without_positions_is_read():
-    text = b'{"version":2,"failures":[{"query_id":"cp","mark":"x","deaths":[]}]}'
+    text = b'{"version":3,"failures":[{"query_id":"cp","mark":"x","deaths":[]}]}'
 
     (failed,) = msgspec.json.decode(text, type=Kept).failures
 

@@ -417,7 +417,7 @@ def test_query_object_can_be_given_instead_of_a_name(driver):
     with pytest.raises(ValueError, match="no query is named 'bronse'"):
         sidecar.expect_stop(query)
     with pytest.raises(ValueError, match="no query is named '7-7'"):
-        sidecar.forget(SimpleNamespace(id="7-7", name=None))
+        sidecar.forget(SimpleNamespace(id="7-7", name=None, runId="8-8"))
     with pytest.raises(ValueError, match="a query's name or a StreamingQuery, not NoneType"):
         sidecar.expect_stop(None)
 

@@ -166,9 +166,9 @@ def test_a_handler_of_the_application_counts_although_it_is_taken_back(number, h
     assert termination.handles_signals is is_foreign
 
 
-def alert(severity="critical", **annotations):
+def alert(severity="critical", **fields):
     labels = {"alertname": "StreamingQueryFailed", "query": "gold", "severity": severity}
-    return Alert(labels, annotations, 0.0)
+    return Alert(labels, {}, 0.0, **fields)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
 from pyspark.sql.connect.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
+from support.patience import ended
 
 from querypulse.listener.probe_report import Context
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
@@ -68,6 +70,16 @@ def test_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
     assert sidecar.listener._jlistener is not None
     assert (sidecar.url, driver.bus.queues, driver.manager.added) == (None, [], [])
     assert SIDECARS.find(driver.sparkContext) is None
+
+
+@pytest.mark.parametrize("method", ["flush", "close", "await_any_failure"])
+@pytest.mark.parametrize("timeout", ["5", float("nan"), True, timedelta(seconds=5), [5]])
+def test_timeout_that_is_no_number_is_refused(method, timeout):
+    sidecar = Sidecar(Settings(http_port=-1))
+    with pytest.raises(ValueError, match="a timeout must be a number of seconds, given "):
+        ended(lambda: getattr(sidecar, method)(timeout))
+
+    assert not sidecar.closed
 
 
 def test_sidecar_that_watches_nothing_says_so():

@@ -10,7 +10,7 @@ from querypulse.alerting.kinds import INPUT_MISSING, QUERY_FLAPPING
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery
-from .receivers import HELD_OPEN, Notification, SimReceiver
+from .receivers import Notification, SimReceiver
 from .stage import (
     SEEN_SECONDS,
     TICK_SECONDS,
@@ -125,7 +125,7 @@ class Feeding(Property):
             if query.key == driver.owners.get(alert.query) or alert.query == WHOLE_DRIVER
         ]
         open_ones = {alert.name for alert in mine}
-        is_held = any(alert.name == NAME and HELD_OPEN in alert.annotations for alert in mine)
+        is_held = any(alert.name == NAME and alert.calm_seconds for alert in mine)
         # Time without monitoring does not count.
         watched_since = max(driver.attached_at, driver.awake_since, driver.spark.paused_until)
         hungry = now - max(query.fed_at, query.started_at, query.truth.since, watched_since)

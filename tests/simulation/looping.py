@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from itertools import takewhile
 from math import inf
 
-from querypulse.alerting.incidents.alert import INCIDENT
 from querypulse.alerting.incidents.lifecycle import GROUP_SECONDS, GROUP_SIZE, Evaluated
 from querypulse.alerting.kinds import DRIVER_DOWN, QUERY_FAILED, QUERY_FLAPPING
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, WINDOW_FACTOR, Limits
@@ -51,7 +50,7 @@ class Grouping(Property):
             failed = [query for query in driver.queries if self._is_plain(query, driver)]
             # Not those that are forgotten because many others have failed.
             is_grouped = {
-                driver.owners.get(alert.query, ""): INCIDENT in alert.annotations
+                driver.owners.get(alert.query, ""): bool(alert.incident)
                 for alert in driver.lifecycle.alerts
                 if alert.name == QUERY_FAILED
             }

@@ -25,7 +25,6 @@ from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     data,
-    evidence,
     losses,
     monitoring,
     progress,
@@ -85,14 +84,20 @@ def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
     return replace(PLAIN, **{**little, **other})
 
 
-def caught(mutation: Mutation) -> PlanOutcome | None:
-    """The first history that breaks the property, or None."""
+def tried(mutation: Mutation) -> list[PlanOutcome]:
+    """The histories up to the first that breaks the property, or all of them."""
+    outcomes = []
     with patch.object(mutation.owner, mutation.name, mutation.by):
         for plan in _plans(mutation):
-            outcome = run(plan)
-            if outcome.violation in mutation.breaks.split("|"):
-                return outcome
-    return None
+            outcomes.append(run(plan))
+            if is_caught(mutation, outcomes[-1]):
+                break
+    return outcomes
+
+
+def is_caught(mutation: Mutation, outcome: PlanOutcome) -> bool:
+    """Whether the outcome breaks the property that must detect the mutation."""
+    return outcome.violation in mutation.breaks.split("|")
 
 
 def _plans(mutation: Mutation) -> Iterator[Plan]:
@@ -231,7 +236,7 @@ def _memory_introduces(self: Any, run: Any, report: Any) -> Any:
     return identity.Newcomer(facts.query_id, facts.run_id, report.at)
 
 
-def _any_called(self: state.State, name: str) -> None:
+def _any_called(self: state.State, name: str, **_: bool) -> None:
     for query in [query for query in self._queries.values() if state.has_name(query, name)]:
         self._put(replace(query, stop_expected=True))
 
@@ -397,7 +402,7 @@ OF_NOTIFYING = (
              probe_report.JobActivity, "moved_since", lambda now, before: probe_report.Moves.TASKS if now != before else None,
              plan=plan_of("a batch hangs while the jobs of another query run in a pool of threads")),
     Mutation("expect_stop is ignored", "P2",
-             state.State, "expect_stop", lambda *_: None, only("plan_stop"), essential=True),
+             state.State, "expect_stop", lambda *_, **__: None, only("plan_stop"), essential=True),
 )  # fmt: skip
 
 BATCHES = (
@@ -517,11 +522,11 @@ KEYS = (
 
 LOOPS = (
     Mutation("the age of the failing batch is not read", "P9",
-             evidence, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
+             query_ends, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
     Mutation("the next process knows no earlier failure, and counts from zero", "P9",
              spool.FailureHistory, "restore", lambda *_: None, plan=plan_of("a job commits and fails after 85 s, in process after process, with a spool"), essential=True),
     Mutation("the batch in which a process failed is not kept", "P9",
-             spool.FailureHistory, "keep", lambda *_: None, plan=plan_of("a batch fails in process after process, with a spool: it is named")),
+             spool.FailureHistory, "keep", lambda *_, **__: None, plan=plan_of("a batch fails in process after process, with a spool: it is named")),
     Mutation("a failure keeps its time although the clock was set since", "P9",
              spool, "CLOCK_SET_SECONDS", 1e9, plan=plan_of("a job commits and fails after 85 s in each process, and the clock is set in between")),
     Mutation("a failure with a time in the future does not count", "P9",

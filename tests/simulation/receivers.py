@@ -75,8 +75,6 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 KEY = "0" * 32
-HELD_OPEN = "flapping"
-"""The annotation of an alert that is held open."""
 CAPABILITIES = {
     "pagerduty": PagerDuty.capabilities,
     "alertmanager": Alertmanager.capabilities,
@@ -304,4 +302,4 @@ def _utc(unix: float) -> datetime:
 
 
 def _is_held(incident: Incident) -> bool:
-    return any(HELD_OPEN in alert.annotations for alert in incident.alerts)
+    return any(alert.calm_seconds for alert in incident.alerts)

@@ -79,11 +79,14 @@ def mutations(*, essential):
 
 def survival(mutation):
     """Why a mutation of the product is not detected; empty if it is."""
-    from simulation.mutations import caught
+    from simulation.mutations import is_caught, tried
 
-    outcome = caught(mutation)
-    if outcome is None:
-        return f"{mutation.breaks} held"
+    outcomes = tried(mutation)
+    outcome = outcomes[-1]
+    if not is_caught(mutation, outcome):
+        # As where the replacement does not take the arguments of what it replaces.
+        others = sorted({broken.text for broken in outcomes if broken.violation})
+        return "; ".join([f"{mutation.breaks} held", *others])
     again = run(outcome.plan).violation
     return f"{again} is broken without it, too" if again == outcome.violation else ""
 

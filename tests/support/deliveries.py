@@ -10,7 +10,7 @@ from support.patience import PATIENCE_SECONDS, WALL
 
 from querypulse.alerting.delivery.outbox import OutboxRow
 from querypulse.alerting.delivery.spool import Kept
-from querypulse.alerting.incidents.alert import Incident, incident_key
+from querypulse.alerting.incidents.alert import End, Incident, incident_key
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
 from querypulse.core.states import DeliveryOutcome
@@ -30,7 +30,7 @@ def stale(query="a", severity="critical") -> Incident:
 def over(incident: Incident, ends_at: float) -> Incident:
     """The incident with all its alerts ended."""
     return replace(
-        incident, alerts=tuple(replace(alert, ends_at=ends_at) for alert in incident.alerts)
+        incident, alerts=tuple(replace(alert, end=End(ends_at)) for alert in incident.alerts)
     )
 
 

@@ -11,13 +11,12 @@ from support.story import Story, processing, run, source
 
 from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Finding, Severity
-from querypulse.alerting.incidents.alert import Alert, Incident
+from querypulse.alerting.incidents.alert import Alert, Incident, recovered
 from querypulse.alerting.receivers.alertmanager import api_alerts
 from querypulse.alerting.receivers.email import email_message
 from querypulse.alerting.receivers.pagerduty import trigger_event
 from querypulse.alerting.receivers.slack import slack_message
 from querypulse.alerting.receivers.teams import teams_message
-from querypulse.alerting.words.headlines import recovered
 from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.core.states import QueryState
 from querypulse.listener.mailbox import ProgramEnd
@@ -236,7 +235,7 @@ def incident(story: Story, now: float) -> Incident:
 def resolved(incident: Incident) -> Incident:
     """The incident four minutes later, when its queries have recovered."""
     ended = (
-        alert.ended(BEGAN + LASTED, outcome=recovered(alert.name, of_one_query=alert.query != "*"))
+        alert.ended(BEGAN + LASTED, recovered(alert.name, of_one_query=alert.query != "*"))
         for alert in incident.alerts
     )
     return replace(incident, alerts=tuple(ended))

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.incidents.alert import Alert, Incident, incident_key, incident_labels
+from querypulse.alerting.incidents.alert import (
+    Alert,
+    End,
+    GoesOn,
+    Incident,
+    Outcome,
+    incident_key,
+    incident_labels,
+)
 
 STARTED = 1795251728.119
 ENDED = 1795251788.5
@@ -15,6 +23,8 @@ def alert(
     name: str = "StreamingQueryFailed",
     severity: str = "critical",
     ends_at: float | None = None,
+    outcome: Outcome | None = None,
+    goes_on: GoesOn | None = None,
     starts_at: float = STARTED,
     **annotations: str,
 ) -> Alert:
@@ -28,7 +38,7 @@ def alert(
             **annotations,
         },
         starts_at=starts_at,
-        ends_at=ends_at,
+        end=None if ends_at is None else End(ends_at, outcome, goes_on),
     )
 
 

@@ -8,7 +8,14 @@ from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT, all_of, cycles
 
 from querypulse.alerting.incidents import lifecycle
-from querypulse.alerting.incidents.alert import Alert, Incident, incident_key, incident_labels
+from querypulse.alerting.incidents.alert import (
+    Alert,
+    End,
+    GoesOn,
+    Incident,
+    incident_key,
+    incident_labels,
+)
 from querypulse.alerting.incidents.lifecycle import Opened
 from querypulse.alerting.silences import Silence
 from querypulse.alerting.words.messages import alert_of
@@ -66,10 +73,10 @@ def test_incident_never_ends_before_it_starts_even_if_the_wall_clock_goes_back()
 
 def test_flapping_alert_states_how_long_it_is_held():
     harness = LifecycleHarness().play(cycles("StreamingQueryFailed", 0, 100), 110)
-    assert "flapping" not in harness.incidents[0].alerts[0].annotations
+    assert harness.incidents[0].alerts[0].calm_seconds == 0
     harness.play([(200, "a", "StreamingQueryFailed"), (205, "a", "idle")], 300)
 
-    assert "15 min of calm" in harness.incidents[0].alerts[0].annotations["flapping"]
+    assert harness.incidents[0].alerts[0].calm_seconds == 15 * 60
 
 
 def test_unreported_alert_takes_the_newest_severity():
@@ -88,7 +95,7 @@ def test_warning_that_only_recovers_ends_with_the_critical_incident():
 
     assert harness.reported == ["11 + a Stopped", "50 - a"]
     assert {alert.name for alert in end.alerts} == {"StreamingQueryStopped", "StreamingBatchSlow"}
-    assert not any("superseded_by" in alert.annotations for alert in end.alerts)
+    assert all(alert.end.goes_on is None for alert in end.alerts)
 
 
 def test_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
@@ -98,9 +105,7 @@ def test_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
     warning, critical = harness.play([], 21).incidents
 
     assert (warning.is_over, critical.is_over) == (True, False)
-    assert [alert.annotations["superseded_by"] for alert in warning.alerts] == [
-        "the critical alert"
-    ]
+    assert [alert.end.goes_on for alert in warning.alerts] == [GoesOn.CRITICAL_ALERT]
     assert (warning.severity, warning.key) == ("warning", "querypulse/etl/a/warning")
     assert (critical.severity, critical.key) == ("critical", "querypulse/etl/a")
     assert critical.starts_at == warning.starts_at
@@ -205,7 +210,7 @@ def test_group_ends_with_its_last_member_and_lists_the_ends_of_the_others():
     story = [*failing(10, "abc"), (20, "a", "idle"), (40, "b", "idle"), (60, "c", "idle")]
     harness = LifecycleHarness().play(story, 89)
     assert [alert.ends_at for alert in harness.incidents[0].alerts] == [None, WALL + 50, WALL + 70]
-    assert harness.lifecycle.alerts[0].annotations["incident"] == "*"
+    assert harness.lifecycle.alerts[0].incident == "*"
     harness.play([], 90)
 
     assert harness.reported == ["10 + * Failed(a,b,c)", "90 - *"]
@@ -437,7 +442,7 @@ def test_restored_alert_whose_query_never_appears_ends_when_it_is_forgotten_and_
     [
         ([left(revision=1), left(revision=4), left(revision=2)], [("querypulse/etl/a", 4)]),
         ([left(name="StreamingBatchSlow", severity="warning"), left()], [("querypulse/etl/a", 2)]),
-        ([left(ends_at=WALL - 100)], []),
+        ([left(end=End(WALL - 100))], []),
     ],
     ids=["the newest revision", "the critical one", "none that has ended"],
 )
@@ -458,7 +463,7 @@ def test_alert_has_one_incident_although_another_is_restored_late(name, late):
 
 
 def test_group_is_restored_with_its_ended_members():
-    (a,), (b,) = left("a").alerts, left("b", ends_at=WALL - 10).alerts
+    (a,), (b,) = left("a").alerts, left("b", end=End(WALL - 10)).alerts
     group = replace(left("*"), alerts=(a, b))
     harness = successor(group).play([(0, "a", "idle")], 29)
     assert [alert.ends_at for alert in harness.incidents[0].alerts] == [None, WALL - 10]

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support import spooling
-from support.deliveries import Recorder, incident
+from support.deliveries import WALL, Recorder, incident
 from support.patience import NEVER, PATIENCE_SECONDS, ended, until
 from support.spooling import entry
 
@@ -30,6 +30,7 @@ from querypulse.alerting.delivery.spool import (
     SpoolFile,
     try_folder,
 )
+from querypulse.alerting.incidents.alert import End, GoesOn, Outcome
 from querypulse.core.guard import Guard
 
 TESTS = Path(spooling.__file__).parents[1]
@@ -172,18 +173,19 @@ DAMAGES = {
     "cut off": lambda content: content[:5000],
     "empty": lambda _: b"",
     "nested": lambda _: b'{"x":' + b"[" * 100_000,
-    "newer": lambda content: content.replace(b'"version":2', b'"version":3'),
-    "foreign": lambda _: b'{"version": 2, "rows": {"pager": [{"cake": "flour"}]}}',
-    "a failure": lambda _: b'{"version": 2, "failures": [{"query_id": "i", "deaths": [{}]}]}',
+    "newer": lambda content: content.replace(b'"version":3', b'"version":4'),
+    "foreign, of the version before": lambda _: b'{"version": 2, "rows": {"pager": [{}]}}',
+    "foreign": lambda _: b'{"version": 3, "rows": {"pager": [{"cake": "flour"}]}}',
+    "a failure": lambda _: b'{"version": 3, "failures": [{"query_id": "i", "deaths": [{}]}]}',
     "opened never": lambda _: (
-        b'{"version": 2, "opened": [{"alertname": "a", "query": "b", "at": []}]}'
+        b'{"version": 3, "opened": [{"alertname": "a", "query": "b", "at": []}]}'
     ),
-    "opened": lambda _: b'{"version": 2, "opened": [{"alertname": "a", "query": "b"}]}',
+    "opened": lambda _: b'{"version": 3, "opened": [{"alertname": "a", "query": "b"}]}',
     "failures without times": lambda _: (
-        b'{"version": 2, "failures": [{"query_id": "i", "mark": "m", "unrecovered_deaths": 1}]}'
+        b'{"version": 3, "failures": [{"query_id": "i", "mark": "m", "unrecovered_deaths": 1}]}'
     ),
     "fewer failures than none": lambda _: (
-        b'{"version": 2, "failures": [{"query_id": "i", "mark": "m", "unrecovered_deaths": -1}]}'
+        b'{"version": 3, "failures": [{"query_id": "i", "mark": "m", "unrecovered_deaths": -1}]}'
     ),
     "an incident's labels": lambda content: content.replace(b'"query":', b'"other":', 1),
     "an alert's labels": lambda content: content.replace(b'"alertname":', b'"other":', 1),
@@ -207,6 +209,22 @@ def test_unreadable_file_is_moved_aside_and_replaced(spool, folder, caplog, dama
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert str(aside) in caplog.text
     assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(7),)}
+
+
+def test_file_of_the_version_before_is_read_with_the_state_of_its_alerts(spool, folder):
+    """There, the state of an alert was in its annotations."""
+    empty = spool()
+    written(empty, pager=(entry(1),)).close(PATIENCE_SECONDS)
+    document(folder).write_bytes((TESTS / "fixtures" / "spool-version-2.json").read_bytes())
+    shared, own = spool().load(PATIENCE_SECONDS).rows["pager"]
+    a, b, c = shared.incident.alerts
+    (d,) = own.incident.alerts
+
+    assert (a.end, a.incident, a.muted[:8], a.code) == (None, "*", "silenced", "batch_hung")
+    assert b.end == End(WALL - 10, Outcome.COMMITS)
+    assert c.end == End(WALL - 20, None, GoesOn.CRITICAL_ALERT)
+    assert d.end == End(WALL - 5, Outcome.IDLE)
+    assert {*a.annotations, *d.annotations} == {"summary", "reason", "runbook_url"}
 
 
 def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, folder, monkeypatch):

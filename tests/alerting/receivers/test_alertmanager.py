@@ -21,6 +21,7 @@ from support.receiver_incidents import (
 )
 from support.receivers import receiver
 
+from querypulse.alerting.incidents.alert import GoesOn
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.alertmanager import api_alerts
 from querypulse.alerting.receivers.receiver import DeliveryError
@@ -121,10 +122,12 @@ def test_alert_states_when_it_ends(sent, ends):
     assert [one["endsAt"] for one in api_alerts(sent.alerts, NOW)] == list(map(rfc3339, ends))
 
 
-@pytest.mark.parametrize("successor", ["the critical incident", "the warning", "another incident"])
+@pytest.mark.parametrize(
+    "successor", [GoesOn.CRITICAL_INCIDENT, GoesOn.WARNING, GoesOn.ANOTHER_INCIDENT]
+)
 def test_alert_that_goes_on_in_another_incident_is_not_ended(successor):
     over = alert(starts_at=NOW - 9, ends_at=NOW - 1)
-    moved = replace(over, annotations={**over.annotations, "superseded_by": successor})
+    moved = replace(over, end=replace(over.end, goes_on=successor))
 
     assert api_alerts([moved], NOW) == []
     assert len(api_alerts([over], NOW)) == 1

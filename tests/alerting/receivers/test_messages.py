@@ -7,7 +7,8 @@ from support.messages import BEGAN, CASES, LASTED, page
 from support.receiver_incidents import alert, holding
 from support.repository import ROOT
 
-from querypulse.alerting.words.headlines import COMPLETED, IDLE, headline_of, summary_of
+from querypulse.alerting.incidents.alert import GoesOn, Outcome
+from querypulse.alerting.words.headlines import headline_of, summary_of
 from querypulse.alerting.words.messages import details, others
 
 GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
@@ -35,14 +36,24 @@ def test_error_appears_once_in_a_message():
     ("name", "query", "notes", "text"),
     [
         ("StreamingQueryFailed", "a", {}, "a commits again"),
-        ("StreamingQueryFailed", "a", {"outcome": IDLE[0]}, "a is healthy again and idle"),
-        ("StreamingQueryFailed", "a", {"outcome": COMPLETED[0]}, "a has completed"),
+        ("StreamingQueryFailed", "a", {"outcome": Outcome.IDLE}, "a is healthy again and idle"),
+        ("StreamingQueryFailed", "a", {"outcome": Outcome.COMPLETED}, "a has completed"),
         ("StreamingDriverDown", "*", {}, "driver is up again"),
-        ("StreamingDriverDown", "*", {"outcome": "driver was shut down"}, "driver was shut down"),
+        (
+            "StreamingDriverDown",
+            "*",
+            {"outcome": Outcome.SHUT_DOWN},
+            "driver was shut down gracefully",
+        ),
         ("QuerypulseEventsMissing", "*", {}, "querypulse receives Spark's events again"),
         ("StreamingQueryStalled", "*", {}, "all queries are healthy again"),
         ("StreamingQueryFailed", "unnamed", {}, "queries without a name are healthy again"),
-        ("QuerypulseTest", "*", {"outcome": "test alert has ended"}, "test alert has ended"),
+        (
+            "QuerypulseTest",
+            "*",
+            {"outcome": Outcome.TEST_OVER},
+            "test alert of querypulse has ended",
+        ),
         ("SomeOtherAlert", "a", {}, "a is healthy again"),
     ],
 )
@@ -69,13 +80,13 @@ def at_end(one, seconds, **notes):
         ((alert("a"), alert("b"), alert("*", name="QuerypulseEventsMissing", reason="none")), "[etl] 2 queries failed: ConcurrentAppendException (a, b)",
          {"StreamingQueryFailed of a": "ConcurrentAppendException", "StreamingQueryFailed of b": "ConcurrentAppendException",
           "QuerypulseEventsMissing of all queries": "none"}),
-        ((at_end(FAILED, 240, outcome="commits again"), at_end(SLOW, 60, outcome="is no longer slow")),
+        ((at_end(FAILED, 240, outcome=Outcome.COMMITS), at_end(SLOW, 60, outcome=Outcome.HEALTHY)),
          "Resolved: [etl] bronze commits again after 4 min", {}),
-        ((at_end(SLOW, 240, superseded_by="the critical incident"), at_end(FAILED, 60)),
+        ((at_end(SLOW, 240, goes_on=GoesOn.CRITICAL_INCIDENT), at_end(FAILED, 60)),
          "Replaced by the critical incident: [etl] bronze after 4 min", {}),
-        ((at_end(FAILED, 240), at_end(alert("b"), 240, outcome=COMPLETED[0])),
+        ((at_end(FAILED, 240), at_end(alert("b"), 240, outcome=Outcome.COMPLETED)),
          "Resolved: [etl] StreamingQueryFailed of 2 queries is over after 4 min (bronze, b)", {}),
-        ((at_end(alert("a"), 240), at_end(alert("b"), 240), at_end(alert("a", severity="warning"), 60, superseded_by="x")),
+        ((at_end(alert("a"), 240), at_end(alert("b"), 240), at_end(alert("a", severity="warning"), 60, goes_on=GoesOn.CRITICAL_ALERT)),
          "Resolved: [etl] 2 queries commit again after 4 min (a, b)", {}),
     ],
     ids=["one", "several of one query", "one is over", "group and driver", "resolved", "replaced",
