@@ -48,7 +48,7 @@ BUDGET = {
     "exporter": (2350, 9),
     "alerting": (11600, 44),
     "settings": (1100, 9),
-    "sidecar": (2900, 12),
+    "sidecar": (3000, 12),
     "watch": (1680, 6),
     "replay": (1150, 6),
     "launch": (450, 7),
