@@ -33,17 +33,15 @@ from .facts import (
     Upstream,
 )
 from .finding import NOT_WORKING, WHOLE_DRIVER, Finding, QueryHealth, Severity
-from .kinds import DRIVER_DOWN, KINDS, QUERY_FAILED, QUERY_FLAPPING, SharedCause, kind_of
+from .kinds import DRIVER_DOWN, QUERY_FAILED, QUERY_FLAPPING, SharedCause, kind_of
 from .policy import Policy
-from .rules import ORDER, RULES
+from .rules import ORDER
 from .rules.context import RuleContext, is_restarted, rule_context
 from .rules.evidence import ids_went_back
 from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
 from .rules.progress import slots_held
 from .rules.query_ends import program_ended, query_absent, was_flapping_already
 
-INDEPENDENT_RULES = tuple(rule for name, rule in RULES.items() if KINDS[name].is_independent)
-"""The rules whose findings are reported in addition to the most severe finding of a query."""
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
 
@@ -132,8 +130,10 @@ def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding]
     """Its findings, which an error in its health does not hide, and its health."""
     query, snapshot, ignore = context.query, context.snapshot, context.limits.ignore
     elsewhere = _is_reported_elsewhere(query, snapshot)
-    worst = None if ignore else _worst(context, stages)
-    findings = [] if worst is None or elsewhere else _reported(context, worst, stages)
+    results = [] if ignore else [stages.run(rule, context) for rule in ORDER]
+    found = [finding for finding in results if finding is not None]
+    worst = _worst(found)
+    findings = [] if worst is None or elsewhere else _reported(context, worst, found, stages)
     health = stages.run(_health, context, worst, elsewhere=elsewhere)
     return findings, health or _not_evaluated(query, snapshot, ignore=ignore)
 
@@ -187,38 +187,35 @@ def _is_reported_elsewhere(query: Query, snapshot: Snapshot) -> bool:
     return query.reported_elsewhere or not snapshot.ownership.covers(query.session)
 
 
-def _worst(context: RuleContext, stages: Stages) -> Finding | None:
+def _worst(found: Sequence[Finding]) -> Finding | None:
     """The first critical finding, else the first; independent ones count only if they are first.
 
     One that is past counts only if there is no other.
     """
     worst = past = None
-    for rule in ORDER:
-        if worst is not None and rule in INDEPENDENT_RULES:
+    for finding in found:
+        if worst is not None and kind_of(finding.alertname).is_independent:
             continue
-        try:
-            finding = rule(context)
-        except Exception as error:  # noqa: BLE001 - the other rules must still run
-            stages.note(rule, error)
-            continue
-        if finding is not None and finding.is_past:
+        if finding.is_past:
             past = finding
             continue
-        if finding is not None and finding.severity is Severity.CRITICAL:
+        if finding.severity is Severity.CRITICAL:
             return finding
         worst = worst or finding
     return worst or past
 
 
-def _reported(context: RuleContext, worst: Finding, stages: Stages) -> list[Finding]:
+def _reported(
+    context: RuleContext, worst: Finding, found: Sequence[Finding], stages: Stages
+) -> list[Finding]:
     """The most severe finding, and the independent ones: flapping and data loss risk.
 
     Once the query flaps, a further failure is not reported, unless it is more severe.
     """
     independent = [
         finding
-        for rule in INDEPENDENT_RULES
-        if (finding := stages.run(rule, context)) and finding.alertname != worst.alertname
+        for finding in found
+        if kind_of(finding.alertname).is_independent and finding.alertname != worst.alertname
     ]
     is_covered = worst.alertname == QUERY_FAILED and any(
         finding.alertname == QUERY_FLAPPING

@@ -1,4 +1,4 @@
-"""Text for people and for receivers: durations, lists, dates, typos, cut and encodable text."""
+"""Text for people and for receivers: durations, lists, dates, typos, hashes, encodable text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from hashlib import sha256
 from typing import Any
 
 
@@ -49,6 +50,11 @@ def listed(names: Sequence[str], most: int = MAX_NAMES) -> str:
 def encodable(text: str) -> str:
     """The text with an escape in place of each lone surrogate."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def digest(text: str, characters: int) -> str:
+    """The first hexadecimal ``characters`` of the SHA-256 of a text, which may be any text."""
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:characters]
 
 
 def is_encodable(value: object) -> bool:

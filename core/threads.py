@@ -73,11 +73,12 @@ class Loop:
 
     def _run(self) -> None:
         while not self.stopping.is_set():
-            if not self._guard.attempt(self.name, self._has_stepped, default=False):
+            if not self._guard.attempt(self.name, self._make_step, default=False):
                 self.stopping.wait(PAUSE_AFTER_ERROR_SECONDS)
         self._guard.attempt(self.name, self._last)
 
-    def _has_stepped(self) -> bool:
+    def _make_step(self) -> bool:
+        """Make one step; return True, which an error does not."""
         self._step()
         return True
 

@@ -152,6 +152,18 @@ def _rows(row: QueryRow, count: int) -> int | None:
     return None if trigger is not None and trigger.is_continuous else count
 
 
+def _trigger_interval(row: QueryRow) -> float | None:
+    if row.facts is None:
+        return None
+    return row.facts.trigger.interval_seconds or None
+
+
+def _topic_ages(row: QueryRow) -> Figures:
+    return {
+        (source, topic): row.topic_ages[source].get(topic) for source, topic in _topic_lags(row)
+    }
+
+
 QUERY_FIGURES: Table[QueryRow] = {
     "spark_streaming_query_info{query_id,run_id,trigger,sink}": Figure(
         "The current run of the query.", _info
@@ -215,7 +227,7 @@ QUERY_FIGURES: Table[QueryRow] = {
     ),
     "spark_streaming_query_trigger_interval_seconds": Figure(
         "The interval of the query's trigger; absent without one.",
-        lambda row: None if row.facts is None else row.facts.trigger.interval_seconds or None,
+        _trigger_interval,
     ),
     "spark_streaming_query_expected_input_seconds": Figure(
         "How long the query may read no rows before an alert; absent if no data is expected.",
@@ -322,9 +334,7 @@ QUERY_FIGURES: Table[QueryRow] = {
     ),
     "spark_streaming_topic_lag_seconds{source,topic}": Figure(
         "Age of the first unread record of each topic, by its timestamp.",
-        lambda row: {
-            (source, topic): row.topic_ages[source].get(topic) for source, topic in _topic_lags(row)
-        },
+        _topic_ages,
     ),
     "spark_streaming_partition_lag_offsets{source,topic,partition}": Figure(
         "Lag in offsets of each partition, with the setting lag_by_partition.", _partition_lags
@@ -369,6 +379,26 @@ def _by_receiver(
     return figures
 
 
+def _driver_needed(published: PublishedState) -> Figures:
+    """The time of the last evaluation, while a query should keep running."""
+    if not any(row.is_needed for row in published.rows):
+        return {}
+    return {(published.app,): published.monitor.heartbeat_timestamp}
+
+
+def _alerts(published: PublishedState) -> Figures:
+    """1 for each open alert, and 0 for those that ended a short while ago."""
+    figures: Figures = dict.fromkeys(published.alerts_last_open, 0.0)
+    for alert in published.alerts:
+        figures[alert_labels(alert)] = 1.0
+    return figures
+
+
+def _alerts_firing(published: PublishedState) -> Figures:
+    names = [(alert.labels["alertname"], alert.labels["severity"]) for alert in published.alerts]
+    return dict(Counter(names))
+
+
 BUILD_FIGURES: Table[PublishedState | None] = {
     "querypulse_build_info{version}": Figure(
         "The version of querypulse in this driver.", lambda _: {(VERSION,): 1}
@@ -384,28 +414,14 @@ DRIVER_FIGURES: Table[PublishedState] = {
     "querypulse_driver_expected_timestamp_seconds{app}": Figure(
         "The same time while a query should keep running, so that the driver should not end; "
         "absent otherwise.",
-        lambda published: (
-            {(published.app,): published.monitor.heartbeat_timestamp}
-            if any(row.is_needed for row in published.rows)
-            else {}
-        ),
+        _driver_needed,
     ),
     "spark_streaming_query_alert{app,query,alertname,severity}": Figure(
         "1 while querypulse has this alert open, and 0 for ten minutes after it ended; "
         'query "*" is the whole driver.',
-        lambda published: {
-            **dict.fromkeys(published.alerts_last_open, 0.0),
-            **dict.fromkeys(map(alert_labels, published.alerts), 1.0),
-        },
+        _alerts,
     ),
-    "querypulse_alerts_firing{alertname,severity}": Figure(
-        "Alerts firing now.",
-        lambda published: dict(
-            Counter(
-                (alert.labels["alertname"], alert.labels["severity"]) for alert in published.alerts
-            )
-        ),
-    ),
+    "querypulse_alerts_firing{alertname,severity}": Figure("Alerts firing now.", _alerts_firing),
     "querypulse_queries_without_series{app}": Figure(
         f"Queries beyond the first {MAX_QUERIES}: only /status and their alerts show them.",
         lambda published: {(published.app,): max(0, len(published.queries) - MAX_QUERIES)},

@@ -91,7 +91,7 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """Figures about the monitor itself, as ``/status`` shows them. Counters only grow."""
 
     heartbeat_timestamp: float | None = None
-    """Unix seconds of the worker's last round."""
+    """Unix seconds of the newest evaluation."""
     listener_path: str = ""
     """The event path: ``bus_queue``, ``python_proxy``, ..."""
     listener_registered: bool | None = None

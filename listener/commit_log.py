@@ -103,15 +103,19 @@ def _written(
 
 def _longest_seconds(offsets: FileTimes, commits: FileTimes) -> tuple[float, ...]:
     newest = max((at for at in commits.values() if at is not None), default=0.0)
-    took = sorted(
-        done - began
-        for batch_id, done in commits.items()
-        if done is not None
-        and newest - done <= 3600.0 * USUAL_HOURS
-        and (began := offsets.get(batch_id)) is not None
-        and done >= began
-    )
-    most = max(LEARNED_MOST_SECONDS, took[(len(took) - 1) // 2]) if took else 0.0
+    took = []
+    for batch_id, done in commits.items():
+        began = offsets.get(batch_id)
+        if began is None or done is None:
+            continue
+        is_recent = newest - done <= 3600.0 * USUAL_HOURS
+        if is_recent and done >= began:
+            took.append(done - began)
+    if not took:
+        return ()
+    took.sort()
+    median = took[(len(took) - 1) // 2]
+    most = max(LEARNED_MOST_SECONDS, median)
     return tuple(min(seconds, most) for seconds in took[-2:])
 
 
@@ -154,15 +158,14 @@ def sink_log(written: FileTimes, offsets: FileTimes, began: float | None) -> Sin
     planned = max(offsets, default=None)
     if newest is not None and (planned is None or newest > planned):
         return SinkLog(newest, skips_to=newest)
-    skipped = [
-        batch
-        for batch, planned_at in offsets.items()
-        if planned_at is not None
-        and began is not None
-        and planned_at >= began
-        and (written_at := written.get(batch)) is not None
-        and written_at < planned_at - CLOCKS_DIFFER_SECONDS
-    ]
+    skipped = []
+    for batch, planned_at in offsets.items():
+        written_at = written.get(batch)
+        if planned_at is None or written_at is None:
+            continue
+        is_planned_by_run = began is not None and planned_at >= began
+        if is_planned_by_run and written_at < planned_at - CLOCKS_DIFFER_SECONDS:
+            skipped.append(batch)
     return SinkLog(newest, max(skipped, default=None), min(skipped, default=None))
 
 

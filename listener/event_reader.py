@@ -116,7 +116,7 @@ class EventReader:
         except DecodeError:
             self.dropped["undecodable"] += 1
             return
-        if self._is_known(text):
+        if not self._remember(text):
             return
         if isinstance(event, Progress) and event.lost_parts:
             self.dropped["undecodable_part"] += len(event.lost_parts)
@@ -132,15 +132,15 @@ class EventReader:
         arrived = Arrived(event, received.at, self._context_of(event))
         self._arrived.put(arrived, lifecycle=received.kind.is_lifecycle)
 
-    def _is_known(self, text: str) -> bool:
-        """Whether this event was read before: each one names its run and its batch or time."""
+    def _remember(self, text: str) -> bool:
+        """Remember an event, which names its run and batch or time; return whether it is new."""
         key = hash(text)
         if key in self._seen:
-            return True
+            return False
         self._seen[key] = None
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
-        return False
+        return True
 
     def _context_of(self, event: Event) -> Context:
         """The SparkContext's state at a failure; an unreachable JVM does not lose the failure."""

@@ -154,11 +154,14 @@ _FILES = ("numFilesOutstanding", "approximateQueueSize")
 _BYTES = ("numBytesOutstanding", "sizeOfRecordsReadyToProcess", "estimatedTotalBytesBehindLatest")
 """What the sources of Delta, Auto Loader, Pub/Sub and Kafka report on Databricks."""
 _COMMITS = frozenset({"addBatch", "commitOffsets"})
+_OF_ANOTHER_SHAPE = (AttributeError, KeyError, TypeError)
 _UNREADABLE = (
-    msgspec.MsgspecError, ValueError, OverflowError, RecursionError,
-    # JSON of another shape than an event's.
-    AttributeError, KeyError, TypeError,
-)  # fmt: skip
+    msgspec.MsgspecError,
+    ValueError,
+    OverflowError,
+    RecursionError,
+    *_OF_ANOTHER_SHAPE,
+)
 _EVENT_HUBS = "org.apache.spark.sql.eventhubs.EventHubsSource"
 """Event Hubs' native connector. Spark asks such a V1 source for one offset and reports it as the
 newest one too, but this one is limited by ``maxEventsPerTrigger`` (EventHubsSource.scala)."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
 
+from ..core.text import digest
 from .state import positions
 from .state.fold import MAX_PAST_FAILURES
 from .state.positions import LastRead
@@ -60,7 +60,7 @@ class FailedQuery(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=2 * MAX_KEPT)
 def mark_of(name: str | None) -> str:
     """A hash that identifies a name or a folder on disk, because it may be long or secret."""
-    return sha256(name.encode(errors="surrogatepass")).hexdigest()[:MARK_CHARACTERS] if name else ""
+    return digest(name, MARK_CHARACTERS) if name else ""
 
 
 def key_of(query: Query) -> QueryKey:

@@ -18,9 +18,9 @@ from pyspark.sql.functions import explode
 
 from ..alerting.policy import Policy
 from ..core.installed import NotInstalledError
-from .command import UNREADABLE, complaints, summary
 from .engine import Change, Replayed, replay_application
 from .log_files import Application, ReplayError, has_scheme
+from .report import complaints, exit_code, summary
 
 CHANGE = (
     "at timestamp, status string, alertname string, query string, severity string, "
@@ -60,7 +60,7 @@ def replay_fleet(
     finally:
         if before is None:
             spark.stop()
-    return UNREADABLE if any(replay.error is not None for replay in replays) else 0
+    return exit_code(replays)
 
 
 def _session() -> SparkSession:

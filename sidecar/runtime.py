@@ -6,7 +6,8 @@ Each thread is named ``querypulse-...``:
 * ``reader`` takes events to the worker's inbox, from Spark or, over Spark Connect, from the probe.
 * ``probe``, ``commit-log`` and ``sources`` read Spark, checkpoints and sources; of each the newest
   report counts.
-* ``worker`` owns the state of all queries: it applies what arrived, evaluates, and publishes.
+* ``worker`` owns the state of all queries: it applies what arrived, evaluates, hands the alerts to
+  ``deliver-...``, and then publishes.
 * ``deliver-...``, ``heartbeat`` and ``push-...`` send, one thread for each receiver.
 * ``silence-file``, ``secret-files``, ``http-files`` and ``spool`` use files that may hang.
 * ``http`` and ``http-pages`` serve what the worker has published.
@@ -19,10 +20,8 @@ sends, says how the process ends (``docs/watch.md``), and ends every thread.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -31,8 +30,9 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import Severity
-from ..alerting.incidents.alert import Alert, problem_of
+from ..alerting.incidents.alert import Alert
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from ..alerting.kinds import SharedCause
 from ..alerting.policy import Policy
@@ -41,16 +41,9 @@ from ..alerting.silences import post_silence, written
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
-from ..exporter.published_state import (
-    Buckets,
-    Monitor,
-    PublishedState,
-    alerts_last_open,
-    process_of,
-)
+from ..exporter.published_state import PublishedState
 from ..exporter.push import Publisher
 from ..exporter.server import HttpServer
-from ..listener.checkpoints import warn_of_checkpoints
 from ..listener.connect.event_path import ConnectPath
 from ..listener.mailbox import (
     Ending,
@@ -66,13 +59,14 @@ from ..listener.python_frames import main_thread
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
-from ..listener.state.snapshot import Snapshot, SupervisedQuery
+from ..listener.state.snapshot import SupervisedQuery
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from . import assemble
 from .assemble import Components, refused_address
 from .observers import FileReaders, observe_classic, observe_connect
 from .program import uncaught_exception
+from .publishing import Publishing
 from .session import app_name, is_connect, spark_ui_url
 from .worker import Inputs, Worker
 
@@ -144,7 +138,7 @@ def notice_of(
 class Runtime:
     """Everything that runs, from ``start`` to ``end``. Data flows one way:
 
-    the event path's queue -> reader -> ``arrived`` -> worker -> published state and notifier;
+    the event path's queue -> reader -> ``arrived`` -> worker -> notifier, then published state;
     probe, commit-log reader and source reader -> their newest report -> worker.
     """
 
@@ -164,8 +158,6 @@ class Runtime:
         self._silencing = components.silencing
         self._on_evaluated = on_evaluated
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
-        self._checkpoint_problems: set[str] = set()
-        """Those that were logged."""
         app = app_name(settings, spark)
         if isinstance(path, ConnectPath):
             version = path.version
@@ -180,26 +172,32 @@ class Runtime:
         lifecycle = Lifecycle(
             app, guidance, terms, settings.labels, redacted=components.redacting.text
         )
-        self._notifier = assemble.make_notifier(
-            settings,
-            app,
-            guard,
-            components.receivers,
-            restore=lambda incidents: lifecycle.restore(incidents, time.monotonic()),
-            heartbeat=components.heartbeat,
-            query_heartbeats=components.query_heartbeats,
-            redact=components.redacting.text,
-        )
+        self._notifier = self._make_notifier(components, app, lifecycle)
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server)
         self._publishers = [Publisher(to, self._pushed, guard) for to in components.push_targets]
-        self._listener = listener
+        self._publishing = Publishing(
+            app,
+            version,
+            components,
+            path=path,
+            listener=listener,
+            observers=self._observers,
+            files=self._files,
+            worker=self._worker,
+            notifier=self._notifier,
+            publishers=self._publishers,
+        )
         self._loops = [
             *self._observers.loops,
             Loop("worker", self._worker.step, guard, wake=self._arrived.wake),
         ]
-        self.published: PublishedState = self._first_state(app, version)
+
+    @property
+    def published(self) -> PublishedState:
+        """What readers see of the newest evaluation."""
+        return self._publishing.newest
 
     @property
     def evaluated(self) -> Evaluated:
@@ -213,7 +211,7 @@ class Runtime:
 
     def start(self) -> None:
         """Open the port, if there is a server, and start every thread."""
-        if self._server is not None and not self._listens(self._server):
+        if self._server is not None and not self._open_port(self._server):
             self._server = None
         self._files.start()
         self._notifier.start()
@@ -314,6 +312,18 @@ class Runtime:
             publisher.join(deadline.left)
         self._files.stop()
 
+    def _make_notifier(self, components: Components, app: str, lifecycle: Lifecycle) -> Notifier:
+        return assemble.make_notifier(
+            self._settings,
+            app,
+            self._guard,
+            components.receivers,
+            restore=lambda incidents: lifecycle.restore(incidents, time.monotonic()),
+            heartbeat=components.heartbeat,
+            query_heartbeats=components.query_heartbeats,
+            redact=components.redacting.text,
+        )
+
     def _make_worker(
         self,
         components: Components,
@@ -338,7 +348,7 @@ class Runtime:
             failure_history=self._notifier.failure_history,
             redact=components.redacting,
             on_error=self._guard.report,
-            on_evaluated=self._publish,
+            on_evaluated=self._follow,
         )
 
     def _make_server(self, components: Components) -> HttpServer | None:
@@ -366,7 +376,8 @@ class Runtime:
             external_name=urlsplit(external_url(settings)).hostname,
         )
 
-    def _listens(self, server: HttpServer) -> bool:
+    def _open_port(self, server: HttpServer) -> bool:
+        """Start the server; return whether it listens."""
         wanted = server.url
         try:
             server.start()
@@ -385,104 +396,11 @@ class Runtime:
         names = {*self.evaluated.snapshot.labels(), *self.published.expected}
         return post_silence(body, self._silencing, names)
 
-    def _publish(self, evaluated: Evaluated) -> None:
-        self.published = self._next_state(self.published, evaluated)
-        warn_of_checkpoints(evaluated.snapshot, self._checkpoint_problems)
+    def _follow(self, evaluated: Evaluated) -> None:
+        """Do what follows an evaluation whose alerts are handed over."""
         self._notifier.query_heartbeats.update(evaluated)
+        self._publishing.publish(evaluated)
         self._on_evaluated()
-
-    def _first_state(self, app: str, version: str) -> PublishedState:
-        """What readers see before the first evaluation."""
-        nothing = PublishedState(
-            app=app,
-            labels=self._settings.labels,
-            spark_version=version,
-            process=process_of(os.getpid()),
-            lag_by_partition=self._settings.lag_by_partition,
-            snapshot=self.evaluated.snapshot,
-            health={},
-            alerts=(),
-            monitor=Monitor(),
-            wall=self.evaluated.wall,
-        )
-        return self._next_state(nothing, self.evaluated)
-
-    def _next_state(self, before: PublishedState, evaluated: Evaluated) -> PublishedState:
-        """Everything that readers may see, frozen; other threads only increase the counters."""
-        callbacks = before.callback_durations.add(_drain(self._listener.callback_durations))
-        polls = before.probe_durations.add(_drain(self._observers.prober.probe_durations))
-        snapshot, alerts = evaluated.snapshot, evaluated.alerts
-        return replace(
-            before,
-            snapshot=snapshot,
-            health=evaluated.evaluation.health,
-            alerts=alerts,
-            alerts_last_open=alerts_last_open(before.alerts_last_open, alerts, snapshot.at),
-            inhibited=evaluated.inhibited,
-            monitor=self._monitor(snapshot, before.app, callbacks, polls),
-            wall=evaluated.wall,
-            expected=self._worker.policy.expected,
-            flow=evaluated.evaluation.flow,
-            passed=evaluated.passed,
-            callback_durations=callbacks,
-            probe_durations=polls,
-        )
-
-    def _monitor(self, snapshot: Snapshot, app: str, callbacks: Buckets, polls: Buckets) -> Monitor:
-        report, source = snapshot.probe, self.path.source
-        deliveries = self._notifier.deliveries
-        return Monitor(
-            heartbeat_timestamp=time.time(),
-            listener_path=self.path.name,
-            listener_registered=report.listener.registered if report is not None else None,
-            reregistrations=report.listener.reregistrations if report is not None else 0,
-            missing=report.listener.missing if report is not None else (),
-            mailbox_depth=source.depth,
-            events=self._worker.state.events.copy(),
-            # Both mailboxes of a Python listener drop for the same reasons.
-            events_dropped=sum_of(
-                self._observers.reader.drops, source.drops, self._listener.refused.copy()
-            ),
-            internal_errors=self._guard.errors.copy(),
-            probe_age_seconds=None if report is None else snapshot.at - report.at,
-            sources_unread=sources_unread(snapshot),
-            receivers=tuple(delivery.name for delivery in deliveries),
-            deliveries={name: dict(counts) for name, counts in self._notifier.outcomes.items()},
-            outbox_pending={delivery.name: delivery.pending for delivery in deliveries},
-            alerts_lost={delivery.name: delivery.losses for delivery in deliveries},
-            circuits_open={delivery.name: delivery.circuit_open for delivery in deliveries},
-            spool_problem=self._notifier.spool_problem,
-            file_problems=self._files.problems,
-            app_name_problem=problem_of(app),
-            pushes={publisher.name: publisher.pushes for publisher in self._publishers},
-            callback_duration_seconds=callbacks.timing(),
-            probe_duration_seconds=polls.timing(),
-        )
-
-
-def sum_of(*counts: Mapping[str, int]) -> Counter[str]:
-    """The sum of counts by name."""
-    total: Counter[str] = Counter()
-    for by_name in counts:
-        total.update(by_name)
-    return total
-
-
-def sources_unread(snapshot: Snapshot) -> dict[str, str]:
-    """By query: what the brokers did not answer, and why; permanent gaps included."""
-    reasons = {
-        label: [query.source_trouble, *(poll.missing_reason for poll in query.polls.values())]
-        for label, query in snapshot.labels().items()
-    }
-    return {
-        label: "; ".join(dict.fromkeys(filter(None, texts)))
-        for label, texts in reasons.items()
-        if any(texts)
-    }
-
-
-def _drain(samples: deque[float]) -> list[float]:
-    return [samples.popleft() for _ in range(len(samples))]
 
 
 def open_event_path(

@@ -1,17 +1,13 @@
-"""The Spark session of this process, the settings that hold for it, and what watches it."""
+"""The Spark session of this process, and the settings that hold for it."""
 
 from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
-import threading
-import weakref
-from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -21,16 +17,11 @@ from ..listener.spark.jvm import THROWN, reason_of
 from ..listener.state.query import Query
 from ..listener.state.state import has_name
 from ..settings.loading import SPARK_PREFIX, load_settings
-from ..settings.settings import Settings, SettingsError
-
-if TYPE_CHECKING:
-    from .sidecar import Sidecar
+from ..settings.settings import Settings
 
 log = logging.getLogger("querypulse")
 
 APP_NAME = "spark.app.name"
-ANNOUNCE_SECONDS = 1.5
-"""How long the end by SIGTERM may wait for its announcement."""
 
 
 class NoSessionError(RuntimeError):
@@ -207,159 +198,3 @@ def target_of(method: str, query: Any) -> Target:
         kind = type(query).__name__
         raise ValueError(f"{method}: give a query's name or a StreamingQuery, not {kind}")
     return Target(query.name, str(query.id), str(query.runId))
-
-
-# -- the open sidecars ---------------------------------------------------------------------------
-
-
-class Registry:
-    """At most one open sidecar for each SparkContext."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        """Held from the search for a sidecar until a new one is recorded."""
-        self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
-        self._forks = threading.local()
-        self.was_signalled = False
-        self.handles_signals = False
-        """Whether the application has had a handler of its own for the end of the process."""
-        """Whether SIGTERM has come, as far as our handler knows."""
-        self._reports_death = self._has_reported = False
-        """Whether a thread reports that the JVM has died; once it has, the process ends."""
-
-    def find(self, context: Any) -> Sidecar | None:
-        """The open sidecar of a SparkContext."""
-        sidecar = self._sidecars.get(context)
-        return None if sidecar is None or sidecar.closed else sidecar
-
-    def require_none(self, context: Any) -> None:
-        """Require that no open sidecar watches this SparkContext; an automatic one is closed.
-
-        Those of SparkContexts that the application has stopped are closed: they would do so
-        themselves a moment later, but the new one may need their port now. So are those of Spark
-        Connect sessions that have ended: the new one takes over their incidents.
-
-        Raises:
-            SettingsError: another one watches it.
-
-        """
-        sidecar = self.find(context)
-        if sidecar is not None and not sidecar.is_automatic:
-            raise SettingsError("another sidecar watches this SparkContext: use or close that")
-        if sidecar is not None:
-            sidecar.close()
-        for watched, stale in list(self._sidecars.items()):
-            if is_stopped(watched) or stale.session_has_ended:
-                stale.close(timeout=2.0)
-
-    def remember(self, context: Any, sidecar: Sidecar) -> None:
-        """Record the sidecar of a SparkContext."""
-        self._sidecars[context] = sidecar
-
-    def handle_termination(self) -> None:
-        """Announce the end by SIGTERM while a sidecar is open, if SIGTERM has its default action.
-
-        Only the main thread can set a handler; a handler of the application is left alone.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if self._sidecars and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._terminate)
-        elif not self._sidecars and self._handles_termination:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    @property
-    def _handles_termination(self) -> bool:
-        return signal.getsignal(signal.SIGTERM) == self._terminate
-
-    def note_handlers(self) -> None:
-        """Note a handler of the application: it may be gone before the process ends.
-
-        ``asyncio`` takes its handlers back when its loop ends, and so do context managers.
-        """
-        terminates = signal.getsignal(signal.SIGTERM)
-        interrupts = signal.getsignal(signal.SIGINT)
-        is_foreign = callable(terminates) and not self._handles_termination
-        # PySpark's cancels the jobs, and raises KeyboardInterrupt as Python's does.
-        of_pyspark = getattr(interrupts, "__module__", "").startswith("pyspark.")
-        is_default = interrupts is signal.default_int_handler or of_pyspark
-        self.handles_signals |= is_foreign or (callable(interrupts) and not is_default)
-
-    def _terminate(self, number: int, _frame: object) -> None:
-        """Announce the end, and then let the default action end the process.
-
-        Where the JVM is dead already, as when YARN cleans up behind it, the end is not planned: the
-        application goes on until that is reported.
-
-        A handler of the application that calls this one, which it found in its place, decides the
-        end itself.
-
-        The main thread may hold any lock now, also one of ``threading``: so another thread works, a
-        bare one, and the wait for it is short.
-        """
-        if self._reports_death:
-            if self._has_reported:
-                self._end_by(number)
-            return
-        self.was_signalled = True
-        announced = allocate_lock()
-        announced.acquire()
-        start_new_thread(self._announce, (number, announced.release))
-        announced.acquire(timeout=ANNOUNCE_SECONDS)
-        if not self._reports_death:
-            self._end_by(number)
-
-    def _end_by(self, number: int) -> None:
-        if signal.getsignal(number) == self._terminate:
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-
-    def _announce(self, number: int, announced: Callable[[], None]) -> None:
-        sidecars = list(self._sidecars.values())
-        try:
-            # A lock that the main thread holds must not keep the report of a death from leaving.
-            self._reports_death = any(sidecar.has_lost_jvm() for sidecar in sidecars)
-            for sidecar in () if self._reports_death else sidecars:
-                sidecar.announce_termination()
-        finally:
-            announced()
-        if self._reports_death:
-            self._report_death(number, sidecars)
-
-    def _report_death(self, number: int, sidecars: Sequence[Sidecar]) -> None:
-        """Report that the JVM has died, and let the signal end the process."""
-        try:
-            for sidecar in sidecars:
-                sidecar.report_death()
-        finally:
-            self._has_reported = True
-            if self._handles_termination:
-                os.kill(os.getpid(), number)
-
-    def before_fork(self) -> None:
-        """Hold SIGTERM back: a child would lose one that comes before its Python runs."""
-        signals = {signal.SIGTERM}
-        self._forks.holds = self._handles_termination and not (
-            signals & signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-        )
-
-    def after_fork(self, *, child: bool) -> None:
-        """Let SIGTERM through; in a child it has its default action again."""
-        if self._forks.holds and child:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if self._forks.holds:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-
-    def forget(self, sidecar: Sidecar) -> None:
-        """Remove a sidecar, and with it the reference to its SparkContext."""
-        for context, watching in list(self._sidecars.items()):
-            if watching is sidecar:
-                del self._sidecars[context]
-
-
-SIDECARS = Registry()
-os.register_at_fork(
-    before=SIDECARS.before_fork,
-    after_in_parent=partial(SIDECARS.after_fork, child=False),
-    after_in_child=partial(SIDECARS.after_fork, child=True),
-)

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from datetime import datetime
@@ -40,7 +41,6 @@ from .failure import QueryFailure, first_failure, first_stall, nothing_left, wai
 from .program import program_end
 from .runtime import MAILBOX_CAPACITY, Runtime, open_event_path
 from .session import (
-    SIDECARS,
     NoSessionError,
     Target,
     active_session,
@@ -52,6 +52,7 @@ from .session import (
     watched_by,
 )
 from .supervise import RestartTerms, Starts, Supervisor, check_starts, run_unwatched
+from .termination import TERMINATION, AtTermination
 
 log = logging.getLogger("querypulse")
 
@@ -212,7 +213,7 @@ class Sidecar:
             log.removeFilter(self._redacted_log)
             self.listener.closed, self._spark = True, None
             SIDECARS.forget(self)
-            SIDECARS.handle_termination()
+            TERMINATION.remove(self)
             self._ended.set()
             # Last: an interpreter exit during ``close`` must wait for the deliveries.
             atexit.unregister(self._at_exit)
@@ -395,7 +396,7 @@ class Sidecar:
                         log.addFilter(self._redacted_log)
                         SIDECARS.remember(watched_by(spark), self)
                         atexit.register(self._at_exit)
-                        SIDECARS.handle_termination()
+                        TERMINATION.add(self, self._at_termination(runtime))
 
     def _unknown(self, method: str, target: Target) -> ValueError:
         return ValueError(f"{method}: no query is named {target.text!r}; known: {self._names()}")
@@ -445,26 +446,20 @@ class Sidecar:
 
     def _on_evaluated(self) -> None:
         self._wake()
-        SIDECARS.note_handlers()
+        TERMINATION.note_handlers()
         newest = None if self.closed else self._evaluated()
         if newest is not None and newest.snapshot.context.is_on_purpose:
             # The worker calls this and cannot wait for its own end.
             close = partial(self._guard.attempt, "close", self.close)
             threading.Thread(target=close, name="querypulse-close", daemon=True).start()
 
-    def announce_termination(self) -> None:
-        """Say that a signal ends this process; contains its errors."""
-        if self._runtime is not None:
-            self._guard.attempt("terminate", self._runtime.announce_termination)
-
-    def has_lost_jvm(self) -> bool:
-        """Whether the JVM has died; asks no JVM, and contains its errors."""
-        runtime = self._runtime
-        return runtime is not None and self._guard.attempt("terminate", runtime.has_lost_jvm, False)
-
-    def report_death(self) -> None:
-        """Report that the JVM has died, within the time that the end of a process may take."""
-        self._guard.attempt("terminate", partial(self.close, EXIT_SECONDS))
+    def _at_termination(self, runtime: Runtime) -> AtTermination:
+        attempt = self._guard.attempt
+        return AtTermination(
+            has_lost_jvm=lambda: attempt("terminate", runtime.has_lost_jvm, False),
+            announce=lambda: attempt("terminate", runtime.announce_termination),
+            report_death=lambda: attempt("terminate", partial(self.close, EXIT_SECONDS)),
+        )
 
     def _at_exit(self) -> None:
         with suppress(KeyboardInterrupt):
@@ -473,11 +468,61 @@ class Sidecar:
     def _program_end(self) -> ProgramEnd | None:
         """How the main program ended; None where that was announced."""
         spark, raised_at = self._spark, self._failure_raised_at
-        if SIDECARS.was_signalled or (spark is not None and is_stopped(watched_by(spark))):
+        if TERMINATION.was_signalled or (spark is not None and is_stopped(watched_by(spark))):
             return None
-        SIDECARS.note_handlers()
+        TERMINATION.note_handlers()
         just_raised = raised_at is not None and time.monotonic() - raised_at <= EXPLAINS_SECONDS
-        return program_end(handles_signals=SIDECARS.handles_signals, is_explained=just_raised)
+        return program_end(handles_signals=TERMINATION.handles_signals, is_explained=just_raised)
+
+
+# -- one sidecar for each SparkContext ----------------------------------------------------------
+
+
+class Registry:
+    """At most one open sidecar for each SparkContext, or Spark Connect session."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Held from the search for a sidecar until a new one is recorded."""
+        self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
+
+    def find(self, context: Any) -> Sidecar | None:
+        """The open sidecar of a SparkContext."""
+        sidecar = self._sidecars.get(context)
+        return None if sidecar is None or sidecar.closed else sidecar
+
+    def require_none(self, context: Any) -> None:
+        """Require that no open sidecar watches this SparkContext; an automatic one is closed.
+
+        Those of SparkContexts that the application has stopped are closed: they would do so
+        themselves a moment later, but the new one may need their port now. So are those of Spark
+        Connect sessions that have ended: the new one takes over their incidents.
+
+        Raises:
+            SettingsError: another one watches it.
+
+        """
+        sidecar = self.find(context)
+        if sidecar is not None and not sidecar.is_automatic:
+            raise SettingsError("another sidecar watches this SparkContext: use or close that")
+        if sidecar is not None:
+            sidecar.close()
+        for watched, stale in list(self._sidecars.items()):
+            if is_stopped(watched) or stale.session_has_ended:
+                stale.close(timeout=2.0)
+
+    def remember(self, context: Any, sidecar: Sidecar) -> None:
+        """Record the sidecar of a SparkContext."""
+        self._sidecars[context] = sidecar
+
+    def forget(self, sidecar: Sidecar) -> None:
+        """Remove a sidecar, and with it the reference to its SparkContext."""
+        for context, watching in list(self._sidecars.items()):
+            if watching is sidecar:
+                del self._sidecars[context]
+
+
+SIDECARS = Registry()
 
 
 def attach(spark: Any, **arguments: object) -> Sidecar:
@@ -498,9 +543,11 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
         raise TypeError(f"attach() needs a SparkSession, given {given}")
     with SIDECARS.lock:
         present = SIDECARS.find(watched_by(spark))
-        if present is not None and not _is_replaced(present, spark, arguments):
+        if present is not None and not _must_make_way(present, spark, arguments):
             present.is_automatic = False
             return present
+        if present is not None:
+            present.close()
         return _started(spark, arguments)
 
 
@@ -529,8 +576,8 @@ def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
     return sidecar
 
 
-def _is_replaced(present: Sidecar, spark: Any, arguments: Mapping[str, object]) -> bool:
-    """Whether settings differ from those of an automatic sidecar, which is closed.
+def _must_make_way(present: Sidecar, spark: Any, arguments: Mapping[str, object]) -> bool:
+    """Whether settings differ from those of an automatic sidecar.
 
     Raises:
         SettingsError: they differ from those of another sidecar.
@@ -538,10 +585,7 @@ def _is_replaced(present: Sidecar, spark: Any, arguments: Mapping[str, object]) 
     """
     if present.is_automatic:
         # The conf of the session, too, may be another one by now.
-        differs = settings_of(spark, arguments) != present.settings
-        if differs:
-            present.close()
-        return differs
+        return settings_of(spark, arguments) != present.settings
     wanted = load_settings(arguments, {}, {}).settings
     other = [key for key in arguments if getattr(wanted, key) != getattr(present.settings, key)]
     if other:

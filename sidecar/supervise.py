@@ -301,7 +301,7 @@ class Supervisor:
                 raise ValueError(f"supervise: already supervised: {twice}")
             self._queries |= {query.name: query for query in mine}
         try:
-            while self._has_left(mine, starts):
+            while self._run_round(mine, starts):
                 pass
         finally:
             with self._lock:
@@ -309,8 +309,8 @@ class Supervisor:
                     if not query.is_given_up and self._queries.get(query.name) is query:
                         del self._queries[query.name]
 
-    def _has_left(self, mine: list[Supervision], starts: Starts) -> bool:
-        """One round: follow what the snapshot says, start what is due, else wait for news.
+    def _run_round(self, mine: list[Supervision], starts: Starts) -> bool:
+        """Run one round: follow what the snapshot says, start what is due, else wait for news.
 
         Returns whether a query is left to supervise.
 
@@ -327,7 +327,7 @@ class Supervisor:
             self._follow(query, snapshot)
         left = [query for query in mine if not query.is_over]
         if left:
-            if not self._has_started(left, starts, snapshot):
+            if not self._start_due(left, starts, snapshot):
                 self._wait_for_news(left, snapshot)
             return True
         for query in mine:
@@ -355,8 +355,8 @@ class Supervisor:
             why = "it ended, and no signal has shown its run"
             self._change(query, partial(query.fail, why, now))
 
-    def _has_started(self, mine: list[Supervision], starts: Starts, snapshot: Snapshot) -> bool:
-        """Start what is due, until a newer snapshot says more; whether anything was due."""
+    def _start_due(self, mine: list[Supervision], starts: Starts, snapshot: Snapshot) -> bool:
+        """Start what is due, until a newer snapshot says more; return whether anything was due."""
         now = self._clock()
         # What disappeared from a poll may be active after all.
         due = [

@@ -1,5 +1,5 @@
-"""The one thread that owns all state. It applies what arrives, evaluates, publishes, and hands
-incidents over. It never calls the JVM.
+"""The one thread that owns all state. It applies what arrives, evaluates, hands incidents over, and
+only then publishes. It never calls the JVM.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker:
-    """Applies what arrived, evaluates, hands the incidents over and calls ``on_evaluated``.
+    """Applies what arrived, evaluates, hands the incidents over and then calls ``on_evaluated``.
 
     An evaluation passes through ``redact`` before anything else sees it.
     """
@@ -106,7 +106,8 @@ class Worker:
         events = [item.event for item in items if isinstance(item, Arrived)]
         ended = any(isinstance(event, Terminated) for event in events)
         due = bool(self._waiting) or polled or ended or now - self._evaluated_at >= TICK_SECONDS
-        if due and not self._must_poll_again(now):
+        if due and not self._waits_for_poll(now):
+            self._resumed_at = None
             self._evaluate(now)
             for marker in self._waiting:
                 marker.set()
@@ -198,10 +199,10 @@ class Worker:
             wall,
         )
         try:
-            # First: who is notified may look at once.
-            self._on_evaluated(self.evaluated)
-        finally:
+            # The page goes first: it waits for nobody who only looks.
             self._dispatch.offer(incidents)
+        finally:
+            self._on_evaluated(self.evaluated)
 
     def _passed(self, snapshot: Snapshot, evaluation: Evaluation) -> dict[str, float]:
         """How new the data is at the end of each chain; an error in it affects nothing else."""
@@ -212,15 +213,12 @@ class Worker:
             self._on_error("end_to_end", error)
             return {}
 
-    def _must_poll_again(self, now: float) -> bool:
-        """After a pause all data is old: wait for the next poll, up to ``POLL_AGAIN_SECONDS``.
+    def _waits_for_poll(self, now: float) -> bool:
+        """Whether all data is older than a pause: so it is up to ``POLL_AGAIN_SECONDS`` after one.
 
         At the end no poll may follow, and nothing may be left out.
         """
-        if self._resumed_at is None or self.policy.ends:
+        if self._resumed_at is None or self._report is None or self.policy.ends:
             return False
-        polled = self._report is not None and self._report.began_at >= self._resumed_at
-        if self._report is None or polled or now - self._resumed_at > POLL_AGAIN_SECONDS:
-            self._resumed_at = None
-            return False
-        return True
+        is_old = self._report.began_at < self._resumed_at
+        return is_old and now - self._resumed_at <= POLL_AGAIN_SECONDS

@@ -7,12 +7,12 @@ from typing import Any
 
 from ..incidents.alert import Outcome
 from ..kinds import KINDS, SHOWN_CODES
-from ..words.headlines import GOES_ON, OF_OTHERS, OF_QUERIES
+from ..words.headlines import GOES_ON, OTHER_OUTCOMES, QUERY_OUTCOMES
 
 VERSION = 2
 OUTCOMES = {
-    **{text: outcome for outcome, (text, _) in OF_QUERIES.items()},
-    **{text: outcome for outcome, text in OF_OTHERS.items()},
+    **{text: outcome for outcome, (text, _) in QUERY_OUTCOMES.items()},
+    **{text: outcome for outcome, text in OTHER_OUTCOMES.items()},
     **{kind.recovers: Outcome.RECOVERED for kind in KINDS.values() if kind.recovers},
 }
 SUCCESSORS = {text: goes_on for goes_on, text in GOES_ON.items()}

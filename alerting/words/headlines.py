@@ -103,7 +103,7 @@ def _retention_used(found: facts.RetentionUsed) -> str:
 # ``Resolved: [orders] billing commits again after 4 min`` when it has ended.
 
 MAX_CAUSE_CHARACTERS = 200
-OF_QUERIES = {
+QUERY_OUTCOMES = {
     Outcome.COMMITS: ("commits again", "commit again"),
     Outcome.HEALTHY: ("is healthy again", "are healthy again"),
     Outcome.IDLE: ("is healthy again and idle", "are healthy again and idle"),
@@ -112,7 +112,7 @@ OF_QUERIES = {
     Outcome.UNWATCHED: ("is no longer watched", "are no longer watched"),
 }
 """What one query, or several, do now."""
-OF_OTHERS = {
+OTHER_OUTCOMES = {
     Outcome.ANSWERS: "driver answers again",
     Outcome.SHUT_DOWN: "driver was shut down gracefully",
     Outcome.DOWN_AGAIN: "driver is down again, which is critical",
@@ -129,7 +129,7 @@ GOES_ON = {
 }
 
 
-_PLURALS = dict(OF_QUERIES.values())
+_PLURALS = dict(QUERY_OUTCOMES.values())
 
 
 def goes_on_text(end: End | None) -> str:
@@ -141,7 +141,7 @@ def outcome_text(alertname: str, outcome: Outcome) -> str:
     """What the query of an alert, or its driver, does now."""
     if outcome is Outcome.RECOVERED:
         return kind_of(alertname).recovers
-    return OF_QUERIES[outcome][0] if outcome in OF_QUERIES else OF_OTHERS[outcome]
+    return QUERY_OUTCOMES[outcome][0] if outcome in QUERY_OUTCOMES else OTHER_OUTCOMES[outcome]
 
 
 def summary_of(alert: Alert) -> str:

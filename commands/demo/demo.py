@@ -311,7 +311,7 @@ class DemoRun(msgspec.Struct, eq=False):
         return all(commits.get(name) is not None for name in self.pipeline.names)
 
     def _all_is_delivered(self, fired_at: str) -> bool:
-        """A state is published before its alerts are handed over: only a later one counts them."""
+        """A page may arrive before its state is published: only a later state counts it."""
         status = self.sidecar.snapshot()
         is_later = status.at > fired_at or self.over.is_set()
         return is_later and not any(status.monitor.outbox_pending.values())

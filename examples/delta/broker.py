@@ -89,7 +89,7 @@ class Broker:
 
         """
         attempts_left = 1 if self._has_started else START_ATTEMPTS
-        while not self._becomes_ready():
+        while not self._run_until_ready():
             exit_code = self._process.poll() if self._process is not None else None
             self.kill()
             attempts_left -= 1
@@ -123,8 +123,8 @@ class Broker:
         lines = (f"{name}={value}\n" for name, value in properties.items())
         self._properties.write_text("".join(lines))
 
-    def _becomes_ready(self) -> bool:
-        """Run the process until it listens; false when it has ended or time is up."""
+    def _run_until_ready(self) -> bool:
+        """Run the process until it listens; return False when it has ended or time is up."""
         self._process = self._run("kafka.Kafka", str(self._properties))
         self._guard = _guard(self._process.pid)
         deadline = time.monotonic() + START_SECONDS

@@ -66,7 +66,7 @@ class FolderSource:
 
         """
         with java_errors(SourceError):
-            is_gone = self._is_gone()
+            is_gone = self._look()
         missing = redact(self.address) if is_gone else ""
         return SourcePoll(
             self._description,
@@ -81,8 +81,8 @@ class FolderSource:
     def close(self) -> None:
         """Do nothing: file systems are shared with Spark."""
 
-    def _is_gone(self) -> bool:
-        """Whether it was a folder, or a mounted one, and is not any more."""
+    def _look(self) -> bool:
+        """Note what is there; return whether what was a folder, or a mounted one, is gone."""
         if self._opened is None:
             conf = self._execution.sparkSession().sessionState().newHadoopConf()
             root = getattr(self._jvm, "org.apache.hadoop.fs.Path")(self.address)

@@ -222,7 +222,9 @@ class SparkRun:
             committed_offsets=offsets or self.last.committed_offsets,
         )
         seen = with_idle_progress(seen, idle_progress, self.last)
-        if self._is_due(seen, now, closer_after):
+        self._note_batch(seen, now)
+        if self._is_due(now, closer_after):
+            self._polled_closely_at = now
             details = work.of(self._java, self.facts, int(session) if session else None)
             seen = replace(
                 seen,
@@ -242,18 +244,19 @@ class SparkRun:
         self.last = seen
         return True
 
-    def _is_due(self, seen: ProbedRun, now: float, closer_after: float) -> bool:
-        """Whether it is busy with one batch for so long that its jobs are to be polled now."""
+    def _note_batch(self, seen: ProbedRun, now: float) -> None:
+        """Note since when it is busy with one batch."""
         is_busy = seen.planning or seen.processing
         if not is_busy or seen.batch_id != self.last.batch_id:
             self._busy_since = now if is_busy else None
         elif self._busy_since is None:
             self._busy_since = now
-        is_overdue = self._busy_since is not None and now - self._busy_since >= closer_after
-        if not is_overdue or now - self._polled_closely_at < closer_after / 2:
+
+    def _is_due(self, now: float, closer_after: float) -> bool:
+        """Whether it is busy with one batch for so long that its jobs are to be polled now."""
+        if self._busy_since is None or now - self._busy_since < closer_after:
             return False
-        self._polled_closely_at = now
-        return True
+        return now - self._polled_closely_at >= closer_after / 2
 
     def final_poll(self) -> ProbedRun:
         """The poll of a run that has ended: why, and in which batch.

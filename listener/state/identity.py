@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from hashlib import sha256
 from itertools import chain, count
 from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
 
+from ...core.text import digest
 from ..commit_log import USUAL_HOURS
 from ..events import Event, Idle, Started, Terminated
 from ..probe_report import ProbedRun, ProbeReport
@@ -163,8 +163,8 @@ def base_label(name: str | None, query_id: str = "") -> str:
     if len(text) <= LABEL_CHARACTERS:
         return text
     # Long names often differ only at the end.
-    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
-    return f"{text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]}-{digest}"
+    beginning = text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]
+    return f"{beginning}-{digest(text, HASH_CHARACTERS)}"
 
 
 def is_of_namesake(label: str, name: str | None) -> bool:

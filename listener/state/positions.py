@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
-from hashlib import sha256
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from ...core.text import digest
 from ..events import Progress, SourceProgress
 from ..offsets import unread_from, whole
 from ..source_polls import OFFSET, SourcePoll, topic_of
@@ -143,14 +143,14 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1000)
-def mark_of(system: str) -> str:
+def _mark(system: str) -> str:
     """The hash that identifies a system."""
-    return sha256(system.encode(errors="surrogatepass")).hexdigest()[:MARK_CHARACTERS]
+    return digest(system, MARK_CHARACTERS)
 
 
 def place_of(system: str, partition: str) -> str:
     """The key of a partition: the hash of its system, and its name."""
-    return _place(mark_of(system), partition)
+    return _place(_mark(system), partition)
 
 
 def _place(mark: str, partition: str) -> str:
@@ -305,7 +305,7 @@ def follow_poll(
         reading,
         positions=positions,
         gaps=gaps,
-        systems={**reading.systems, index: mark_of(poll.system)},
+        systems={**reading.systems, index: _mark(poll.system)},
         sparse=_not_before(reading.sparse, index, poll.at),
         lowest=lowest,
     )
@@ -331,9 +331,9 @@ def of_topics_read(
     asked = {index: poll for index, poll in polls.items() if poll.system and poll.committed}
     if not asked or not asked.keys() >= reading.systems.keys():
         return reading
-    marks = {mark_of(poll.system) for poll in asked.values()}
+    marks = {_mark(poll.system) for poll in asked.values()}
     topics = {
-        (mark_of(poll.system), topic_of(partition))
+        (_mark(poll.system), topic_of(partition))
         for poll in asked.values()
         for partition in (*poll.committed, *ends)
     }

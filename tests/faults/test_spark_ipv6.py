@@ -31,11 +31,15 @@ def test_driver_receiver_and_watcher_work_over_ipv6(spark, watch):
             until(lambda: is_seen(reported, "six"), "the watcher sees the driver")
             trap.die.set()
             pages.wait_for("StreamingQueryFailed", "doomed", timeout=PATIENCE_SECONDS)
-            status = requests.get(f"{sidecar.url}/status", timeout=PATIENCE_SECONDS).json()
+            until(lambda: states_of(sidecar) == ["failed"], "the failure is served")
             sidecar.close()
             (driver,) = reported.tracker.drivers
             until(lambda: driver.is_stopped, "the watcher knows that it was closed")
 
-    assert [query["state"] for query in status["queries"]] == ["failed"]
     assert reported.firing == {}
     assert not query.isActive
+
+
+def states_of(sidecar):
+    status = requests.get(f"{sidecar.url}/status", timeout=PATIENCE_SECONDS).json()
+    return [query["state"] for query in status["queries"]]

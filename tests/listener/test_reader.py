@@ -18,7 +18,7 @@ from querypulse.listener.events import EventKind, Idle, Progress, Started, Termi
 from querypulse.listener.mailbox import Mailbox, Marker, Received
 from querypulse.listener.probe_report import Context
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
-from querypulse.sidecar.runtime import sum_of
+from querypulse.sidecar.publishing import sum_of
 
 TEXTS = {
     EventKind.STARTED: '{"id": "i", "runId": "r", "name": "a"}',

@@ -174,9 +174,6 @@ def test_the_typed_example_uses_every_public_name():
     spec.loader.exec_module(example)
     text = EXAMPLE.read_text()
     internal = {
-        "announce_termination",
-        "has_lost_jvm",
-        "report_death",
         "session_has_ended",
         "start_or_stand_by",
         "stand_by",

@@ -34,7 +34,7 @@ from querypulse.sidecar import (
     session,
 )
 from querypulse.sidecar import sidecar as sidecar_module
-from querypulse.sidecar.session import SIDECARS
+from querypulse.sidecar.sidecar import SIDECARS
 
 QUIET = {"http_port": -1, "source_interval_seconds": 0}
 """Without a port and without brokers."""
@@ -273,7 +273,7 @@ BREAK = {
     "no event path": refuse_everything,
     "the probe": lambda driver, patch: driver.java_errors.update(probe=RuntimeError("of ours")),
     "the worker": lambda driver, patch: patch.setattr(runtime, "Worker", fail),
-    "the server": lambda driver, patch: patch.setattr(runtime.Runtime, "_listens", fail),
+    "the server": lambda driver, patch: patch.setattr(runtime.Runtime, "_open_port", fail),
     "a thread": refuse_a_thread,
     "the settings": lambda driver, patch: patch.setattr(sidecar_module, "settings_of", fail),
 }

@@ -22,7 +22,7 @@ from querypulse.listener.probe_report import Context
 from querypulse.sidecar.failure import QueryFailure
 from querypulse.sidecar.program import program_end
 from querypulse.sidecar.runtime import end_of, end_of_program, notice_of
-from querypulse.sidecar.session import Registry
+from querypulse.sidecar.termination import Termination
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
@@ -155,15 +155,16 @@ def test_a_test_runner_never_has_failed(monkeypatch):
     ],
 )
 def test_a_handler_of_the_application_counts_although_it_is_taken_back(number, handler, is_foreign):
-    registry, before = Registry(), signal.getsignal(number)
+    termination = Termination()
+    before = signal.getsignal(number)
     try:
         signal.signal(number, handler)
-        registry.note_handlers()
+        termination.note_handlers()
     finally:
         signal.signal(number, before)
-    registry.note_handlers()
+    termination.note_handlers()
 
-    assert registry.handles_signals is is_foreign
+    assert termination.handles_signals is is_foreign
 
 
 def alert(severity="critical", **fields):
@@ -235,36 +236,31 @@ def test_uncaught_exception_is_known_at_exit():
 
 HEAD = """
 import os, signal, sys, threading, time
-from querypulse.sidecar import session
-session.ANNOUNCE_SECONDS = 60
-registry = session.SIDECARS
-class Open:
-    closed = False
-    lost = False
-    def has_lost_jvm(self):
-        return self.lost
-    def announce_termination(self):
-        announce()
-    def report_death(self):
-        report()
-        registry.forget(self)
+from querypulse.sidecar import termination
+termination.ANNOUNCE_SECONDS = 60
+handler = termination.TERMINATION
+lost = False
 def report():
     print("reported", flush=True)
 def announce():
     print("announced", flush=True)
-class Context:
-    pass
-context = Context()
-registry.remember(context, Open())
+def report_death():
+    report()
+    handler.remove(sidecar)
+sidecar = object()
+def start():
+    handler.add(sidecar, termination.AtTermination(
+        has_lost_jvm=lambda: lost, announce=lambda: announce(), report_death=report_death
+    ))
 """
-ENDS = "registry.handle_termination()\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n"
+ENDS = "start()\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n"
 SCRIPTS = {
     "the default action": (ENDS, -signal.SIGTERM, "announced\n"),
     "the main thread holds a lock of threading": (
         "threading._active_limbo_lock.acquire()\n" + ENDS, -signal.SIGTERM, "announced\n",
     ),
     "the announcement hangs": (
-        "session.ANNOUNCE_SECONDS = 0.1\ndef announce():\n    time.sleep(60)\n" + ENDS, -signal.SIGTERM, "",
+        "termination.ANNOUNCE_SECONDS = 0.1\ndef announce():\n    time.sleep(60)\n" + ENDS, -signal.SIGTERM, "",
     ),
     "the announcement fails": (
         "def announce():\n    raise OSError('closed')\n" + ENDS, -signal.SIGTERM, "",
@@ -273,48 +269,48 @@ SCRIPTS = {
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))\n" + ENDS, 4, "",
     ),
     "a later handler of the application calls what it found": (
-        "registry.handle_termination()\nfound = signal.getsignal(signal.SIGTERM)\n"
+        "start()\nfound = signal.getsignal(signal.SIGTERM)\n"
         "def shut_down(*given):\n    found(*given)\n    sys.exit(6)\n"
         "signal.signal(signal.SIGTERM, shut_down)\n" + ENDS, 6, "announced\n",
     ),
     "SIGTERM is ignored": (
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nregistry.handle_termination()\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nstart()\n"
         "os.kill(os.getpid(), signal.SIGTERM)\nsys.exit(5)", 5, "",
     ),
     "attached in another thread": (
-        "thread = threading.Thread(target=registry.handle_termination)\nthread.start(); thread.join()\n"
+        "thread = threading.Thread(target=start)\nthread.start(); thread.join()\n"
         "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", -signal.SIGTERM, "",
     ),
     "closed before": (
-        "registry.handle_termination()\nregistry._sidecars.clear()\n" + ENDS, -signal.SIGTERM, "",
+        "start()\nhandler.remove(sidecar)\nstart = lambda: None\n" + ENDS, -signal.SIGTERM, "",
     ),
-    "the JVM is dead": ("Open.lost = True\n" + ENDS, -signal.SIGTERM, "reported\n"),
+    "the JVM is dead": ("lost = True\n" + ENDS, -signal.SIGTERM, "reported\n"),
     "the JVM is dead, and the main thread holds a lock that the report needs": (
-        "lock = threading.Lock()\nOpen.lost = True\ndef report():\n    with lock:\n        print('reported', flush=True)\n"
-        "lock.acquire()\nregistry.handle_termination()\nos.kill(os.getpid(), signal.SIGTERM)\nlock.release()\ntime.sleep(60)",
+        "lock = threading.Lock()\nlost = True\ndef report():\n    with lock:\n        print('reported', flush=True)\n"
+        "lock.acquire()\nstart()\nos.kill(os.getpid(), signal.SIGTERM)\nlock.release()\ntime.sleep(60)",
         -signal.SIGTERM, "reported\n",
     ),
     "the JVM is dead, and SIGTERM comes again": (
-        "Open.lost = True\nreports, goes_on = threading.Event(), threading.Event()\n"
+        "lost = True\nreports, goes_on = threading.Event(), threading.Event()\n"
         "def report():\n    reports.set()\n    goes_on.wait()\n    print('reported', flush=True)\n"
-        "registry.handle_termination()\nos.kill(os.getpid(), signal.SIGTERM)\nreports.wait()\n"
+        "start()\nos.kill(os.getpid(), signal.SIGTERM)\nreports.wait()\n"
         "os.kill(os.getpid(), signal.SIGTERM)\ngoes_on.set()\ntime.sleep(60)", -signal.SIGTERM, "reported\n",
     ),
     "the JVM is dead, and the report fails": (
-        "Open.lost = True\ndef report():\n    raise OSError('closed')\n" + ENDS, -signal.SIGTERM, "",
+        "lost = True\ndef report():\n    raise OSError('closed')\n" + ENDS, -signal.SIGTERM, "",
     ),
     "the JVM is dead, and the application ends by itself": (
-        "Open.lost = True\nreports = threading.Event()\ndef report():\n    reports.set()\n    time.sleep(60)\n"
-        "registry.handle_termination()\nos.kill(os.getpid(), signal.SIGTERM)\nreports.wait()\nsys.exit(1)", 1, "",
+        "lost = True\nreports = threading.Event()\ndef report():\n    reports.set()\n    time.sleep(60)\n"
+        "start()\nos.kill(os.getpid(), signal.SIGTERM)\nreports.wait()\nsys.exit(1)", 1, "",
     ),
     "the JVM is dead, and a handler of the application calls what it found": (
-        "Open.lost = True\nregistry.handle_termination()\nfound = signal.getsignal(signal.SIGTERM)\n"
+        "lost = True\nstart()\nfound = signal.getsignal(signal.SIGTERM)\n"
         "done = threading.Event()\ndef report():\n    print('reported', flush=True)\n    done.set()\n"
         "def shut_down(*given):\n    found(*given)\n    done.wait()\n    sys.exit(6)\n"
         "signal.signal(signal.SIGTERM, shut_down)\n" + ENDS, 6, "reported\n",
     ),
     "a forked child": (
-        "registry.handle_termination()\nfor _ in range(20):\n    child = os.fork()\n    if not child:\n"
+        "start()\nfor _ in range(20):\n    child = os.fork()\n    if not child:\n"
         "        time.sleep(30)\n        os._exit(8)\n"
         "    os.kill(child, signal.SIGTERM)\n    assert os.waitpid(child, 0)[1] == signal.SIGTERM\n"
         "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", -signal.SIGTERM, "announced\n",

@@ -14,7 +14,8 @@ from support.patience import ended
 
 from querypulse.listener.probe_report import Context
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
-from querypulse.sidecar.session import SIDECARS, NoSessionError, Registry
+from querypulse.sidecar.session import NoSessionError
+from querypulse.sidecar.sidecar import SIDECARS, Registry
 
 HOOK = "https://hooks.example.com/services/hidden-path"
 

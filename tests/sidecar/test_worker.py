@@ -7,11 +7,16 @@ from importlib import import_module
 import msgspec
 import pytest
 from msgspec.structs import astuple, replace
+from support.deliveries import Recorder
+from support.patience import PATIENCE_SECONDS
 from support.story import CONFLICT, processing, progress, run
 from support.worker_harness import WorkerHarness
 
+from querypulse.alerting.delivery.deliveries import Delivery, Notifier
 from querypulse.alerting.redaction import redacted
+from querypulse.core.guard import Guard
 from querypulse.core.redaction import Redactor
+from querypulse.core.threads import Deadline
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.mailbox import Arrived, Ending, Marker
 from querypulse.listener.probe_report import Context
@@ -191,6 +196,43 @@ def test_incidents_are_offered_although_publishing_fails():
         harness.step()
 
     assert len(harness.offers) == 1
+
+
+def test_incidents_are_offered_before_their_evaluation_is_published():
+    harness = WorkerHarness().started().ended(exception=CONFLICT)
+    offered_before = []
+    harness.worker._on_evaluated = lambda _: offered_before.append(len(harness.offers))
+    harness.step()
+
+    assert offered_before == [1]
+
+
+def test_a_page_leaves_while_its_evaluation_is_still_being_published():
+    harness = WorkerHarness().started().ended(exception=CONFLICT)
+    receiver = Recorder()
+    notifier = Notifier([Delivery(receiver, Guard())])
+    harness.worker._dispatch = notifier
+    harness.worker._on_evaluated = lambda _: receiver.wait_for(1)
+    notifier.start()
+    try:
+        harness.step()
+    finally:
+        notifier.close(Deadline(PATIENCE_SECONDS))
+
+    assert receiver.sent == [("a", "firing")]
+
+
+def test_an_evaluation_is_published_although_its_incidents_cannot_be_offered():
+    harness = WorkerHarness().started().ended(exception=CONFLICT)
+
+    def broken(_):
+        raise RuntimeError("cannot offer")
+
+    harness.offer = broken
+    with pytest.raises(RuntimeError):
+        harness.step()
+
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 def test_a_recovered_incident_is_offered_once_as_resolved():

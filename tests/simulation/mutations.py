@@ -322,7 +322,7 @@ OF_NOTIFYING = (
     Mutation("the watcher cannot offer its incidents, and contains that", "P8",
              driver.Courier, "offer", _fails_in_watcher, only("repeat", around=("kill",), around_share=1.0, steps=(6,))),
     Mutation("a repeated event is applied twice", "P8",
-             event_reader.EventReader, "_is_known", lambda *_: False, only("repeat"), essential=True),
+             event_reader.EventReader, "_remember", lambda *_: True, only("repeat"), essential=True),
     Mutation("an incident resolves at the first sign of health", "P3",
              DriverHealth, "has_recovered", lambda self, _, recovery, seconds: self.watched_since(recovery.since) >= seconds / 10.0,
              only("die and restart"), essential=True),

@@ -89,7 +89,8 @@ def test_sidecar_whose_port_is_taken_says_where_it_serves(spark, watch, pages, c
         trap.die.set()
         pages.wait_for("StreamingQueryFailed", "unserved")
 
-    assert get(sidecar, "/status").json()["queries"][0]["state"] == "failed"
+    shown = lambda: get(sidecar, "/status").json()["queries"][0]["state"]
+    until(lambda: shown() == "failed", "the failure is served")
     said = [record.getMessage() for record in caplog.records if record.name == "querypulse"]
     assert f"querypulse: http://127.0.0.1:{port} is taken: this driver serves {sidecar.url}" in said
 

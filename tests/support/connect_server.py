@@ -18,7 +18,6 @@ from support.server_process import free_port
 
 from querypulse.examples.delta.artifacts import (
     IN_SPARK,
-    ArtifactsError,
     Packages,
     cache_folder,
     fetch,
@@ -36,16 +35,13 @@ OUTSIDE = Packages(
 )
 
 
-def trouble() -> str:
-    """Why the server is not available here; empty when it is."""
-    try:
-        _jars()
-    except ArtifactsError as error:
-        return str(error)
-    return ""
+def server_jars() -> list[Path]:
+    """The server, where PySpark does not contain it.
 
+    Raises:
+        ArtifactsError: it is not available here.
 
-def _jars() -> list[Path]:
+    """
     return fetch([OUTSIDE], cache_folder()) if IS_OUTSIDE else []
 
 
@@ -69,7 +65,7 @@ class ConnectServer:
             "spark.connect.session.manager.defaultSessionTimeout": EXPIRES_AFTER,
             "spark.connect.session.manager.maintenanceInterval": "1s",
         }
-        if jars := _jars():
+        if jars := server_jars():
             conf["spark.jars"] = ",".join(map(str, jars))
         options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
         command = [

@@ -46,8 +46,13 @@ OPEN_SECONDS = 600
 
 def trouble(name: str) -> str:
     """Why a connector is not available here; empty when it is."""
+    return trouble_of(partial(_jars, name))
+
+
+def trouble_of(fetched: Callable[[], object]) -> str:
+    """Why artifacts are not available here; empty when they are."""
     try:
-        _jars(name)
+        fetched()
     except ArtifactsError as error:
         return str(error)
     return ""

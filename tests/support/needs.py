@@ -50,15 +50,15 @@ def _connector(name: str) -> str:
 
 
 def _yarn() -> str:
-    from support import yarn
+    from support import connectors, yarn
 
-    return _java() or yarn.trouble()
+    return _java() or connectors.trouble_of(yarn.jars)
 
 
 def _connect() -> str:
-    from support import connect_server
+    from support import connect_server, connectors
 
-    return _java() or connect_server.trouble()
+    return _java() or connectors.trouble_of(connect_server.server_jars)
 
 
 @cache

@@ -22,7 +22,7 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from support.patience import until
 
-from querypulse.examples.delta.artifacts import ArtifactsError, Packages, cache_folder, fetch
+from querypulse.examples.delta.artifacts import Packages, cache_folder, fetch
 
 HADOOP = Packages(
     (
@@ -66,16 +66,13 @@ APPLICATION = {
 _APPLICATION_ID = re.compile(r"application_\d+_\d+")
 
 
-def trouble() -> str:
-    """Why there is no YARN here; empty where there is."""
-    try:
-        _jars()
-    except ArtifactsError as error:
-        return str(error)
-    return ""
+def jars() -> list[Path]:
+    """Hadoop with its mini cluster.
 
+    Raises:
+        ArtifactsError: there is no YARN here.
 
-def _jars() -> list[Path]:
+    """
     return fetch([HADOOP], cache_folder())
 
 
@@ -90,7 +87,7 @@ class MiniYarn:
         [py4j] = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
         port, self._process = launch_gateway(
             jarpath=str(py4j),
-            classpath=os.pathsep.join(map(str, _jars())),
+            classpath=os.pathsep.join(map(str, jars())),
             javaopts=["-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Duser.dir={folder}"],
             die_on_exit=True,
             redirect_stdout=self._log,

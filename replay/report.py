@@ -1,0 +1,67 @@
+"""What a replay prints: a line for each alert that opens or ends, and a summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from ..core.text import duration
+from .engine import Change, Replayed, iso
+
+UNREADABLE = 2
+WEEK_SECONDS = 7 * 24 * 3600.0
+LEAST_SECONDS = 3600.0
+"""A shorter log says nothing about a week."""
+
+
+def as_json(change: Change) -> str:
+    """One line for a program."""
+    return msgspec.json.encode(change).decode()
+
+
+def as_text(change: Change) -> str:
+    """One line for a person, with columns aligned for names of usual length."""
+    when = change.at.replace("T", " ")
+    what = f"{change.status:<8}  {change.severity:<8}  {change.alertname:<28}"
+    return f"{when}  {what}  {change.app + '/' + change.query:<32}  {change.reason}"
+
+
+def complaints(replayed: Replayed) -> list[str]:
+    """Messages about what could not be read."""
+    messages = [replayed.error] if replayed.error is not None else []
+    if replayed.unread and replayed.error is None:
+        messages.append(f"{replayed.path}: {replayed.unread} lines were not understood")
+    return messages
+
+
+def summary(replays: Sequence[Replayed]) -> str:
+    """How much was evaluated, what it found, and how many notifications that means."""
+    opened = sum(replay.opened for replay in replays)
+    notifications = sum(replay.notifications for replay in replays)
+    text = (
+        f"{_count(len(replays), 'application')}, "
+        f"{_count(sum(replay.events for replay in replays), 'event')}"
+    )
+    began = [replay.began_at for replay in replays if replay.began_at is not None]
+    ended = [replay.ended_at for replay in replays if replay.ended_at is not None]
+    seconds = max(ended) - min(began) if began and ended else 0.0
+    if began and ended:
+        text += f" over {duration(seconds)} ({iso(min(began))[:10]} to {iso(max(ended))[:10]})"
+    text += f": {_count(opened, 'alert')}"
+    if notifications:
+        text += f" in {_count(notifications, 'notification')}"
+    if notifications and seconds >= LEAST_SECONDS:
+        week = math.ceil(notifications * WEEK_SECONDS / seconds)
+        text += f", at this rate {_count(week, 'notification')} a week"
+    return text
+
+
+def exit_code(replays: Sequence[Replayed]) -> int:
+    """0 when everything was evaluated, 2 when something could not be read."""
+    return UNREADABLE if any(replay.error is not None for replay in replays) else 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,161 @@
+"""What readers see of a driver: ``/status``, metrics and pushes, as of the newest evaluation."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from ..alerting.delivery.deliveries import Notifier
+from ..alerting.incidents.alert import problem_of
+from ..alerting.incidents.lifecycle import Evaluated
+from ..exporter.published_state import (
+    Buckets,
+    Monitor,
+    PublishedState,
+    alerts_last_open,
+    process_of,
+)
+from ..exporter.push import Publisher
+from ..listener.checkpoints import warn_of_checkpoints
+from ..listener.connect.event_path import ConnectPath
+from ..listener.spark.event_paths import EventPath
+from ..listener.spark.health_listener import HealthListener
+from ..listener.state.snapshot import Snapshot
+from .assemble import Components
+from .observers import FileReaders, Observers
+from .worker import Worker
+
+
+class Publishing:
+    """Publishes evaluations, with figures about the monitor itself, which it collects.
+
+    The worker's thread calls ``publish``, after the alerts are handed over; others read ``newest``.
+    """
+
+    def __init__(
+        self,
+        app: str,
+        spark_version: str,
+        components: Components,
+        *,
+        path: EventPath | ConnectPath,
+        listener: HealthListener,
+        observers: Observers,
+        files: FileReaders,
+        worker: Worker,
+        notifier: Notifier,
+        publishers: Sequence[Publisher],
+    ) -> None:
+        self._guard = components.guard
+        self._path = path
+        self._listener = listener
+        self._observers = observers
+        self._files = files
+        self._worker = worker
+        self._notifier = notifier
+        self._publishers = publishers
+        self._checkpoint_problems: set[str] = set()
+        """Those that were logged."""
+        nothing = PublishedState(
+            app=app,
+            labels=components.settings.labels,
+            spark_version=spark_version,
+            process=process_of(os.getpid()),
+            lag_by_partition=components.settings.lag_by_partition,
+            snapshot=worker.evaluated.snapshot,
+            health={},
+            alerts=(),
+            monitor=Monitor(),
+            wall=worker.evaluated.wall,
+        )
+        self.newest = self._after(nothing, worker.evaluated)
+        """Everything that readers may see: frozen, and replaced as a whole."""
+
+    def publish(self, evaluated: Evaluated) -> None:
+        """Replace what readers see, and log what is wrong with checkpoints, once."""
+        self.newest = self._after(self.newest, evaluated)
+        warn_of_checkpoints(evaluated.snapshot, self._checkpoint_problems)
+
+    def _after(self, before: PublishedState, evaluated: Evaluated) -> PublishedState:
+        callbacks = before.callback_durations.add(_drain(self._listener.callback_durations))
+        polls = before.probe_durations.add(_drain(self._observers.prober.probe_durations))
+        snapshot = evaluated.snapshot
+        alerts = evaluated.alerts
+        return replace(
+            before,
+            snapshot=snapshot,
+            health=evaluated.evaluation.health,
+            alerts=alerts,
+            alerts_last_open=alerts_last_open(before.alerts_last_open, alerts, snapshot.at),
+            inhibited=evaluated.inhibited,
+            monitor=self._monitor(evaluated, before.app, callbacks, polls),
+            wall=evaluated.wall,
+            expected=self._worker.policy.expected,
+            flow=evaluated.evaluation.flow,
+            passed=evaluated.passed,
+            callback_durations=callbacks,
+            probe_durations=polls,
+        )
+
+    def _monitor(
+        self, evaluated: Evaluated, app: str, callbacks: Buckets, polls: Buckets
+    ) -> Monitor:
+        snapshot = evaluated.snapshot
+        report = snapshot.probe
+        source = self._path.source
+        deliveries = self._notifier.deliveries
+        return Monitor(
+            heartbeat_timestamp=evaluated.wall,
+            listener_path=self._path.name,
+            listener_registered=report.listener.registered if report is not None else None,
+            reregistrations=report.listener.reregistrations if report is not None else 0,
+            missing=report.listener.missing if report is not None else (),
+            mailbox_depth=source.depth,
+            events=self._worker.state.events.copy(),
+            # Both mailboxes of a Python listener drop for the same reasons.
+            events_dropped=sum_of(
+                self._observers.reader.drops, source.drops, self._listener.refused.copy()
+            ),
+            internal_errors=self._guard.errors.copy(),
+            probe_age_seconds=None if report is None else snapshot.at - report.at,
+            sources_unread=_sources_unread(snapshot),
+            receivers=tuple(delivery.name for delivery in deliveries),
+            deliveries={name: dict(counts) for name, counts in self._notifier.outcomes.items()},
+            outbox_pending={delivery.name: delivery.pending for delivery in deliveries},
+            alerts_lost={delivery.name: delivery.losses for delivery in deliveries},
+            circuits_open={delivery.name: delivery.circuit_open for delivery in deliveries},
+            spool_problem=self._notifier.spool_problem,
+            file_problems=self._files.problems,
+            app_name_problem=problem_of(app),
+            pushes={publisher.name: publisher.pushes for publisher in self._publishers},
+            callback_duration_seconds=callbacks.timing(),
+            probe_duration_seconds=polls.timing(),
+        )
+
+
+def sum_of(*counts: Mapping[str, int]) -> Counter[str]:
+    """The sum of counts by name."""
+    total: Counter[str] = Counter()
+    for by_name in counts:
+        total.update(by_name)
+    return total
+
+
+def _sources_unread(snapshot: Snapshot) -> dict[str, str]:
+    """By query: what the brokers did not answer, and why; permanent gaps included."""
+    reasons = {
+        label: [query.source_trouble, *(poll.missing_reason for poll in query.polls.values())]
+        for label, query in snapshot.labels().items()
+    }
+    return {
+        label: "; ".join(dict.fromkeys(filter(None, texts)))
+        for label, texts in reasons.items()
+        if any(texts)
+    }
+
+
+def _drain(samples: deque[float]) -> list[float]:
+    return [samples.popleft() for _ in range(len(samples))]
