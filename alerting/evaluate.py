@@ -32,7 +32,7 @@ from .facts import (
     Unnamed,
     Upstream,
 )
-from .finding import NOT_WORKING, WHOLE_DRIVER, Finding, QueryHealth, Severity
+from .finding import NOT_WORKING, WHOLE_DRIVER, Finding, QueryHealth, Severity, Words
 from .kinds import DRIVER_DOWN, QUERY_FAILED, QUERY_FLAPPING, SharedCause, kind_of
 from .policy import Policy
 from .rules import ORDER
@@ -41,6 +41,8 @@ from .rules.evidence import ids_went_back
 from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
 from .rules.progress import slots_held
 from .rules.query_ends import program_ended, query_absent, was_flapping_already
+from .words.messages import say
+from .words.reasons import reason_of
 
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
@@ -120,7 +122,22 @@ def evaluate(
     findings = stages.run(gather, findings, list(health), unnamed) or findings
     if any(kind_of(finding.alertname).shows_main_thread for finding in findings):
         findings = _with_main_thread(findings, stages.run(main_thread) or "")
-    return Evaluation(tuple(findings), health, tuple(stages.errors.items()), flow)
+    worded = tuple(_in_words(finding, stages) for finding in findings)
+    health = {label: _with_reason(query, stages) for label, query in health.items()}
+    return Evaluation(worded, health, tuple(stages.errors.items()), flow)
+
+
+def _in_words(finding: Finding, stages: Stages) -> Finding:
+    """The finding with its words; after an error of ours, its code must do."""
+    code = finding.code.value
+    words = stages.run(say, finding) or Words(code, f"{finding.query}: {code}")
+    return replace(finding, words=words)
+
+
+def _with_reason(health: QueryHealth, stages: Stages) -> QueryHealth:
+    if health.why is None:
+        return health
+    return replace(health, reason=stages.run(reason_of, health.why) or health.why.code.value)
 
 
 # -- one query --------------------------------------------------------------------------------

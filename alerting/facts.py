@@ -41,7 +41,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 # -- runs that ended, or never began ----------------------------------------------------------
 
 
-class Failed(Facts, frozen=True, kw_only=True, tag=True):
+class Failed(Facts, frozen=True, kw_only=True):
     """A run ended with an exception.
 
     ``expected_within``: a restart is expected within so many seconds, because the error is
@@ -55,7 +55,7 @@ class Failed(Facts, frozen=True, kw_only=True, tag=True):
     seen_by: str = ""
 
 
-class GivenUp(Facts, frozen=True, kw_only=True, tag=True):
+class GivenUp(Facts, frozen=True, kw_only=True):
     """``supervise`` does not restart it any more: ``why`` is its last failure."""
 
     code = Code.GIVEN_UP
@@ -72,7 +72,7 @@ class HowStopped(str, Enum):
     WITH_CONTEXT = "with_context"
 
 
-class Stopped(Facts, frozen=True, kw_only=True, tag=True):
+class Stopped(Facts, frozen=True, kw_only=True):
     """A run ended without an exception, and has not restarted."""
 
     code = Code.STOPPED
@@ -80,7 +80,7 @@ class Stopped(Facts, frozen=True, kw_only=True, tag=True):
     seconds: float
 
 
-class CheckpointTaken(Facts, frozen=True, kw_only=True, tag=True):
+class CheckpointTaken(Facts, frozen=True, kw_only=True):
     """Spark stopped it, because the query ``by`` was started on its checkpoint."""
 
     code = Code.CHECKPOINT_TAKEN
@@ -89,7 +89,7 @@ class CheckpointTaken(Facts, frozen=True, kw_only=True, tag=True):
     checkpoint: str
 
 
-class ProgramEnded(Facts, frozen=True, kw_only=True, tag=True):
+class ProgramEnded(Facts, frozen=True, kw_only=True):
     """The main program ended (``how``) while these queries ran."""
 
     code = Code.PROGRAM_ENDED
@@ -97,21 +97,21 @@ class ProgramEnded(Facts, frozen=True, kw_only=True, tag=True):
     queries: tuple[str, ...]
 
 
-class NoActivity(Facts, frozen=True, kw_only=True, tag=True):
+class NoActivity(Facts, frozen=True, kw_only=True):
     """It was started, and no signal has seen it since."""
 
     code = Code.NO_ACTIVITY
     seconds: float
 
 
-class StartOverdue(Facts, frozen=True, kw_only=True, tag=True):
+class StartOverdue(Facts, frozen=True, kw_only=True):
     """Its start by ``supervise`` has been due for so long."""
 
     code = Code.START_OVERDUE
     seconds: float
 
 
-class NeverSeen(Facts, frozen=True, kw_only=True, tag=True):
+class NeverSeen(Facts, frozen=True, kw_only=True):
     """It is expected, and no signal has ever seen it; ``known_queries`` were seen."""
 
     code = Code.NEVER_SEEN
@@ -128,7 +128,7 @@ class PastFailure(msgspec.Struct, frozen=True):
     is_of_earlier_process: bool
 
 
-class PoisonBatch(Facts, frozen=True, kw_only=True, tag=True):
+class PoisonBatch(Facts, frozen=True, kw_only=True):
     """The same batch failed so often with the same error: another restart will not help."""
 
     code = Code.POISON_BATCH
@@ -140,7 +140,7 @@ class PoisonBatch(Facts, frozen=True, kw_only=True, tag=True):
     failures: tuple[PastFailure, ...] = ()
 
 
-class ManyFailures(Facts, frozen=True, kw_only=True, tag=True):
+class ManyFailures(Facts, frozen=True, kw_only=True):
     """The restart budget of ``within_seconds`` is used up."""
 
     code = Code.MANY_FAILURES
@@ -180,7 +180,7 @@ class Slots(msgspec.Struct, frozen=True):
     holder: str | None = None
 
 
-class SchedulerStopped(Facts, frozen=True, kw_only=True, tag=True):
+class SchedulerStopped(Facts, frozen=True, kw_only=True):
     """Spark's scheduler starts and ends no job; ``waits_seconds`` is None if its loop has ended."""
 
     code = Code.SCHEDULER_STOPPED
@@ -188,7 +188,7 @@ class SchedulerStopped(Facts, frozen=True, kw_only=True, tag=True):
     waits_seconds: float | None = None
 
 
-class TaskRunning(Facts, frozen=True, kw_only=True, tag=True):
+class TaskRunning(Facts, frozen=True, kw_only=True):
     """Tasks run, and none has finished; ``is_own`` is False if their jobs name no query."""
 
     code = Code.TASK_RUNNING
@@ -199,7 +199,7 @@ class TaskRunning(Facts, frozen=True, kw_only=True, tag=True):
     longest: LongTask | None = None
 
 
-class NoExecutors(Facts, frozen=True, kw_only=True, tag=True):
+class NoExecutors(Facts, frozen=True, kw_only=True):
     """No executor is available to run its tasks."""
 
     code = Code.NO_EXECUTORS
@@ -207,7 +207,7 @@ class NoExecutors(Facts, frozen=True, kw_only=True, tag=True):
     still_seconds: float
 
 
-class WaitingForSlots(Facts, frozen=True, kw_only=True, tag=True):
+class WaitingForSlots(Facts, frozen=True, kw_only=True):
     """None of its tasks runs, since others hold all slots."""
 
     code = Code.WAITING_FOR_SLOTS
@@ -216,7 +216,7 @@ class WaitingForSlots(Facts, frozen=True, kw_only=True, tag=True):
     slots: Slots | None
 
 
-class BatchHung(Facts, frozen=True, kw_only=True, tag=True):
+class BatchHung(Facts, frozen=True, kw_only=True):
     """Nothing moves in the batch, and nothing shows what delays it.
 
     ``still_seconds`` is None where nothing shows its tasks, as on Spark Connect.
@@ -228,7 +228,7 @@ class BatchHung(Facts, frozen=True, kw_only=True, tag=True):
     place: Place
 
 
-class SourceHung(Facts, frozen=True, kw_only=True, tag=True):
+class SourceHung(Facts, frozen=True, kw_only=True):
     """It waits for the offsets of a source; ``step`` is what Spark says that it does."""
 
     code = Code.SOURCE_HUNG
@@ -237,14 +237,14 @@ class SourceHung(Facts, frozen=True, kw_only=True, tag=True):
     place: Place
 
 
-class WaitsForLog(Facts, frozen=True, kw_only=True, tag=True):
+class WaitsForLog(Facts, frozen=True, kw_only=True):
     """The next batch waits for the commit log."""
 
     code = Code.COMMIT_LOG_BEHIND
     seconds: float
 
 
-class LogBehind(Facts, frozen=True, kw_only=True, tag=True):
+class LogBehind(Facts, frozen=True, kw_only=True):
     """The commit log stays at batch ``logged`` (None: empty) while batches reach ``reached``."""
 
     code = Code.COMMIT_LOG_BEHIND
@@ -253,28 +253,28 @@ class LogBehind(Facts, frozen=True, kw_only=True, tag=True):
     reached: int | None
 
 
-class NoEpoch(Facts, frozen=True, kw_only=True, tag=True):
+class NoEpoch(Facts, frozen=True, kw_only=True):
     """A Continuous query commits no epoch."""
 
     code = Code.COMMIT_LOG_BEHIND
     seconds: float
 
 
-class Silent(Facts, frozen=True, kw_only=True, tag=True):
+class Silent(Facts, frozen=True, kw_only=True):
     """No signal shows any activity."""
 
     code = Code.SILENT
     seconds: float
 
 
-class NoTrigger(Facts, frozen=True, kw_only=True, tag=True):
+class NoTrigger(Facts, frozen=True, kw_only=True):
     """No batch is in flight, and no trigger has started one."""
 
     code = Code.NO_TRIGGER
     seconds: float
 
 
-class BatchSlow(Facts, frozen=True, kw_only=True, tag=True):
+class BatchSlow(Facts, frozen=True, kw_only=True):
     """A batch takes long, but moves: its tasks (``is_own`` as in ``TaskRunning``), or a thread."""
 
     code = Code.WORKING
@@ -284,7 +284,7 @@ class BatchSlow(Facts, frozen=True, kw_only=True, tag=True):
     is_own: bool = True
 
 
-class Retrying(BatchSlow, frozen=True, kw_only=True, tag=True):
+class Retrying(BatchSlow, frozen=True, kw_only=True):
     """A slow batch has run ``jobs`` jobs, far more than are usual for a batch of the query."""
 
     code = Code.RETRYING
@@ -292,14 +292,14 @@ class Retrying(BatchSlow, frozen=True, kw_only=True, tag=True):
     usual_jobs: float
 
 
-class NeverCommitted(BatchSlow, frozen=True, kw_only=True, tag=True):
+class NeverCommitted(BatchSlow, frozen=True, kw_only=True):
     """A slow batch was planned by an earlier process, and none has committed it."""
 
     code = Code.NOT_COMMITTED
     planned: Unfinished
 
 
-class SlotsHeld(Facts, frozen=True, kw_only=True, tag=True):
+class SlotsHeld(Facts, frozen=True, kw_only=True):
     """Its tasks hold the slots that other queries wait for."""
 
     code = Code.SLOTS_HELD
@@ -315,7 +315,7 @@ class StuckSource(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class OffsetsStuck(Facts, frozen=True, kw_only=True, tag=True):
+class OffsetsStuck(Facts, frozen=True, kw_only=True):
     """Batches run, data is unread, and offsets do not advance."""
 
     code = Code.OFFSETS_STUCK
@@ -338,7 +338,7 @@ class EndsBefore(msgspec.Struct, frozen=True):
     committed: int
 
 
-class OffsetsWentBack(Facts, frozen=True, kw_only=True, tag=True):
+class OffsetsWentBack(Facts, frozen=True, kw_only=True):
     """Offsets went back, a source ends too early, or a checkpoint has lost its query id.
 
     ``new_id_of``: the checkpoint that has a new id, ``id_before`` the old one.
@@ -356,7 +356,7 @@ class OffsetsWentBack(Facts, frozen=True, kw_only=True, tag=True):
         return bool(self.went_back or self.ends_before)
 
 
-class BatchIdsWentBack(Facts, frozen=True, kw_only=True, tag=True):
+class BatchIdsWentBack(Facts, frozen=True, kw_only=True):
     """Batch ids went back from ``earlier`` to ``first``: the checkpoint is new or was restored."""
 
     code = Code.BATCH_IDS_WENT_BACK
@@ -367,7 +367,7 @@ class BatchIdsWentBack(Facts, frozen=True, kw_only=True, tag=True):
 # -- unread and late data -----------------------------------------------------------------------
 
 
-class WaitedTooLong(Facts, frozen=True, kw_only=True, tag=True):
+class WaitedTooLong(Facts, frozen=True, kw_only=True):
     """The first unread record has waited for too long."""
 
     code = Code.WAITED_TOO_LONG
@@ -376,7 +376,7 @@ class WaitedTooLong(Facts, frozen=True, kw_only=True, tag=True):
     allowed: float
 
 
-class LagRises(Facts, frozen=True, kw_only=True, tag=True):
+class LagRises(Facts, frozen=True, kw_only=True):
     """The lag rose from ``first`` to ``newest``, in ``unit``, within ``seconds``."""
 
     code = Code.LAG_RISES
@@ -387,7 +387,7 @@ class LagRises(Facts, frozen=True, kw_only=True, tag=True):
     allowed: float
 
 
-class OpenTransaction(Facts, frozen=True, kw_only=True, tag=True):
+class OpenTransaction(Facts, frozen=True, kw_only=True):
     """Records wait behind a transaction that stays open; ``partitions`` in all have one."""
 
     code = Code.OPEN_TRANSACTION
@@ -397,7 +397,7 @@ class OpenTransaction(Facts, frozen=True, kw_only=True, tag=True):
     partitions: int
 
 
-class BatchesGrow(Facts, frozen=True, kw_only=True, tag=True):
+class BatchesGrow(Facts, frozen=True, kw_only=True):
     """Batches, or the runs of a loop, outlast their limit and grow.
 
     ``first`` and ``newest`` are usual durations; ``day_ago`` replaces ``first`` if it is known.
@@ -413,7 +413,7 @@ class BatchesGrow(Facts, frozen=True, kw_only=True, tag=True):
     day_ago: float | None = None
 
 
-class WatermarkStuck(Facts, frozen=True, kw_only=True, tag=True):
+class WatermarkStuck(Facts, frozen=True, kw_only=True):
     """The watermark does not advance, although newer event times were read."""
 
     code = Code.WATERMARK_STUCK
@@ -421,7 +421,7 @@ class WatermarkStuck(Facts, frozen=True, kw_only=True, tag=True):
     batches: int
 
 
-class WatermarkAhead(Facts, frozen=True, kw_only=True, tag=True):
+class WatermarkAhead(Facts, frozen=True, kw_only=True):
     """The watermark (Unix seconds) is in the future: honest rows are late."""
 
     code = Code.WATERMARK_AHEAD
@@ -430,7 +430,7 @@ class WatermarkAhead(Facts, frozen=True, kw_only=True, tag=True):
     late_rows: int
 
 
-class RowsDropped(Facts, frozen=True, kw_only=True, tag=True):
+class RowsDropped(Facts, frozen=True, kw_only=True):
     """Batches drop late rows; ``behind_seconds`` is how far event times are behind."""
 
     code = Code.ROWS_DROPPED
@@ -462,7 +462,7 @@ class RetentionRisk(msgspec.Struct, frozen=True, kw_only=True):
     setting: str = ""
 
 
-class RetentionUsed(Facts, frozen=True, kw_only=True, tag=True):
+class RetentionUsed(Facts, frozen=True, kw_only=True):
     """Unread data is about to be deleted, or was; the worst partitions first, of ``count``."""
 
     code = Code.RETENTION_USED
@@ -470,7 +470,7 @@ class RetentionUsed(Facts, frozen=True, kw_only=True, tag=True):
     count: int
 
 
-class SkippedBySink(Facts, frozen=True, kw_only=True, tag=True):
+class SkippedBySink(Facts, frozen=True, kw_only=True):
     """The sink's log is ahead: batches up to ``until`` are read and not written."""
 
     code = Code.SKIPPED_BY_SINK
@@ -480,7 +480,7 @@ class SkippedBySink(Facts, frozen=True, kw_only=True, tag=True):
     """How many batches of this run were skipped so far."""
 
 
-class SinkRemembers(Facts, frozen=True, kw_only=True, tag=True):
+class SinkRemembers(Facts, frozen=True, kw_only=True):
     """Batch ids went back, and the sink may skip the ids that it remembers."""
 
     code = Code.SINK_REMEMBERS
@@ -490,7 +490,7 @@ class SinkRemembers(Facts, frozen=True, kw_only=True, tag=True):
     """Why its log could not be read."""
 
 
-class PassedOver(Facts, frozen=True, kw_only=True, tag=True):
+class PassedOver(Facts, frozen=True, kw_only=True):
     """Records or versions were never read; the largest gaps first, of ``count``.
 
     ``is_readable`` and ``are_tables`` decide how to read them.
@@ -504,7 +504,7 @@ class PassedOver(Facts, frozen=True, kw_only=True, tag=True):
     are_tables: bool
 
 
-class FolderGone(Facts, frozen=True, kw_only=True, tag=True):
+class FolderGone(Facts, frozen=True, kw_only=True):
     """The input folder is not there any more."""
 
     code = Code.FOLDER_GONE
@@ -513,7 +513,7 @@ class FolderGone(Facts, frozen=True, kw_only=True, tag=True):
     seconds: float
 
 
-class ReadsNothing(Facts, frozen=True, kw_only=True, tag=True):
+class ReadsNothing(Facts, frozen=True, kw_only=True):
     """Offsets of a source advance, and no batch has a row."""
 
     code = Code.READS_NOTHING
@@ -540,7 +540,7 @@ class DrySource(msgspec.Struct, frozen=True):
     since: Since
 
 
-class NoRows(Facts, frozen=True, kw_only=True, tag=True):
+class NoRows(Facts, frozen=True, kw_only=True):
     """The query, or with ``sources`` some of its sources, has no rows for too long."""
 
     code = Code.NO_ROWS
@@ -553,14 +553,14 @@ class NoRows(Facts, frozen=True, kw_only=True, tag=True):
 # -- the driver and the monitor -----------------------------------------------------------------
 
 
-class JvmEnded(Facts, frozen=True, kw_only=True, tag=True):
+class JvmEnded(Facts, frozen=True, kw_only=True):
     """The JVM of the driver has ended, and these queries with it; None if it is not known which."""
 
     code = Code.JVM_ENDED
     queries: tuple[str, ...] | None = None
 
 
-class EventsMissing(Facts, frozen=True, kw_only=True, tag=True):
+class EventsMissing(Facts, frozen=True, kw_only=True):
     """Commits of the ``late`` queries without events for ``late_seconds``; or dropped events."""
 
     code = Code.EVENTS_MISSING
@@ -570,7 +570,7 @@ class EventsMissing(Facts, frozen=True, kw_only=True, tag=True):
     is_registered: bool = True
 
 
-class Degraded(Facts, frozen=True, kw_only=True, tag=True):
+class Degraded(Facts, frozen=True, kw_only=True):
     """querypulse cannot see every query: what fails, by kind."""
 
     code = Code.DEGRADED
@@ -580,7 +580,7 @@ class Degraded(Facts, frozen=True, kw_only=True, tag=True):
     """Labels, and why."""
 
 
-class Reported(Facts, frozen=True, kw_only=True, tag=True):
+class Reported(Facts, frozen=True, kw_only=True):
     """What is known only in words: of another process, or from outside of the driver."""
 
     code = Code.REPORTED
@@ -592,33 +592,27 @@ class Reported(Facts, frozen=True, kw_only=True, tag=True):
 # -- of a query without a finding ---------------------------------------------------------------
 
 
-class NotEvaluated(Facts, frozen=True, kw_only=True, tag=True):
+class NotEvaluated(Facts, frozen=True, kw_only=True):
     """An error of ours: the query could not be evaluated."""
 
     code = Code.NOT_EVALUATED
     failure: Failure | None = None
 
 
-class NothingEvaluated(Facts, frozen=True, kw_only=True, tag=True):
-    """There was no evaluation yet."""
-
-    code = Code.NOT_EVALUATED
-
-
-class NotSeenYet(Facts, frozen=True, kw_only=True, tag=True):
+class NotSeenYet(Facts, frozen=True, kw_only=True):
     """It is expected, and has time to start."""
 
     code = Code.NOT_SEEN_YET
 
 
-class Restarting(Facts, frozen=True, kw_only=True, tag=True):
+class Restarting(Facts, frozen=True, kw_only=True):
     """``supervise`` starts it: ``why`` is its last failure, if there is one."""
 
     code = Code.RESTARTING
     why: str
 
 
-class Upstream(Facts, frozen=True, kw_only=True, tag=True):
+class Upstream(Facts, frozen=True, kw_only=True):
     """It gets no data from this query, whose state is the reason."""
 
     code = Code.UPSTREAM
@@ -636,7 +630,7 @@ class Member(msgspec.Struct, frozen=True):
     facts: Facts
 
 
-class ShareCause(Facts, frozen=True, kw_only=True, tag=True):
+class ShareCause(Facts, frozen=True, kw_only=True):
     """Several queries of the driver have one cause."""
 
     code = Code.SHARED_CAUSE
@@ -644,7 +638,7 @@ class ShareCause(Facts, frozen=True, kw_only=True, tag=True):
     members: tuple[Member, ...]
 
 
-class Unnamed(Facts, frozen=True, kw_only=True, tag=True):
+class Unnamed(Facts, frozen=True, kw_only=True):
     """Queries without a name: the newest of the most severe, and others, of ``count`` in all."""
 
     code = Code.UNNAMED

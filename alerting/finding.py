@@ -23,14 +23,23 @@ WHOLE_DRIVER = "*"
 """Replaces the query's name in an alert about all queries of the driver."""
 
 
+class Words(msgspec.Struct, frozen=True):
+    """A finding in words: one line with the cause, the headline, and the evidence by name."""
+
+    reason: str = ""
+    summary: str = ""
+    evidence: dict[str, str] = {}
+
+
 class Finding(msgspec.Struct, frozen=True):
     """A problem that one rule found in one query, as facts; ``words/`` says them.
 
-    ``state`` is the state that the query shows. Findings of one name with the same ``shared`` cause
-    become one incident of the whole driver. ``members`` are the labels of the unnamed queries that
-    the finding covers. ``holder`` is the other query for which this one has waited for so long that
-    somebody must act. What ``is_past`` is an event that is over: it hides no other finding, and is
-    no state.
+    ``words`` are added at the end of an evaluation, and redacted before anything else sees them;
+    what leaves the driver is made of them. ``state`` is the state that the query shows. Findings of
+    one name with the same ``shared`` cause become one incident of the whole driver. ``members`` are
+    the labels of the unnamed queries that the finding covers. ``holder`` is the other query for
+    which this one has waited for so long that somebody must act. What ``is_past`` is an event that
+    is over: it hides no other finding, and is no state.
     """
 
     alertname: str
@@ -43,6 +52,12 @@ class Finding(msgspec.Struct, frozen=True):
     members: tuple[str, ...] = ()
     holder: str = ""
     is_past: bool = False
+    words: Words | None = None
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in words; empty before the end of the evaluation."""
+        return "" if self.words is None else self.words.reason
 
     @property
     def code(self) -> Code:
@@ -124,5 +139,7 @@ class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     """The severity of its most severe finding; None without one."""
     restarted: bool = False
     """Whether ``supervise`` restarts it, so that its failure is not final."""
+    reason: str = ""
+    """``why`` in words; what leaves the driver is made of them."""
     is_unknown: bool = False
     """An error of ours: nothing opens or ends an alert of the query."""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from functools import lru_cache
-from typing import TypeVar, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.redaction import WITHHELD, Redactor, redact, unusable
 from ..core.secret import Secret, secret_parts
-from ..listener.failure import Failure
 from .evaluate import Evaluation
-from .finding import Finding
+from .finding import Finding, Words
 
 log = logging.getLogger("querypulse")
 
@@ -29,8 +25,9 @@ TEXTS = ("spark.redaction.string.regex", "spark.sql.redaction.string.regex")
 
 Conf = Callable[[str], str | None]
 Redact = Callable[[str], str]
-T = TypeVar("T")
 KEPT_TEXTS = 4096
+ERROR_CLASS = "error_class"
+"""The evidence that is kept when everything else must be withheld."""
 
 
 class EvaluationRedactor:
@@ -97,57 +94,26 @@ class EvaluationRedactor:
 
 
 def redacted(evaluation: Evaluation, text: Redact) -> Evaluation:
-    """Redact every text in the facts of all findings and of the health.
+    """Redact the words of all findings and of the health.
 
-    Labels of queries stay, since they identify.
+    Labels of queries stay, since they identify. Facts stay inside: nothing sends them.
     """
     findings = tuple(_finding(finding, text) for finding in evaluation.findings)
     health = {
-        label: health if health.why is None else replace(health, why=_facts(health.why, text))
-        for label, health in evaluation.health.items()
+        label: replace(query, reason=text(query.reason)) if query.reason else query
+        for label, query in evaluation.health.items()
     }
     return replace(evaluation, findings=findings, health=health)
 
 
 def _finding(finding: Finding, text: Redact) -> Finding:
-    return replace(
-        finding, facts=_facts(finding.facts, text), evidence=_facts(finding.evidence, text)
-    )
-
-
-def _facts(value: T, text: Redact) -> T:
-    """The value with all texts in it redacted: in records, tuples and tables, also nested ones."""
-    if isinstance(value, Failure):
-        return cast("T", _failure(value, text))
-    if isinstance(value, Struct):
-        fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        changed = {
-            name: clean
-            for name, field in fields.items()
-            if (clean := _facts(field, text)) is not field
-        }
-        return replace(value, **changed) if changed else value
-    if isinstance(value, str) and not isinstance(value, Enum):
-        clean = text(value) if value else value
-        return cast("T", value if clean == value else clean)
-    if isinstance(value, tuple):
-        parts = tuple(_facts(part, text) for part in value)
-        is_same = all(part is before for part, before in zip(parts, value, strict=True))
-        return cast("T", value if is_same else parts)
-    if isinstance(value, dict):
-        return cast("T", {name: _facts(part, text) for name, part in value.items()})
-    return value
-
-
-def _failure(failure: Failure, text: Redact) -> Failure:
-    error_class = text(failure.error_class)
-    if error_class == WITHHELD:
+    if finding.words is None:
+        return finding
+    words = finding.words
+    evidence = {name: text(value) for name, value in words.evidence.items()}
+    reason = text(words.reason)
+    if evidence.get(ERROR_CLASS) == WITHHELD:
         # A page must give a cause; the class was already redacted by pattern on arrival.
-        error_class = redact(failure.error_class)
-    return Failure(
-        error_class=error_class,
-        message=text(failure.message),
-        exception=text(failure.exception),
-        table=text(failure.table),
-        raised_at=_facts(failure.raised_at, text),
-    )
+        evidence[ERROR_CLASS] = redact(words.evidence[ERROR_CLASS])
+        reason = f"{evidence[ERROR_CLASS]}: {WITHHELD}"
+    return replace(finding, words=Words(reason, text(words.summary), evidence))

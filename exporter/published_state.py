@@ -14,7 +14,6 @@ from secrets import token_hex
 
 import msgspec
 
-from ..alerting.facts import NothingEvaluated
 from ..alerting.finding import QueryHealth
 from ..alerting.incidents.alert import Alert
 from ..alerting.incidents.lifecycle import Inhibited
@@ -224,7 +223,7 @@ STALE_POLL_SECONDS = 120.0
 OVER = frozenset({"stopped", "completed"})
 """States of a query that ended as intended."""
 MAX_NEIGHBOURS = 50
-_NOT_EVALUATED = QueryHealth(QueryState.STARTING, NothingEvaluated())
+_NOT_EVALUATED = QueryHealth(QueryState.STARTING, reason="not evaluated yet")
 _NO_RUN = Ended(0.0, Outcome.STOPPED, "")
 # Of a query without a batch every figure is unknown.
 _NO_PROGRESS = Progress(

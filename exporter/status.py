@@ -11,7 +11,7 @@ from html import escape
 import msgspec
 
 from ..alerting.words.messages import annotations_of
-from ..alerting.words.reasons import JVM_ENDED, reason_of
+from ..alerting.words.reasons import JVM_ENDED
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
 from ..listener.probe_report import Context
@@ -165,7 +165,7 @@ def why_unready(published: PublishedState | None) -> list[Reason]:
         return [Reason(None, "starting", "nothing has been evaluated yet")]
     jvm = Reason(None, "missing", JVM_ENDED)
     return [jvm] * (published.snapshot.context is Context.JVM_GONE) + [
-        Reason(row.label, row.state, reason_of(row.health.why))
+        Reason(row.label, row.state, row.health.reason)
         for row in published.rows
         if row.state in UNREADY and not row.health.ignored
     ]
@@ -179,7 +179,7 @@ def _query(row: QueryRow) -> QueryStatus:
         id=query.query_id if row.is_seen else None,
         run_id=query.run_id if row.is_seen else None,
         state=row.state,
-        reason=reason_of(row.health.why),
+        reason=row.health.reason,
         last_commit_batch=query.last_commit_batch,
         last_commit_age_seconds=row.age(query.last_commit_at),
         window_seconds=row.health.window_seconds,

@@ -15,7 +15,6 @@ from ..alerting.evaluate import Evaluation, evaluate
 from ..alerting.finding import Finding, Severity
 from ..alerting.incidents.alert import FIRING, RESOLVED
 from ..alerting.policy import Policy
-from ..alerting.words.reasons import reason_of
 from ..listener.events import Event, Started, Terminated
 from ..listener.probe_report import Context, ProbeReport
 from ..listener.state.identity import UNNAMED
@@ -214,7 +213,7 @@ class ReplayEngine:
             alertname=finding.alertname,
             query=finding.query,
             severity=finding.severity.value,
-            reason=reason_of(finding.facts),
+            reason=finding.reason,
             app=self._replayed.app,
         )
 

@@ -8,7 +8,7 @@ from ..alerting.evaluate import Evaluation
 from ..alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.kinds import DRIVER_DOWN, QUERY_STALLED, QUERY_STOPPED, SharedCause
-from ..alerting.words.reasons import JVM_ENDED, SESSION_GONE, reason_of
+from ..alerting.words.reasons import JVM_ENDED, SESSION_GONE
 from ..core.redaction import redact
 from ..core.states import QueryState
 from ..listener.probe_report import Context
@@ -38,13 +38,13 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
         has_failed = health.state is QueryState.FAILED and not health.restarted
         is_gone = health.state is QueryState.STOPPED_UNEXPECTEDLY and health.reported_elsewhere
         if label not in foreign and ((has_failed and _counts(health)) or is_gone):
-            return QueryFailure(label, reason_of(health.why))
+            return QueryFailure(label, health.reason)
     for finding in evaluation.findings:
         # Nobody waits once the main program has ended, except threads that end with it.
         if finding.shared is SharedCause.PROGRAM_ENDED:
             continue
         if finding.alertname in END_ALERTS and not foreign.issuperset(_subjects(finding)):
-            return QueryFailure(finding.query, reason_of(finding.facts))
+            return QueryFailure(finding.query, finding.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, JVM_ENDED)
     if snapshot.context is Context.SESSION_ENDED and not nothing_left(snapshot, evaluation):
@@ -67,11 +67,11 @@ def first_stall(evaluated: Evaluated) -> QueryFailure | None:
     for finding in evaluated.evaluation.findings:
         is_firing = finding.query in firing and not foreign.issuperset(_subjects(finding))
         if is_firing and (finding.alertname, finding.severity.value) == CRITICAL_STALL:
-            return QueryFailure(finding.query, reason_of(finding.facts))
+            return QueryFailure(finding.query, finding.reason)
     for label, health in evaluated.evaluation.health.items():
         is_stalled = health.state is QueryState.STALLED and health.severity is Severity.CRITICAL
         if is_stalled and health.reported_elsewhere and label not in foreign:
-            return QueryFailure(label, reason_of(health.why))
+            return QueryFailure(label, health.reason)
     return None
 
 

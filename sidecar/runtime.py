@@ -169,9 +169,7 @@ class Runtime:
             )
         guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
-        lifecycle = Lifecycle(
-            app, guidance, terms, settings.labels, redacted=components.redacting.text
-        )
+        lifecycle = Lifecycle(app, guidance, terms, settings.labels)
         self._notifier = self._make_notifier(components, app, lifecycle)
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)

@@ -97,20 +97,6 @@ def _complete(kept: Kept) -> Kept:
     return kept
 
 
-def _decode(content: bytes) -> Kept:
-    """Decode a document of this version, or of the one before.
-
-    Raises:
-        ValueError: it is neither.
-        RecursionError: it is nested too deeply.
-
-    """
-    document = msgspec.json.decode(content)
-    if isinstance(document, dict) and document.get("version") == VERSION:
-        document = upgrade(document)
-    return msgspec.convert(document, Kept, str_keys=True)
-
-
 def _require_known_range(kept: Kept) -> None:
     """Require that each number is one that we write: every float is a time.
 
@@ -178,6 +164,8 @@ class SpoolFile:
     def read(self, wall: float) -> Kept | None:
         """The content; an unreadable file is renamed at Unix time ``wall``.
 
+        A file of the version before is replaced by one of this version.
+
         Raises:
             OSError: it cannot be read.
 
@@ -191,13 +179,19 @@ class SpoolFile:
         with os.fdopen(descriptor, "rb") as file:
             content = file.read()
         try:
-            return _complete(_decode(content))
+            document = msgspec.json.decode(content)
+            is_older = isinstance(document, dict) and document.get("version") == VERSION
+            document = upgrade(document) if is_older else document
+            kept = _complete(msgspec.convert(document, Kept, str_keys=True))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
             self.path.replace(aside)
             text = "querypulse: the alerts' spool %s: %s; put aside as %s"
             log.warning(text, self.path, error, aside)
             return None
+        if is_older:
+            self.write(kept)
+        return kept
 
     def write(self, kept: Kept) -> None:
         """Replace the content; it is on the disk when this returns.

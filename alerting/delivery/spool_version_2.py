@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..incidents.alert import Outcome
-from ..kinds import KINDS, SHOWN_CODES
-from ..words.headlines import GOES_ON, OTHER_OUTCOMES, QUERY_OUTCOMES
+from ..incidents.alert import GoesOn, Outcome
+from ..incidents.lifecycle import Opened
+from ..kinds import SHOWN_CODES
 
 VERSION = 2
+# The sentences as that version wrote them, whatever is said today.
 OUTCOMES = {
-    **{text: outcome for outcome, (text, _) in QUERY_OUTCOMES.items()},
-    **{text: outcome for outcome, text in OTHER_OUTCOMES.items()},
-    **{kind.recovers: Outcome.RECOVERED for kind in KINDS.values() if kind.recovers},
+    "commits again": Outcome.COMMITS,
+    "is healthy again": Outcome.HEALTHY,
+    "is healthy again and idle": Outcome.IDLE,
+    "was stopped": Outcome.STOPPED,
+    "has completed": Outcome.COMPLETED,
+    "is no longer watched": Outcome.UNWATCHED,
+    "driver is up again": Outcome.RECOVERED,
+    "querypulse receives Spark's events again": Outcome.RECOVERED,
+    "querypulse sees every query again": Outcome.RECOVERED,
+    "driver answers again": Outcome.ANSWERS,
+    "driver was shut down gracefully": Outcome.SHUT_DOWN,
+    "driver is down again, which is critical": Outcome.DOWN_AGAIN,
+    "driver was forgotten (--forget)": Outcome.FORGOTTEN,
+    "driver is no longer watched": Outcome.DRIVER_UNWATCHED,
+    "every driver that answers accepts the watcher": Outcome.ACCEPTED,
 }
-SUCCESSORS = {text: goes_on for goes_on, text in GOES_ON.items()}
+SUCCESSORS = {
+    "the critical alert": GoesOn.CRITICAL_ALERT,
+    "the critical incident": GoesOn.CRITICAL_INCIDENT,
+    "the warning": GoesOn.WARNING,
+    "another incident": GoesOn.ANOTHER_INCIDENT,
+}
 CODES = frozenset(code.value for code in SHOWN_CODES)
 
 
@@ -27,8 +45,12 @@ def upgrade(document: dict[str, Any]) -> dict[str, Any]:
 
     """
     try:
+        calm = {
+            (opened["alertname"], opened["query"]): Opened(**opened).calm_seconds
+            for opened in document.get("opened", ())
+        }
         for alert in _alerts(document):
-            _upgrade_alert(alert)
+            _upgrade_alert(alert, calm)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError("it has not the form of version 2") from error
     return document | {"version": 3}
@@ -40,16 +62,19 @@ def _alerts(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from row["incident"]["alerts"]
 
 
-def _upgrade_alert(alert: dict[str, Any]) -> None:
+def _upgrade_alert(alert: dict[str, Any], calm: Mapping[tuple[str, str], float]) -> None:
     notes = alert["annotations"]
-    outcome = OUTCOMES.get(notes.pop("outcome", ""))
-    goes_on = SUCCESSORS.get(notes.pop("superseded_by", ""))
     ends_at = alert.pop("ends_at", None)
+    outcome = OUTCOMES.get(notes.pop("outcome", ""))
+    successor = notes.pop("superseded_by", "")
+    # What goes on somewhere must not count as resolved.
+    goes_on = SUCCESSORS.get(successor, GoesOn.ANOTHER_INCIDENT) if successor else None
     if ends_at is not None:
         alert["end"] = {"at": ends_at, "outcome": outcome, "goes_on": goes_on}
     alert["incident"] = notes.pop("incident", "")
     alert["muted"] = notes.pop("muted", "")
-    # How long it is held open follows from when it opened, which the spool keeps too.
-    notes.pop("flapping", None)
+    if notes.pop("flapping", ""):
+        labels = alert["labels"]
+        alert["calm_seconds"] = calm.get((labels["alertname"], labels["query"]), 0.0)
     code, _, _ = notes.get("reason", "").partition(": ")
     alert["code"] = code if code in CODES else ""

@@ -27,7 +27,7 @@ from ..evaluate import Evaluation, Stages
 from ..finding import WHOLE_DRIVER, Finding
 from ..kinds import DRIVER_DOWN, KINDS, QUERY_STALLED
 from ..silences import Silence, why_muted
-from ..words.messages import Guidance, Redact, alert_of
+from ..words.messages import Guidance, alert_of, labels_of
 from .alert import (
     CRITICAL,
     FLAP_WINDOW_SECONDS,
@@ -155,8 +155,6 @@ class Lifecycle:
         guidance: Guidance,
         terms: LifecycleSettings,
         labels: Mapping[str, str] | None = None,
-        *,
-        redacted: Redact = str,
     ) -> None:
         self.alerts: tuple[Alert, ...] = ()
         self.inhibited: tuple[Inhibited, ...] = ()
@@ -164,7 +162,6 @@ class Lifecycle:
         self._app = app
         self._labels = dict(labels or {})
         self._guidance = guidance
-        self._redacted = redacted
         self._terms = terms
         self._tracked: dict[Identity, Tracked] = {}
         self._incidents: dict[str, OpenIncident] = {}
@@ -275,17 +272,11 @@ class Lifecycle:
 
     def is_silenced(self, finding: Finding, silences: Sequence[Silence], wall: float) -> bool:
         """Whether nobody would be notified of the finding at Unix time ``wall``."""
-        return bool(why_muted(self._alert_of(finding, wall), silences, wall))
+        labels = labels_of(finding, self._app, self._labels)
+        return bool(why_muted(Alert(labels, {}, wall), silences, wall))
 
     def _alert_of(self, finding: Finding, wall: float) -> Alert:
-        return alert_of(
-            finding,
-            self._app,
-            self._guidance,
-            wall,
-            labels=self._labels,
-            redacted=self._redacted,
-        )
+        return alert_of(finding, self._app, self._guidance, wall, labels=self._labels)
 
     def _find(
         self, finding: Finding, health: DriverHealth, wall: float, silences: Sequence[Silence]

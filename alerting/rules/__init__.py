@@ -26,4 +26,5 @@ RULES: dict[str, Callable[[RuleContext], Finding | None]] = {
     kinds.ROWS_DROPPED: data.rows_dropped,
     kinds.INPUT_MISSING: losses.input_missing,
 }
+assert RULES.keys() <= kinds.KINDS.keys(), "each rule has a row in KINDS"
 ORDER = tuple(RULES[name] for name in kinds.KINDS if name in RULES)

@@ -40,7 +40,6 @@ OVER_RESTARTS = "over_restarts"
 MAX_OFFSET_CHARACTERS = 300
 """Of the offsets at each end: a topic may have a thousand partitions."""
 MAX_LOSSES = 10
-MAX_UNHEALTHY = 20
 
 Texts = dict[str, str]
 

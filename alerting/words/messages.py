@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 import msgspec
 
-from ...core.redaction import WITHHELD, redact
 from ...core.text import MAX_NAMES, duration, encodable
 from ...listener.state.identity import RESERVED
-from ..finding import Finding
+from ..finding import Finding, Words
 from ..incidents.alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
 from .evidence import evidence_texts
 from .headlines import (
@@ -241,11 +240,6 @@ ALL_QUERIES = "$__all"
 """The query in a dashboard URL if an alert is about several queries: Grafana's value for all."""
 
 
-Redact = Callable[[str], str]
-ERROR_CLASS = "error_class"
-"""The evidence that is kept when everything else must be withheld."""
-
-
 class Guidance(msgspec.Struct, frozen=True):
     """Links and steps for all alerts of one driver; empty ones are left out.
 
@@ -275,25 +269,24 @@ def _filled(template: str, names: Mapping[str, str]) -> str:
     return template
 
 
-class FindingWords(msgspec.Struct, frozen=True):
-    """A finding in words: one line with the cause, the headline, and the evidence by name."""
+def say(finding: Finding) -> Words:
+    """Return what a finding says."""
+    return Words(
+        reason_of(finding.facts),
+        finding_headline(finding.query, finding.alertname, finding.facts),
+        evidence_texts(finding.facts, finding.evidence),
+    )
 
-    reason: str
-    summary: str
-    evidence: dict[str, str]
 
-
-def say(finding: Finding, redacted: Redact = str) -> FindingWords:
-    """Return what a finding says; ``redacted`` removes secrets from a text."""
-    texts = evidence_texts(finding.facts, finding.evidence)
-    evidence = {name: redacted(text) for name, text in texts.items()}
-    reason = redacted(reason_of(finding.facts))
-    if evidence.get(ERROR_CLASS) == WITHHELD:
-        # A page must give a cause; the class was already redacted by pattern on arrival.
-        evidence[ERROR_CLASS] = redact(texts[ERROR_CLASS])
-        reason = f"{evidence[ERROR_CLASS]}: {WITHHELD}"
-    summary = redacted(finding_headline(finding.query, finding.alertname, finding.facts))
-    return FindingWords(reason, summary, evidence)
+def labels_of(finding: Finding, app: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of the alert of a finding; ``labels`` are those of the settings."""
+    return {
+        "alertname": finding.alertname,
+        "app": app,
+        "query": finding.query,
+        "severity": finding.severity.value,
+        **labels,
+    }
 
 
 def alert_of(
@@ -303,13 +296,12 @@ def alert_of(
     wall: float,
     *,
     labels: Mapping[str, str] | None = None,
-    redacted: Redact = str,
 ) -> Alert:
     """Return the alert of a finding; it begins at Unix time ``wall``.
 
     ``labels`` are those of the settings.
     """
-    words = say(finding, redacted)
+    words = finding.words or say(finding)
     code = code_of(finding.facts).value
     summary = f"[{app}] {words.summary}"
     steps = guidance.next_steps.get(finding.alertname, "")
@@ -322,13 +314,7 @@ def alert_of(
         **evidence,
     }
     return Alert(
-        labels={
-            "alertname": finding.alertname,
-            "app": app,
-            "query": finding.query,
-            "severity": finding.severity.value,
-            **(labels or {}),
-        },
+        labels=labels_of(finding, app, labels or {}),
         # A path of the job may not be valid text, which no JSON can hold.
         annotations={name: encodable(text) for name, text in annotations.items()},
         starts_at=wall,

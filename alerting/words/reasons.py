@@ -34,8 +34,6 @@ STATES = {
 MAX_DRIVER_QUERIES = 20
 MAX_PARTITIONS = 3
 MAX_DRY = 3
-MAX_MEMBERS = 10
-"""The most unnamed queries that one alert lists."""
 END_OF_9999 = 253_402_300_800.0
 """Python's calendar ends there."""
 
@@ -575,11 +573,6 @@ def _not_evaluated(found: facts.NotEvaluated) -> str:
     if found.failure is None:
         return NOT_EVALUATED
     return f"{found.failure.reason}; {NOT_EVALUATED}"
-
-
-@text_of.register
-def _nothing_evaluated(_: facts.NothingEvaluated) -> str:
-    return "not evaluated yet"
 
 
 @text_of.register

@@ -7,17 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
+from support.story import Story
 
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.facts import Reported
-from querypulse.alerting.finding import Finding, QueryHealth, Severity
+from querypulse.alerting.facts import NotSeenYet
+from querypulse.alerting.finding import Finding, QueryHealth, Severity, Words
 from querypulse.alerting.redaction import redacted
-from querypulse.alerting.words.messages import Guidance, alert_of, say
+from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.core.redaction import WITHHELD, Redactor
 from querypulse.core.secret import secret_parts
 from querypulse.core.states import QueryState
 from querypulse.sidecar import Settings, SettingsError
 from querypulse.sidecar.assemble import make_redactor
+from querypulse.sidecar.failure import first_failure
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 TOKEN = "T0KEN567890abcdefgh"
@@ -31,7 +33,8 @@ def finding(text, **changes):
         query="bronze",
         severity=Severity.CRITICAL,
         state=QueryState.FAILED,
-        facts=Reported(
+        facts=NotSeenYet(),
+        words=Words(
             reason=f"ValueError: {text}",
             summary=f"bronze failed: {text}",
             evidence={"error_message": text, "checkpoint": f"/tables/{text}"},
@@ -41,7 +44,7 @@ def finding(text, **changes):
 
 
 def evaluated(*findings):
-    health = {entry.query: QueryHealth(entry.state, entry.facts, 60.0) for entry in findings}
+    health = {entry.query: QueryHealth(entry.state, reason=entry.reason) for entry in findings}
     return Evaluation(findings, health)
 
 
@@ -222,12 +225,25 @@ def test_labels_of_an_alert_are_not_redacted():
 def test_withheld_finding_keeps_its_name_and_its_error_class(evidence):
     reason = ": ".join([*evidence.values(), WITHHELD])
     withhold = Redactor(patterns=["("]).text
-    facts = Reported(reason=HUNTER, summary=HUNTER, evidence=evidence | {"error_message": HUNTER})
-    before = msgspec.structs.replace(finding(HUNTER), facts=facts)
+    before = finding(HUNTER, words=Words(HUNTER, HUNTER, evidence | {"error_message": HUNTER}))
     (reported,) = redacted(evaluated(before), withhold).findings
-    words = say(before, withhold)
 
     assert (reported.alertname, reported.query) == ("StreamingQueryFailed", "bronze")
-    assert HUNTER not in repr(reported)
-    assert (words.reason, words.summary) == (reason, WITHHELD)
-    assert words.evidence == evidence | {"error_message": WITHHELD}
+    assert reported.words == Words(reason, WITHHELD, evidence | {"error_message": WITHHELD})
+
+
+def test_pattern_that_spans_two_facts_hides_what_status_and_the_exception_say():
+    """The class and the message of a failure are two facts, and one reason."""
+    story = Story().started(at=0).commit(batch=0, at=10)
+    story.ended(
+        at=20, exception="x.WalletError: card 4111-2222 refused\n\tat x.Job.run(Job.java:1)"
+    )
+    evaluation = story.evaluate(21)
+    redacting = make_redactor(Settings(redact_patterns=["WalletError: card [0-9-]+"]))
+    clean = redacting(evaluation)
+    failure = first_failure(story.snapshot(21), clean)
+
+    assert "4111" in evaluation.findings[0].words.reason
+    shown = [clean.findings[0].words, clean.health["a"].reason, failure.reason]
+    assert "4111" not in repr(shown)
+    assert "refused" in failure.reason

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from support.published_states import PROCESS, full_published, published
 from support.story import CONFLICT, IdStory, Story, run
 
-from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import STATES, QueryState
 from querypulse.exporter.published_state import process_of
@@ -38,7 +37,7 @@ def as_json(shown):
 
 
 def with_health(shown, state, reason="", *, ignored=False):
-    health = QueryHealth(QueryState(state), Reported(reason=reason, summary=""), ignored=ignored)
+    health = QueryHealth(QueryState(state), reason=reason, ignored=ignored)
     return replace(shown, health={**shown.health, "a": health})
 
 

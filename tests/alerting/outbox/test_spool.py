@@ -224,7 +224,9 @@ def test_file_of_the_version_before_is_read_with_the_state_of_its_alerts(spool, 
     assert b.end == End(WALL - 10, Outcome.COMMITS)
     assert c.end == End(WALL - 20, None, GoesOn.CRITICAL_ALERT)
     assert d.end == End(WALL - 5, Outcome.IDLE)
+    assert a.calm_seconds == 2900
     assert {*a.annotations, *d.annotations} == {"summary", "reason", "runbook_url"}
+    assert msgspec.json.decode(document(folder).read_bytes())["version"] == 3
 
 
 def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, folder, monkeypatch):

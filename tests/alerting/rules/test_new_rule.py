@@ -25,7 +25,7 @@ class NewCode(str, Enum):
     DISK_FULL = "disk_full"
 
 
-class DiskFull(Facts, frozen=True, kw_only=True, tag=True):
+class DiskFull(Facts, frozen=True, kw_only=True):
     """The disk below the checkpoint is full."""
 
     code = NewCode.DISK_FULL
