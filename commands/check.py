@@ -17,8 +17,8 @@ from ..alerting.delivery.spool import try_folder
 from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.incidents.alert import (
     Alert,
+    AlertOutcome,
     Incident,
-    Outcome,
     incident_key,
     incident_labels,
     problem_of,
@@ -159,7 +159,7 @@ def _ping(heartbeat: Heartbeat) -> str:
 
 def _try(receiver: Receiver, incident: Incident) -> str:
     """What came of the test alert and of its end, in plain words."""
-    ends = tuple(alert.ended(time.time(), Outcome.TEST_OVER) for alert in incident.alerts)
+    ends = tuple(alert.ended(time.time(), AlertOutcome.TEST_OVER) for alert in incident.alerts)
     try:
         error = _send(receiver, incident)
         if error is not None and not error.may_have_arrived:

@@ -16,8 +16,8 @@ from ..alerting.incidents.alert import (
     CRITICAL,
     WARNING,
     Alert,
+    AlertOutcome,
     Incident,
-    Outcome,
     incident_key,
     incident_labels,
 )
@@ -163,7 +163,7 @@ class _Open(msgspec.Struct):
         is_named = not driver.app or self.alert.labels["app"] in names
         return is_named and self.url == driver.endpoint.url
 
-    def ended(self, wall: float, outcome: Outcome) -> Incident:
+    def ended(self, wall: float, outcome: AlertOutcome) -> Incident:
         """The incident, ended."""
         return replace(self.incident, alerts=(self.alert.ended(wall, outcome),))
 
@@ -280,26 +280,28 @@ class DriverAlerts:
             alert = replace(alert, starts_at=entry.alert.starts_at)
             entry.incident = replace(entry.incident, alerts=(alert,))
 
-    def _outcome(self, entry: _Open, refusals: dict[str, str], now: float) -> Outcome | None:
+    def _outcome(self, entry: _Open, refusals: dict[str, str], now: float) -> AlertOutcome | None:
         """How an incident has ended; None while it is open."""
         if entry.incident.labels["app"] == APP:
             # An earlier watcher's stays open until this one may have been refused for long enough.
             is_open = refusals or now - entry.since < 2 * REFUSED_SECONDS
-            return None if is_open else Outcome.ACCEPTED
+            return None if is_open else AlertOutcome.ACCEPTED
         drivers = self._drivers_of(entry)
         if outcome := self._outcome_of(drivers, is_critical=entry.alert.is_critical):
             return outcome
         if not self.tracker.is_watched(entry.url):
-            return Outcome.DRIVER_UNWATCHED
-        return Outcome.FORGOTTEN if entry.is_forgotten else None
+            return AlertOutcome.DRIVER_UNWATCHED
+        return AlertOutcome.FORGOTTEN if entry.is_forgotten else None
 
-    def _outcome_of(self, drivers: list[WatchedDriver], *, is_critical: bool) -> Outcome | None:
+    def _outcome_of(
+        self, drivers: list[WatchedDriver], *, is_critical: bool
+    ) -> AlertOutcome | None:
         """How an incident about these drivers has ended; None while it is open."""
         if any(driver.is_stopped for driver in drivers):
-            return Outcome.SHUT_DOWN
+            return AlertOutcome.SHUT_DOWN
         if not is_critical and any(map(self._is_down, drivers)):
-            return Outcome.DOWN_AGAIN
-        return Outcome.ANSWERS if any(map(self._is_healthy, drivers)) else None
+            return AlertOutcome.DOWN_AGAIN
+        return AlertOutcome.ANSWERS if any(map(self._is_healthy, drivers)) else None
 
     def _renew(self, entry: _Open) -> None:
         """Send an incident again that its driver may have resolved before it was gone again."""

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..incidents.alert import GoesOn, Outcome
+from ..incidents.alert import AlertOutcome, GoesOn
 from ..incidents.lifecycle import Opened
 from ..kinds import SHOWN_CODES
 
 VERSION = 2
 # The sentences as that version wrote them, whatever is said today.
 OUTCOMES = {
-    "commits again": Outcome.COMMITS,
-    "is healthy again": Outcome.HEALTHY,
-    "is healthy again and idle": Outcome.IDLE,
-    "was stopped": Outcome.STOPPED,
-    "has completed": Outcome.COMPLETED,
-    "is no longer watched": Outcome.UNWATCHED,
-    "driver is up again": Outcome.RECOVERED,
-    "querypulse receives Spark's events again": Outcome.RECOVERED,
-    "querypulse sees every query again": Outcome.RECOVERED,
-    "driver answers again": Outcome.ANSWERS,
-    "driver was shut down gracefully": Outcome.SHUT_DOWN,
-    "driver is down again, which is critical": Outcome.DOWN_AGAIN,
-    "driver was forgotten (--forget)": Outcome.FORGOTTEN,
-    "driver is no longer watched": Outcome.DRIVER_UNWATCHED,
-    "every driver that answers accepts the watcher": Outcome.ACCEPTED,
+    "commits again": AlertOutcome.COMMITS,
+    "is healthy again": AlertOutcome.HEALTHY,
+    "is healthy again and idle": AlertOutcome.IDLE,
+    "was stopped": AlertOutcome.STOPPED,
+    "has completed": AlertOutcome.COMPLETED,
+    "is no longer watched": AlertOutcome.UNWATCHED,
+    "driver is up again": AlertOutcome.RECOVERED,
+    "querypulse receives Spark's events again": AlertOutcome.RECOVERED,
+    "querypulse sees every query again": AlertOutcome.RECOVERED,
+    "driver answers again": AlertOutcome.ANSWERS,
+    "driver was shut down gracefully": AlertOutcome.SHUT_DOWN,
+    "driver is down again, which is critical": AlertOutcome.DOWN_AGAIN,
+    "driver was forgotten (--forget)": AlertOutcome.FORGOTTEN,
+    "driver is no longer watched": AlertOutcome.DRIVER_UNWATCHED,
+    "every driver that answers accepts the watcher": AlertOutcome.ACCEPTED,
 }
 SUCCESSORS = {
     "the critical alert": GoesOn.CRITICAL_ALERT,

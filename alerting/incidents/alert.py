@@ -26,7 +26,7 @@ FLAP_WINDOW_SECONDS = 24 * 3600.0
 """An alert that opens so often within so long keeps coming back."""
 
 
-class Outcome(str, Enum):
+class AlertOutcome(str, Enum):
     """What the query of an alert, or its driver, does once it has ended."""
 
     COMMITS = "commits"
@@ -47,12 +47,12 @@ class Outcome(str, Enum):
     TEST_OVER = "test_over"
 
 
-def recovered(alertname: str, *, of_one_query: bool = True) -> Outcome:
+def recovered(alertname: str, *, of_one_query: bool = True) -> AlertOutcome:
     """The outcome for a query that commits again; for several queries, that they are healthy."""
     kind = kind_of(alertname)
     if kind.recovers:
-        return Outcome.RECOVERED
-    return Outcome.COMMITS if of_one_query and kind.stops_commits else Outcome.HEALTHY
+        return AlertOutcome.RECOVERED
+    return AlertOutcome.COMMITS if of_one_query and kind.stops_commits else AlertOutcome.HEALTHY
 
 
 class GoesOn(str, Enum):
@@ -68,7 +68,7 @@ class End(msgspec.Struct, frozen=True):
     """When an alert ended, in Unix seconds, and how: with an outcome, or it goes on elsewhere."""
 
     at: float
-    outcome: Outcome | None = None
+    outcome: AlertOutcome | None = None
     goes_on: GoesOn | None = None
 
 
@@ -120,7 +120,7 @@ class Alert(msgspec.Struct, frozen=True):
         return goes_on is not None and goes_on is not GoesOn.CRITICAL_ALERT
 
     def ended(
-        self, wall: float, outcome: Outcome | None = None, *, goes_on: GoesOn | None = None
+        self, wall: float, outcome: AlertOutcome | None = None, *, goes_on: GoesOn | None = None
     ) -> Alert:
         """The alert, ended at Unix time ``wall``."""
         return replace(self, end=End(max(wall, self.starts_at), outcome, goes_on))

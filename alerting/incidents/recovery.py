@@ -15,7 +15,7 @@ from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
 from ..evaluate import Evaluation
 from ..finding import NOT_WORKING, WHOLE_DRIVER, Severity
-from .alert import CRITICAL, WARNING, Outcome, is_generic, recovered
+from .alert import CRITICAL, WARNING, AlertOutcome, is_generic, recovered
 
 UNHEALTHY = NOT_WORKING | {
     QueryState.FLAPPING,
@@ -128,21 +128,21 @@ class DriverHealth:
         idle = query.last_idle_at is not None and query.last_idle_at > recovery.since
         return idle or query.totals.commits - recovery.commits >= COMMITS_OF_HEALTH
 
-    def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> Outcome:
+    def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> AlertOutcome:
         """What a query does after its alert has ended."""
         if label in RESERVED or self._members(label):
             return recovered(alertname, of_one_query=False)
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:
-            return Outcome.UNWATCHED
+            return AlertOutcome.UNWATCHED
         ends = {
-            QueryState.COMPLETED: Outcome.COMPLETED,
-            QueryState.STOPPED: Outcome.STOPPED,
+            QueryState.COMPLETED: AlertOutcome.COMPLETED,
+            QueryState.STOPPED: AlertOutcome.STOPPED,
         }
         if health.state in ends:
             return ends[health.state]
         commits = 0 if recovery is None else query.totals.commits - recovery.commits
-        return recovered(alertname) if commits >= COMMITS_OF_HEALTH else Outcome.IDLE
+        return recovered(alertname) if commits >= COMMITS_OF_HEALTH else AlertOutcome.IDLE
 
     def _members(self, label: str) -> list[str]:
         """The labels of the queries that this one covers; none if it is that of one query.

@@ -10,7 +10,16 @@ from ...listener.state.identity import RESERVED, UNNAMED
 from .. import facts
 from ..facts import Facts
 from ..finding import WHOLE_DRIVER
-from ..incidents.alert import FIRING, RESOLVED, Alert, End, GoesOn, Incident, Outcome, recovered
+from ..incidents.alert import (
+    FIRING,
+    RESOLVED,
+    Alert,
+    AlertOutcome,
+    End,
+    GoesOn,
+    Incident,
+    recovered,
+)
 from ..kinds import SHOWN_CODES, kind_of
 from .reasons import cause_of, count_unnamed, text_of, who_waits, with_addition
 
@@ -104,22 +113,22 @@ def _retention_used(found: facts.RetentionUsed) -> str:
 
 MAX_CAUSE_CHARACTERS = 200
 QUERY_OUTCOMES = {
-    Outcome.COMMITS: ("commits again", "commit again"),
-    Outcome.HEALTHY: ("is healthy again", "are healthy again"),
-    Outcome.IDLE: ("is healthy again and idle", "are healthy again and idle"),
-    Outcome.STOPPED: ("was stopped", "were stopped"),
-    Outcome.COMPLETED: ("has completed", "have completed"),
-    Outcome.UNWATCHED: ("is no longer watched", "are no longer watched"),
+    AlertOutcome.COMMITS: ("commits again", "commit again"),
+    AlertOutcome.HEALTHY: ("is healthy again", "are healthy again"),
+    AlertOutcome.IDLE: ("is healthy again and idle", "are healthy again and idle"),
+    AlertOutcome.STOPPED: ("was stopped", "were stopped"),
+    AlertOutcome.COMPLETED: ("has completed", "have completed"),
+    AlertOutcome.UNWATCHED: ("is no longer watched", "are no longer watched"),
 }
 """What one query, or several, do now."""
 OTHER_OUTCOMES = {
-    Outcome.ANSWERS: "driver answers again",
-    Outcome.SHUT_DOWN: "driver was shut down gracefully",
-    Outcome.DOWN_AGAIN: "driver is down again, which is critical",
-    Outcome.FORGOTTEN: "driver was forgotten (--forget)",
-    Outcome.DRIVER_UNWATCHED: "driver is no longer watched",
-    Outcome.ACCEPTED: "every driver that answers accepts the watcher",
-    Outcome.TEST_OVER: "test alert of querypulse has ended",
+    AlertOutcome.ANSWERS: "driver answers again",
+    AlertOutcome.SHUT_DOWN: "driver was shut down gracefully",
+    AlertOutcome.DOWN_AGAIN: "driver is down again, which is critical",
+    AlertOutcome.FORGOTTEN: "driver was forgotten (--forget)",
+    AlertOutcome.DRIVER_UNWATCHED: "driver is no longer watched",
+    AlertOutcome.ACCEPTED: "every driver that answers accepts the watcher",
+    AlertOutcome.TEST_OVER: "test alert of querypulse has ended",
 }
 GOES_ON = {
     GoesOn.CRITICAL_ALERT: "the critical alert",
@@ -137,9 +146,9 @@ def goes_on_text(end: End | None) -> str:
     return "" if end is None or end.goes_on is None else GOES_ON[end.goes_on]
 
 
-def outcome_text(alertname: str, outcome: Outcome) -> str:
+def outcome_text(alertname: str, outcome: AlertOutcome) -> str:
     """What the query of an alert, or its driver, does now."""
-    if outcome is Outcome.RECOVERED:
+    if outcome is AlertOutcome.RECOVERED:
         return kind_of(alertname).recovers
     return QUERY_OUTCOMES[outcome][0] if outcome in QUERY_OUTCOMES else OTHER_OUTCOMES[outcome]
 

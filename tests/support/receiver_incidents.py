@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from querypulse.alerting.incidents.alert import (
     Alert,
+    AlertOutcome,
     End,
     GoesOn,
     Incident,
-    Outcome,
     incident_key,
     incident_labels,
 )
@@ -23,7 +23,7 @@ def alert(
     name: str = "StreamingQueryFailed",
     severity: str = "critical",
     ends_at: float | None = None,
-    outcome: Outcome | None = None,
+    outcome: AlertOutcome | None = None,
     goes_on: GoesOn | None = None,
     starts_at: float = STARTED,
     **annotations: str,

@@ -30,7 +30,7 @@ from querypulse.alerting.delivery.spool import (
     SpoolFile,
     try_folder,
 )
-from querypulse.alerting.incidents.alert import End, GoesOn, Outcome
+from querypulse.alerting.incidents.alert import AlertOutcome, End, GoesOn
 from querypulse.core.guard import Guard
 
 TESTS = Path(spooling.__file__).parents[1]
@@ -221,9 +221,9 @@ def test_file_of_the_version_before_is_read_with_the_state_of_its_alerts(spool, 
     (d,) = own.incident.alerts
 
     assert (a.end, a.incident, a.muted[:8], a.code) == (None, "*", "silenced", "batch_hung")
-    assert b.end == End(WALL - 10, Outcome.COMMITS)
+    assert b.end == End(WALL - 10, AlertOutcome.COMMITS)
     assert c.end == End(WALL - 20, None, GoesOn.CRITICAL_ALERT)
-    assert d.end == End(WALL - 5, Outcome.IDLE)
+    assert d.end == End(WALL - 5, AlertOutcome.IDLE)
     assert a.calm_seconds == 2900
     assert {*a.annotations, *d.annotations} == {"summary", "reason", "runbook_url"}
     assert msgspec.json.decode(document(folder).read_bytes())["version"] == 3

@@ -7,7 +7,7 @@ from support.messages import BEGAN, CASES, LASTED, page
 from support.receiver_incidents import alert, holding
 from support.repository import ROOT
 
-from querypulse.alerting.incidents.alert import GoesOn, Outcome
+from querypulse.alerting.incidents.alert import AlertOutcome, GoesOn
 from querypulse.alerting.words.headlines import headline_of, summary_of
 from querypulse.alerting.words.messages import details, others
 
@@ -36,13 +36,18 @@ def test_error_appears_once_in_a_message():
     ("name", "query", "notes", "text"),
     [
         ("StreamingQueryFailed", "a", {}, "a commits again"),
-        ("StreamingQueryFailed", "a", {"outcome": Outcome.IDLE}, "a is healthy again and idle"),
-        ("StreamingQueryFailed", "a", {"outcome": Outcome.COMPLETED}, "a has completed"),
+        (
+            "StreamingQueryFailed",
+            "a",
+            {"outcome": AlertOutcome.IDLE},
+            "a is healthy again and idle",
+        ),
+        ("StreamingQueryFailed", "a", {"outcome": AlertOutcome.COMPLETED}, "a has completed"),
         ("StreamingDriverDown", "*", {}, "driver is up again"),
         (
             "StreamingDriverDown",
             "*",
-            {"outcome": Outcome.SHUT_DOWN},
+            {"outcome": AlertOutcome.SHUT_DOWN},
             "driver was shut down gracefully",
         ),
         ("QuerypulseEventsMissing", "*", {}, "querypulse receives Spark's events again"),
@@ -51,7 +56,7 @@ def test_error_appears_once_in_a_message():
         (
             "QuerypulseTest",
             "*",
-            {"outcome": Outcome.TEST_OVER},
+            {"outcome": AlertOutcome.TEST_OVER},
             "test alert of querypulse has ended",
         ),
         ("SomeOtherAlert", "a", {}, "a is healthy again"),
@@ -67,6 +72,14 @@ SLOW = alert(name="StreamingBatchSlow", severity="warning", summary="bronze is s
 FAILED = alert()
 
 
+def test_headline_of_several_queries_leaves_a_lower_case_class_where_it_is():
+    """Such as ``zlib.error``: it is no code of ours."""
+    reason = "error: Error -3 while decompressing"
+    failed = [alert(query, reason=reason) for query in ("a", "b", "c")]
+
+    assert headline_of(holding(*failed)) == f"[etl] 3 queries failed: {reason} (a, b, c)"
+
+
 def at_end(one, seconds, **notes):
     return one.ended(one.starts_at + seconds, **notes)
 
@@ -80,11 +93,11 @@ def at_end(one, seconds, **notes):
         ((alert("a"), alert("b"), alert("*", name="QuerypulseEventsMissing", reason="none")), "[etl] 2 queries failed: ConcurrentAppendException (a, b)",
          {"StreamingQueryFailed of a": "ConcurrentAppendException", "StreamingQueryFailed of b": "ConcurrentAppendException",
           "QuerypulseEventsMissing of all queries": "none"}),
-        ((at_end(FAILED, 240, outcome=Outcome.COMMITS), at_end(SLOW, 60, outcome=Outcome.HEALTHY)),
+        ((at_end(FAILED, 240, outcome=AlertOutcome.COMMITS), at_end(SLOW, 60, outcome=AlertOutcome.HEALTHY)),
          "Resolved: [etl] bronze commits again after 4 min", {}),
         ((at_end(SLOW, 240, goes_on=GoesOn.CRITICAL_INCIDENT), at_end(FAILED, 60)),
          "Replaced by the critical incident: [etl] bronze after 4 min", {}),
-        ((at_end(FAILED, 240), at_end(alert("b"), 240, outcome=Outcome.COMPLETED)),
+        ((at_end(FAILED, 240), at_end(alert("b"), 240, outcome=AlertOutcome.COMPLETED)),
          "Resolved: [etl] StreamingQueryFailed of 2 queries is over after 4 min (bronze, b)", {}),
         ((at_end(alert("a"), 240), at_end(alert("b"), 240), at_end(alert("a", severity="warning"), 60, goes_on=GoesOn.CRITICAL_ALERT)),
          "Resolved: [etl] 2 queries commit again after 4 min (a, b)", {}),
