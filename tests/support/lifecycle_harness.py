@@ -28,7 +28,7 @@ from querypulse.alerting.silences import Silence
 from querypulse.alerting.words.messages import Guidance
 from querypulse.core.states import QueryState
 from querypulse.listener.probe_report import RunFacts, parse_trigger
-from querypulse.listener.state.query import Outcome, Ended, Query
+from querypulse.listener.state.query import Ended, Outcome, Query
 from querypulse.listener.state.snapshot import Pause, Snapshot
 
 COMMIT_EVERY_SECONDS = 5
