@@ -17,7 +17,8 @@ from ..core.states import QueryState
 from ..listener.probe_report import Context
 from ..listener.state.flow import Flow, Node, flow_of
 from ..listener.state.identity import UNNAMED, base_label
-from ..listener.state.query import Outcome, Query
+from ..listener.state.query import Query
+from ..listener.state.run import Outcome
 from ..listener.state.snapshot import Snapshot
 from .evidence import NO_EVIDENCE, DriverEvidence
 from .facts import (
@@ -181,7 +182,7 @@ def _why_without_finding(context: RuleContext) -> Facts | None:
     ended = query.failure
     if ended is not None and ended.failure is not None:
         return Failed(failure=ended.failure)
-    if query.alive and context.snapshot.context is Context.JVM_GONE:
+    if query.run.alive and context.snapshot.context is Context.JVM_GONE:
         return JvmEnded()
     return ids_went_back(query)
 
@@ -201,7 +202,7 @@ def _not_evaluated(query: Query, snapshot: Snapshot, *, ignore: bool) -> QueryHe
 
 def _is_reported_elsewhere(query: Query, snapshot: Snapshot) -> bool:
     """Whether another process on the same JVM reports it."""
-    return query.reported_elsewhere or not snapshot.ownership.covers(query.session)
+    return query.run.reported_elsewhere or not snapshot.ownership.covers(query.run.session)
 
 
 def _worst(found: Sequence[Finding]) -> Finding | None:
@@ -247,22 +248,22 @@ def _reported(
 def _healthy_state(context: RuleContext) -> QueryState:
     """The state of a query without a finding."""
     query = context.query
-    if query.ended is not None:
+    if query.run.ended is not None:
         outcomes = {Outcome.FAILED: QueryState.FAILED, Outcome.COMPLETED: QueryState.COMPLETED}
-        return outcomes.get(query.ended.outcome, QueryState.STOPPED)
-    if query.vanished_at is not None or context.snapshot.context is not Context.RUNNING:
+        return outcomes.get(query.run.ended.outcome, QueryState.STOPPED)
+    if query.run.vanished_at is not None or context.snapshot.context is not Context.RUNNING:
         return QueryState.STOPPED
-    if not query.activity_seen:
+    if not query.run.activity_seen:
         return QueryState.STARTING
     if not _is_idle(context):
         return QueryState.RUNNING
-    return QueryState.WAITING if query.holds_back else QueryState.IDLE
+    return QueryState.WAITING if query.run.holds_back else QueryState.IDLE
 
 
 def _is_idle(context: RuleContext) -> bool:
     """Whether the query is proven idle for as long as Spark waits before it reports idleness."""
-    idle_at, commit_at = context.query.last_idle_at, context.query.last_commit_at
-    if context.query.in_flight is not None and context.query.in_flight.batch_id is not None:
+    idle_at, commit_at = context.query.run.last_idle_at, context.query.run.last_commit_at
+    if context.query.run.in_flight is not None and context.query.run.in_flight.batch_id is not None:
         return False
     if idle_at is None or commit_at is None:
         return idle_at is not None
@@ -438,7 +439,9 @@ Health = Mapping[str, QueryHealth]
 
 def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
     """The graph of all queries; the settings may declare the places of absent ones."""
-    nodes = [Node(query.label, query.base_name, query.datasets) for query in snapshot.queries]
+    nodes = [
+        Node(query.label, query.base_name, query.checkpoint.datasets) for query in snapshot.queries
+    ]
     absent = {base_label(name): name for name in policy.expected}
     seen = {node.label for node in nodes}
     nodes += [Node(label, absent.get(label, label)) for label in labels if label not in seen]

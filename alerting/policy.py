@@ -134,7 +134,7 @@ class Window(msgspec.Struct, frozen=True, gc=False):
 
 def stall_window(query: Query, limits: Limits) -> Window:
     """How long the query may go without a commit or a proof that it is idle."""
-    interval = query.facts.trigger.interval_seconds if query.facts is not None else 0.0
+    interval = query.run.facts.trigger.interval_seconds if query.run.facts is not None else 0.0
     return _window(query, limits, interval)
 
 
@@ -143,7 +143,7 @@ def batch_window(query: Query, limits: Limits) -> Window:
 
     With a ``realTime`` trigger, a batch lasts as long as the trigger interval.
     """
-    trigger = query.facts.trigger if query.facts is not None else None
+    trigger = query.run.facts.trigger if query.run.facts is not None else None
     lasts = trigger is not None and trigger.is_real_time
     return _window(query, limits, trigger.interval_seconds if trigger and lasts else 0.0)
 
@@ -161,11 +161,11 @@ def _window(query: Query, limits: Limits, interval: float) -> Window:
     The first batch of a run is often the longest: until a run commits or is idle, the start grace
     is the floor.
     """
-    unit = query.usual_seconds
+    unit = query.history.usual_seconds
     cause = WindowCause.USUAL_BATCH
     if unit is None:
         # Until two batches are known, the only one is limited by the start grace.
-        only = max((seconds for _, seconds in query.longest_batches), default=0.0)
+        only = max((seconds for _, seconds in query.history.longest_batches), default=0.0)
         unit = min(only, limits.start_grace_seconds / WINDOW_FACTOR)
         cause = WindowCause.ONLY_BATCH
     if interval > unit:
@@ -173,7 +173,7 @@ def _window(query: Query, limits: Limits, interval: float) -> Window:
         cause = WindowCause.TRIGGER
     floor = limits.stall_floor_seconds
     least = WindowCause.FLOOR
-    if not query.activity_seen and limits.start_grace_seconds > floor:
+    if not query.run.activity_seen and limits.start_grace_seconds > floor:
         floor = limits.start_grace_seconds
         least = WindowCause.START_GRACE
     if WINDOW_FACTOR * unit > floor:

@@ -111,10 +111,12 @@ class _Answers:
 
 def _answers(texts: Iterable[str], now: int) -> Iterator[str]:
     nothing_waits_or_was_lost = ("0",) * 5
+    nothing_of_a_start = ("",) * 4
     head = _FIELD.join((str(now), *nothing_waits_or_was_lost, "false", "")) + _RECORD
     answer = ""
     for text in texts:
-        answer += _FIELD.join((EventKind.PROGRESS.value, str(now), "", "", text)) + _RECORD
+        fields = (EventKind.PROGRESS.value, str(now), *nothing_of_a_start, text)
+        answer += _FIELD.join(fields) + _RECORD
         if len(answer) >= ANSWER_CHARACTERS:
             yield head + answer
             answer = ""

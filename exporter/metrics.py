@@ -17,7 +17,7 @@ import msgspec
 from ..core.installed import VERSION
 from ..core.states import LOSS_REASONS, OUTCOMES, STATES
 from ..listener.events import EventKind, SourceProgress
-from ..listener.state.query import BUCKETS
+from ..listener.state.history import BUCKETS
 from .exposition import Family
 from .published_state import Buckets, Labels, Monitor, PublishedState, QueryRow, alert_labels
 
@@ -102,9 +102,9 @@ def _most_important(queries: Sequence[QueryRow]) -> Sequence[QueryRow]:
 def _rank(row: QueryRow) -> tuple[int, float]:
     if row.is_expected:
         return 0, 0.0
-    if not row.is_seen or row.query.gone_at is None:
+    if not row.is_seen or row.query.run.gone_at is None:
         return 1, 0.0
-    return 2 if row.is_needed else 3, -row.query.gone_at
+    return 2 if row.is_needed else 3, -row.query.run.gone_at
 
 
 def _by_label(values: Mapping[str, float]) -> Figures:
@@ -115,7 +115,7 @@ def _info(row: QueryRow) -> Figures:
     if not row.is_seen:
         return {}
     trigger, sink = (str(row.facts.trigger), row.facts.sink) if row.facts is not None else ("", "")
-    return {(row.query.query_id, row.query.run_id, trigger, sink): 1}
+    return {(row.query.query_id, row.query.run.run_id, trigger, sink): 1}
 
 
 def _by_source(
@@ -148,7 +148,7 @@ def _partition_lags(row: QueryRow) -> Figures:
 
 def _rows(row: QueryRow, count: int) -> int | None:
     """A number of rows; None for a continuous query, of which Spark reports none."""
-    trigger = row.query.trigger
+    trigger = row.query.run.trigger
     return None if trigger is not None and trigger.is_continuous else count
 
 
@@ -182,28 +182,30 @@ QUERY_FIGURES: Table[QueryRow] = {
     ),
     "spark_streaming_query_start_timestamp_seconds": Figure(
         "When the current run began, or was first seen.",
-        lambda row: row.published.unix(row.query.started_at) if row.is_seen else None,
+        lambda row: row.published.unix(row.query.run.started_at) if row.is_seen else None,
     ),
     "spark_streaming_query_last_event_timestamp_seconds": Figure(
         "When the listener last received an event of the query.",
-        lambda row: row.published.unix(row.query.last_event_at),
+        lambda row: row.published.unix(row.query.run.last_event_at),
     ),
     "spark_streaming_query_last_commit_timestamp_seconds": Figure(
         "When the current run last committed a batch, as far as seen.",
-        lambda row: row.published.unix(row.query.last_commit_at),
+        lambda row: row.published.unix(row.query.run.last_commit_at),
     ),
     "spark_streaming_query_last_input_timestamp_seconds": Figure(
         "When the current run last read rows, as far as known; absent before the first.",
-        lambda row: row.published.unix(row.query.last_input_at),
+        lambda row: row.published.unix(row.query.run.last_input_at),
     ),
     "spark_streaming_query_last_activity_timestamp_seconds": Figure(
         "When the current run last committed or was idle; absent before the first time.",
         lambda row: (
-            row.published.unix(row.query.last_activity_at) if row.query.activity_seen else None
+            row.published.unix(row.query.run.last_activity_at)
+            if row.query.run.activity_seen
+            else None
         ),
     ),
     "spark_streaming_query_last_commit_batch_id": Figure(
-        "The id of the last committed batch.", lambda row: row.query.last_commit_batch
+        "The id of the last committed batch.", lambda row: row.query.checkpoint.last_commit_batch
     ),
     "spark_streaming_query_commits_total": Figure(
         "Batches committed.", lambda row: row.totals.commits
@@ -323,7 +325,9 @@ QUERY_FIGURES: Table[QueryRow] = {
     ),
     "spark_streaming_source_last_success_timestamp_seconds{source}": Figure(
         "When the broker of each source last answered.",
-        lambda row: {(str(index),): poll.wall for index, poll in row.query.polls.items()},
+        lambda row: {
+            (str(index),): poll.wall for index, poll in row.query.checkpoint.polls.items()
+        },
     ),
     "spark_streaming_query_batch_duration_seconds{le}": Figure(
         "How long batches took.",

@@ -22,7 +22,8 @@ from ..listener.events import Progress, SourceProgress
 from ..listener.source_polls import SourcePoll, topic_of
 from ..listener.state.flow import Flow
 from ..listener.state.identity import base_label
-from ..listener.state.query import Ended, InFlight, Outcome, Query
+from ..listener.state.query import Query
+from ..listener.state.run import Ended, InFlight, Outcome, Run
 from ..listener.state.snapshot import Snapshot
 
 
@@ -224,7 +225,7 @@ OVER = frozenset({"stopped", "completed"})
 """States of a query that ended as intended."""
 MAX_NEIGHBOURS = 50
 _NOT_EVALUATED = QueryHealth(QueryState.STARTING, reason="not evaluated yet")
-_NO_RUN = Ended(0.0, Outcome.STOPPED, "")
+_NO_RUN = Run(run_id="", started_at=0.0, ended=Ended(0.0, Outcome.STOPPED, ""))
 # Of a query without a batch every figure is unknown.
 _NO_PROGRESS = Progress(
     "", "", None, -1, False, None, {}, 0, None, None, None, None, None, None, 0, ()
@@ -242,14 +243,12 @@ class QueryRow:
         self.published = published
         self.label = label
         self.is_seen = query is not None
-        self.query = query or Query(
-            query_id="", run_id="", name=None, label=label, started_at=0.0, ended=_NO_RUN
-        )
+        self.query = query or Query(query_id="", name=None, label=label, run=_NO_RUN)
         self.health = published.health.get(label, _NOT_EVALUATED)
         self.state = self.health.state.value
-        self.totals = self.query.totals
-        self.facts = self.query.facts
-        self.progress = self.query.progress or _NO_PROGRESS
+        self.totals = self.query.history.totals
+        self.facts = self.query.run.facts
+        self.progress = self.query.run.progress or _NO_PROGRESS
         self.supervised = published.snapshot.supervised.get(label)
 
     def age(self, at: float | None) -> float | None:
@@ -271,14 +270,14 @@ class QueryRow:
         A failed query should keep running too. A query with an unknown trigger counts as one that
         does not end by itself.
         """
-        if self.health.ignored or self.state in OVER or self.query.stop_expected:
+        if self.health.ignored or self.state in OVER or self.query.run.stop_expected:
             return False
         return self.facts is None or not self.facts.trigger.ends_by_itself
 
     @property
     def in_flight(self) -> InFlight | None:
         """The batch in flight; None without one."""
-        flight = self.query.in_flight if self.query.alive else None
+        flight = self.query.run.in_flight if self.query.run.alive else None
         return flight if flight is not None and flight.batch_id is not None else None
 
     @property
@@ -292,8 +291,8 @@ class QueryRow:
 
         It is doing a batch, whose tasks finish, or a call to a source.
         """
-        snapshot, flight = self.published.snapshot, self.query.in_flight
-        if flight is None or not self.query.alive:
+        snapshot, flight = self.published.snapshot, self.query.run.in_flight
+        if flight is None or not self.query.run.alive:
             return None
         return snapshot.watched(flight.moved_at, snapshot.at)
 
@@ -303,18 +302,18 @@ class QueryRow:
 
         A dead, hung or idle query has no rate.
         """
-        return self.progress if self._is_live(self.query.progress_at) else _NO_PROGRESS
+        return self.progress if self._is_live(self.query.run.progress_at) else _NO_PROGRESS
 
     @cached_property
     def live_sources(self) -> tuple[SourceProgress, ...]:
         """Its sources, by index, as Spark reported them after the last batch, while current."""
-        times = self.query.progress_at, self.query.last_idle_at
+        times = self.query.run.progress_at, self.query.run.last_idle_at
         return self.progress.sources if any(map(self._is_live, times)) else ()
 
     def _is_live(self, at: float | None) -> bool:
         """Whether a figure from the time ``at`` is still current."""
         age, window = self.age(at), self.health.window_seconds
-        if age is None or not self.query.alive:
+        if age is None or not self.query.run.alive:
             return False
         return age <= (STALE_POLL_SECONDS if window is None else window)
 
@@ -343,8 +342,8 @@ class QueryRow:
     @cached_property
     def fresh_polls(self) -> dict[int, SourcePoll]:
         """The polls that are current: their source answers, or answered a short while ago."""
-        polls, oldest = self.query.polls, self.published.snapshot.at - STALE_POLL_SECONDS
-        if not self.query.source_trouble:
+        polls, oldest = self.query.checkpoint.polls, self.published.snapshot.at - STALE_POLL_SECONDS
+        if not self.query.run.source_trouble:
             return polls
         return {index: poll for index, poll in polls.items() if poll.at >= oldest}
 
@@ -360,7 +359,7 @@ class QueryRow:
         lags = {
             str(index): source.lag_offsets
             for index, source in enumerate(self.live_sources)
-            if source.lag_offsets is not None and index not in self.query.polls
+            if source.lag_offsets is not None and index not in self.query.checkpoint.polls
         }
         for index, poll in self.fresh_polls.items():
             if poll.lag_offsets is not None:
@@ -381,7 +380,7 @@ class QueryRow:
         """
         ages: dict[str, dict[str, float]] = {}
         for index, poll in self.fresh_polls.items():
-            moved = self.query.alive and (self.query.last_commit_at or poll.at) > poll.at
+            moved = self.query.run.alive and (self.query.run.last_commit_at or poll.at) > poll.at
             now = poll.wall if moved else self.published.wall
             topics = {topic: 0.0 for topic, lag in self.topic_lags[str(index)].items() if not lag}
             for topic, since in poll.waiting_since_by_topic.items():
@@ -408,7 +407,7 @@ class QueryRow:
         """
         worst: dict[tuple[str, str], tuple[float, float | None]] = {}
         now = self.published.snapshot.at
-        for index, source in self.query.sources.items():
+        for index, source in self.query.checkpoint.sources.items():
             for exposure in source.exposures.values():
                 place = str(index), topic_of(exposure.partition)
                 used, left = worst.get(place, (0.0, None))

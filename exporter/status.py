@@ -173,15 +173,15 @@ def why_unready(published: PublishedState | None) -> list[Reason]:
 
 def _query(row: QueryRow) -> QueryStatus:
     query, facts, progress, flight = row.query, row.facts, row.live_progress, row.in_flight
-    began = row.published.unix(query.started_at) if row.is_seen else None
+    began = row.published.unix(query.run.started_at) if row.is_seen else None
     return QueryStatus(
         name=row.label,
         id=query.query_id if row.is_seen else None,
-        run_id=query.run_id if row.is_seen else None,
+        run_id=query.run.run_id if row.is_seen else None,
         state=row.state,
         reason=row.health.reason,
-        last_commit_batch=query.last_commit_batch,
-        last_commit_age_seconds=row.age(query.last_commit_at),
+        last_commit_batch=query.checkpoint.last_commit_batch,
+        last_commit_age_seconds=row.age(query.run.last_commit_at),
         window_seconds=row.health.window_seconds,
         batch_in_flight_seconds=row.batch_in_flight_seconds,
         lag_offsets=sum(row.lags.values()) if row.lags else None,
@@ -193,12 +193,12 @@ def _query(row: QueryRow) -> QueryStatus:
         trigger=None if facts is None else str(facts.trigger),
         sink=None if facts is None else facts.sink,
         batch_in_flight=None if flight is None else flight.batch_id,
-        last_idle_age_seconds=row.age(query.last_idle_at),
-        recent_batch_seconds=query.recent_batches,
+        last_idle_age_seconds=row.age(query.run.last_idle_at),
+        recent_batch_seconds=query.history.recent_batches,
         input_rows_per_second=progress.input_rows_per_second,
         processed_rows_per_second=progress.processed_rows_per_second,
         lag_seconds=max(row.source_ages.values(), default=None),
-        last_input_age_seconds=row.age(query.last_input_at),
+        last_input_age_seconds=row.age(query.run.last_input_at),
         checkpoint_problem=None if facts is None else checkpoint_problem(facts.checkpoint),
         upstream=row.upstream,
         downstream=row.downstream,

@@ -383,7 +383,8 @@ def warn_of_checkpoints(snapshot: Snapshot, logged: set[str]) -> None:
     """Log each problem not yet ``logged``, with its queries; ``/status`` has it for each."""
     labels: dict[str, list[str]] = {}
     for query in snapshot.queries:
-        problem = checkpoint_problem(query.facts.checkpoint) if query.facts is not None else ""
+        facts = query.run.facts
+        problem = checkpoint_problem(facts.checkpoint) if facts is not None else ""
         if problem and problem not in logged:
             labels.setdefault(problem, []).append(query.label)
     for problem, queries in labels.items():

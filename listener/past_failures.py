@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from ..core.text import digest
 from .state import positions
-from .state.fold import MAX_PAST_FAILURES
+from .state.history import MAX_PAST_FAILURES, RunFailure
 from .state.positions import LastRead
-from .state.query import Query, RunFailure
+from .state.query import Query
 
 MAX_KEPT = 1000
 """Queries whose failures are kept: as many as ended queries are kept."""
@@ -135,7 +135,7 @@ class PastFailures:
 
     def _in_folder(self, query: Query) -> FailedQuery | None:
         """The stored query of the same name in the same checkpoint folder, under another id."""
-        place = (mark_of(query.checkpoint), mark_of(query.name))
+        place = (mark_of(query.run.checkpoint_folder), mark_of(query.name))
         return self._pop(
             failed
             for failed in self._kept.values()
@@ -145,7 +145,7 @@ class PastFailures:
     def _namesake(self, query: Query, queries: Mapping[str, Query]) -> FailedQuery | None:
         """The stored query of the same name that ran last; one still active counts as last."""
         if not query.name or any(
-            other.alive and other.name == query.name and other.label != query.label
+            other.run.alive and other.name == query.name and other.label != query.label
             for other in queries.values()
         ):
             return None
@@ -163,17 +163,21 @@ def _ran_until(failed: FailedQuery) -> tuple[float, str]:
 
 def _with_past(query: Query, past: FailedQuery) -> Query:
     """Put what was stored first; activity in this process means that they are recovered."""
-    is_recovered = query.activity_seen or query.totals.commits > 0
+    history = query.history
+    checkpoint = query.checkpoint
+    is_recovered = query.run.activity_seen or history.totals.commits > 0
     before = 0 if is_recovered else past.unrecovered_failures
+    is_same_id = past.query_id == query.query_id
+    reading = history.reading
     if past.reading is not None:
-        is_same = past.query_id == query.query_id
-        reading = positions.restore(query.reading, past.reading, is_same=is_same)
-        query = replace(query, reading=reading)
-    same_folder = bool(past.folder) and past.folder == mark_of(query.checkpoint)
-    has_new_id = same_folder and past.query_id != query.query_id
-    return replace(
-        query,
-        id_before=query.id_before or (past.query_id if has_new_id else ""),
-        failures=(*past.failures, *query.failures)[-MAX_PAST_FAILURES:],
-        unrecovered_failures=query.unrecovered_failures + before,
+        reading = positions.restore(reading, past.reading, is_same=is_same_id)
+    is_same_folder = bool(past.folder) and past.folder == mark_of(query.run.checkpoint_folder)
+    if is_same_folder and not is_same_id and not checkpoint.id_before:
+        checkpoint = replace(checkpoint, id_before=past.query_id)
+    history = replace(
+        history,
+        reading=reading,
+        failures=(*past.failures, *history.failures)[-MAX_PAST_FAILURES:],
+        unrecovered_failures=history.unrecovered_failures + before,
     )
+    return replace(query, history=history, checkpoint=checkpoint)

@@ -145,8 +145,8 @@ class ReplayEngine:
         query = self._state.query(query_id)
         if query is None:
             return False
-        is_brief = self.now - (query.last_event_at or -math.inf) <= self._stretch
-        if is_brief and not self._expects_rows and not query.trends.under_way:
+        is_brief = self.now - (query.run.last_event_at or -math.inf) <= self._stretch
+        if is_brief and not self._expects_rows and not query.checkpoint.trends.under_way:
             return False
         snapshot = self._state.snapshot(self.now)
         expected = tuple(name for name in self._policy.expected if name == query.name)

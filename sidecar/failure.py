@@ -89,7 +89,8 @@ def _foreign(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(
         label
         for label, query in snapshot.labels().items()
-        if query.name not in expected and (query.reported_elsewhere or not is_own(query.session))
+        if query.name not in expected
+        and (query.run.reported_elsewhere or not is_own(query.run.session))
     )
 
 

@@ -147,7 +147,10 @@ def sum_of(*counts: Mapping[str, int]) -> Counter[str]:
 def _sources_unread(snapshot: Snapshot) -> dict[str, str]:
     """By query: what the brokers did not answer, and why; permanent gaps included."""
     reasons = {
-        label: [query.source_trouble, *(poll.missing_reason for poll in query.polls.values())]
+        label: [
+            query.run.source_trouble,
+            *(poll.missing_reason for poll in query.checkpoint.polls.values()),
+        ]
         for label, query in snapshot.labels().items()
     }
     return {

@@ -169,7 +169,7 @@ class Target(msgspec.Struct, frozen=True):
     def current(self, queries: Iterable[Query]) -> list[Query]:
         """Those of the name, or the one whose current run was given."""
         if self.is_one:
-            return [query for query in queries if query.run_id == self.run_id]
+            return [query for query in queries if query.run.run_id == self.run_id]
         return [query for query in queries if has_name(query, self.text)]
 
     def find(self, queries: Sequence[Query]) -> list[Query]:

@@ -19,10 +19,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..alerting.incidents.alert import Alert
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.rules.query_ends import EXPLAINS_SECONDS
 from ..alerting.silences import make_silence, unmatched
+from ..alerting.words.messages import annotations_of
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
@@ -139,8 +142,10 @@ class Sidecar:
         return status(self._require_runtime().published)
 
     def alerts(self) -> tuple[Alert, ...]:
-        """The alerts firing now."""
-        return newest.alerts if (newest := self._evaluated()) else ()
+        """The alerts firing now, with all that is said of them in their annotations."""
+        newest = self._evaluated()
+        alerts = () if newest is None else newest.alerts
+        return tuple(replace(alert, annotations=annotations_of(alert)) for alert in alerts)
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Evaluate what was received, attempt all deliveries; False if that failed or was late.
@@ -281,7 +286,7 @@ class Sidecar:
 
         """
         target = target_of("expect_stop", name)
-        if not any(query.alive for query in target.current(self._queries)):
+        if not any(query.run.alive for query in target.current(self._queries)):
             # The event of a run that started just now may not have arrived.
             self.flush()
         called = target.find(self._queries)
@@ -304,12 +309,12 @@ class Sidecar:
         target = target_of("forget", name)
         current = target.current(self._queries)
         is_expected = not target.is_one and not current and target.text in self._expected
-        if not is_expected and all(query.alive for query in current):
+        if not is_expected and all(query.run.alive for query in current):
             # The event of a query that started or stopped just now may not have arrived.
             self.flush()
         called = target.find(self._queries)
         if called:
-            if all(query.alive for query in called):
+            if all(query.run.alive for query in called):
                 raise ValueError(f"forget: {target.text!r} is still running; stop it first")
             name = called[0].label if target.is_one else target.text
             self._forget(Forget(name, is_label=target.is_one))

@@ -26,7 +26,8 @@ from ..core.redaction import redact
 from ..listener.probe_report import Context
 from ..listener.spark.jvm import THROWN
 from ..listener.state.identity import base_label
-from ..listener.state.query import Outcome, Query
+from ..listener.state.query import Query
+from ..listener.state.run import Outcome
 from ..listener.state.snapshot import Snapshot, SupervisedQuery
 from .failure import QueryFailure
 
@@ -124,10 +125,10 @@ class Supervision(msgspec.Struct, eq=False):
     def runs_again(self, snapshot: Snapshot) -> bool:
         """Whether somebody started it after it was given up, and that run works or has worked."""
         query = _own(snapshot, self.label)
-        if not self.is_given_up or query is None or query.run_id == self.run_id:
+        if not self.is_given_up or query is None or query.run.run_id == self.run_id:
             return False
-        is_later = self.started_at is not None and query.started_at > self.started_at
-        return query.activity_seen and (query.alive or is_later)
+        is_later = self.started_at is not None and query.run.started_at > self.started_at
+        return query.run.activity_seen and (query.run.alive or is_later)
 
     def is_unseen(self, now: float) -> bool:
         """Whether no signal has shown its run for so long that it may have ended."""
@@ -176,21 +177,23 @@ class Supervision(msgspec.Struct, eq=False):
         A run of its name that somebody else has started is supervised like one that was started
         here, but not one that another process on the same JVM has started.
         """
-        runs = (query for query in snapshot.queries if self.run_id and query.run_id == self.run_id)
+        runs = (
+            query for query in snapshot.queries if self.run_id and query.run.run_id == self.run_id
+        )
         query = next(runs, None)
         if query is None and (self.seen or not self.run_id):
             later = _own(snapshot, self.label)
-            query = later if later is not None and later.alive else None
+            query = later if later is not None and later.run.alive else None
         if query is None:
             return
-        self.run_id = query.run_id
+        self.run_id = query.run.run_id
         self.label = query.label
         self.seen = True
-        if query.alive:
+        if query.run.alive:
             self.due_at = None
-            self.in_a_row = 0 if query.activity_seen else self.in_a_row
-        elif query.stop_expected or (
-            query.ended is not None and query.ended.outcome is Outcome.COMPLETED
+            self.in_a_row = 0 if query.run.activity_seen else self.in_a_row
+        elif query.run.stop_expected or (
+            query.run.ended is not None and query.run.ended.outcome is Outcome.COMPLETED
         ):
             self.leave()
         elif self.due_at is None:
@@ -202,10 +205,10 @@ class Supervision(msgspec.Struct, eq=False):
         poison = poison_batch(query, Limits(restart_budget=times))
         if poison is not None:
             self.give_up(f"batch {poison.batch_id} failed {times} times with {poison.error_class}")
-        elif query.ended is None:
+        elif query.run.ended is None:
             self.fail("it disappeared without an end event", now)
         else:
-            failure = query.ended.failure
+            failure = query.run.ended.failure
             self.fail(failure.reason if failure else "it stopped without an exception", now)
 
     def fail(self, why: str, now: float) -> None:
@@ -228,7 +231,7 @@ def _own(snapshot: Snapshot, label: str) -> Query | None:
     """The query of this label; None if another process on this JVM has started it."""
     is_own = snapshot.ownership.is_own
     return next(
-        (query for query in snapshot.queries if query.label == label and is_own(query.session)),
+        (query for query in snapshot.queries if query.label == label and is_own(query.run.session)),
         None,
     )
 

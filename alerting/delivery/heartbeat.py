@@ -243,10 +243,12 @@ class QueryHeartbeats:
             pattern = patterns[-1] if patterns else ""
             if health[label].state in NOT_WORKING:
                 unhealthy.add(pattern)
-            self._done[label] = query.totals.commits + query.totals.completed
+            self._done[label] = query.history.totals.commits + query.history.totals.completed
             if pattern and self._done[label] > before.get(label, 0):
-                batch = f"batch {query.last_commit_batch} committed"
-                self._owed[pattern] = Ping("", f"{label}: {batch if query.alive else 'completed'}")
+                batch = f"batch {query.checkpoint.last_commit_batch} committed"
+                self._owed[pattern] = Ping(
+                    "", f"{label}: {batch if query.run.alive else 'completed'}"
+                )
         for pattern, ping in list(self._owed.items()):
             if pattern in unhealthy or self._heartbeats[pattern].last is ping:
                 del self._owed[pattern]

@@ -415,7 +415,7 @@ def kept_failures(
     failures += [
         _trimmed(_failed(query, read.get(key_of(query))), now)
         for query in queries
-        if query.failures or key_of(query) in read
+        if query.history.failures or key_of(query) in read
     ]
     failed = [query for query in failures if query.failures or query.reading is not None]
     failed.sort(key=lambda query: query.failures[-1].at if query.failures else 0.0)
@@ -433,17 +433,23 @@ def kept_failures(
 
 
 def _failed(query: Query, reading: LastRead | None) -> FailedQuery:
-    is_open = query.unrecovered_failures > 0 and not is_committed(query, query.failures[-1])
-    unrecovered = query.unrecovered_failures if is_open else 0
+    history = query.history
+    is_open = history.unrecovered_failures > 0 and not is_committed(query, history.failures[-1])
+    unrecovered = history.unrecovered_failures if is_open else 0
     return replace(
-        _nameless(query), failures=query.failures, unrecovered_failures=unrecovered, reading=reading
+        _nameless(query),
+        failures=history.failures,
+        unrecovered_failures=unrecovered,
+        reading=reading,
     )
 
 
 def _nameless(query: Query) -> FailedQuery:
-    has_place = checkpoint_problem(query.checkpoint) != TEMPORARY
-    folder = mark_of(query.checkpoint) if has_place else ""
-    return FailedQuery(query.query_id, mark_of(query.name), gone_at=query.gone_at, folder=folder)
+    has_place = checkpoint_problem(query.run.checkpoint_folder) != TEMPORARY
+    folder = mark_of(query.run.checkpoint_folder) if has_place else ""
+    return FailedQuery(
+        query.query_id, mark_of(query.name), gone_at=query.run.gone_at, folder=folder
+    )
 
 
 def _trimmed(failed: FailedQuery, now: float) -> FailedQuery:
@@ -479,7 +485,7 @@ def stored_readings(
     readings = {}
     for query in snapshot.queries:
         reading = without_run(last_read(query, now, stopped_at))
-        if reads_on and query.alive:
+        if reads_on and query.run.alive:
             reading = replace(reading, positions={}, earlier=None)
         is_known = reading.positions or reading.earlier or reading.gaps
         if is_known and (query.name or _nameless(query).folder):

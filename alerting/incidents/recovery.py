@@ -99,10 +99,12 @@ class DriverHealth:
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None:
             return RecoveryWindow(self.now, 0)
-        if query.alive and not query.activity_seen and not health.ignored:
+        if query.run.alive and not query.run.activity_seen and not health.ignored:
             return None
-        active = query.alive or health.state is QueryState.COMPLETED
-        return RecoveryWindow(self.now, query.totals.commits, query.totals.restarts, active)
+        active = query.run.alive or health.state is QueryState.COMPLETED
+        return RecoveryWindow(
+            self.now, query.history.totals.commits, query.history.totals.restarts, active
+        )
 
     def has_recovered(self, label: str, recovery: RecoveryWindow, seconds: float) -> bool:
         """Whether ``recovery`` has lasted for ``seconds`` and is proven.
@@ -117,7 +119,7 @@ class DriverHealth:
             return all(
                 self._health[own].ignored
                 or self._health[own].state is not QueryState.RUNNING
-                or self.queries[own].last_activity_at > recovery.since
+                or self.queries[own].run.last_activity_at > recovery.since
                 for own in members
             )
         query, health = self.queries.get(label), self._health.get(label)
@@ -125,8 +127,8 @@ class DriverHealth:
             return True
         if health.state in {QueryState.STOPPED, QueryState.COMPLETED}:
             return True
-        idle = query.last_idle_at is not None and query.last_idle_at > recovery.since
-        return idle or query.totals.commits - recovery.commits >= COMMITS_OF_HEALTH
+        idle = query.run.last_idle_at is not None and query.run.last_idle_at > recovery.since
+        return idle or query.history.totals.commits - recovery.commits >= COMMITS_OF_HEALTH
 
     def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> AlertOutcome:
         """What a query does after its alert has ended."""
@@ -141,7 +143,7 @@ class DriverHealth:
         }
         if health.state in ends:
             return ends[health.state]
-        commits = 0 if recovery is None else query.totals.commits - recovery.commits
+        commits = 0 if recovery is None else query.history.totals.commits - recovery.commits
         return recovered(alertname) if commits >= COMMITS_OF_HEALTH else AlertOutcome.IDLE
 
     def _members(self, label: str) -> list[str]:
@@ -161,13 +163,13 @@ class DriverHealth:
 
     def _is_unseen(self, label: str) -> bool:
         query, health = self.queries.get(label), self._health.get(label)
-        if query is None or health is None or health.ignored or not query.alive:
+        if query is None or health is None or health.ignored or not query.run.alive:
             return False
-        flight, polled_at = query.in_flight, query.probed_at
+        flight, polled_at = query.run.in_flight, query.run.probed_at
         if flight is None or flight.batch_id is None or polled_at is None:
             return False
         is_old = self._snapshot.watched(polled_at, self.now) > POLL_IS_OLD_SECONDS
-        return is_old and query.last_activity_at <= polled_at
+        return is_old and query.run.last_activity_at <= polled_at
 
     def _is_unhealthy(self, label: str, severity: str) -> bool:
         query, health = self.queries.get(label), self._health.get(label)
@@ -184,12 +186,12 @@ class DriverHealth:
         if health.state in states or query is None:
             # Without a query: it is expected, but has not been seen yet.
             return True
-        if health.state is not QueryState.STOPPED or query.stop_expected:
+        if health.state is not QueryState.STOPPED or query.run.stop_expected:
             return False
         # Any stop that is not planned may soon raise ``StreamingQueryStopped``. If the trigger is
         # unknown, the query may have been allowed to end. One that ends by itself was cut off if
         # its SparkContext stopped by itself.
-        context, trigger = self._snapshot.context, query.trigger
+        context, trigger = self._snapshot.context, query.run.trigger
         may_end = trigger is None or (trigger.ends_by_itself and context is not Context.STOPPED)
         return not (context.is_on_purpose or may_end)
 
@@ -206,11 +208,11 @@ def _continues(before: RecoveryWindow, query: Query | None) -> bool:
     """
     if query is None:
         return before.commits == 0
-    totals = query.totals
+    totals = query.history.totals
     if totals.commits != before.commits:
         # Fewer commits than before: another query has this name now.
         return totals.commits > before.commits
-    return before.active or (totals.restarts == before.restarts and not query.alive)
+    return before.active or (totals.restarts == before.restarts and not query.run.alive)
 
 
 class FirstHealth:

@@ -41,12 +41,12 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     @property
     def work(self) -> JobActivity | None:
         """The job activity of the run at the newest probe."""
-        return self.query.probed.work if self.query.probed is not None else None
+        return self.query.run.probed.work if self.query.run.probed is not None else None
 
     @property
     def _stuck_for(self) -> float:
         """Seconds without a job, a task or CPU time; 0 if CPU time is not known."""
-        flight, work = self.query.in_flight, self.work
+        flight, work = self.query.run.in_flight, self.work
         if flight is None or work is None or work.jobs.jobs_active or not work.has_cpu_times:
             return 0.0
         times = (flight.moved_at, flight.delayed_at, flight.tried_at)
@@ -60,8 +60,8 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_between_runs(self) -> bool:
         """Whether a query that completes and is started again has just completed."""
-        completed = self.query.completed_run
-        if completed is None or self.query.totals.completed < LOOP:
+        completed = self.query.run.completed_loop
+        if completed is None or self.query.history.totals.completed < LOOP:
             return False
         is_recent = self.watched_since(completed[1]) <= self.trend_seconds
         return is_recent and self.snapshot.context is Context.RUNNING
@@ -98,7 +98,7 @@ def is_restarted(context: RuleContext) -> bool:
     supervised = context.snapshot.supervised.get(context.query.label)
     if supervised is None or supervised.given_up:
         return False
-    since = supervised.waits_since(context.query.gone_at)
+    since = supervised.waits_since(context.query.run.gone_at)
     return since is None or context.watched_since(since) <= context.limits.start_grace_seconds
 
 
@@ -111,7 +111,7 @@ def rule_context(
 ) -> RuleContext:
     """One query as the rules see it; ``received_at`` is computed once per snapshot."""
     limits = policy.limits(query.base_name)
-    window, commit_at = stall_window(query, limits), query.last_commit_at
+    window, commit_at = stall_window(query, limits), query.run.last_commit_at
     return RuleContext(
         query=query,
         limits=limits,

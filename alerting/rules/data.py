@@ -61,7 +61,7 @@ def _unread(context: RuleContext) -> Finding | None:
 
 def _waited(context: RuleContext) -> Finding | None:
     """The longest wait that was too long, where waits have a limit."""
-    allowed, trends = context.limits.lag_allowed_seconds, context.query.trends
+    allowed, trends = context.limits.lag_allowed_seconds, context.query.checkpoint.trends
     if allowed is None:
         return None
     waits = [_too_long(context, waits, allowed) for waits in (trends.waits, trends.reported)]
@@ -76,7 +76,7 @@ def _waited(context: RuleContext) -> Finding | None:
 
 def _risen(context: RuleContext) -> Finding | None:
     """The first lag above its limit that rises."""
-    for unit, points in context.query.trends.rises.items():
+    for unit, points in context.query.checkpoint.trends.rises.items():
         allowed = _allowed(unit, context)
         if rise := rising(context, points, allowed):
             found = LagRises(
@@ -121,7 +121,7 @@ def rising(
     if points[-1].lag <= allowed:
         return ()
     # Only the end of a run of a loop shows what it leaves unread.
-    until = context.query.loop_began if context.is_running else None
+    until = context.query.run.loop_began if context.is_running else None
     points = tuple(point for point in points if until is None or point.at < until)
     steady = tuple(point for point in points if point.at >= points[-1].fell_at)
     return _rises(context, steady, allowed, context.trend_seconds) or _rises(
@@ -154,13 +154,13 @@ def _allowed(unit: str, context: RuleContext) -> float:
 
 def _behind_transactions(context: RuleContext) -> Finding | None:
     """What waits behind transactions that are open for far longer than usual, or than allowed."""
-    if not context.is_running or not context.query.sources:
+    if not context.is_running or not context.query.checkpoint.sources:
         return None
     allowed, window = context.limits.lag_allowed_seconds, context.trend_seconds
     most = inf if allowed is None else max(window, CRITICAL_FACTOR * allowed)
     held = [
         (seconds > most, transaction.records, partition, seconds)
-        for source in context.query.sources.values()
+        for source in context.query.checkpoint.sources.values()
         for partition, transaction in source.transactions.items()
         if source.poll is not None
         and (seconds := source.poll.at - transaction.since)
@@ -200,22 +200,26 @@ def query_falling_behind(context: RuleContext) -> Finding | None:
     they took a day ago counts, and without an interval lag must rise, too. Of availableNow in a
     loop, the runs count.
     """
-    query, trends = context.query, context.query.trends
+    query, trends = context.query, context.query.checkpoint.trends
     # The trigger of a run that has just begun is not known yet.
-    is_loop = query.trigger.ends_by_itself if query.trigger is not None else trends.runs is not None
+    is_loop = (
+        query.run.trigger.ends_by_itself
+        if query.run.trigger is not None
+        else trends.runs is not None
+    )
     long = trends.runs if is_loop else trends.long
     if long is None or not (context.is_running or context.is_between_runs):
         return None
     seconds = context.watched_since(long.since)
     if long.batches < MIN_BATCHES_LONG or seconds <= context.trend_seconds:
         return None
-    first, newest, day_ago = median(long.first), median(long.newest), query.day_ago_seconds
+    first, newest, day_ago = median(long.first), median(long.newest), query.history.day_ago_seconds
     much_longer = newest > MUCH_GROWTH * (day_ago or newest)
     if day_ago is None or is_loop:
         grows = newest >= max(MUCH_GROWTH * first, NOTABLE_GROWTH * (day_ago or 0.0))
     else:
         grows = much_longer or newest >= NOTABLE_GROWTH * max(first, day_ago)
-    has_interval = query.trigger is not None and query.trigger.interval_seconds
+    has_interval = query.run.trigger is not None and query.run.trigger.interval_seconds
     if not grows or not (is_loop or has_interval or much_longer or _lag_rises(context)):
         return None
     found = BatchesGrow(
@@ -231,7 +235,7 @@ def query_falling_behind(context: RuleContext) -> Finding | None:
 
 
 def _lag_rises(context: RuleContext) -> bool:
-    rises = context.query.trends.rises.values()
+    rises = context.query.checkpoint.trends.rises.values()
     return any(rising(context, points, allowed=0.0) for points in rises)
 
 
@@ -247,7 +251,7 @@ def watermark_stuck(context: RuleContext) -> Finding | None:
     clock reaches it, and all honest rows are late. Spark's watermark is that of the slowest source:
     a join with no rows on one side does not fire, nor one that waits for a side as it did before.
     """
-    watermark, progress = context.query.trends.watermark, context.query.progress
+    watermark, progress = context.query.checkpoint.trends.watermark, context.query.run.progress
     if not context.commits or watermark is None or progress is None:
         return None
     if watermark.since is None or watermark.batches < MIN_BATCHES:
@@ -285,7 +289,7 @@ def rows_dropped(context: RuleContext) -> Finding | None:
 
     A few late rows are what a watermark is for, in each batch or now and then.
     """
-    late, progress = context.query.trends.late, context.query.progress
+    late, progress = context.query.checkpoint.trends.late, context.query.run.progress
     if not context.commits or late is None or progress is None:
         return None
     seconds = context.watched_since(late.since)

@@ -65,28 +65,28 @@ def collect(
 def query_evidence(context: RuleContext, window: Window) -> QueryEvidence:
     """Collect the facts about one query; ``window`` is that of the finding."""
     query = context.query
-    probed = query.probed
-    run_facts = query.facts
+    probed = query.run.probed
+    run_facts = query.run.facts
     reads: tuple[str, ...] = ()
-    if query.is_unnamed and query.progress is not None:
-        reads = tuple(source.description for source in query.progress.sources)
+    if query.is_unnamed and query.run.progress is not None:
+        reads = tuple(source.description for source in query.run.progress.sources)
     return QueryEvidence(
         query_id=query.query_id,
-        run_id=query.run_id,
+        run_id=query.run.run_id,
         last_commit=_last_commit(context),
         window=window,
         unfinished=unfinished(context),
         ids_went_back=ids_went_back(query),
         lags=_lags(context),
         backlogs=_backlogs(context),
-        sources_unread=query.source_trouble,
+        sources_unread=query.run.source_trouble,
         signals=_signals(context),
         reads=reads,
         trigger=None if run_facts is None else run_facts.trigger,
         sink="" if run_facts is None else run_facts.sink,
         checkpoint="" if run_facts is None else run_facts.checkpoint,
         committed_offsets="" if probed is None else probed.committed_offsets,
-        run=_run(context) if query.alive else None,
+        run=_run(context) if query.run.alive else None,
     )
 
 
@@ -96,44 +96,46 @@ def ids_went_back(query: Query) -> BatchIdsWentBack | None:
     A run under an old name has a new checkpoint. A sink that remembers ids skips its batches until
     then (Spark's file sink, Hudi, Delta).
     """
-    earlier = query.earlier_batch
-    first = query.first_batch
-    newest = query.run_commit_batch
+    earlier = query.history.earlier_batch
+    first = query.run.first_batch
+    newest = query.run.last_commit_batch
     if earlier is None or first is None or newest is None or newest >= earlier:
         return None
-    if query.facts is not None and query.facts.async_progress:
+    if query.run.facts is not None and query.run.facts.async_progress:
         return None
     return BatchIdsWentBack(earlier=earlier, first=first)
 
 
 def _last_commit(context: RuleContext) -> LastCommit:
     query = context.query
-    batch = query.last_commit_batch
-    if batch is not None and query.last_commit_at is not None:
-        return LastCommit(CommitSeen.BY_THIS_RUN, batch, context.now - query.last_commit_at)
-    newest = query.newest_commit
+    batch = query.checkpoint.last_commit_batch
+    if batch is not None and query.run.last_commit_at is not None:
+        return LastCommit(CommitSeen.BY_THIS_RUN, batch, context.now - query.run.last_commit_at)
+    newest = query.checkpoint.newest_commit
     if newest is not None and newest[0] == batch:
         return LastCommit(CommitSeen.BY_EARLIER_RUN, batch, context.now - newest[1])
-    logged = query.start_point.committed if query.start_point is not None else None
+    logged = (
+        query.checkpoint.start_point.committed if query.checkpoint.start_point is not None else None
+    )
     if logged is not None and logged.at is not None and batch in (None, logged.batch_id):
         return LastCommit(CommitSeen.IN_CHECKPOINT, logged.batch_id, context.now - logged.at)
     if batch is None:
         return LastCommit(CommitSeen.NEVER)
-    was_polled = query.start is not None
+    was_polled = query.run.start is not None
     return LastCommit(CommitSeen.BEFORE_POLL if was_polled else CommitSeen.BEFORE_WATCHING, batch)
 
 
 def _run(context: RuleContext) -> RunEvidence:
     """What the run is doing: its batch, the newest batches in its checkpoint, its jobs."""
     query = context.query
-    flight = query.in_flight
-    log = query.logged
+    flight = query.run.in_flight
+    log = query.run.logged
     return RunEvidence(
         is_in_flight=flight is not None,
         batch_id=None if flight is None else flight.batch_id,
         in_flight_seconds=0.0 if flight is None else context.now - flight.since,
         commit_log=None if log is None else CommitLog(log.planned, log.committed),
-        spark_says="" if query.probed is None else query.probed.message,
+        spark_says="" if query.run.probed is None else query.run.probed.message,
         activity=None if context.work is None else _activity(context.work),
     )
 
@@ -145,7 +147,7 @@ def _activity(work: JobActivity) -> Activity:
 def _lags(context: RuleContext) -> tuple[SourceLag, ...]:
     """Lag and its age by source: polled where the source answers, else as Spark reported it."""
     query = context.query
-    sources = query.progress.sources if query.progress is not None else ()
+    sources = query.run.progress.sources if query.run.progress is not None else ()
     age = _progress_age(context)
     lags = {
         index: SourceLag(source.description, source.lag_offsets, age, is_polled=False)
@@ -154,14 +156,14 @@ def _lags(context: RuleContext) -> tuple[SourceLag, ...]:
     }
     lags |= {
         index: SourceLag(poll.description, poll.lag_offsets, context.now - poll.at, is_polled=True)
-        for index, poll in query.polls.items()
+        for index, poll in query.checkpoint.polls.items()
         if poll.lag_offsets is not None
     }
     return tuple(lags[index] for index in sorted(lags))
 
 
 def _progress_age(context: RuleContext) -> float | None:
-    at = context.query.progress_at
+    at = context.query.run.progress_at
     return None if at is None else context.now - at
 
 
@@ -171,7 +173,7 @@ def _backlogs(context: RuleContext) -> tuple[SourceBacklog, ...]:
     age = _progress_age(context)
     return tuple(
         SourceBacklog(source.description, source.backlog_files, source.backlog_bytes, age)
-        for source in (query.progress.sources if query.progress is not None else ())
+        for source in (query.run.progress.sources if query.run.progress is not None else ())
         if source.backlog_files is not None or source.backlog_bytes is not None
     )
 
@@ -180,9 +182,9 @@ def _signals(context: RuleContext) -> tuple[Signal, ...]:
     """Which signals have been received, and how long ago: the evaluation is based on these."""
     query = context.query
     received = {
-        "event": query.last_event_at,
-        "probe": query.probed_at,
-        "commit log": query.logged_at,
+        "event": query.run.last_event_at,
+        "probe": query.run.probed_at,
+        "commit log": query.run.logged_at,
     }
     return tuple(Signal(name, context.now - at) for name, at in received.items() if at is not None)
 
@@ -195,17 +197,23 @@ def _signals(context: RuleContext) -> tuple[Signal, ...]:
 
 def unfinished(context: RuleContext) -> Unfinished | None:
     """The uncommitted batch that an earlier process planned longer than the window ago."""
-    query, point = context.query, context.query.start_point
+    query, point = context.query, context.query.checkpoint.start_point
     batch = point.unfinished if point is not None else None
     if batch is None or batch.at is None:
         return None
-    if query.last_commit_batch is not None and query.last_commit_batch >= batch.batch_id:
+    if (
+        query.checkpoint.last_commit_batch is not None
+        and query.checkpoint.last_commit_batch >= batch.batch_id
+    ):
         return None
     # A run that was active before monitoring began may have planned the batch itself.
-    was_active = query.start is None and not query.totals.restarts
+    was_active = query.run.start is None and not query.history.totals.restarts
     if was_active or batch.at > context.snapshot.began_at - CLOCKS_DIFFER_SECONDS:
         return None
-    if query.newest_commit is not None and query.newest_commit[0] < batch.batch_id:
+    if (
+        query.checkpoint.newest_commit is not None
+        and query.checkpoint.newest_commit[0] < batch.batch_id
+    ):
         # This process planned it after that commit, whatever the clock of the storage shows.
         return None
     age = context.now - batch.at
@@ -222,7 +230,7 @@ def unfinished(context: RuleContext) -> Unfinished | None:
 
 def on_restart(query: Query) -> OnRestart | None:
     """Return what a restart of the query repeats; None if it is not known."""
-    probed = query.probed
+    probed = query.run.probed
     if probed is None or probed.facts.trigger.is_continuous or probed.facts.trigger.is_real_time:
         return None
     if not probed.facts.async_progress:
@@ -230,7 +238,7 @@ def on_restart(query: Query) -> OnRestart | None:
         if batch is None:
             return None
         return OnRestart(batch, batch, probed.committed_offsets, probed.available_offsets)
-    last = query.last_commit_batch
+    last = query.checkpoint.last_commit_batch
     missing = query.batches_not_durable
     if last is None or not missing:
         return None
@@ -239,13 +247,15 @@ def on_restart(query: Query) -> OnRestart | None:
 
 def _planned(query: Query, probed: ProbedRun) -> int | None:
     """The batch that is planned but not committed; None if no such batch is known."""
-    after_commit = -1 if query.last_commit_batch is None else query.last_commit_batch
-    log = query.logged
+    after_commit = (
+        -1 if query.checkpoint.last_commit_batch is None else query.checkpoint.last_commit_batch
+    )
+    log = query.run.logged
     if log is not None and log.planned is not None and log.planned > after_commit:
         return log.planned
-    flight = query.in_flight
+    flight = query.run.in_flight
     in_flight = flight.batch_id if flight is not None else None
-    if query.alive:
+    if query.run.alive:
         batch = in_flight
     else:
         # The last report of a run names its batch, whether it was planned or not.

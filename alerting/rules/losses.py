@@ -11,13 +11,8 @@ from ...core.states import QueryState
 from ...listener.source_polls import OFFSET, SourcePoll
 from ...listener.state.inputs import SourceInput
 from ...listener.state.positions import Cause, recent
-from ...listener.state.query import (
-    Outcome,
-    Query,
-    SkippedBatches,
-    counted_until,
-    has_uncounted_rows,
-)
+from ...listener.state.query import Query, counted_until, has_uncounted_rows
+from ...listener.state.run import Outcome, SkippedBatches
 from ...listener.state.sources import Edge, EdgePoint, Exposure
 from ..facts import (
     DrySource,
@@ -70,9 +65,9 @@ def retention_used(context: RuleContext) -> Finding | None:
     oldest retained record and moves faster than the edge is not at risk. The ratio follows
     klag-exporter's lag-to-retention ratio, without its false alarms on idle topics.
     """
-    ended = context.query.ended
+    ended = context.query.run.ended
     is_over = ended is not None and ended.outcome is not Outcome.FAILED
-    if not context.query.sources or is_over or context.snapshot.context.is_on_purpose:
+    if not context.query.checkpoint.sources or is_over or context.snapshot.context.is_on_purpose:
         return None
     risks = sorted(_risks(context), key=lambda risk: (-risk.exposure.lost, -risk.used))
     if not risks:
@@ -88,7 +83,7 @@ def retention_used(context: RuleContext) -> Finding | None:
 
 def _risks(context: RuleContext) -> Iterator[_Risk]:
     query, allowed = context.query, context.limits.data_loss_warning_ratio
-    for source in query.sources.values():
+    for source in query.checkpoint.sources.values():
         poll = source.poll
         if poll is None or _committed_since(context, poll):
             continue
@@ -104,7 +99,7 @@ def _risks(context: RuleContext) -> Iterator[_Risk]:
 
 def _committed_since(context: RuleContext, poll: SourcePoll) -> bool:
     """Whether the poll is old and the query has committed since: its position is unknown."""
-    committed_at = context.query.last_commit_at
+    committed_at = context.query.run.last_commit_at
     if committed_at is None or committed_at <= poll.at:
         return False
     return context.watched_since(poll.at) > context.trend_seconds
@@ -136,8 +131,8 @@ def _danger(
 def _reads_nothing(context: RuleContext) -> bool:
     """Whether the query reads nothing: it has ended, or had no activity for its window."""
     return (
-        not context.query.alive
-        or context.watched_since(context.query.last_activity_at) > context.window.seconds
+        not context.query.run.alive
+        or context.watched_since(context.query.run.last_activity_at) > context.window.seconds
     )
 
 
@@ -202,15 +197,15 @@ def skipped_by_sink(context: RuleContext) -> Finding | None:
     Spark counts no rows of a batch that it skips, because it does not execute it. The finding holds
     at least for a trend window, because the batches may be over in a moment.
     """
-    query, skipped = context.query, context.query.skipped
+    query, skipped = context.query, context.query.run.skipped
     if skipped is None:
         return None
-    done = query.run_commit_batch
-    is_over = not query.alive or (done is not None and done >= skipped.until)
+    done = query.run.last_commit_batch
+    is_over = not query.run.alive or (done is not None and done >= skipped.until)
     if is_over and context.watched_since(skipped.since) > context.trend_seconds:
         return None
     found = SkippedBySink(
-        sink=query.facts.sink if query.facts is not None else "its sink",
+        sink=query.run.facts.sink if query.run.facts is not None else "its sink",
         until=skipped.until,
         batches=_count_skipped(query, skipped),
     )
@@ -219,8 +214,8 @@ def skipped_by_sink(context: RuleContext) -> Finding | None:
 
 def _count_skipped(query: Query, skipped: SkippedBatches) -> int:
     """How many batches the run has committed up to the last one that is skipped."""
-    first = query.first_batch if skipped.first is None else skipped.first
-    done = query.run_commit_batch
+    first = query.run.first_batch if skipped.first is None else skipped.first
+    done = query.run.last_commit_batch
     if first is None or done is None or done < first:
         return 0
     return min(done, skipped.until) - first + 1
@@ -233,11 +228,11 @@ def ids_went_back(context: RuleContext) -> Finding | None:
     """
     query = context.query
     ids = batch_ids_went_back(query)
-    if ids is None or not context.is_running or query.facts is None:
+    if ids is None or not context.is_running or query.run.facts is None:
         return None
-    sink = query.facts.sink
-    trouble = query.sink_log.trouble if query.sink_log is not None else ""
-    same_id = query.earlier_id == query.query_id
+    sink = query.run.facts.sink
+    trouble = query.run.sink_log.trouble if query.run.sink_log is not None else ""
+    same_id = query.history.earlier_id == query.query_id
     remembers = sink.startswith(REMEMBERING) or (same_id and sink.startswith(REMEMBERING_BY_QUERY))
     if not (remembers or trouble):
         return None
@@ -253,7 +248,7 @@ def records_passed_over(context: RuleContext) -> Finding | None:
 
     It is an event. It ends when the records are read after all, or after ``GAP_SECONDS``.
     """
-    gaps = recent(context.query.reading.gaps, context.now)
+    gaps = recent(context.query.history.reading.gaps, context.now)
     if not gaps:
         return None
     kept = [gap for gap in gaps if not gap.is_gone]
@@ -296,7 +291,7 @@ def input_missing(context: RuleContext) -> Finding | None:
         found = found or _sources_without_rows(context, allowed, least)
     if found is None:
         return None
-    state = None if query.activity_seen else QueryState.STARTING
+    state = None if query.run.activity_seen else QueryState.STARTING
     return report(context, INPUT_MISSING, Severity.WARNING, found, state=state)
 
 
@@ -305,7 +300,7 @@ def _folder_gone(context: RuleContext) -> FolderGone | None:
 
     Spark lists nothing, and the query idles. A poll without an answer proves nothing.
     """
-    for source in context.query.sources.values():
+    for source in context.query.checkpoint.sources.values():
         if source.gone_since is None or source.poll is None:
             continue
         seconds = context.watched_since(source.gone_since) - context.watched_since(source.poll.at)
@@ -318,7 +313,7 @@ def _folder_gone(context: RuleContext) -> FolderGone | None:
 
 def _reads_around_its_data(context: RuleContext) -> ReadsNothing | None:
     """Such as an Iceberg table after a compaction, or changes that all are skipped."""
-    for trend in context.query.trends.sources:
+    for trend in context.query.checkpoint.trends.sources:
         empty = trend.empty
         if empty is None or empty.batches < MANY_BATCHES or not context.batches_come:
             continue
@@ -332,23 +327,25 @@ def _without_rows(context: RuleContext, allowed: float, least: float) -> NoRows 
     query = context.query
     if has_uncounted_rows(query):
         return None
-    before = query.without_input_before
-    seconds, since = _seconds_without(context, query.last_input_at, before, context.now)
+    before = query.checkpoint.without_input_before
+    seconds, since = _seconds_without(context, query.run.last_input_at, before, context.now)
     return NoRows(allowed=allowed, seconds=seconds, since=since) if seconds > least else None
 
 
 def _sources_without_rows(context: RuleContext, allowed: float, least: float) -> NoRows | None:
     """Of a query with several sources, those that have no rows while others have."""
     query = context.query
-    if len(query.inputs) < SEVERAL or (query.facts and query.facts.trigger.is_continuous):
+    if len(query.checkpoint.inputs) < SEVERAL or (
+        query.run.facts and query.run.facts.trigger.is_continuous
+    ):
         return None
     until = counted_until(query, context.now)
     dry = []
-    for source in query.inputs:
+    for source in query.checkpoint.inputs:
         seconds, since = _seconds_without(context, source.last_at, source.without_before, until)
         if seconds > least:
             dry.append(_dry_source(query, source, seconds, since))
-    if len(dry) in (0, len(query.inputs)):
+    if len(dry) in (0, len(query.checkpoint.inputs)):
         # The batch in flight may have rows of any of them.
         return None
     return NoRows(allowed=allowed, sources=tuple(dry))
@@ -361,10 +358,10 @@ def _seconds_without(
     later = context.watched_since(until)
     if last_at is not None:
         return context.watched_since(last_at) - later, Since.LAST_ROWS
-    seconds = context.watched_since(context.query.started_at) - later + before
+    seconds = context.watched_since(context.query.run.started_at) - later + before
     return seconds, Since.EARLIER_RUNS if before > 0 else Since.RUN_BEGAN
 
 
 def _dry_source(query: Query, source: SourceInput, seconds: float, since: Since) -> DrySource:
-    alike = sum(other.description == source.description for other in query.inputs)
+    alike = sum(other.description == source.description for other in query.checkpoint.inputs)
     return DrySource(source.description, source.number + 1, alike, seconds, since)

@@ -36,7 +36,7 @@ def driver_down(snapshot: Snapshot, now: float, policy: Policy) -> Finding | Non
 def _died(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
     for label, query in snapshot.labels().items():
         ignored = policy.limits(query.base_name).ignore
-        if query.alive and not ignored and snapshot.ownership.covers(query.session):
+        if query.run.alive and not ignored and snapshot.ownership.covers(query.run.session):
             yield label
 
 
@@ -68,9 +68,9 @@ def events_missing(snapshot: Snapshot, now: float, policy: Policy) -> Finding | 
 def _unreported(snapshot: Snapshot, now: float, window: float) -> tuple[list[str], float]:
     """The queries whose commits no event has reported for too long, and the longest wait."""
     waits = {
-        label: snapshot.watched(query.unreported.since, now)
+        label: snapshot.watched(query.run.unreported.since, now)
         for label, query in snapshot.labels().items()
-        if query.alive and query.unreported is not None
+        if query.run.alive and query.run.unreported is not None
     }
     late = sorted(label for label, seconds in waits.items() if seconds > window)
     return late, max((waits[label] for label in late), default=0.0)
@@ -131,17 +131,17 @@ def _logs_unread(snapshot: Snapshot, now: float, policy: Policy) -> Iterator[tup
         return
     why = snapshot.log.unreadable if snapshot.log is not None else {}
     for label, query in snapshot.labels().items():
-        facts = query.facts
-        if not query.alive or facts is None:
+        facts = query.run.facts
+        if not query.run.alive or facts is None:
             continue
         needs_log = facts.trigger.is_continuous or facts.async_progress
         if needs_log and _is_unread(snapshot, query, now, policy):
-            yield label, why.get(query.run_id, "no answer")
+            yield label, why.get(query.run.run_id, "no answer")
 
 
 def _is_unread(snapshot: Snapshot, query: Query, now: float, policy: Policy) -> bool:
     limits = policy.limits(query.base_name)
-    if query.logged_at is None:
+    if query.run.logged_at is None:
         grace = max(limits.stall_floor_seconds, limits.start_grace_seconds)
-        return snapshot.watched(query.started_at, now) > grace
-    return snapshot.watched(query.logged_at, now) > limits.stall_floor_seconds
+        return snapshot.watched(query.run.started_at, now) > grace
+    return snapshot.watched(query.run.logged_at, now) > limits.stall_floor_seconds

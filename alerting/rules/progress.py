@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ...core.states import QueryState
 from ...listener.offsets import WHOLE
 from ...listener.probe_report import Moves
-from ...listener.state.query import InFlight
+from ...listener.state.run import InFlight
 from ...listener.state.trends import Rewind, SourceTrend
 from ..evidence import Evidence
 from ..facts import (
@@ -65,7 +65,7 @@ def query_stalled(context: RuleContext) -> Finding | None:
     why = None if is_continuous else _what_stalls(context)
     if why is None:
         return None
-    flight = context.query.in_flight
+    flight = context.query.run.in_flight
     why = replace(
         why,
         unfinished=unfinished(context),
@@ -111,16 +111,16 @@ def _stalled(
 
 
 def _is_continuous(context: RuleContext) -> bool:
-    return context.query.facts is not None and context.query.facts.trigger.is_continuous
+    return context.query.run.facts is not None and context.query.run.facts.trigger.is_continuous
 
 
 def _no_epoch(context: RuleContext) -> NoEpoch | None:
     """Only the commit log shows the progress of a Continuous query: None until it has been read."""
     query = context.query
-    if query.logged_at is None or context.probe_is_stale:
+    if query.run.logged_at is None or context.probe_is_stale:
         return None
-    unseen = context.watched_since(query.logged_at)
-    silence = context.watched_since(query.last_activity_at) - unseen
+    unseen = context.watched_since(query.run.logged_at)
+    silence = context.watched_since(query.run.last_activity_at) - unseen
     if silence <= context.window.seconds:
         return None
     return NoEpoch(seconds=silence)
@@ -132,7 +132,7 @@ def _log_behind(context: RuleContext) -> LogBehind | None:
     Spark may write the log rarely, so it may lag by its interval while batches run. Spark blocks
     the query when too many entries wait to be written; then only idleness excuses the log.
     """
-    lag, facts = context.query.log_behind, context.query.facts
+    lag, facts = context.query.run.log_behind, context.query.run.facts
     if lag is None or lag.polls < MIN_POLLS or facts is None or _idle_since_commit(context):
         return None
     seconds = context.watched_since(lag.since) - _log_unread(context) - _in_flight(context)
@@ -141,20 +141,22 @@ def _log_behind(context: RuleContext) -> LogBehind | None:
         allowed = max(allowed, facts.log_interval_seconds * WINDOW_FACTOR)
     if seconds <= allowed:
         return None
-    log = context.query.logged
+    log = context.query.run.logged
     logged = None if log is None else log.committed
-    return LogBehind(seconds=seconds, logged=logged, reached=context.query.last_commit_batch)
+    return LogBehind(
+        seconds=seconds, logged=logged, reached=context.query.checkpoint.last_commit_batch
+    )
 
 
 def _log_unread(context: RuleContext) -> float:
     """Seconds since the log was last read: it may have advanced meanwhile."""
-    logged_at = context.query.logged_at
+    logged_at = context.query.run.logged_at
     return 0.0 if logged_at is None else context.watched_since(logged_at)
 
 
 def _in_flight(context: RuleContext) -> float:
     """Seconds of the batch in flight, unless it is critical: the log waits for it to finish."""
-    flight = context.query.in_flight
+    flight = context.query.run.in_flight
     if flight is None or context.probe_is_stale or _waits_for_log(context):
         return 0.0
     delayed = stuck_batch.stall_severity(context, flight) is Severity.WARNING
@@ -163,13 +165,13 @@ def _in_flight(context: RuleContext) -> float:
 
 
 def _idle_since_commit(context: RuleContext) -> bool:
-    idle_at, commit_at = context.query.last_idle_at, context.query.last_commit_at
+    idle_at, commit_at = context.query.run.last_idle_at, context.query.run.last_commit_at
     return idle_at is not None and (commit_at is None or idle_at > commit_at)
 
 
 def _silence(context: RuleContext) -> float:
     """Seconds since the last activity; a JVM that does not answer counts only after a window."""
-    silence = context.watched_since(context.query.last_activity_at)
+    silence = context.watched_since(context.query.run.last_activity_at)
     if not context.probe_is_stale or context.received_at is None or context.driver_is_silent:
         return silence
     return silence - context.watched_since(context.received_at)
@@ -177,10 +179,10 @@ def _silence(context: RuleContext) -> float:
 
 def _what_stalls(context: RuleContext) -> Facts | None:
     """What stalls the query, or None while it may still make progress."""
-    flight = context.query.in_flight
+    flight = context.query.run.in_flight
     silence = _silence(context)
     window = context.window.seconds
-    if context.query.probed is None or context.probe_is_stale:
+    if context.query.run.probed is None or context.probe_is_stale:
         moved = flight is not None and context.watched_since(flight.moved_at) <= window
         is_at_work = moved and not _waits_for_log(context)
         return None if silence <= window or is_at_work else Silent(seconds=silence)
@@ -226,7 +228,7 @@ def offsets_stalled(context: RuleContext) -> Finding | None:
         return None
     stalled = [
         (trend, partitions)
-        for trend in context.query.trends.sources
+        for trend in context.query.checkpoint.trends.sources
         if trend.stuck and (partitions := _stuck(trend, context))
     ]
     if not stalled:
@@ -279,20 +281,20 @@ def offsets_rewound(context: RuleContext) -> Finding | None:
     found = OffsetsWentBack(
         went_back=went_back,
         ends_before=ends_before,
-        new_id_of=context.query.checkpoint if has_lost_id else None,
-        id_before=context.query.id_before if is_only_id else "",
+        new_id_of=context.query.run.checkpoint_folder if has_lost_id else None,
+        id_before=context.query.checkpoint.id_before if is_only_id else "",
     )
     state = QueryState.RUNNING if is_only_id else None
     return report(context, OFFSETS_REWOUND, Severity.WARNING, found, state=state)
 
 
 def _has_lost_identity(context: RuleContext) -> bool:
-    is_recent = context.watched_since(context.query.started_at) <= LOST_IDENTITY_SECONDS
+    is_recent = context.watched_since(context.query.run.started_at) <= LOST_IDENTITY_SECONDS
     return context.query.lost_identity and is_recent
 
 
 def _went_back(context: RuleContext) -> Iterator[WentBack]:
-    for trend in context.query.trends.sources:
+    for trend in context.query.checkpoint.trends.sources:
         for partition, rewind in sorted(trend.rewound.items()):
             stuck = context.watched_since(rewind.since) > context.window.seconds
             if stuck and _stays(context, rewind):
@@ -301,14 +303,14 @@ def _went_back(context: RuleContext) -> Iterator[WentBack]:
 
 def _stays(context: RuleContext, rewind: Rewind) -> bool:
     """Whether more batches ended there too, or the query was idle since then with no backlog."""
-    idle_at = context.query.last_idle_at
-    idle = idle_at is not None and idle_at > rewind.since and not context.query.holds_back
+    idle_at = context.query.run.last_idle_at
+    idle = idle_at is not None and idle_at > rewind.since and not context.query.run.holds_back
     return idle or rewind.batches >= MIN_BATCHES_REWOUND
 
 
 def _ends_before(context: RuleContext) -> Iterator[EndsBefore]:
     """Count only the time between answered polls: a source that does not answer proves nothing."""
-    for source in context.query.sources.values():
+    for source in context.query.checkpoint.sources.values():
         polled_at = source.poll.at if source.poll is not None else context.now
         for partition, short in sorted(source.shortfalls.items()):
             seen = context.watched_since(short.since) - context.watched_since(polled_at)
@@ -336,12 +338,12 @@ def batch_slow(context: RuleContext) -> Finding | None:
     critical: it has been in flight for too long, or earlier processes planned it long ago and none
     of them committed it.
     """
-    flight = context.query.in_flight
+    flight = context.query.run.in_flight
     if flight is None or not _is_slow(context, flight):
         return None
     never_committed = stuck_batch.not_committed(context, flight)
     critical = never_committed is not None or stuck_batch.is_critical_by_time(context, flight)
-    may_catch_up = context.query.last_commit_at is None and flight.moves is Moves.TASKS
+    may_catch_up = context.query.run.last_commit_at is None and flight.moves is Moves.TASKS
     if may_catch_up and not critical:
         return None
     severity = Severity.CRITICAL if critical else Severity.WARNING
@@ -353,7 +355,7 @@ def _is_slow(context: RuleContext, flight: InFlight) -> bool:
     """Whether a batch has been in flight for longer than the window and still makes progress."""
     if not context.is_running or context.probe_is_stale:
         return False
-    done = context.query.last_commit_batch
+    done = context.query.checkpoint.last_commit_batch
     if flight.batch_id is not None and done is not None and flight.batch_id <= done:
         # The batch is done: its event arrived before the next poll.
         return False

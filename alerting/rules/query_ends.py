@@ -7,7 +7,9 @@ from fnmatch import fnmatchcase
 
 from ...listener.failure import SESSION_ENDED, Failure
 from ...listener.probe_report import Context
-from ...listener.state.query import UNKNOWN_BATCH, Ended, Outcome, Query, RunFailure
+from ...listener.state.history import UNKNOWN_BATCH, RunFailure
+from ...listener.state.query import Query
+from ...listener.state.run import Ended, Outcome
 from ...listener.state.snapshot import Snapshot
 from ..facts import (
     CheckpointTaken,
@@ -83,8 +85,8 @@ def _is_expected(failure: Failure, patterns: tuple[str, ...]) -> bool:
 
 def _failing_seconds(context: RuleContext, ended: Ended) -> float:
     """For how long the query has failed without a commit, also in earlier processes."""
-    unrecovered = context.query.unrecovered_failures
-    failures = context.query.failures[-unrecovered:] if unrecovered else ()
+    unrecovered = context.query.history.unrecovered_failures
+    failures = context.query.history.failures[-unrecovered:] if unrecovered else ()
     seconds = context.watched_since(min((failure.at for failure in failures), default=ended.at))
     batch = unfinished(context)
     return seconds if batch is None else max(seconds, batch.age_seconds)
@@ -108,17 +110,17 @@ def query_stopped(context: RuleContext) -> Finding | None:
     """
     query, snapshot = context.query, context.snapshot
     # Spark still lists idle queries as active after their SparkContext has stopped.
-    gone_at = snapshot.context_stopped_at if query.gone_at is None else query.gone_at
+    gone_at = snapshot.context_stopped_at if query.run.gone_at is None else query.run.gone_at
     # ``query_failed`` reports a failure, and knows how much time it has.
     if gone_at is None or snapshot.context.explains_ends or query.failure is not None:
         return None
     with_context = _ended_with_context(context, gone_at)
-    if query.stop_expected or not _should_run(context, with_context=with_context):
+    if query.run.stop_expected or not _should_run(context, with_context=with_context):
         return None
     if is_restarted(context) and not with_context:
         return None
     seconds = context.watched_since(gone_at)
-    if query.taken_by:
+    if query.run.taken_by:
         return _taken(context, seconds)
     grace = 0.0 if context.policy.crashed else context.limits.gone_grace_seconds
     if grace and (seconds <= grace or _is_unconfirmed(context)):
@@ -126,7 +128,7 @@ def query_stopped(context: RuleContext) -> Finding | None:
     how = HowStopped.VANISHED
     if with_context:
         how = HowStopped.WITH_CONTEXT
-    elif query.ended is not None:
+    elif query.run.ended is not None:
         how = HowStopped.STOPPED
     found = Stopped(how=how, seconds=seconds)
     shared = SharedCause.CONTEXT_STOPPED if with_context else None
@@ -135,7 +137,9 @@ def query_stopped(context: RuleContext) -> Finding | None:
 
 def _taken(context: RuleContext, seconds: float) -> Finding:
     query = context.query
-    found = CheckpointTaken(by=query.taken_by, seconds=seconds, checkpoint=query.checkpoint)
+    found = CheckpointTaken(
+        by=query.run.taken_by, seconds=seconds, checkpoint=query.run.checkpoint_folder
+    )
     return report(context, QUERY_STOPPED, Severity.CRITICAL, found)
 
 
@@ -145,18 +149,20 @@ def _is_unconfirmed(context: RuleContext) -> bool:
     Once the probe does not answer any more, only events can show that; a continuous query has none.
     """
     probe, query = context.snapshot.probe, context.query
-    if probe is None or query.ended is not None or query.vanished_at is None:
+    if probe is None or query.run.ended is not None or query.run.vanished_at is None:
         return False
-    if probe.at > query.vanished_at:
+    if probe.at > query.run.vanished_at:
         return False
-    shows_life = query.last_event_at is not None and query.last_event_at > query.vanished_at
-    has_events = query.facts is None or not query.facts.trigger.is_continuous
+    shows_life = (
+        query.run.last_event_at is not None and query.run.last_event_at > query.run.vanished_at
+    )
+    has_events = query.run.facts is None or not query.run.facts.trigger.is_continuous
     return shows_life or not (has_events and context.probe_is_stale)
 
 
 def _should_run(context: RuleContext, *, with_context: bool) -> bool:
     """Whether the query should run; one that ends by itself should unless it has completed."""
-    trigger, ended = context.query.trigger, context.query.ended
+    trigger, ended = context.query.run.trigger, context.query.run.ended
     if trigger is None:
         return context.query.name in context.policy.expected
     if not trigger.ends_by_itself:
@@ -223,19 +229,19 @@ def endless(snapshot: Snapshot, policy: Policy) -> dict[str, Query]:
     return {
         label: query
         for label, query in snapshot.labels().items()
-        if query.alive
-        and not query.stop_expected
-        and ownership.is_own(query.session)
-        and ownership.covers(query.session)
+        if query.run.alive
+        and not query.run.stop_expected
+        and ownership.is_own(query.run.session)
+        and ownership.covers(query.run.session)
         and not policy.limits(query.base_name).ignore
         and _never_ends(query, policy)
     }
 
 
 def _never_ends(query: Query, policy: Policy) -> bool:
-    if query.trigger is None:
+    if query.run.trigger is None:
         return query.name in policy.expected
-    return not query.trigger.ends_by_itself
+    return not query.run.trigger.ends_by_itself
 
 
 def _has_just_failed(snapshot: Snapshot, now: float, paged: Collection[str]) -> bool:
@@ -256,9 +262,9 @@ def query_missing(context: RuleContext) -> Finding | None:
     If the probe sees the query, it is not missing: the other rules check what it does.
     """
     query = context.query
-    if not query.alive or query.activity_seen or query.probed is not None:
+    if not query.run.alive or query.run.activity_seen or query.run.probed is not None:
         return None
-    waited = context.watched_since(query.started_at)
+    waited = context.watched_since(query.run.started_at)
     if waited <= context.limits.start_grace_seconds:
         return None
     return report(context, QUERY_MISSING, Severity.CRITICAL, NoActivity(seconds=waited))
@@ -270,7 +276,7 @@ def query_given_up(context: RuleContext) -> Finding | None:
     It fires until the query runs again or is forgotten.
     """
     supervised = context.snapshot.supervised.get(context.query.label)
-    if supervised is None or not supervised.given_up or context.query.alive:
+    if supervised is None or not supervised.given_up or context.query.run.alive:
         return None
     ended = context.query.failure
     found = GivenUp(
@@ -339,15 +345,15 @@ def _poison(context: RuleContext, failure: RunFailure) -> PoisonBatch:
         batch_id=failure.batch_id,
         times=times,
         error_class=failure.error_class,
-        earlier=_count_earlier(context, context.query.failures[-times:]),
+        earlier=_count_earlier(context, context.query.history.failures[-times:]),
         failures=_past_failures(context),
     )
 
 
 def _many_failures(context: RuleContext) -> ManyFailures:
     query = context.query
-    last = query.failures[-1]
-    counted = recent(query.failures, last.at if query.failure is not None else context.now)
+    last = query.history.failures[-1]
+    counted = recent(query.history.failures, last.at if query.failure is not None else context.now)
     return ManyFailures(
         times=len(counted),
         within_seconds=RESTART_WINDOW_SECONDS,
@@ -370,7 +376,7 @@ def _past_failures(context: RuleContext) -> tuple[PastFailure, ...]:
             error_class=failure.error_class,
             is_of_earlier_process=failure.at < context.snapshot.began_at,
         )
-        for failure in reversed(context.query.failures)
+        for failure in reversed(context.query.history.failures)
     )
 
 
@@ -382,10 +388,10 @@ def is_flapping(query: Query, limits: Limits, now: float) -> bool:
 
     While a query is down, its failures do not expire: the problem still exists.
     """
-    if not query.failures:
+    if not query.history.failures:
         return False
-    at = query.failures[-1].at if query.failure is not None else now
-    spent = len(recent(query.failures, at)) >= limits.restart_budget
+    at = query.history.failures[-1].at if query.failure is not None else now
+    spent = len(recent(query.history.failures, at)) >= limits.restart_budget
     return spent or poison_batch(query, limits) is not None
 
 
@@ -394,8 +400,8 @@ def poison_batch(query: Query, limits: Limits) -> RunFailure | None:
 
     One whose batch is not known may have had the same.
     """
-    last = query.failures[-limits.restart_budget :]
-    if query.unrecovered_failures == 0 or repeated(last) < limits.restart_budget:
+    last = query.history.failures[-limits.restart_budget :]
+    if query.history.unrecovered_failures == 0 or repeated(last) < limits.restart_budget:
         return None
     with_batch = [died for died in last if died.batch_id != UNKNOWN_BATCH]
     newest = with_batch[-1] if with_batch else None
@@ -419,15 +425,15 @@ def is_committed(query: Query, died: RunFailure) -> bool:
 
     A process that querypulse did not monitor may have committed it.
     """
-    point = query.start_point
+    point = query.checkpoint.start_point
     done = point.committed if point is not None else None
     return done is not None and done.batch_id >= died.batch_id != UNKNOWN_BATCH
 
 
 def was_flapping_already(query: Query, limits: Limits) -> bool:
     """Whether the budget was already used up when the query last became unhealthy."""
-    fell = max(0, len(query.failures) - max(1, query.unrecovered_failures))
-    until_then = query.failures[: fell + 1]
+    fell = max(0, len(query.history.failures) - max(1, query.history.unrecovered_failures))
+    until_then = query.history.failures[: fell + 1]
     if not until_then:
         return False
     return len(recent(until_then, until_then[-1].at)) >= limits.restart_budget

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...listener.probe_report import UNOWNED, Moves
-from ...listener.state.query import Delay, InFlight, Query, delay_of
+from ...listener.state.query import Query
+from ...listener.state.run import Delay, InFlight, delay_of
 from ..evidence import After, CriticalAfter, Evidence
 from ..facts import (
     BatchHung,
@@ -43,7 +44,7 @@ RETRIES_FACTOR = 5.0
 
 def lasted(context: RuleContext, flight: InFlight) -> float:
     """Seconds for which the batch has been in flight, or been planned since the last activity."""
-    planning_since = context.query.last_activity_at if flight.batch_id is None else flight.since
+    planning_since = context.query.run.last_activity_at if flight.batch_id is None else flight.since
     return context.watched_since(max(flight.since, planning_since))
 
 
@@ -102,7 +103,7 @@ def is_retrying(context: RuleContext, flight: InFlight) -> bool:
     The first batch of a run proves nothing: what arrived while the query was down may take more
     jobs than its usual batches.
     """
-    return context.query.last_commit_at is not None and retries(context, flight) is not None
+    return context.query.run.last_commit_at is not None and retries(context, flight) is not None
 
 
 def _retry_limit(context: RuleContext) -> float:
@@ -172,7 +173,7 @@ def holder_of(context: RuleContext) -> Query | None:
     if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
         return None
     holder = _query_of(context, work.slots.holder)
-    return holder if holder is not None and holder.alive else None
+    return holder if holder is not None and holder.run.alive else None
 
 
 def to_page(context: RuleContext, flight: InFlight) -> str:
@@ -181,7 +182,7 @@ def to_page(context: RuleContext, flight: InFlight) -> str:
     One batch of the holder must have been in flight while this one stood still.
     """
     holder = holder_of(context)
-    held = holder.in_flight if holder is not None else None
+    held = holder.run.in_flight if holder is not None else None
     if holder is None or held is None or not is_slow_for_long(context, flight):
         return ""
     return holder.label if held.since <= flight.moved_at + SAMPLE_SECONDS else ""
@@ -257,7 +258,7 @@ def slow(context: RuleContext, flight: InFlight) -> BatchSlow:
 
 def stopping_seconds(context: RuleContext) -> float | None:
     """Return for how long the run goes on although it was stopped; None if it was not."""
-    since = context.query.stopping_since
+    since = context.query.run.stopping_since
     return None if since is None else context.watched_since(since)
 
 
@@ -287,7 +288,7 @@ def hung(context: RuleContext, flight: InFlight) -> BatchHung | SourceHung:
     is_retrying = tries_again(context, flight) and not python_line(context)
     place = Place(thread_line(context), is_retrying)
     if flight.batch_id is None:
-        probed = context.query.probed
+        probed = context.query.run.probed
         step = (probed.message if probed is not None else "") or "waiting for offsets"
         return SourceHung(step=step, seconds=lasted(context, flight), place=place)
     seconds = None if counts_nothing(context) else still(context, flight)
@@ -308,13 +309,13 @@ def slots(context: RuleContext) -> Slots | None:
 def _query_of(context: RuleContext, query_id: str) -> Query | None:
     queries = (query for query in context.snapshot.queries if query.query_id == query_id)
     # One that lost its checkpoint to another has the same id.
-    return max(queries, key=lambda query: query.alive, default=None)
+    return max(queries, key=lambda query: query.run.alive, default=None)
 
 
 def retries(context: RuleContext, flight: InFlight) -> tuple[int, float] | None:
     """Return how many jobs the batch has run, and how many are usual, if those are far fewer."""
     work = context.work
-    usual = context.query.jobs_per_batch
+    usual = context.query.history.jobs_per_batch
     if work is None or flight.jobs_before is None or usual is None or not work.counted:
         return None
     jobs = work.own.jobs_started - flight.jobs_before

@@ -23,7 +23,8 @@ from ..source_polls import (
     SourceSilentError,
     StoreSilentError,
 )
-from ..state.query import Outcome, Query
+from ..state.query import Query
+from ..state.run import Outcome
 from ..state.snapshot import Snapshot
 from ..stores import store_of
 from .delta import DeltaSource
@@ -201,7 +202,7 @@ class SourceReader:
 
     def _choose(self) -> None:
         """Keep the runs to be polled and release all others."""
-        chosen = {query.run_id: query for query in queries_to_poll(self._latest_snapshot())}
+        chosen = {query.run.run_id: query for query in queries_to_poll(self._latest_snapshot())}
         for run_id in self._runs.keys() - chosen.keys():
             self._release(run_id)
         for run_id, query in chosen.items():
@@ -221,7 +222,7 @@ class SourceReader:
             run.refusal = self._reason(error, run.refusal)
             run.due_at = self._clock() + self._retry
             return
-        if opened is not None or not run.query.alive:
+        if opened is not None or not run.query.run.alive:
             run.sources = {index: _Source(source) for index, source in (opened or {}).items()}
 
     def _poll(self, run: _Run) -> None:
@@ -274,7 +275,7 @@ class SourceReader:
 
 def _unsure_since(query: Query) -> float | None:
     """The Unix time of ``Reading.unsure_since``."""
-    since = query.reading.unsure_since
+    since = query.history.reading.unsure_since
     return None if since is None else since - time.monotonic() + time.time()
 
 
@@ -285,13 +286,14 @@ def queries_to_poll(snapshot: Snapshot) -> list[Query]:
     """
     if snapshot.context is not Context.RUNNING:
         return []
-    living = [query for query in snapshot.queries if query.alive]
+    living = [query for query in snapshot.queries if query.run.alive]
     failed = [
         query
         for query in snapshot.queries
-        if not query.alive and (query.ended is None or query.ended.outcome is Outcome.FAILED)
+        if not query.run.alive
+        and (query.run.ended is None or query.run.ended.outcome is Outcome.FAILED)
     ]
-    failed.sort(key=lambda query: -(query.gone_at or 0.0))
+    failed.sort(key=lambda query: -(query.run.gone_at or 0.0))
     return living + failed[:MAX_DEAD_RUNS]
 
 
@@ -321,17 +323,17 @@ class SparkSources:
 
         """
         with java_errors():
-            execution = self._held.get(query.run_id)
+            execution = self._held.get(query.run.run_id)
             if execution is None:
                 execution = self._active.get(self._uuid.fromString(query.query_id))
-                if execution is None or execution.runId().toString() != query.run_id:
+                if execution is None or execution.runId().toString() != query.run.run_id:
                     return None
-                self._held[query.run_id] = execution
+                self._held[query.run.run_id] = execution
             streams = execution.sources().distinct()
             count = int(streams.size())
-            if not count and query.alive:
+            if not count and query.run.alive:
                 return None
-            del self._held[query.run_id]
+            del self._held[query.run.run_id]
             return {
                 index: source
                 for index in range(count)
@@ -368,5 +370,5 @@ class SparkSources:
             execution,
             stream,
             reader=reader,
-            name=f"querypulse-{query.run_id[:8]}-{index}",
+            name=f"querypulse-{query.run.run_id[:8]}-{index}",
         )

@@ -5,7 +5,7 @@ It is private, but stable in Spark 3.5 to 4.3, and still answers after the run h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -29,20 +29,42 @@ from .jvm import FIELD, NETWORK_ERRORS, RECORD, OptionalCalls, private_field
 # -- all active runs at once ------------------------------------------------------------------
 
 
-class Reported(msgspec.Struct, frozen=True, gc=False):
-    """What ``LivingRuns.java`` writes of one run.
-
-    A run that it cannot read has one field, the reason, and perhaps no ``run_id``.
-    """
+class LivingRun(msgspec.Struct, frozen=True, gc=False):
+    """What one poll shows of a run that Spark lists, as ``LivingRuns.java`` describes it."""
 
     run_id: str
-    fields: Sequence[str]
+    goes_on: bool
+    """Whether its thread works on, also after ``stop()``."""
+    stopping: bool
+    cpu_seconds: float | None
+    """CPU time of its thread; None where the JVM does not say."""
+    message: str
+    data_available: bool
+    trigger_active: bool
+    batch_id: int | None
+    """The batch in flight, or the next one; None for a continuous query, which has epochs."""
+    session: int | None
+    """The identity hash of the session that its batches run in; None where Spark refuses it."""
+    offsets: str
+    """Where its last batch ended, as Spark prints it; empty if unchanged since the last poll."""
+    idle_progress: str
+    """The newest progress, if that had no batch, as JSON; empty if unchanged too."""
+
+
+class UnreadableRun(msgspec.Struct, frozen=True, gc=False):
+    """A run that could not be read, and why; its id is empty if not even that is known."""
+
+    run_id: str
+    reason: str
+
+
+ListedRun = LivingRun | UnreadableRun
 
 
 class Living(msgspec.Struct, frozen=True):
     """All active runs by query id, whether the context is stopped, and its scheduler."""
 
-    runs: dict[str, Reported]
+    runs: dict[str, ListedRun]
     stopped: bool
     scheduler: SchedulerLoop | None = None
 
@@ -58,9 +80,31 @@ def parse_living_runs(text: str) -> Living:
     runs = {}
     for line in lines:
         query_id, run_id, *fields = line.split(FIELD)
-        runs[query_id] = Reported(run_id, fields)
+        runs[query_id] = _parse_run(run_id, fields)
     stopped, _, scheduler = last.partition(FIELD)
     return Living(runs, stopped == "true", _scheduler(scheduler))
+
+
+def _parse_run(run_id: str, fields: list[str]) -> ListedRun:
+    if len(fields) == 1:
+        return UnreadableRun(run_id, fields[0])
+    try:
+        goes_on, stopping, cpu, message, data, trigger, batch_id, session, offsets, idle = fields
+        return LivingRun(
+            run_id=run_id,
+            goes_on=goes_on == "true",
+            stopping=stopping == "true",
+            cpu_seconds=int(cpu) / 1e9 if cpu else None,
+            message=message,
+            data_available=data == "true",
+            trigger_active=trigger == "true",
+            batch_id=int(batch_id) if batch_id else None,
+            session=int(session) if session else None,
+            offsets=offsets,
+            idle_progress=idle,
+        )
+    except ValueError as error:
+        return UnreadableRun(run_id, str(error))
 
 
 def _scheduler(text: str) -> SchedulerLoop | None:
@@ -68,10 +112,10 @@ def _scheduler(text: str) -> SchedulerLoop | None:
     return SchedulerLoop(alive == "true", int(waits) / 1e9) if text else None
 
 
-def read_run(java: Any, identity: Callable[[Any], int], details: OptionalCalls) -> Reported:
-    """What ``LivingRuns.java`` would write of this ``StreamExecution``, with a dozen commands.
+def read_run(java: Any, identity: Callable[[Any], int], details: OptionalCalls) -> LivingRun:
+    """Read a ``StreamExecution`` with a dozen commands, as ``LivingRuns.java`` describes it.
 
-    What else Spark refuses is empty.
+    What else Spark refuses is empty, or None.
 
     Raises:
         Exception: Spark does not show whether the run is active, or its status.
@@ -86,19 +130,19 @@ def read_run(java: Any, identity: Callable[[Any], int], details: OptionalCalls) 
     status = msgspec.json.decode(java.status().json())
     name = ask("execution_class", lambda: str(java.getClass().getSimpleName()), "Continuous")
     is_continuous = name.startswith("Continuous")
-    flags = active or stopping, stopping, status["isDataAvailable"], status["isTriggerActive"]
-    shown = [str(flag).lower() for flag in flags]
-    fields = [
-        *shown[:2],
-        "",
-        status["message"],
-        *shown[2:],
-        "" if is_continuous else ask("batch_id", lambda: str(_batch_id(java)), ""),
-        ask("batch_session", lambda: str(identity(java.sparkSessionForStream())), ""),
-        ask("offsets", lambda: str(java.committedOffsets().toString()), ""),
-        ask("idle_progress", lambda: _last_progress(java), ""),
-    ]
-    return Reported(str(java.runId().toString()), fields)
+    return LivingRun(
+        run_id=str(java.runId().toString()),
+        goes_on=active or stopping,
+        stopping=stopping,
+        cpu_seconds=None,
+        message=status["message"],
+        data_available=status["isDataAvailable"],
+        trigger_active=status["isTriggerActive"],
+        batch_id=None if is_continuous else ask("batch_id", lambda: _batch_id(java), None),
+        session=ask("batch_session", lambda: identity(java.sparkSessionForStream()), None),
+        offsets=ask("offsets", lambda: str(java.committedOffsets().toString()), ""),
+        idle_progress=ask("idle_progress", lambda: _last_progress(java), ""),
+    )
 
 
 def _last_progress(java: Any) -> str:
@@ -188,47 +232,31 @@ class SparkRun:
         self._busy_since: float | None = None
         self._polled_closely_at = 0.0
 
-    def poll(
-        self, fields: Sequence[str], now: float, closer_after: float, work: PolledWork
-    ) -> bool:
+    def poll(self, run: LivingRun, now: float, closer_after: float, work: PolledWork) -> bool:
         """Apply what is reported of it; False if it has ended.
 
-        Jobs and stacks are polled too once it is busy with one batch for long. ``fields``: whether
-        it is active, was stopped and goes on; the CPU time of its thread in nanoseconds; its
-        status; the batch in flight, or the next one, empty for a continuous query; the identity
-        hash of the session that its batches run in; the offsets, as Spark prints them, and the
-        newest progress without a batch, both empty when they have not changed.
-
-        Raises:
-            LookupError: the run could not be read; the reason.
-            ValueError: the fields are not those of ``LivingRuns.java``.
-
+        Jobs and stacks are polled too once it is busy with one batch for long.
         """
-        if len(fields) == 1:
-            raise LookupError(f"{self.facts.query_id}: {fields[0]}")
-        active, stopping, cpu, message, data_available, trigger_active, *rest = fields
-        batch_id, session, offsets, idle_progress = rest
-        if active != "true":
+        if not run.goes_on:
             return False
         seen = ProbedRun(
             facts=self.facts,
             active=True,
-            message=message,
-            trigger_active=trigger_active == "true",
-            data_available=data_available == "true",
-            stopping=stopping == "true",
-            # For a continuous query the id is the epoch begun, which does not show commits.
-            batch_id=int(batch_id) if batch_id else None,
-            committed_offsets=offsets or self.last.committed_offsets,
+            message=run.message,
+            trigger_active=run.trigger_active,
+            data_available=run.data_available,
+            stopping=run.stopping,
+            batch_id=run.batch_id,
+            committed_offsets=run.offsets or self.last.committed_offsets,
         )
-        seen = with_idle_progress(seen, idle_progress, self.last)
+        seen = with_idle_progress(seen, run.idle_progress, self.last)
         self._note_batch(seen, now)
         if self._is_due(now, closer_after):
             self._polled_closely_at = now
-            details = work.of(self._java, self.facts, int(session) if session else None)
+            details = work.of(self._java, self.facts, run.session)
             seen = replace(
                 seen,
-                work=replace(details, jvm_cpu_seconds=int(cpu) / 1e9 if cpu else None),
+                work=replace(details, jvm_cpu_seconds=run.cpu_seconds),
                 last_progress_mark=self._ask(
                     "last_progress", self._last_progress_mark, self.last.last_progress_mark
                 ),

@@ -14,7 +14,15 @@ from msgspec.structs import replace
 from ..probe_report import Context, ProbedRun, ProbeReport, SchedulerLoop
 from ..python_frames import is_running
 from .event_paths import EventPath
-from .execution import Living, Reported, SparkRun, parse_living_runs, read_run
+from .execution import (
+    ListedRun,
+    Living,
+    LivingRun,
+    SparkRun,
+    UnreadableRun,
+    parse_living_runs,
+    read_run,
+)
 from .jobs import PolledWork, identity
 from .jvm import NETWORK_ERRORS, THROWN, OptionalCalls, is_gone, was_terminated
 
@@ -186,39 +194,45 @@ class SparkProbe:
         if text is None:
             return None
         living = parse_living_runs(text)
-        refused = [query_id for query_id, run in living.runs.items() if len(run.fields) == 1]
-        return replace(living, runs=living.runs | self._read_runs(refused))
+        unreadable = [key for key, run in living.runs.items() if isinstance(run, UnreadableRun)]
+        return replace(living, runs=living.runs | self._read_runs(unreadable))
 
-    def _read_all_runs(self) -> dict[str, Reported]:
+    def _read_all_runs(self) -> dict[str, ListedRun]:
         return self._read_runs(_UUID.findall(self._active.keySet().toString()))
 
-    def _read_runs(self, query_ids: Iterable[str]) -> dict[str, Reported]:
+    def _read_runs(self, query_ids: Iterable[str]) -> dict[str, ListedRun]:
         """Each query's run, read on its own, as one odd detail must not hide a hang."""
-        runs = {}
+        runs: dict[str, ListedRun] = {}
         for query_id in query_ids:
             java = self._active.get(self._uuid.fromString(query_id))
             if java is not None:
                 read = partial(read_run, java, partial(identity, self._jvm), self.details)
-                runs[query_id] = self.details.ask("a query", read, Reported("", ["refused"]))
+                runs[query_id] = self.details.ask("a query", read, UnreadableRun("", "refused"))
         return runs
 
     def _poll_query(
-        self, query_id: str, reported: Reported | None, now: float, work: PolledWork
+        self, query_id: str, reported: ListedRun | None, now: float, work: PolledWork
     ) -> bool:
         """Poll the query's run; whether one has ended."""
-        if reported is not None and not reported.run_id:
-            raise LookupError(f"{query_id}: {reported.fields[0]}")
-        run, has_ended = self._living.get(query_id), False
+        if isinstance(reported, UnreadableRun) and not reported.run_id:
+            raise LookupError(f"{query_id}: {reported.reason}")
+        run = self._living.get(query_id)
+        has_ended = False
         if run is not None and (reported is None or reported.run_id != run.facts.run_id):
             self._end(query_id, run, now)
-            run, has_ended = None, True
+            run = None
+            has_ended = True
         if reported is None:
             return has_ended
         run = run or self._added(query_id, reported.run_id)
-        if run is None or run.poll(reported.fields, now, self._closer_after, work):
+        if run is None:
             return has_ended
-        self._end(query_id, run, now)
-        return True
+        if isinstance(reported, LivingRun):
+            if run.poll(reported, now, self._closer_after, work):
+                return has_ended
+            self._end(query_id, run, now)
+            return True
+        raise LookupError(f"{query_id}: {reported.reason}")
 
     def _added(self, query_id: str, run_id: str) -> SparkRun | None:
         java = self._active.get(self._uuid.fromString(query_id))

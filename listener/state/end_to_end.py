@@ -56,8 +56,8 @@ class EndToEnd:
         new = [
             (at, label, progress)
             for label, query in queries.items()
-            if (progress := query.progress) is not None
-            and (at := query.progress_at) is not None
+            if (progress := query.run.progress) is not None
+            and (at := query.run.progress_at) is not None
             and progress.committed
             and progress.input_rows > 0
             and (label not in self._commits or self._commits[label][-1].at < at)

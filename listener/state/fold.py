@@ -7,111 +7,37 @@ never changes this one.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, SinkLog, without_own_plan
+from ..commit_log import LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe_report import Context, ProbedRun
 from ..source_polls import SourcePoll
-from .flow import Datasets, PlanDatasets, datasets_of
-from .inputs import follow_inputs, had_input
-from .positions import compare, continued, follow_batch, follow_poll, of_topics_read
-from .query import (
-    BUCKETS,
+from .flow import PlanDatasets, datasets_of
+from .history import (
     RECENT_BATCHES,
     UNKNOWN_BATCH,
-    Ended,
-    LogBehind,
-    Outcome,
-    Query,
-    RunFailure,
-    SkippedBatches,
-    Totals,
-    UnreportedCommit,
-    in_flight,
-    jobs_per_batch,
+    Checkpoint,
+    History,
+    count_batch,
+    count_end,
+    count_failure,
+    learn,
+    learn_jobs,
+    recovered,
 )
+from .inputs import follow_inputs, had_input
+from .positions import Reading, compare, continued, follow_batch, follow_poll, of_topics_read
+from .query import Query, with_reading
+from .run import Ended, LogBehind, Outcome, Run, SkippedBatches, UnreportedCommit, follow_in_flight
 from .sources import PolledSource, between_runs, follow_source
 from .trends import Trends, follow, follow_polls
 
-# -- counting ---------------------------------------------------------------------------------
-
-
-def learn(query: Query, seconds: float | None, at: float) -> Query:
-    """Add a batch's duration: the two longest of each hour are kept, for ``USUAL_HOURS``.
-
-    However rare batches are, the last two hours with one are kept.
-    """
-    longest, hour = query.longest_batches, int(at // 3600)
-    if seconds is None or sum(when == hour and was >= seconds for when, was in longest[-2:]) > 1:
-        return query
-    of_hour = sorted([*(batch for batch in longest if batch[0] == hour), (hour, seconds)])
-    before = [batch for batch in longest if batch[0] != hour]
-    recent = [batch for batch in before if batch[0] >= hour - USUAL_HOURS] or before[-1:]
-    return with_longest(query, (*recent, *of_hour[-2:]))
-
-
-def with_longest(query: Query, batches: tuple[tuple[int, float], ...]) -> Query:
-    """The query with these longest batches, and with what is usual by them.
-
-    What happened once is an accident; what happened twice is normal.
-    """
-    longest = sorted(seconds for _, seconds in batches)
-    usual = longest[-2] if len(longest) > 1 else None
-    return replace(query, longest_batches=batches, usual_seconds=usual)
-
-
-TOGETHER_SECONDS = 1.0
-"""Events that are late come together, and a poll of Spark Connect may bring two at once."""
-
-
-def observed_seconds(query: Query, progress: Progress, at: float) -> float | None:
-    """How long the batch took, by Spark's wall clock, which may be set meanwhile.
-
-    So it counts at most as long as we observed: since the batch before it arrived, unless they
-    came together, else since its run began.
-    """
-    if progress.batch_seconds is None:
-        return None
-    before = query.progress_at
-    alone = before is not None and at - before >= TOGETHER_SECONDS
-    since = before if before is not None and alone else query.started_at
-    return max(0.0, min(progress.batch_seconds, at - since))
-
-
-def count_batch(totals: Totals, progress: Progress) -> Totals:
-    """Add a batch to the totals of its query."""
-    buckets, seconds = totals.batch_buckets, progress.batch_seconds
-    if seconds is not None:
-        slot = bisect_left(BUCKETS, seconds)
-        buckets = (*buckets[:slot], buckets[slot] + 1, *buckets[slot + 1 :])
-    return replace(
-        totals,
-        input_rows=totals.input_rows + progress.input_rows,
-        output_rows=totals.output_rows + (progress.output_rows or 0),
-        late_rows=totals.late_rows + progress.late_rows,
-        batch_buckets=buckets,
-        batch_seconds=totals.batch_seconds + (seconds or 0.0),
-    )
-
-
-def add_totals(older: Totals, newer: Totals) -> Totals:
-    """The totals of two records of one query."""
-    fields = Totals.__struct_fields__
-    sums = {field: getattr(older, field) + getattr(newer, field) for field in fields}
-    buckets = map(sum, zip(older.batch_buckets, newer.batch_buckets, strict=True))
-    return Totals(**sums | {"batch_buckets": tuple(buckets)})
-
-
 # -- ending -----------------------------------------------------------------------------------
-
-
-MAX_PAST_FAILURES = 16
 
 
 def end(
@@ -123,47 +49,44 @@ def end(
     signal: str,
     context: Context = Context.RUNNING,
 ) -> Query:
-    """Record the end of the current run; a second signal of the same end changes nothing."""
-    if query.ended is not None:
+    """Record the end of the run; a second signal of the same end changes nothing."""
+    if query.run.ended is not None:
         return query
-    outcome, failure = _outcome(query, exception, error_class, context)
-    query = replace(
-        query,
-        ended=Ended(at, outcome, signal, failure),
-        totals=_count_end(query.totals, outcome),
-    )
-    if is_done_with(query):
-        return recovered(query)
-    return query if failure is None else _count_death(query, failure, at)
+    outcome, failure = _outcome(query.run, exception, error_class, context)
+    run = replace(query.run, ended=Ended(at, outcome, signal, failure))
+    history = replace(query.history, totals=count_end(query.history.totals, outcome))
+    if run.is_done_with:
+        history = recovered(history)
+    elif failure is not None:
+        history = count_failure(history, failure, at, _batch_at_failure(query))
+    return replace(query, run=run, history=history)
 
 
-def with_batch_of_death(query: Query) -> Query:
-    """Update the batch that the current run failed in, which may become known after its end."""
-    if query.ended is None or not query.failures or query.failures[-1].at != query.ended.at:
+def with_batch_of_failure(query: Query) -> Query:
+    """Update the batch that the run failed in, which may become known after its end."""
+    ended = query.run.ended
+    failures = query.history.failures
+    if ended is None or not failures or failures[-1].at != ended.at:
         return query
-    *before, last = query.failures
-    batch_id = _batch_at_death(query)
+    *before, last = failures
+    batch_id = _batch_at_failure(query)
     if batch_id <= last.batch_id:
         return query
-    return replace(query, failures=(*before, replace(last, batch_id=batch_id)))
+    failures = (*before, replace(last, batch_id=batch_id))
+    return replace(query, history=replace(query.history, failures=failures))
 
 
 def expect_stop(query: Query) -> Query:
-    """Record that the current run will be stopped on purpose, or just was."""
-    query = replace(query, stop_expected=True)
-    return recovered(query) if is_done_with(query) else query
+    """Record that the run will be stopped on purpose, or just was."""
+    run = replace(query.run, stop_expected=True)
+    history = recovered(query.history) if run.is_done_with else query.history
+    return replace(query, run=run, history=history)
 
 
 def replaced_by(query: Query, label: str, at: float) -> Query:
     """Record that Spark stopped its run to start the query of ``label`` on its checkpoint."""
-    return replace(end(query, None, None, at, signal="event"), taken_by=label)
-
-
-def recovered(query: Query) -> Query:
-    """Mark the failures of earlier runs as recovered."""
-    if query.unrecovered is None and not query.unrecovered_failures:
-        return query
-    return replace(query, unrecovered=None, unrecovered_failures=0)
+    query = end(query, None, None, at, signal="event")
+    return replace(query, run=replace(query.run, taken_by=label))
 
 
 def end_past_run(
@@ -173,46 +96,35 @@ def end_past_run(
 
     A failure stays unrecovered until the current run shows activity, as if it came in time.
     """
-    outcome, failure = _outcome(query, event.exception, event.error_class, context)
-    query = replace(
-        query,
-        unended_runs=tuple(run for run in query.unended_runs if run != event.run_id),
-        totals=_count_end(query.totals, outcome),
+    run = query.run
+    outcome, failure = _outcome(run, event.exception, event.error_class, context)
+    unended = query.history.unended_runs
+    history = replace(
+        query.history,
+        unended_runs=tuple(run_id for run_id in unended if run_id != event.run_id),
+        totals=count_end(query.history.totals, outcome),
     )
-    if failure is None:
-        return query
-    counted = _count_death(query, failure, at)
-    if query.activity_seen or is_done_with(query):
-        return replace(counted, unrecovered_failures=query.unrecovered_failures)
-    return replace(counted, unrecovered=Ended(at, outcome, signal, failure))
+    if failure is not None:
+        is_over = run.activity_seen or run.is_done_with
+        batch_id = _batch_at_failure(query)
+        history = count_failure(history, failure, at, batch_id, is_unrecovered=not is_over)
+        if not is_over:
+            history = replace(history, unrecovered=Ended(at, outcome, signal, failure))
+    return replace(query, history=history)
 
 
-def is_done_with(query: Query) -> bool:
-    """Whether it completed or was stopped on purpose, so that no next run is expected."""
-    if query.ended is None:
-        return False
-    outcome = query.ended.outcome
-    return outcome is Outcome.COMPLETED or (outcome is Outcome.STOPPED and query.stop_expected)
-
-
-def _count_death(query: Query, failure: Failure, at: float) -> Query:
-    death = RunFailure(at, _batch_at_death(query), failure.error_class)
-    return replace(
-        query,
-        failures=(*query.failures, death)[-MAX_PAST_FAILURES:],
-        unrecovered_failures=query.unrecovered_failures + 1,
-    )
-
-
-def _batch_at_death(query: Query) -> int:
+def _batch_at_failure(query: Query) -> int:
     """The last batch seen in flight, or the one after the last commit if that is later.
 
     ``UNKNOWN_BATCH`` until any signal shows where the run began.
     """
-    committed, point, probed = query.last_commit_batch, query.start_point, query.probed
+    run = query.run
+    committed = query.checkpoint.last_commit_batch
+    point = query.checkpoint.start_point
     if committed is None and point is not None and point.committed is not None:
         committed = point.committed.batch_id
-    flying = query.in_flight.batch_id if query.in_flight is not None else None
+    flying = run.in_flight.batch_id if run.in_flight is not None else None
+    probed = run.probed
     polled = probed is not None and probed.has_batch_id and not probed.facts.trigger.is_continuous
     if committed is None and flying is None and point is None and not polled:
         return UNKNOWN_BATCH
@@ -220,56 +132,58 @@ def _batch_at_death(query: Query) -> int:
 
 
 def _outcome(
-    query: Query, exception: str | None, error_class: str | None, context: Context
+    run: Run, exception: str | None, error_class: str | None, context: Context
 ) -> tuple[Outcome, Failure | None]:
     if exception is None:
-        finite = query.trigger is not None and query.trigger.ends_by_itself
+        finite = run.trigger is not None and run.trigger.ends_by_itself
         return (Outcome.COMPLETED if finite else Outcome.STOPPED), None
     if context is not Context.RUNNING and died_of_stopped_context(exception):
         return Outcome.STOPPED, None
-    if error_class == SESSION_ENDED and query.stop_expected:
+    if error_class == SESSION_ENDED and run.stop_expected:
         return Outcome.STOPPED, None
     return Outcome.FAILED, describe_failure(exception, error_class)
-
-
-def _count_end(totals: Totals, outcome: Outcome) -> Totals:
-    return replace(totals, **{outcome.value: getattr(totals, outcome.value) + 1})
 
 
 # -- fold sources -----------------------------------------------------------------------------
 
 
 def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) -> Query:
-    """Apply the newest polls of the sources of the query's current run."""
-    if polls == query.polls:
-        return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
-    before = query.sources
+    """Apply the newest polls of the sources of the query's run."""
+    run = query.run
+    if trouble != run.source_trouble:
+        run = replace(run, source_trouble=trouble)
+    if polls == query.checkpoint.polls:
+        return query if run is query.run else replace(query, run=run)
+    before = query.checkpoint.sources
     followed = {index: follow_source(before.get(index), poll) for index, poll in polls.items()}
-    query = _with_read(query, polls)
-    query = replace(
-        query,
+    loop_began = run.loop_began
+    checkpoint = replace(
+        query.checkpoint,
         sources={**between_runs(before), **followed},
-        source_trouble=trouble,
-        trends=follow_polls(query.trends, before, followed, loop_began=query.loop_began),
+        trends=follow_polls(query.checkpoint.trends, before, followed, loop_began=loop_began),
     )
-    return _with_begin(query)
+    query = with_reading(query, _read_up_to(query, polls))
+    return _with_begin(replace(query, run=run, checkpoint=checkpoint))
 
 
-def _with_read(query: Query, polls: Mapping[int, SourcePoll]) -> Query:
-    """The query with where it reads, by these polls."""
-    reading, before = query.reading, query.polls
+def _read_up_to(query: Query, polls: Mapping[int, SourcePoll]) -> Reading:
+    reading = query.history.reading
+    before = query.checkpoint.polls
     for index, poll in sorted(polls.items()):
         last = before.get(index)
         if last is None or poll.at > last.at:
-            reading = follow_poll(reading, index, poll, last, _ended_since(query, index, poll.at))
-    ends = () if query.progress is None else query.progress.sources
+            ended = _ended_since(query.run, index, poll.at)
+            reading = follow_poll(reading, index, poll, last, ended)
+    progress = query.run.progress
+    ends = () if progress is None else progress.sources
     read = {name for source in ends for name in unread_from(source.end)}
-    return replace(query, reading=of_topics_read(reading, polls, read))
+    return of_topics_read(reading, polls, read)
 
 
-def _ended_since(query: Query, index: int, at: float) -> dict[str, int]:
+def _ended_since(run: Run, index: int, at: float) -> dict[str, int]:
     """Where a batch of a source ended, if its event arrived after ``at``."""
-    progress, arrived = query.progress, query.progress_at
+    progress = run.progress
+    arrived = run.progress_at
     if progress is None or arrived is None or arrived <= at or index >= len(progress.sources):
         return {}
     return unread_from(progress.sources[index].end)
@@ -277,20 +191,25 @@ def _ended_since(query: Query, index: int, at: float) -> dict[str, int]:
 
 def _with_begin(query: Query) -> Query:
     """The query, compared with its checkpoint before once it is known where this one begins."""
-    point, facts = query.start_point, query.facts
-    if query.reading.earlier is None or point is None:
+    point = query.checkpoint.start_point
+    reading = query.history.reading
+    if reading.earlier is None or point is None:
         return query
+    polls = query.checkpoint.polls
+    facts = query.run.facts
     reading = compare(
-        query.reading,
-        {index: poll.begins for index, poll in query.polls.items() if poll.begins} | point.begins,
-        query.polls,
-        session=query.session,
+        reading,
+        {index: poll.begins for index, poll in polls.items() if poll.begins} | point.begins,
+        polls,
+        session=query.run.session,
         is_temporary=facts is not None and facts.is_temporary,
     )
-    return replace(query, reading=reading)
+    return with_reading(query, reading)
 
 
-def _with_latest(progress: Progress, query: Query, loop_began: float | None) -> Progress:
+def _with_latest(
+    progress: Progress, polled: Mapping[int, PolledSource], loop_began: float | None
+) -> Progress:
     """A batch with the latest offsets of its sources, as of the last poll before it ended.
 
     A trigger that ends by itself reads only the data present at its start (``availableNow``), so
@@ -298,10 +217,9 @@ def _with_latest(progress: Progress, query: Query, loop_began: float | None) -> 
     """
     if loop_began is not None:
         sources = tuple(replace(source, latest=None) for source in progress.sources)
-    elif query.sources:
+    elif polled:
         sources = tuple(
-            _polled(source, query.sources.get(index))
-            for index, source in enumerate(progress.sources)
+            _polled(source, polled.get(index)) for index, source in enumerate(progress.sources)
         )
     else:
         return progress
@@ -331,25 +249,217 @@ def begun(query: Query, batch_id: int) -> Query:
 
     If batch ids do not go on, the folder was emptied: nothing of the old checkpoint is left.
     """
-    last = query.last_commit_batch
-    if not query.id_before or query.has_batch or last is None:
+    checkpoint = query.checkpoint
+    last = checkpoint.last_commit_batch
+    if not checkpoint.id_before or query.run.has_batch or last is None:
         return query
     if batch_id > last:
-        return replace(query, goes_on=True, reading=continued(query.reading))
+        query = with_reading(query, continued(query.history.reading))
+        return replace(query, run=replace(query.run, goes_on=True))
+    return replace(query, checkpoint=Checkpoint(start_point=checkpoint.start_point))
+
+
+# -- fold events ------------------------------------------------------------------------------
+
+
+TOGETHER_SECONDS = 1.0
+"""Events that are late come together, and a poll of Spark Connect may bring two at once."""
+
+
+def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
+    """Apply an event of the query's run, received at ``at``."""
+    event_at = max(at, query.run.last_event_at or at)
+    if isinstance(event, Progress) and event.committed:
+        return _with_datasets(_fold_batch(query, event, at, event_at))
+    run = replace(query.run, last_event_at=event_at)
+    if isinstance(event, Started):
+        return replace(query, name=event.name or query.name, run=replace(run, start=event))
+    if isinstance(event, Idle):
+        return _idle(replace(query, run=run), _no_later_than_flight(run, at))
+    if isinstance(event, Progress):
+        query = replace(query, name=event.name or query.name, run=run)
+        return _with_datasets(_idle(query, at))
+    reading = replace(query.history.reading, is_over=True)
+    query = with_reading(replace(query, run=run), reading)
+    return end(query, event.exception, event.error_class, at, signal="event", context=context)
+
+
+def _no_later_than_flight(run: Run, at: float) -> float:
+    """Limit ``at`` to the start of the batch in flight: an idle event is older than that batch."""
+    return at if run.in_flight is None else min(at, run.in_flight.since)
+
+
+def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) -> Query:
+    """Apply a committed batch; ``event_at`` is the newest arrival of an event of its run."""
+    query = begun(query, progress.batch_id)
+    seconds = observed_seconds(query.run, progress, at)
+    if seconds != progress.batch_seconds:
+        progress = replace(progress, batch_seconds=seconds)
+    query = _committed_by_event(query, progress.batch_id, at)
+    history = learn(query.history, seconds, at)
+    recent = history.recent_batches if seconds is None else (*history.recent_batches, seconds)
+    reading = history.reading
+    inputs = follow_inputs(query.checkpoint.inputs, progress, at)
+    trends = query.checkpoint.trends
+    run = query.run
+    newest = run.progress
+    unreported = run.unreported
+    if newest is None or progress.batch_id >= newest.batch_id:
+        reading = follow_batch(reading, progress, at, is_first=newest is None)
+        trends = _trends(query, progress, at)
+        newest = progress
+        if unreported is not None and progress.batch_id >= unreported.batch_id:
+            unreported = None
     return replace(
         query,
-        id_before="",
-        last_commit_batch=None,
-        newest_commit=None,
-        sources={},
-        trends=Trends(),
-        datasets=Datasets(),
-        without_input_before=0.0,
-        inputs=(),
+        name=progress.name or query.name,
+        history=replace(
+            history,
+            reading=reading,
+            recent_batches=recent[-RECENT_BATCHES:],
+            totals=count_batch(history.totals, progress),
+        ),
+        checkpoint=replace(query.checkpoint, inputs=inputs, trends=trends),
+        run=replace(
+            run,
+            last_event_at=event_at,
+            last_input_at=at if had_input(inputs, progress, at) else run.last_input_at,
+            progress=newest,
+            progress_at=at if newest is progress else run.progress_at,
+            unreported=unreported,
+        ),
     )
 
 
-# -- fold -------------------------------------------------------------------------------------
+def _trends(query: Query, progress: Progress, at: float) -> Trends:
+    sources = query.checkpoint.sources
+    trigger = query.run.trigger
+    loop_began = query.run.started_at if trigger is not None and trigger.ends_by_itself else None
+    return follow(
+        query.checkpoint.trends,
+        _with_latest(progress, sources, loop_began),
+        at,
+        sources,
+        interval=trigger.interval_seconds if trigger is not None else 0.0,
+        loop_began=loop_began,
+    )
+
+
+def observed_seconds(run: Run, progress: Progress, at: float) -> float | None:
+    """How long the batch took, by Spark's wall clock, which may be set meanwhile.
+
+    So it counts at most as long as we observed: since the batch before it arrived, unless they
+    came together, else since its run began.
+    """
+    if progress.batch_seconds is None:
+        return None
+    before = run.progress_at
+    alone = before is not None and at - before >= TOGETHER_SECONDS
+    since = before if before is not None and alone else run.started_at
+    return max(0.0, min(progress.batch_seconds, at - since))
+
+
+# -- fold polls and readings ------------------------------------------------------------------
+
+
+def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) -> Query:
+    """Apply one probe poll of the query's run."""
+    has_batches = not polled.facts.trigger.is_continuous
+    if has_batches and polled.batch_id is not None and polled.has_batch_id:
+        query = begun(query, polled.batch_id)
+    run = query.run
+    previous = run.probed
+    shows_work = polled.active and has_batches
+    run = replace(
+        run,
+        facts=polled.facts,
+        probed=polled,
+        probed_at=at,
+        in_flight=follow_in_flight(run, polled, at) if shows_work else run.in_flight,
+        stopping_since=(run.stopping_since or at) if polled.stopping else None,
+        vanished_at=None,
+    )
+    name = polled.facts.name or query.name
+    history = learn_jobs(query.history, run.in_flight)
+    query = _with_datasets(replace(query, name=name, run=run, history=history))
+    if polled.batch_id is not None and polled.batch_id > 0 and has_batches:
+        query = _committed_by_probe(query, previous, polled.batch_id - 1, at)
+    query = with_batch_of_failure(query)
+    if polled.active:
+        is_idle = polled.waiting_without_data or _moved_on(previous, polled)
+        return _idle(query, at) if is_idle else query
+    if context is Context.TERMINATED and polled.exception is not None:
+        # Shutdown hooks stop the listener bus and then delete temporary folders, which fails the
+        # queries that use them. A failure before that has posted an event.
+        return query
+    return end(query, polled.exception, polled.error_class, at, signal="probe", context=context)
+
+
+def _moved_on(previous: ProbedRun | None, polled: ProbedRun) -> bool:
+    """Whether Spark recorded a progress, idle ones included, between two polls."""
+    mark = previous.last_progress_mark if previous is not None else ""
+    return bool(mark) and polled.last_progress_mark > mark
+
+
+def fold_logs(query: Query, report: LogReport) -> Query:
+    """Apply one round of checkpoint reading to the query's run, which may be over."""
+    run_id = query.run.run_id
+    start_point = report.starts.get(run_id)
+    if start_point is not None:
+        before = query.checkpoint.start_point
+        history = query.history
+        # What earlier processes know of its batches.
+        for seconds in start_point.longest_seconds if before is None else ():
+            history = learn(history, seconds, report.at)
+        start_point = without_own_plan(start_point, before)
+        checkpoint = replace(query.checkpoint, start_point=start_point)
+        query = replace(query, history=history, checkpoint=checkpoint)
+        query = _with_begin(with_batch_of_failure(query))
+    sink = report.sinks.get(run_id)
+    if sink is not None and sink is not query.run.sink_log:
+        skipped = _skipped(query.run, sink, report.at)
+        query = replace(query, run=replace(query.run, sink_log=sink, skipped=skipped))
+    log = report.logs.get(run_id)
+    # A report with what sinks show repeats the readings of the one before it.
+    if log is None or log is query.run.logged or not query.run.alive:
+        return query
+    return fold_log(query, log, report.at)
+
+
+def _skipped(run: Run, sink: SinkLog, at: float) -> SkippedBatches | None:
+    before = run.skipped
+    if sink.skips_to is None or (before is not None and sink.skips_to <= before.until):
+        return before
+    first = sink.first
+    done = run.last_commit_batch
+    if before is not None:
+        first = before.first
+    elif first is None and done is not None and run.sink_log and run.sink_log.is_behind:
+        # Another query has begun to write there.
+        first = done + 1
+    return SkippedBatches(at, sink.skips_to, first)
+
+
+def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
+    """Apply one reading of the commit log to the query's run."""
+    before = query.run.logged
+    read_at = query.run.logged_at
+    query = replace(query, run=replace(query.run, logged=log, logged_at=at))
+    if log.committed is not None:
+        query = begun(query, log.committed + 1)
+        query = _committed_by_log(query, log.committed, at, is_first=before is None)
+    facts = query.run.facts
+    if facts is None or not facts.async_progress:
+        return query
+    done = query.checkpoint.last_commit_batch
+    behind = None
+    has_grown = before is None or log.committed != before.committed
+    if query.batches_not_durable and done is not None and not has_grown:
+        since = at if read_at is None else read_at
+        behind = query.run.log_behind or LogBehind(since, 0, UNKNOWN_BATCH)
+        if behind.batch_id != done:
+            behind = LogBehind(behind.since, behind.polls + 1, done)
+    return replace(query, run=replace(query.run, log_behind=behind))
 
 
 NAP_SECONDS = 10.0
@@ -357,166 +467,27 @@ NAP_SECONDS = 10.0
 NO_PLAN = PlanDatasets()
 
 
-def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
-    """Apply an event of the query's current run, received at ``at``."""
-    if isinstance(event, Progress):
-        return _with_places(_progress(query, event, at))
-    query = replace(query, last_event_at=max(at, query.last_event_at or at))
-    if isinstance(event, Started):
-        return replace(query, name=event.name or query.name, start=event)
-    if isinstance(event, Idle):
-        return _idle(query, _no_later_than_flight(query, at))
-    query = replace(query, reading=replace(query.reading, is_over=True))
-    return end(query, event.exception, event.error_class, at, signal="event", context=context)
-
-
-def _no_later_than_flight(query: Query, at: float) -> float:
-    """Limit ``at`` to the start of the batch in flight: an idle event is older than that batch."""
-    return at if query.in_flight is None else min(at, query.in_flight.since)
-
-
-def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> Query:
-    """Apply one probe poll of the query's current run."""
-    has_batches = not run.facts.trigger.is_continuous
-    if has_batches and run.batch_id is not None and run.has_batch_id:
-        query = begun(query, run.batch_id)
-    shows_work = run.active and has_batches
-    previous = query.probed
-    query = replace(
-        query,
-        name=run.facts.name or query.name,
-        facts=run.facts,
-        probed=run,
-        probed_at=at,
-        in_flight=in_flight(query, run, at) if shows_work else query.in_flight,
-        stopping_since=(query.stopping_since or at) if run.stopping else None,
-        vanished_at=None,
-    )
-    query = _with_places(replace(query, jobs_per_batch=jobs_per_batch(query)))
-    if run.batch_id is not None and run.batch_id > 0 and has_batches:
-        query = _committed_by_probe(query, previous, run.batch_id - 1, at)
-    query = with_batch_of_death(query)
-    if not run.active and context is Context.TERMINATED and run.exception is not None:
-        # Shutdown hooks stop the listener bus and then delete temporary folders, which fails the
-        # queries that use them. A failure before that has posted an event.
-        return query
-    if not run.active:
-        return end(query, run.exception, run.error_class, at, signal="probe", context=context)
-    return _idle(query, at) if run.waiting_without_data or _moved_on(previous, run) else query
-
-
-def fold_logs(query: Query, report: LogReport) -> Query:
-    """Apply one round of checkpoint reading to the query's current run, which may be over."""
-    start_point = report.starts.get(query.run_id)
-    if start_point is not None:
-        before = query.start_point
-        # What earlier processes know of its batches.
-        for seconds in start_point.longest_seconds if before is None else ():
-            query = learn(query, seconds, report.at)
-        query = replace(query, start_point=without_own_plan(start_point, before))
-        query = _with_begin(with_batch_of_death(query))
-    sink = report.sinks.get(query.run_id)
-    if sink is not None and sink is not query.sink_log:
-        query = replace(query, sink_log=sink, skipped=_skipped(query, sink, report.at))
-    log = report.logs.get(query.run_id)
-    # A report with what sinks show repeats the readings of the one before it.
-    if log is None or log is query.logged or not query.alive:
-        return query
-    return fold_log(query, log, report.at)
-
-
-def _skipped(query: Query, sink: SinkLog, at: float) -> SkippedBatches | None:
-    before = query.skipped
-    if sink.skips_to is None or (before is not None and sink.skips_to <= before.until):
-        return before
-    first, done = sink.first, query.run_commit_batch
-    if before is not None:
-        first = before.first
-    elif first is None and done is not None and query.sink_log and query.sink_log.is_behind:
-        # Another query has begun to write there.
-        first = done + 1
-    return SkippedBatches(at, sink.skips_to, first)
-
-
-def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
-    """Apply one reading of the commit log to the query's current run."""
-    before, read_at = query.logged, query.logged_at
-    query = replace(query, logged=log, logged_at=at)
-    if log.committed is not None:
-        query = begun(query, log.committed + 1)
-        query = _committed_by_log(query, log.committed, at, is_first=before is None)
-    if query.facts is None or not query.facts.async_progress:
-        return query
-    grown = before is None or log.committed != before.committed
-    if grown or not query.batches_not_durable or query.last_commit_batch is None:
-        return replace(query, log_behind=None)
-    behind = query.log_behind or LogBehind(at if read_at is None else read_at, 0, UNKNOWN_BATCH)
-    if behind.batch_id != query.last_commit_batch:
-        behind = LogBehind(behind.since, behind.polls + 1, query.last_commit_batch)
-    return replace(query, log_behind=behind)
-
-
 def _idle(query: Query, at: float) -> Query:
-    return replace(_recovered(query), last_idle_at=max(at, query.last_idle_at or at))
+    last_idle_at = max(at, query.run.last_idle_at or at)
+    run = replace(query.run, last_idle_at=last_idle_at)
+    return replace(query, run=run, history=_recovered(query))
 
 
-def _recovered(query: Query) -> Query:
-    """Mark earlier failures as recovered, unless this activity arrives after the run's end."""
-    return query if query.ended is not None else recovered(query)
+def _recovered(query: Query) -> History:
+    """Its history with earlier failures as recovered, unless the activity arrives after its end."""
+    return query.history if query.run.ended is not None else recovered(query.history)
 
 
-def _progress(query: Query, progress: Progress, at: float) -> Query:
-    name, event_at = progress.name or query.name, max(at, query.last_event_at or at)
-    if not progress.committed:
-        return replace(_idle(query, at), name=name, last_event_at=event_at)
-    query = begun(query, progress.batch_id)
-    seconds = observed_seconds(query, progress, at)
-    if seconds != progress.batch_seconds:
-        progress = replace(progress, batch_seconds=seconds)
-    batch_id, run_batch = progress.batch_id, query.run_commit_batch
-    if run_batch is None or batch_id >= run_batch:
-        is_new = query.last_commit_at is None or batch_id != run_batch
-        query = _commit(
-            query, batch_id, _committed_at(query, batch_id, at) if is_new else query.last_commit_at
-        )
-    newest, newest_at = query.progress, query.progress_at
-    trends, unreported, reading = query.trends, query.unreported, query.reading
-    if newest is None or batch_id >= newest.batch_id:
-        newest, newest_at, trigger = progress, at, query.trigger
-        loop_began = query.started_at if trigger is not None and trigger.ends_by_itself else None
-        trends = follow(
-            trends,
-            _with_latest(progress, query, loop_began),
-            at,
-            query.sources,
-            interval=trigger.interval_seconds if trigger is not None else 0.0,
-            loop_began=loop_began,
-        )
-        reading = follow_batch(reading, progress, at, is_first=query.progress is None)
-        if unreported is not None and batch_id >= unreported.batch_id:
-            unreported = None
-    inputs = follow_inputs(query.inputs, progress, at)
-    recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
-    return replace(
-        learn(query, seconds, at),
-        name=name,
-        last_event_at=event_at,
-        last_input_at=at if had_input(inputs, progress, at) else query.last_input_at,
-        inputs=inputs,
-        progress=newest,
-        progress_at=newest_at,
-        unreported=unreported,
-        trends=trends,
-        reading=reading,
-        recent_batches=recent[-RECENT_BATCHES:],
-        totals=count_batch(query.totals, progress),
-    )
-
-
-def _committed_at(query: Query, batch_id: int, at: float) -> float:
-    """When the batch committed; a late event's commit precedes the batch now in flight."""
-    flying = query.in_flight.batch_id if query.in_flight is not None else None
-    return at if flying is None or flying <= batch_id else _no_later_than_flight(query, at)
+def _committed_by_event(query: Query, batch_id: int, at: float) -> Query:
+    run = query.run
+    if run.last_commit_batch is not None and batch_id < run.last_commit_batch:
+        return query
+    if run.last_commit_at is not None and batch_id == run.last_commit_batch:
+        return _commit(query, batch_id, run.last_commit_at)
+    flying = run.in_flight.batch_id if run.in_flight is not None else None
+    # The commit of a late event precedes the batch now in flight.
+    is_late = flying is not None and flying > batch_id
+    return _commit(query, batch_id, _no_later_than_flight(run, at) if is_late else at)
 
 
 def _committed_by_probe(
@@ -526,18 +497,18 @@ def _committed_by_probe(
         return _commit_seen(query, batch_id, at, is_first=True, was_reported=True)
     # A run keeps the id of its committed batch until the next trigger. If no poll has seen the
     # batch run, it may have been committed, and reported, before the listener was added.
-    done, ran = query.run_commit_batch, previous.processing and previous.batch_id == batch_id
-    alone = query.last_commit_at is None and (done is None or batch_id <= done + 1)
+    done = query.run.last_commit_batch
+    ran = previous.processing and previous.batch_id == batch_id
+    alone = query.run.last_commit_at is None and (done is None or batch_id <= done + 1)
     return _commit_seen(query, batch_id, at, is_first=False, was_reported=alone and not ran)
 
 
 def _committed_by_log(query: Query, batch_id: int, at: float, *, is_first: bool) -> Query:
-    has_events = query.facts is not None and not query.facts.trigger.is_continuous
+    facts = query.run.facts
+    has_events = facts is not None and not facts.trigger.is_continuous
     # It may have been committed, and reported, before the listener was added.
-    is_old = is_first and query.last_commit_at is None
-    return _commit_seen(
-        query, batch_id, at, is_first=is_first, was_reported=is_old or not has_events
-    )
+    was_reported = not has_events or (is_first and query.run.last_commit_at is None)
+    return _commit_seen(query, batch_id, at, is_first=is_first, was_reported=was_reported)
 
 
 def _commit_seen(
@@ -547,50 +518,62 @@ def _commit_seen(
 
     The first poll proves the commit but not its time.
     """
-    if query.run_commit_batch is not None and batch_id <= query.run_commit_batch:
+    run = query.run
+    if run.last_commit_batch is not None and batch_id <= run.last_commit_batch:
         return query
-    query = _commit(query, batch_id, query.last_commit_at if is_first else at)
-    if was_reported or query.unreported is not None:
+    query = _commit(query, batch_id, run.last_commit_at if is_first else at)
+    if was_reported or query.run.unreported is not None:
         return query
-    return replace(query, unreported=UnreportedCommit(at, batch_id))
+    return replace(query, run=replace(query.run, unreported=UnreportedCommit(at, batch_id)))
 
 
 def _commit(query: Query, batch_id: int, at: float | None) -> Query:
-    last = query.last_commit_batch
-    if at is not None and _was_idle(query, at):
-        query = replace(query, log_behind=None)
-    new_commits = 0 if at is None else 1 if last is None else max(0, batch_id - last)
+    """Count a commit; ``at`` is None if its time is not known, since it may be an old one."""
+    history = query.history
+    checkpoint = query.checkpoint
+    run = query.run
+    newest = checkpoint.newest_commit
+    log_behind = run.log_behind
+    if at is not None:
+        last = checkpoint.last_commit_batch
+        new_commits = 1 if last is None else max(0, batch_id - last)
+        totals = replace(history.totals, commits=history.totals.commits + new_commits)
+        history = replace(_recovered(query), totals=totals)
+        newest = (batch_id, at)
+        if _was_idle(run, at):
+            log_behind = None
     return replace(
-        _recovered(query) if at is not None else query,
-        last_commit_batch=batch_id,
-        run_commit_batch=batch_id,
-        first_batch=batch_id if query.first_batch is None else query.first_batch,
-        last_commit_at=at,
-        newest_commit=query.newest_commit if at is None else (batch_id, at),
-        totals=replace(query.totals, commits=query.totals.commits + new_commits),
+        query,
+        history=history,
+        checkpoint=replace(checkpoint, last_commit_batch=batch_id, newest_commit=newest),
+        run=replace(
+            run,
+            last_commit_batch=batch_id,
+            first_batch=batch_id if run.first_batch is None else run.first_batch,
+            last_commit_at=at,
+            log_behind=log_behind,
+        ),
     )
 
 
-def _was_idle(query: Query, at: float) -> bool:
+def _was_idle(run: Run, at: float) -> bool:
     """Whether a commit ends a proven idle time, before which the log cannot be behind."""
-    idle_at, commit_at = query.last_idle_at, query.last_commit_at
-    if idle_at is None or commit_at is None:
+    if run.last_idle_at is None or run.last_commit_at is None:
         return False
-    return idle_at > commit_at and at - commit_at > NAP_SECONDS
+    return run.last_idle_at > run.last_commit_at and at - run.last_commit_at > NAP_SECONDS
 
 
-def _moved_on(previous: ProbedRun | None, run: ProbedRun) -> bool:
-    """Whether Spark recorded a progress, idle ones included, between two polls."""
-    mark = previous.last_progress_mark if previous is not None else ""
-    return bool(mark) and run.last_progress_mark > mark
-
-
-def _with_places(query: Query) -> Query:
-    """The query with the places of its newest progress and plan; itself if they are the same."""
-    idle = query.probed.idle_progress if query.probed is not None else None
-    progress, facts = query.progress or idle, query.facts
+def _with_datasets(query: Query) -> Query:
+    """The query with the datasets of its newest progress and plan; itself if they are the same."""
+    run = query.run
+    idle = run.probed.idle_progress if run.probed is not None else None
+    progress = run.progress or idle
+    facts = run.facts
     described = progress.sink if progress is not None else ""
     sink = described or (facts.sink if facts is not None else "")
     plan = facts.plan if facts is not None else NO_PLAN
-    datasets = datasets_of(query.datasets, sink, progress, plan)
-    return query if datasets is query.datasets else replace(query, datasets=datasets)
+    before = query.checkpoint.datasets
+    datasets = datasets_of(before, sink, progress, plan)
+    if datasets is before:
+        return query
+    return replace(query, checkpoint=replace(query.checkpoint, datasets=datasets))

@@ -16,132 +16,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ...core.text import digest
-from ..commit_log import USUAL_HOURS
 from ..events import Event, Idle, Started, Terminated
 from ..probe_report import ProbedRun, ProbeReport
-from .flow import Datasets
-from .fold import MAX_PAST_FAILURES, add_totals, is_done_with, with_longest
-from .positions import remains, restore, with_new_checkpoint, with_same_checkpoint
-from .query import Ended, Outcome, Query, inputs_before, last_read, without_input
-from .sources import between_runs
-from .trends import Trends, carry_over
-
-# -- succession -------------------------------------------------------------------------------
-
-
-UNENDED_RUNS = 16
-
-
-def succeed(old: Query, query_id: str, run_id: str, at: float, checkpoint: str = "") -> Query:
-    """Begin the next run: keep the totals and the usual durations, reset the signs of activity.
-
-    The file ``metadata`` in the checkpoint holds the id. In the same folder under another id, the
-    file may be gone, or the whole checkpoint: the first batch shows that (``fold.begun``).
-    """
-    same_id = old.query_id == query_id
-    same_query = same_id or (bool(checkpoint) and checkpoint == old.checkpoint)
-    # Commits that are not in the log yet run again.
-    loses_commits = old.facts is not None and old.facts.async_progress
-    earlier, last = old.earlier_batch, old.last_commit_batch
-    is_newest = last is not None and (earlier is None or last >= earlier)
-    return Query(
-        query_id=query_id,
-        run_id=run_id,
-        name=old.name,
-        label=old.label,
-        started_at=at,
-        unended_runs=tuple(run for run in _unended(old) if run != run_id),
-        last_commit_batch=old.last_commit_batch if same_query and not loses_commits else None,
-        earlier_batch=last if is_newest else earlier,
-        earlier_id=old.query_id if is_newest else old.earlier_id,
-        newest_commit=old.newest_commit if same_query else None,
-        unrecovered=old.failure,
-        failures=old.failures,
-        unrecovered_failures=old.unrecovered_failures,
-        sources=between_runs(old.sources) if same_query else {},
-        reading=with_same_checkpoint(old.reading)
-        if same_id
-        else with_new_checkpoint(last_read(old, at, stopped_at=at)),
-        trends=carry_over(old.trends, at=at, completed=old.completed_run)
-        if same_query
-        else Trends(),
-        longest_batches=old.longest_batches,
-        usual_seconds=old.usual_seconds,
-        recent_batches=old.recent_batches,
-        totals=replace(old.totals, restarts=old.totals.restarts + 1),
-        commits_before_run=old.totals.commits,
-        jobs_per_batch=old.jobs_per_batch,
-        datasets=old.datasets if same_query else Datasets(),
-        start_point=old.start_point if same_id else None,
-        without_input_before=without_input(old, at) if same_query else 0.0,
-        inputs=inputs_before(old, at) if same_query else (),
-        id_before=_id_before(old, query_id) if same_query else "",
-    )
-
-
-def _id_before(old: Query, query_id: str) -> str:
-    if old.query_id != query_id:
-        return old.query_id
-    return old.id_before if old.run_commit_batch is None else ""
-
-
-def with_checkpoint_of(query: Query, holder: Query) -> Query:
-    """A query that begins where ``holder``, which had the checkpoint until now, has ended."""
-    return replace(
-        query,
-        last_commit_batch=holder.last_commit_batch,
-        newest_commit=holder.newest_commit,
-        sources=between_runs(holder.sources),
-        start_point=holder.start_point,
-        reading=replace(with_same_checkpoint(holder.reading), gaps=query.reading.gaps),
-    )
-
-
-def _unended(old: Query) -> tuple[str, ...]:
-    if old.ended is not None:
-        return old.unended_runs
-    return (*old.unended_runs, old.run_id)[-UNENDED_RUNS:]
-
-
-def same_query(query: Query, other: Query) -> tuple[Query, Query] | None:
-    """Two records of one query, the older one first; None if they are two queries.
-
-    A session has one active query of a name, so one ended, or vanished, before the other began.
-    """
-    if not query.session or (query.name, query.session) != (other.name, other.session):
-        return None
-    for older, newer in ((query, other), (other, query)):
-        if older.gone_at is not None and older.gone_at <= newer.started_at:
-            return older, newer
-    return None
-
-
-def join(older: Query, newer: Query) -> Query:
-    """``newer``, with the failures and the counters of ``older``, which it did not succeed.
-
-    The name of one of them was not known when ``newer`` began.
-    """
-    committed_at = newer.newest_commit[1] if newer.newest_commit is not None else 0.0
-    is_over = newer.activity_seen or is_done_with(newer) or committed_at > older.gone_or_started_at
-    failures = filter(None, (older.failure, newer.unrecovered))
-    totals = add_totals(older.totals, newer.totals)
-    longest = (*older.longest_batches, *newer.longest_batches)[-2 * USUAL_HOURS :]
-    return replace(
-        with_longest(newer, longest),
-        unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
-        unrecovered=newer.unrecovered if is_over else max(failures, key=_AT, default=None),
-        failures=tuple(sorted((*older.failures, *newer.failures), key=_AT)[-MAX_PAST_FAILURES:]),
-        unrecovered_failures=newer.unrecovered_failures
-        + (0 if is_over else older.unrecovered_failures),
-        totals=replace(totals, restarts=totals.restarts + 1),
-        commits_before_run=older.totals.commits + newer.commits_before_run,
-        reading=restore(
-            newer.reading,
-            last_read(older, newer.started_at, stopped_at=newer.started_at),
-            is_same=older.query_id == newer.query_id,
-        ),
-    )
-
+from .query import ID_CHARACTERS, Query, join, remains, same_query, succeed, with_checkpoint_of
+from .run import Run
 
 # -- labels -----------------------------------------------------------------------------------
 
@@ -152,7 +30,6 @@ RESERVED = frozenset({"*", UNNAMED})
 """Labels that alerts use for more than one query."""
 LABEL_CHARACTERS = 100
 HASH_CHARACTERS = 12
-ID_CHARACTERS = 8
 
 _OF_NAMESAKE = re.compile(rf"(?P<base>.+)-[0-9a-f]{{{ID_CHARACTERS}}}(-\d+)?", re.DOTALL)
 
@@ -185,8 +62,7 @@ belongs to an older run."""
 MAX_FORGOTTEN = 1000
 """As many as ended queries that are still shown (``MAX_GONE_QUERIES``)."""
 
-_LAST = attrgetter("gone_or_started_at")
-_AT = attrgetter("at")
+_LAST = attrgetter("run.gone_or_started_at")
 
 
 class Newcomer(msgspec.Struct, frozen=True):
@@ -269,7 +145,9 @@ class Identity:
         if run.active:
             query = self.present(facts.query_id)
             # A poll that began before the current run shows the run before it.
-            if query and (query.run_id == facts.run_id or query.started_at >= report.began_at):
+            if query and (
+                query.run.run_id == facts.run_id or query.run.started_at >= report.began_at
+            ):
                 return None
         elif run.exception is None or self.label(facts.query_id) is not None:
             return None
@@ -291,18 +169,18 @@ class Identity:
         query = self.holder(new.query_id)
         if query is None or not new.replaced or not _is_renamed(query, new):
             return None
-        is_late = new.replaced in self._past or query.run_id in self._left
+        is_late = new.replaced in self._past or query.run.run_id in self._left
         return None if is_late else query
 
     def note_free_checkpoints(self, report: ProbeReport) -> None:
         """Record which of the ended runs have left their checkpoint to nobody by this poll."""
         active = {run.facts.query_id for run in report.runs if run.active}
-        gone = (query for query in self._queries.values() if query.gone_at is not None)
+        gone = (query for query in self._queries.values() if query.run.gone_at is not None)
         self._left = frozenset(
-            query.run_id
+            query.run.run_id
             for query in gone
-            if query.run_id in self._left
-            or (query.started_at < report.began_at and query.query_id not in active)
+            if query.run.run_id in self._left
+            or (query.run.started_at < report.began_at and query.query_id not in active)
         )
 
     def awaits_start(self, new: Newcomer) -> bool:
@@ -313,7 +191,7 @@ class Identity:
         query = self.holder(new.query_id)
         if query is None or not _is_renamed(query, new):
             return False
-        return new.at - query.gone_or_started_at < UNDECIDED_SECONDS
+        return new.at - query.run.gone_or_started_at < UNDECIDED_SECONDS
 
     def add_past(self, label: str, *ids: str) -> None:
         """Record ids of runs that are over, and of queries, all of the query with this label."""
@@ -334,19 +212,14 @@ class Identity:
         self._past.pop(new.run_id, None)
         if old is None:
             label = self._free_label(new.name, new.query_id)
-            query = Query(
-                query_id=new.query_id,
-                run_id=new.run_id,
-                name=new.name,
-                label=label,
-                started_at=new.at,
-            )
+            run = Run(run_id=new.run_id, started_at=new.at)
+            query = Query(query_id=new.query_id, name=new.name, label=label, run=run)
         else:
             query = succeed(old, new.query_id, new.run_id, new.at, new.checkpoint)
             self._replace(old, query)
         if holder is not None and holder.label != query.label:
             query = with_checkpoint_of(query, holder)
-            self.add_past(holder.label, holder.run_id)
+            self.add_past(holder.label, holder.run.run_id)
         self._labels[query.query_id] = query.label
         return query
 
@@ -379,7 +252,7 @@ class Identity:
 
     def _leave_id(self, query: Query, label: str) -> None:
         """Its run is over, and its id, unless another query has that by now, is of the past."""
-        self.add_past(label, query.run_id)
+        self.add_past(label, query.run.run_id)
         if self._labels.get(query.query_id, query.label) == query.label:
             self._labels.pop(query.query_id, None)
             self.add_past(label, query.query_id)
@@ -389,7 +262,7 @@ class Identity:
             # There can be hundreds of unnamed queries, and few of them return.
             unnamed = (label for label, old in self._forgotten.items() if old.is_unnamed)
             del self._forgotten[next(unnamed, next(iter(self._forgotten)))]
-        self._forgotten[query.label] = _remains(query)
+        self._forgotten[query.label] = remains(query)
 
     def _predecessor(self, new: Newcomer, *, wait: bool) -> Query | None:
         old = self._of_id(new) or self._of_folder(new)
@@ -411,7 +284,7 @@ class Identity:
             return earlier
         if old.query_id == new.query_id:
             return None if self.replaced_by(new) else old
-        return None if old.alive or old.run_id in new.beside else old
+        return None if old.run.alive or old.run.run_id in new.beside else old
 
     def holder(self, query_id: str) -> Query | None:
         """The query that has this id now."""
@@ -423,20 +296,20 @@ class Identity:
         living = [query for query in namesakes if _may_live_beside(query, new)]
         dead = [query for query in namesakes if query not in living]
         for query in (*living, *dead):
-            if new.session and query.session == new.session:
+            if new.session and query.run.session == new.session:
                 return query
         if not living:
             return max(dead, key=_LAST, default=None)
-        is_sure = all(query.session and query.vanished_at is None for query in living)
+        is_sure = all(query.run.session and query.run.vanished_at is None for query in living)
         if wait and not (is_sure and new.session):
             raise UndecidedError
         # An ended query whose session is also unknown may be the predecessor.
-        unknown = [query for query in dead if not query.session and not new.session]
+        unknown = [query for query in dead if not query.run.session and not new.session]
         return max(unknown, key=_LAST, default=None)
 
     def _earlier_holder(self, new: Newcomer) -> Query | None:
         """The query of the new run's name that had its checkpoint before another query took it."""
-        namesakes = (query for query in self._namesakes(new.name) if not query.alive)
+        namesakes = (query for query in self._namesakes(new.name) if not query.run.alive)
         return next((query for query in namesakes if query.query_id == new.query_id), None)
 
     def _of_folder(self, new: Newcomer) -> Query | None:
@@ -445,7 +318,8 @@ class Identity:
         same = (
             query
             for query in queries
-            if query.checkpoint == new.checkpoint and (query.name or "") == (new.name or "")
+            if query.run.checkpoint_folder == new.checkpoint
+            and (query.name or "") == (new.name or "")
         )
         ended = [query for query in same if not _may_live_beside(query, new)]
         return max(ended, key=_LAST, default=None)
@@ -457,7 +331,7 @@ class Identity:
     def _active_namesake(self, event: Started) -> Query | None:
         """The active query with the name and in the session of a start event."""
         same = self._namesakes(event.name) if event.session else ()
-        active = (query for query in same if query.alive and query.session == event.session)
+        active = (query for query in same if query.run.alive and query.run.session == event.session)
         return next(active, None)
 
     def _free_label(self, name: str | None, query_id: str) -> str:
@@ -475,40 +349,24 @@ def _is_renamed(query: Query, new: Newcomer) -> bool:
 
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
     """Whether a start event that arrived at ``at`` is from a run before the current one."""
-    if event.replaced == present.run_id:
+    if event.replaced == present.run.run_id:
         return False
-    began = present.start.timestamp if present.start is not None else None
+    began = present.run.start.timestamp if present.run.start is not None else None
     if began is not None and event.timestamp is not None:
         return event.timestamp < began
-    if not present.alive or present.probed_at is None:
+    if not present.run.alive or present.run.probed_at is None:
         # No poll will decide.
         return False
-    if wait and present.start is None:
+    if wait and present.run.start is None:
         raise UndecidedError
-    return not wait and present.probed_at > at
+    return not wait and present.run.probed_at > at
 
 
 def _may_live_beside(query: Query, new: Newcomer) -> bool:
     """Whether a query of the new run's name is active, or may be: polls can miss a run briefly."""
-    if query.alive or query.run_id in new.beside:
+    if query.run.alive or query.run.run_id in new.beside:
         return True
-    if query.ended is not None or query.vanished_at is None:
+    if query.run.ended is not None or query.run.vanished_at is None:
         return False
-    is_elsewhere = query.session and new.session and query.session != new.session
-    return bool(is_elsewhere) and new.at - query.vanished_at < UNDECIDED_SECONDS
-
-
-def _remains(query: Query) -> Query:
-    """What is kept of a query that is forgotten: no failure, also to come, and nothing large."""
-    return replace(
-        query,
-        unended_runs=(),
-        ended=Ended(query.gone_or_started_at, Outcome.COMPLETED, "forgotten"),
-        unrecovered=None,
-        failures=(),
-        unrecovered_failures=0,
-        progress=None,
-        probed=None,
-        sources={},
-        reading=remains(query.reading),
-    )
+    is_elsewhere = query.run.session and new.session and query.run.session != new.session
+    return bool(is_elsewhere) and new.at - query.run.vanished_at < UNDECIDED_SECONDS

@@ -6,8 +6,6 @@ description, and among several of one description by its place: its index may ch
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 
 from ..events import Progress, SourceProgress
@@ -37,10 +35,12 @@ def follow_inputs(
     counted = sum(source.input_rows for source in progress.sources)
     # Spark 3.5 counts none where one of several V1 sources has no new data, such as a folder.
     counts_none = not progress.input_rows and len(progress.sources) > 1
-    followed, numbers = [], Counter[str]()
+    followed = []
+    numbers: dict[str, int] = {}
     for source in progress.sources:
-        key = source.description, numbers[source.description]
-        numbers[source.description] += 1
+        number = numbers.get(source.description, 0)
+        numbers[source.description] = number + 1
+        key = (source.description, number)
         known = before.get(key) or SourceInput(*key)
         # Where the figures do not add up, nobody knows which source had the rows.
         had_rows = counted != progress.input_rows or _had_data(
@@ -66,5 +66,6 @@ def _had_data(known: SourceInput, source: SourceProgress, *, counts_none: bool) 
 
 def had_input(inputs: tuple[SourceInput, ...], progress: Progress, at: float) -> bool:
     """Whether the batch that was just applied had rows, as far as known."""
-    is_fed = any(source.last_at == at for source in inputs)
-    return progress.input_rows > 0 or (len(inputs) > 1 and is_fed)
+    if progress.input_rows > 0:
+        return True
+    return len(inputs) > 1 and any(source.last_at == at for source in inputs)

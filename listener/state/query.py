@@ -1,358 +1,46 @@
-"""All state of one query, as frozen records, and what follows from it alone.
+"""One query: its history, its checkpoint and its run; and what its next run takes over.
 
-Times are monotonic seconds.
+The history goes on. What is known of a checkpoint goes on while the runs have the same one. Of the
+run before, nothing is left. Times are monotonic seconds.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
 
-from ..commit_log import LoggedBatches, SinkLog, StartingPoint
-from ..events import Progress, Started
-from ..failure import Failure
-from ..offsets import behind
-from ..probe_report import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
-from ..source_polls import SourcePoll
-from .flow import Datasets
+from ..commit_log import USUAL_HOURS
+from . import positions
+from .history import MAX_PAST_FAILURES, Checkpoint, History, add_totals, with_longest
 from .inputs import SourceInput
 from .positions import LastRead, Reading
-from .sources import PolledSource
-from .trends import Trends
+from .run import Ended, Outcome, Run
+from .sources import between_runs
+from .trends import carry_over
 
 CLOCKS_DIFFER_SECONDS = 5.0
 """The clocks of the storage and of this machine may differ by this much."""
-DAY_HOURS = 24
-RECENT_BATCHES = 30
-BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-"""Upper bounds in seconds of the batch-duration histogram."""
-
-
-class Outcome(str, Enum):
-    """How a run ended."""
-
-    FAILED = "failed"
-    STOPPED = "stopped"
-    COMPLETED = "completed"
-
-
-class Ended(msgspec.Struct, frozen=True, gc=False):
-    """The end of a run and the signal that showed it first."""
-
-    at: float
-    outcome: Outcome
-    signal: str
-    failure: Failure | None = None
-
-
-class Totals(msgspec.Struct, frozen=True, gc=False):
-    """Counters that continue across runs, so that Prometheus never sees them decrease."""
-
-    commits: int = 0
-    input_rows: int = 0
-    output_rows: int = 0
-    late_rows: int = 0
-    restarts: int = 0
-    failed: int = 0
-    stopped: int = 0
-    completed: int = 0
-    batch_buckets: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)
-    batch_seconds: float = 0.0
-
-
-class InFlight(msgspec.Struct, frozen=True, gc=False):
-    """What a busy run is doing: a batch, or (``batch_id`` None) planning one.
-
-    ``moved_at`` is when its tasks, or the thread that runs it, last made progress.
-    """
-
-    since: float
-    moved_at: float
-    batch_id: int | None
-    moves: Moves = Moves.TASKS
-    """What made the last progress."""
-    jvm_cpu_seconds: float | None = None
-    """The CPU time that the run's thread in the JVM had used by then."""
-    tried_at: float | None = None
-    """When that thread last used too little CPU time for work, such as to try again for a lock."""
-    delayed_at: float | None = None
-    """When a task of it last ran, or its jobs last waited for executors or slots."""
-    waited_at: float | None = None
-    """When its jobs last waited for executors or slots ..."""
-    without_executors_at: float | None = None
-    """... and when for executors."""
-    jobs_before: int | None = None
-    """How many jobs of the query had started when this first took long; only counted ones."""
-
-
-UNKNOWN_BATCH = -1
-
-
-class RunFailure(msgspec.Struct, frozen=True, gc=False):
-    """One failure of any run: when, in which batch or ``UNKNOWN_BATCH``, which error class."""
-
-    at: float
-    batch_id: int
-    error_class: str
-
-
-class UnreportedCommit(msgspec.Struct, frozen=True, gc=False):
-    """A commit that the probe or the commit log has shown and no event has reported yet."""
-
-    since: float
-    batch_id: int
-
-
-class SkippedBatches(msgspec.Struct, frozen=True, gc=False):
-    """Batches that the sink does not write, because its own log has their ids already.
-
-    ``since`` is when a reading showed it; ``until`` is the last such batch, and ``first`` the first
-    one, where that is not the first batch of the run.
-    """
-
-    since: float
-    until: int
-    first: int | None = None
-
-
-class LogBehind(msgspec.Struct, frozen=True, gc=False):
-    """In ``polls`` readings of the commit log batches had advanced but the log had not."""
-
-    since: float
-    polls: int
-    batch_id: int
+ID_CHARACTERS = 8
+"""What is shown of the id of a query without a name."""
 
 
 class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One query: its current run, that run's signs of activity, and its history."""
+    """One query. ``succeed`` begins its next run."""
 
     query_id: str
-    run_id: str
+    """Spark's id, which the checkpoint keeps; another one under a new checkpoint."""
     name: str | None
     """The full name; everything that leaves the driver shows ``label``."""
     label: str
     """The name that is shown; see ``identity.py`` for the one time that it may change."""
-    started_at: float
-    start: Started | None = None
-    """The start event of the current run, if it has arrived."""
-    unended_runs: tuple[str, ...] = ()
-    """The newest past runs whose end has not arrived yet: a new run's start can overtake it."""
-    facts: RunFacts | None = None
-    last_event_at: float | None = None
-    last_commit_at: float | None = None
-    last_commit_batch: int | None = None
-    run_commit_batch: int | None = None
-    """The newest commit of the current run; lower than before after a checkpoint was restored."""
-    first_batch: int | None = None
-    """The first commit of the current run that was seen."""
-    earlier_batch: int | None = None
-    """The newest batch that earlier runs of this name have committed ..."""
-    earlier_id: str = ""
-    """... and the query id of the one that did."""
-    last_idle_at: float | None = None
-    newest_commit: tuple[int, float] | None = None
-    """The last batch of any run whose commit was seen, and when."""
-    progress: Progress | None = None
-    progress_at: float | None = None
-    """When ``progress`` arrived."""
-    probed: ProbedRun | None = None
-    probed_at: float | None = None
-    in_flight: InFlight | None = None
-    stopping_since: float | None = None
-    """When a poll first showed that it was stopped and still runs."""
-    ended: Ended | None = None
-    vanished_at: float | None = None
-    """When the probe first no longer found the run, while no signal has shown its end."""
-    unrecovered: Ended | None = None
-    """The failure of an earlier run, until the current run commits or is idle."""
-    failures: tuple[RunFailure, ...] = ()
-    """The last failures of all runs."""
-    unrecovered_failures: int = 0
-    """How many of them happened since the last commit or idle trigger."""
-    stop_expected: bool = False
-    """Whether a planned stop of this run was announced."""
-    taken_by: str = ""
-    """The label of the query that was started on the checkpoint of this one, so that Spark stopped
-    this run (``spark.sql.streaming.stopActiveRunOnRestart``)."""
-    id_before: str = ""
-    """The query id that its checkpoint folder had before, unless a batch shows that the folder was
-    emptied."""
-    goes_on: bool = False
-    """Whether its first batch followed the last one of that id."""
-    reported_elsewhere: bool = False
-    """Whether another process, which has closed since, reported the end of this run."""
-    unreported: UnreportedCommit | None = None
-    logged: LoggedBatches | None = None
-    """The newest reading of this run's checkpoint."""
-    logged_at: float | None = None
-    log_behind: LogBehind | None = None
-    start_point: StartingPoint | None = None
-    """Where the current run began; the run before it until that has been read."""
-    sink_log: SinkLog | None = None
-    """The newest reading of the log of this run's sink, if it has one."""
-    skipped: SkippedBatches | None = None
-    sources: dict[int, PolledSource] = {}
-    """By source index: what the source system answers."""
-    source_trouble: str = ""
-    """Why some sources did not answer the last poll."""
-    reading: Reading = Reading()
-    """Where all its runs have read up to, and what they have passed over."""
-    last_input_at: float | None = None
-    """When the current run last read rows, as far as known."""
-    without_input_before: float = 0.0
-    """For how many seconds the runs before it had read no rows when they ended."""
-    inputs: tuple[SourceInput, ...] = ()
-    """Its sources, and when each last had rows."""
-    trends: Trends = Trends()
-    longest_batches: tuple[tuple[int, float], ...] = ()
-    """Hours and seconds: the two longest batches of each of the last hours with batches."""
-    usual_seconds: float | None = None
-    """The second longest of these; None until two are known."""
-    recent_batches: tuple[float, ...] = ()
-    """Durations of the last batches in seconds, unchanged."""
-    totals: Totals = Totals()
-    commits_before_run: int = 0
-    """The commits in ``totals`` that earlier runs made."""
-    datasets: Datasets = Datasets()
-    """What it reads and writes, as far as known."""
-    jobs_per_batch: float | None = None
-    """How many Spark jobs a batch of this query usually runs; None until some were counted."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether the current run has neither ended nor vanished."""
-        return self.ended is None and self.vanished_at is None
-
-    @property
-    def gone_at(self) -> float | None:
-        """When the current run ended or vanished; None while it is active."""
-        return self.ended.at if self.ended is not None else self.vanished_at
-
-    @property
-    def gone_or_started_at(self) -> float:
-        """When the current run ended or vanished; when it started while it is active."""
-        return self.started_at if self.gone_at is None else self.gone_at
-
-    @property
-    def last_activity_at(self) -> float:
-        """The last commit or idle trigger of this run, else its start."""
-        at = self.started_at
-        return max(at, self.last_commit_at or at, self.last_idle_at or at)
-
-    @property
-    def activity_seen(self) -> bool:
-        """Whether this run has committed or been idle."""
-        return self.last_commit_at is not None or self.last_idle_at is not None
-
-    @property
-    def failure(self) -> Ended | None:
-        """The unrecovered failure of this run or of an earlier one."""
-        if self.ended is not None and self.ended.outcome is Outcome.FAILED:
-            return self.ended
-        return self.unrecovered
-
-    @property
-    def day_ago_seconds(self) -> float | None:
-        """The longest batch of the two hours that were a day before the newest hour with one."""
-        newest = max((hour for hour, _ in self.longest_batches), default=0)
-        day_ago = (newest - DAY_HOURS, newest - DAY_HOURS + 1)
-        return max((s for hour, s in self.longest_batches if hour in day_ago), default=None)
-
-    @property
-    def batches_not_durable(self) -> int | None:
-        """How many committed batches its commit log lacked at the last reading.
-
-        Only with async progress tracking; None if unknown.
-        """
-        log, done = self.logged, self.last_commit_batch
-        if self.facts is None or not self.facts.async_progress or log is None or done is None:
-            return None
-        return max(0, done - (-1 if log.committed is None else log.committed))
-
-    @property
-    def polls(self) -> dict[int, SourcePoll]:
-        """By source index: the last answer of the source system for the current run."""
-        sources = self.sources.items()
-        return {index: source.poll for index, source in sources if source.poll is not None}
-
-    @property
-    def holds_back(self) -> bool:
-        """Whether the last trigger left a source's data unread (``minOffsetsPerTrigger``)."""
-        probed = self.probed
-        if probed is None or probed.idle_progress is None or not probed.waiting:
-            return False
-        return any(behind(source.end, source.latest) for source in probed.idle_progress.sources)
-
-    @property
-    def trigger(self) -> Trigger | None:
-        """The current run's trigger; None if unknown."""
-        if self.facts is not None and self.facts.trigger.is_known:
-            return self.facts.trigger
-        return parse_trigger(self.start.trigger) if self.start and self.start.trigger else None
-
-    @property
-    def went_back(self) -> str:
-        """That a run under an old name has a new checkpoint, until it reaches the old batch id.
-
-        A sink that remembers ids skips its batches until then (Spark's file sink, Hudi, Delta).
-        """
-        earlier, first, now = self.earlier_batch, self.first_batch, self.run_commit_batch
-        if earlier is None or first is None or now is None or now >= earlier:
-            return ""
-        if self.facts is not None and self.facts.async_progress:
-            return ""
-        return (
-            f"batch ids went from {earlier:,} back to {first:,}: its checkpoint is new or was "
-            f"restored; a sink that remembers ids skips batches up to {earlier:,}"
-        )
-
-    @property
-    def completed_run(self) -> tuple[float, float] | None:
-        """When the current run began and ended, if it completed, as the runs of a loop do."""
-        if self.ended is None or self.ended.outcome is not Outcome.COMPLETED:
-            return None
-        return None if self.loop_began is None else (self.loop_began, self.ended.at)
-
-    @property
-    def loop_began(self) -> float | None:
-        """When the current run began, if its trigger ends by itself."""
-        ends = self.trigger is not None and self.trigger.ends_by_itself
-        return self.started_at if ends else None
-
-    @property
-    def session(self) -> str:
-        """The ``sessionUUID`` of the session that started it; empty if unknown."""
-        facts = self.facts.session if self.facts is not None else ""
-        return facts or (self.start.session if self.start is not None else "")
-
-    @property
-    def checkpoint(self) -> str:
-        """The folder of its checkpoint; empty if unknown."""
-        if self.facts is not None:
-            return self.facts.checkpoint
-        return self.start.checkpoint if self.start is not None else ""
-
-    @property
-    def has_batch(self) -> bool:
-        """Whether any signal has shown a batch of this run."""
-        polled = self.probed is not None and self.probed.has_batch_id
-        return polled or self.run_commit_batch is not None
-
-    @property
-    def lost_identity(self) -> bool:
-        """Whether its checkpoint has a new query id, although its batch ids go on.
-
-        Of an id in an earlier process the last batch is not known; a commit that is older than this
-        run shows the same.
-        """
-        if not self.id_before or self.goes_on:
-            return self.goes_on
-        done = self.start_point.committed if self.start_point is not None else None
-        if self.start is None or done is None or done.at is None:
-            return False
-        return done.at < self.started_at - CLOCKS_DIFFER_SECONDS
+    history: History = History()
+    """What survives every restart."""
+    checkpoint: Checkpoint = Checkpoint()
+    """What survives the restarts that go on from the same checkpoint."""
+    run: Run
+    """What belongs to the run that is active, or was the last one."""
 
     @property
     def is_unnamed(self) -> bool:
@@ -362,97 +50,44 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def base_name(self) -> str:
         """The text for name patterns: the full name, else the first 8 characters of the id."""
-        return self.name or self.query_id[:8]
+        return self.name or self.query_id[:ID_CHARACTERS]
 
+    @property
+    def failure(self) -> Ended | None:
+        """The unrecovered failure of this run or of an earlier one."""
+        ended = self.run.ended
+        if ended is not None and ended.outcome is Outcome.FAILED:
+            return ended
+        return self.history.unrecovered
 
-# -- in flight --------------------------------------------------------------------------------
+    @property
+    def batches_not_durable(self) -> int | None:
+        """How many committed batches its commit log lacked at the last reading.
 
+        Only with async progress tracking; None if unknown.
+        """
+        facts = self.run.facts
+        log = self.run.logged
+        done = self.checkpoint.last_commit_batch
+        if facts is None or not facts.async_progress or log is None or done is None:
+            return None
+        return max(0, done - (-1 if log.committed is None else log.committed))
 
-UNSEEN_SECONDS = 5.0
-"""Polls further apart than this have a pause between them."""
-BATCHES_TO_LEARN = 3
-"""After this many committed batches the number of jobs per batch is known."""
+    @property
+    def lost_identity(self) -> bool:
+        """Whether its checkpoint has a new query id, although its batch ids go on.
 
-
-class Delay(str, Enum):
-    """What Spark does with the jobs of a batch, or waits for."""
-
-    TASK_RUNNING = "task_running"
-    NO_EXECUTORS = "no_executors"
-    WAITING_FOR_SLOTS = "waiting_for_slots"
-
-
-def delay_of(work: JobActivity | None) -> Delay | None:
-    """The delay that the newest job poll shows; None without an active job or without data.
-
-    When the slots are unknown, jobs without a running task prove nothing.
-    """
-    if work is None or not work.jobs.jobs_active:
-        return None
-    if work.jobs.tasks_active:
-        return Delay.TASK_RUNNING
-    if work.slots is None:
-        return None
-    if not work.slots.total:
-        return Delay.NO_EXECUTORS
-    return Delay.WAITING_FOR_SLOTS if work.slots.taken >= work.slots.total else None
-
-
-def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
-    """The run's current activity: the same as before, a new one, or none."""
-    if not (run.planning or run.processing):
-        return None
-    batch_id = run.batch_id if run.processing else None
-    before = query.in_flight
-    if before is None or before.batch_id != batch_id:
-        return InFlight(since=at, moved_at=at, batch_id=batch_id)
-    before = _unseen(before, query.probed_at, at)
-    last_work = query.probed.work if query.probed is not None else None
-    if run.work is None:
-        return before
-    before = _moved(before, last_work, run.work, at)
-    delay = delay_of(run.work)
-    if delay is not None:
-        waited_at = at if delay is not Delay.TASK_RUNNING else before.waited_at
-        without_executors_at = at if delay is Delay.NO_EXECUTORS else before.without_executors_at
-        before = replace(
-            before, delayed_at=at, waited_at=waited_at, without_executors_at=without_executors_at
-        )
-    if before.jobs_before is None and run.work.counted:
-        before = replace(before, jobs_before=run.work.own.jobs_started)
-    return before
-
-
-def _moved(flight: InFlight, before: JobActivity | None, work: JobActivity, at: float) -> InFlight:
-    moves = work.moved_since(before) if before is not None else None
-    if moves is None and work.works_in_jvm(flight.jvm_cpu_seconds, at - flight.moved_at):
-        moves = Moves.DRIVER
-    if moves is not None:
-        return replace(flight, moved_at=at, moves=moves, jvm_cpu_seconds=work.jvm_cpu_seconds)
-    if before is not None and work.works_in_jvm(before.jvm_cpu_seconds, 0.0):
-        flight = replace(flight, tried_at=at)
-    if flight.jvm_cpu_seconds is None:
-        return replace(flight, jvm_cpu_seconds=work.jvm_cpu_seconds)
-    return flight
-
-
-def _unseen(before: InFlight, polled_at: float | None, at: float) -> InFlight:
-    """Move ``delayed_at`` past a pause of the JVM: nothing is known about that time."""
-    if before.delayed_at is None or polled_at is None or at - polled_at <= UNSEEN_SECONDS:
-        return before
-    return replace(before, delayed_at=before.delayed_at + at - polled_at)
-
-
-def jobs_per_batch(query: Query) -> float | None:
-    """How many jobs a batch runs, by the jobs counted before the batch in flight took long.
-
-    The count may include jobs of an earlier run: too many do no harm, too few would seem retries.
-    """
-    flight = query.in_flight
-    commits = query.totals.commits - query.commits_before_run
-    if flight is None or flight.jobs_before is None or commits < BATCHES_TO_LEARN:
-        return query.jobs_per_batch
-    return flight.jobs_before / commits
+        Of an id in an earlier process the last batch is not known; a commit that is older than this
+        run shows the same.
+        """
+        run = self.run
+        if not self.checkpoint.id_before or run.goes_on:
+            return run.goes_on
+        point = self.checkpoint.start_point
+        done = point.committed if point is not None else None
+        if run.start is None or done is None or done.at is None:
+            return False
+        return done.at < run.started_at - CLOCKS_DIFFER_SECONDS
 
 
 # -- input rows -------------------------------------------------------------------------------
@@ -464,11 +99,12 @@ def has_uncounted_rows(query: Query) -> bool:
     A ``continuous`` query has no events that count rows. A batch that only the probe has seen may
     have read some, also one in flight.
     """
-    is_continuous = query.facts is not None and query.facts.trigger.is_continuous
-    if query.unreported is not None or is_continuous:
+    run = query.run
+    is_continuous = run.facts is not None and run.facts.trigger.is_continuous
+    if run.unreported is not None or is_continuous:
         return True
-    batch_id = query.in_flight.batch_id if query.in_flight is not None else None
-    done = query.last_commit_batch
+    batch_id = run.in_flight.batch_id if run.in_flight is not None else None
+    done = query.checkpoint.last_commit_batch
     return batch_id is not None and (done is None or batch_id > done)
 
 
@@ -479,9 +115,41 @@ def counted_until(query: Query, now: float) -> float:
     """
     if not has_uncounted_rows(query):
         return now
-    if query.unreported is None and query.in_flight is not None:
-        return query.in_flight.since
-    return query.started_at if query.progress_at is None else query.progress_at
+    run = query.run
+    if run.unreported is None and run.in_flight is not None:
+        return run.in_flight.since
+    return run.started_at if run.progress_at is None else run.progress_at
+
+
+def _without_input(old: Query, until: float) -> float:
+    """Seconds without input rows up to ``until``, of a run and the runs before it; 0 if unknown."""
+    if has_uncounted_rows(old):
+        return 0.0
+    before = old.checkpoint.without_input_before
+    return _without(old.run, until, old.run.last_input_at, before)
+
+
+def _inputs_before(old: Query, until: float) -> tuple[SourceInput, ...]:
+    until = counted_until(old, until)
+    return tuple(
+        replace(
+            source,
+            last_at=None,
+            without_before=_without(old.run, until, source.last_at, source.without_before),
+        )
+        for source in old.checkpoint.inputs
+    )
+
+
+def _without(old: Run, until: float, last_at: float | None, before: float) -> float:
+    if last_at is not None:
+        return max(0.0, until - last_at)
+    return max(0.0, until - old.started_at) + before
+
+
+def with_reading(query: Query, reading: Reading) -> Query:
+    """The query, which has read up to there."""
+    return replace(query, history=replace(query.history, reading=reading))
 
 
 UNSURE_SECONDS = 60.0
@@ -494,19 +162,20 @@ def last_read(query: Query, now: float, stopped_at: float | None = None) -> Last
     That is exact once the event of its end has arrived, and surely those of all its batches.
     ``stopped_at`` is when it was over at the latest, such as the SparkContext's stop.
     """
-    reading = query.reading
+    run = query.run
+    reading = query.history.reading
     over_at = None
     if not (reading.is_over and _is_reported(query)):
-        ends = (query.gone_at, stopped_at, now + UNSURE_SECONDS)
+        ends = (run.gone_at, stopped_at, now + UNSURE_SECONDS)
         over_at = next(at for at in ends if at is not None)
     return LastRead(
         now,
         positions=reading.positions,
         gaps=reading.gaps,
         over_at=over_at,
-        session=query.session,
-        is_temporary=query.facts is not None and query.facts.is_temporary,
-        run_id="" if reading.is_over else query.run_id,
+        session=run.session,
+        is_temporary=run.facts is not None and run.facts.is_temporary,
+        run_id="" if reading.is_over else run.run_id,
         systems=reading.systems,
         earlier=reading.earlier,
     )
@@ -518,48 +187,176 @@ def _is_reported(query: Query) -> bool:
     ``stop()`` interrupts a run anywhere, also between the two. A run was at rest if it was idle or
     polled after its last event, and nothing shows a later batch.
     """
-    done = -1 if query.progress is None else query.progress.batch_id
-    if query.last_commit_at is not None and done < (query.run_commit_batch or 0):
+    run = query.run
+    done = -1 if run.progress is None else run.progress.batch_id
+    if run.last_commit_at is not None and done < (run.last_commit_batch or 0):
         return False
-    if query.ended is None or query.ended.outcome is not Outcome.STOPPED:
+    if run.ended is None or run.ended.outcome is not Outcome.STOPPED:
         return True
-    flying = None if query.in_flight is None else query.in_flight.batch_id
-    planned = None if query.logged is None else query.logged.planned
+    flying = None if run.in_flight is None else run.in_flight.batch_id
+    planned = None if run.logged is None else run.logged.planned
     if any(batch_id is not None and batch_id > done for batch_id in (flying, planned)):
         return False
-    reported_at = query.started_at if query.progress_at is None else query.progress_at
-    seen = (query.last_idle_at, *(poll.at for poll in query.polls.values()))
+    reported_at = run.started_at if run.progress_at is None else run.progress_at
+    seen = (run.last_idle_at, *(poll.at for poll in query.checkpoint.polls.values()))
     return any(at is not None and at >= reported_at for at in seen)
 
 
-def without_input(old: Query, at: float) -> float:
-    """Seconds without input rows up to ``at``, of a run that has ended and of the runs before it.
+# -- the next run -----------------------------------------------------------------------------
 
-    The time between the runs of a query that ends by itself counts. 0 when it is not known.
+
+UNENDED_RUNS = 16
+
+
+def succeed(old: Query, query_id: str, run_id: str, at: float, folder: str = "") -> Query:
+    """Begin the next run of a query, on the checkpoint in ``folder``, if that is known.
+
+    The file ``metadata`` in the checkpoint holds the id. In the same folder under another id, the
+    file may be gone, or the whole checkpoint: the first batch shows that (``fold.begun``).
     """
-    if has_uncounted_rows(old):
-        return 0.0
-    return _without(old, _input_until(old, at), old.last_input_at, old.without_input_before)
-
-
-def inputs_before(old: Query, at: float) -> tuple[SourceInput, ...]:
-    """The sources of such a run, for the next one: for how long each had no rows."""
-    until = counted_until(old, _input_until(old, at))
-    return tuple(
-        replace(
-            source,
-            last_at=None,
-            without_before=_without(old, until, source.last_at, source.without_before),
-        )
-        for source in old.inputs
+    is_same_id = old.query_id == query_id
+    is_same_folder = bool(folder) and folder == old.run.checkpoint_folder
+    is_same_checkpoint = is_same_id or is_same_folder
+    return Query(
+        query_id=query_id,
+        name=old.name,
+        label=old.label,
+        history=_next_history(old, run_id, at, is_same_id=is_same_id),
+        checkpoint=_next_checkpoint(old, query_id, at) if is_same_checkpoint else Checkpoint(),
+        run=Run(run_id=run_id, started_at=at),
     )
 
 
-def _input_until(old: Query, at: float) -> float:
-    return at if old.ended is None or old.completed_run else old.ended.at
+def _next_history(old: Query, run_id: str, at: float, *, is_same_id: bool) -> History:
+    history = old.history
+    last = old.checkpoint.last_commit_batch
+    if last is not None and (history.earlier_batch is None or last >= history.earlier_batch):
+        history = replace(history, earlier_batch=last, earlier_id=old.query_id)
+    if is_same_id:
+        reading = positions.with_same_checkpoint(history.reading)
+    else:
+        reading = positions.with_new_checkpoint(last_read(old, at, stopped_at=at))
+    return replace(
+        history,
+        unended_runs=tuple(unended for unended in _unended(old) if unended != run_id),
+        unrecovered=old.failure,
+        reading=reading,
+        totals=replace(history.totals, restarts=history.totals.restarts + 1),
+        commits_before_run=history.totals.commits,
+    )
 
 
-def _without(old: Query, until: float, last_at: float | None, before: float) -> float:
-    if last_at is not None:
-        return max(0.0, until - last_at)
-    return max(0.0, until - old.started_at) + before
+def _next_checkpoint(old: Query, query_id: str, at: float) -> Checkpoint:
+    checkpoint = old.checkpoint
+    if old.query_id != query_id:
+        checkpoint = replace(checkpoint, start_point=None, id_before=old.query_id)
+    elif old.run.last_commit_batch is not None:
+        checkpoint = replace(checkpoint, id_before="")
+    run = old.run
+    if run.facts is not None and run.facts.async_progress:
+        # Commits that are not in the log yet run again.
+        checkpoint = replace(checkpoint, last_commit_batch=None)
+    # The time between the runs of a query that ends by itself counts as time without input.
+    until = at if run.ended is None or run.completed_loop else run.ended.at
+    return replace(
+        checkpoint,
+        sources=between_runs(checkpoint.sources),
+        inputs=_inputs_before(old, until),
+        without_input_before=_without_input(old, until),
+        trends=carry_over(checkpoint.trends, at=at, completed=old.run.completed_loop),
+    )
+
+
+def _unended(old: Query) -> tuple[str, ...]:
+    unended = old.history.unended_runs
+    if old.run.ended is not None:
+        return unended
+    return (*unended, old.run.run_id)[-UNENDED_RUNS:]
+
+
+def with_checkpoint_of(query: Query, holder: Query) -> Query:
+    """A query that begins where ``holder``, which had the checkpoint until now, has ended."""
+    reading = positions.with_same_checkpoint(holder.history.reading)
+    reading = replace(reading, gaps=query.history.reading.gaps)
+    checkpoint = replace(
+        query.checkpoint,
+        last_commit_batch=holder.checkpoint.last_commit_batch,
+        newest_commit=holder.checkpoint.newest_commit,
+        sources=between_runs(holder.checkpoint.sources),
+        start_point=holder.checkpoint.start_point,
+    )
+    return with_reading(replace(query, checkpoint=checkpoint), reading)
+
+
+def remains(query: Query) -> Query:
+    """What is kept of a query that is forgotten: no failure, also to come, and nothing large."""
+    history = replace(
+        query.history,
+        unended_runs=(),
+        unrecovered=None,
+        failures=(),
+        unrecovered_failures=0,
+        reading=positions.remains(query.history.reading),
+    )
+    over = Ended(query.run.gone_or_started_at, Outcome.COMPLETED, "forgotten")
+    return replace(
+        query,
+        history=history,
+        checkpoint=replace(query.checkpoint, sources={}),
+        run=replace(query.run, ended=over, progress=None, probed=None),
+    )
+
+
+_AT = attrgetter("at")
+
+
+def same_query(query: Query, other: Query) -> tuple[Query, Query] | None:
+    """Two records of one query, the older one first; None if they are two queries.
+
+    A session has one active query of a name, so one ended, or vanished, before the other began.
+    """
+    session = query.run.session
+    if not session or (query.name, session) != (other.name, other.run.session):
+        return None
+    for older, newer in ((query, other), (other, query)):
+        if older.run.gone_at is not None and older.run.gone_at <= newer.run.started_at:
+            return older, newer
+    return None
+
+
+def join(older: Query, newer: Query) -> Query:
+    """``newer``, with the failures and the counters of ``older``, which it did not succeed.
+
+    The name of one of them was not known when ``newer`` began.
+    """
+    before = older.history
+    after = newer.history
+    totals = add_totals(before.totals, after.totals)
+    reading = positions.restore(
+        after.reading,
+        last_read(older, newer.run.started_at, stopped_at=newer.run.started_at),
+        is_same=older.query_id == newer.query_id,
+    )
+    history = replace(
+        with_longest(after, (*before.longest_batches, *after.longest_batches)[-2 * USUAL_HOURS :]),
+        unended_runs=(*_unended(older), *after.unended_runs)[-UNENDED_RUNS:],
+        failures=tuple(sorted((*before.failures, *after.failures), key=_AT)[-MAX_PAST_FAILURES:]),
+        totals=replace(totals, restarts=totals.restarts + 1),
+        commits_before_run=before.totals.commits + after.commits_before_run,
+        reading=reading,
+    )
+    if not _has_recovered_since(newer, older):
+        failures = filter(None, (older.failure, after.unrecovered))
+        history = replace(
+            history,
+            unrecovered=max(failures, key=_AT, default=None),
+            unrecovered_failures=after.unrecovered_failures + before.unrecovered_failures,
+        )
+    return replace(newer, history=history)
+
+
+def _has_recovered_since(newer: Query, older: Query) -> bool:
+    if newer.run.activity_seen or newer.run.is_done_with:
+        return True
+    newest = newer.checkpoint.newest_commit
+    return newest is not None and newest[1] > older.run.gone_or_started_at

@@ -188,7 +188,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     def is_running(self, query: Query) -> bool:
         """Whether the current run of the query and its SparkContext are active."""
-        return query.alive and self.context is Context.RUNNING
+        return query.run.alive and self.context is Context.RUNNING
 
     @property
     def received_at(self) -> float | None:
@@ -198,7 +198,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         """
         if self.probe is None:
             return None
-        events = (one.last_event_at for one in self.queries if one.alive)
+        events = (one.run.last_event_at for one in self.queries if one.run.alive)
         return max([self.probe.at, *(at for at in events if at is not None)])
 
     def watched(self, since: float, now: float) -> float:

@@ -24,7 +24,7 @@ from .fold import (
 )
 from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
 from .positions import Reading, follow_late, handed_over, recent
-from .query import Outcome, Query
+from .query import Query, with_reading
 from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
 
 # -- forgetting -------------------------------------------------------------------------------
@@ -53,11 +53,11 @@ def to_forget(
     gone = [
         query
         for query in queries
-        if query.gone_at is not None
+        if query.run.gone_at is not None
         and query.name not in expected
         and query.label not in supervised
     ]
-    gone.sort(key=lambda query: (_worth(query), query.gone_at))
+    gone.sort(key=lambda query: (_worth(query), query.run.gone_at))
     unnamed = [query for query in gone if query.is_unnamed]
     surplus = {query.label for query in unnamed[: max(0, len(unnamed) - MAX_GONE_UNNAMED)]}
     named = [query for query in gone if query.label not in surplus]
@@ -68,9 +68,9 @@ def to_forget(
         for query in gone
         if query.label in surplus
         or (
-            _completed(query)
-            and query.gone_or_started_at < old
-            and not recent(query.reading.gaps, now)
+            query.run.has_completed
+            and query.run.gone_or_started_at < old
+            and not recent(query.history.reading.gaps, now)
         )
     ]
 
@@ -84,13 +84,9 @@ def _worth(query: Query) -> int:
     """Rank for forgetting; what nobody may have fixed yet comes last: failures and sudden stops."""
     if query.failure is not None:
         return 2
-    if _completed(query) or query.stop_expected:
+    if query.run.has_completed or query.run.stop_expected:
         return 0
     return 1 if query.is_unnamed else 2
-
-
-def _completed(query: Query) -> bool:
-    return query.ended is not None and query.ended.outcome is Outcome.COMPLETED
 
 
 # -- state ------------------------------------------------------------------------------------
@@ -139,8 +135,9 @@ class State:
             self._apply_known(run, report)
         named = {run.facts.run_id for run in report.runs}
         for query in self._queries.values():
-            if query.alive and query.run_id not in named and query.started_at < report.began_at:
-                self._put(replace(query, vanished_at=report.at))
+            last = query.run
+            if last.alive and last.run_id not in named and last.started_at < report.began_at:
+                self._put(replace(query, run=replace(last, vanished_at=report.at)))
         self._identity.note_free_checkpoints(report)
         # Only now is it known which other queries of the same name are active, and which run that
         # the poll lacks goes on under its own id: its label passes to no run by its name.
@@ -162,8 +159,8 @@ class State:
     def apply_sources(self, report: SourceReport) -> None:
         """Apply a report of source polls, which includes failed queries."""
         for query in self._queries.values():
-            polls = report.polls.get(query.run_id, {})
-            trouble = report.unreadable.get(query.run_id, "")
+            polls = report.polls.get(query.run.run_id, {})
+            trouble = report.unreadable.get(query.run.run_id, "")
             self._put(fold_sources(query, polls, trouble))
 
     def query(self, some_id: str) -> Query | None:
@@ -179,7 +176,7 @@ class State:
         """Record that the current run of ``name`` will be stopped, or just was."""
         named = self._called(name, is_label=is_label)
         # If several queries have the name, only active ones are meant.
-        for query in [query for query in named if query.alive] or named:
+        for query in [query for query in named if query.run.alive] or named:
             self._put(expect_stop(query))
 
     def pause(self, at: float, seconds: float) -> None:
@@ -196,9 +193,9 @@ class State:
         if not ownership.left:
             return
         for query in self._queries.values():
-            was_reported = ownership.was_reported(query.session, query.gone_at)
-            if was_reported and not query.reported_elsewhere:
-                self._put(replace(query, reported_elsewhere=True))
+            was_reported = ownership.was_reported(query.run.session, query.run.gone_at)
+            if was_reported and not query.run.reported_elsewhere:
+                self._put(replace(query, run=replace(query.run, reported_elsewhere=True)))
 
     def forget(self, now: float) -> None:
         """Drop queries completed some time ago, and the oldest ended ones above the limit."""
@@ -211,9 +208,9 @@ class State:
         A name that another query has is still expected.
         """
         named = self._called(name, is_label=is_label)
-        ended = [query for query in named if not query.alive]
+        ended = [query for query in named if not query.run.alive]
         for query in ended:
-            self._drop(replace(query, reading=Reading()))
+            self._drop(with_reading(query, Reading()))
         if ended == named:
             forgotten = {name, *(query.name for query in named)}
             self.expected -= forgotten - {query.name for query in self._queries.values()}
@@ -241,8 +238,10 @@ class State:
         if not run.active:
             self._end_past_run(run.end_event, report.at, "probe", report.context)
         query = self.query(run.facts.query_id)
+        if query is None or query.run.run_id != run.facts.run_id:
+            return
         # A run that was not polled this time is reported with its last poll; skip that.
-        if query is not None and query.run_id == run.facts.run_id and query.probed is not run:
+        if query.run.probed is not run:
             self._put(fold_probe(query, run, report.at, context=report.context))
 
     def _apply_new(self, run: ProbedRun, report: ProbeReport, active: frozenset[str]) -> None:
@@ -253,7 +252,7 @@ class State:
         new = replace(new, beside=active)
         namesakes = [query for query in self._queries.values() if query.name == new.name]
         unseen = any(
-            query.started_at >= report.began_at or query.vanished_at == report.at
+            query.run.started_at >= report.began_at or query.run.vanished_at == report.at
             for query in namesakes
         )
         try:
@@ -267,7 +266,7 @@ class State:
     def _apply(self, seen: Arrived, *, wait: bool) -> None:
         event = seen.event
         query = self.query(event.query_id)
-        if query is None or query.run_id != event.run_id:
+        if query is None or query.run.run_id != event.run_id:
             self._follow_late(event)
             if event.query_id in self._undecided:
                 self._hold(seen)
@@ -310,7 +309,7 @@ class State:
         if new is None:
             return None
         query = self.query(event.query_id)
-        if isinstance(event, Terminated) and query is not None and query.alive:
+        if isinstance(event, Terminated) and query is not None and query.run.alive:
             # An earlier run failed, not the active one.
             self._identity.add_past(query.label, event.run_id, event.query_id)
             self._put(end_past_run(query, event, seen.at, signal="event", context=seen.context))
@@ -319,7 +318,7 @@ class State:
 
     def _end_past_run(self, event: Terminated, at: float, signal: str, context: Context) -> None:
         query = self.query(event.run_id)
-        if query is not None and event.run_id in query.unended_runs:
+        if query is not None and event.run_id in query.history.unended_runs:
             self._put(end_past_run(query, event, at, signal=signal, context=context))
 
     def _follow_late(self, event: Event) -> None:
@@ -328,7 +327,8 @@ class State:
         is_batch = isinstance(event, Progress) and event.committed
         if query is not None and (is_batch or isinstance(event, Terminated)):
             batch = event if isinstance(event, Progress) else None
-            self._put(replace(query, reading=follow_late(query.reading, event.run_id, batch)))
+            reading = follow_late(query.history.reading, event.run_id, batch)
+            self._put(with_reading(query, reading))
 
     def _introduce(self, new: Newcomer, *, wait: bool) -> Query:
         holder, stopped = self._identity.holder(new.query_id), self._identity.replaced_by(new)
@@ -336,8 +336,8 @@ class State:
         is_new = query.label not in self._queries
         self._put(query)
         if holder is not None and holder.label != query.label:
-            holder = replace(holder, reading=handed_over(holder.reading))
-            if stopped is not None and (holder.alive or holder.run_id == new.replaced):
+            holder = with_reading(holder, handed_over(holder.history.reading))
+            if stopped is not None and (holder.run.alive or holder.run.run_id == new.replaced):
                 holder = replaced_by(holder, query.label, new.at)
             self._put(holder)
         if is_new and (query.is_unnamed or len(self._queries) % FORGET_EVERY == 0):

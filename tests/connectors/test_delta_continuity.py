@@ -37,7 +37,7 @@ def polled_at(sidecar, version):
         query = known(sidecar)
         return query is not None and any(
             poll.committed.get("", min(poll.begins.values(), default=None)) == version
-            for poll in query.polls.values()
+            for poll in query.checkpoint.polls.values()
         )
 
     until(polled, f"polled at {version}")
@@ -177,7 +177,7 @@ def test_new_checkpoint_that_skips_no_rows_is_not_reported(table, sidecar, pages
 
 
 def begins(sidecar):
-    return [poll.begins for poll in known(sidecar).polls.values() if poll.begins]
+    return [poll.begins for poll in known(sidecar).checkpoint.polls.values() if poll.begins]
 
 
 @pytest.mark.usefixtures("lax_delta")

@@ -34,7 +34,7 @@ def test_unread_versions_are_counted_while_a_query_hangs_and_after_it_failed(tab
     sidecar = watch(source_interval_seconds=0.2)
     query = start(orders.stream(), "orders", trap)
     until(lambda: lag(sidecar, "orders") == 0, "all is read")
-    assert known(sidecar, "orders").polls[0].waiting_since == {}
+    assert known(sidecar, "orders").checkpoint.polls[0].waiting_since == {}
     before = time.time()
     trap.hold.set()
     orders.write()
@@ -43,7 +43,7 @@ def test_unread_versions_are_counted_while_a_query_hangs_and_after_it_failed(tab
     try:
         until(lambda: lag(sidecar, "orders") == len(orders.history()) - 3 == 3, "three are unread")
         # Files know the time to the millisecond.
-        waiting_since = known(sidecar, "orders").polls[0].waiting_since[""]
+        waiting_since = known(sidecar, "orders").checkpoint.polls[0].waiting_since[""]
         assert before - 0.001 <= waiting_since <= time.time()
     finally:
         trap.die.set()
@@ -77,7 +77,7 @@ def test_no_version_is_unread_after_commits_without_data(table, watch):
 
 def read_up_to(sidecar, name):
     """The first version that the query has not read, as the sidecar knows it."""
-    polls = known(sidecar, name).polls
+    polls = known(sidecar, name).checkpoint.polls
     return polls[0].committed.get("") if polls else None
 
 

@@ -174,7 +174,7 @@ def test_compacted_and_expired_snapshots_that_were_read_are_no_lag_and_no_risk(
 
     assert (lag(sidecar, "compacted"), lag(sidecar, "short")) == (0, 0)
     queries = sidecar._runtime.evaluated.snapshot.queries
-    polls = [poll for query in queries for poll in query.polls.values()]
+    polls = [poll for query in queries for poll in query.checkpoint.polls.values()]
     assert [poll.waiting_since for poll in polls] == [{}, {}]
     assert [poll.retention_seconds for poll in polls] == [{}, {}]
     assert pages.reported == []

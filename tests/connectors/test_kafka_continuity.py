@@ -32,7 +32,7 @@ def polled(sidecar, name, topic, offset):
         query = sidecar._require_runtime().evaluated.snapshot.labels().get(name)
         return query is not None and any(
             poll.committed.get(f"{topic}/0") == offset and f"{topic}/0" in poll.latest
-            for poll in query.polls.values()
+            for poll in query.checkpoint.polls.values()
         )
 
     until(asked, f"polled at {offset}")

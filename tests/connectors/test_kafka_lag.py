@@ -14,6 +14,7 @@ from support.queries import Trap, offsets_of, shown, start, until
 from querypulse.listener.sources.kafka import KafkaSource
 from querypulse.listener.sources.reader import SparkSources
 from querypulse.listener.state.query import Query
+from querypulse.listener.state.run import Run
 
 OURS = {"app", "query"}
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
@@ -21,9 +22,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
 
 def query_state(query):
     """The state of a query of Spark's that no signal has shown yet."""
-    return Query(
-        query_id=query.id, run_id=query.runId, name=query.name, label=query.name, started_at=0.0
-    )
+    run = Run(run_id=query.runId, started_at=0.0)
+    return Query(query_id=query.id, name=query.name, label=query.name, run=run)
 
 
 class HeldQuery:

@@ -31,8 +31,8 @@ from querypulse.exporter.published_state import (
 from querypulse.exporter.status import status
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state.flow import Flow
+from querypulse.listener.state.history import BUCKETS
 from querypulse.listener.state.identity import base_label
-from querypulse.listener.state.query import BUCKETS
 
 
 def test_batch_histogram_is_cumulative_up_to_infinity():

@@ -11,7 +11,7 @@ from querypulse.alerting.words.messages import say
 from querypulse.listener.probe_report import Context, JobCounts, SlotUse
 from querypulse.listener.source_polls import SourceReport
 from querypulse.listener.state.identity import UNDECIDED_SECONDS
-from querypulse.listener.state.query import Outcome
+from querypulse.listener.state.run import Outcome
 
 STOPPED, REWOUND = "StreamingQueryStopped", "StreamingOffsetsRewound"
 TRIGGER = "ProcessingTimeTrigger(0)"
@@ -68,11 +68,18 @@ def test_query_whose_checkpoint_another_takes_has_stopped_in_any_order_of_observ
         a, b = story.shown()["a"], story.shown()["b"]
 
         assert story.found(12) == [(STOPPED, "a")], order
-        assert (a.run_id, a.taken_by, a.ended.outcome) == ("a-1", "b", Outcome.STOPPED), order
-        assert (b.run_id, b.alive, b.totals.restarts, b.totals.commits) == ("b-1", True, 0, 1), (
-            order
-        )
-        assert (a.totals.stopped, story.state.query("id").label) == (1, "b"), order
+        assert (a.run.run_id, a.run.taken_by, a.run.ended.outcome) == (
+            "a-1",
+            "b",
+            Outcome.STOPPED,
+        ), order
+        assert (b.run.run_id, b.run.alive, b.history.totals.restarts, b.history.totals.commits) == (
+            "b-1",
+            True,
+            0,
+            1,
+        ), order
+        assert (a.history.totals.stopped, story.state.query("id").label) == (1, "b"), order
 
 
 def test_alert_names_who_took_which_checkpoint_and_what_to_do():
@@ -110,13 +117,13 @@ def test_query_attached_to_late_is_known_by_the_poll_alone():
 def test_other_run_on_the_checkpoint_continues_the_query(story):
     (query,) = story.shown().values()
 
-    assert (query.run_id, query.taken_by) == ("b-1", "")
+    assert (query.run.run_id, query.run.taken_by) == ("b-1", "")
     assert story.found(70) == []
 
 
 def test_poll_waits_for_the_start_event_that_says_whether_another_query_was_stopped():
     story = running().probe(of_a(), at=9).probe(of_b(), at=10).probe(of_b(), at=10.5)
-    assert story.state.query("id").run_id == "a-1"
+    assert story.state.query("id").run.run_id == "a-1"
 
     starts_b(story, at=10.6)
     assert story.state.query("id").label == "b"
@@ -137,15 +144,17 @@ def test_query_that_takes_its_checkpoint_back_goes_on_and_the_other_has_stopped(
     a, b = story.shown()["a"], story.shown()["b"]
 
     assert story.found(26) == [(STOPPED, "b")]
-    assert (a.run_id, a.taken_by, a.totals.restarts) == ("a-2", "", 1)
-    assert (b.run_id, b.taken_by) == ("b-1", "a")
-    assert [query.totals.commits for query in (a, b)] == [2, 2], "each counts its own batches"
+    assert (a.run.run_id, a.run.taken_by, a.history.totals.restarts) == ("a-2", "", 1)
+    assert (b.run.run_id, b.run.taken_by) == ("b-1", "a")
+    assert [query.history.totals.commits for query in (a, b)] == [2, 2], (
+        "each counts its own batches"
+    )
 
 
 def test_query_that_goes_on_after_the_end_of_the_other_keeps_its_label():
     story = took_back(replaced="")
 
-    assert {label: query.run_id for label, query in story.shown().items()} == {
+    assert {label: query.run.run_id for label, query in story.shown().items()} == {
         "a": "a-2",
         "b": "b-1",
     }
@@ -162,7 +171,7 @@ def test_each_end_and_each_late_event_belongs_to_the_query_of_its_run():
     after = story.shown()
 
     assert after["b"] == before["b"]
-    assert (after["a"].run_id, after["a"].totals.failed) == ("a-2", 0)
+    assert (after["a"].run.run_id, after["a"].history.totals.failed) == ("a-2", 0)
 
 
 def test_query_whose_start_was_lost_is_still_stopped_by_another_one():
@@ -172,7 +181,7 @@ def test_query_whose_start_was_lost_is_still_stopped_by_another_one():
     assert list(story.shown()) == ["a"], "it counts as renamed"
 
     starts_b(story, at=20, run="c-1", name="c", replaced="b-1")
-    assert {label: query.run_id for label, query in story.shown().items()} == {
+    assert {label: query.run.run_id for label, query in story.shown().items()} == {
         "a": "b-1",
         "c": "c-1",
     }
@@ -184,7 +193,7 @@ def test_query_that_returns_after_the_other_one_moved_on_keeps_its_label():
     story.start("b-id", "b-2", "b", at=20, session="s2").ends("id", "b-1", at=20)
     story.start("id", "a-2", "a", at=30, session="s1", **FOLDER)
 
-    assert {label: query.run_id for label, query in story.shown().items()} == {
+    assert {label: query.run.run_id for label, query in story.shown().items()} == {
         "a": "a-2",
         "b": "b-2",
     }
@@ -195,9 +204,9 @@ def test_forgotten_query_does_not_take_the_id_from_the_other():
     story.state.forget_name("a")
     story.commits("id", "b-1", "b", at=12, batch=7).start("id", "b-2", "b", at=20, replaced="b-1")
 
-    assert {label: query.run_id for label, query in story.shown().items()} == {"b": "b-2"}
+    assert {label: query.run.run_id for label, query in story.shown().items()} == {"b": "b-2"}
     story.start("id", "a-2", "a", at=30, replaced="b-2")
-    assert story.shown()["a"].totals.restarts == 1, "its counters go on"
+    assert story.shown()["a"].history.totals.restarts == 1, "its counters go on"
 
 
 def test_query_with_a_new_checkpoint_leaves_the_old_one_to_the_other():
@@ -217,7 +226,7 @@ def test_query_that_takes_a_checkpoint_continues_an_ended_one_of_its_name():
     starts_b(story)
     b = story.shown()["b"]
 
-    assert (b.run_id, b.totals.restarts, b.query_id) == ("b-1", 1, "id")
+    assert (b.run.run_id, b.history.totals.restarts, b.query_id) == ("b-1", 1, "id")
     assert story.found(12) == [(STOPPED, "a")]
 
 
@@ -281,7 +290,7 @@ def test_query_whose_batch_ids_go_on_under_a_new_id_is_one_query_with_a_warning(
     (query,) = story.shown().values()
     (found,) = story.evaluate(26).findings
 
-    assert (query.label, query.query_id, query.totals.restarts) == (label, "new", 1)
+    assert (query.label, query.query_id, query.history.totals.restarts) == (label, "new", 1)
     assert (found.alertname, found.severity.value) == (REWOUND, "warning")
     assert "/cp/orders has a new query id, although batch ids go on" in say(found).reason
     assert say(found).evidence["id_before"] == "old"
@@ -293,8 +302,12 @@ def test_history_and_positions_go_on_under_the_new_id():
     reaches(started_again(story=story), "r2", 7, 8, query_id="new", at=25)
     query = story.state.query("new")
 
-    assert (query.totals.commits, query.totals.failed, len(query.failures)) == (6, 1, 1)
-    assert query.last_commit_batch == 8
+    assert (
+        query.history.totals.commits,
+        query.history.totals.failed,
+        len(query.history.failures),
+    ) == (6, 1, 1)
+    assert query.checkpoint.last_commit_batch == 8
     assert story.state.query("old") is query, "the old id is of the past"
 
 
@@ -336,7 +349,11 @@ def test_other_new_ids_are_no_loss_of_identity(story):
     (query,) = story.shown().values()
 
     assert story.found(30) == []
-    assert (query.run_id, query.totals.restarts, query.lost_identity) == ("r2", 1, False)
+    assert (query.run.run_id, query.history.totals.restarts, query.lost_identity) == (
+        "r2",
+        1,
+        False,
+    )
 
 
 def test_emptied_folder_leaves_no_position_behind():
@@ -344,7 +361,7 @@ def test_emptied_folder_leaves_no_position_behind():
     story = reaches(started_again(), "r2", 0, 1, 2, query_id="new", at=25)
     query = story.state.query("new")
 
-    assert (query.last_commit_batch, query.totals.commits) == (2, 7)
+    assert (query.checkpoint.last_commit_batch, query.history.totals.commits) == (2, 7)
     assert story.found(27) == []
     reaches(story, "r2", *range(3, 6), query_id="new", at=200)
     assert story.found(203) == []
@@ -355,7 +372,7 @@ def test_query_of_another_name_in_the_folder_is_another_query(other):
     story = started_again(other, stopped_at_batch_six())
     reaches(story, "r2", 7, query_id="new", name=other, at=25)
 
-    assert {query.run_id for query in story.shown().values()} == {"r1", "r2"}
+    assert {query.run.run_id for query in story.shown().values()} == {"r1", "r2"}
     assert story.found(26) == []
 
 
@@ -364,7 +381,7 @@ def test_running_query_in_the_folder_is_never_continued():
     story = IdStory().start("old", "r1", at=0, session="s1", trigger=TRIGGER, **FOLDER)
     story.start("new-id", "r2", at=20, session="s2", **FOLDER)
 
-    assert {label: query.run_id for label, query in story.shown().items()} == {
+    assert {label: query.run.run_id for label, query in story.shown().items()} == {
         "q": "r1",
         "q-new-id": "r2",
     }

@@ -588,8 +588,8 @@ def test_reading_of_a_checkpoint_counts_once_although_it_is_reported_again_with_
     story.commit(batch=5, at=4)
     story.state.apply_commit_log(replace(report, sinks={"b-1": SinkLog(9)}))
 
-    assert once.log_behind is None
-    assert story.query().log_behind is None
+    assert once.run.log_behind is None
+    assert story.query().run.log_behind is None
 
 
 def test_no_batch_that_is_written_while_the_sink_is_read_seems_foreign():

@@ -10,7 +10,6 @@ from support.story import Story
 
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.redaction import redacted
-from querypulse.alerting.words.messages import say
 from querypulse.core.redaction import REDACTED, Redactor
 from querypulse.listener.failure import (
     MAX_CHARACTERS,
@@ -237,7 +236,7 @@ def test_secret_in_a_code_line_is_redacted():
     frames = frame("/jobs/a.py", 3, "f", call) + frame("/jobs/a.py", 9, "g", 'send("s3cr3t")')
     story = Story().started(at=0).ended(at=1, exception=HEAD + frames + "ValueError: no")
     evaluated = redacted(Evaluation(story.evaluate(2).findings), Redactor(secrets=["s3cr3t"]).text)
-    evidence = say(evaluated.findings[0]).evidence
+    evidence = evaluated.findings[0].words.evidence
 
     assert evidence["python_line"] == "/jobs/a.py:9 in g"
     assert REDACTED in evidence["traceback"]

@@ -128,7 +128,7 @@ def test_number_of_remembered_forgotten_queries_is_limited_and_unnamed_ones_go_f
     for number, name in enumerate((None, "q-1", f"q-{MAX_FORGOTTEN + 4}")):
         story.start(f"new-{number}" if name else "id-0", f"again-{number}", name, at=2)
 
-    restarts = {query.name: query.totals.restarts for query in story.shown().values()}
+    restarts = {query.name: query.history.totals.restarts for query in story.shown().values()}
     assert restarts == {None: 0, "q-1": 0, f"q-{MAX_FORGOTTEN + 4}": 1}
 
 
@@ -139,8 +139,8 @@ def test_query_restarted_forever_under_new_ids_takes_limited_memory():
         story.fails(f"id-{number}", f"r-{number}", at=number + 0.5)
 
     (query,) = story.shown().values()
-    assert len(query.unended_runs) == 0
-    assert len(query.failures) <= 16
+    assert len(query.history.unended_runs) == 0
+    assert len(query.history.failures) <= 16
     assert story.state.query("id-0") is query
 
 

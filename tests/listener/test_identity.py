@@ -38,7 +38,7 @@ def test_late_observation_of_a_past_run_changes_nothing(late):
 
         assert story.state.query("id") == before, f"{runs - 1} runs ago"
         assert before.failure is not None
-        assert before.run_id == f"run-{runs - 1}"
+        assert before.run.run_id == f"run-{runs - 1}"
 
 
 def test_event_of_an_unknown_run_does_not_replace_a_known_query():
@@ -83,9 +83,9 @@ FAILED = polled("id", "a", **DIED)
 def test_each_observation_belongs_to_one_run_and_each_failure_counts_once(story, expected):
     """The current run, since when, whether it or an earlier one has failed, failures, restarts."""
     query = story.state.query("id")
-    counted = (query.totals.failed, query.totals.restarts)
+    counted = (query.history.totals.failed, query.history.totals.restarts)
 
-    assert (query.run_id, query.started_at, query.failure is not None, *counted) == expected
+    assert (query.run.run_id, query.run.started_at, query.failure is not None, *counted) == expected
 
 
 def test_other_events_introduce_no_query():
@@ -110,7 +110,7 @@ def test_start_time_decides_which_of_two_runs_is_newer(timestamp, present, other
     story = IdStory().start("new-id", "new", at=1, timestamp=10.0, session="s1")
     story.start(other_id, "other", at=2, timestamp=timestamp, session="s1")
 
-    assert story.shown()["q"].run_id == present
+    assert story.shown()["q"].run.run_id == present
 
 
 @pytest.mark.parametrize("ids", [("id", "id"), ("id-a", "id-b")], ids=["one id", "one name"])
@@ -129,7 +129,7 @@ def test_next_poll_decides_which_run_is_newer_if_a_start_event_was_lost(ids, see
     story.state.snapshot(2 + UNDECIDED_SECONDS + 0.1)
 
     (query,) = story.shown().values()
-    assert (query.run_id, query.started_at) == (present, since)
+    assert (query.run.run_id, query.run.started_at) == (present, since)
 
 
 def test_late_failure_of_an_older_checkpoint_counts_for_the_query_of_its_name():
@@ -138,7 +138,7 @@ def test_late_failure_of_an_older_checkpoint_counts_for_the_query_of_its_name():
     story.start("old-id", "old", at=2, timestamp=5.0, session="s1").fails("old-id", "old", at=3)
 
     (query,) = story.shown().values()
-    assert (query.run_id, query.failure, query.totals.failed) == ("new", None, 1)
+    assert (query.run.run_id, query.failure, query.history.totals.failed) == ("new", None, 1)
 
 
 # -- succession -----------------------------------------------------------------------------------
@@ -170,7 +170,11 @@ def test_new_checkpoint_under_a_failed_querys_name_continues_it_in_any_session(s
 
     (query,) = story.shown().values()
     assert (query.query_id, query.label) == ("new", "q")
-    assert (query.totals.commits, query.totals.restarts, len(query.failures)) == (1, 1, 1)
+    assert (
+        query.history.totals.commits,
+        query.history.totals.restarts,
+        len(query.history.failures),
+    ) == (1, 1, 1)
     assert story.found(3.5) == [("StreamingQueryFailed", "q")]
     ended = polled("old", "r1", active=False, exception=CONFLICT)
     story.commits("new", "r2", at=4, batch=0).probe(ended, polled("new", "r2"), at=5)
@@ -289,7 +293,7 @@ def test_query_first_known_by_its_failure_gets_the_label_of_its_name(shows_name)
     shows_name(story)
 
     assert list(story.shown()) == ["bronze"]
-    assert story.shown()["bronze"].totals.failed == 1
+    assert story.shown()["bronze"].history.totals.failed == 1
     assert story.state.query("aaaaaaaa-1").label == "bronze"
     story.start("aaaaaaaa-1", "run-9", "silver", at=9)
     assert list(story.shown()) == ["bronze"], "it moves only once"
@@ -353,11 +357,11 @@ def test_query_first_known_by_a_failure_is_one_with_the_query_of_its_name_or_sta
     """By label: the current run, whether a failure is unrecovered, failures, commits, restarts."""
     assert {
         label: (
-            query.run_id,
+            query.run.run_id,
             query.failure is not None,
-            query.totals.failed,
-            query.totals.commits,
-            query.totals.restarts,
+            query.history.totals.failed,
+            query.history.totals.commits,
+            query.history.totals.restarts,
         )
         for label, query in story.shown().items()
     } == expected
@@ -369,8 +373,8 @@ def test_query_that_was_first_known_by_a_failure_keeps_what_is_usual_for_its_nam
     story.fails("bbbbbbbb-2", "run-1", at=0.4).fails("aaaaaaaa-1", "run-0", at=1)
     bronze = named_late(story).shown()["bronze"]
 
-    assert bronze.longest_batches == usual.longest_batches
-    assert bronze.usual_seconds == usual.usual_seconds == 0.2
+    assert bronze.history.longest_batches == usual.history.longest_batches
+    assert bronze.history.usual_seconds == usual.history.usual_seconds == 0.2
 
 
 def test_two_queries_that_turn_out_to_be_one_have_the_usual_batch_of_both():
@@ -378,11 +382,11 @@ def test_two_queries_that_turn_out_to_be_one_have_the_usual_batch_of_both():
     story.start("aaaaaaaa-1", "run-0", None, at=0.5).commits(
         "aaaaaaaa-1", "run-0", None, at=1, batch=0
     )
-    before = [query.usual_seconds for query in story.shown().values()]
+    before = [query.history.usual_seconds for query in story.shown().values()]
     (bronze,) = named_late(story.fails("aaaaaaaa-1", "run-0", at=2)).shown().values()
 
     assert before == [None, None]
-    assert bronze.usual_seconds == 0.2
+    assert bronze.history.usual_seconds == 0.2
 
 
 @pytest.mark.parametrize("query_id", ["id", "new"])
@@ -394,7 +398,7 @@ def test_what_is_usual_for_a_query_is_usual_for_its_next_run(query_id):
     story.fails("id", "run-1", at=101).start(query_id, "run-2", at=110)
 
     (query,) = story.shown().values()
-    assert (query.run_id, query.usual_seconds) == ("run-2", 30.0)
+    assert (query.run.run_id, query.history.usual_seconds) == ("run-2", 30.0)
 
 
 def test_joined_failures_are_in_order_of_time():
@@ -405,8 +409,8 @@ def test_joined_failures_are_in_order_of_time():
     story.probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=4999)
 
     bronze = story.shown()["bronze"]
-    assert [died.at for died in bronze.failures] == [1, 5000]
-    assert bronze.unrecovered.at == 5000
+    assert [died.at for died in bronze.history.failures] == [1, 5000]
+    assert bronze.history.unrecovered.at == 5000
     assert story.found(5002) == [("StreamingQueryFailed", "bronze")]
 
 
@@ -481,7 +485,7 @@ def test_flood_of_undecided_events_is_decided_at_once():
     for batch in range(1000):
         story.commits("22222222-b", "r2", at=1, batch=batch)
 
-    assert story.state.query("22222222-b").last_commit_batch == 999
+    assert story.state.query("22222222-b").checkpoint.last_commit_batch == 999
 
 
 def ended_first(story, n, at, session):
@@ -508,7 +512,7 @@ def test_crash_loop_without_a_fixed_checkpoint_is_one_query(restart, session):
 
     assert set(story.shown()) == {"q"}
     assert found <= {("StreamingQueryFailed", "q"), ("StreamingQueryFlapping", "q")}
-    assert story.shown()["q"].totals.restarts == 29
+    assert story.shown()["q"].history.totals.restarts == 29
 
 
 # -- label length ---------------------------------------------------------------------------------
@@ -578,7 +582,11 @@ def test_forgotten_query_continues_its_counters_when_it_returns(query_id):
 
     (query,) = story.shown(LATE).values()
     assert query.label == "q"
-    assert (query.totals.commits, query.totals.completed, query.totals.restarts) == (2, 2, 1)
+    assert (
+        query.history.totals.commits,
+        query.history.totals.completed,
+        query.history.totals.restarts,
+    ) == (2, 2, 1)
 
 
 def test_forgotten_loop_continues_its_trends_and_its_usual_batch_when_it_returns():
@@ -589,8 +597,8 @@ def test_forgotten_loop_continues_its_trends_and_its_usual_batch_when_it_returns
     story.start("id", "run-2", at=3600, trigger=AVAILABLE_NOW)
 
     (query,) = story.shown(3601).values()
-    assert query.trends.late.batches == 1
-    assert [seconds for _, seconds in query.longest_batches] == [890.0]
+    assert query.checkpoint.trends.late.batches == 1
+    assert [seconds for _, seconds in query.history.longest_batches] == [890.0]
 
 
 def test_forgotten_query_continues_the_time_without_input_when_it_returns():
@@ -601,7 +609,7 @@ def test_forgotten_query_continues_the_time_without_input_when_it_returns():
     story.start("id", "run-2", at=500)
 
     (query,) = story.shown(501).values()
-    assert query.without_input_before == 10.0
+    assert query.checkpoint.without_input_before == 10.0
 
 
 def test_available_now_loop_whose_first_run_failed_pages_once():
@@ -650,9 +658,11 @@ def test_completed_run_and_an_announced_stop_clear_an_earlier_failure_in_any_ord
 
     for what, story in stories.items():
         query = story.state.query("id")
-        assert (query.failure, query.unrecovered_failures, query.totals.failed) == (None, 0, 1), (
-            what
-        )
+        assert (query.failure, query.history.unrecovered_failures, query.history.totals.failed) == (
+            None,
+            0,
+            1,
+        ), what
         assert story.found(1000) == [], what
 
 
@@ -713,11 +723,11 @@ def test_labels_stay_and_counters_only_grow_in_any_order(script):
             # A query without a name gets the label of its name, once.
             assert labels.get(query_id, label) in {label, query_id}
         for label, query in shown.items():
-            before = totals.get(label, query.totals)
+            before = totals.get(label, query.history.totals)
             for field in set(before.__struct_fields__) - {"batch_buckets"}:
-                assert getattr(query.totals, field) >= getattr(before, field)
-            assert sum(query.totals.batch_buckets) >= sum(before.batch_buckets)
-            assert query.last_activity_at <= at
-            totals[label] = query.totals
+                assert getattr(query.history.totals, field) >= getattr(before, field)
+            assert sum(query.history.totals.batch_buckets) >= sum(before.batch_buckets)
+            assert query.run.last_activity_at <= at
+            totals[label] = query.history.totals
         labels = present
         story.evaluate(at, expected=["q"])

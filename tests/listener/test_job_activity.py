@@ -11,7 +11,7 @@ from support.fake_spark import CLOSER_AFTER, FakeChannel, FakeSpark, fake_probe,
 
 from querypulse.listener.probe_report import UNOWNED, JobActivity, JobCounts, Moves, SlotUse
 from querypulse.listener.python_frames import ForeachBatchCall
-from querypulse.listener.state.query import Delay, delay_of
+from querypulse.listener.state.run import Delay, delay_of
 
 SIBLINGS = range(2, 9)
 BUSY = {"message": "Processing new data", "busy": True}

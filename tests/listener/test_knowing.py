@@ -8,7 +8,7 @@ from support.story import CONFLICT, Story, processing, run
 
 from querypulse.listener.events import Started
 from querypulse.listener.probe_report import Context, Trigger, short_sink
-from querypulse.listener.state.query import Outcome
+from querypulse.listener.state.run import Outcome
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS
 
 BY_POLL = Story().started(at=0).probe(run(batch=0), at=1).probe(run(batch=1), at=2)
@@ -24,19 +24,23 @@ COMMITS = {
 def test_commit_counts_once_with_the_time_of_the_signal_that_shows_it_first(story, expected):
     query = story.query()
 
-    assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == expected
+    assert (
+        query.checkpoint.last_commit_batch,
+        query.run.last_commit_at,
+        query.history.totals.commits,
+    ) == expected
 
 
 def test_commit_is_activity_and_its_late_event_still_shows_how_long_the_batch_took():
-    assert Story().started(at=0).commit(batch=0, at=5).query().last_activity_at == 5
-    assert BY_POLL.query().longest_batches == ((0, 1.0),)
+    assert Story().started(at=0).commit(batch=0, at=5).query().run.last_activity_at == 5
+    assert BY_POLL.query().history.longest_batches == ((0, 1.0),)
 
 
 def test_batch_committed_again_after_a_restart_is_no_new_commit():
     story = Story().started(at=0).commit(batch=4, at=1).ended(at=2, exception=CONFLICT)
     query = story.started(run=2, at=3).commit(run=2, batch=4, at=9).query()
 
-    assert (query.last_commit_at, query.totals.commits) == (9, 1)
+    assert (query.run.last_commit_at, query.history.totals.commits) == (9, 1)
 
 
 def test_failure_reported_after_the_next_start_remains_until_the_new_run_is_active():
@@ -44,24 +48,32 @@ def test_failure_reported_after_the_next_start_remains_until_the_new_run_is_acti
     story.ended(at=8, exception=CONFLICT).ended(at=9, exception=CONFLICT)
 
     query = story.query()
-    assert query.alive
+    assert query.run.alive
     assert query.failure.failure.error_class == "ConcurrentAppendException"
-    assert (query.totals.failed, len(query.failures), query.unrecovered_failures) == (1, 1, 1)
+    assert (
+        query.history.totals.failed,
+        len(query.history.failures),
+        query.history.unrecovered_failures,
+    ) == (1, 1, 1)
     assert story.commit(run=2, batch=2, at=10).query().failure is None
     late = Story().started(at=0).started(run=2, at=5).commit(run=2, batch=2, at=6)
     query = late.ended(at=8, exception=CONFLICT).query()
-    assert (query.failure, query.unrecovered_failures, len(query.failures)) == (None, 0, 1)
+    assert (query.failure, query.history.unrecovered_failures, len(query.history.failures)) == (
+        None,
+        0,
+        1,
+    )
 
 
 def test_first_signal_reports_a_failure_and_later_ones_do_not_change_it():
     story = Story().started(at=0).probe(run(), at=1)
     story.probe(run(active=False, exception=CONFLICT), at=2)
-    first = story.query().ended
+    first = story.query().run.ended
     story.ended(at=40, exception=CONFLICT).ended(at=41)
 
-    assert story.query().ended == first
+    assert story.query().run.ended == first
     assert (first.at, first.signal, first.outcome) == (2, "probe", Outcome.FAILED)
-    assert story.query().totals.failed == 1
+    assert story.query().history.totals.failed == 1
 
 
 WEEK = 7 * 24 * 3600
@@ -95,11 +107,11 @@ def test_completed_query_is_forgotten_after_a_while():
 
 
 def test_run_that_a_poll_lacks_has_vanished_until_one_shows_it_unless_it_began_during_the_poll():
-    assert Story().started(at=5).probe(at=5).query().alive
+    assert Story().started(at=5).probe(at=5).query().run.alive
     story = Story().started(at=0).probe(run(), at=1).probe(at=2)
-    assert (story.query().vanished_at, story.query().alive) == (2, False)
+    assert (story.query().run.vanished_at, story.query().run.alive) == (2, False)
 
-    assert story.probe(run(), at=3).query().alive
+    assert story.probe(run(), at=3).query().run.alive
 
 
 def test_waiting_run_is_idle_at_each_poll_and_stays_alive_without_a_new_one():
@@ -107,9 +119,9 @@ def test_waiting_run_is_idle_at_each_poll_and_stays_alive_without_a_new_one():
     for at in (1, 3, 5):
         story.report(waiting, at=at)
     query = story.query()
-    assert (query.alive, query.last_idle_at, query.probed_at) == (True, 1, 1)
+    assert (query.run.alive, query.run.last_idle_at, query.run.probed_at) == (True, 1, 1)
 
-    assert story.probe(waiting, at=7).query().last_idle_at == 7
+    assert story.probe(waiting, at=7).query().run.last_idle_at == 7
 
 
 SHUT_DOWN = "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
@@ -132,7 +144,7 @@ def test_end_is_completed_for_a_finite_trigger_and_no_failure_after_its_own_spar
 ):
     story = Story().probe(run(trigger=trigger), at=0).ended(at=1, exception=exception, context=context)  # fmt: skip
 
-    assert story.query().ended.outcome is outcome
+    assert story.query().run.ended.outcome is outcome
 
 
 MISSING = "java.io.FileNotFoundException: File offsets does not exist"
@@ -143,7 +155,7 @@ def test_failure_that_only_the_probe_shows_while_shutdown_hooks_run_does_not_cou
     story = Story().probe(run(), at=0)
     story.probe(run(active=False, exception=MISSING), at=1, context=Context.TERMINATED)
 
-    assert story.query().ended is None
+    assert story.query().run.ended is None
     assert story.evaluate(100).findings == ()
 
 
@@ -156,7 +168,7 @@ def test_failure_with_an_event_counts_while_shutdown_hooks_run(order):
     else:
         story.ended(at=1, exception=CONFLICT, **hooks).probe(failed, at=1, **hooks)
 
-    assert story.query().ended.outcome is Outcome.FAILED
+    assert story.query().run.ended.outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize("context", [context for context in Context if context not in (Context.TERMINATED, Context.JVM_GONE)])  # fmt: skip
@@ -164,7 +176,7 @@ def test_failure_that_only_the_probe_shows_counts_otherwise(context):
     story = Story().probe(run(), at=0)
     story.probe(run(active=False, exception=MISSING), at=1, context=context)
 
-    assert story.query().ended.outcome is Outcome.FAILED
+    assert story.query().run.ended.outcome is Outcome.FAILED
 
 
 def test_second_longest_batch_of_two_days_is_usual_and_takes_constant_space():
@@ -174,8 +186,8 @@ def test_second_longest_batch_of_two_days_is_usual_and_takes_constant_space():
         hour, minute = divmod(number, 60)
         long = 3600.0 - 30 * hour if hour % 2 and not minute else 1.0
         story.commit(batch=number, at=3600 * hour + 60 * minute + 3590 * (long > 1), seconds=long)
-        usual[hour] = story.query().usual_seconds
-    hours = [hour for hour, _ in story.query().longest_batches]
+        usual[hour] = story.query().history.usual_seconds
+    hours = [hour for hour, _ in story.query().history.longest_batches]
 
     assert (usual[0], usual[1]) == (1.0, 1.0)
     assert all(usual[hour] > 1000 for hour in range(3, 60))
@@ -195,8 +207,8 @@ def test_second_longest_batch_of_two_days_is_usual_and_takes_constant_space():
     ids=["first of a run", "the clock was set ahead", "the clock was set back", "attached meanwhile", "its event is late"],
 )  # fmt: skip
 def test_batch_takes_at_most_as_long_as_it_was_observed(story, seconds):
-    assert story.query().recent_batches == seconds
-    assert story.query().totals.batch_seconds == sum(seconds)
+    assert story.query().history.recent_batches == seconds
+    assert story.query().history.totals.batch_seconds == sum(seconds)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +227,7 @@ def test_batches_that_arrive_together_take_at_most_as_long_as_their_run(arrivals
     for batch, (at, seconds) in enumerate(arrivals):
         story.commit(batch=batch, at=at, seconds=seconds)
 
-    assert story.query().recent_batches == pytest.approx(counted, abs=0.01)
+    assert story.query().history.recent_batches == pytest.approx(counted, abs=0.01)
 
 
 def test_sink_is_shown_by_its_distinctive_part():
@@ -234,12 +246,12 @@ def test_progress_recorded_between_two_polls_is_a_sign_of_life():
     story = Story()
     for at, mark in [(0, ""), (1, "2026-01-01T00:00:01Z"), (2, "2026-01-01T00:00:01Z")]:
         story.probe(run(message="Getting offsets from X", last_progress_mark=mark), at=at)
-    assert not story.query().activity_seen
+    assert not story.query().run.activity_seen
     story.probe(
         run(message="Getting offsets from X", last_progress_mark="2026-01-01T00:00:11Z"), at=3
     )
 
-    assert story.query().last_idle_at == 3
+    assert story.query().run.last_idle_at == 3
 
 
 def test_monitors_own_pauses_are_not_watched_time():
@@ -308,4 +320,4 @@ KNOWN_OF = {
 def test_session_and_trigger_are_those_of_the_probe_else_of_the_start(story, session, trigger):
     query = story.query()
 
-    assert (query.session, query.trigger) == (session, trigger)
+    assert (query.run.session, query.run.trigger) == (session, trigger)

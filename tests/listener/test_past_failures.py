@@ -19,7 +19,7 @@ from querypulse.listener.past_failures import (
     shifted,
 )
 from querypulse.listener.probe_report import Context
-from querypulse.listener.state.query import UNKNOWN_BATCH, RunFailure
+from querypulse.listener.state.history import UNKNOWN_BATCH, RunFailure
 
 DAY = 24 * 3600.0
 NAME = "StreamingQueryFlapping"
@@ -226,7 +226,7 @@ def test_failure_of_an_earlier_process_is_no_failure_of_this_one():
 
     assert process.evaluate(6).health["a"].state.value == "flapping"
     assert process.query().failure is None
-    assert process.query().totals.failed == 0
+    assert process.query().history.totals.failed == 0
 
 
 # -- which query a failure belongs to ----------------------------------------------------------
@@ -256,7 +256,7 @@ def test_restarted_query_does_not_get_the_failures_twice():
     process.started(run=2, at=62)
     process.evaluate(63)
 
-    assert len(process.query().failures) == 3
+    assert len(process.query().history.failures) == 3
 
 
 def test_failures_read_late_are_placed_before_newer_ones():
@@ -264,8 +264,10 @@ def test_failures_read_late_are_placed_before_newer_ones():
     process.evaluate(61)
     process.read(failing(2).kept(120), at=65).evaluate(66)
 
-    assert [died.at for died in process.query().failures] == [-180.0, -60.0, 60]
-    assert process.query().unrecovered_failures == 1, "the query has committed in this process"
+    assert [died.at for died in process.query().history.failures] == [-180.0, -60.0, 60]
+    assert process.query().history.unrecovered_failures == 1, (
+        "the query has committed in this process"
+    )
 
 
 # -- the clocks -------------------------------------------------------------------------------
@@ -285,7 +287,7 @@ def test_age_of_a_failure_follows_the_clocks_unless_it_is_implausible(ahead, at)
     process = Process().fails().next(ahead=ahead).started(at=5)
     process.evaluate(6)
 
-    assert [died.at for died in process.query().failures] == at
+    assert [died.at for died in process.query().history.failures] == at
 
 
 def test_nonsensical_counts_and_times_do_no_harm():
@@ -295,8 +297,8 @@ def test_nonsensical_counts_and_times_do_no_harm():
     process.evaluate(6)
 
     query = process.query()
-    assert [entry.at for entry in query.failures] == [-40.0, -1.0]
-    assert query.unrecovered_failures == 2
+    assert [entry.at for entry in query.history.failures] == [-40.0, -1.0]
+    assert query.history.unrecovered_failures == 2
 
 
 # -- limits -----------------------------------------------------------------------------------
@@ -372,7 +374,7 @@ def test_failures_go_on_in_the_folder_under_a_new_id():
     process = starts(process.next(), "new", None, committed=-90.0)
     process.evaluate(7)
 
-    assert len(process.state.query("new").failures) == 1
+    assert len(process.state.query("new").history.failures) == 1
 
 
 @pytest.mark.parametrize(
@@ -401,11 +403,13 @@ def test_failures_stay_with_the_query_that_had_them_when_another_one_took_its_ch
     process = process.next()
     process.state.apply_event(Started("id-a", "b-2", "b", checkpoint="/cp"), 5)
     process.evaluate(6)
-    assert process.state.query("id-a").failures == ()
+    assert process.state.query("id-a").history.failures == ()
 
     process.state.apply_event(Started("id-a", "a-4", "a", checkpoint="/cp", replaced="b-2"), 7)
     process.evaluate(8)
-    assert [len(query.failures) for query in process.state.snapshot(8).labels().values()] == [0, 2]
+    assert [
+        len(query.history.failures) for query in process.state.snapshot(8).labels().values()
+    ] == [0, 2]
 
 
 def test_failures_of_a_query_that_was_renamed_between_two_processes_count():
@@ -413,7 +417,7 @@ def test_failures_of_a_query_that_was_renamed_between_two_processes_count():
     process.state.apply_event(Started("id-a", "b-1", "b"), 5)
     process.evaluate(6)
 
-    assert len(process.state.query("id-a").failures) == 2
+    assert len(process.state.query("id-a").history.failures) == 2
 
 
 def test_spool_of_an_earlier_version_has_no_folders():
@@ -466,7 +470,7 @@ BATCHES = {
 
 @pytest.mark.parametrize(("process", "batch"), BATCHES.values(), ids=BATCHES)
 def test_failure_has_the_batch_that_a_signal_shows_of_its_own_run(process, batch):
-    assert process.query().failures[-1].batch_id == batch
+    assert process.query().history.failures[-1].batch_id == batch
 
 
 def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_shows_it():
@@ -475,8 +479,12 @@ def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_
     process.probe(processing(batch=9, active=False, async_progress=True, exception=CONFLICT), at=2)
     process.started(run=2, at=3).ended(run=2, at=4, exception=CONFLICT)
     process.started(run=3, at=5).ended(run=3, at=6, exception=CONFLICT)
-    assert [died.batch_id for died in process.query().failures] == [9, UNKNOWN_BATCH, UNKNOWN_BATCH]
+    assert [died.batch_id for died in process.query().history.failures] == [
+        9,
+        UNKNOWN_BATCH,
+        UNKNOWN_BATCH,
+    ]
 
     seen = processing(number=3, batch=8, active=False, async_progress=True, exception=CONFLICT)
     process.probe(seen, at=7)
-    assert [died.batch_id for died in process.query().failures] == [9, UNKNOWN_BATCH, 8]
+    assert [died.batch_id for died in process.query().history.failures] == [9, UNKNOWN_BATCH, 8]

@@ -40,7 +40,7 @@ KEY = place_of("broker:9092", "t/0")
 def gaps(story):
     """What the query has passed over: (start, end, cause)."""
     (query,) = story.snapshot(story.now).queries
-    return [(gap.start, gap.end, gap.cause.value) for gap in query.reading.gaps]
+    return [(gap.start, gap.end, gap.cause.value) for gap in query.history.reading.gaps]
 
 
 class Disk:
@@ -142,7 +142,7 @@ def test_query_that_takes_a_checkpoint_takes_its_position_and_no_gap(name, new):
     story.state.apply_event(Started("id-new", "new", name, checkpoint="/cp2"), 100)
     asks_run(story, "new", begins=6000, at=105, committed=6000, latest=6000, topic_id="A")
 
-    found = {query.name: query.reading.gaps for query in story.snapshot(110).queries}
+    found = {query.name: query.history.reading.gaps for query in story.snapshot(110).queries}
     spans = [(gap.start, gap.end, gap.cause.value) for gap in found[name]]
     before = [(200, 210, "deleted")] if name == "a" else []
     assert spans == [*before, *new]
@@ -257,7 +257,7 @@ def test_what_was_written_after_the_last_possible_store_is_asked_for():
     disk.restore(story, later=3600.0)
 
     (query,) = story.snapshot(story.now).queries
-    assert query.reading.unsure_since == pytest.approx(first.now + UNSURE_SECONDS - 3600.0)
+    assert query.history.reading.unsure_since == pytest.approx(first.now + UNSURE_SECONDS - 3600.0)
 
 
 def test_new_checkpoint_is_compared_after_its_first_process_crashed_before_a_poll():
@@ -281,7 +281,7 @@ def test_nothing_that_was_stored_is_of_the_future():
 
     story.waits(86_500)
 
-    assert recent(story.state.query(OTHER).reading.gaps, story.now) == ()
+    assert recent(story.state.query(OTHER).history.reading.gaps, story.now) == ()
 
 
 def test_gap_is_kept_over_processes_until_it_is_read():
@@ -379,7 +379,10 @@ def topics(number):
 
 
 def positions_of(story, query="a"):
-    return {place.partition(" ")[2] for place in story.state.query(f"id-{query}").reading.positions}
+    return {
+        place.partition(" ")[2]
+        for place in story.state.query(f"id-{query}").history.reading.positions
+    }
 
 
 def test_position_in_a_topic_that_is_not_read_any_more_is_dropped():
@@ -413,11 +416,11 @@ def test_topic_that_the_checkpoint_before_read_and_this_one_does_not_is_no_gap_w
 def test_forgotten_query_keeps_no_more_than_1000_positions():
     many = {f"t/{number}": 5 for number in range(MAX_POSITIONS + 1)}
     story = Story().started(at=0).ask(at=5, committed=many, latest=many)
-    assert remains(story.query().reading).positions == {}
+    assert remains(story.query().history.reading).positions == {}
 
     del many["t/0"]
     story = Story().started(at=0).ask(at=5, committed=many, latest=many)
-    assert remains(story.query().reading) == story.query().reading
+    assert remains(story.query().history.reading) == story.query().history.reading
 
 
 OFFSETS = st.integers(0, 20)

@@ -81,7 +81,7 @@ class SourceReaderHarness:
         return self.sources[f"{name}-1"][0]
 
     def open(self, query):
-        opened = self.sources.get(query.run_id)
+        opened = self.sources.get(query.run.run_id)
         if isinstance(opened, Exception):
             raise opened
         return opened
@@ -329,10 +329,10 @@ def test_only_the_newest_dead_runs_are_polled():
 def test_dead_query_keeps_its_newest_poll_until_a_new_run_starts():
     story = Story().started(at=0).ask(at=1, committed=5, latest=5)
     story.ended(at=2, exception=CONFLICT).ask(at=20, committed=5, latest=50)
-    assert story.query().polls[0].lag_offsets == 45
+    assert story.query().checkpoint.polls[0].lag_offsets == 45
     story.started("a", 2, at=30)
 
-    assert story.query().polls == {}
+    assert story.query().checkpoint.polls == {}
 
 
 def test_source_is_asked_what_was_written_after_the_checkpoint_before_was_no_longer_read():

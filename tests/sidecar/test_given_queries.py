@@ -53,7 +53,7 @@ class Driver:
 
     def announced(self):
         """The labels of the queries whose stop was announced."""
-        return [label for label, query in self.queries().items() if query.stop_expected]
+        return [label for label, query in self.queries().items() if query.run.stop_expected]
 
 
 def started(number, name="q", *, run=1):

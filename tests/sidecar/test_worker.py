@@ -58,7 +58,7 @@ def test_a_failure_overtakes_queued_progress_and_both_count():
     harness = WorkerHarness().started().commit(batch=7).ended(exception=CONFLICT).step()
 
     assert harness.reported == [("StreamingQueryFailed", "a")]
-    assert harness.published[-1].snapshot.queries[0].last_commit_batch == 7
+    assert harness.published[-1].snapshot.queries[0].checkpoint.last_commit_batch == 7
 
 
 def test_a_failure_caused_by_a_stopped_context_pages_nobody():

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from querypulse.alerting.delivery.outbox import OutboxRow
 from querypulse.alerting.incidents.lifecycle import Evaluated
+from querypulse.listener.state.history import Totals
 from querypulse.listener.state.identity import ID_CHARACTERS, LABEL_CHARACTERS
-from querypulse.listener.state.query import Query, Totals
+from querypulse.listener.state.query import Query
 from querypulse.listener.state.state import MAX_GONE_UNNAMED
 
 from .driver import Courier, SimDriver
@@ -57,7 +58,8 @@ class Bookkeeping(Property):
         # Expected queries are never forgotten.
         expected = {query.name for query in self._stage.plan.queries if query.expected}
         gone = sum(
-            not query.alive and query.name not in expected for query in evaluated.snapshot.queries
+            not query.run.alive and query.name not in expected
+            for query in evaluated.snapshot.queries
         )
         if gone <= self._stage.plan.setup.memory:
             self._within_at = driver.time.now
@@ -82,7 +84,7 @@ class Bookkeeping(Property):
     def _check_label(self, driver: SimDriver, label: str, query: Query) -> None:
         if len(label) > LONGEST_LABEL:
             raise Violation("P7", f"a label has {len(label)} characters")
-        owner = driver.spark.keys.get(query.run_id, query.query_id)
+        owner = driver.spark.keys.get(query.run.run_id, query.query_id)
         before = self._owners.setdefault((driver, label), owner)
         if before != owner:
             raise Violation(
@@ -91,7 +93,7 @@ class Bookkeeping(Property):
 
     def _check_counters(self, driver: SimDriver, label: str, query: Query) -> None:
         place = (driver, label)
-        before, now = self._totals.get(place), query.totals
+        before, now = self._totals.get(place), query.history.totals
         if before is now:
             return
         self._totals[place] = now
@@ -100,8 +102,9 @@ class Bookkeeping(Property):
             if fell:
                 raise Violation("P6", f"counters of {label!r} fell: {', '.join(fell)}")
         for name in LISTS:
-            if len(getattr(query, name)) > LONGEST_LIST:
-                raise Violation("P7", f"{name} of {label!r} holds {len(getattr(query, name))}")
+            length = len(getattr(query.history, name))
+            if length > LONGEST_LIST:
+                raise Violation("P7", f"{name} of {label!r} holds {length}")
 
     def _check_losses(self, courier: Courier) -> None:
         """Check that every critical alert that was never delivered is counted as lost."""

@@ -460,7 +460,7 @@ class SimDriver:
         labels = evaluated.snapshot.labels()
         if not labels.keys() <= self.owners.keys():
             for label, query in labels.items():
-                self.owners.setdefault(label, self.spark.keys.get(query.run_id, label))
+                self.owners.setdefault(label, self.spark.keys.get(query.run.run_id, label))
         self._world.evaluated(self, evaluated)
 
     def _start_later(self, query: SimQuery, seconds: float) -> None:

@@ -39,8 +39,9 @@ from querypulse.exporter.pages import Notice
 from querypulse.listener import event_reader, past_failures, probe_report
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state import fold, identity, state
+from querypulse.listener.state.history import Totals
 from querypulse.listener.state.identity import UNNAMED
-from querypulse.listener.state.query import Totals
+from querypulse.listener.state.query import Query
 from querypulse.listener.state.snapshot import Snapshot
 from querypulse.watch import alerts as alerts_module
 from querypulse.watch.tracker import TargetTracker, WatchedDriver
@@ -124,7 +125,7 @@ _incident, _incident_key, _open = Lifecycle._incident, lifecycle.incident_key, L
 _first_health, _recovery = FirstHealth.update, DriverHealth.recovery
 _forget = state.to_forget
 _met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
-_remains = identity._remains
+_remains = identity.remains
 _introduce = identity.Identity.introduce
 _offer = driver.Courier.offer
 
@@ -189,7 +190,7 @@ def _ends_with(is_last: Callable[[Any], bool]) -> Callable[..., Any]:
 def _poll_and_never_vanish(self: state.State, report: Any) -> None:
     _poll(self, report)
     for key, query in self._queries.items():
-        self._queries[key] = replace(query, vanished_at=None)
+        self._queries[key] = replace(query, run=replace(query.run, vanished_at=None))
 
 
 def _one_silent_query_is_a_silent_driver(findings: Any, *others: Any) -> Any:
@@ -241,11 +242,15 @@ def _memory_introduces(self: Any, run: Any, report: Any) -> Any:
 
 def _any_called(self: state.State, name: str, **_: bool) -> None:
     for query in [query for query in self._queries.values() if state.has_name(query, name)]:
-        self._put(replace(query, stop_expected=True))
+        self._put(replace(query, run=replace(query.run, stop_expected=True)))
+
+
+def _from_zero(query: Query) -> Query:
+    return replace(query, history=replace(query.history, totals=Totals()))
 
 
 def _by_its_own_time(event: Any, at: float, present: Any, *, wait: bool) -> bool:
-    began = present.start.timestamp if present.start is not None else None
+    began = present.run.start.timestamp if present.run.start is not None else None
     return began is not None and event.timestamp is not None and event.timestamp < began
 
 
@@ -255,7 +260,9 @@ def _starting_is_calm(
     if self._is_unhealthy(label, severity):
         return None
     query = self.queries.get(label)
-    return before or RecoveryWindow(self.now, query.totals.commits if query is not None else 0)
+    return before or RecoveryWindow(
+        self.now, query.history.totals.commits if query is not None else 0
+    )
 
 
 def _calm_while_one_starts(
@@ -338,7 +345,7 @@ OF_NOTIFYING = (
              Lifecycle, "_open", _opens_late,
              only("die"), essential=True),
     Mutation("each run counts from zero", "P6",
-             identity, "succeed", lambda *run: replace(_succeed(*run), totals=Totals()), only("restart")),
+             identity, "succeed", lambda *run: _from_zero(_succeed(*run)), only("restart")),
     Mutation("nothing that ended is ever forgotten", "P7",
              state.State, "forget", lambda *_: None,
              only("repeat", finite=1.0, queries=(6,), small_memory=1.0, memory=1), essential=True),
@@ -451,10 +458,10 @@ IDENTITY = (
     Mutation("a run of unknown origin is never held until a poll", "P2|P4|P6",
              state, "UNDECIDED_SECONDS", 0.0, plan=plan_of("a new checkpoint, while the session of the first run is not known yet")),
     Mutation("the counters of a forgotten query restart from zero", "P6",
-             identity, "_remains", lambda query: replace(_remains(query), totals=Totals()),
+             identity, "remains", lambda query: _from_zero(_remains(query)),
              only("restart", "plan_stop", small_memory=1.0, memory=1, steps=(6,)), essential=True),
     Mutation("a run that completes does not recover an earlier failure", "P3",
-             fold, "recovered", lambda query: query,
+             fold, "recovered", lambda history: history,
              only("fail_first", "dry", finite=1.0, steps=(6,))),
     Mutation("an expected query is forgotten", "P2|P6",
              state, "to_forget", lambda queries, now, _, supervised: _forget(queries, now, (), supervised),

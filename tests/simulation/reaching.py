@@ -214,7 +214,7 @@ class Reaching(Property):
         fresh = report is not None and driver.time.now - report.at <= SEEN_SECONDS
         shown = driver.worker.evaluated.snapshot.queries
         mine = [other for other in shown if driver.owners.get(other.label) == query.key]
-        began = any(other.started_at >= query.started_at - TICK_SECONDS for other in mine)
+        began = any(other.run.started_at >= query.started_at - TICK_SECONDS for other in mine)
         return fresh and began and driver.probe.answers and query.key not in driver.spark.living
 
     def _is_known(

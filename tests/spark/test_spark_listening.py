@@ -391,9 +391,11 @@ def test_probe_reads_details_that_events_do_not_contain(spark, watch, tmp_path):
     def known():
         return sidecar._runtime.evaluated.snapshot.labels()["known"]
 
-    until(lambda: known().probed.committed_offsets.startswith("{RateStream"), "offsets are seen")
+    until(
+        lambda: known().run.probed.committed_offsets.startswith("{RateStream"), "offsets are seen"
+    )
     query = known()
-    assert str(query.facts.trigger) == "ProcessingTime(0.3 s)"
-    assert query.facts.checkpoint.endswith(str(tmp_path / "cp"))
-    assert query.facts.sink == "NoopTable"
-    assert query.facts.session == query.start.session == spark._jsparkSession.sessionUUID()
+    assert str(query.run.facts.trigger) == "ProcessingTime(0.3 s)"
+    assert query.run.facts.checkpoint.endswith(str(tmp_path / "cp"))
+    assert query.run.facts.sink == "NoopTable"
+    assert query.run.facts.session == query.run.start.session == spark._jsparkSession.sessionUUID()

@@ -121,13 +121,14 @@ def test_execution_class_shows_async_progress_tracking(spark, name, is_async, se
     ("written", "instead"),
     [(f"{FIELD}3{FIELD}", f"{FIELD}three{FIELD}"), ("Waiting", f"Waiting{FIELD}")],
 )
-def test_unreadable_line_affects_only_its_run(spark, written, instead):
+def test_run_whose_line_is_unreadable_is_read_on_its_own(spark, written, instead):
     probe = fake_probe(spark)
     before = poll(probe)
     spark.lines[query_id(2)] = spark._line(query_id(2)).replace(written, instead)
     after = poll(probe, at=1)
 
-    assert [name for name in after if after[name] is before[name]] == ["query 2"]
+    assert [name for name in after if after[name] is before[name]] == []
+    assert (after["query 2"].batch_id, after["query 2"].message) == (3, before["query 2"].message)
 
 
 @pytest.mark.parametrize("run_id", ["", "run-2-1"])

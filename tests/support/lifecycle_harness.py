@@ -28,7 +28,8 @@ from querypulse.alerting.silences import Silence
 from querypulse.alerting.words.messages import Guidance
 from querypulse.core.states import QueryState
 from querypulse.listener.probe_report import RunFacts, parse_trigger
-from querypulse.listener.state.query import Ended, Outcome, Query
+from querypulse.listener.state.query import Query
+from querypulse.listener.state.run import Ended, Outcome, Run
 from querypulse.listener.state.snapshot import Pause, Snapshot
 
 COMMIT_EVERY_SECONDS = 5
@@ -112,11 +113,9 @@ class LifecycleHarness:
         elif query not in self._queries:
             self._queries[query] = Query(
                 query_id=f"id-{query}",
-                run_id="1",
                 name=name or query,
                 label=query,
-                started_at=self.now,
-                facts=FACTS,
+                run=Run(run_id="1", started_at=self.now, facts=FACTS),
             )
         return self
 
@@ -183,20 +182,22 @@ class LifecycleHarness:
 
     def _live(self, query: Query, what: str) -> Query:
         # Every condition but an end restarts the query.
-        query = replace(query, ended=None, stop_expected=what == "stopped")
+        run = replace(query.run, ended=None, stop_expected=what == "stopped")
+        history = query.history
         if what == "starts":
-            query = replace(query, last_commit_at=None, last_idle_at=None)
-        elif query.last_commit_at is None:
-            query = replace(query, last_commit_at=self.now)
+            run = replace(run, last_commit_at=None, last_idle_at=None)
+        elif run.last_commit_at is None:
+            run = replace(run, last_commit_at=self.now)
         if "commits" in what.split("+") and self.now % COMMIT_EVERY_SECONDS == 0:
-            totals = replace(query.totals, commits=query.totals.commits + 1)
-            return replace(query, totals=totals, last_commit_at=self.now)
-        if "idle" in what.split("+"):
-            return replace(query, last_idle_at=self.now)
-        if what in {"ends", "stopped", "completed"}:
+            totals = replace(history.totals, commits=history.totals.commits + 1)
+            history = replace(history, totals=totals)
+            run = replace(run, last_commit_at=self.now)
+        elif "idle" in what.split("+"):
+            run = replace(run, last_idle_at=self.now)
+        elif what in {"ends", "stopped", "completed"}:
             outcome = Outcome.COMPLETED if what == "completed" else Outcome.STOPPED
-            return replace(query, ended=Ended(self.now, outcome, "event"))
-        return query
+            run = replace(run, ended=Ended(self.now, outcome, "event"))
+        return replace(query, history=history, run=run)
 
     def _findings(self) -> list[Finding]:
         return [

@@ -20,8 +20,8 @@ from querypulse.alerting.silences import end_text
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.listener.past_failures import FailedQuery, mark_of
+from querypulse.listener.state.history import RunFailure
 from querypulse.listener.state.positions import Cause, Gap, LastRead, Position
-from querypulse.listener.state.query import RunFailure
 
 GAP = Gap("id t/0", 5, 9, Cause.SKIPPED, WALL)
 READ = LastRead(WALL, {"id t/0": Position(9, 2, "topic")}, (GAP,), WALL, systems={0: "hash"})

@@ -14,7 +14,7 @@ from querypulse.alerting.incidents.lifecycle import Opened
 from querypulse.listener.mailbox import Ending, ProgramEnd
 from querypulse.listener.past_failures import FailedQuery, mark_of
 from querypulse.listener.source_polls import SourceReport
-from querypulse.listener.state.query import RunFailure
+from querypulse.listener.state.history import RunFailure
 from querypulse.sidecar.worker import TICK_SECONDS
 
 

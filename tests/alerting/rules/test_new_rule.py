@@ -34,7 +34,7 @@ class DiskFull(Facts, frozen=True, kw_only=True):
 
 def disk_full(context):
     """``StreamingDiskFull``: a rule that finds a full disk below every query that has begun."""
-    if not context.query.activity_seen:
+    if not context.query.run.activity_seen:
         return None
     return report(context, NAME, Severity.WARNING, DiskFull(free_bytes=7))
 
