@@ -206,8 +206,12 @@ class TargetTracker:
 
         A driver whose address left DNS stays expected, until ``forget``: it may have been killed.
         """
-        self._listed = frozenset(endpoints)
-        for endpoint in self._listed - self.endpoint_states.keys():
+        # In the order of the list, so that incidents have one order, too.
+        listed = tuple(dict.fromkeys(endpoints))
+        self._listed = frozenset(listed)
+        for endpoint in listed:
+            if endpoint in self.endpoint_states:
+                continue
             self.endpoint_states[endpoint] = EndpointState()
             if not self._under(endpoint.url):
                 self.drivers.append(WatchedDriver(endpoint))

@@ -7,6 +7,7 @@ import pytest
 from querypulse.watch import targets
 from querypulse.watch.client import Endpoint
 from querypulse.watch.targets import Targets, endpoint_of
+from querypulse.watch.tracker import TargetTracker
 
 
 @pytest.fixture
@@ -36,6 +37,16 @@ def dns(monkeypatch):
 )
 def test_the_path_of_a_url_is_ignored(url, shown):
     assert endpoint_of(url, "here") == Endpoint(shown)
+
+
+def test_drivers_are_watched_in_the_order_of_the_list():
+    tracker = TargetTracker(15.0, 5.0)
+    endpoints = [Endpoint(f"http://d{number}:9719") for number in range(20)]
+    tracker.listed(reversed(endpoints[:10]))
+    tracker.listed([*endpoints, *endpoints])
+
+    known = [driver.endpoint for driver in tracker.drivers]
+    assert known == [*reversed(endpoints[:10]), *endpoints[10:]]
 
 
 def test_only_loopback_hosts_are_this_machine():
