@@ -30,7 +30,7 @@ from querypulse.alerting.delivery.spool import (
     SpoolFile,
     try_folder,
 )
-from querypulse.alerting.incidents.alert import AlertOutcome, End, GoesOn
+from querypulse.alerting.incidents.alert import AlertOutcome, GoesOn
 from querypulse.core.guard import Guard
 
 TESTS = Path(spooling.__file__).parents[1]
@@ -216,16 +216,21 @@ def test_file_of_the_version_before_is_read_with_the_state_of_its_alerts(spool, 
     empty = spool()
     written(empty, pager=(entry(1),)).close(PATIENCE_SECONDS)
     document(folder).write_bytes((TESTS / "fixtures" / "spool-version-2.json").read_bytes())
-    shared, own = spool().load(PATIENCE_SECONDS).rows["pager"]
-    a, b, c = shared.incident.alerts
-    (d,) = own.incident.alerts
+    kept = spool().load(PATIENCE_SECONDS)
+    firing, ended, moved = (row.incident.alerts for row in kept.rows["pager"])
+    a, b = firing
 
     assert (a.end, a.incident, a.muted[:8], a.code) == (None, "*", "silenced", "batch_hung")
-    assert b.end == End(WALL - 10, AlertOutcome.COMMITS)
-    assert c.end == End(WALL - 20, None, GoesOn.CRITICAL_ALERT)
-    assert d.end == End(WALL - 5, AlertOutcome.IDLE)
-    assert a.calm_seconds == 2900
-    assert {*a.annotations, *d.annotations} == {"summary", "reason", "runbook_url"}
+    assert (a.calm_seconds, b.calm_seconds) == (2900, 0)
+    assert {alert.end.at for alert in (*ended, *moved)} == {WALL - 5}
+    assert {alert.end.outcome for alert in ended} == {*AlertOutcome} - {AlertOutcome.TEST_OVER}
+    assert [alert.end.goes_on for alert in moved] == list(GoesOn)
+    assert {name for alert in (a, *ended, *moved) for name in alert.annotations} == {
+        "summary",
+        "reason",
+        "runbook_url",
+    }
+    assert [failed.query_id for failed in kept.failures] == ["id-a"]
     assert msgspec.json.decode(document(folder).read_bytes())["version"] == 3
 
 
