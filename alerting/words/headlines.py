@@ -138,19 +138,19 @@ GOES_ON = {
 }
 
 
-_PLURALS = dict(QUERY_OUTCOMES.values())
-
-
 def goes_on_text(end: End | None) -> str:
     """Where an alert goes on after its end in its incident; empty if nowhere."""
     return "" if end is None or end.goes_on is None else GOES_ON[end.goes_on]
 
 
-def outcome_text(alertname: str, outcome: AlertOutcome) -> str:
-    """What the query of an alert, or its driver, does now."""
+def outcome_text(alertname: str, outcome: AlertOutcome, *, is_of_one: bool = True) -> str:
+    """What the query of an alert, or several, or the driver, do now."""
     if outcome is AlertOutcome.RECOVERED:
         return kind_of(alertname).recovers
-    return QUERY_OUTCOMES[outcome][0] if outcome in QUERY_OUTCOMES else OTHER_OUTCOMES[outcome]
+    if outcome not in QUERY_OUTCOMES:
+        return OTHER_OUTCOMES[outcome]
+    one, several = QUERY_OUTCOMES[outcome]
+    return one if is_of_one else several
 
 
 def summary_of(alert: Alert) -> str:
@@ -213,20 +213,21 @@ def _resolved(alerts: Sequence[Alert]) -> str:
     """How alerts ended: what their queries do now, each query once, by its last alert."""
     ends = max(alert.ends_at or alert.starts_at for alert in alerts)
     lasted = ends - min(alert.starts_at for alert in alerts)
-    app, after = f"[{alerts[0].labels['app']}]", f"after {duration(lasted)}" if lasted else ""
+    app = f"[{alerts[0].labels['app']}]"
+    after = f"after {duration(lasted)}" if lasted else ""
     last = _by_query(sorted(alerts, key=lambda alert: alert.ends_at or 0.0, reverse=True))
-    by = {goes_on_text(alert.end) for alert in last}
     subject = _subject(last)
-    if "" not in by:
-        return f"Replaced by {min(by)}: {app} {subject} {after}".rstrip()
+    successors = {goes_on_text(alert.end) for alert in last}
+    if "" not in successors:
+        return f"Replaced by {min(successors)}: {app} {subject} {after}".rstrip()
     outcomes = {_outcome(alert) for alert in last}
-    if outcomes.isdisjoint(_PLURALS) and last[0].query == WHOLE_DRIVER:
-        return f"Resolved: {app} {outcomes.pop()} {after}".rstrip()
-    if len(outcomes) > 1 or by != {""}:
+    if last[0].query == WHOLE_DRIVER and outcomes.isdisjoint(QUERY_OUTCOMES):
+        text = outcome_text(last[0].name, _outcome(last[0]))
+        return f"Resolved: {app} {text} {after}".rstrip()
+    if len(outcomes) > 1 or successors != {""}:
         return f"Resolved: {app} {last[0].name} of {subject} is over {after}".rstrip()
-    (outcome,) = outcomes
     is_one = len(last) == 1 and last[0].query not in RESERVED
-    does = outcome if is_one else _PLURALS.get(outcome, outcome)
+    does = outcome_text(last[0].name, _outcome(last[0]), is_of_one=is_one)
     return f"Resolved: {app} {subject} {does} {after}".rstrip()
 
 
@@ -238,10 +239,9 @@ def _by_query(alerts: Iterable[Alert]) -> list[Alert]:
     return list(first.values())
 
 
-def _outcome(alert: Alert) -> str:
-    is_one = alert.labels["query"] not in RESERVED
+def _outcome(alert: Alert) -> AlertOutcome:
     outcome = None if alert.end is None else alert.end.outcome
-    return outcome_text(alert.name, outcome or recovered(alert.name, of_one_query=is_one))
+    return outcome or recovered(alert.name, of_one_query=alert.query not in RESERVED)
 
 
 def _subject(alerts: Sequence[Alert]) -> str:
