@@ -22,7 +22,7 @@ from ...core.states import DeliveryOutcome
 from ...core.text import shorten
 from ..incidents.alert import Incident
 from ..words.headlines import headline_of, status
-from ..words.messages import as_lines, facts, line, links, more_labels, others
+from ..words.messages import as_lines, incident_details, line, links, more_labels, others
 from .http import diagnose
 from .receiver import (
     DeliveryError,
@@ -75,7 +75,7 @@ def _text(incident: Incident, headline: str, external_url: str) -> str:
     since = f"{incident.alerts[0].name} since {formatdate(incident.starts_at)}"
     urls = links(incident.alerts[0], external_url) if incident.ends_at is None else {}
     details = [line(name, reason) for name, reason in others(incident).items()]
-    details.append(as_lines(facts(incident)))
+    details.append(as_lines(incident_details(incident)))
     parts = [headline, "\n".join(filter(None, details)), as_lines(urls)]
     return "\n\n".join(filter(None, [*parts, f"{since} ({own})" if own else since]))
 

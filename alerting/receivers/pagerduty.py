@@ -12,7 +12,14 @@ from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
 from ..incidents.alert import Alert, Incident
 from ..words.headlines import called, headline_of, queries, status
-from ..words.messages import by_difference, details, facts, links, more_labels, says_reason
+from ..words.messages import (
+    by_difference,
+    details,
+    incident_details,
+    links,
+    more_labels,
+    says_reason,
+)
 from .http import HttpReceiver
 from .receiver import (
     DeliveryError,
@@ -74,7 +81,7 @@ def _details(incident: Incident) -> dict[str, Any]:
     members = _members(incident)
     if len(members) == 1:
         return {**more_labels(incident), **details(incident.alerts[0])}
-    shared = facts(incident) if len(queries(incident)) > 1 else {}
+    shared = incident_details(incident) if len(queries(incident)) > 1 else {}
     headline = headline_of(incident)
     own = {name: _member(alert, headline, shared) for name, alert in members.items()}
     return {**more_labels(incident), **shared, **own}

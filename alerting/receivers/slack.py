@@ -11,7 +11,15 @@ from ...core.states import DeliveryOutcome
 from ...core.text import shorten, utc
 from ..incidents.alert import Incident
 from ..words.headlines import headline_of
-from ..words.messages import STATUS_PAGE, as_lines, facts, line, links, more_labels, others
+from ..words.messages import (
+    STATUS_PAGE,
+    as_lines,
+    incident_details,
+    line,
+    links,
+    more_labels,
+    others,
+)
 from .http import HttpReceiver
 from .receiver import DeliveryError, UrlReceiverSettings
 
@@ -44,7 +52,7 @@ def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
         line(f"`{_cut(name)}`", _plain(reason)) if reason else _plain(name)
         for name, reason in others(incident).items()
     ]
-    texts.append(_as_code(facts(incident)))
+    texts.append(_as_code(incident_details(incident)))
     if incident.ends_at is None:
         texts.append(" · ".join(filter(None, starmap(_link, links(alerts[0]).items()))))
     blocks = [_section(f"*{title}*"), *(_section(text) for text in texts if text)]

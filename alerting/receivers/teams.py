@@ -8,7 +8,7 @@ from typing import Any
 from ...core.text import shorten, utc
 from ..incidents.alert import Incident
 from ..words.headlines import headline_of
-from ..words.messages import as_lines, facts, line, links, more_labels, others
+from ..words.messages import as_lines, incident_details, line, links, more_labels, others
 from .http import HttpReceiver
 from .receiver import UrlReceiverSettings
 
@@ -49,7 +49,7 @@ def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
         _text(shorten(line(name, reason), MAX_REASON_CHARACTERS))
         for name, reason in others(incident).items()
     ]
-    body += _facts(facts(incident))
+    body += _facts(incident_details(incident))
     own = [f"{name}={value}" for name, value in more_labels(incident).items()]
     since = f"since {utc(incident.starts_at)}"
     body.append(_text(" · ".join([first.name, *own, since]), isSubtle=True))

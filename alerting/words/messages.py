@@ -129,7 +129,7 @@ def details(alert: Alert) -> dict[str, str]:
     return _not_shown(summary_of(alert), reason, alert.code, annotations_of(alert))
 
 
-def facts(incident: Incident) -> dict[str, str]:
+def incident_details(incident: Incident) -> dict[str, str]:
     """What its headline does not say: the details of its first alert, or a group's next steps."""
     if len(queries(incident)) == 1:
         return details(incident.alerts[0])
@@ -184,8 +184,8 @@ def more_labels(incident: Incident) -> dict[str, str]:
 
 def description(headline: str, reason: str, code: str, evidence: Mapping[str, str]) -> str:
     """The details as one text, line by line, without those that only an investigation needs."""
-    facts = _not_shown(headline, reason, code, evidence)
-    return as_lines({name: text for name, text in facts.items() if name not in LAST}) or reason
+    texts = _not_shown(headline, reason, code, evidence)
+    return as_lines({name: text for name, text in texts.items() if name not in LAST}) or reason
 
 
 def shown_annotations(alert: Alert) -> dict[str, str]:
@@ -229,9 +229,9 @@ def contains(headline: str, reason: str, code: str) -> bool:
     return has_rest and begin in headline
 
 
-def as_lines(facts: Mapping[str, str]) -> str:
-    """The facts, line by line."""
-    return "\n".join(f"{name}: {text}" for name, text in facts.items())
+def as_lines(details: Mapping[str, str]) -> str:
+    """The details, line by line."""
+    return "\n".join(f"{name}: {text}" for name, text in details.items())
 
 
 # -- from a finding to an alert ---------------------------------------------------------------
