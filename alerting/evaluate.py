@@ -34,9 +34,16 @@ from .facts import (
     Upstream,
 )
 from .finding import NOT_WORKING, WHOLE_DRIVER, Finding, QueryHealth, Severity, Words
-from .kinds import DRIVER_DOWN, QUERY_FAILED, QUERY_FLAPPING, SharedCause, kind_of
+from .kinds import (
+    DRIVER_DOWN,
+    MONITORING_DEGRADED,
+    QUERY_FAILED,
+    QUERY_FLAPPING,
+    SharedCause,
+    kind_of,
+)
 from .policy import Policy
-from .rules import ORDER
+from .rules import ORDER, RULES
 from .rules.context import RuleContext, is_restarted, rule_context
 from .rules.evidence import ids_went_back
 from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
@@ -45,6 +52,7 @@ from .rules.query_ends import program_ended, query_absent, was_flapping_already
 from .words.messages import say
 from .words.reasons import reason_of
 
+INDEPENDENT_RULES = frozenset(rule for name, rule in RULES.items() if kind_of(name).is_independent)
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
 
@@ -123,22 +131,42 @@ def evaluate(
     findings = stages.run(gather, findings, list(health), unnamed) or findings
     if any(kind_of(finding.alertname).shows_main_thread for finding in findings):
         findings = _with_main_thread(findings, stages.run(main_thread) or "")
-    worded = tuple(_in_words(finding, stages) for finding in findings)
-    health = {label: _with_reason(query, stages) for label, query in health.items()}
+    worded = _in_words(findings, stages)
+    said = {id(finding.facts): finding.reason for finding in worded}
+    health = {label: _with_reason(query, said, stages) for label, query in health.items()}
     return Evaluation(worded, health, tuple(stages.errors.items()), flow)
 
 
-def _in_words(finding: Finding, stages: Stages) -> Finding:
+def _in_words(findings: Sequence[Finding], stages: Stages) -> tuple[Finding, ...]:
+    """The findings with their words; an error of ours there is reported as that of a rule is."""
+    before = set(stages.errors)
+    worded = [_with_words(finding, stages) for finding in findings]
+    failed = tuple(name for name in stages.errors if name not in before)
+    is_reported = any(finding.alertname == MONITORING_DEGRADED for finding in findings)
+    if failed and not is_reported:
+        worded.append(_with_words(rules_failed(failed), stages))
+    return tuple(worded)
+
+
+def _with_words(finding: Finding, stages: Stages) -> Finding:
     """The finding with its words; after an error of ours, its code must do."""
-    code = finding.code.value
-    words = stages.run(say, finding) or Words(code, f"{finding.query}: {code}")
+    try:
+        words = say(finding)
+    except Exception as error:  # noqa: BLE001 - the alert must still be sent
+        stages.errors.setdefault(f"words of {finding.alertname}", error)
+        code = finding.code.value
+        words = Words(code, f"{finding.query}: {code}")
     return replace(finding, words=words)
 
 
-def _with_reason(health: QueryHealth, stages: Stages) -> QueryHealth:
+def _with_reason(health: QueryHealth, said: Mapping[int, str], stages: Stages) -> QueryHealth:
+    """The health with its reason; mostly a finding has the same facts, and has said them."""
     if health.why is None:
         return health
-    return replace(health, reason=stages.run(reason_of, health.why) or health.why.code.value)
+    reason = said.get(id(health.why))
+    if reason is None:
+        reason = stages.run(reason_of, health.why)
+    return replace(health, reason=health.why.code.value if reason is None else reason)
 
 
 # -- one query --------------------------------------------------------------------------------
@@ -148,8 +176,7 @@ def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding]
     """Its findings, which an error in its health does not hide, and its health."""
     query, snapshot, ignore = context.query, context.snapshot, context.limits.ignore
     elsewhere = _is_reported_elsewhere(query, snapshot)
-    results = [] if ignore else [stages.run(rule, context) for rule in ORDER]
-    found = [finding for finding in results if finding is not None]
+    found = [] if ignore else _run_rules(context, stages)
     worst = _worst(found)
     findings = [] if worst is None or elsewhere else _reported(context, worst, found, stages)
     health = stages.run(_health, context, worst, elsewhere=elsewhere)
@@ -203,6 +230,20 @@ def _not_evaluated(query: Query, snapshot: Snapshot, *, ignore: bool) -> QueryHe
 def _is_reported_elsewhere(query: Query, snapshot: Snapshot) -> bool:
     """Whether another process on the same JVM reports it."""
     return query.run.reported_elsewhere or not snapshot.ownership.covers(query.run.session)
+
+
+def _run_rules(context: RuleContext, stages: Stages) -> list[Finding]:
+    """What the rules find, each run once; after a critical finding only independent ones matter."""
+    found = []
+    is_critical = False
+    for rule in ORDER:
+        if is_critical and rule not in INDEPENDENT_RULES:
+            continue
+        finding = stages.run(rule, context)
+        if finding is not None:
+            found.append(finding)
+            is_critical |= finding.severity is Severity.CRITICAL and not finding.is_past
+    return found
 
 
 def _worst(found: Sequence[Finding]) -> Finding | None:

@@ -12,6 +12,7 @@ from ..core.redaction import WITHHELD, Redactor, redact, unusable
 from ..core.secret import Secret, secret_parts
 from .evaluate import Evaluation
 from .finding import Finding, Words
+from .words.messages import say
 
 log = logging.getLogger("querypulse")
 
@@ -107,9 +108,7 @@ def redacted(evaluation: Evaluation, text: Redact) -> Evaluation:
 
 
 def _finding(finding: Finding, text: Redact) -> Finding:
-    if finding.words is None:
-        return finding
-    words = finding.words
+    words = finding.words or say(finding)
     evidence = {name: text(value) for name, value in words.evidence.items()}
     reason = text(words.reason)
     if evidence.get(ERROR_CLASS) == WITHHELD:

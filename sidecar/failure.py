@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..alerting.evaluate import Evaluation
@@ -99,8 +100,10 @@ def _counts(health: QueryHealth) -> bool:
     return health.reported_elsewhere or not health.ignored
 
 
-def wait_in_spark(streams: Any, timeout: float | None) -> None:
+def wait_in_spark(streams: Any, timeout: float | None, redact_ours: Callable[[str], str]) -> None:
     """Wait as ``StreamingQueryManager.awaitAnyTermination`` does, for where nothing is watched.
+
+    ``redact_ours`` hides our own secrets.
 
     Raises:
         QueryFailure: a query of the session failed.
@@ -111,7 +114,7 @@ def wait_in_spark(streams: Any, timeout: float | None) -> None:
     try:
         streams.awaitAnyTermination(*(() if timeout is None else (timeout,)))
     except StreamingQueryException as error:
-        raise QueryFailure("*", redact(str(error))) from error
+        raise QueryFailure("*", redact_ours(redact(str(error)))) from error
 
 
 def nothing_left(snapshot: Snapshot, evaluation: Evaluation) -> bool:

@@ -396,9 +396,12 @@ class Runtime:
 
     def _follow(self, evaluated: Evaluated) -> None:
         """Do what follows an evaluation whose alerts are handed over."""
-        self._notifier.query_heartbeats.update(evaluated)
-        self._publishing.publish(evaluated)
-        self._on_evaluated()
+        heartbeats = self._notifier.query_heartbeats
+        try:
+            self._publishing.publish(evaluated)
+            self._guard.attempt("heartbeats", lambda: heartbeats.update(evaluated))
+        finally:
+            self._on_evaluated()
 
 
 def open_event_path(

@@ -239,7 +239,7 @@ class Sidecar:
         """
         seconds = None if timeout is None else Deadline(timeout).left
         if self._streams is not None:
-            wait_in_spark(self._streams, timeout)
+            wait_in_spark(self._streams, timeout, self._components.redacting.text)
             return
         with self._news:
             outcome = self._news.wait_for(lambda: self._outcome(on_stall=on_stall), seconds)

@@ -39,7 +39,7 @@ from ..policy import RESTART_WINDOW_SECONDS
 from ..rules.query_ends import is_committed, repeated
 from ..silences import END_OF_TIME
 from .outbox import OutboxRow, essence
-from .spool_version_2 import VERSION, upgrade
+from .spool_version_2 import OLD_VERSION, upgrade
 
 log = logging.getLogger("querypulse")
 
@@ -132,6 +132,8 @@ class SpoolFile:
         self.path = folder / f"{name}.json"
         self._lock = folder / f"{name}.lock"
         self._descriptor: int | None = None
+        self.is_older = False
+        """Whether what was read is of the version before, so that it is written again."""
 
     def take(self) -> bool:
         """Make the folder, and lock the file if nobody else has it.
@@ -164,8 +166,6 @@ class SpoolFile:
     def read(self, wall: float) -> Kept | None:
         """The content; an unreadable file is renamed at Unix time ``wall``.
 
-        A file of the version before is replaced by one of this version.
-
         Raises:
             OSError: it cannot be read.
 
@@ -180,18 +180,15 @@ class SpoolFile:
             content = file.read()
         try:
             document = msgspec.json.decode(content)
-            is_older = isinstance(document, dict) and document.get("version") == VERSION
-            document = upgrade(document) if is_older else document
-            kept = _complete(msgspec.convert(document, Kept, str_keys=True))
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            self.is_older = isinstance(document, dict) and document.get("version") == OLD_VERSION
+            document = upgrade(document) if self.is_older else document
+            return _complete(msgspec.convert(document, Kept, str_keys=True))
+        except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError) as error:
             aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
             self.path.replace(aside)
             text = "querypulse: the alerts' spool %s: %s; put aside as %s"
             log.warning(text, self.path, error, aside)
             return None
-        if is_older:
-            self.write(kept)
-        return kept
 
     def write(self, kept: Kept) -> None:
         """Replace the content; it is on the disk when this returns.
@@ -360,7 +357,8 @@ class Spool:
             return
         with self._changed:
             self._left = left
-            self._on_disk = () if left is None else _essence(left)
+            is_current = left is not None and not self._file.is_older
+            self._on_disk = _essence(left) if is_current else ()
             self._is_open = True
             self._offered += 1
             self._changed.notify_all()

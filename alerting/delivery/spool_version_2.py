@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from ..incidents.alert import AlertOutcome, GoesOn
 from ..incidents.lifecycle import Opened
 from ..kinds import SHOWN_CODES
 
-VERSION = 2
+OLD_VERSION = 2
 # The sentences as that version wrote them, whatever is said today.
 OUTCOMES = {
     "commits again": AlertOutcome.COMMITS,
@@ -45,10 +47,8 @@ def upgrade(document: dict[str, Any]) -> dict[str, Any]:
 
     """
     try:
-        calm = {
-            (opened["alertname"], opened["query"]): Opened(**opened).calm_seconds
-            for opened in document.get("opened", ())
-        }
+        opened = msgspec.convert(document.get("opened", ()), tuple[Opened, ...])
+        calm = {(entry.alertname, entry.query): entry.calm_seconds for entry in opened if entry.at}
         for alert in _alerts(document):
             _upgrade_alert(alert, calm)
     except (AttributeError, LookupError, TypeError) as error:

@@ -500,12 +500,12 @@ def compare(
             gaps = with_gap(gaps, _gap(poll, place, now, (end, offset), Cause.SKIPPED))
     if asked == begins.keys():
         # What is left of other topics is not read any more.
-        datasets = {
+        places = {
             place_of(polls[index].system, partition)
             for index, begin in begins.items()
             for partition in begin
         }
-        left = {place: old for place, old in left.items() if place in datasets}
+        left = {place: old for place, old in left.items() if place in places}
     return replace(reading, gaps=gaps, earlier=replace(earlier, positions=left) if left else None)
 
 

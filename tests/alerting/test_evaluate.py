@@ -105,6 +105,30 @@ def test_main_thread_that_cannot_be_read_hides_no_finding():
     assert [name for name, _ in evaluation.errors] == ["broken"]
 
 
+def test_error_in_words_is_reported_and_loses_no_alert(monkeypatch):
+    """The code is then all that the alert says."""
+    words_of = EVALUATION.say
+
+    def broken_for_failures(finding):
+        if finding.alertname == FAILED[0]:
+            raise KeyError("words")
+        return words_of(finding)
+
+    monkeypatch.setattr(EVALUATION, "say", broken_for_failures)
+    findings, evaluation = found(two_queries())
+
+    assert findings == {FAILED, ABSENT, (DEGRADED, "*")}
+    reasons = {finding.alertname: finding.reason for finding in evaluation.findings}
+    assert reasons[FAILED[0]] == "failed"
+    assert reasons[DEGRADED] == f"rules that fail: words of {FAILED[0]}"
+
+
+def test_query_that_is_supervised_and_was_never_started_has_no_reason():
+    evaluation = Story().supervised("a").evaluate(1)
+
+    assert (evaluation.health["a"].state.value, evaluation.health["a"].reason) == ("starting", "")
+
+
 @pytest.mark.parametrize("ignore", [False, True])
 def test_query_that_cannot_be_evaluated_neither_recovers_nor_counts_where_it_is_ignored(
     monkeypatch, ignore

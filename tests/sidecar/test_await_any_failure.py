@@ -15,6 +15,7 @@ from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.words.messages import Guidance, alert_of
+from querypulse.core.redaction import Redactor
 from querypulse.listener.events import Started
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state.snapshot import parse_watchers
@@ -332,16 +333,17 @@ class Streams:
 @pytest.mark.parametrize(("timeout", "passed_on"), [(None, ()), (3.0, (3.0,))])
 def test_unwatched_driver_waits_with_sparks_own_method(timeout, passed_on):
     streams = Streams()
-    wait_in_spark(streams, timeout)
+    wait_in_spark(streams, timeout, str)
 
     assert streams.waits == [passed_on]
 
 
 def test_failure_in_an_unwatched_driver_is_raised_without_secrets():
-    error = StreamingQueryException("a failed: password=hunter2hunter")
+    error = StreamingQueryException("a failed: password=hunter2hunter of acct-4711")
     with pytest.raises(QueryFailure) as raised:
-        wait_in_spark(Streams(error), None)
+        wait_in_spark(Streams(error), None, Redactor(patterns=["acct-[0-9]+"]).text)
 
     assert raised.value.query == "*"
     assert "a failed" in raised.value.reason
     assert "hunter2hunter" not in str(raised.value)
+    assert "4711" not in str(raised.value)

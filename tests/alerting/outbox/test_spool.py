@@ -14,6 +14,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -174,6 +175,10 @@ DAMAGES = {
     "empty": lambda _: b"",
     "nested": lambda _: b'{"x":' + b"[" * 100_000,
     "newer": lambda content: content.replace(b'"version":3', b'"version":4'),
+    "huge times, of the version before": lambda _: (
+        b'{"version": 2, "opened": [{"alertname": "a", "query": "b", "at": [1.5, 2, %s]}]}'
+        % (b"9" * 400)
+    ),
     "foreign, of the version before": lambda _: b'{"version": 2, "rows": {"pager": [{}]}}',
     "foreign": lambda _: b'{"version": 3, "rows": {"pager": [{"cake": "flour"}]}}',
     "a failure": lambda _: b'{"version": 3, "failures": [{"query_id": "i", "deaths": [{}]}]}',
@@ -216,7 +221,9 @@ def test_file_of_the_version_before_is_read_with_the_state_of_its_alerts(spool, 
     empty = spool()
     written(empty, pager=(entry(1),)).close(PATIENCE_SECONDS)
     document(folder).write_bytes((TESTS / "fixtures" / "spool-version-2.json").read_bytes())
-    kept = spool().load(PATIENCE_SECONDS)
+    successor = spool()
+    kept = successor.load(PATIENCE_SECONDS)
+    assert successor.flush(PATIENCE_SECONDS)
     firing, ended, moved = (row.incident.alerts for row in kept.rows["pager"])
     a, b = firing
 
@@ -232,6 +239,15 @@ def test_file_of_the_version_before_is_read_with_the_state_of_its_alerts(spool, 
     }
     assert [failed.query_id for failed in kept.failures] == ["id-a"]
     assert msgspec.json.decode(document(folder).read_bytes())["version"] == 3
+
+
+@pytest.mark.contains_errors
+def test_file_of_the_version_before_is_read_from_a_disk_that_is_full(spool, folder, monkeypatch):
+    written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
+    document(folder).write_bytes((TESTS / "fixtures" / "spool-version-2.json").read_bytes())
+    monkeypatch.setattr(SpoolFile, "write", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+
+    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 3
 
 
 def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, folder, monkeypatch):
