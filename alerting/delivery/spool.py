@@ -357,8 +357,8 @@ class Spool:
             return
         with self._changed:
             self._left = left
-            is_current = left is not None and not self._file.is_older
-            self._on_disk = _essence(left) if is_current else ()
+            if left is not None and not self._file.is_older:
+                self._on_disk = _essence(left)
             self._is_open = True
             self._offered += 1
             self._changed.notify_all()
