@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .alert import Alert
 from .evaluate import Evaluation, evaluate
-from .incidents.alert import Alert
 from .policy import Limits, Policy
 
 __all__ = ["Alert", "Evaluation", "Limits", "Policy", "evaluate"]

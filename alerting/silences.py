@@ -26,8 +26,8 @@ from msgspec.structs import replace
 from ..core.files import FileLoop, Signature, signature_of, write_whole
 from ..core.guard import Guard
 from ..core.text import suggest
+from .alert import Alert
 from .finding import WHOLE_DRIVER
-from .incidents.alert import Alert
 from .kinds import ALERT_NAMES
 
 log = logging.getLogger("querypulse")

@@ -12,10 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.delivery.heartbeat import Heartbeat
-from ..alerting.delivery.spool import try_folder
-from ..alerting.finding import WHOLE_DRIVER, Severity
-from ..alerting.incidents.alert import (
+from ..alerting.alert import (
     Alert,
     AlertOutcome,
     Incident,
@@ -23,6 +20,9 @@ from ..alerting.incidents.alert import (
     incident_labels,
     problem_of,
 )
+from ..alerting.delivery.heartbeat import Heartbeat
+from ..alerting.delivery.spool import try_folder
+from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.receivers.receiver import DeliveryError, Receiver
 from ..alerting.silences import read_silences
 from ..core.guard import Guard

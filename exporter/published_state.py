@@ -14,8 +14,8 @@ from secrets import token_hex
 
 import msgspec
 
+from ..alerting.alert import Alert
 from ..alerting.finding import QueryHealth
-from ..alerting.incidents.alert import Alert
 from ..alerting.incidents.lifecycle import Inhibited
 from ..core.states import QueryState
 from ..listener.events import Progress, SourceProgress

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from ..alerting.alert import FIRING, RESOLVED
 from ..alerting.evaluate import Evaluation, evaluate
 from ..alerting.finding import Finding, Severity
-from ..alerting.incidents.alert import FIRING, RESOLVED
 from ..alerting.policy import Policy
 from ..listener.events import Event, Started, Terminated
 from ..listener.probe_report import Context, ProbeReport

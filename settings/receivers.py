@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import msgspec
 
+from ..alerting.alert import CRITICAL, Incident, incident_labels
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.incidents.alert import CRITICAL, Incident, incident_labels
 from ..alerting.receivers import RECEIVER_TYPES
 from ..alerting.receivers.receiver import HttpOptions, ReceiverSettings, Route
 from .settings import Settings, first_word

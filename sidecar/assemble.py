@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..alerting.alert import Incident
 from ..alerting.delivery.deliveries import Delivery, Notifier
 from ..alerting.delivery.heartbeat import Heartbeat, QueryHeartbeats
 from ..alerting.delivery.spool import Spool
-from ..alerting.incidents.alert import Incident
 from ..alerting.policy import Limits, LimitSettings, Policy
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import (

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from ..alerting.alert import problem_of
 from ..alerting.delivery.deliveries import Notifier
-from ..alerting.incidents.alert import problem_of
 from ..alerting.incidents.lifecycle import Evaluated
 from ..exporter.published_state import (
     Buckets,

@@ -30,9 +30,9 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from ..alerting.alert import Alert
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import Severity
-from ..alerting.incidents.alert import Alert
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from ..alerting.kinds import SharedCause
 from ..alerting.policy import Policy

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ..alerting.incidents.alert import problem_of
+from ..alerting.alert import problem_of
 from ..listener.connect.client import ConnectCallError, conf_of
 from ..listener.spark.jvm import THROWN, reason_of
 from ..listener.state.query import Query

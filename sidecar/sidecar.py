@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..alerting.incidents.alert import Alert
+from ..alerting.alert import Alert
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.rules.query_ends import EXPLAINS_SECONDS
 from ..alerting.silences import make_silence, unmatched

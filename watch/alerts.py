@@ -10,9 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.facts import Reported
-from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
-from ..alerting.incidents.alert import (
+from ..alerting.alert import (
     CRITICAL,
     WARNING,
     Alert,
@@ -21,6 +19,8 @@ from ..alerting.incidents.alert import (
     incident_key,
     incident_labels,
 )
+from ..alerting.facts import Reported
+from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.kinds import DRIVER_DOWN, MONITORING_DEGRADED
 from ..alerting.words.messages import Guidance, alert_of
 from ..core.states import QueryState

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from ..alerting.alert import CRITICAL, Alert
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.incidents.alert import CRITICAL, Alert
 from ..alerting.words.messages import INCIDENT, MUTED
 from ..core.secret import Secret
 from ..core.socket_deadline import SocketDeadline

@@ -16,9 +16,9 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
+from ..alerting.alert import Alert, incident_labels
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.incidents.alert import Alert, incident_labels
 from ..alerting.redaction import EvaluationRedactor
 from ..alerting.silences import SilenceStore, why_muted
 from ..core.files import FileLoop

@@ -13,7 +13,7 @@ from functools import partial
 from ...core.guard import Guard
 from ...core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ...core.threads import Deadline, Loop
-from ..incidents.alert import Incident
+from ..alert import Incident
 from ..kinds import DRIVER_DOWN
 from ..receivers.receiver import DeliveryError, Receiver, Route
 from .heartbeat import Heartbeat, QueryHeartbeats, ping_of

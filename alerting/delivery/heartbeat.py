@@ -19,8 +19,8 @@ from ...core.secret import Secret
 from ...core.states import OUTCOMES, DeliveryOutcome
 from ...core.text import shorten
 from ...core.threads import Deadline, Loop
+from ..alert import Incident
 from ..finding import NOT_WORKING
-from ..incidents.alert import Incident
 from ..receivers.http import HttpPoster
 from ..receivers.receiver import DeliveryError, HttpOptions
 from ..words.headlines import headline_of

@@ -18,8 +18,8 @@ import tenacity
 from msgspec.structs import replace
 
 from ...core.states import LOSS_REASONS, DeliveryOutcome
+from ..alert import GoesOn, Incident
 from ..finding import WHOLE_DRIVER
-from ..incidents.alert import GoesOn, Incident
 from ..receivers.receiver import DeliveryError, ReceiverCapabilities
 
 # -- row --------------------------------------------------------------------------------------

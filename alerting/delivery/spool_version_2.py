@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..incidents.alert import AlertOutcome, GoesOn
+from ..alert import AlertOutcome, GoesOn
 from ..incidents.lifecycle import Opened
 from ..kinds import SHOWN_CODES
 

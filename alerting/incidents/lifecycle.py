@@ -23,12 +23,7 @@ from msgspec.structs import replace
 
 from ...listener.state.identity import RESERVED
 from ...listener.state.snapshot import Snapshot
-from ..evaluate import Evaluation, Stages
-from ..finding import WHOLE_DRIVER, Finding
-from ..kinds import DRIVER_DOWN, KINDS, QUERY_STALLED
-from ..silences import Silence, why_muted
-from ..words.messages import Guidance, alert_of, labels_of
-from .alert import (
+from ..alert import (
     CRITICAL,
     FLAP_WINDOW_SECONDS,
     FLAPS,
@@ -39,6 +34,11 @@ from .alert import (
     incident_key,
     incident_labels,
 )
+from ..evaluate import Evaluation, Stages
+from ..finding import WHOLE_DRIVER, Finding
+from ..kinds import DRIVER_DOWN, KINDS, QUERY_STALLED
+from ..silences import Silence, why_muted
+from ..words.messages import Guidance, alert_of, labels_of
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 
 FACTS = frozenset(name for name, kind in KINDS.items() if kind.is_fact)

@@ -13,9 +13,9 @@ from ...listener.probe_report import Context
 from ...listener.state.identity import RESERVED, UNNAMED, is_of_namesake
 from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
+from ..alert import CRITICAL, WARNING, AlertOutcome, is_generic, recovered
 from ..evaluate import Evaluation
 from ..finding import NOT_WORKING, WHOLE_DRIVER, Severity
-from .alert import CRITICAL, WARNING, AlertOutcome, is_generic, recovered
 
 UNHEALTHY = NOT_WORKING | {
     QueryState.FLAPPING,

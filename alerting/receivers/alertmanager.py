@@ -16,7 +16,7 @@ from ...core.guard import Problem
 from ...core.secret import Address, Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
-from ..incidents.alert import Alert, AlertOutcome, Incident, is_generic
+from ..alert import Alert, AlertOutcome, Incident, is_generic
 from ..words.messages import shown_annotations
 from .http import TOTAL_SECONDS, HttpPoster, not_a_page
 from .receiver import DeliveryError, HttpReceiverSettings, ReceiverCapabilities, ReceiverContext

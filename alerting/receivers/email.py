@@ -20,7 +20,7 @@ from ...core.secret import Key, Secret, SecretFile, Text
 from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten
-from ..incidents.alert import Incident
+from ..alert import Incident
 from ..words.headlines import headline_of, status
 from ..words.messages import as_lines, incident_details, line, links, more_labels, others
 from .http import diagnose

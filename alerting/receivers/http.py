@@ -25,7 +25,7 @@ from ...core.secret import Secret
 from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
 from ...core.text import to_json
-from ..incidents.alert import Incident
+from ..alert import Incident
 from .receiver import (
     DeliveryError,
     HttpOptions,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from ...core.secret import Address, Key, Secret, SecretFile
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
-from ..incidents.alert import Alert, Incident
+from ..alert import Alert, Incident
 from ..words.headlines import called, headline_of, queries, status
 from ..words.messages import (
     by_difference,

@@ -16,8 +16,8 @@ from msgspec import Meta
 
 from ...core.secret import Address, Holds, Secret, SecretFile, SecretUrl, Text
 from ...core.states import DeliveryOutcome
+from ..alert import Incident
 from ..finding import WHOLE_DRIVER
-from ..incidents.alert import Incident
 
 
 class DeliveryError(Exception):

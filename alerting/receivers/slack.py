@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten, utc
-from ..incidents.alert import Incident
+from ..alert import Incident
 from ..words.headlines import headline_of
 from ..words.messages import (
     STATUS_PAGE,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.text import shorten, utc
-from ..incidents.alert import Incident
+from ..alert import Incident
 from ..words.headlines import headline_of
 from ..words.messages import as_lines, incident_details, line, links, more_labels, others
 from .http import HttpReceiver

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ...core.secret import SecretFile
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten
-from ..incidents.alert import Alert, Incident
+from ..alert import Alert, Incident
 from ..words.headlines import status
 from ..words.messages import shown_annotations
 from .http import HttpReceiver

@@ -8,9 +8,7 @@ from functools import singledispatch
 from ...core.text import MAX_NAMES, duration, listed
 from ...listener.state.identity import RESERVED, UNNAMED
 from .. import facts
-from ..facts import Facts
-from ..finding import WHOLE_DRIVER
-from ..incidents.alert import (
+from ..alert import (
     FIRING,
     RESOLVED,
     Alert,
@@ -20,6 +18,8 @@ from ..incidents.alert import (
     Incident,
     recovered,
 )
+from ..facts import Facts
+from ..finding import WHOLE_DRIVER
 from ..kinds import SHOWN_CODES, kind_of
 from .reasons import cause_of, count_unnamed, text_of, who_waits, with_addition
 

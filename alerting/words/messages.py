@@ -9,8 +9,8 @@ import msgspec
 
 from ...core.text import MAX_NAMES, duration, encodable
 from ...listener.state.identity import RESERVED
+from ..alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
 from ..finding import Finding, Words
-from ..incidents.alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
 from .evidence import evidence_texts
 from .headlines import (
     called,

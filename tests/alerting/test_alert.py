@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.receiver_incidents import alert
 
+from querypulse.alerting.alert import Incident, incident_key, is_generic, problem_of
 from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Severity, finding_about
-from querypulse.alerting.incidents.alert import Incident, incident_key, is_generic, problem_of
 from querypulse.alerting.kinds import QUERY_FAILED
 from querypulse.alerting.words.messages import Guidance, alert_of
 

@@ -18,7 +18,7 @@ from support.changing_states import (
 from support.published_states import MONITOR
 from support.story import CONFLICT, Lake, Story
 
-from querypulse.alerting.incidents.alert import Alert
+from querypulse.alerting.alert import Alert
 from querypulse.core.states import STATES
 
 pytestmark = pytest.mark.browser

@@ -14,7 +14,7 @@ from support.exporter_http import raw, serving
 from support.published_states import full_published, published
 from support.story import Story
 
-from querypulse.alerting.incidents.alert import Alert
+from querypulse.alerting.alert import Alert
 from querypulse.alerting.silences import SilenceStore, post_silence, read_silences
 from querypulse.core.guard import Guard
 from querypulse.exporter import exposition

@@ -13,8 +13,8 @@ from support.rules.driver import SCRIPT_ENDED, SCRIPT_FAILED
 from support.rules.stories import AVAILABLE_NOW, three_queries
 from support.story import CONFLICT, Story, policy, run
 
+from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.incidents.alert import Alert
 from querypulse.alerting.incidents.lifecycle import Evaluated
 from querypulse.exporter.pages import Notice
 from querypulse.listener.mailbox import ProgramEnd

@@ -10,7 +10,7 @@ import trustme
 from support.http_double import HttpDouble, reply
 from support.patience import PATIENCE_SECONDS
 
-from querypulse.alerting.incidents.alert import Alert, Incident
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.core.guard import Guard
 from querypulse.settings.receivers import find_gap, log_start
 from querypulse.sidecar import Settings, SettingsError

@@ -10,10 +10,10 @@ from threading import Event
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.delivery.deliveries import Delivery, Notifier
 from querypulse.alerting.delivery.outbox import OutboxRow
 from querypulse.alerting.delivery.spool import Kept, Spool
-from querypulse.alerting.incidents.alert import Alert, Incident
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
 from querypulse.alerting.kinds import DRIVER_DOWN
 from querypulse.alerting.policy import Limits, Policy

@@ -14,11 +14,11 @@ from unittest.mock import patch
 import msgspec
 from msgspec.structs import replace
 
+from querypulse.alerting.alert import CRITICAL, Alert
 from querypulse.alerting.delivery import outbox, spool
 from querypulse.alerting.delivery.outbox import Outbox
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.incidents import lifecycle, recovery
-from querypulse.alerting.incidents.alert import CRITICAL, Alert
 from querypulse.alerting.incidents.lifecycle import Lifecycle
 from querypulse.alerting.incidents.recovery import DriverHealth, FirstHealth, RecoveryWindow
 from querypulse.alerting.kinds import Code, SharedCause

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from querypulse.alerting.alert import Alert
 from querypulse.alerting.delivery.deliveries import Notifier
-from querypulse.alerting.incidents.alert import Alert
 from querypulse.alerting.kinds import DRIVER_DOWN
 from querypulse.alerting.words.messages import Guidance
 from querypulse.sidecar.runtime import ALIVE_SECONDS

@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from querypulse.alerting.incidents.alert import Alert, Incident
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.receivers.alertmanager import Alertmanager, Shown, api_alerts, left_open
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.pagerduty import PagerDuty, resolve_event, trigger_event

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
+from querypulse.alerting.alert import is_generic
 from querypulse.alerting.delivery.outbox import MISCONFIGURED_WAIT_SECONDS
-from querypulse.alerting.incidents.alert import is_generic
 from querypulse.alerting.incidents.lifecycle import FLAPS
 from querypulse.alerting.kinds import (
     DRIVER_DOWN,

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from support import receiver_incidents
 from support.patience import PATIENCE_SECONDS, WALL
 
+from querypulse.alerting.alert import End, Incident, incident_key
 from querypulse.alerting.delivery.outbox import OutboxRow
 from querypulse.alerting.delivery.spool import Kept
-from querypulse.alerting.incidents.alert import End, Incident, incident_key
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
 from querypulse.core.states import DeliveryOutcome

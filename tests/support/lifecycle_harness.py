@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from support.patience import WALL
 from support.rules.case import WARNINGS
 
+from querypulse.alerting.alert import Incident
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
-from querypulse.alerting.incidents.alert import Incident
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.silences import Silence
 from querypulse.alerting.words.messages import Guidance

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from support.receiver_incidents import holding
 from support.story import Story, processing, run, source
 
+from querypulse.alerting.alert import Alert, Incident, recovered
 from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Finding, Severity
-from querypulse.alerting.incidents.alert import Alert, Incident, recovered
 from querypulse.alerting.receivers.alertmanager import api_alerts
 from querypulse.alerting.receivers.email import email_message
 from querypulse.alerting.receivers.pagerduty import trigger_event

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.incidents.alert import (
+from querypulse.alerting.alert import (
     Alert,
     AlertOutcome,
     End,

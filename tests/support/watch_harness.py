@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.patience import WALL
 
-from querypulse.alerting.incidents.alert import Alert, Incident, incident_key, incident_labels
+from querypulse.alerting.alert import Alert, Incident, incident_key, incident_labels
 from querypulse.alerting.words.messages import Guidance
 from querypulse.exporter.pages import Notice
 from querypulse.watch.alerts import APP, DriverAlerts

@@ -14,9 +14,9 @@ from pathlib import Path
 from support.exporter_http import serving as serving_published
 from support.patience import PATIENCE_SECONDS, until
 
+from querypulse.alerting.alert import Alert
 from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import QueryHealth
-from querypulse.alerting.incidents.alert import Alert
 from querypulse.alerting.words.messages import Guidance
 from querypulse.core.guard import Guard
 from querypulse.core.states import QueryState

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from support.patience import WALL, Clock
 from support.story import progress
 
+from querypulse.alerting.alert import Incident
 from querypulse.alerting.delivery.spool import FailureHistory
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.incidents.alert import Incident
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.silences import Silence

@@ -19,8 +19,7 @@ from support.lifecycle_table import (
     story,
 )
 
-from querypulse.alerting.incidents import lifecycle
-from querypulse.alerting.incidents.alert import (
+from querypulse.alerting.alert import (
     Alert,
     End,
     GoesOn,
@@ -28,6 +27,7 @@ from querypulse.alerting.incidents.alert import (
     incident_key,
     incident_labels,
 )
+from querypulse.alerting.incidents import lifecycle
 from querypulse.alerting.incidents.lifecycle import Opened
 from querypulse.alerting.silences import Silence
 from querypulse.alerting.words.messages import alert_of

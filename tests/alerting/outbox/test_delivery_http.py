@@ -97,7 +97,7 @@ def wait_for_attempt(delivery, before):
 
 EXIT_SCRIPT = """
 import atexit, sys
-from querypulse.alerting.incidents.alert import Alert, Incident
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.delivery.deliveries import Delivery
 from querypulse.core.guard import Guard
 from querypulse.sidecar.assemble import make_receivers

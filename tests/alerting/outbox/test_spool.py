@@ -23,6 +23,7 @@ from support.deliveries import WALL, Recorder, incident
 from support.patience import NEVER, PATIENCE_SECONDS, ended, until
 from support.spooling import entry
 
+from querypulse.alerting.alert import AlertOutcome, GoesOn
 from querypulse.alerting.delivery.deliveries import Delivery, Notifier
 from querypulse.alerting.delivery.outbox import Known
 from querypulse.alerting.delivery.spool import (
@@ -31,7 +32,6 @@ from querypulse.alerting.delivery.spool import (
     SpoolFile,
     try_folder,
 )
-from querypulse.alerting.incidents.alert import AlertOutcome, GoesOn
 from querypulse.core.guard import Guard
 
 TESTS = Path(spooling.__file__).parents[1]

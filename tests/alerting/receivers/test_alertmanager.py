@@ -21,7 +21,7 @@ from support.receiver_incidents import (
 )
 from support.receivers import receiver
 
-from querypulse.alerting.incidents.alert import GoesOn
+from querypulse.alerting.alert import GoesOn
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.alertmanager import api_alerts
 from querypulse.alerting.receivers.receiver import DeliveryError

@@ -8,7 +8,7 @@ from support.prometheus import Notifications, RealAlertmanager
 from support.receiver_incidents import alert, holding, incident
 from support.receivers import at
 
-from querypulse.alerting.incidents.alert import Incident, incident_key, incident_labels
+from querypulse.alerting.alert import Incident, incident_key, incident_labels
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.webhook import message
 

@@ -7,7 +7,7 @@ from support.messages import BEGAN, CASES, LASTED, page
 from support.receiver_incidents import alert, holding
 from support.repository import ROOT
 
-from querypulse.alerting.incidents.alert import AlertOutcome, GoesOn
+from querypulse.alerting.alert import AlertOutcome, GoesOn
 from querypulse.alerting.words.headlines import headline_of, summary_of
 from querypulse.alerting.words.messages import details, others
 

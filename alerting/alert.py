@@ -10,8 +10,8 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from ..finding import Severity
-from ..kinds import kind_of
+from .finding import Severity
+from .kinds import kind_of
 
 PREFIX_CHARACTERS = 190
 MAX_KEY_CHARACTERS = 255
