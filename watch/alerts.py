@@ -215,9 +215,9 @@ class DriverAlerts:
     def update(
         self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: ""
     ) -> tuple[Incident, ...]:
-        """All open incidents, those that have just ended, and stale ones.
+        """All open incidents, those that have just ended, and orphans.
 
-        Stale ones may have been left open by an earlier watcher. ``muted`` returns why an alert is
+        Orphans may have been left open by an earlier watcher. ``muted`` returns why an alert is
         silenced now.
         """
         refusals = self._refusals(now)
@@ -233,7 +233,7 @@ class DriverAlerts:
         if refusals:
             self._follow_refusals(refusals, now, wall)
         still_open = (entry.at(now, self._repeat_interval, muted) for entry in self._open.values())
-        return (*over, *still_open, *self._stale())
+        return (*over, *still_open, *self._orphans())
 
     def news(self) -> list[str]:
         """The drivers whose status has changed since the last call, as log lines."""
@@ -323,7 +323,7 @@ class DriverAlerts:
         is_back = healthy is not None or driver.polls_awake > 1
         return is_almost or (is_back and not entry.was_resent)
 
-    def _stale(self) -> Iterator[Incident]:
+    def _orphans(self) -> Iterator[Incident]:
         """What an earlier watcher may have left open of drivers that are healthy, once each.
 
         Only under names that no driver uses: under its own, a driver may have an incident open by

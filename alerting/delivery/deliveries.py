@@ -293,9 +293,9 @@ class Notifier:
         self.query_heartbeats.start()
 
     def offer(self, incidents: tuple[Incident, ...]) -> None:
-        """Hand all open incidents, and stale ones, to every receiver, overdue ones to fallbacks.
+        """Hand all open incidents, and orphans, to every receiver, overdue ones to fallbacks.
 
-        While another process of the same app runs, what is open may be its own: then no stale
+        While another process of the same app runs, what is open may be its own: then no orphan
         incident is sent.
         """
         keys = {incident.key for incident in incidents if not incident.is_orphan}

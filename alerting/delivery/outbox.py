@@ -380,8 +380,8 @@ class Outbox:
     def restore(self, rows: Iterable[OutboxRow], wall: float) -> None:
         """Restore the rows of an earlier process; newer ones of this process win.
 
-        What is open is known then, so that no incident is stale, except that of the driver: it may
-        not have waited for the disk when it reported its own end.
+        What is open is known then, so that no incident is an orphan, except that of the driver: it
+        may not have waited for the disk when it reported its own end.
         """
         self._knows_open = True
         self._entries = {
@@ -400,7 +400,7 @@ class Outbox:
     def offer(self, incidents: Iterable[Incident], wall: float) -> None:
         """Replace the set of incidents that are open at Unix time ``wall``.
 
-        One that ended may be offered once more, with its end, or be left out. A stale one is
+        One that ended may be offered once more, with its end, or be left out. An orphan is
         offered once.
         """
         newest = {incident.key: incident for incident in incidents}
@@ -428,7 +428,7 @@ class Outbox:
         self._tidy(wall)
 
     def _is_known(self, incident: Incident) -> bool:
-        """Whether it would be known that a stale incident is open."""
+        """Whether it would be known that an orphan is open."""
         return self._knows_open and incident.query != WHOLE_DRIVER
 
     def _change(self, entry: Entry, incident: Incident, wall: float) -> None:
@@ -512,10 +512,10 @@ class Outbox:
         return tuple(handed)
 
     def _waiting(self, wall: float) -> list[tuple[Entry, SendReason]]:
-        """What is to be sent, now or later; nothing stale while anything else waits.
+        """What is to be sent, now or later; no orphan while anything else waits.
 
-        What was not posted again in time looks stale itself. A resolve that was refused for good,
-        and is tried again nevertheless, holds nothing back.
+        What was not posted again in time looks like an orphan itself. A resolve that was refused
+        for good, and is tried again nevertheless, holds nothing back.
         """
         waiting, is_urgent = [], False
         for entry in self._entries.values():

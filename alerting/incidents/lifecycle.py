@@ -204,7 +204,7 @@ class Lifecycle:
                 )
         self.alerts = tuple(tracked.shown for tracked in opened)
         incidents = tuple(self._present(now, wall))
-        return incidents + self._stale(health, [incident.key for incident in incidents])
+        return incidents + self._orphans(health, [incident.key for incident in incidents])
 
     # What an earlier process has left
 
@@ -484,7 +484,7 @@ class Lifecycle:
         key = incident_key(labels, severity)
         return Incident(key, labels, severity, tuple(alerts), revision, incident.muted)
 
-    def _stale(self, health: DriverHealth, shown: Sequence[str]) -> tuple[Incident, ...]:
+    def _orphans(self, health: DriverHealth, shown: Sequence[str]) -> tuple[Incident, ...]:
         """Ends of what earlier processes may have left open, critical ones first."""
         healthy = self._first_health.update(health, self._terms.resolve_after_seconds)
         incidents = (

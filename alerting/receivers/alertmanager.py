@@ -141,7 +141,7 @@ class Alertmanager:
         self._problems = [Problem(text, given.name) for _ in given.urls]
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Post the alerts of one incident, or end those that a stale one finds open."""
+        """Post the alerts of one incident, or end those that an orphan finds open."""
         labels = incident.labels
         left = left_open(self._shown(labels), labels, wall) if incident.is_orphan else None
         alerts = api_alerts(incident.alerts if left is None else left, wall, self._external_url)

@@ -52,7 +52,7 @@ class ReceiverCapabilities(msgspec.Struct, frozen=True):
 
     ``per_minute``: how many requests it accepts. ``resend_seconds``: how often firing alerts must
     be repeated. ``resend_resolved_seconds``: how long resolves must be repeated.
-    ``orphan_after_seconds``: it takes stale incidents, this long after they were offered; None if
+    ``orphan_after_seconds``: it takes orphans, this long after they were offered; None if
     it keeps no state. ``groups_itself``: it knows alerts but no incidents, so every change of the
     alerts is sent, not only a new revision.
     """
@@ -71,7 +71,7 @@ class Receiver(Protocol):
     capabilities: ReceiverCapabilities
 
     def send(self, incident: Incident, wall: float, /) -> None:
-        """Send a firing, resolved or stale incident; ``wall`` is Unix time.
+        """Send a firing, resolved or orphan incident; ``wall`` is Unix time.
 
         Raises:
             DeliveryError: it was not accepted.

@@ -161,7 +161,7 @@ def _batch_id(java: Any) -> int:
         return int(java.currentBatchId())
 
 
-# -- places of a plan -------------------------------------------------------------------------
+# -- datasets of a plan -----------------------------------------------------------------------
 # ``StreamExecution.analyzedPlan`` is what ``start()`` was called on; its leaves are
 # ``StreamingRelationV2`` for sources of the current API. ``extraOptions`` are the sink's options, a
 # private field. A run is read once, with up to ten calls for each source. Of the options only the
@@ -172,8 +172,8 @@ MAX_SOURCES = 20
 _SERVERS = "kafka.bootstrap.servers"
 
 
-def plan_places(java: Any) -> PlanDatasets:
-    """The places that the plan of this ``StreamExecution`` shows.
+def plan_datasets(java: Any) -> PlanDatasets:
+    """The datasets that the plan of this ``StreamExecution`` shows.
 
     Raises:
         Exception: Spark refuses to show it.
@@ -333,7 +333,7 @@ class SparkRun:
 
     def _plan(self, sink: str) -> PlanDatasets:
         nothing = PlanDatasets()
-        plan = self._ask("plan", lambda: plan_places(self._java), nothing)
+        plan = self._ask("plan", lambda: plan_datasets(self._java), nothing)
         if "KafkaTable" not in sink:
             return plan
         written = self._ask("sink_topic", lambda: kafka_sink(self._java), nothing)

@@ -1,4 +1,4 @@
-"""Which query reads what another one writes: places, and the graph of queries."""
+"""Which query reads what another one writes: datasets, and the graph of queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from ..events import Progress, SourceProgress
 
-# -- places -----------------------------------------------------------------------------------
+# -- datasets ---------------------------------------------------------------------------------
 # Canonical names of what a query reads and writes.
 #
 # From Spark's descriptions of sources and sinks in progress events: ``FileStreamSource[PATH]``,
@@ -23,7 +23,7 @@ from ..events import Progress, SourceProgress
 
 
 MAX_DATASETS = 200
-"""The most places of one query on each side."""
+"""The most datasets of one query on each side."""
 PATH, TABLE, TOPIC = "path", "table", "topic"
 
 _BY_PATH = re.compile(r"(?:FileStreamSource|DeltaSource|FileSink|DeltaSink)\[(.+)\]", re.DOTALL)
@@ -41,7 +41,7 @@ class Dataset(msgspec.Struct, frozen=True, gc=False):
     owners: tuple[str, ...] = ()
 
     def may_be(self, other: Dataset) -> bool:
-        """Whether both are the same place; unknown owners may be any."""
+        """Whether both are the same dataset; unknown owners may be any."""
         if self.kind != other.kind or self.name != other.name:
             return False
         return not self.owners or not other.owners or not set(self.owners).isdisjoint(other.owners)
@@ -67,7 +67,7 @@ class PlanDatasets(msgspec.Struct, frozen=True, gc=False):
 
 
 def path_dataset(text: str) -> Dataset | None:
-    """The place of a URI or an absolute path; None for a relative path."""
+    """The dataset of a URI or an absolute path; None for a relative path."""
     match = _URI.fullmatch(text)
     owners: tuple[str, ...] = ()
     if match is not None:
@@ -143,7 +143,7 @@ def _with_brokers(dataset: Dataset, plan: PlanDatasets) -> Dataset:
 
 
 def _distinct(datasets: Iterable[Dataset]) -> tuple[Dataset, ...]:
-    """Each place once, and none without owners that is also there with them."""
+    """Each dataset once, and none without owners that is also there with them."""
     distinct = tuple(dict.fromkeys(datasets))
     owned = {(dataset.kind, dataset.name) for dataset in distinct if dataset.owners}
     kept = [
@@ -173,7 +173,7 @@ class Declared(msgspec.Struct, frozen=True, gc=False):
 class Flow(msgspec.Struct, frozen=True, gc=False):
     """The edges between queries, by label.
 
-    ``feeds`` has, for each reader, the writers of each place that it reads; ``upstream`` and
+    ``feeds`` has, for each reader, the writers of each dataset that it reads; ``upstream`` and
     ``downstream`` are direct neighbours. A query that reads what it writes is not its own
     neighbour.
     """
@@ -184,7 +184,7 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
-    """One query: the label it is shown under, the name for patterns, and its places."""
+    """One query: the label it is shown under, the name for patterns, and its datasets."""
 
     label: str
     name: str
@@ -193,7 +193,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=2)
 def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flow:
-    """The graph of these queries; the same object while neither queries nor places change."""
+    """The graph of these queries; the same object while neither queries nor datasets change."""
     sides = {node.label: _sides(node, declared) for node in nodes}
     writers: dict[tuple[str, str], list[tuple[Dataset, str]]] = {}
     for label, (_, writes) in sides.items():

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from support.fake_spark import FakeSpark
 from support.story import progress, source
 
-from querypulse.listener.spark.execution import kafka_sink, plan_places
+from querypulse.listener.spark.execution import kafka_sink, plan_datasets
 from querypulse.listener.state.flow import (
     TABLE,
     TOPIC,
@@ -159,7 +159,9 @@ def test_plan_shows_tables_and_brokers_and_no_other_option():
     collected = spark.java(size=len(leaves), apply=leaves.__getitem__)
     java = spark.java(analyzedPlan=spark.java(collectLeaves=collected))
 
-    assert plan_places(java) == PlanDatasets((Dataset(TABLE, "ice.db.orders"),), (), (("b:9092",),))
+    assert plan_datasets(java) == PlanDatasets(
+        (Dataset(TABLE, "ice.db.orders"),), (), (("b:9092",),)
+    )
 
 
 def sink_of(**options):

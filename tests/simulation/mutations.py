@@ -519,7 +519,7 @@ KEYS = (
     Mutation("a process that knows what is open ends what is not", "P5",
              Outbox, "restore", _restored_rows_hide_nothing, plan=plan_of("a process that is killed as it sends, before its spool has stored it")),
     Mutation("what an earlier driver left open stays open", "P3",
-             Lifecycle, "_stale", lambda *_: (), plan=plan_of("without a spool, a group stays open")),
+             Lifecycle, "_orphans", lambda *_: (), plan=plan_of("without a spool, a group stays open")),
     Mutation("the watcher does not believe a driver that resolves its own end", "P2",
              alerts_module.DriverAlerts, "_is_healthy", lambda self, driver: (driver.healthy_seconds or 0.0) >= self._resolve_after,
              plan=plan_of("an alert that the watcher repeats after its driver resolved it")),
