@@ -239,7 +239,11 @@ def _run_rules(context: RuleContext, stages: Stages) -> list[Finding]:
     for rule in ORDER:
         if is_critical and rule not in INDEPENDENT_RULES:
             continue
-        finding = stages.run(rule, context)
+        try:
+            finding = rule(context)
+        except Exception as error:  # noqa: BLE001 - the other rules must still run
+            stages.note(rule, error)
+            continue
         if finding is not None:
             found.append(finding)
             is_critical |= finding.severity is Severity.CRITICAL and not finding.is_past
