@@ -352,6 +352,8 @@ def second_is_held(partition, rows):
     return rows
 job = run(lambda: rows.mapPartitionsWithIndex(second_is_held).collect())
 until(lambda: (folder / "attempt-0.began").exists() and (folder / "attempt-1.began").exists())
+# The first task runs again too, and may not have finished yet.
+until(lambda: counts().tasks_active == 1)
 beside = counts().tasks_active
 (folder / "attempt-0").touch()
 until(lambda: tasks_run() == 1)
