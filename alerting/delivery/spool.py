@@ -61,6 +61,12 @@ _held: set[Path] = set()
 """The locks of this process: the system would grant one to the same process a second time."""
 
 
+class Header(msgspec.Struct, frozen=True):
+    """What every version of the file has."""
+
+    version: int = 0
+
+
 class Kept(msgspec.Struct, frozen=True):
     """All that outlives a process of one application; times are Unix seconds.
 
@@ -179,10 +185,10 @@ class SpoolFile:
         with os.fdopen(descriptor, "rb") as file:
             content = file.read()
         try:
-            document = msgspec.json.decode(content)
-            self.is_older = isinstance(document, dict) and document.get("version") == OLD_VERSION
-            document = upgrade(document) if self.is_older else document
-            return _complete(msgspec.convert(document, Kept, str_keys=True))
+            self.is_older = msgspec.json.decode(content, type=Header).version == OLD_VERSION
+            if self.is_older:
+                content = msgspec.json.encode(upgrade(msgspec.json.decode(content)))
+            return _complete(msgspec.json.decode(content, type=Kept))
         except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError) as error:
             aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
             self.path.replace(aside)

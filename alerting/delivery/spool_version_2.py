@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from ..alert import AlertOutcome, GoesOn
 from ..incidents.lifecycle import Opened
 from ..kinds import SHOWN_CODES
@@ -47,13 +45,20 @@ def upgrade(document: dict[str, Any]) -> dict[str, Any]:
 
     """
     try:
-        opened = msgspec.convert(document.get("opened", ()), tuple[Opened, ...])
-        calm = {(entry.alertname, entry.query): entry.calm_seconds for entry in opened if entry.at}
+        calm = {
+            (entry["alertname"], entry["query"]): _calm_seconds(entry)
+            for entry in document.get("opened", ())
+        }
         for alert in _alerts(document):
             _upgrade_alert(alert, calm)
-    except (AttributeError, LookupError, TypeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
         raise ValueError("it has not the form of version 2") from error
     return document | {"version": 3}
+
+
+def _calm_seconds(entry: dict[str, Any]) -> float:
+    times = tuple(float(at) for at in entry["at"])
+    return Opened(entry["alertname"], entry["query"], times).calm_seconds
 
 
 def _alerts(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
