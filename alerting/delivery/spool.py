@@ -363,6 +363,8 @@ class Spool:
             return
         with self._changed:
             self._left = left
+            # A folder that was made again is empty: nothing that was written before is there.
+            self._on_disk = ()
             if left is not None and not self._file.is_older:
                 self._on_disk = _essence(left)
             self._is_open = True

@@ -316,6 +316,22 @@ def test_folder_that_cannot_be_created_does_not_stop_delivery(spool, tmp_path):
 
 
 @pytest.mark.contains_errors
+def test_folder_that_was_removed_gets_entries_that_were_written_there_before(
+    spool, folder, monkeypatch
+):
+    monkeypatch.setattr("querypulse.alerting.delivery.spool.RETRY_SECONDS", 0.5)
+    kept = written(spool(), pager=(entry(1),))
+    shutil.rmtree(folder)
+    kept.offer_rows("pager", (entry(1), entry(2)))
+    until(lambda: kept.problem, "the problem is reported")
+    kept.offer_rows("pager", (entry(1),))
+    assert kept.flush(PATIENCE_SECONDS)
+    kept.close(PATIENCE_SECONDS)
+
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
+
+
+@pytest.mark.contains_errors
 @pytest.mark.parametrize("is_broken", [True, False], ids=["disk is back", "folder was removed"])
 def test_folder_that_is_back_or_was_removed_gets_all_entries(spool, folder, monkeypatch, is_broken):
     """Its lock is taken again with it."""
