@@ -434,7 +434,10 @@ class Lifecycle:
             severity = _severity(alerts, incident)
             if incident is not None and incident.severity != severity:
                 yield self._hand_over(subject, incident, alerts, wall)
-                incident = OpenIncident(severity, muted=incident.muted or RECOVERS)
+                # Its revisions go on: back at its first severity, it is another message.
+                revision = incident.revision + 1
+                muted = incident.muted or RECOVERS
+                incident = OpenIncident(severity, revision=revision, muted=muted)
             incident = self._incidents[subject] = incident or OpenIncident(severity)
             yield self._present_open(subject, incident, alerts, now)
 
@@ -442,9 +445,9 @@ class Lifecycle:
         self, subject: str, incident: OpenIncident, members: Sequence[Tracked], now: float
     ) -> Incident:
         """The incident with the newest texts; its revision grows when people must be notified."""
-        alerts = [tracked.shown for tracked in sorted(members, key=_prominence)]
+        shown = [tracked.shown for tracked in sorted(members, key=_prominence)]
         # What is silenced beside what is not is sent to nobody.
-        alerts = [alert for alert in alerts if not alert.muted] or alerts
+        alerts = [alert for alert in shown if not alert.muted] or shown
         fires, news = any(tracked.is_firing for tracked in members), _news(alerts)
         muted, notified_at = min(alert.muted for alert in alerts), incident.notified_at
         if muted or fires or notified_at is not None:
@@ -456,7 +459,9 @@ class Lifecycle:
                 incident.notified_at = now
             elif not news <= incident.news or (fires and now - notified_at >= repeat):
                 incident.revision, incident.notified_at = incident.revision + 1, now
-            incident.news = news
+            # What is silenced meanwhile stays known: it is no news when its silence ends.
+            silenced = _identities(alert for alert in shown if alert.muted)
+            incident.news = news | (incident.news & silenced)
         open_again = [alert.labels for alert in alerts]
         incident.ended = tuple(alert for alert in incident.ended if alert.labels not in open_again)
         return self._incident(subject, incident, (*alerts, *incident.ended))
@@ -499,13 +504,16 @@ def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
     A warning that joins a critical incident is no news; nor is a stall that joins one.
     """
     loud = [alert for alert in alerts if not alert.muted]
-    severe = [alert for alert in loud if alert.is_critical] or loud
-    named = {
-        (alert.name, alert.query)
-        for alert in severe
-        if alert.name in FACTS or (alert.name == QUERY_STALLED and not alert.is_critical)
-    }
-    return frozenset({("", alert.query) for alert in severe} | named)
+    return _identities([alert for alert in loud if alert.is_critical] or loud)
+
+
+def _identities(alerts: Iterable[Alert]) -> frozenset[Identity]:
+    identities = set()
+    for alert in alerts:
+        identities.add(("", alert.query))
+        if alert.name in FACTS or (alert.name == QUERY_STALLED and not alert.is_critical):
+            identities.add((alert.name, alert.query))
+    return frozenset(identities)
 
 
 def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:

@@ -115,13 +115,9 @@ class DriverHealth:
         """
         if self.watched_since(recovery.since) < seconds:
             return False
-        if (members := self._members(label)) or label == UNNAMED:
-            return all(
-                self._health[own].ignored
-                or self._health[own].state is not QueryState.RUNNING
-                or self.queries[own].run.last_activity_at > recovery.since
-                for own in members
-            )
+        members = self._members(label)
+        if members or label == UNNAMED:
+            return all(self._is_proven(own, recovery.since) for own in members)
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:
             return True
@@ -129,6 +125,18 @@ class DriverHealth:
             return True
         idle = query.run.last_idle_at is not None and query.run.last_idle_at > recovery.since
         return idle or query.history.totals.commits - recovery.commits >= COMMITS_OF_HEALTH
+
+    def _is_proven(self, label: str, since: float) -> bool:
+        """Whether one of several queries has shown since then that it works, if it runs.
+
+        One that another alert lists is not healthy, and recovers by itself; but it is not the one
+        that is meant here only if its run has worked before.
+        """
+        run = self.queries[label].run
+        if not run.alive or self._health[label].ignored:
+            return True
+        is_other = label in self._listed
+        return run.activity_seen and (is_other or run.last_activity_at > since)
 
     def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> AlertOutcome:
         """What a query does after its alert has ended."""

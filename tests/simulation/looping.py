@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Set as AbstractSet
 from itertools import takewhile
 from math import inf
 
@@ -91,6 +92,11 @@ class Grouping(Property):
         return is_seen and query.spec.name is not None and not self.has_namesake(query)
 
 
+def _is_of_others(news: AbstractSet[tuple[str, str]], key: str) -> bool:
+    """Whether a message brings news of other queries of a group only."""
+    return bool(news) and all(other != key for other, _ in news)
+
+
 class Looping(Property):
     """Checks queries that fail in each process (the steps ``bad_batch`` and ``bad_runs``)."""
 
@@ -131,17 +137,20 @@ class Looping(Property):
             # Its checkpoint is new, and so is the next batch.
             return
         since = max(query.checkpoint.planned_at, query.truth.alive_at)
-        received = Counter(
-            (note.key, name)
-            for note in receiver.notifications
-            for key, name in note.named
-            if key == query.key and note.at >= since
-        )
+        received = Counter[tuple[str, str]]()
+        known: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        for note in receiver.notifications:
+            if note.at >= since and not _is_of_others(note.named - known[note.key], query.key):
+                mine = [name for key, name in note.named if key == query.key]
+                received.update((note.key, name) for name in mine)
+            known[note.key] |= note.named
         # The ends of drivers are counted by P5.
         for (key, name), times in received.items():
             most = MOST.get(name, MOST_OF_OTHERS)
             # A rejected message is sent once more when its incident ends.
             most += any((key, name) in message.named for message in receiver.rejected)
+            # What is silenced when its process ends, the next one does not know.
+            most += self._stage.silences.covered(query.spec, name, since, self._stage.time.now)
             if name != DRIVER_DOWN and times > most:
                 raise Violation(
                     "P9", f"{receiver.name} notified {times} times of {key} in one loop"

@@ -362,7 +362,7 @@ class Quiet(Property):
             )
             or self._has_moved(receiver, before, note)
             or self._outlasts_driver(receiver, query, name, before, note)
-            or self._failed_again(receiver, query, before, note)
+            or self._failed_again(receiver, query, name, before, note)
             or (name in OF_BATCHES and self._was_replaced(receiver, query.key, before, note))
             or self._is_excused(receiver, before, note)
         )
@@ -406,17 +406,24 @@ class Quiet(Property):
         return whole in before.named and whole not in note.named and goes_on and troubled
 
     def _failed_again(
-        self, receiver: SimReceiver, query: SimQuery, before: Notification, note: Notification
+        self,
+        receiver: SimReceiver,
+        query: SimQuery,
+        name: str,
+        before: Notification,
+        note: Notification,
     ) -> bool:
-        """Whether a run failed after the incident was resolved.
+        """Whether a run failed after the incident was resolved, as far as its driver can know.
 
-        For the truth it is the same problem if no batch of the run was committed.
+        For the truth it is the same problem if no batch of the run was committed. Nothing dates the
+        failures that late events report, so that the query is known to flap only then.
         """
         ends = [end.at for end in receiver.closed if end.incident.key == note.key]
         ended = [at for at in ends if before.at <= at <= note.at]
         # Once the last run has ended, nothing shows that a late event is of a run before it.
         lives = query.key in self.driver_of(query).spark.living
-        late = self._stage.longest_delay if ended and not lives else 0.0
+        is_late = bool(ended) and (not lives or name == kinds.QUERY_FLAPPING)
+        late = self._stage.longest_delay if is_late else 0.0
         since = max(ended, default=note.at)
         return any(failed.at + (0.0 if failed.known else late) > since for failed in query.failures)
 
@@ -512,13 +519,17 @@ class Quiet(Property):
             mark = (receiver.name, driver, boots[-1] if boots else 0.0)
             resolved = self._vain.setdefault(mark, {})
             is_late = not boots or at - boots[-1] >= LATE_SECONDS
-            is_restored = driver in self._stage.drivers and self._stage.drivers[driver].restored
-            is_restored &= not is_of_all(key)
+            is_restored = self._was_restored(driver, at) and not is_of_all(key)
             if receiver.kind != "pagerduty" or key in resolved or not is_late or is_restored:
                 raise Violation(
                     "P5", f"{receiver.name} got a resolve of {key}, which was never open"
                 )
             resolved[key] = at
+
+    def _was_restored(self, name: str, at: float) -> bool:
+        """Whether the process that sent a message at that time knew what the one before had left."""
+        driver = self._stage.drivers.get(name)
+        return driver is not None and driver.born_at <= at and bool(driver.restored)
 
     def _watch_signals(self) -> None:
         """Remember until when the monitor has a reason to report that its signals are degraded."""

@@ -269,6 +269,8 @@ class Resolving(Property):
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query ended too early; empty if it did not."""
         truth, at = query.truth, closed.at
+        if _ends_with_critical(receiver, closed, query.spec.key):
+            return ""
         of_driver = any(key == WHOLE_DRIVER for key, _ in closed.incident.shown)
         if of_driver or (query.spec.name is None and not truth.health.is_bad):
             # An alert of the whole driver, or of unnamed queries, resolves by time.
@@ -447,6 +449,19 @@ class Resolving(Property):
     @staticmethod
     def _lateness(receiver: SimReceiver) -> float:
         return 0.0 if is_up(receiver) else 330.0 + receiver.trouble_seconds
+
+
+def _ends_with_critical(receiver: SimReceiver, closed: Closed, key: str) -> bool:
+    """Whether a warning ends with the critical incident that it was a part of.
+
+    Of what only recovers, nothing is left to say when that incident ends.
+    """
+    return closed.incident.severity == "warning" and any(
+        other.incident.severity == "critical"
+        and abs(other.at - closed.at) <= TICK_SECONDS
+        and any(named == key for named, _ in other.incident.shown)
+        for other in receiver.closed
+    )
 
 
 def _rejected_seconds(receiver: SimReceiver, held: Open) -> float:

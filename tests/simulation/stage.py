@@ -221,9 +221,15 @@ def forgets(stage: WorldView, driver: SimDriver) -> bool:
 
 
 def is_end_unreported(stage: WorldView, query: SimQuery) -> bool:
-    """Whether its last, finite run may have completed without an event."""
-    bus = stage.drivers[query.spec.driver].bus
-    return query.spec.is_finite and bus.lost_until.get(query.key, -inf) >= query.started_at
+    """Whether nothing shows that its last, finite run has completed.
+
+    Its end was lost, or no signal has shown that it would end by itself.
+    """
+    driver = stage.drivers[query.spec.driver]
+    lost = driver.bus.lost_until.get(query.key, -inf) >= query.started_at
+    polled = driver.probe.answered.get(query.key, -inf) >= query.started_at
+    unknown = query.started_at < driver.attached_at and not polled
+    return query.spec.is_finite and (lost or unknown)
 
 
 def is_of_all(key: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
 from querypulse.listener.mailbox import ExpectStop
@@ -78,7 +79,7 @@ def _stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
 
 
 def _take(driver: SimDriver, query: SimQuery, step: Step) -> None:
-    """Start the query on the checkpoint of another one that runs, while their events arrive.
+    """Start the query on the checkpoint of another one that was seen to run; their events arrive.
 
     Only the start event shows that Spark stopped the other one.
     """
@@ -87,7 +88,10 @@ def _take(driver: SimDriver, query: SimQuery, step: Step) -> None:
     names = {query.spec.name, other.spec.name} if other is not None else set()
     if other is None or run is None or None in names or len(names) < 2:
         return
-    if driver.attached and driver.awake and all(map(driver.bus.is_timely, (query.key, other.key))):
+    is_timely = all(map(driver.bus.is_timely, (query.key, other.key)))
+    polled = driver.probe.answered.get(other.key, -inf) >= other.started_at
+    was_seen = polled or other.started_at >= driver.attached_at
+    if driver.attached and driver.awake and is_timely and was_seen:
         query.take_checkpoint(other)
         query.wanted = True
         driver.spark.start(query)

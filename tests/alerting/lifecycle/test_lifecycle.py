@@ -29,6 +29,7 @@ from querypulse.alerting.alert import (
 )
 from querypulse.alerting.incidents import lifecycle
 from querypulse.alerting.incidents.lifecycle import Opened
+from querypulse.alerting.receivers.webhook import message_id
 from querypulse.alerting.silences import Silence
 from querypulse.alerting.words.messages import alert_of
 from querypulse.listener.state.snapshot import Pause
@@ -130,6 +131,18 @@ def test_alert_that_goes_on_in_the_incident_of_the_other_severity_says_so_and_no
     assert [(alert.name, alert.is_superseded) for alert in warning.alerts] == [
         ("StreamingBatchSlow", True)
     ]
+
+
+def test_warning_that_is_left_of_a_critical_incident_is_another_message():
+    """A receiver that knows the first message of this key would take it as a repetition."""
+    harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingBatchSlow+commits")], 15)
+    (before,) = harness.incidents
+    harness.play([(20, "a", "StreamingQueryFailed+StreamingBatchSlow")], 25)
+    harness.play([(30, "a", "StreamingBatchSlow+commits")], 65)
+    (after,) = harness.incidents
+
+    assert (after.key, after.starts_at) == (before.key, before.starts_at)
+    assert message_id(after) != message_id(before)
 
 
 def test_labels_of_the_settings_are_in_the_key_and_on_each_alert():

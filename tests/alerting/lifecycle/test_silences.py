@@ -171,6 +171,14 @@ def test_silence_that_begins_later_ends_no_critical_incident():
     assert [incident.key for incident in harness.play([], 60).incidents] == ["querypulse/etl/a"]
 
 
+def test_failure_that_was_known_before_its_silence_is_no_news_when_that_ends():
+    flaps = (10, "a", "StreamingQueryFailed+StreamingQueryFlapping")
+    harness = LifecycleHarness().play([HEALTHY, flaps], 20)
+    harness.silences = [Silence("a", WALL + 60, "StreamingQueryFailed")]
+
+    assert harness.play([], 120).reported == ["10 + a Failed"]
+
+
 @pytest.mark.parametrize("silenced", [True, False])
 def test_end_of_what_nobody_was_notified_of_is_muted(silenced):
     harness = quiet(1000 if silenced else 0).play([*FAILING, (60, "a", "idle")], 100)
