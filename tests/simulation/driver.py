@@ -23,11 +23,11 @@ from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.exporter.pages import Notice
 from querypulse.listener.event_reader import EventReader
-from querypulse.listener.mailbox import Ending, Item, Mailbox, Marker
+from querypulse.listener.mailbox import Ending, Item, Mailbox, Marker, ProgramEnd
 from querypulse.listener.past_failures import FailedQuery
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state.identity import UNNAMED
-from querypulse.sidecar.runtime import Runtime, end_of
+from querypulse.sidecar.runtime import Runtime, end_of, end_of_program
 from querypulse.sidecar.worker import Inputs, Worker
 
 from .clock import Time
@@ -245,6 +245,8 @@ class SimDriver:
         self.announced: Notice | None = None
         self.end: Notice | None = None
         self.closed_at: float | None = None
+        self.program: ProgramEnd | None = None
+        """How its main program has ended, if nobody had announced that."""
         self._closes = False
         self.asleep_since = float("inf")
         """When its last pause began."""
@@ -385,11 +387,16 @@ class SimDriver:
         if self._spool is not None:
             self._spool.kill()
 
-    def close(self, uncaught: type[BaseException] | None = None) -> None:
-        """End the application, perhaps by an exception: like ``Runtime.end`` without threads."""
+    def close(
+        self, uncaught: type[BaseException] | None = None, program: ProgramEnd | None = None
+    ) -> None:
+        """End the application, perhaps by an exception: like ``Runtime.end`` without threads.
+
+        ``program``: how the main program ended, if that was not announced.
+        """
         if self.alive and not self.awake:
             # A paused process ends once it resumes.
-            self.time.at(self.asleep_until, lambda: self.close(uncaught))
+            self.time.at(self.asleep_until, lambda: self.close(uncaught, program))
             return
         if not self.attached:
             self.closed_at = self.time.now
@@ -400,11 +407,11 @@ class SimDriver:
             # It waits for a poll that begins now; the one under way, if any, is older.
             waits = 2 * self.probe.seconds
             if waits:
-                self.time.after(waits + 0.1, lambda: self._end(uncaught))
+                self.time.after(waits + 0.1, lambda: self._end(uncaught, program))
             else:
-                self._end(uncaught)
+                self._end(uncaught, program)
 
-    def _end(self, uncaught: type[BaseException] | None) -> None:
+    def _end(self, uncaught: type[BaseException] | None, program: ProgramEnd | None) -> None:
         """Report what waits, and end."""
         self.closed_at = self.time.now
         if not self.attached or not self.awake:
@@ -413,11 +420,15 @@ class SimDriver:
         if not self.alive:
             return
         self.end = end = end_of(self.worker.evaluated.snapshot.context, uncaught)
-        for item in (Ending(end is None), Marker(), Marker()):
+        self.program = program
+        if program is not None:
+            self.spark.program_ends()
+        for item in (Ending(end is None, program), Marker(), Marker()):
             self.inbox.put(item, lifecycle=True)
             self.step()
         if not self.alive:
             return
+        self.end = end = end_of_program(end, self.worker.evaluated, self.worker.policy)
         if self._spool is not None:
             self._spool.flush()
         Runtime.stop(self._as_parts(), Deadline(1.0), end)

@@ -65,7 +65,7 @@ class Terms(msgspec.Struct, frozen=True):
         ("silence", 1.5), ("die in silence", 1.0),
         ("log_stuck", 1.0), ("unreadable", 1.0),
         ("bad_batch", 1.0), ("fan_out", 1.0), ("skew", 2.0), ("starve", 1.0), ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
-        ("take", 1.5),
+        ("take", 1.5), ("die twice", 1.5), ("hog", 1.5),
     )  # fmt: skip
     around: tuple[tuple[str, float], ...] = (
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
@@ -73,11 +73,13 @@ class Terms(msgspec.Struct, frozen=True):
         ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
         ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
         ("die together", 1.5), ("no_executors", 0.7), ("kill_within", 1.0),
-        ("die apart", 1.0),
+        ("die apart", 1.0), ("exit", 0.7), ("expire", 0.7),
     )  # fmt: skip
 
 
-OWNED = replace(Terms(), to_query=Terms().to_query[:-1])
+TAKING = replace(Terms(), to_query=Terms().to_query[:-2], around=Terms().around[:-2])
+"""No query fails again later or holds all slots; no program ends, and no session expires."""
+OWNED = replace(TAKING, to_query=TAKING.to_query[:-1])
 """No query takes the checkpoint of another one."""
 PLAIN = replace(
     OWNED,
@@ -89,7 +91,7 @@ PLAIN = replace(
     jumps_back=0.0,
     late_kinds=("idle",),
     twins_end=False,
-    around=Terms().around[:-1],
+    around=OWNED.around[:-1],
 )
 """Without what was added later: it would change the plans of older seeds."""
 
@@ -281,7 +283,12 @@ class _Maker:
         if kind == "die in silence":
             return [self._silence(key, at), Step(round(at + 20.0, 1), "die", key)]
         back = at + self._rng.choice([0.5, 3.0, 20.0, 70.0, 120.0])
-        return [Step(at, "die", key), Step(round(back, 1), "restart", key)]
+        steps = [Step(at, "die", key), Step(round(back, 1), "restart", key)]
+        if kind == "die twice":
+            # In a later batch, most times: it commits in between.
+            again = back + self._rng.choice([15.0, 40.0, 100.0, 320.0])
+            steps.append(Step(round(again, 1), "die", key))
+        return steps
 
     def _bad_batch(self, query: QuerySpec, at: float) -> list[Step]:
         """A batch that fails repeatedly: in one process, or in each following process."""
@@ -378,9 +385,11 @@ class _Maker:
         longest = {"app_stops": 30.0, "terminate": 3.0}
         seconds = self._lasts(1.0, longest[kind]) if kind in longest else 0.0
         arg = str(self._rng.randint(1, 30)) if kind == "kill_within" else ""
+        if kind == "exit":
+            arg = self._rng.choice(["", "failed"])
         steps = [Step(at, kind, driver, seconds, arg)]
         gone = at + seconds + 2.0
-        if kind in ("jvm_crash", "context_dies"):
+        if kind in ("jvm_crash", "context_dies", "expire"):
             gone += self._rng.choice([1.0, 20.0, 70.0])
             how = self._rng.choice(["kill", "kill", "close", "raise"])
             steps.append(Step(round(gone, 1), how, driver))
@@ -398,14 +407,25 @@ class _Maker:
 
 
 _ENDS = frozenset(
-    {"kill", "kill_within", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"}
+    {
+        "kill",
+        "kill_within",
+        "close",
+        "raise",
+        "exit",
+        "terminate",
+        "jvm_crash",
+        "context_dies",
+        "expire",
+        "app_stops",
+    }
 )
 _OF_OFFSETS = ("lag", "stall", "rewind")
 _BAD = (50.0, 160.0, 420.0)
 _LONG = (8.0, 20.0, 50.0, 90.0, 160.0, 250.0)
 _SECONDS = {
     **dict.fromkeys(("hang", "ask", "dry", "log_stuck", "unreadable"), _LONG),
-    **dict.fromkeys(("crawl", "fan_out", "skew", "starve"), (*_LONG, 420.0)),
+    **dict.fromkeys(("crawl", "fan_out", "skew", "starve", "hog"), (*_LONG, 420.0)),
     **dict.fromkeys(_OF_OFFSETS, _BAD),
     **dict.fromkeys(("drop", "repeat", "probe_partial"), (5.0, 20.0, 45.0)),
     "delay": (2.0, 10.0, 40.0, 70.0),

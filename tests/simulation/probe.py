@@ -9,6 +9,7 @@ import msgspec
 
 from querypulse.listener.checkpoints import LogReader
 from querypulse.listener.commit_log import OFFSETS, LogReport, StorageError
+from querypulse.listener.failure import SESSION_ENDED
 from querypulse.listener.probe_report import (
     Context,
     JobActivity,
@@ -264,10 +265,13 @@ class SimProbe:
             return SlotUse(0)
         if not run.waits_for_slots:
             return SlotUse(4)
+        holding = self._spark.living.get(run.query.holder)
         # A query whose batch is slow, or else another application's.
         living = self._spark.living.values()
         slow = (other for other in living if other.query.truth.health is Health.SLOW)
         holder = next((other.query_id for other in slow if other is not run), "of another query")
+        if holding is not None and holding.query.truth.health is Health.SLOW:
+            holder = holding.query_id
         return SlotUse(4, 4, holder, 4)
 
     def _ended_run(self, run: Run) -> ProbedRun:
@@ -276,6 +280,7 @@ class SimProbe:
             active=False,
             batch_id=None if run.spec.is_continuous else run.batch_id,
             exception=run.exception,
+            error_class=SESSION_ENDED if run.has_lost_session else None,
         )
 
     def _facts_of(self, run: Run) -> RunFacts:

@@ -181,6 +181,8 @@ class SimQuery:
         self.compute_until = 0.0
         self.skew_until = 0.0
         self.starve_until = 0.0
+        self.holder = ""
+        """The query that holds the slots for which it waits, if one does."""
         self.ask_until = 0.0
         self.dry_until = 0.0
         self.log_until = 0.0

@@ -364,7 +364,8 @@ class Reaching(Property):
         """Check that problems at the end of a driver are reported: there is no later chance."""
         for driver in self._stage.drivers.values():
             closed_at = driver.closed_at
-            if closed_at is None or driver.spark.context is not Context.STOPPED:
+            is_bad = driver.spark.context is Context.STOPPED or driver.program is not None
+            if closed_at is None or not is_bad:
                 continue
             if self._stage.time.now - closed_at < DOWN_SECONDS:
                 continue

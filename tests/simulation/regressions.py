@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from .generate import OWNED, PLAIN, Terms, generate
+from .generate import OWNED, PLAIN, TAKING, Terms, generate
 from .plan import Plan
 
 BEFORE = replace(
@@ -176,7 +176,7 @@ SEEDS = (
     Seed(154025413, "missing input before and after a failure, at a webhook", OWNED),
     Seed(788700683, "an unnamed query that flaps in a new process without executors", OWNED),
     Seed(788702683, "a query that joins the group of a failing batch", OWNED),
-    Seed(900000611, "a checkpoint that is taken before a poll has shown its query", Terms()),
-    Seed(900001940, "a slow warning that recovers as a failure ends", Terms()),
-    Seed(900003710, "a process that ends just after it has found its query healthy", Terms()),
+    Seed(900000611, "a checkpoint that is taken before a poll has shown its query", TAKING),
+    Seed(900001940, "a slow warning that recovers as a failure ends", TAKING),
+    Seed(900003710, "a process that ends just after it has found its query healthy", TAKING),
 )

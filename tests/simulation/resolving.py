@@ -16,6 +16,7 @@ from querypulse.alerting.kinds import (
 )
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS
+from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.listener.probe_report import Context
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -249,7 +250,8 @@ class Resolving(Property):
             ):
                 # Its earlier resolve was rejected: the present problem is another one.
                 continue
-            why = self._too_early(receiver, query, closed)
+            is_meant = _ends_with_critical(receiver, closed, key) or _has_lapsed(receiver, closed)
+            why = "" if is_meant else self._too_early(receiver, query, closed)
             if why and not self._is_named_elsewhere(receiver, key, ended, name):
                 text = f"{ended.key} ended at {receiver.name}, and {key} {why} ({name})"
                 self._early.append((receiver, closed, Violation(self._which(key), text)))
@@ -269,8 +271,6 @@ class Resolving(Property):
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query ended too early; empty if it did not."""
         truth, at = query.truth, closed.at
-        if _ends_with_critical(receiver, closed, query.spec.key):
-            return ""
         of_driver = any(key == WHOLE_DRIVER for key, _ in closed.incident.shown)
         if of_driver or (query.spec.name is None and not truth.health.is_bad):
             # An alert of the whole driver, or of unnamed queries, resolves by time.
@@ -462,6 +462,12 @@ def _ends_with_critical(receiver: SimReceiver, closed: Closed, key: str) -> bool
         and any(named == key for named, _ in other.incident.shown)
         for other in receiver.closed
     )
+
+
+def _has_lapsed(receiver: SimReceiver, closed: Closed) -> bool:
+    """Whether an Alertmanager ended it that said it was gone for good: it is asked in an hour."""
+    was_gone = receiver.gone_until > closed.at - GONE_WAIT_SECONDS
+    return was_gone and (closed.at, closed.incident.key) in receiver.lapsed
 
 
 def _rejected_seconds(receiver: SimReceiver, held: Open) -> float:

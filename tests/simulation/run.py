@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from querypulse.alerting.rules.stuck_batch import AUTOSCALE_SECONDS
 from querypulse.listener.commit_log import COMMITS, OFFSETS
+from querypulse.listener.failure import SESSION_ENDED
 
 from .plan import CAUSES, QuerySpec
 from .queries import Failed, SimQuery, identity
@@ -49,6 +50,8 @@ class Run:
         self.tasks = 0
         self.cpu_seconds = 0.0
         self.busy_since = spark.time.now
+        self.has_lost_session = False
+        """Whether its Spark Connect session ended with it."""
         self.is_cut_off = False
         """Whether its SparkContext stopped during a batch of it."""
         self._spark = spark
@@ -141,6 +144,14 @@ class Run:
         self._end(f"{cause}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
         reported = self._spark.reports(self.spec.key)
         self.query.failures.append(Failed(self._spark.time.now, batch, reported, cause))
+
+    def fail_with_session(self) -> None:
+        """End the run with its Spark Connect session, without an event."""
+        self.has_lost_session = True
+        batch = self.batch_id
+        self._end("the Spark Connect server has ended the session (it expired)", Health.DEAD)
+        failed = Failed(self._spark.time.now, batch, known=False, cause=SESSION_ENDED)
+        self.query.failures.append(failed)
 
     def die_of_context(self, health: Health) -> None:
         """End the run like a busy one whose SparkContext stops."""

@@ -78,6 +78,10 @@ class SimBus:
         holds = any(self._faults.holds(kind, who) for kind in ("drop", "delay", "probe_misses"))
         return self.listens_since <= now and late < now and not holds
 
+    def lose(self, who: str) -> None:
+        """Lose what comes now, with the stream that would bring it; Spark counts nothing."""
+        self.lost_until[who] = self._time.now
+
     def post(self, who: str, kind: EventKind, text: str, *of_start: str) -> None:
         now, drops = self._time.now, self.drops_now(who)
         self.dropped += drops

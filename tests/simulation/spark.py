@@ -116,9 +116,10 @@ class SimSpark:
         """Handle the end of a run: post the event and update the truth."""
         del self.living[run.spec.key]
         self.ended_runs.append(run)
-        run.is_end_lost = self._bus.drops_now(run.spec.key)
+        run.is_end_lost = run.has_lost_session or self._bus.drops_now(run.spec.key)
         text = {"id": run.query_id, "runId": run.run_id, "exception": run.exception}
-        self._bus.post(run.spec.key, EventKind.TERMINATED, _encode(text).decode())
+        if not run.has_lost_session:
+            self._bus.post(run.spec.key, EventKind.TERMINATED, _encode(text).decode())
         dead = run.query.truth.health in (Health.DEAD, Health.GONE)
         if health.is_bad or run.spec.is_finite or not dead:
             # A stop before the first sign of life does not resolve an earlier failure.
@@ -162,6 +163,22 @@ class SimSpark:
             if run.busy:
                 run.die_of_context(health)
         self._all_become(health)
+
+    def session_ends(self) -> None:
+        """Let the server end the session without the client's wish: no event reports its queries."""
+        self.context = Context.SESSION_ENDED
+        for run in list(self.living.values()):
+            self._bus.lose(run.spec.key)
+            run.fail_with_session()
+
+    def program_ends(self) -> None:
+        """Note that the queries that never end by themselves are about to end with the program."""
+        if self.context is not Context.RUNNING:
+            return
+        for run in self.living.values():
+            health = run.query.truth.health
+            if not run.spec.is_finite and not run.announced and health is not Health.DEAD:
+                run.query.truth.becomes(Health.GONE, self.time.now)
 
     def reports(self, who: str) -> bool:
         """Whether the event that was just posted arrives at once."""

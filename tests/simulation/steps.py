@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
-from querypulse.listener.mailbox import ExpectStop
+from querypulse.listener.mailbox import ExpectStop, ProgramEnd
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state.state import has_name
 
@@ -213,7 +213,8 @@ def _once_the_jvm_resumes(
 
 
 def _app_stops(driver: SimDriver, step: Step) -> None:
-    driver.spark.context_ends(Context.STOPPED_BY_APPLICATION, Health.STOPPED)
+    if driver.spark.context is not Context.SESSION_ENDED:
+        driver.spark.context_ends(Context.STOPPED_BY_APPLICATION, Health.STOPPED)
     driver.time.after(step.seconds, driver.close)
 
 
@@ -227,13 +228,45 @@ def _kill_within(driver: SimDriver, step: Step) -> None:
     driver.dies_after = int(step.arg)
 
 
+def _hog(driver: SimDriver, query: SimQuery, step: Step) -> None:
+    """Let one long batch of the query hold all slots of its driver."""
+    if _run(driver, query) is None:
+        return
+    _until("crawl")(driver, query, step)
+    for other in driver.queries:
+        if other is not query:
+            other.holder = query.key
+            _until("starve")(driver, other, step)
+
+
+def _exit(driver: SimDriver, step: Step) -> None:
+    """End the main program, which nobody has announced."""
+    has_failed = step.arg == "failed"
+    driver.close(
+        RuntimeError if has_failed else None,
+        ProgramEnd("the main program ended", has_failed=has_failed),
+    )
+
+
+def _expire(driver: SimDriver, _: Step) -> None:
+    if driver.spark.context is Context.RUNNING and driver.attached:
+        driver.spark.session_ends()
+
+
 def _context_dies(driver: SimDriver, _: Step) -> None:
     if driver.spark.context is Context.RUNNING:
         driver.spark.context_ends(Context.STOPPED, Health.GONE)
 
 
+def _jvm_crash(driver: SimDriver, _: Step) -> None:
+    # A session that has ended does not show how its server ends.
+    if driver.spark.context is not Context.SESSION_ENDED:
+        driver.spark.die(Health.DOWN)
+
+
 def _terminate(driver: SimDriver, step: Step) -> None:
-    driver.spark.terminate()
+    if driver.spark.context is not Context.SESSION_ENDED:
+        driver.spark.terminate()
     driver.time.after(step.seconds, driver.close)
 
 
@@ -245,6 +278,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "stop": _stop,
     "plan_stop": _plan_stop,
     "take": _take,
+    "hog": _hog,
     **{name: _until(name) for name in ("hang", "crawl", "compute", "skew", "starve", "ask", "dry")},
     **{name: _of_source(name) for name in ("lag", "stall", "rewind")},
     "fan_out": _until("fan"),
@@ -263,8 +297,10 @@ _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
     "no_executors": _no_executors,
     "close": lambda driver, _: driver.close(),
     "raise": lambda driver, _: driver.close(RuntimeError),
+    "exit": _exit,
+    "expire": _once_the_jvm_resumes(_expire),
     "terminate": _once_the_jvm_resumes(_terminate),
-    "jvm_crash": lambda driver, _: driver.spark.die(Health.DOWN),
+    "jvm_crash": _jvm_crash,
     "context_dies": _once_the_jvm_resumes(_context_dies),
     "app_stops": _once_the_jvm_resumes(_app_stops),
 }
