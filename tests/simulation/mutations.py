@@ -14,7 +14,7 @@ from unittest.mock import patch
 import msgspec
 from msgspec.structs import replace
 
-from querypulse.alerting.alert import CRITICAL, Alert
+from querypulse.alerting.alert import CRITICAL, Alert, Incident
 from querypulse.alerting.delivery import outbox, spool
 from querypulse.alerting.delivery.outbox import Outbox
 from querypulse.alerting.finding import Finding, Severity
@@ -24,6 +24,7 @@ from querypulse.alerting.incidents.recovery import DriverHealth, FirstHealth, Re
 from querypulse.alerting.kinds import Code, SharedCause
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
+from querypulse.alerting.receivers.webhook import message_id
 from querypulse.alerting.rules import (
     data,
     losses,
@@ -46,7 +47,7 @@ from querypulse.listener.state.snapshot import Snapshot
 from querypulse.watch import alerts as alerts_module
 from querypulse.watch.tracker import TargetTracker, WatchedDriver
 
-from . import driver, outside
+from . import driver, outside, receivers
 from .generate import OWNED, PLAIN, Terms, generate
 from .plan import Plan
 from .scenarios import plan_of
@@ -136,6 +137,10 @@ def _reminds_always(self: Lifecycle, *others: Any) -> Any:
         return _present_open(self, *others)
     finally:
         self._terms = terms
+
+
+def _id_without_revision(incident: Incident) -> str:
+    return message_id(replace(incident, revision=0))
 
 
 def _opens_late(self: Lifecycle, health: DriverHealth) -> None:
@@ -285,6 +290,15 @@ OF_NOTIFYING = (
     Mutation("every end of a driver counts as planned", "P1",
              driver, "end_of", lambda *_: Notice.STOPPED,
              only(around=("context_dies",), around_share=1.0), 60, essential=True),
+    Mutation("the end of the main program is not evaluated", "P1",
+             EVALUATION, "program_ended", lambda *_: None,
+             plan=plan_of("the main program ends with an exception while queries run"), essential=True),
+    Mutation("a Spark Connect session that expires explains the end of its queries", "P1",
+             fold, "died_of_stopped_context", lambda _: True,
+             plan=plan_of("a Spark Connect session expires, and the client goes on"), essential=True),
+    Mutation("a warning that is left of a critical incident has the message id of the first one", "P1",
+             receivers, "message_id", _id_without_revision,
+             plan=plan_of("input is missing before a failure and after it, at a webhook"), essential=True),
     Mutation("an alert of the whole driver suppresses a failure", "P4",
              lifecycle, "FACTS", frozenset(), plan=plan_of("a query that fails while it is stalled with all others"), essential=True),
     Mutation("a silenced alert of the whole driver suppresses others", "P4",

@@ -398,7 +398,12 @@ class Reaching(Property):
 
     @staticmethod
     def _is_end_shown(driver: SimDriver, episode: Episode) -> bool:
-        """Whether a poll showed it: an event does not say why the SparkContext has stopped."""
+        """Whether a poll showed it: an event does not say why the SparkContext has stopped.
+
+        The end of the main program is known without.
+        """
+        if driver.program is not None and driver.spark.context is not Context.STOPPED:
+            return True
         report = driver.probe.latest
         return report is not None and report.began_at > episode.began_at
 

@@ -14,6 +14,7 @@ D = QuerySpec("d", "d")
 UNNAMED = QuerySpec("u", None)
 TWIN = replace(A, key="twin", session="s2")
 LOOP = QuerySpec("a", "a", trigger="AvailableNow", loop=20.0)
+LOOP_C = replace(LOOP, key="c", name="c")
 ONCE = QuerySpec("a", "a", trigger="Once")
 UNKEPT = replace(A, checkpoint="new")
 _PLAIN = Setup()
@@ -272,6 +273,20 @@ SCENARIOS = (
               (A, B), "60 stop b, 100 take b (a), 200 restart a (new), 240 kill, 245 boot"),
     _scenario("P1", "memory for one ended query: one stops by surprise, and another as planned",
               (A, B, C), "112 stop a, 114 plan_stop b", setup=Setup(memory=1)),
+    _scenario("P1", "the main program ends with an exception while queries run",
+              (A, B, LOOP_C), "100 exit (failed), 180 boot"),
+    _scenario("P1", "the main program ends as if it had done its work while queries run",
+              (A, B), "100 exit, 180 boot", setup=Setup(("webhook",), watched=True)),
+    _scenario("P2", "the main program ends once its finite runs have completed",
+              (ONCE,), "100 exit, 180 boot"),
+    _scenario("P1", "input is missing before a failure and after it, at a webhook",
+              (replace(A, every=20.0, takes=5.0, expected_input=70.0),),
+              "81 dry a for 160, 155 die a, 156 restart a", setup=Setup(("webhook",))),
+    _scenario("P1", "a Spark Connect session expires, and the client goes on",
+              (A, B, C), "100 expire, 200 close, 210 boot"),
+    _scenario("P1", "one query holds all slots, and the others wait",
+              (A, B, C, D), "100 hog a for 420", horizon=600.0,
+              setup=Setup(("webhook",), slow_critical=240.0)),
 )  # fmt: skip
 
 
