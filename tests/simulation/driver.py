@@ -289,6 +289,7 @@ class SimDriver:
                 inbox=self.inbox,
                 report=lambda: self.probe.latest,
                 log=lambda: self.probe.log,
+                sources=lambda: self.probe.sources,
                 silences=lambda: world.silences.given,
             ),
             Policy(

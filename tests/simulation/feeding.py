@@ -1,4 +1,4 @@
-"""P1, P2 and P3 of data that must arrive: a query that reads no rows is reported in time."""
+"""P1, P2 and P3 of data that must arrive, and P1 of data that was lost with its topic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from math import inf
 
 from querypulse.alerting.incidents.lifecycle import Evaluated
-from querypulse.alerting.kinds import INPUT_MISSING, QUERY_FLAPPING
+from querypulse.alerting.kinds import DATA_LOSS_RISK, INPUT_MISSING, QUERY_FLAPPING
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery
@@ -173,3 +173,47 @@ class Feeding(Property):
     def _is_reported(query: SimQuery, driver: SimDriver) -> bool:
         """Whether an event reported its last rows: otherwise there may have been more."""
         return driver.bus.lost_until.get(query.key, -inf) < query.fed_at
+
+
+class Losing(Property):
+    """Checks that a topic which was created again under its query is reported in time."""
+
+    def __init__(self, stage: WorldView) -> None:
+        super().__init__(stage)
+        self._unknown: dict[tuple[str, str], float] = {}
+        """How long a working receiver has not been notified of it."""
+
+    def tick(self) -> None:
+        for query in self._stage.queries.values():
+            for receiver in self._stage.receivers:
+                place = (query.key, receiver.name)
+                if not self._must_be_known(query, receiver):
+                    self._unknown.pop(place, None)
+                    continue
+                unknown = self._unknown[place] = self._unknown.get(place, 0.0) + TICK_SECONDS
+                if unknown > NOTIFIED_SECONDS + SEEN_SECONDS:
+                    raise Violation(
+                        "P1",
+                        f"the topic of {query.key} was created again, and {receiver.name} has "
+                        "notified nobody",
+                    )
+
+    def _must_be_known(self, query: SimQuery, receiver: SimReceiver) -> bool:
+        """Whether polls of this process show it, and nobody was notified of it yet."""
+        driver, source = self.driver_of(query), query.source
+        if source.recreated_at is None or query.spec.name is None or self.has_namesake(query):
+            return False
+        first, now = driver.probe.topics.get(query.key), self._stage.time.now
+        awake_since = max(driver.awake_since, driver.spark.paused_until)
+        is_polled = driver.attached and driver.awake and is_seen(driver, query.key)
+        shown = is_polled and now - awake_since >= NOTIFIED_SECONDS
+        if not shown or first in (None, source.topic_id):
+            return False
+        silenced = self._stage.silences.covered(query.spec, DATA_LOSS_RISK, now - 30.0, now)
+        # An alert of the whole driver suppresses it.
+        whole = any(incident.query == WHOLE_DRIVER for incident in driver.handing.open)
+        rejected = any((query.key, DATA_LOSS_RISK) in sent.named for sent in receiver.rejected)
+        if silenced or whole or rejected or not is_up(receiver, source.recreated_at):
+            return False
+        said = any((query.key, DATA_LOSS_RISK) in note.named for note in receiver.notifications)
+        return not said and not self.holds(receiver, query, frozenset({DATA_LOSS_RISK}))

@@ -40,6 +40,8 @@ class Terms(msgspec.Struct, frozen=True):
     every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 600.0)
     real_time: float = 0.05
     """The share of queries whose batches last as long as the trigger interval."""
+    polled: float = 0.1
+    """The share of queries whose broker is polled: their topics may be recreated."""
     polls: tuple[float, ...] = (0.0, 0.0, 0.0, 0.5, 1.5, 3.0)
     """How long polls of the probe take."""
     dated: float = 0.5
@@ -77,8 +79,13 @@ class Terms(msgspec.Struct, frozen=True):
     )  # fmt: skip
 
 
-TAKING = replace(Terms(), to_query=Terms().to_query[:-2], around=Terms().around[:-2])
-"""No query fails again later or holds all slots; no program ends, and no session expires."""
+TAKING = replace(
+    Terms(),
+    polled=0.0,
+    to_query=Terms().to_query[:-2],
+    around=Terms().around[:-2],
+)
+"""Without later failures, holders of slots, recreated topics, ends of programs and of sessions."""
 OWNED = replace(TAKING, to_query=TAKING.to_query[:-1])
 """No query takes the checkpoint of another one."""
 PLAIN = replace(
@@ -216,6 +223,8 @@ class _Maker:
         ):
             lasts = rng.choice([20.0, 60.0])
             query = replace(query, trigger="RealTime", every=lasts, takes=lasts)
+        elif query.trigger == "ProcessingTime" and not query.log_every:
+            query = replace(query, polled=self._happens(terms.polled))
         return query
 
     def _log_every(self, finite: bool) -> float:
@@ -252,6 +261,8 @@ class _Maker:
             return self._silence(query.key, at)
         if kind in _OF_OFFSETS and (query.is_finite or query.is_continuous):
             kind = "dry"
+        if kind in _OF_OFFSETS and query.polled:
+            return Step(at, "recreate", query.key)
         arg = str(self._rng.choice(_ARGS[kind])) if kind in _ARGS else ""
         if kind == "crash_loop":
             return Step(at, kind, query.key, self._lasts(10.0, 120.0), arg)

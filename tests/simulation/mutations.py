@@ -39,7 +39,7 @@ from querypulse.core.states import DeliveryOutcome
 from querypulse.exporter.pages import Notice
 from querypulse.listener import event_reader, past_failures, probe_report
 from querypulse.listener.probe_report import Context
-from querypulse.listener.state import fold, identity, state
+from querypulse.listener.state import fold, identity, positions, state
 from querypulse.listener.state.history import Totals
 from querypulse.listener.state.identity import UNNAMED
 from querypulse.listener.state.query import Query
@@ -296,6 +296,9 @@ OF_NOTIFYING = (
     Mutation("a Spark Connect session that expires explains the end of its queries", "P1",
              fold, "died_of_stopped_context", lambda _: True,
              plan=plan_of("a Spark Connect session expires, and the client goes on"), essential=True),
+    Mutation("a topic with another id is the same topic", "P1",
+             positions, "is_other_topic", lambda *_: False,
+             plan=plan_of("a topic is deleted and created again, longer than the query has read"), essential=True),
     Mutation("a warning that is left of a critical incident has the message id of the first one", "P1",
              receivers, "message_id", _id_without_revision,
              plan=plan_of("input is missing before a failure and after it, at a webhook"), essential=True),

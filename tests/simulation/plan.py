@@ -38,6 +38,8 @@ class QuerySpec(msgspec.Struct, frozen=True):
     """The interval in which async progress tracking writes its logs; 0: at each batch."""
     expected_input: float = 0.0
     """``expected_input_seconds`` for its name; 0: no data is expected."""
+    polled: bool = False
+    """Whether its broker is polled."""
 
     @property
     def is_continuous(self) -> bool:

@@ -21,6 +21,7 @@ from querypulse.listener.probe_report import (
     SlotUse,
     parse_trigger,
 )
+from querypulse.listener.source_polls import SourceReport
 from querypulse.listener.spark.probe import EndedRuns
 
 from .clock import WALL, Time
@@ -124,6 +125,10 @@ class SimProbe:
         """The same for runs of which a poll showed the batch before the next run began."""
         self.dated: set[str] = set()
         """The queries with a run whose checkpoint could be read when a poll first showed it."""
+        self.sources: SourceReport | None = None
+        """What the broker has said about the topics of the runs of the last poll."""
+        self.topics: dict[str, str] = {}
+        """By query: the id of the topic that was polled before any other one."""
         self.missed: dict[str, float] = {}
         """By query: when a poll last lacked its running run."""
         self._time = driver.time
@@ -211,6 +216,17 @@ class SimProbe:
         if sample.context in (Context.JVM_GONE, Context.TERMINATED) and not sample.runs:
             return
         self._read_logs()
+        self._poll_sources()
+
+    def _poll_sources(self) -> None:
+        """Ask the broker, after the poll that has shown the runs."""
+        polls = {}
+        for run in self._spark.living.values():
+            source = run.query.source
+            if run.spec.polled and run.batches and run.run_id in self._seen:
+                self.topics.setdefault(run.spec.key, source.topic_id)
+                polls[run.run_id] = {0: source.poll(self._time.now, self._time.wall())}
+        self.sources = SourceReport(self._time.now, polls)
 
     def _is_newest(self, facts: RunFacts) -> bool:
         return self._spark.newest[facts.query_id].run_id == facts.run_id

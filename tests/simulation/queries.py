@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from querypulse.listener.commit_log import COMMITS, OFFSETS
+from querypulse.listener.source_polls import SourcePoll
 
 from .clock import Time
 from .plan import QuerySpec
@@ -20,10 +21,12 @@ from .truth import Health
 # -- sources -------------------------------------------------------------------------------------
 
 
+DESCRIPTION = "KafkaV2[Subscribe[t]]"
 ROWS = 10
 LAG_ALLOWED = 1000
 FLOOD = 3000
 """Rows that arrive between two batches while a query lags."""
+FIRST_TOPIC = "4fD3yT0tRKyB0jxmQ1Vw2g"
 BACK = 5000
 """By how much offsets go back."""
 
@@ -43,8 +46,12 @@ class SimSource:
         self.lag_until = 0.0
         self.stall_until = 0.0
         self.rewind_until = 0.0
+        self.topic_id = FIRST_TOPIC
+        self.recreated_at: float | None = None
+        """When the topic was last created again."""
         self._logged = Position()
         self._highest = 0
+        self._began = 0
         self._is_back = False
         self._time = time
 
@@ -55,6 +62,12 @@ class SimSource:
 
     def written(self) -> None:
         self._logged = self.now
+
+    def recreate(self) -> None:
+        """Delete the topic and create it again: soon it is longer than what was read of the old one."""
+        self.topic_id = f"{self.topic_id}'"
+        self.recreated_at = self._time.now
+        self.now = Position(self.now.end, self.now.latest + ROWS)
 
     def restart(self) -> None:
         self.now = self._logged = Position()
@@ -68,6 +81,7 @@ class SimSource:
     def read(self) -> None:
         """Read one batch: all new data, or less during a fault."""
         time, end, latest = self._time.now, self.now.end, self.now.latest
+        self._began = end
         if time < self.stall_until:
             # Nothing moves, not even backwards.
             self.now = Position(end, latest + ROWS)
@@ -105,10 +119,24 @@ class SimSource:
             return Health.REWOUND
         return Health.LAGGING if self.now.latest - self.now.end > LAG_ALLOWED else Health.HEALTHY
 
+    def poll(self, now: float, wall: float) -> SourcePoll:
+        """What the broker says of the topic."""
+        return SourcePoll(
+            DESCRIPTION,
+            committed={"t/0": self.now.end},
+            earliest={"t/0": 0},
+            latest={"t/0": max(self.now.end, self.now.latest)},
+            topic_ids={"t": self.topic_id},
+            system="kafka broker:9092",
+            at=now,
+            wall=wall,
+        )
+
     @property
     def progress(self) -> dict[str, object]:
         return {
-            "description": "KafkaV2[Subscribe[t]]",
+            "description": DESCRIPTION,
+            "startOffset": {"t": {"0": min(self._began, self.now.end)}},
             "endOffset": {"t": {"0": self.now.end}},
             "latestOffset": {"t": {"0": self.now.latest}},
             "numInputRows": ROWS,

@@ -91,10 +91,11 @@ class Quiet(Property):
 
     def _check_cause(self, receiver: SimReceiver, note: Notification) -> None:
         for key, name in note.named:
-            if name == kinds.INPUT_MISSING:
-                # ``feeding`` checks whether rows arrived.
-                continue
             query = self._stage.queries.get(key)
+            recreated = query is not None and query.source.recreated_at is not None
+            if name == kinds.INPUT_MISSING or (name == kinds.DATA_LOSS_RISK and recreated):
+                # ``feeding`` checks whether rows arrived. What was lost is shown for an hour.
+                continue
             # A rejected alert is sent once more when it has ended.
             rejected = any((key, name) in other.named for other in receiver.rejected)
             # What has not recovered for long enough is shown beside what has just begun.
@@ -319,6 +320,8 @@ class Quiet(Property):
         began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= note.at]
         if name == kinds.DRIVER_DOWN:
             return "away", self._aways[query.spec.driver]
+        if name == kinds.DATA_LOSS_RISK:
+            return "lost", query.source.recreated_at or 0.0
         if name == kinds.INPUT_MISSING:
             # Another problem suppresses it, and a new process counts from its own start: both end it.
             ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
@@ -370,10 +373,17 @@ class Quiet(Property):
     @staticmethod
     def _has_moved(receiver: SimReceiver, before: Notification, note: Notification) -> bool:
         joined = _facts(note) and not _facts(before)
-        return joined or any(
-            before.at <= closed.at + UNDER_WAY_SECONDS and closed.incident.severity != note.severity
-            for closed in receiver.closed
-            if {key for key, _ in closed.incident.shown} & {key for key, _ in note.named}
+        # That everything has stopped is news to those who know of failures.
+        stopped = (WHOLE_DRIVER, kinds.QUERY_STOPPED) in note.named - before.named
+        return (
+            bool(joined)
+            or stopped
+            or any(
+                before.at <= closed.at + UNDER_WAY_SECONDS
+                and closed.incident.severity != note.severity
+                for closed in receiver.closed
+                if {key for key, _ in closed.incident.shown} & {key for key, _ in note.named}
+            )
         )
 
     def _outlasts_driver(

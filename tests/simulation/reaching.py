@@ -257,12 +257,13 @@ class Reaching(Property):
         return False
 
     def _is_about_context(self, note: Notification, query: SimQuery) -> bool:
-        """Whether it reports that the SparkContext of the query has stopped by itself.
+        """Whether it reports that the SparkContext of the query, or the program, has ended by itself.
 
         A person who reads that knows that every query is gone, also those that it does not list yet.
         """
         driver = self.driver_of(query)
-        stopped = driver.spark.context is Context.STOPPED and note.driver == driver.name
+        ended = driver.spark.context is Context.STOPPED or driver.program is not None
+        stopped = ended and note.driver == driver.name
         return stopped and (WHOLE_DRIVER, QUERY_STOPPED) in note.named
 
     def _incident_began_at(self, query: SimQuery, episode: Episode) -> float:

@@ -8,6 +8,7 @@ from querypulse.alerting.alert import is_generic
 from querypulse.alerting.delivery.outbox import MISCONFIGURED_WAIT_SECONDS
 from querypulse.alerting.incidents.lifecycle import FLAPS
 from querypulse.alerting.kinds import (
+    DATA_LOSS_RISK,
     DRIVER_DOWN,
     EVENTS_MISSING,
     INPUT_MISSING,
@@ -85,8 +86,9 @@ class Resolving(Property):
         failed_at = max(map(self._unhealthy_at, keys), default=-inf)
         place = (receiver.name, held.key, max(born_at, held.opened_at, failed_at))
         names = {name for _, name in shown}
-        if INPUT_MISSING in names:
-            # A query that reads nothing is healthy; ``feeding`` checks when the incident ends.
+        if names & {INPUT_MISSING, DATA_LOSS_RISK}:
+            # A query that reads nothing is healthy; ``feeding`` checks when the incident ends. What
+            # is lost is shown for an hour.
             return
         absent = QUERY_MISSING in names
         down = DRIVER_DOWN in names and not all(

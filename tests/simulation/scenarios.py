@@ -284,6 +284,8 @@ SCENARIOS = (
               "81 dry a for 160, 155 die a, 156 restart a", setup=Setup(("webhook",))),
     _scenario("P1", "a Spark Connect session expires, and the client goes on",
               (A, B, C), "100 expire, 200 close, 210 boot"),
+    _scenario("P1", "a topic is deleted and created again, longer than the query has read",
+              (replace(A, polled=True), B), "100 recreate a"),
     _scenario("P1", "one query holds all slots, and the others wait",
               (A, B, C, D), "100 hog a for 420", horizon=600.0,
               setup=Setup(("webhook",), slow_critical=240.0)),

@@ -135,6 +135,11 @@ def _of_source(condition: str) -> Callable[[SimDriver, SimQuery, Step], None]:
     return happen
 
 
+def _recreate(_: SimDriver, query: SimQuery, __: Step) -> None:
+    if query.spec.polled:
+        query.source.recreate()
+
+
 def _decay(driver: SimDriver, query: SimQuery, step: Step) -> None:
     query.decay = (driver.time.now, step.seconds, float(step.arg))
 
@@ -279,6 +284,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "plan_stop": _plan_stop,
     "take": _take,
     "hog": _hog,
+    "recreate": _recreate,
     **{name: _until(name) for name in ("hang", "crawl", "compute", "skew", "starve", "ask", "dry")},
     **{name: _of_source(name) for name in ("lag", "stall", "rewind")},
     "fan_out": _until("fan"),

@@ -16,7 +16,7 @@ from querypulse.listener.state import state
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
 from .driver import Disk, SimDriver, SimGuard
-from .feeding import Feeding
+from .feeding import Feeding, Losing
 from .looping import Grouping, Looping
 from .outside import SimWatch
 from .plan import Plan
@@ -65,7 +65,17 @@ class World:
         self.drivers: dict[str, SimDriver] = {}
         names = plan.setup.drivers if plan.setup.spool else ()
         self._disks = {name: Disk() for name in names}
-        properties = (Reaching, Resolving, Quiet, Bookkeeping, Seeing, Feeding, Looping, Grouping)
+        properties = (
+            Reaching,
+            Resolving,
+            Quiet,
+            Bookkeeping,
+            Seeing,
+            Feeding,
+            Losing,
+            Looping,
+            Grouping,
+        )
         self._properties: list[Property] = [of(self) for of in properties] if checked else []
         self._watch = SimWatch(self)
 
