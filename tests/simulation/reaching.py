@@ -12,6 +12,7 @@ from querypulse.alerting.kinds import (
     QUERY_STOPPED,
 )
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, Limits
+from querypulse.alerting.rules.query_ends import EXPLAINS_SECONDS
 from querypulse.exporter.pages import Notice
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state.identity import UNNAMED
@@ -383,6 +384,8 @@ class Reaching(Property):
         if not self._is_end_shown(driver, episode) or self._is_whole(driver):
             return False
         closed_at = driver.closed_at or 0.0
+        if driver.program is not None and _fails_fast(driver, closed_at):
+            return False
         return not any(
             self._stage.silences.covered(query.spec, name, closed_at - TICK_SECONDS, closed_at)
             for name in SAYS[Health.GONE]
@@ -438,6 +441,12 @@ class Reaching(Property):
             self._terminated.discard(driver.name)
         late = TERMINATED_AFTER_SECONDS if driver.name in self._terminated else 0.0
         return DOWN_SECONDS + late
+
+
+def _fails_fast(driver: SimDriver, closed_at: float) -> bool:
+    """Whether a failure of the last minute explains the end of the main program."""
+    failed_at = (failure.at for query in driver.queries for failure in query.failures)
+    return any(0.0 <= closed_at - at <= EXPLAINS_SECONDS for at in failed_at)
 
 
 def _reported_since(driver: SimDriver, query: SimQuery) -> float:
