@@ -25,17 +25,32 @@ class Unfinished(msgspec.Struct, frozen=True):
     age_seconds: float
 
 
+class Losses(msgspec.Struct, frozen=True):
+    """So many executors were lost in so many seconds, and what Spark says of the last one."""
+
+    count: int
+    seconds: float
+    reason: str
+
+    @property
+    def are_a_cause(self) -> bool:
+        """Whether they are so many that they may hold a batch; one is an accident."""
+        return self.count >= 3
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What every finding may say in addition.
 
     ``unfinished``: what fails or is stuck is as old as this batch. ``stopping_seconds``: for how
-    long the run goes on although it was stopped. ``waiting``: who waits for its slots.
+    long the run goes on although it was stopped. ``waiting``: who waits for its slots. ``lost``:
+    the executors that were lost since its batch began.
     """
 
     code: ClassVar[Code]
     unfinished: Unfinished | None = None
     stopping_seconds: float | None = None
     waiting: tuple[str, ...] = ()
+    lost: Losses | None = None
 
 
 # -- runs that ended, or never began ----------------------------------------------------------
@@ -203,6 +218,14 @@ class NoExecutors(Facts, frozen=True, kw_only=True):
     """No executor is available to run its tasks."""
 
     code = Code.NO_EXECUTORS
+    flight: Flight
+    still_seconds: float
+
+
+class ExecutorsLost(Facts, frozen=True, kw_only=True):
+    """Executors are lost before the batch moves: its tasks begin again and again."""
+
+    code = Code.EXECUTORS_LOST
     flight: Flight
     still_seconds: float
 

@@ -70,6 +70,7 @@ def query_stalled(context: RuleContext) -> Finding | None:
         why,
         unfinished=unfinished(context),
         stopping_seconds=stuck_batch.stopping_seconds(context),
+        lost=None if flight is None else stuck_batch.lost_since(context, flight.since),
     )
     if flight is None or _is_blind(context, flight) or _waits_for_log(context):
         return _stalled(context, why)
@@ -201,8 +202,7 @@ def _what_holds(context: RuleContext, flight: InFlight) -> Facts | None:
     scheduler = stuck_batch.scheduler_stopped(context, batch)
     if scheduler is not None:
         return scheduler
-    seconds = stuck_batch.still(context, flight)
-    if stuck_batch.has_no_executors(context) and seconds <= stuck_batch.AUTOSCALE_SECONDS:
+    if stuck_batch.may_get_executors(context, flight):
         return None
     return stuck_batch.delayed(context, flight) or stuck_batch.hung(context, flight)
 
@@ -359,7 +359,9 @@ def _is_slow(context: RuleContext, flight: InFlight) -> bool:
     if flight.batch_id is not None and done is not None and flight.batch_id <= done:
         # The batch is done: its event arrived before the next poll.
         return False
-    return stuck_batch.is_slow(context, flight) and stuck_batch.moved_lately(context, flight)
+    moves = stuck_batch.moved_lately(context, flight)
+    moves = moves or stuck_batch.may_get_executors(context, flight)
+    return moves and stuck_batch.is_slow(context, flight)
 
 
 def slots_held(

@@ -115,6 +115,11 @@ READ_TABLE = """\
 1. Read what the table still has of them: in a batch, or with a new checkpoint and its snapshot.
 2. Raise delta.logRetentionDuration above the longest time that the query may be down.
 3. If they may be left out, silence this alert; it ends a day after it was found."""
+STEPS_OF_LOST = (
+    "1. Read why executors are lost: spot capacity is taken back, memory (137, OOM), bad nodes.\n"
+    "2. Move them to nodes that stay, or give them more memory: the batch then goes on by itself.\n"
+    "3. If they stay lossy, use smaller batches, or keep shuffle data elsewhere (decommission)."
+)
 FOLDER_BACK = (
     "1. Mount the folder again, or move it back: the query goes on by itself.\n"
     "2. Find out what moved or removed it, and whether its producer writes elsewhere now.\n"
@@ -123,9 +128,9 @@ FOLDER_BACK = (
 
 
 @singledispatch
-def own_steps(_: Facts) -> str:
+def own_steps(found: Facts) -> str:
     """Return the next steps of what was found; empty where those of the runbook fit."""
-    return ""
+    return STEPS_OF_LOST if found.lost is not None and found.lost.are_a_cause else ""
 
 
 @own_steps.register

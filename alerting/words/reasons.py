@@ -69,6 +69,8 @@ def with_addition(found: Facts, text: str) -> str:
     """Return the text, how old the batch is, and since when the run was to stop."""
     if found.unfinished is not None:
         text += f"; {unfinished_text(found.unfinished)}"
+    if found.lost is not None:
+        text += f"; {_losses(found.lost)}"
     if found.stopping_seconds is not None:
         text += f"; it was stopped {found.stopping_seconds:.0f} s ago and still runs"
     return text
@@ -206,6 +208,18 @@ def _long_task(task: LongTask) -> str:
 @text_of.register
 def _no_executors(found: facts.NoExecutors) -> str:
     return _delayed(found, "no executor is available to run its tasks")
+
+
+@text_of.register
+def _executors_lost(found: facts.ExecutorsLost) -> str:
+    why = f"its tasks begin again and again, none made progress for {found.still_seconds:.0f} s"
+    return f"{_flight(found.flight)}, {why}"
+
+
+def _losses(lost: facts.Losses) -> str:
+    count = "1 executor was" if lost.count == 1 else f"{lost.count} executors were"
+    why = f" ({lost.reason.rstrip('.')})" if lost.reason else ""
+    return f"{count} lost in {lost.seconds:.0f} s{why}"
 
 
 @text_of.register
