@@ -49,6 +49,7 @@ from .rules.evidence import ids_went_back
 from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
 from .rules.progress import slots_held
 from .rules.query_ends import program_ended, query_absent, was_flapping_already
+from .rules.stuck_batch import waiting_by_holder
 from .words.messages import say
 from .words.reasons import reason_of
 
@@ -123,7 +124,7 @@ def evaluate(
         absent = stages.run(_evaluate_absent, label, name, snapshot, now, policy)
         finding, health[label] = absent or (None, unknown)
         findings += [finding] if finding is not None else []
-    findings = stages.run(_page_holders, findings, health, is_silenced) or findings
+    findings = stages.run(_page_holders, findings, health, is_silenced, snapshot) or findings
     flow = stages.run(_flow, snapshot, health, policy) or Flow()
     findings = stages.run(_trace_flow, findings, health, flow) or findings
     findings += _of_signals(snapshot, now, policy, findings, stages)
@@ -340,17 +341,40 @@ def _evaluate_absent(
 # -- slots and signals ------------------------------------------------------------------------
 
 
-def _page_holders(
-    findings: list[Finding], health: dict[str, QueryHealth], is_silenced: Callable[[Finding], bool]
-) -> list[Finding]:
-    """Raise the severity of who holds the slots for which others have waited for too long.
+INCIDENT_OF_HOLDER = 3
+"""So many queries that wait for the slots of one are one incident, that of the holder."""
 
-    If nobody is notified of the holder, as it is ignored or silenced, its victims are critical.
+
+def _page_holders(
+    findings: list[Finding],
+    health: dict[str, QueryHealth],
+    is_silenced: Callable[[Finding], bool],
+    snapshot: Snapshot,
+) -> list[Finding]:
+    """Report who holds the slots for which many wait, or one has waited for too long.
+
+    Where many wait, none of them is reported by itself, unless it has a problem of its own. If
+    nobody is notified of the holder, as it is ignored or silenced, each is: those that have waited
+    for too long as critical.
     """
+    victims_of: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.holder:
+            victims_of.setdefault(finding.holder, []).append(finding)
+    if not victims_of:
+        return findings
     raised = {(finding.query, finding.alertname): finding for finding in findings}
-    for holder in sorted({finding.holder for finding in findings} - {""}):
-        victims = [finding for finding in findings if finding.holder == holder]
-        own, alert = health.get(holder), slots_held(holder, victims, raised)
+    waiting_for = waiting_by_holder(snapshot)
+    for holder, victims in sorted(victims_of.items()):
+        overdue = [victim for victim in victims if victim.pages_holder]
+        waiting = {victim.query for victim in victims}
+        waiting |= {label for label in waiting_for.get(holder, ()) if not health[label].ignored}
+        are_many = len(waiting) >= INCIDENT_OF_HOLDER
+        if not (are_many or overdue):
+            continue
+        held = victims if are_many else overdue
+        alert = slots_held(held, waiting if are_many else [one.query for one in overdue], raised)
+        own = health.get(holder)
         is_watched = own is not None and not own.ignored
         if own is not None and is_watched:
             raised[alert.query, alert.alertname] = alert
@@ -360,8 +384,12 @@ def _page_holders(
         if not is_watched or is_silenced(alert):
             raised |= {
                 (victim.query, victim.alertname): replace(victim, severity=Severity.CRITICAL)
-                for victim in victims
+                for victim in overdue
             }
+        elif are_many:
+            for victim in victims:
+                if not victim.facts.has_older_problem:
+                    del raised[victim.query, victim.alertname]
     return list(raised.values())
 
 

@@ -52,6 +52,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[str, ...] = ()
     lost: Losses | None = None
 
+    @property
+    def has_older_problem(self) -> bool:
+        """Whether the batch has a problem that is older than what holds it now."""
+        return self.unfinished is not None or self.stopping_seconds is not None
+
 
 # -- runs that ended, or never began ----------------------------------------------------------
 

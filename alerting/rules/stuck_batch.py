@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...listener.probe_report import UNOWNED, Moves
 from ...listener.state.query import Query
 from ...listener.state.run import Delay, InFlight, delay_of
+from ...listener.state.snapshot import Snapshot
 from ..evidence import After, CriticalAfter, Evidence
 from ..facts import (
     BatchHung,
@@ -139,7 +140,7 @@ def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
     if nothing > window:
         return Severity.CRITICAL if nothing > _blocked_limit(context, flight) else Severity.WARNING
     if holder_of(context) is not None:
-        is_victim = not is_slow_for_long(context, flight) or bool(to_page(context, flight))
+        is_victim = not is_slow_for_long(context, flight) or pages_holder(context, flight)
         return Severity.WARNING if is_victim else Severity.CRITICAL
     is_lossy = loses_executors(context, flight)
     seconds = context.watched_since(flight.moved_at) if is_lossy else still(context, flight)
@@ -179,16 +180,31 @@ def holder_of(context: RuleContext) -> Query | None:
     return holder if holder is not None and holder.run.alive else None
 
 
-def to_page(context: RuleContext, flight: InFlight) -> str:
-    """The label of the query that must be paged for, since this one has waited too long for it.
+def pages_holder(context: RuleContext, flight: InFlight) -> bool:
+    """Whether this one has waited too long for another query, which must be paged for.
 
     One batch of the holder must have been in flight while this one stood still.
     """
     holder = holder_of(context)
     held = holder.run.in_flight if holder is not None else None
-    if holder is None or held is None or not is_slow_for_long(context, flight):
-        return ""
-    return holder.label if held.since <= flight.moved_at + SAMPLE_SECONDS else ""
+    if held is None or not is_slow_for_long(context, flight):
+        return False
+    return held.since <= flight.moved_at + SAMPLE_SECONDS
+
+
+def waiting_by_holder(snapshot: Snapshot) -> dict[str, set[str]]:
+    """By the label of each query that holds most slots: who waits for them now."""
+    alive = [query for query in snapshot.queries if query.run.alive]
+    labels = {query.query_id: query.label for query in alive}
+    waiting: dict[str, set[str]] = {}
+    for query in alive:
+        work = None if query.run.probed is None else query.run.probed.work
+        if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
+            continue
+        holder = labels.get(work.slots.holder)
+        if holder is not None and query.run.in_flight is not None:
+            waiting.setdefault(holder, set()).add(query.label)
+    return waiting
 
 
 SCHEDULER_BLOCKED_SECONDS = 30.0

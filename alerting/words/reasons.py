@@ -80,7 +80,7 @@ def who_waits(found: Facts) -> str:
     """Return the queries that wait for its slots, where the text itself does not name them."""
     if not found.waiting or isinstance(found, facts.SlotsHeld):
         return ""
-    return f"; {', '.join(found.waiting)} wait for its slots"
+    return f"; {listed(found.waiting)} wait for its slots"
 
 
 # -- runs that ended, or never began ----------------------------------------------------------
@@ -307,7 +307,7 @@ def _moves(found: facts.BatchSlow) -> str:
 
 @text_of.register
 def _slots_held(found: facts.SlotsHeld) -> str:
-    return f"its tasks hold the slots that {', '.join(found.waiting)} wait for"
+    return f"its tasks hold the slots that {listed(found.waiting)} wait for"
 
 
 @text_of.register

@@ -165,5 +165,8 @@ SEEDS = (
     Seed(189748957, "a query that waits for slots for 250 s", OWNED),
     Seed(920600, "a group of failures, of which some are forgotten", OWNED),
     Seed(448183384, "an outage of an Alertmanager, while the end of a stale warning waits", OWNED),
+    Seed(154017833, "a hang that becomes a wait for executors, with a log written rarely", OWNED),
+    Seed(154019923, "a slow batch that has no executor at first, with a log written rarely", OWNED),
+    Seed(538799109, "a slow batch of a query whose offsets went back", OWNED),
     Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
 )

@@ -23,8 +23,16 @@ from support.rules.input_missing import (
 )
 from support.rules.lagging import lagging
 from support.rules.skipped import HUDI, restored, writing
-from support.rules.slow import live_locked, no_executor, no_slot
-from support.rules.stalled import LONG_B, asynchronous, behind_b, listing, on_connect, trying
+from support.rules.slow import live_locked, lossy, lost_at, no_executor, no_slot
+from support.rules.stalled import (
+    LONG_B,
+    asynchronous,
+    behind_b,
+    listing,
+    many_behind_b,
+    on_connect,
+    trying,
+)
 from support.rules.stories import (
     batches,
     counted,
@@ -499,6 +507,56 @@ def test_query_that_holds_the_slots_is_paged_for_and_names_who_waits():
     assert say(own["b"]).reason.endswith("its tasks still finish; a wait for its slots")
     assert say(findings["b"]).evidence["waiting"] == "a"
     assert "b 3 of them" in say(findings["a"]).reason
+
+
+def test_query_for_whose_slots_many_wait_names_them_and_each_of_them_is_shown_as_stalled():
+    evaluation = many_behind_b("a", "c", "d", until=180).evaluate(180, **LONG_B)
+
+    (finding,) = evaluation.findings
+    assert say(finding).reason == "slots_held: its tasks hold the slots that a, c, d wait for"
+    assert say(finding).evidence["slots"] == "others hold 4 of 4 slots, b 4 of them"
+    assert {label: health.state.value for label, health in evaluation.health.items()} == {
+        "a": "stalled",
+        "b": "slow",
+        "c": "stalled",
+        "d": "stalled",
+    }
+    assert "b 4 of them" in evaluation.health["c"].reason
+
+
+@pytest.mark.parametrize(
+    ("story", "reason"),
+    [
+        (
+            lossy(until=235),
+            "executors_lost: batch 10 in flight for 134 s, its tasks begin again and again, none "
+            "made progress for 134 s; 13 executors were lost in 134 s (Command exited with code 137)",
+        ),
+        (
+            lossy(until=235, finishing=True),
+            "batch 10 in flight for 134 s, its tasks still finish; 13 executors were lost in 134 s "
+            "(Command exited with code 137)",
+        ),
+        (
+            lost_at(130, until=180),
+            "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s; "
+            "1 executor was lost in 79 s (Command exited with code 137)",
+        ),
+        # What was lost long before the batch stood still does not hold it.
+        (
+            lost_at(10, 20, 30, until=180),
+            "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s",
+        ),
+    ],
+)
+def test_reason_says_how_many_executors_were_lost_and_why(story, reason):
+    (finding,) = story.evaluate(story.ends_at).findings
+
+    words = say(finding)
+    assert words.reason == reason
+    assert words.evidence.get("next_steps", "").startswith("1. Read why executors") == (
+        "13 executors" in reason
+    )
 
 
 # -- a new checkpoint under an old name: a note in the status and in the next alert -----------------
