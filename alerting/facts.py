@@ -459,12 +459,18 @@ class WatermarkAhead(Facts, frozen=True, kw_only=True):
 
 
 class RowsDropped(Facts, frozen=True, kw_only=True):
-    """Batches drop late rows; ``behind_seconds`` is how far event times are behind."""
+    """Batches drop late rows; ``behind_seconds`` is how far event times are behind.
+
+    ``usual_share`` is the part of its rows that the query dropped in the worst hour of the day
+    before; None until that is known.
+    """
 
     code = Code.ROWS_DROPPED
     batches: int
     seconds: float
     rows: int
+    input_rows: int
+    usual_share: float | None = None
     behind_seconds: float | None = None
 
 
