@@ -353,44 +353,53 @@ def _page_holders(
 ) -> list[Finding]:
     """Report who holds the slots for which many wait, or one has waited for too long.
 
-    Where many wait, none of them is reported by itself, unless it has a problem of its own. If
-    nobody is notified of the holder, as it is ignored or silenced, each is: those that have waited
-    for too long as critical.
+    Where many wait, none of them is reported by itself, unless it has an older problem. If nobody
+    is notified of the holder, as it is ignored or silenced, each is: as critical if it has waited
+    for too long.
     """
-    victims_of: dict[str, list[Finding]] = {}
-    for finding in findings:
-        if finding.holder:
-            victims_of.setdefault(finding.holder, []).append(finding)
-    if not victims_of:
-        return findings
+    holders = {finding.holder for finding in findings} - {""}
+    waiting_for = waiting_by_holder(snapshot) if holders else {}
     raised = {(finding.query, finding.alertname): finding for finding in findings}
-    waiting_for = waiting_by_holder(snapshot)
-    for holder, victims in sorted(victims_of.items()):
+    for holder in sorted(holders):
+        victims = [finding for finding in findings if finding.holder == holder]
         overdue = [victim for victim in victims if victim.pages_holder]
-        waiting = {victim.query for victim in victims}
-        waiting |= {label for label in waiting_for.get(holder, ()) if not health[label].ignored}
+        watched = {label for label in waiting_for.get(holder, ()) if not health[label].ignored}
+        waiting = watched | {victim.query for victim in victims}
         are_many = len(waiting) >= INCIDENT_OF_HOLDER
-        if not (are_many or overdue):
+        if not are_many:
+            victims, waiting = overdue, {victim.query for victim in overdue}
+        if not victims:
             continue
-        held = victims if are_many else overdue
-        alert = slots_held(held, waiting if are_many else [one.query for one in overdue], raised)
-        own = health.get(holder)
-        is_watched = own is not None and not own.ignored
-        if own is not None and is_watched:
-            raised[alert.query, alert.alertname] = alert
-            health[holder] = replace(
-                own, state=alert.state, why=alert.facts, severity=alert.severity
-            )
-        if not is_watched or is_silenced(alert):
+        alert = slots_held(victims, waiting, raised)
+        if _report_holder(alert, health, raised, is_silenced):
+            covered = _covered(victims) if are_many else set()
+            raised = {key: finding for key, finding in raised.items() if key not in covered}
+        else:
             raised |= {
                 (victim.query, victim.alertname): replace(victim, severity=Severity.CRITICAL)
                 for victim in overdue
             }
-        elif are_many:
-            for victim in victims:
-                if not victim.facts.has_older_problem:
-                    del raised[victim.query, victim.alertname]
     return list(raised.values())
+
+
+def _covered(victims: Collection[Finding]) -> set[tuple[str, str]]:
+    covered = (victim for victim in victims if not victim.facts.has_older_problem)
+    return {(victim.query, victim.alertname) for victim in covered}
+
+
+def _report_holder(
+    alert: Finding,
+    health: dict[str, QueryHealth],
+    raised: dict[tuple[str, str], Finding],
+    is_silenced: Callable[[Finding], bool],
+) -> bool:
+    """Add the finding of a holder, unless it is ignored; return whether somebody is notified."""
+    own = health.get(alert.query)
+    if own is None or own.ignored:
+        return False
+    raised[alert.query, alert.alertname] = alert
+    health[alert.query] = replace(own, state=alert.state, why=alert.facts, severity=alert.severity)
+    return not is_silenced(alert)
 
 
 def _of_signals(

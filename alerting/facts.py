@@ -25,6 +25,9 @@ class Unfinished(msgspec.Struct, frozen=True):
     age_seconds: float
 
 
+LOSSES_OF_A_CAUSE = 3
+
+
 class Losses(msgspec.Struct, frozen=True):
     """So many executors were lost in so many seconds, and what Spark says of the last one."""
 
@@ -35,7 +38,7 @@ class Losses(msgspec.Struct, frozen=True):
     @property
     def are_a_cause(self) -> bool:
         """Whether they are so many that they may hold a batch; one is an accident."""
-        return self.count >= 3
+        return self.count >= LOSSES_OF_A_CAUSE
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,7 +82,12 @@ def query_stalled(context: RuleContext) -> Finding | None:
         shared = SharedCause.SCHEDULER_STOPPED
         return _stalled(context, why, severity, evidence, shared=shared)
     finding = _stalled(context, why, severity, evidence)
-    holder = stuck_batch.holder_of(context) if isinstance(why, WaitingForSlots) else None
+    return _with_holder(context, flight, finding)
+
+
+def _with_holder(context: RuleContext, flight: InFlight, finding: Finding) -> Finding:
+    is_waiting = isinstance(finding.facts, WaitingForSlots)
+    holder = stuck_batch.holder_of(context) if is_waiting else None
     if holder is None:
         return finding
     pages_holder = stuck_batch.pages_holder(context, flight)

@@ -244,7 +244,8 @@ def follow(
 ) -> Trends:
     """Apply one executed batch; the lag in offsets of sources that answer polls comes from these.
 
-    A batch that drops less than ``late_limit`` of its rows as late drops few. ``loop_began`` is when the run of a query began that ends by itself and is started again.
+    A batch that drops less than ``late_limit`` of its rows as late drops few. ``loop_began`` is
+    when the run of a query began that ends by itself and is started again.
     """
     before = dict(enumerate(trends.sources))
     return Trends(
