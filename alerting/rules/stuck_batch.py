@@ -12,6 +12,7 @@ from ...listener.state.run import Delay, InFlight, delay_of
 from ...listener.state.snapshot import Snapshot
 from ..evidence import After, CriticalAfter, Evidence
 from ..facts import (
+    LOSSES_OF_A_CAUSE,
     BatchHung,
     BatchSlow,
     ExecutorsLost,
@@ -294,9 +295,17 @@ def lost_since(context: RuleContext, since: float) -> Losses | None:
 
 
 def loses_executors(context: RuleContext, flight: InFlight) -> bool:
-    """Whether so many executors were lost since the batch moved that they hold it."""
-    losses = lost_since(context, flight.moved_at)
-    return losses is not None and losses.are_a_cause
+    """Whether so many executors were lost since the batch moved that they hold it.
+
+    What was lost while its longest task ran on does not: that is what it waits for.
+    """
+    polled_at, work = context.query.run.probed_at, context.work
+    if work is None or polled_at is None:
+        return False
+    longest = work.jobs.longest
+    survived = 0.0 if longest is None else longest.seconds
+    ages = work.lost.seconds_ago
+    return sum(survived <= ago <= polled_at - flight.moved_at for ago in ages) >= LOSSES_OF_A_CAUSE
 
 
 def delayed(context: RuleContext, flight: InFlight) -> Facts | None:

@@ -182,9 +182,9 @@ FOLDER_BACK = (
 
 
 @singledispatch
-def own_steps(found: Facts) -> str:
+def own_steps(_: Facts) -> str:
     """Return the next steps of what was found; empty where those of the runbook fit."""
-    return STEPS_OF_LOST if found.lost is not None and found.lost.are_a_cause else ""
+    return ""
 
 
 @own_steps.register
@@ -206,6 +206,13 @@ def _after_error(found: facts.Failed) -> str:
         was, now = (int(offset) for offset in moved.groups() if offset is not None)
         return ENDS_EARLIER if now < was else AGED_OUT
     return next((steps for error, steps in STEPS_BY_ERROR.items() if error.search(text)), "")
+
+
+@own_steps.register(facts.ExecutorsLost)
+@own_steps.register(facts.NoExecutors)
+@own_steps.register(facts.BatchSlow)
+def _keep_executors(found: Facts) -> str:
+    return STEPS_OF_LOST if found.lost is not None and found.lost.are_a_cause else ""
 
 
 @own_steps.register

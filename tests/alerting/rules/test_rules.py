@@ -613,6 +613,13 @@ def test_query_for_whose_slots_many_wait_names_them_and_each_of_them_is_shown_as
             "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s; "
             "1 executor was lost in 79 s (Command exited with code 137)",
         ),
+        # A task that survives the losses of others is what the batch waits for.
+        (
+            lost_at(130, 140, 150, until=180, longest=True),
+            "task_running: batch 10 in flight for 79 s, 1 task running (partition 17 of stage 4 on "
+            "host-3 for 75 s, while its siblings took 2.1 s), none finished for 79 s; "
+            "3 executors were lost in 79 s (Command exited with code 137)",
+        ),
         # What was lost long before the batch stood still does not hold it.
         (
             lost_at(10, 20, 30, until=180),

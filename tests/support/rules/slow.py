@@ -26,7 +26,7 @@ from support.rules.stories import (
 )
 from support.story import Story, processing, run
 
-from querypulse.listener.probe_report import JobCounts, LostExecutors, SlotUse
+from querypulse.listener.probe_report import JobCounts, LongTask, LostExecutors, SlotUse
 
 
 @later
@@ -177,12 +177,13 @@ def lossy(*, until, lost_every=10, finishing=False, bare_every=2, orderly=False)
 
 
 @later
-def lost_at(*losses, until, **fields):
+def lost_at(*losses, until, longest=False, **fields):
     """Executors were lost at these times; batch 10 runs one task from 101 s on, or none."""
 
     def seen(_, at):
         lost = LostExecutors(tuple(float(at - loss) for loss in losses if loss <= at), SPOT)
-        own = JobCounts(4, 1, 40, 0 if "slots" in fields else 1)
+        task = LongTask(4, 17, "host-3", at - 101.0, 2.1) if longest else None
+        own = JobCounts(4, 1, 40, 0 if "slots" in fields else 1, task)
         return processing(batch=10, own=own, lost=lost, **fields)
 
     return polled(seen, until=until)
@@ -316,6 +317,8 @@ LOST = table(
     batch_slow_critical(lossy(until=1910, finishing=True)),
     "tasks are lost as an autoscaler takes executors away in order",
     query_stalled_warning(lossy(until=235, orderly=True)),
+    "executors are lost beside a task that runs for 75 s",
+    query_stalled_warning(lost_at(130, 140, 150, until=180, longest=True)),
     "an executor is lost once, and a task runs for 75 s",
     query_stalled_warning(lost_at(130, until=180)),
 )
