@@ -398,7 +398,9 @@ def _report_holder(
     if own is None or own.ignored:
         return False
     raised[alert.query, alert.alertname] = alert
-    health[alert.query] = replace(own, state=alert.state, why=alert.facts, severity=alert.severity)
+    if alert.severity is Severity.CRITICAL or own.severity is not Severity.CRITICAL:
+        seen = replace(own, state=alert.state, why=alert.facts, severity=alert.severity)
+        health[alert.query] = seen
     return not is_silenced(alert)
 
 
