@@ -49,6 +49,7 @@ from .rules.evidence import ids_went_back
 from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
 from .rules.progress import slots_held
 from .rules.query_ends import program_ended, query_absent, was_flapping_already
+from .rules.stuck_batch import waiting_by_holder
 from .words.messages import say
 from .words.reasons import reason_of
 
@@ -123,7 +124,7 @@ def evaluate(
         absent = stages.run(_evaluate_absent, label, name, snapshot, now, policy)
         finding, health[label] = absent or (None, unknown)
         findings += [finding] if finding is not None else []
-    findings = stages.run(_page_holders, findings, health, is_silenced) or findings
+    findings = stages.run(_page_holders, findings, health, is_silenced, snapshot) or findings
     flow = stages.run(_flow, snapshot, health, policy) or Flow()
     findings = stages.run(_trace_flow, findings, health, flow) or findings
     findings += _of_signals(snapshot, now, policy, findings, stages)
@@ -340,29 +341,67 @@ def _evaluate_absent(
 # -- slots and signals ------------------------------------------------------------------------
 
 
-def _page_holders(
-    findings: list[Finding], health: dict[str, QueryHealth], is_silenced: Callable[[Finding], bool]
-) -> list[Finding]:
-    """Raise the severity of who holds the slots for which others have waited for too long.
+INCIDENT_OF_HOLDER = 3
+"""So many queries that wait for the slots of one are one incident, that of the holder."""
 
-    If nobody is notified of the holder, as it is ignored or silenced, its victims are critical.
+
+def _page_holders(
+    findings: list[Finding],
+    health: dict[str, QueryHealth],
+    is_silenced: Callable[[Finding], bool],
+    snapshot: Snapshot,
+) -> list[Finding]:
+    """Report who holds the slots for which many wait, or one has waited for too long.
+
+    Where many wait, none of them is reported by itself, unless it has an older problem. If nobody
+    is notified of the holder, as it is ignored or silenced, each is: as critical if it has waited
+    for too long.
     """
+    holders = {finding.holder for finding in findings} - {""}
+    waiting_for = waiting_by_holder(snapshot) if holders else {}
     raised = {(finding.query, finding.alertname): finding for finding in findings}
-    for holder in sorted({finding.holder for finding in findings} - {""}):
+    for holder in sorted(holders):
         victims = [finding for finding in findings if finding.holder == holder]
-        own, alert = health.get(holder), slots_held(holder, victims, raised)
-        is_watched = own is not None and not own.ignored
-        if own is not None and is_watched:
-            raised[alert.query, alert.alertname] = alert
-            health[holder] = replace(
-                own, state=alert.state, why=alert.facts, severity=alert.severity
-            )
-        if not is_watched or is_silenced(alert):
+        overdue = [victim for victim in victims if victim.pages_holder]
+        watched = {label for label in waiting_for.get(holder, ()) if not health[label].ignored}
+        waiting = watched | {victim.query for victim in victims}
+        are_many = len(waiting) >= INCIDENT_OF_HOLDER
+        if not are_many:
+            victims, waiting = overdue, {victim.query for victim in overdue}
+        if not victims:
+            continue
+        alert = slots_held(victims, waiting, raised)
+        if _report_holder(alert, health, raised, is_silenced):
+            covered = _covered(victims) if are_many else set()
+            raised = {key: finding for key, finding in raised.items() if key not in covered}
+        else:
             raised |= {
                 (victim.query, victim.alertname): replace(victim, severity=Severity.CRITICAL)
-                for victim in victims
+                for victim in overdue
             }
     return list(raised.values())
+
+
+def _covered(victims: Collection[Finding]) -> set[tuple[str, str]]:
+    covered = (victim for victim in victims if not victim.facts.has_older_problem)
+    return {(victim.query, victim.alertname) for victim in covered}
+
+
+def _report_holder(
+    alert: Finding,
+    health: dict[str, QueryHealth],
+    raised: dict[tuple[str, str], Finding],
+    is_silenced: Callable[[Finding], bool],
+) -> bool:
+    """Add the finding of a holder, unless it is ignored; return whether somebody is notified."""
+    own = health.get(alert.query)
+    if own is None or own.ignored:
+        return False
+    raised[alert.query, alert.alertname] = alert
+    if alert.severity is Severity.CRITICAL or own.severity is not Severity.CRITICAL:
+        seen = replace(own, state=alert.state, why=alert.facts, severity=alert.severity)
+        health[alert.query] = seen
+    return not is_silenced(alert)
 
 
 def _of_signals(

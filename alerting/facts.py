@@ -25,17 +25,40 @@ class Unfinished(msgspec.Struct, frozen=True):
     age_seconds: float
 
 
+LOSSES_OF_A_CAUSE = 3
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """So many executors were lost in so many seconds, and what Spark says of the last one."""
+
+    count: int
+    seconds: float
+    reason: str
+
+    @property
+    def are_a_cause(self) -> bool:
+        """Whether they are so many that they may hold a batch; one is an accident."""
+        return self.count >= LOSSES_OF_A_CAUSE
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What every finding may say in addition.
 
     ``unfinished``: what fails or is stuck is as old as this batch. ``stopping_seconds``: for how
-    long the run goes on although it was stopped. ``waiting``: who waits for its slots.
+    long the run goes on although it was stopped. ``waiting``: who waits for its slots. ``lost``:
+    the executors that were lost since its batch began.
     """
 
     code: ClassVar[Code]
     unfinished: Unfinished | None = None
     stopping_seconds: float | None = None
     waiting: tuple[str, ...] = ()
+    lost: Losses | None = None
+
+    @property
+    def has_older_problem(self) -> bool:
+        """Whether the batch has a problem that is older than what holds it now."""
+        return self.unfinished is not None or self.stopping_seconds is not None
 
 
 # -- runs that ended, or never began ----------------------------------------------------------
@@ -203,6 +226,14 @@ class NoExecutors(Facts, frozen=True, kw_only=True):
     """No executor is available to run its tasks."""
 
     code = Code.NO_EXECUTORS
+    flight: Flight
+    still_seconds: float
+
+
+class ExecutorsLost(Facts, frozen=True, kw_only=True):
+    """Executors are lost before the batch moves: its tasks begin again and again."""
+
+    code = Code.EXECUTORS_LOST
     flight: Flight
     still_seconds: float
 
@@ -431,12 +462,18 @@ class WatermarkAhead(Facts, frozen=True, kw_only=True):
 
 
 class RowsDropped(Facts, frozen=True, kw_only=True):
-    """Batches drop late rows; ``behind_seconds`` is how far event times are behind."""
+    """Batches drop late rows; ``behind_seconds`` is how far event times are behind.
+
+    ``usual_share`` is the part of its rows that the query dropped in the worst hour of the day
+    before; None until that is known.
+    """
 
     code = Code.ROWS_DROPPED
     batches: int
     seconds: float
     rows: int
+    input_rows: int
+    usual_share: float | None = None
     behind_seconds: float | None = None
 
 

@@ -38,8 +38,8 @@ class Finding(msgspec.Struct, frozen=True):
     what leaves the driver is made of them. ``state`` is the state that the query shows. Findings of
     one name with the same ``shared`` cause become one incident of the whole driver. ``members`` are
     the labels of the unnamed queries that the finding covers. ``holder`` is the other query for
-    which this one has waited for so long that somebody must act. What ``is_past`` is an event that
-    is over: it hides no other finding, and is no state.
+    whose slots this one waits; ``pages_holder``: it has waited for so long that somebody must act.
+    What ``is_past`` is an event that is over: it hides no other finding, and is no state.
     """
 
     alertname: str
@@ -51,6 +51,7 @@ class Finding(msgspec.Struct, frozen=True):
     shared: SharedCause | None = None
     members: tuple[str, ...] = ()
     holder: str = ""
+    pages_holder: bool = False
     is_past: bool = False
     words: Words | None = None
 

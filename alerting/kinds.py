@@ -206,6 +206,7 @@ class Code(str, Enum):
     SCHEDULER_STOPPED = "scheduler_stopped"
     TASK_RUNNING = "task_running"
     NO_EXECUTORS = "no_executors"
+    EXECUTORS_LOST = "executors_lost"
     WAITING_FOR_SLOTS = "waiting_for_slots"
     BATCH_HUNG = "batch_hung"
     SOURCE_HUNG = "source_hung"
@@ -255,6 +256,7 @@ SHOWN_CODES = frozenset(
         Code.SCHEDULER_STOPPED,
         Code.TASK_RUNNING,
         Code.NO_EXECUTORS,
+        Code.EXECUTORS_LOST,
         Code.WAITING_FOR_SLOTS,
         Code.BATCH_HUNG,
         Code.SOURCE_HUNG,

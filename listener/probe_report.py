@@ -41,12 +41,26 @@ class JobCounts(msgspec.Struct, frozen=True, gc=False):
     """Of the running tasks, where they are counted."""
 
 
+class LostExecutors(msgspec.Struct, frozen=True, gc=False):
+    """How many seconds ago executors were lost, and why the last one was, as Spark says it.
+
+    Those that dynamic allocation removes in order are not among them; of many, the last 100 are.
+    """
+
+    seconds_ago: tuple[float, ...] = ()
+    reason: str = ""
+
+
+NONE_LOST = LostExecutors()
+
+
 class CountedJobs(msgspec.Struct, frozen=True, gc=False):
     """The counts by query id, ``UNOWNED`` for jobs without one."""
 
     by_query: Mapping[str, JobCounts] = {}
     first_job: int = NO_JOB
     """The id of the first counted job; older jobs, which may still run, are not counted."""
+    lost: LostExecutors = NONE_LOST
 
 
 class SlotUse(msgspec.Struct, frozen=True, gc=False):
@@ -197,6 +211,8 @@ class JobActivity(msgspec.Struct, frozen=True):
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
     slots: SlotUse | None = None
     """Polled while its jobs are active and none of their tasks runs; None if Spark refuses."""
+    lost: LostExecutors = NONE_LOST
+    """Those of the application, where its jobs are counted."""
 
     @property
     def jobs(self) -> JobCounts:

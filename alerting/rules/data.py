@@ -283,11 +283,15 @@ def _all_come(watermark: Watermark, progress: Progress, context: RuleContext) ->
 
 # -- rows dropped -------------------------------------------------------------------------------
 
+MIN_LATE_ROWS = 10
+"""Of fewer, one more or less is a tenth."""
+
 
 def rows_dropped(context: RuleContext) -> Finding | None:
     """``StreamingRowsDropped``: each batch with rows drops a notable part of them as late.
 
-    A few late rows are what a watermark is for, in each batch or now and then.
+    That is a tenth, all of them, or three times what was usual the day before and a hundredth. A
+    few late rows are what a watermark is for, in each batch or now and then.
     """
     late, progress = context.query.checkpoint.trends.late, context.query.run.progress
     if not context.commits or late is None or progress is None:
@@ -300,7 +304,15 @@ def rows_dropped(context: RuleContext) -> Finding | None:
     behind = None
     if watermark is not None and newest is not None and newest < watermark:
         behind = watermark - newest
+    if behind is None and late.rows < MIN_LATE_ROWS:
+        return None
+    share = context.query.history.late_share
     found = RowsDropped(
-        batches=late.batches, seconds=seconds, rows=late.rows, behind_seconds=behind
+        batches=late.batches,
+        seconds=seconds,
+        rows=late.rows,
+        input_rows=late.input_rows,
+        usual_share=None if share is None else share.usual,
+        behind_seconds=behind,
     )
     return report(context, ROWS_DROPPED, Severity.WARNING, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from ..facts import (
     Silent,
     SlotsHeld,
     StuckSource,
+    WaitingForSlots,
     WaitsForLog,
     WentBack,
 )
@@ -70,6 +71,7 @@ def query_stalled(context: RuleContext) -> Finding | None:
         why,
         unfinished=unfinished(context),
         stopping_seconds=stuck_batch.stopping_seconds(context),
+        lost=None if flight is None else stuck_batch.lost_since(context, flight.since),
     )
     if flight is None or _is_blind(context, flight) or _waits_for_log(context):
         return _stalled(context, why)
@@ -80,7 +82,16 @@ def query_stalled(context: RuleContext) -> Finding | None:
         shared = SharedCause.SCHEDULER_STOPPED
         return _stalled(context, why, severity, evidence, shared=shared)
     finding = _stalled(context, why, severity, evidence)
-    return replace(finding, holder=stuck_batch.to_page(context, flight))
+    return _with_holder(context, flight, finding)
+
+
+def _with_holder(context: RuleContext, flight: InFlight, finding: Finding) -> Finding:
+    is_waiting = isinstance(finding.facts, WaitingForSlots)
+    holder = stuck_batch.holder_of(context) if is_waiting else None
+    if holder is None:
+        return finding
+    pages_holder = stuck_batch.pages_holder(context, flight)
+    return replace(finding, holder=holder.label, pages_holder=pages_holder)
 
 
 def _is_blind(context: RuleContext, flight: InFlight) -> bool:
@@ -201,8 +212,7 @@ def _what_holds(context: RuleContext, flight: InFlight) -> Facts | None:
     scheduler = stuck_batch.scheduler_stopped(context, batch)
     if scheduler is not None:
         return scheduler
-    seconds = stuck_batch.still(context, flight)
-    if stuck_batch.has_no_executors(context) and seconds <= stuck_batch.AUTOSCALE_SECONDS:
+    if stuck_batch.may_get_executors(context, flight):
         return None
     return stuck_batch.delayed(context, flight) or stuck_batch.hung(context, flight)
 
@@ -359,20 +369,30 @@ def _is_slow(context: RuleContext, flight: InFlight) -> bool:
     if flight.batch_id is not None and done is not None and flight.batch_id <= done:
         # The batch is done: its event arrived before the next poll.
         return False
-    return stuck_batch.is_slow(context, flight) and stuck_batch.moved_lately(context, flight)
+    moves = stuck_batch.moved_lately(context, flight)
+    moves = moves or stuck_batch.may_get_executors(context, flight)
+    return moves and stuck_batch.is_slow(context, flight)
 
 
 def slots_held(
-    holder: str, victims: list[Finding], findings: Mapping[tuple[str, str], Finding]
+    victims: Sequence[Finding],
+    waiting: Collection[str],
+    findings: Mapping[tuple[str, str], Finding],
 ) -> Finding:
-    """The critical finding about a query whose tasks hold the slots that ``victims`` wait for.
+    """The finding about the query whose tasks hold the slots that ``waiting`` wait for.
 
-    If it has a finding about its batch of its own, that one says so too.
+    It is critical as soon as a victim is, or has waited for so long. If the holder has a finding
+    about its batch of its own, that one says so too.
     """
-    names = tuple(sorted(victim.query for victim in victims))
+    names = tuple(sorted(waiting))
+    holder = victims[0].holder
     own = findings.get((holder, BATCH_SLOW)) or findings.get((holder, QUERY_STALLED))
+    severities = [own.severity] if own is not None else []
+    severities += [victim.severity for victim in victims]
+    is_overdue = any(victim.pages_holder for victim in victims)
+    is_critical = is_overdue or Severity.CRITICAL in severities
+    severity = Severity.CRITICAL if is_critical else Severity.WARNING
     if own is None:
-        slots = victims[0].evidence.slots
-        held = SlotsHeld(slots=slots, waiting=names)
-        return finding_about(holder, BATCH_SLOW, Severity.CRITICAL, held)
-    return replace(own, severity=Severity.CRITICAL, facts=replace(own.facts, waiting=names))
+        held = SlotsHeld(slots=victims[0].evidence.slots, waiting=names)
+        return finding_about(holder, BATCH_SLOW, severity, held)
+    return replace(own, severity=severity, facts=replace(own.facts, waiting=names))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,12 +9,16 @@ from msgspec.structs import replace
 from ...listener.probe_report import UNOWNED, Moves
 from ...listener.state.query import Query
 from ...listener.state.run import Delay, InFlight, delay_of
+from ...listener.state.snapshot import Snapshot
 from ..evidence import After, CriticalAfter, Evidence
 from ..facts import (
+    LOSSES_OF_A_CAUSE,
     BatchHung,
     BatchSlow,
+    ExecutorsLost,
     Facts,
     Flight,
+    Losses,
     NeverCommitted,
     NoExecutors,
     Place,
@@ -53,22 +56,18 @@ def still(context: RuleContext, flight: InFlight) -> float:
 
     Once it has executors and slots, the wait for them counts no more.
     """
-    waited_at = None if is_waiting(context) else flight.waited_at
-    return context.watched_since(max(flight.moved_at, waited_at or -inf))
+    return context.watched_since(flight.worked_since)
 
 
 def is_slow(context: RuleContext, flight: InFlight) -> bool:
-    """Whether the batch has been in flight for longer than its window, and waits for nothing."""
-    equipped_at = -inf if flight.without_executors_at is None else flight.without_executors_at
-    with_executors = min(lasted(context, flight), context.watched_since(equipped_at))
-    is_long = not is_waiting(context) and with_executors > context.batch_window.seconds
+    """Whether the batch has been in flight for longer than its window, and waits for no slot.
+
+    The time in which it had no executor does not count.
+    """
+    equipped = min(lasted(context, flight), context.watched_since(flight.equipped_since))
+    waits_for_slot = delay_of(context.work) is Delay.WAITING_FOR_SLOTS
+    is_long = not waits_for_slot and equipped > context.batch_window.seconds
     return is_long or is_slow_for_long(context, flight)
-
-
-def is_waiting(context: RuleContext) -> bool:
-    """Whether the batch waits for executors or slots."""
-    delay = delay_of(context.work)
-    return delay is not None and delay is not Delay.TASK_RUNNING
 
 
 def is_delayed(context: RuleContext) -> bool:
@@ -76,9 +75,13 @@ def is_delayed(context: RuleContext) -> bool:
     return delay_of(context.work) is not None
 
 
-def has_no_executors(context: RuleContext) -> bool:
-    """Whether the batch waits because Spark has no executor."""
-    return delay_of(context.work) is Delay.NO_EXECUTORS
+def may_get_executors(context: RuleContext, flight: InFlight) -> bool:
+    """Whether the batch moved while it had executors, and an autoscaler may still bring some."""
+    if delay_of(context.work) is not Delay.NO_EXECUTORS:
+        return False
+    waited = 0.0 if flight.waits_since is None else context.watched_since(flight.waits_since)
+    seconds = still(context, flight)
+    return seconds - waited <= context.batch_window.seconds and seconds <= AUTOSCALE_SECONDS
 
 
 def moved_lately(context: RuleContext, flight: InFlight) -> bool:
@@ -138,9 +141,11 @@ def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
     if nothing > window:
         return Severity.CRITICAL if nothing > _blocked_limit(context, flight) else Severity.WARNING
     if holder_of(context) is not None:
-        is_victim = not is_slow_for_long(context, flight) or bool(to_page(context, flight))
+        is_victim = not is_slow_for_long(context, flight) or pages_holder(context, flight)
         return Severity.WARNING if is_victim else Severity.CRITICAL
-    is_long = still(context, flight) > max(window, limits.stall_critical_seconds)
+    is_lossy = loses_executors(context, flight)
+    seconds = context.watched_since(flight.moved_at) if is_lossy else still(context, flight)
+    is_long = seconds > max(window, limits.stall_critical_seconds)
     is_critical = is_long or is_critical_by_time(context, flight)
     return Severity.CRITICAL if is_critical else Severity.WARNING
 
@@ -176,16 +181,31 @@ def holder_of(context: RuleContext) -> Query | None:
     return holder if holder is not None and holder.run.alive else None
 
 
-def to_page(context: RuleContext, flight: InFlight) -> str:
-    """The label of the query that must be paged for, since this one has waited too long for it.
+def pages_holder(context: RuleContext, flight: InFlight) -> bool:
+    """Whether this one has waited too long for another query, which must be paged for.
 
     One batch of the holder must have been in flight while this one stood still.
     """
     holder = holder_of(context)
     held = holder.run.in_flight if holder is not None else None
-    if holder is None or held is None or not is_slow_for_long(context, flight):
-        return ""
-    return holder.label if held.since <= flight.moved_at + SAMPLE_SECONDS else ""
+    if held is None or not is_slow_for_long(context, flight):
+        return False
+    return held.since <= flight.moved_at + SAMPLE_SECONDS
+
+
+def waiting_by_holder(snapshot: Snapshot) -> dict[str, set[str]]:
+    """By the label of each query that holds most slots: who waits for them now."""
+    alive = [query for query in snapshot.queries if query.run.alive]
+    labels = {query.query_id: query.label for query in alive}
+    waiting: dict[str, set[str]] = {}
+    for query in alive:
+        work = None if query.run.probed is None else query.run.probed.work
+        if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
+            continue
+        holder = labels.get(work.slots.holder)
+        if holder is not None and query.run.in_flight is not None:
+            waiting.setdefault(holder, set()).add(query.label)
+    return waiting
 
 
 SCHEDULER_BLOCKED_SECONDS = 30.0
@@ -247,6 +267,7 @@ def slow(context: RuleContext, flight: InFlight) -> BatchSlow:
         "line": "" if flight.moves is Moves.TASKS else thread_line(context),
         "is_own": work is None or bool(work.own.jobs_active) or not work.unowned.jobs_started,
         "stopping_seconds": stopping_seconds(context),
+        "lost": lost_since(context, flight.since),
     }
     repeats = retries(context, flight)
     if repeats is not None:
@@ -262,13 +283,43 @@ def stopping_seconds(context: RuleContext) -> float | None:
     return None if since is None else context.watched_since(since)
 
 
+def lost_since(context: RuleContext, since: float) -> Losses | None:
+    """Return how many executors were lost since then, and why the last one; None for none."""
+    polled_at, work = context.query.run.probed_at, context.work
+    if work is None or polled_at is None:
+        return None
+    count = sum(ago <= polled_at - since for ago in work.lost.seconds_ago)
+    if not count:
+        return None
+    return Losses(count, context.watched_since(since), work.lost.reason)
+
+
+def loses_executors(context: RuleContext, flight: InFlight) -> bool:
+    """Whether so many executors were lost since the batch moved that they hold it.
+
+    What was lost while its longest task ran on does not: that is what it waits for.
+    """
+    polled_at, work = context.query.run.probed_at, context.work
+    if work is None or polled_at is None:
+        return False
+    longest = work.jobs.longest
+    survived = 0.0 if longest is None else longest.seconds
+    ages = work.lost.seconds_ago
+    return sum(survived <= ago <= polled_at - flight.moved_at for ago in ages) >= LOSSES_OF_A_CAUSE
+
+
 def delayed(context: RuleContext, flight: InFlight) -> Facts | None:
     """Return what delays a batch in which nothing moves; None without a delay."""
     work = context.work
-    delay = delay_of(work)
-    if work is None or delay is None:
+    if work is None or not work.jobs.jobs_active:
         return None
     batch = in_flight(context, flight)
+    if loses_executors(context, flight):
+        since_moved = context.watched_since(flight.moved_at)
+        return ExecutorsLost(flight=batch, still_seconds=since_moved)
+    delay = delay_of(work)
+    if delay is None:
+        return None
     seconds = still(context, flight)
     if delay is Delay.NO_EXECUTORS:
         return NoExecutors(flight=batch, still_seconds=seconds)
@@ -345,6 +396,8 @@ def _critical_after(context: RuleContext, flight: InFlight) -> CriticalAfter:
     if delay_of(context.work) is None and may_wait_outside(context, flight):
         return CriticalAfter(max(window, BLOCKED_SECONDS), After.NO_PROGRESS)
     stall = max(window, context.limits.stall_critical_seconds)
+    if loses_executors(context, flight):
+        return CriticalAfter(stall, After.NO_PROGRESS)
     if counts_nothing(context):
         return CriticalAfter(stall, After.IN_FLIGHT)
     return CriticalAfter(stall, After.NO_TASK, longest)

@@ -69,6 +69,8 @@ def with_addition(found: Facts, text: str) -> str:
     """Return the text, how old the batch is, and since when the run was to stop."""
     if found.unfinished is not None:
         text += f"; {unfinished_text(found.unfinished)}"
+    if found.lost is not None:
+        text += f"; {_losses(found.lost)}"
     if found.stopping_seconds is not None:
         text += f"; it was stopped {found.stopping_seconds:.0f} s ago and still runs"
     return text
@@ -78,7 +80,7 @@ def who_waits(found: Facts) -> str:
     """Return the queries that wait for its slots, where the text itself does not name them."""
     if not found.waiting or isinstance(found, facts.SlotsHeld):
         return ""
-    return f"; {', '.join(found.waiting)} wait for its slots"
+    return f"; {listed(found.waiting)} wait for its slots"
 
 
 # -- runs that ended, or never began ----------------------------------------------------------
@@ -209,6 +211,18 @@ def _no_executors(found: facts.NoExecutors) -> str:
 
 
 @text_of.register
+def _executors_lost(found: facts.ExecutorsLost) -> str:
+    why = f"its tasks begin again and again, none made progress for {found.still_seconds:.0f} s"
+    return f"{_flight(found.flight)}, {why}"
+
+
+def _losses(lost: facts.Losses) -> str:
+    count = "1 executor was" if lost.count == 1 else f"{lost.count} executors were"
+    why = f" ({lost.reason.rstrip('.')})" if lost.reason else ""
+    return f"{count} lost in {lost.seconds:.0f} s{why}"
+
+
+@text_of.register
 def _waiting_for_slots(found: facts.WaitingForSlots) -> str:
     return _delayed(found, f"none of its tasks is running, {slots_text(found.slots)}")
 
@@ -293,7 +307,7 @@ def _moves(found: facts.BatchSlow) -> str:
 
 @text_of.register
 def _slots_held(found: facts.SlotsHeld) -> str:
-    return f"its tasks hold the slots that {', '.join(found.waiting)} wait for"
+    return f"its tasks hold the slots that {listed(found.waiting)} wait for"
 
 
 @text_of.register
@@ -403,7 +417,9 @@ def _rows_dropped(found: facts.RowsDropped) -> str:
     text = f"each of the last {found.batches} batches with rows dropped late ones"
     text += f", for {found.seconds:.0f} s"
     if found.rows:
-        text += f" ({found.rows}, counted after aggregation)"
+        text += f" ({found.rows} of {found.input_rows}, counted after aggregation)"
+    if found.usual_share is not None:
+        text += f"; the day before it was at most {found.usual_share:.1%} in an hour"
     if found.behind_seconds is not None:
         text += f"; the newest event time is {duration(found.behind_seconds)} behind the watermark"
     return text

@@ -1,10 +1,14 @@
+import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
@@ -15,7 +19,11 @@ import org.apache.spark.scheduler.SparkListenerTaskStart;
 import org.apache.spark.scheduler.TaskInfo;
 
 /**
- * Counts jobs and tasks by query, and keeps which tasks run; only the bus queue's thread changes them.
+ * Counts jobs and tasks by query, and keeps which tasks run, and which executors were lost; only the
+ * bus queue's thread changes them.
+ *
+ * <p>A task that finishes again and again, because its results are lost with their executors, counts
+ * only {@code MAX_REPEATS} times: then it makes no progress.
  *
  * <p>It does not count jobs and stages that started before it began to count.
  */
@@ -25,11 +33,21 @@ class JobCounter {
   private static final String QUERY_ID = "sql.streaming.queryId";
   private static final int MAX_QUERIES = 1000;
   private static final int MAX_DURATIONS = 101;
+  private static final int MAX_REPEATS = 3;
+  private static final int MAX_LOSSES = 100;
+  private static final int MAX_REASON = 300;
+
+  /** ExecutorKilled and ExecutorAllocationManager: what dynamic allocation removes in order. */
+  private static final String KILLED = "Executor killed by driver";
+  private static final String SCALED_DOWN = "spark scale down";
 
   private final Map executions;
   private final Map byQuery = new ConcurrentHashMap();
   private final Map jobs = new HashMap();
   private final Map stages = new HashMap();
+  private final Map finished = new HashMap();
+  private final ArrayDeque losses = new ArrayDeque();
+  private String lossReason = "";
   private volatile int firstJob = Integer.MAX_VALUE;
   private volatile boolean lostTrack;
 
@@ -55,17 +73,40 @@ class JobCounter {
       forgetLostTrack();
       Integer stage = Integer.valueOf(start.stageInfo().stageId());
       stageEnded(stage);
-      stages.put(stage, new Stage(stage.intValue(), of(start.properties())));
+      Finished before = (Finished) finished.get(stage);
+      if (before == null) {
+        before = new Finished();
+        finished.put(stage, before);
+      }
+      stages.put(stage, new Stage(stage.intValue(), of(start.properties()), before));
     } else if (event instanceof SparkListenerStageCompleted) {
       stageEnded(Integer.valueOf(((SparkListenerStageCompleted) event).stageInfo().stageId()));
     } else if (event instanceof SparkListenerJobStart) {
       jobStarted((SparkListenerJobStart) event);
     } else if (event instanceof SparkListenerJobEnd) {
       forgetLostTrack();
-      Counts counts = (Counts) jobs.remove(Integer.valueOf(((SparkListenerJobEnd) event).jobId()));
-      if (counts != null) {
-        counts.jobsActive--;
+      Job job = (Job) jobs.remove(Integer.valueOf(((SparkListenerJobEnd) event).jobId()));
+      if (job != null) {
+        job.counts.jobsActive--;
+        finished.keySet().removeAll(job.stages);
       }
+    } else if (event instanceof SparkListenerExecutorRemoved) {
+      executorRemoved(((SparkListenerExecutorRemoved) event).reason());
+    }
+  }
+
+  private void executorRemoved(String reason) {
+    String why = reason == null ? "" : reason;
+    if (why.startsWith(KILLED) || why.endsWith(SCALED_DOWN)) {
+      return;
+    }
+    synchronized (losses) {
+      losses.addLast(Long.valueOf(System.nanoTime()));
+      if (losses.size() > MAX_LOSSES) {
+        losses.removeFirst();
+      }
+      why = why.length() > MAX_REASON ? why.substring(0, MAX_REASON) : why;
+      lossReason = why.replace(FIELD, " ").replace(RECORD, " ");
     }
   }
 
@@ -81,7 +122,7 @@ class JobCounter {
     }
     firstJob = Math.min(firstJob, start.jobId());
     Counts counts = of(start.properties());
-    jobs.put(Integer.valueOf(start.jobId()), counts);
+    jobs.put(Integer.valueOf(start.jobId()), new Job(counts, start));
     counts.jobsStarted++;
     counts.jobsActive++;
   }
@@ -107,19 +148,23 @@ class JobCounter {
       stage.tasksActive--;
       stage.counts.tasksActive--;
       if (info.successful()) {
-        stage.counts.tasksCompleted++;
+        if (stage.finished.isNews(info.partitionId())) {
+          stage.counts.tasksCompleted++;
+        }
         stage.took(System.nanoTime() - ((Task) task).startedAt);
       }
     }
   }
 
-  /** The first counted job, then the counts of each query. */
+  /** The first counted job and the lost executors, then the counts of each query. */
   String text() {
-    if (lostTrack) {
-      return Integer.MAX_VALUE + RECORD;
-    }
     StringBuilder answer = new StringBuilder();
-    answer.append(firstJob).append(RECORD);
+    answer.append(lostTrack ? Integer.MAX_VALUE : firstJob);
+    describeLosses(answer);
+    answer.append(RECORD);
+    if (lostTrack) {
+      return answer.toString();
+    }
     Iterator entries = byQuery.entrySet().iterator();
     while (entries.hasNext()) {
       Map.Entry entry = (Map.Entry) entries.next();
@@ -136,6 +181,21 @@ class JobCounter {
       answer.append(RECORD);
     }
     return answer.toString();
+  }
+
+  /** Why the last executor was lost, and how many nanoseconds ago each was. */
+  private void describeLosses(StringBuilder answer) {
+    synchronized (losses) {
+      if (losses.isEmpty()) {
+        return;
+      }
+      answer.append(FIELD).append(lossReason);
+      Iterator times = losses.iterator();
+      while (times.hasNext()) {
+        long at = ((Long) times.next()).longValue();
+        answer.append(FIELD).append(System.nanoTime() - at);
+      }
+    }
   }
 
   /** The running task that began first, and how long tasks of its stage usually take. */
@@ -181,6 +241,7 @@ class JobCounter {
       firstJob = Integer.MAX_VALUE;
       jobs.clear();
       stages.clear();
+      finished.clear();
       byQuery.clear();
       lostTrack = false;
     }
@@ -192,6 +253,38 @@ class JobCounter {
     volatile int tasksCompleted;
     volatile int tasksActive;
     final Map running = new ConcurrentHashMap();
+  }
+
+  private static class Job {
+    final Counts counts;
+    final Set stages = new HashSet();
+
+    Job(Counts counts, SparkListenerJobStart start) {
+      this.counts = counts;
+      scala.collection.Iterator ids = start.stageIds().iterator();
+      while (ids.hasNext()) {
+        stages.add(ids.next());
+      }
+    }
+  }
+
+  /** How often each task of a stage has finished, over all attempts of the stage. */
+  private static class Finished {
+    private byte[] times = new byte[16];
+
+    boolean isNews(int partition) {
+      if (partition < 0) {
+        return true;
+      }
+      if (partition >= times.length) {
+        times = Arrays.copyOf(times, Math.max(partition + 1, 2 * times.length));
+      }
+      if (times[partition] == MAX_REPEATS) {
+        return false;
+      }
+      times[partition]++;
+      return true;
+    }
   }
 
   private static class Task {
@@ -210,13 +303,15 @@ class JobCounter {
   private static class Stage {
     final int id;
     final Counts counts;
+    final Finished finished;
     int tasksActive;
     private final long[] durations = new long[MAX_DURATIONS];
     private int ended;
 
-    Stage(int id, Counts counts) {
+    Stage(int id, Counts counts, Finished finished) {
       this.id = id;
       this.counts = counts;
+      this.finished = finished;
     }
 
     synchronized void took(long nanoseconds) {

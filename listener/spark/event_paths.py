@@ -20,9 +20,10 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from ...core.redaction import redact
 from ..events import EventKind
 from ..mailbox import LIFECYCLE_CAPACITY, Mailbox, Received
-from ..probe_report import CountedJobs, JobCounts, ListenerHealth, LongTask
+from ..probe_report import CountedJobs, JobCounts, ListenerHealth, LongTask, LostExecutors
 from ..state.snapshot import ALONE, Ownership, parse_watchers
 from .health_listener import HealthListener
 from .jvm import (
@@ -204,14 +205,15 @@ class EventQueue(EventPath):
             ValueError: the answer is none of ``EventQueue.java``.
 
         """
-        first_job, *records = str(self.java.jobCounts()).split(RECORD)[:-1]
+        head, *records = str(self.java.jobCounts()).split(RECORD)[:-1]
+        first_job, *lost = head.split(FIELD)
         counts = {}
         for record in records:
             query_id, started, active, completed, tasks, *longest = record.split(FIELD)
             counts[query_id] = JobCounts(
                 int(started), int(active), int(completed), int(tasks), _long_task(longest)
             )
-        return CountedJobs(counts, int(first_job))
+        return CountedJobs(counts, int(first_job), _lost_executors(lost))
 
     def release(self) -> None:
         """Leave the bus; our classes can be collected once no session has ``java_listener``.
@@ -232,6 +234,13 @@ def _received(record: str, offset: float) -> Received:
     session, trigger, checkpoint, replaced = of_start
     received_at = int(at) / _NANOS + offset
     return Received(EventKind(kind), text, received_at, session, trigger, checkpoint, replaced)
+
+
+def _lost_executors(fields: list[str]) -> LostExecutors:
+    reason, *ages = fields or [""]
+    # A cluster manager writes what it likes, over many lines.
+    said = next(iter(redact(reason).splitlines()), "")
+    return LostExecutors(tuple(int(age) / _NANOS for age in ages), said)
 
 
 def _long_task(fields: list[str]) -> LongTask | None:

@@ -81,7 +81,7 @@ class PolledWork:
             by_query = self._counts.by_query
             own = by_query.get(facts.query_id, NONE)
             unowned = by_query.get(UNOWNED, NONE)
-            counted = JobActivity(own, unowned, counted=True)
+            counted = JobActivity(own, unowned, counted=True, lost=self._counts.lost)
         if counted.jobs.jobs_active or counted.own.jobs_started:
             return counted
         tracked = self._ask("jobs", lambda: self._tracked(facts.run_id), None)

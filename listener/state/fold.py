@@ -35,7 +35,7 @@ from .positions import Reading, compare, continued, follow_batch, follow_poll, o
 from .query import Query, with_reading
 from .run import Ended, LogBehind, Outcome, Run, SkippedBatches, UnreportedCommit, follow_in_flight
 from .sources import PolledSource, between_runs, follow_source
-from .trends import Trends, follow, follow_polls
+from .trends import MUCH_LATE, LateShare, Trends, follow, follow_polls, learn_late
 
 # -- ending -----------------------------------------------------------------------------------
 
@@ -299,6 +299,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
     history = learn(query.history, seconds, at)
     recent = history.recent_batches if seconds is None else (*history.recent_batches, seconds)
     reading = history.reading
+    late_share = history.late_share
     inputs = follow_inputs(query.checkpoint.inputs, progress, at)
     trends = query.checkpoint.trends
     run = query.run
@@ -306,7 +307,8 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
     unreported = run.unreported
     if newest is None or progress.batch_id >= newest.batch_id:
         reading = follow_batch(reading, progress, at, is_first=newest is None)
-        trends = _trends(query, progress, at)
+        late_share = learn_late(late_share, progress, at)
+        trends = _trends(query, progress, at, late_share)
         newest = progress
         if unreported is not None and progress.batch_id >= unreported.batch_id:
             unreported = None
@@ -316,6 +318,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
         history=replace(
             history,
             reading=reading,
+            late_share=late_share,
             recent_batches=recent[-RECENT_BATCHES:],
             totals=count_batch(history.totals, progress),
         ),
@@ -331,7 +334,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
     )
 
 
-def _trends(query: Query, progress: Progress, at: float) -> Trends:
+def _trends(query: Query, progress: Progress, at: float, late: LateShare | None) -> Trends:
     sources = query.checkpoint.sources
     trigger = query.run.trigger
     loop_began = query.run.started_at if trigger is not None and trigger.ends_by_itself else None
@@ -342,6 +345,7 @@ def _trends(query: Query, progress: Progress, at: float) -> Trends:
         sources,
         interval=trigger.interval_seconds if trigger is not None else 0.0,
         loop_began=loop_began,
+        late_limit=MUCH_LATE if late is None else late.limit,
     )
 
 

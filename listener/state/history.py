@@ -20,7 +20,7 @@ from .inputs import SourceInput
 from .positions import Reading
 from .run import Ended, InFlight, Outcome
 from .sources import PolledSource
-from .trends import Trends
+from .trends import LateShare, Trends
 
 # -- totals -----------------------------------------------------------------------------------
 
@@ -118,6 +118,8 @@ class History(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Durations of the last batches in seconds, unchanged."""
     jobs_per_batch: float | None = None
     """How many Spark jobs a batch of this query usually runs; None until some were counted."""
+    late_share: LateShare | None = None
+    """Which part of its rows it drops as late; None for a query that keeps no state."""
     totals: Totals = Totals()
     commits_before_run: int = 0
     """The commits in ``totals`` that earlier runs made."""

@@ -344,6 +344,7 @@ def join(older: Query, newer: Query) -> Query:
         totals=replace(totals, restarts=totals.restarts + 1),
         commits_before_run=before.totals.commits + after.commits_before_run,
         reading=reading,
+        late_share=before.late_share or after.late_share,
     )
     if not _has_recovered_since(newer, older):
         failures = filter(None, (older.failure, after.unrecovered))

@@ -47,6 +47,10 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     since: float
     moved_at: float
     batch_id: int | None
+    equipped_since: float
+    """``since``, later by all waits for executors."""
+    worked_since: float
+    """``moved_at``, later by the waits for executors or slots that have ended since."""
     moves: Moves = Moves.TASKS
     """What made the last progress."""
     jvm_cpu_seconds: float | None = None
@@ -55,10 +59,8 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     """When that thread last used too little CPU time for work, such as to try again for a lock."""
     delayed_at: float | None = None
     """When a task of it last ran, or its jobs last waited for executors or slots."""
-    waited_at: float | None = None
-    """When its jobs last waited for executors or slots ..."""
-    without_executors_at: float | None = None
-    """... and when for executors."""
+    waits_since: float | None = None
+    """Since when its jobs wait for executors or slots, if they do."""
     jobs_before: int | None = None
     """How many jobs of the query had started when this first took long; only counted ones."""
 
@@ -94,13 +96,17 @@ def follow_in_flight(run: Run, polled: ProbedRun, at: float) -> InFlight | None:
     batch_id = polled.batch_id if polled.processing else None
     flight = run.in_flight
     if flight is None or flight.batch_id != batch_id:
-        return InFlight(since=at, moved_at=at, batch_id=batch_id)
+        return InFlight(
+            since=at, moved_at=at, batch_id=batch_id, equipped_since=at, worked_since=at
+        )
     flight = _after_pause(flight, run.probed_at, at)
     work = polled.work
     if work is None:
         return flight
     last_work = run.probed.work if run.probed is not None else None
-    flight = _delayed(_moved(flight, last_work, work, at), work, at)
+    flight = _moved(flight, last_work, work, at)
+    flight = _waiting(flight, last_work, work, run.probed_at or at, at)
+    flight = _delayed(flight, work, at)
     if flight.jobs_before is None and work.counted:
         flight = replace(flight, jobs_before=work.own.jobs_started)
     return flight
@@ -118,7 +124,14 @@ def _moved(flight: InFlight, before: JobActivity | None, work: JobActivity, at: 
     if moves is None and work.works_in_jvm(flight.jvm_cpu_seconds, at - flight.moved_at):
         moves = Moves.DRIVER
     if moves is not None:
-        return replace(flight, moved_at=at, moves=moves, jvm_cpu_seconds=work.jvm_cpu_seconds)
+        return replace(
+            flight,
+            moved_at=at,
+            moves=moves,
+            jvm_cpu_seconds=work.jvm_cpu_seconds,
+            worked_since=at,
+            waits_since=None,
+        )
     if before is not None and work.works_in_jvm(before.jvm_cpu_seconds, 0.0):
         flight = replace(flight, tried_at=at)
     if flight.jvm_cpu_seconds is None:
@@ -126,14 +139,33 @@ def _moved(flight: InFlight, before: JobActivity | None, work: JobActivity, at: 
     return flight
 
 
-def _delayed(flight: InFlight, work: JobActivity, at: float) -> InFlight:
+WAITS = (Delay.NO_EXECUTORS, Delay.WAITING_FOR_SLOTS)
+
+
+def _waiting(
+    flight: InFlight, before: JobActivity | None, work: JobActivity, polled_at: float, at: float
+) -> InFlight:
+    """Move its clocks past what it has waited, for executors or slots, from poll to poll.
+
+    Where the first poll of its jobs shows a wait, that may be as old as the batch.
+    """
     delay = delay_of(work)
-    if delay is None:
+    is_first = before is None and flight.delayed_at is None
+    if delay is Delay.NO_EXECUTORS and is_first:
+        flight = replace(flight, equipped_since=at)
+    elif delay_of(before) is Delay.NO_EXECUTORS:
+        flight = replace(flight, equipped_since=flight.equipped_since + at - polled_at)
+    if delay in WAITS:
+        began_at = flight.worked_since if is_first else at
+        return flight if flight.waits_since is not None else replace(flight, waits_since=began_at)
+    if flight.waits_since is None:
         return flight
-    if delay is Delay.TASK_RUNNING:
-        return replace(flight, delayed_at=at)
-    lacked_at = at if delay is Delay.NO_EXECUTORS else flight.without_executors_at
-    return replace(flight, delayed_at=at, waited_at=at, without_executors_at=lacked_at)
+    worked_since = flight.worked_since + at - flight.waits_since
+    return replace(flight, worked_since=worked_since, waits_since=None)
+
+
+def _delayed(flight: InFlight, work: JobActivity, at: float) -> InFlight:
+    return flight if delay_of(work) is None else replace(flight, delayed_at=at)
 
 
 # -- run --------------------------------------------------------------------------------------

@@ -23,8 +23,12 @@ SAMPLES = 3
 FAR_BEHIND_SECONDS = 300.0
 POLL_IS_OLD_SECONDS = 300.0
 """Twenty polls at the default interval: the source does not answer, and Spark's figure counts."""
-LATE_SHARE = 0.001
-"""Spark counts late rows after partial aggregation: 990 of 1,000 rows may count as 52."""
+HOUR_SECONDS = 3600.0
+DAY_SECONDS = 86_400.0
+MUCH_LATE = 0.1
+LITTLE_LATE = 0.01
+LATE_FACTOR = 3.0
+"""So much more than was usual the day before is news, unless it is little."""
 LONGEST_DELAY_SECONDS = 365 * 86_400.0
 """No watermark is so far behind the rows: one that is 0 has never advanced."""
 UNKNOWN_CLOCKS_SECONDS = 3600.0
@@ -146,7 +150,46 @@ class LateRows(Streak, frozen=True, gc=False):
     """Each batch with rows dropped a notable part of them as late."""
 
     rows: int = 0
-    """As Spark counts them: after partial aggregation, so far fewer than were read."""
+    """As Spark counts them: after partial aggregation, where 990 of 1,000 may count as 52."""
+    input_rows: int = 0
+
+
+class LateShare(msgspec.Struct, frozen=True, gc=False):
+    """Which part of its rows a query drops as late in the worst hour of a day."""
+
+    day_since: float
+    hour_since: float
+    rows: int = 0
+    """Of this hour, as ``input_rows`` are."""
+    input_rows: int = 0
+    highest: float = 0.0
+    """Of the hours of this day that are over."""
+    usual: float | None = None
+    """That of the day before; None until one is known."""
+
+    @property
+    def limit(self) -> float:
+        """The part of a batch from which on it is notable: a tenth, or far more than is usual."""
+        if self.usual is None:
+            return MUCH_LATE
+        return min(MUCH_LATE, max(LITTLE_LATE, LATE_FACTOR * self.usual))
+
+
+def learn_late(share: LateShare | None, progress: Progress, at: float) -> LateShare | None:
+    """Count the late rows of one batch; a query without state drops none."""
+    if not progress.input_rows or (progress.state_rows is None and not progress.late_rows):
+        return share
+    share = share or LateShare(at, at)
+    if at - share.hour_since >= HOUR_SECONDS:
+        highest = max(share.highest, share.rows / share.input_rows)
+        share = replace(share, hour_since=at, rows=0, input_rows=0, highest=highest)
+    if at - share.day_since >= DAY_SECONDS:
+        share = replace(share, day_since=at, highest=0.0, usual=share.highest)
+    return replace(
+        share,
+        rows=share.rows + progress.late_rows,
+        input_rows=share.input_rows + progress.input_rows,
+    )
 
 
 class LongBatches(Streak, frozen=True, gc=False):
@@ -197,10 +240,12 @@ def follow(
     *,
     interval: float = 0.0,
     loop_began: float | None = None,
+    late_limit: float = MUCH_LATE,
 ) -> Trends:
     """Apply one executed batch; the lag in offsets of sources that answer polls comes from these.
 
-    ``loop_began`` is when the run of a query began that ends by itself and is started again.
+    A batch that drops less than ``late_limit`` of its rows as late drops few. ``loop_began`` is
+    when the run of a query began that ends by itself and is started again.
     """
     before = dict(enumerate(trends.sources))
     return Trends(
@@ -212,7 +257,7 @@ def follow(
         waits=trends.waits,
         reported=_reported(trends.reported, progress, at),
         watermark=_watermark(trends.watermark, progress, at),
-        late=_late(trends.late, progress, at),
+        late=_late(trends.late, progress, at, late_limit),
         long=_long(trends.long, progress.batch_seconds, interval or LONG_BATCH_SECONDS, at),
         runs=trends.runs,
     )
@@ -454,23 +499,33 @@ def _is_ahead(progress: Progress) -> bool:
     return newest < watermark > progress.timestamp
 
 
-def _late(late: LateRows | None, progress: Progress, at: float) -> LateRows | None:
+def _late(late: LateRows | None, progress: Progress, at: float, limit: float) -> LateRows | None:
     """Follow the batches with rows; the first one that drops few or none ends the trend."""
     if not progress.input_rows:
         return late
-    drops = progress.late_rows >= LATE_SHARE * progress.input_rows
-    if not (drops or _is_far_behind(progress)):
+    drops = progress.late_rows >= limit * progress.input_rows
+    if not (drops or _drops_all(progress)):
         return None
     late = late or LateRows(at, 0)
-    return LateRows(late.since, late.batches + 1, late.rows + progress.late_rows)
+    return LateRows(
+        late.since,
+        late.batches + 1,
+        late.rows + progress.late_rows,
+        late.input_rows + progress.input_rows,
+    )
 
 
-def _is_far_behind(progress: Progress) -> bool:
-    """Whether a query with state read only rows that are far behind its watermark."""
+def _drops_all(progress: Progress) -> bool:
+    """Whether all rows are behind the watermark, and some were dropped or all are far behind.
+
+    Spark counts them after partial aggregation, and where it counts none, a watermark that has
+    just moved may explain a little.
+    """
     watermark, newest = progress.watermark_timestamp, progress.event_time_max
-    if watermark is None or newest is None or progress.state_rows is None:
+    if watermark is None or newest is None or newest >= watermark:
         return False
-    return newest < watermark - FAR_BEHIND_SECONDS
+    is_far = newest < watermark - FAR_BEHIND_SECONDS and progress.state_rows is not None
+    return is_far or progress.late_rows > 0
 
 
 def _long(

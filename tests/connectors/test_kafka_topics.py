@@ -48,6 +48,10 @@ def test_query_that_fails_because_of_its_topic_is_reported_with_the_cause(
     # Or KAFKA_DATA_LOSS, if Spark's own tasks ask for the topic and thereby recreate it.
     causes = ("UnknownTopicOrPartitionException", "KAFKA_DATA_LOSS")
     assert any(cause in failures["deleted"].annotations["reason"] for cause in causes)
+    # Neither speaks of retention: the new log ends before the old offset, or there is none.
+    steps = {name: page.annotations["next_steps"] for name, page in failures.items()}
+    assert steps["recreated"].startswith("1. The log ends before the offset")
+    assert steps["deleted"].startswith(("1. The topic, or a partition", "1. The log ends before"))
     assert {what for what, _ in (page.what for page in pages.pages)} == {"StreamingQueryFailed"}
 
 

@@ -15,7 +15,13 @@ from support.patience import Clock
 
 from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import LIFECYCLE_CAPACITY
-from querypulse.listener.probe_report import UNOWNED, CountedJobs, JobCounts, LongTask
+from querypulse.listener.probe_report import (
+    UNOWNED,
+    CountedJobs,
+    JobCounts,
+    LongTask,
+    LostExecutors,
+)
 from querypulse.listener.spark.event_paths import PROCESS, PROGRESS_CAPACITY, EventQueue
 from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.jvm import SOURCES, compile_in_driver
@@ -98,6 +104,26 @@ def test_job_counts_are_read_as_they_were_written(counts):
     by_query = {query: JobCounts(*numbers) for query, numbers in counts.items()}
 
     assert job_counts(f"7{RECORD}" + "".join(lines)) == CountedJobs(by_query, first_job=7)
+
+
+@pytest.mark.parametrize(
+    ("lost", "seen"),
+    [
+        ([], LostExecutors()),
+        (
+            ["Executor heartbeat timed out", 2e9, 1e9],
+            LostExecutors((2.0, 1.0), "Executor heartbeat timed out"),
+        ),
+        # As YARN says it, and with a secret in it.
+        (["Exit status: 137.\nContainer killed", 5e8], LostExecutors((0.5,), "Exit status: 137.")),
+        (["failed: password=hunter2", 0], LostExecutors((0.0,), "failed: password=[redacted]")),
+        (["", 0], LostExecutors((0.0,), "")),
+    ],
+)
+def test_lost_executors_are_read_with_why_the_last_one_was(lost, seen):
+    head = FIELD.join(["7", *(item if isinstance(item, str) else f"{item:.0f}" for item in lost)])
+
+    assert job_counts(f"{head}{RECORD}").lost == seen
 
 
 @pytest.mark.parametrize(("median", "usual"), [("", None), ("2100000000", 2.1)])

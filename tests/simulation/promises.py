@@ -39,12 +39,14 @@ def promised_seconds(
             + batches
             + BEYOND_WINDOW_SECONDS
         )
-    if not query.spec.log_every and _is_in_flight(driver, query):
-        bare = _bare_seconds(driver, episode, AUTOSCALE_SECONDS)
+    # The time for an autoscaler is that of any batch, also of one that writes its log rarely.
+    is_in_flight = _is_in_flight(driver, query)
+    bare = _bare_seconds(driver, episode, AUTOSCALE_SECONDS) if is_in_flight else 0.0
+    if not query.spec.log_every and is_in_flight:
         return batch_window_seconds(driver, query, episode) + bare + BEYOND_WINDOW_SECONDS
     # A rarely written log may be unchanged for three of its intervals.
     window = max(_window(driver, query, episode, START_GRACE_SECONDS), 3.0 * query.spec.log_every)
-    return window + _hung_after(driver, query, episode) + BEYOND_WINDOW_SECONDS
+    return window + _hung_after(driver, query, episode) + bare + BEYOND_WINDOW_SECONDS
 
 
 def is_reported(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:

@@ -8,6 +8,7 @@ from querypulse.alerting.incidents.lifecycle import GROUP_SECONDS
 from querypulse.alerting.kinds import (
     DRIVER_DOWN,
     MONITORING_DEGRADED,
+    OFFSETS_REWOUND,
     QUERY_FLAPPING,
     QUERY_STOPPED,
 )
@@ -223,6 +224,9 @@ class Reaching(Property):
     ) -> bool:
         # Of a query that flaps, nothing else is reported.
         names = SAYS[episode.health] | {QUERY_FLAPPING}
+        if episode.health is Health.SLOW:
+            # Of two warnings the one about data is reported; a batch that stays slow is critical.
+            names |= {OFFSETS_REWOUND}
         return self._is_notified(query, episode, receiver, critical=critical) or any(
             held.severity == "critical" or not critical
             for held in (

@@ -77,3 +77,36 @@ def test_long_batch_is_a_warning_with_its_kind_and_an_endless_one_is_critical(sp
     traps["waits"].work = lambda batch: batch.count()
     until(lambda: reported(pages, "waits"), "the waiting batch is reported")
     assert reported(pages, "waits")[0] == ("warning", "waiting_for_slots")
+
+
+def test_many_that_wait_for_the_slots_of_one_are_its_incident(spark, watch, pages):
+    slots = int(re.sub(r"\D", "", spark.sparkContext.master))
+    names = ("backfill", "first", "second", "third")
+    traps = {name: Trap() for name in names}
+    queries = [start(rate(spark), name, trap) for name, trap in traps.items()]
+    for query in queries:
+        warm(query)
+    sidecar = watch(stall_floor_seconds=FLOOR, slow_critical_seconds=6 * FLOOR)
+    for query in queries:
+        commits(sidecar, query.name, batches=query.lastProgress["batchId"] + 3)
+
+    traps["backfill"].work = lambda batch: run_tasks(batch, slots)
+    until(lambda: running_tasks(spark) == slots, "no slot is free")
+    for name in names[1:]:
+        traps[name].work = lambda batch: batch.count()
+
+    def says_who_waits(severity):
+        # Its own tasks do not finish either, so it is an alert about that which says who waits.
+        return any(
+            page.what[1] == "backfill"
+            and page.labels["severity"] == severity
+            and page.annotations.get("waiting") == "first, second, third"
+            for page in pages.pages
+        )
+
+    until(lambda: says_who_waits("critical"), "it is critical for those who wait")
+    assert {page.what[1] for page in pages.pages} == {"backfill"}
+    queries[0].stop()
+    for name in names[1:]:
+        commits(sidecar, name, batches=3)
+    assert {page.what[1] for page in pages.pages} == {"backfill"}

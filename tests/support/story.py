@@ -16,6 +16,7 @@ from querypulse.listener.commit_log import (
 from querypulse.listener.events import Idle, Progress, SourceProgress, Started, Terminated
 from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
 from querypulse.listener.probe_report import (
+    NONE_LOST,
     Context,
     JobActivity,
     JobCounts,
@@ -82,6 +83,7 @@ def run(
     own=None,
     unowned=None,
     slots=None,
+    lost=NONE_LOST,
     waits_for_log=False,
     line="",
     stack=(),
@@ -107,6 +109,7 @@ def run(
         counted=own is not None,
         waits_for_log=waits_for_log,
         slots=slots,
+        lost=lost,
         python_line=line,
         jvm_stack=stack,
         python_cpu_seconds=python_cpu,

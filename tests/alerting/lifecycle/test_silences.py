@@ -9,7 +9,7 @@ import pytest
 from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, all_of
 from support.receiver_incidents import alert
-from support.rules.stalled import behind_b
+from support.rules.stalled import behind_b, many_behind_b
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
@@ -192,6 +192,23 @@ def test_silenced_alert_of_a_group_is_sent_to_nobody():
 
     assert [alert.query for alert in harness.incidents[0].alerts] == ["b", "c"]
     assert [alert.muted[:8] for alert in harness.lifecycle.alerts] == ["silenced", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("silenced", "reported"), [("nobody", {"b"}), ("b", set("acd")), ("a", {"b"})]
+)
+def test_silenced_holder_for_whom_many_wait_hides_none_of_them(silenced, reported):
+    story, life = (
+        many_behind_b(*"acd", until=180),
+        Lifecycle("etl", Guidance("x"), LifecycleSettings()),
+    )
+    snapshot, silences = story.snapshot(180), [Silence(silenced, WALL + 60)]
+    is_silenced = partial(life.is_silenced, silences=silences, wall=WALL)
+    for _ in range(2):
+        evaluation = evaluate(snapshot, 180, Policy(), is_silenced)
+        life.update(evaluation, snapshot, 180, WALL, silences)
+
+    assert {alert.labels["query"] for alert in life.alerts if not alert.muted} == reported
 
 
 @pytest.mark.parametrize(("silenced", "paged"), [("c", "b"), ("b", "a"), ("[ab]", None)])

@@ -23,8 +23,16 @@ from support.rules.input_missing import (
 )
 from support.rules.lagging import lagging
 from support.rules.skipped import HUDI, restored, writing
-from support.rules.slow import live_locked, no_executor, no_slot
-from support.rules.stalled import LONG_B, asynchronous, behind_b, listing, on_connect, trying
+from support.rules.slow import live_locked, lossy, lost_at, no_executor, no_slot
+from support.rules.stalled import (
+    LONG_B,
+    asynchronous,
+    behind_b,
+    listing,
+    many_behind_b,
+    on_connect,
+    trying,
+)
 from support.rules.stories import (
     batches,
     counted,
@@ -43,19 +51,32 @@ from support.rules.stories import (
 from support.story import CONFLICT, Story, policy, processing, progress, run, source
 
 from querypulse.alerting.evaluate import gather
-from querypulse.alerting.facts import FolderGone, GivenUp, NoEpoch, Reported
+from querypulse.alerting.facts import (
+    EndsBefore,
+    FolderGone,
+    GivenUp,
+    NoEpoch,
+    OffsetsWentBack,
+    PassedOver,
+    Reported,
+    RetentionRisk,
+    RetentionUsed,
+    WentBack,
+)
 from querypulse.alerting.finding import Finding, Severity, finding_about
 from querypulse.alerting.kinds import BATCH_SLOW, QUERY_FAILED
 from querypulse.alerting.policy import Limits, stall_window
 from querypulse.alerting.rules.monitoring import driver_down
 from querypulse.alerting.words.evidence import window_text
 from querypulse.alerting.words.messages import say
+from querypulse.alerting.words.next_steps import own_steps
 from querypulse.alerting.words.reasons import MAX_DRIVER_QUERIES as MAX_NAMED
 from querypulse.alerting.words.reasons import reason_of
 from querypulse.core.states import QueryState
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe_report import Context, JobCounts, LongTask
 from querypulse.listener.source_polls import SourceReport
+from querypulse.listener.state.positions import Cause, Gap
 
 SKEWED = LongTask(4, 17, "host-3", 75.0, 2.1)
 
@@ -327,7 +348,30 @@ def test_missing_input_says_how_long_no_rows_were_read():
         ("org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired; you may set failOnDataLoss to false", None),
         ("java.lang.IllegalStateException: Cannot fetch offset 7. Some data may have been lost because they are not available in Kafka any more", "1. The source has deleted data"),
         ("x.DeltaRuntimeException: [DELTA_STREAMING_METADATA_EVOLUTION] The schema of your Delta table has changed", "1. The schema of the source has changed"),
-        ("x.DeltaIllegalStateException: [DELTA_VERSIONS_NOT_CONTIGUOUS] Versions (7, 9) are not contiguous", "1. The source has deleted data"),
+        ("x.DeltaIllegalStateException: [DELTA_VERSIONS_NOT_CONTIGUOUS] Versions (7, 9) are not contiguous", "1. Commits are missing"),
+        # Spark 3.5 to 4.3, and their Kafka sources; the log ends before what was read ...
+        ("java.lang.IllegalStateException: Partition t-0's offset was changed from 500 to 100, some data may have been missed. \nSome data may have been lost because they are not available in Kafka any more; either the data was aged out by Kafka or the topic may have been deleted", "1. The log ends before"),
+        ("org.apache.spark.sql.kafka010.KafkaIllegalStateException: [KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED] Some data may have been lost because they are not available in Kafka any more; Reason: Partition t-0 offset was changed from 500 to 100.", "1. The log ends before"),
+        ("org.apache.spark.SparkException: [KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data may have been lost; Reason: Starting offset for t-0 was 500 but consumer reset to 20.", "1. The log ends before"),
+        ("x.KafkaIllegalStateException: [RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] The resolved start offset 500 is greater", "1. The log ends before"),
+        ("x.KafkaIllegalStateException: [END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW] Some of partitions", "1. The log ends before"),
+        # ... or begins behind it ...
+        ("org.apache.spark.SparkException: [KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data may have been lost; Reason: Starting offset for t-0 was 20 but consumer reset to 500.", "1. The source has deleted data"),
+        ("x.KafkaIllegalStateException: [KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data may have been lost; Reason: Could not read records in offset [1, 7)", "1. The source has deleted data"),
+        # ... or is gone.
+        ("x.KafkaIllegalStateException: [KAFKA_DATA_LOSS.PARTITIONS_DELETED] Some data may have been lost; Reason: Partitions Set(t-1) have been deleted.", "1. The topic, or a partition"),
+        ("x.KafkaIllegalStateException: [KAFKA_DATA_LOSS.INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS] Some data", "1. The topic, or a partition"),
+        ("java.lang.IllegalStateException: Set(t-1) are gone. Some data may have been missed. \nSome data may have been lost because they are not available in Kafka any more", "1. The topic, or a partition"),
+        ("java.lang.IllegalStateException: Cannot find initial offsets for partitions Set(t-1). They may have been deleted", "1. The topic, or a partition"),
+        ("java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic-partition.", "1. The topic, or a partition"),
+        ("x.DeltaIllegalStateException: [DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] The streaming query was reading from an unexpected Delta table", "1. The table was replaced"),
+        ("x.DeltaUnsupportedOperationException: [DELTA_SOURCE_TABLE_IGNORE_CHANGES] Detected a data update", "1. Rows of the source table"),
+        ("java.lang.IllegalStateException: Cannot process overwrite snapshot: 7, to ignore overwrites, set streaming-skip-overwrite-snapshots=true", "1. Rows of the source table"),
+        ("java.lang.IllegalArgumentException: Starting snapshot (exclusive) 7 is not a parent ancestor of end snapshot 9", "1. The table was rolled back"),
+        # Not the same words.
+        ("builtins.ValueError: the price offset was changed from high to low", None),
+        ("builtins.ValueError: the files are gone. Ask the owner", None),
+        ("builtins.ValueError: partition x of the cake was deleted", None),
         ("x.StateStoreException: [STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION] Schema evolution is not possible", None),
         ("x.DeltaRuntimeException: [DELTA_STREAMING_CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION] set the conf", None),
         ("com.corp.NoUnknownFieldExceptionYet: a field is missing", None),
@@ -354,6 +398,41 @@ def test_known_error_has_next_steps_of_its_own(error, step):
 
     assert (steps is None) is (step is None)
     assert steps is None or (steps.startswith(step) and len(steps.splitlines()) == 3)
+
+
+def passed_over(*gaps):
+    is_lost = any(gap.cause is Cause.DELETED for gap in gaps)
+    is_readable = not all(gap.is_gone for gap in gaps)
+    return PassedOver(
+        gaps=gaps, count=len(gaps), is_lost=is_lost, is_readable=is_readable, are_tables=False
+    )
+
+
+KAFKA_GAP = Gap("broker t/0", 0, 50, Cause.RECREATED, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("found", "step"),
+    [
+        (OffsetsWentBack(ends_before=(EndsBefore("KafkaV2[Subscribe[t]] t/0", 100, 500),)), "1. The log ends before"),
+        (OffsetsWentBack(ends_before=(EndsBefore("DeltaSource[s3a://lake/t]", 2, 5),)), "1. The table was replaced"),
+        (OffsetsWentBack(went_back=(WentBack("t/0", 500, 100),)), ""),
+        (OffsetsWentBack(new_id_of="/cp"), "1. Find out what deleted the file metadata"),
+        (passed_over(KAFKA_GAP), "1. The topic was created again"),
+        (passed_over(replace(KAFKA_GAP, cause=Cause.SKIPPED)), "1. Read the records before they are deleted"),
+        # Two causes: what fits both.
+        (passed_over(KAFKA_GAP, replace(KAFKA_GAP, cause=Cause.SKIPPED)), "1. Read the records before they are deleted"),
+        (passed_over(replace(KAFKA_GAP, cause=Cause.DELETED, first=50)), "1. The records are deleted"),
+        (RetentionUsed(risks=(RetentionRisk(name="t/0", unit="record", committed=1, earliest=9, used=1.0, lost=8),), count=1), "1. The source has deleted data"),
+        (RetentionUsed(risks=(RetentionRisk(name="t/0", unit="record", committed=9, earliest=1, used=0.8),), count=1), ""),
+    ],
+)  # fmt: skip
+def test_next_steps_follow_what_happened_to_the_source(found, step):
+    steps = own_steps(found)
+
+    assert steps.startswith(step)
+    assert bool(steps) is bool(step)
+    assert not steps or len(steps.splitlines()) == 3
 
 
 @pytest.mark.parametrize(
@@ -499,6 +578,63 @@ def test_query_that_holds_the_slots_is_paged_for_and_names_who_waits():
     assert say(own["b"]).reason.endswith("its tasks still finish; a wait for its slots")
     assert say(findings["b"]).evidence["waiting"] == "a"
     assert "b 3 of them" in say(findings["a"]).reason
+
+
+def test_query_for_whose_slots_many_wait_names_them_and_each_of_them_is_shown_as_stalled():
+    evaluation = many_behind_b("a", "c", "d", until=180).evaluate(180, **LONG_B)
+
+    (finding,) = evaluation.findings
+    assert say(finding).reason == "slots_held: its tasks hold the slots that a, c, d wait for"
+    assert say(finding).evidence["slots"] == "others hold 4 of 4 slots, b 4 of them"
+    assert {label: health.state.value for label, health in evaluation.health.items()} == {
+        "a": "stalled",
+        "b": "slow",
+        "c": "stalled",
+        "d": "stalled",
+    }
+    assert "b 4 of them" in evaluation.health["c"].reason
+
+
+@pytest.mark.parametrize(
+    ("story", "reason"),
+    [
+        (
+            lossy(until=235),
+            "executors_lost: batch 10 in flight for 134 s, its tasks begin again and again, none "
+            "made progress for 134 s; 13 executors were lost in 134 s (Command exited with code 137)",
+        ),
+        (
+            lossy(until=235, finishing=True),
+            "batch 10 in flight for 134 s, its tasks still finish; 13 executors were lost in 134 s "
+            "(Command exited with code 137)",
+        ),
+        (
+            lost_at(130, until=180),
+            "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s; "
+            "1 executor was lost in 79 s (Command exited with code 137)",
+        ),
+        # A task that survives the losses of others is what the batch waits for.
+        (
+            lost_at(130, 140, 150, until=180, longest=True),
+            "task_running: batch 10 in flight for 79 s, 1 task running (partition 17 of stage 4 on "
+            "host-3 for 75 s, while its siblings took 2.1 s), none finished for 79 s; "
+            "3 executors were lost in 79 s (Command exited with code 137)",
+        ),
+        # What was lost long before the batch stood still does not hold it.
+        (
+            lost_at(10, 20, 30, until=180),
+            "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s",
+        ),
+    ],
+)
+def test_reason_says_how_many_executors_were_lost_and_why(story, reason):
+    (finding,) = story.evaluate(story.ends_at).findings
+
+    words = say(finding)
+    assert words.reason == reason
+    assert words.evidence.get("next_steps", "").startswith("1. Read why executors") == (
+        "13 executors" in reason
+    )
 
 
 # -- a new checkpoint under an old name: a note in the status and in the next alert -----------------

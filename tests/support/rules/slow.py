@@ -26,7 +26,7 @@ from support.rules.stories import (
 )
 from support.story import Story, processing, run
 
-from querypulse.listener.probe_report import JobCounts, SlotUse
+from querypulse.listener.probe_report import JobCounts, LongTask, LostExecutors, SlotUse
 
 
 @later
@@ -159,6 +159,48 @@ def then_equipped(*, bare_until, until, finishing=False, story=None):
 
 
 @later
+def lossy(*, until, lost_every=10, finishing=False, bare_every=2, orderly=False):
+    """Batch 10 has executors at one of ``bare_every`` polls; they run a task, and are lost.
+
+    ``finishing``: the tasks finish for the first time. ``orderly``: no executor counts as lost.
+    """
+
+    def seen(number, at):
+        has_none = bool(number % bare_every)
+        own = JobCounts(4, 1, 40 + (number if finishing else 0), 0 if has_none else 1)
+        losses = range(0 if orderly else (at - 101) // lost_every)
+        lost = LostExecutors(tuple(at - 101.0 - loss * lost_every for loss in losses), SPOT)
+        slots = SlotUse(0) if has_none else None
+        return processing(batch=10, own=own, slots=slots, lost=lost)
+
+    return polled(seen, until=until)
+
+
+@later
+def lost_at(*losses, until, longest=False, **fields):
+    """Executors were lost at these times; batch 10 runs one task from 101 s on, or none."""
+
+    def seen(_, at):
+        lost = LostExecutors(tuple(float(at - loss) for loss in losses if loss <= at), SPOT)
+        task = LongTask(4, 17, "host-3", at - 101.0, 2.1) if longest else None
+        own = JobCounts(4, 1, 40, 0 if "slots" in fields else 1, task)
+        return processing(batch=10, own=own, lost=lost, **fields)
+
+    return polled(seen, until=until)
+
+
+def committing(*, until):
+    """Batches commit, while an executor is lost every five seconds."""
+    story = Story().started(at=0)
+    for number, at in enumerate(range(10, until + 1, 10)):
+        lost = LostExecutors(tuple(float(ago) for ago in range(0, at, 5)), SPOT)
+        own = JobCounts(4 + number, 1, 40 + number, 1)
+        story.probe(processing(batch=number, own=own, lost=lost), at=at - 5)
+        story.commit(batch=number, at=at, seconds=10)
+    return story.until(until)
+
+
+@later
 def then_nothing(*, delayed_until, until):
     """A task of batch 10 runs until ``delayed_until``; after that the query does nothing."""
     story = one_task(until=delayed_until)
@@ -166,6 +208,7 @@ def then_nothing(*, delayed_until, until):
     return watched(story, (delayed_until + 5, until, nothing))
 
 
+SPOT = "Command exited with code 137"
 LISTS_ITS_TABLE = run(
     message="Getting offsets from DeltaSource", busy=True, batch=10, own=JobCounts(4, 1, 40, 1)
 )
@@ -242,4 +285,42 @@ TASKS = table(
     query_stalled_warning(watched(steady(), (101, 180, LISTS_ITS_TABLE))),
 )
 
-CASES = joined(SLOW, TASKS)
+LOST = table(
+    # executors that are lost again and again
+    "executors are lost every few seconds while batches commit",
+    running(committing(until=400)),
+    "executors are lost every few seconds, within the window",
+    running(lossy(until=160)),
+    "executors are lost every few seconds, for two minutes, half of it without one",
+    running(lossy(until=215)),
+    "an executor is lost once, and a task of the batch runs, within the window",
+    running(lost_at(130, until=160)),
+    "three executors are lost together, and a task runs, within the window",
+    running(lost_at(110, 110, 110, until=160)),
+    "all executors are lost together, and an autoscaler needs five minutes",
+    running(lost_at(101, 101, 101, 101, until=440, slots=SlotUse(0))),
+    "an autoscaler takes executors away in order, and gives some, within the window",
+    running(lossy(until=160, orderly=True)),
+    "executors are lost every few seconds, and no task finishes for a window",
+    query_stalled_warning(lossy(until=235)),
+    "executors are lost every few seconds, no task finishes, and there is none at that moment",
+    query_stalled_warning(lossy(until=240)),
+    "executors are lost, and no task finishes, without an executor for most of the time",
+    query_stalled_warning(lossy(until=390, bare_every=4)),
+    "executors are lost every few seconds, and no task finishes for ten minutes",
+    query_stalled(lossy(until=710)),
+    "executors are lost every few seconds, and tasks finish, for longer than the window",
+    batch_slow(lossy(until=235, finishing=True)),
+    "executors are lost while tasks finish, and there is none at that moment",
+    batch_slow(lossy(until=240, finishing=True)),
+    "executors are lost every few seconds, and tasks finish, for half an hour",
+    batch_slow_critical(lossy(until=1910, finishing=True)),
+    "tasks are lost as an autoscaler takes executors away in order",
+    query_stalled_warning(lossy(until=235, orderly=True)),
+    "executors are lost beside a task that runs for 75 s",
+    query_stalled_warning(lost_at(130, 140, 150, until=180, longest=True)),
+    "an executor is lost once, and a task runs for 75 s",
+    query_stalled_warning(lost_at(130, until=180)),
+)
+
+CASES = joined(SLOW, TASKS, LOST)

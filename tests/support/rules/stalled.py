@@ -70,6 +70,41 @@ def behind_b(*, until, every=10_000):
 
 
 @later
+def many_behind_b(
+    *waiting,
+    until,
+    since=101,
+    holder="b",
+    seen_b=None,
+    stopping=(),
+    held_until=10_000,
+    every=10_000,
+):
+    """As above, for the queries ``waiting``: their jobs have no slot from ``since`` on."""
+    story = Story().started("b", at=0).commit("b", batch=0, at=1)
+    for query in waiting:
+        story.started(query, at=0)
+        steady_of(story, query, until=since - 1)
+    own, held = JobCounts(4, 1, 40, 0), SlotUse(4, 4, f"id-{holder}", 4)
+    for at in range(since, until + 1, 5):
+        batch = 1 + (at - since) // every
+        if batch > 1 and (at - since) % every < 5:
+            story.commit("b", batch=batch - 1, at=at)
+        runs = [seen_b or processing("b", batch=batch, own=JobCounts(4, 1, at, 4))]
+        for query in waiting:
+            jobs, slots = (own, held) if at < held_until else (JobCounts(4, 1, at, 1), None)
+            is_stopping = query in stopping
+            runs.append(processing(query, batch=10, own=jobs, slots=slots, stopping=is_stopping))
+        story.probe(*runs, at=at)
+    return story.until(until)
+
+
+def steady_of(story, query, *, until):
+    for number, at in enumerate(range(10, until + 1, 10)):
+        story.commit(query, batch=number, at=at)
+
+
+@later
 def on_connect(*, until, **seen):
     """Batch 10 is in flight on Spark Connect, where nothing counts its jobs."""
     seen = processing(batch=10, trigger="Unknown") if not seen else run(busy=True, **seen)
@@ -527,4 +562,61 @@ WINDOW = table(
     running(then_hangs(10, after=55, story=stepped_back())),
 )
 
-CASES = joined(STALLED, WINDOW)
+CONTINUOUS_B = run(
+    "b",
+    trigger="ContinuousTrigger(1000)",
+    message="Running",
+    busy=True,
+    own=JobCounts(1, 1, 0, 4),
+)
+HELD = ("StreamingBatchSlow", "b", "warning")
+HELD_CRITICAL = ("StreamingBatchSlow", "b", "critical")
+WAITS = ("StreamingQueryStalled", "a", "warning")
+held_by_b = alert(HELD, state="stalled", besides=["StreamingQueryStalled"])
+held_by_b_critical = alert(HELD_CRITICAL, state="stalled", besides=["StreamingQueryStalled"])
+
+SLOTS = table(
+    # one query holds the slots that others wait for; b has long batches without being slow
+    "three queries wait for the slots of a neighbour, within the window",
+    running(many_behind_b("a", "c", "d", until=155), **LONG_B),
+    "three queries waited for the slots of a neighbour that held them for a short time",
+    running(many_behind_b("a", "c", "d", until=158, held_until=140), **LONG_B),
+    "three queries wait for the slots of jobs that name no query",
+    alert(
+        WAITS,
+        ("StreamingQueryStalled", "c", "warning"),
+        ("StreamingQueryStalled", "d", "warning"),
+        state="stalled",
+    )(many_behind_b("a", "c", "d", until=180, holder="nobody"), **LONG_B),
+    "two queries wait for the slots of one",
+    alert(WAITS, ("StreamingQueryStalled", "c", "warning"), state="stalled")(
+        many_behind_b("a", "c", until=180), **LONG_B
+    ),
+    "three queries wait for the slots of one that the settings ignore",
+    alert(
+        WAITS,
+        ("StreamingQueryStalled", "c", "warning"),
+        ("StreamingQueryStalled", "d", "warning"),
+        state="stalled",
+    )(many_behind_b("a", "c", "d", until=180), **limits("b", ignore=True)),
+    "three queries wait for the slots of one, and one of these was stopped and still runs",
+    alert(WAITS, HELD, state="stalled")(
+        many_behind_b("a", "c", "d", until=180, stopping=["a"]), **LONG_B
+    ),
+    "three queries wait for the slots of one",
+    held_by_b(many_behind_b("a", "c", "d", until=180), **LONG_B),
+    "ten queries wait for the slots of a continuous one",
+    held_by_b(many_behind_b("a", *"cdefghijk", until=180, seen_b=CONTINUOUS_B), **LONG_B),
+    "three queries wait for the slots of one whose batches commit (a backfill)",
+    held_by_b(many_behind_b("a", "c", "d", until=180, every=20), **LONG_B),
+    "three queries wait for the slots of one for almost half an hour",
+    held_by_b(many_behind_b("a", "c", "d", until=1880), **LONG_B),
+    "three queries wait for the slots of one for half an hour",
+    held_by_b_critical(many_behind_b("a", "c", "d", until=1920), **LONG_B),
+    "three queries wait for the slots of a continuous one for half an hour",
+    held_by_b_critical(many_behind_b("a", "c", "d", until=1920, seen_b=CONTINUOUS_B), **LONG_B),
+    "three queries wait for the slots of one that is slow itself",
+    held_by_b(many_behind_b("a", "c", "d", until=180)),
+)
+
+CASES = joined(STALLED, WINDOW, SLOTS)

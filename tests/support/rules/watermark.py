@@ -66,6 +66,34 @@ def watermarks(
 
 
 @later
+def late_days(*days, state=7, restart=False):
+    """Query a commits every 10 minutes; on each day it drops a percentage of its rows, or by hour."""
+    story, per_day, run_number = Story().started(at=0), 6 * 24, 1
+    for batch in range(per_day * len(days)):
+        percent = days[batch // per_day]
+        if callable(percent):
+            percent = percent(batch % per_day // 6)
+        at = 600 * (batch + 1)
+        if restart and batch == per_day:
+            run_number = 2
+            story.ended(at=at - 400).started(run=2, at=at - 300)
+        late = int(percent * 100)
+        times = {"watermark_timestamp": at + 1.0, "event_time_max": at + 2.0}
+        fed = (source(batch, None, rows=10_000),)
+        story.commit(
+            run=run_number,
+            batch=batch,
+            at=at,
+            sources=fed,
+            input_rows=10_000,
+            late_rows=late,
+            state_rows=state,
+            **times,
+        )
+    return story.until(story.ends_at + 2)
+
+
+@later
 def of_the_hour(until, *, since=0, late=1800, ends=2**40, idles=2**40):
     """Event times of the hour of two sources, each five minutes; the second is ``late``.
 
@@ -179,8 +207,40 @@ CASES = table(
     # StreamingRowsDropped
     "nine of ten rows are late, in each batch, while the watermark advances",
     rows_dropped(watermarks(*STEADY, late=9)),
-    "each batch drops rows; Spark counts few of them, after aggregation",
-    rows_dropped(watermarks(*STEADY, late=1)),
+    "a tenth of the rows is late, as Spark counts them after aggregation",
+    rows_dropped(watermarks(*STEADY, late=2, rows=(20,))),
+    "a twentieth of the rows is late, and no day is known",
+    running(watermarks(*STEADY, late=5, rows=(100,))),
+    "all rows are late, and Spark counts few of them, after aggregation",
+    rows_dropped(watermarks(*[1401.0] * 8, newest=1400.0, late=2, rows=(100,), state=7)),
+    "one of ten rows is late, of a few",
+    running(watermarks(*STEADY, late=1)),
+    "one of a hundred rows is late, always",
+    running(late_days(1.0, 1.0, 1.0)),
+    "one of a hundred rows is late at night, fewer by day",
+    running(
+        late_days(lambda hour: 3.0 if hour < 6 else 0.3, lambda hour: 3.0 if hour < 6 else 0.3)
+    ),
+    "twice as many rows are late as on the day before",
+    running(late_days(1.0, 2.0)),
+    "far more rows are late than on the day before, and still less than a hundredth",
+    running(late_days(0.01, 0.9)),
+    "three times as many rows are late, on the first day",
+    running(late_days(lambda hour: 1.0 if hour < 12 else 4.0)),
+    "more rows were late than on the day before, over a restart, for a while",
+    running(late_days(1.0, lambda hour: 4.0 if hour < 23 else 1.0, restart=True)),
+    "as many rows are late as on the day before, after a restart",
+    running(late_days(3.0, 3.0, restart=True)),
+    "a query without state, whose batches have rows that are never dropped",
+    running(late_days(0.0, 0.0, state=None)),
+    "three times as many rows are late as on the day before",
+    rows_dropped(late_days(1.0, 3.5)),
+    "the same, after a restart",
+    rows_dropped(late_days(1.0, 3.5, restart=True)),
+    "no row was late on the day before, now one of a hundred is",
+    rows_dropped(late_days(0.0, 1.0)),
+    "a tenth of the rows is late, always",
+    rows_dropped(late_days(10.0, 10.0)),
     "a backfill: the newest event time is an hour behind the watermark, and nothing is counted",
     rows_dropped(watermarks(*[5000.0] * 8, newest=1400.0, state=7)),
     "an old file is read, of a query that keeps no state and drops nothing",
