@@ -18,6 +18,7 @@ a failure or another query joins it, when a query fails again in a later batch, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 import msgspec
 from msgspec.structs import replace
@@ -113,7 +114,7 @@ class Tracked(msgspec.Struct, eq=False):
     calm_seconds: float = 0.0
     is_unseen: bool = False
     totals: Totals = Totals()
-    failed_at: float = float("-inf")
+    failed_at: float = -inf
     has_news: bool = False
 
     @property
@@ -257,7 +258,7 @@ class Lifecycle:
                 self._tracked[identity] = Tracked(
                     alert,
                     polls=0,
-                    opened_at=float("-inf"),
+                    opened_at=-inf,
                     subject=incident.query,
                     is_found=False,
                     calm_seconds=self._opened.get(identity, Opened(*identity)).calm_seconds,
@@ -417,14 +418,8 @@ class Lifecycle:
         incident = self._incidents.get(home)
         if home and (incident is None or incident.is_critical or not tracked.alert.is_critical):
             return home
-        together = [
-            other
-            for other in others
-            if now - (other.opened_at or 0.0) <= GROUP_SECONDS
-            and (other.alert.name, other.cause) == (tracked.alert.name, tracked.cause)
-        ]
-        outage = [other for other in others if self._is_of_outage(other, tracked, now)]
-        alike = [*together, *(other for other in outage if other not in together)]
+        alike = [other for other in others if self._share_cause(other, tracked, now)]
+        is_joining = any(other.subject == WHOLE_DRIVER for other in alike)
         whole = [other for other in others if other.subject == WHOLE_DRIVER]
         driver = self._incidents.get(WHOLE_DRIVER)
         # What joins an open incident notifies nobody at PagerDuty, unless it makes it critical. One
@@ -433,29 +428,36 @@ class Lifecycle:
         was_critical = any(other.alert.is_critical for other in whole)
         was_critical |= driver is not None and driver.is_critical
         is_news = not was_critical and any(other.alert.is_critical for other in alike)
-        if is_taken and not is_news and not any(other in whole for other in alike):
+        if is_taken and not is_news and not is_joining:
             return query
-        if len(alike) >= GROUP_SIZE or any(other in whole for other in outage):
+        if is_joining or len(alike) >= GROUP_SIZE:
             return WHOLE_DRIVER
         is_first = not any(
             other.subject or (other.opened_at or 0.0) < (tracked.opened_at or 0.0)
-            for other in together
+            for other in alike
+            if _opened_within(GROUP_SECONDS, other, now)
         )
         return query if is_first else ""
 
-    def _is_of_outage(self, other: Tracked, tracked: Tracked, now: float) -> bool:
-        """Whether an outage that ``other`` has not recovered from explains ``tracked``.
+    def _share_cause(self, other: Tracked, tracked: Tracked, now: float) -> bool:
+        """Whether both fail for one cause: within seconds, or in an outage of one place.
 
-        What is silenced explains nothing that is not.
+        An outage lasts while ``other`` has not recovered. What is silenced explains nothing that is
+        not.
         """
-        alert, outage = other.alert, tracked.alert.outage
-        if not outage or (alert.name, alert.outage) != (tracked.alert.name, outage):
+        alert = other.alert
+        if alert.name != tracked.alert.name:
             return False
-        opened = self._opened.get((alert.name, alert.query))
+        if _opened_within(GROUP_SECONDS, other, now) and other.cause == tracked.cause:
+            return True
+        has_ended = other.recovery is not None
+        is_hidden = bool(other.muted) and not tracked.muted
+        if not alert.outage or alert.outage != tracked.alert.outage or has_ended or is_hidden:
+            return False
         # An earlier process may have seen it fail last.
-        failed_at = max(other.failed_at, opened.at[-1] if opened is not None else other.failed_at)
-        is_shown = bool(tracked.muted) or not other.muted
-        return is_shown and other.recovery is None and now - failed_at <= OUTAGE_SECONDS
+        opened = self._opened.get((alert.name, alert.query))
+        times = () if opened is None else opened.at[-1:]
+        return now - max((other.failed_at, *times)) <= OUTAGE_SECONDS
 
     def _present(self, now: float, wall: float) -> Iterator[Incident]:
         """Each incident as it is now; one that has ended is shown once more, with its end."""
@@ -557,6 +559,10 @@ class Lifecycle:
             self._incident(query, OpenIncident(severity), ()) for severity, query in healthy
         )
         return tuple(incident for incident in incidents if incident.key not in shown)
+
+
+def _opened_within(seconds: float, tracked: Tracked, now: float) -> bool:
+    return tracked.opened_at is not None and now - tracked.opened_at <= seconds
 
 
 def _note_failure(tracked: Tracked, history: History, now: float) -> None:
