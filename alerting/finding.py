@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from hashlib import sha256
 
 import msgspec
 
 from ..core.states import QueryState
+from ..listener.failure import Failure
 from .evidence import NO_EVIDENCE, Evidence
 from .facts import Facts, Failed, GivenUp, Reported, ShareCause, Unnamed
 from .kinds import SHOWN_CODES, Code, SharedCause, kind_of
@@ -66,12 +68,22 @@ class Finding(msgspec.Struct, frozen=True):
         return self.facts.code
 
     @property
+    def failure(self) -> Failure | None:
+        """The failure that it is about; None without one."""
+        facts = self._newest
+        return facts.failure if isinstance(facts, (Failed, GivenUp)) else None
+
+    @property
     def error_class(self) -> str:
         """The error class of the failure that it is about; empty without one."""
-        facts = self.facts.newest.facts if isinstance(self.facts, Unnamed) else self.facts
-        if isinstance(facts, (Failed, GivenUp)) and facts.failure is not None:
-            return facts.failure.error_class
+        if self.failure is not None:
+            return self.failure.error_class
+        facts = self._newest
         return facts.evidence.get("error_class", "") if isinstance(facts, Reported) else ""
+
+    @property
+    def _newest(self) -> Facts:
+        return self.facts.newest.facts if isinstance(self.facts, Unnamed) else self.facts
 
     @property
     def shared_cause(self) -> str:
@@ -88,9 +100,26 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """What alerts of one name have in common to be one incident: an error class, or a code."""
+        """What alerts of one name have in common to be one incident: an error class, or a code.
+
+        Failures at different places are different causes.
+        """
         code = self.code.value if self.code in SHOWN_CODES else ""
-        return self.shared_cause or self.error_class or code
+        cause = self.shared_cause or self.error_class or code
+        return f"{cause} at {self._place}" if self._place else cause
+
+    @property
+    def outage(self) -> str:
+        """The hash of ``group`` if that names a place, which other queries may need; else empty.
+
+        Within minutes, and over processes, an error class alone would not show one cause: two
+        ``ValueError`` are two defects.
+        """
+        return sha256(self.group.encode()).hexdigest()[:16] if self._place else ""
+
+    @property
+    def _place(self) -> str:
+        return "" if self.failure is None or self.shared is not None else self.failure.place
 
 
 def finding_about(

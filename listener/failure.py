@@ -114,6 +114,8 @@ class Failure(msgspec.Struct, frozen=True):
     """The exception's name, without its package."""
     table: str = ""
     """The table that the message names."""
+    place: str = ""
+    """What other queries may need, too: the host, table, bucket or folder that it names."""
     raised_at: RaisedAt = RaisedAt()
     """The line of Python that raised it, if there is one."""
 
@@ -150,11 +152,17 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
         name = error_class
     elif condition and condition.group(1) not in _GENERIC:
         name = condition.group(1)
+    causes = [line for line in exception.splitlines() if line.startswith("Caused by: ")]
+    texts = [
+        f"{raised}: {message}",
+        *(redact(line[:MESSAGE_CHARACTERS]) for line in causes[-MAX_CAUSES:]),
+    ]
     return Failure(
         error_class=_bounded(name) or "UnknownError",
         message=message,
         exception=_bounded(raised),
         table=table_from_error(message),
+        place=next(filter(None, map(place_from_error, texts)), ""),
         raised_at=raised_at(exception),
     )
 
@@ -216,3 +224,74 @@ def table_from_error(message: str) -> str:
     """
     table = _NAMED.search(message)
     return table.group(1) if table is not None else ""
+
+
+# -- place --------------------------------------------------------------------------------------
+# What failed, in the words of many clients: a host, a table, a bucket, or the folder of a mount.
+
+MAX_CAUSES = 10
+_HOST = r"(?P<host>[A-Za-z0-9][\w.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])"
+_PORT = r"(?P<port>\d{2,5})\b"
+_PEER = r"(?:(?:the |remote )?(?:host|node|server|broker) )?"
+_FAILS = (
+    r"(?:\[Errno -?\d+\] )?(?:(?:[Cc]onnection )?(?:refused|timed out|reset|disconnected"
+    r"|unreachable|not reachable)|[Ff]ailed to connect|\(id: )"
+)
+_AUTHORITY = r"(?P<host>[^\s/\\'\"<>,;?#()\[\]]{1,300})"
+_ADDRESSES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        # Hadoop's RPC: Call From driver/10.0.0.1 to store:8020 failed on connection exception.
+        rf'\bto "?{_HOST}"?:{_PORT} failed',
+        rf'destination host is: "?{_HOST}"?:{_PORT}',
+        # Java's InetSocketAddress: store/10.0.0.7:9000, store/<unresolved>:9000, /10.0.0.7:9000.
+        rf"(?<![\w.-]){_HOST}/(?:<unresolved>|[0-9.]{{7,15}}|\[?[0-9A-Fa-f:]{{2,45}}\]?):{_PORT}",
+        rf"(?<![\w.-])/(?P<host>[0-9]{{1,3}}(?:\.[0-9]{{1,3}}){{3}}):{_PORT}",
+        # urllib3, and clients of databases.
+        rf"\bhost='{_HOST}', port={_PORT}",
+        rf"\b(?:host|server(?: at)?) \"?{_HOST}\"?(?: \([^)\n]{{1,60}}\))?, port {_PORT}",
+        rf"\bserver (?:on|at) '{_HOST}(?::{_PORT})?'",
+        rf"\b[Cc]onnect(?:ion|ing)? (?:to|with) {_PEER}['\"]?{_HOST}:{_PORT}",
+        rf"(?:\bipv4:|(?<![\w.:/-])){_HOST}:{_PORT}['\")]?[\s:.,]{{0,3}}{_FAILS}",
+        # Names that do not resolve.
+        rf"UnknownHostException: \"?(?!null\b){_HOST}",
+        rf"\b(?:[Ff]ailed to|[Cc]ould not) resolve (?:host:? )?['\"]?{_HOST}",
+    )
+)
+# A link to documentation is no place.
+_REQUESTED = re.compile(
+    r"\b(?:[Uu][Rr][Ll]|endpoint|PUT|GET|POST|HEAD|DELETE|[Cc]onnect(?:ion|ing)? to|[Rr]equest to)"
+    rf"(?: URL)?[:,]?\s{{0,3}}['\"]?https?://{_AUTHORITY}"
+)
+_URL = re.compile(rf"\b(?!https?:|file:|spark:)(?P<scheme>[a-z][a-z0-9+-]{{1,30}})://{_AUTHORITY}")
+_CONTAINER = re.compile(r"(?:abfs|wasb)s?")
+_FOLDER = re.compile(
+    r"(?:\b(?:file|dbfs):/{1,3}|\[Errno -?\d+\] [^\n]{0,80}'/"
+    r"|(?:FileNotFoundException|FileSystemException|AccessDeniedException|IOException): /)"
+    r"(?P<folder>[^\s/'\":,]{1,100}/[^\s/'\":,]{1,100})/"
+)
+
+
+def place_from_error(text: str) -> str:
+    """What an error names that other queries may need, too; empty if it names nothing.
+
+    ``text`` is the exception's name and its message. Numbers, ids and files in it do not count: of
+    a URL only the host or the bucket does, of a local path its first two folders (a mount).
+    """
+    for pattern in _ADDRESSES:
+        if (found := pattern.search(text)) is not None:
+            parts = found.groupdict()
+            return _spelled(":".join(filter(None, (parts["host"], parts.get("port")))))
+    if table := table_from_error(text):
+        return _spelled(table.replace("`", "").removeprefix("spark_catalog."))
+    if (found := _REQUESTED.search(text)) is not None:
+        return _spelled(found["host"].rpartition("@")[2])
+    if (found := _URL.search(text)) is not None:
+        keeps_user = _CONTAINER.fullmatch(found["scheme"]) is not None
+        return _spelled(found["host"] if keeps_user else found["host"].rpartition("@")[2])
+    folder = _FOLDER.search(text)
+    return "" if folder is None else f"/{folder['folder']}"
+
+
+def _spelled(place: str) -> str:
+    return place.rstrip(".").lower()

@@ -11,16 +11,19 @@ day is held open until it has been absent for as long as those three took (15 mi
 An *incident* holds the open alerts of one subject: a query, or the driver (``*``). It opens with
 the first and resolves with the last. It is critical while one of them is: when that changes, the
 incident ends and one of the other severity opens. People are notified when an incident opens, when
-a failure or another query joins it, and every ``repeat_interval_seconds``.
+a failure or another query joins it, when a query fails again in a later batch, and every
+``repeat_interval_seconds``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 import msgspec
 from msgspec.structs import replace
 
+from ...listener.state.history import UNKNOWN_BATCH, History, Totals
 from ...listener.state.identity import RESERVED
 from ...listener.state.snapshot import Snapshot
 from ..alert import (
@@ -36,7 +39,7 @@ from ..alert import (
 )
 from ..evaluate import Evaluation, Stages
 from ..finding import WHOLE_DRIVER, Finding
-from ..kinds import DRIVER_DOWN, KINDS, QUERY_STALLED
+from ..kinds import DRIVER_DOWN, KINDS, QUERY_FAILED, QUERY_FLAPPING, QUERY_STALLED
 from ..silences import Silence, why_muted
 from ..words.messages import Guidance, alert_of, labels_of
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
@@ -46,6 +49,11 @@ FACTS = frozenset(name for name, kind in KINDS.items() if kind.is_fact)
 POLLS = 2
 GROUP_SIZE = 3
 GROUP_SECONDS = 10.0
+"""So soon after each other, failures of one error class have one cause."""
+OUTAGE_SECONDS = 600.0
+"""So long after its last failure, an outage is the cause of another one at the same place."""
+NEWS_SECONDS = 300.0
+"""Failures of later batches are news of an open incident at most so often."""
 SHORTEST_CALM_SECONDS, LONGEST_CALM_SECONDS = 15 * 60.0, 2 * 3600.0
 MAX_REMEMBERED = 1000
 RECOVERS = "it recovers"
@@ -83,13 +91,16 @@ class Opened(msgspec.Struct, frozen=True):
         return min(LONGEST_CALM_SECONDS, max(SHORTEST_CALM_SECONDS, self.at[-1] - self.at[0]))
 
 
-class Tracked(msgspec.Struct):
+class Tracked(msgspec.Struct, eq=False):
     """One alert: pending until ``opened_at``, then firing while ``is_found``, else recovering.
 
     ``alert`` has the newest texts and the first start; ``muted`` says why nobody is notified of it
     now. ``subject`` is the query of its incident; empty while the alert waits for others that share
     its ``cause``. ``calm_seconds``: it keeps coming back, and ends after so much calm.
     ``is_unseen``: an earlier process left it open, and this one has not seen its query yet.
+    ``totals`` are the query's when the alert was last found, ``failed_at`` is when it last failed
+    in this process (monotonic seconds). ``has_news``: it has failed again in a later batch, and
+    nobody was notified of that.
     """
 
     alert: Alert
@@ -102,6 +113,9 @@ class Tracked(msgspec.Struct):
     recovery: RecoveryWindow | None = None
     calm_seconds: float = 0.0
     is_unseen: bool = False
+    totals: Totals = Totals()
+    failed_at: float = -inf
+    has_news: bool = False
 
     @property
     def is_firing(self) -> bool:
@@ -244,7 +258,7 @@ class Lifecycle:
                 self._tracked[identity] = Tracked(
                     alert,
                     polls=0,
-                    opened_at=float("-inf"),
+                    opened_at=-inf,
                     subject=incident.query,
                     is_found=False,
                     calm_seconds=self._opened.get(identity, Opened(*identity)).calm_seconds,
@@ -283,12 +297,17 @@ class Lifecycle:
     ) -> None:
         """Update the alert of a finding: the newest texts, and its old start."""
         identity, alert = (finding.alertname, finding.query), self._alert_of(finding, wall)
-        tracked = self._tracked.get(identity)
+        tracked, query = self._tracked.get(identity), health.queries.get(alert.query)
         if tracked is None:
             muted = why_muted(alert, silences, wall)
-            self._tracked[identity] = Tracked(alert, muted, finding.group)
+            totals = Totals() if query is None else query.history.totals
+            self._tracked[identity] = Tracked(
+                alert, muted, finding.group, totals=totals, failed_at=health.now
+            )
             return
         before = tracked.alert
+        if query is not None:
+            _note_failure(tracked, query.history, health.now)
         if tracked.opened_at is not None and alert.is_critical != before.is_critical:
             # An open alert never becomes less severe: a value that oscillates around its limit
             # would notify each time.
@@ -297,7 +316,7 @@ class Lifecycle:
             else:
                 ended = before.ended(wall, goes_on=GoesOn.CRITICAL_ALERT)
                 self._add_ended(tracked.subject, ended)
-        tracked.alert = replace(alert, starts_at=before.starts_at)
+        tracked.alert = replace(alert, starts_at=before.starts_at, outage=before.outage)
         tracked.polls += 1
         tracked.is_found, tracked.recovery = True, None
         if health.knows(alert.query):
@@ -317,7 +336,8 @@ class Lifecycle:
             if health.has_seen(alert.query):
                 tracked.is_unseen = False
         tracked.recovery = recovery
-        if recovery is not None and health.has_recovered(alert.query, recovery, calm):
+        commits = tracked.totals.commits
+        if recovery is not None and health.has_recovered(alert.query, recovery, calm, commits):
             del self._tracked[identity]
             outcome = health.outcome(alert.query, alert.name, recovery)
             self._add_ended(tracked.subject, alert.ended(wall, outcome))
@@ -386,6 +406,8 @@ class Lifecycle:
 
         The first of a cause is its query's own, at once: somebody must be notified. Those that
         follow within ``GROUP_SECONDS`` wait until they are enough for a group, or the time is over.
+        In an outage, the third one within ``OUTAGE_SECONDS`` is a group, and so are those that
+        follow it.
         """
         query = tracked.alert.query
         if query in RESERVED:
@@ -396,12 +418,8 @@ class Lifecycle:
         incident = self._incidents.get(home)
         if home and (incident is None or incident.is_critical or not tracked.alert.is_critical):
             return home
-        alike = [
-            other
-            for other in others
-            if now - (other.opened_at or 0.0) <= GROUP_SECONDS
-            and (other.alert.name, other.cause) == (tracked.alert.name, tracked.cause)
-        ]
+        alike = [other for other in others if self._share_cause(other, tracked, now)]
+        is_joining = any(other.subject == WHOLE_DRIVER for other in alike)
         whole = [other for other in others if other.subject == WHOLE_DRIVER]
         driver = self._incidents.get(WHOLE_DRIVER)
         # What joins an open incident notifies nobody at PagerDuty, unless it makes it critical. One
@@ -410,15 +428,36 @@ class Lifecycle:
         was_critical = any(other.alert.is_critical for other in whole)
         was_critical |= driver is not None and driver.is_critical
         is_news = not was_critical and any(other.alert.is_critical for other in alike)
-        if is_taken and not is_news and not any(other in whole for other in alike):
+        if is_taken and not is_news and not is_joining:
             return query
-        if len(alike) >= GROUP_SIZE:
+        if is_joining or len(alike) >= GROUP_SIZE:
             return WHOLE_DRIVER
         is_first = not any(
             other.subject or (other.opened_at or 0.0) < (tracked.opened_at or 0.0)
             for other in alike
+            if _opened_within(GROUP_SECONDS, other, now)
         )
         return query if is_first else ""
+
+    def _share_cause(self, other: Tracked, tracked: Tracked, now: float) -> bool:
+        """Whether both fail for one cause: within seconds, or in an outage of one place.
+
+        An outage lasts while ``other`` has not recovered. What is silenced explains nothing that is
+        not.
+        """
+        alert = other.alert
+        if alert.name != tracked.alert.name:
+            return False
+        if _opened_within(GROUP_SECONDS, other, now) and other.cause == tracked.cause:
+            return True
+        has_ended = other.recovery is not None
+        is_hidden = bool(other.muted) and not tracked.muted
+        if not alert.outage or alert.outage != tracked.alert.outage or has_ended or is_hidden:
+            return False
+        # An earlier process may have seen it fail last.
+        opened = self._opened.get((alert.name, alert.query))
+        times = () if opened is None else opened.at[-1:]
+        return now - max((other.failed_at, *times)) <= OUTAGE_SECONDS
 
     def _present(self, now: float, wall: float) -> Iterator[Incident]:
         """Each incident as it is now; one that has ended is shown once more, with its end."""
@@ -457,14 +496,43 @@ class Lifecycle:
             repeat = self._terms.repeat_interval_seconds
             if notified_at is None:
                 incident.notified_at = now
-            elif not news <= incident.news or (fires and now - notified_at >= repeat):
+            elif (
+                not news <= incident.news
+                or (fires and now - notified_at >= repeat)
+                or self._fail_later(members, incident, now)
+            ):
                 incident.revision, incident.notified_at = incident.revision + 1, now
+            if incident.notified_at == now:
+                for tracked in members:
+                    tracked.has_news = tracked.has_news and bool(tracked.muted)
             # What is silenced meanwhile stays known: it is no news when its silence ends.
             silenced = _identities(alert for alert in shown if alert.muted)
             incident.news = news | (incident.news & silenced)
         open_again = [alert.labels for alert in alerts]
         incident.ended = tuple(alert for alert in incident.ended if alert.labels not in open_again)
         return self._incident(subject, incident, (*alerts, *incident.ended))
+
+    def _fail_later(self, members: Sequence[Tracked], incident: OpenIncident, now: float) -> bool:
+        """Whether a query has failed again in a later batch, and people should know; counts it.
+
+        Not soon after other news, and not of a query that is known to fail again and again.
+        """
+        notified_at = incident.notified_at
+        if notified_at is None or now - notified_at < NEWS_SECONDS:
+            return False
+        news = [
+            tracked
+            for tracked in members
+            if tracked.has_news
+            and tracked.is_found
+            and not tracked.muted
+            and tracked.alert.labels["severity"] == incident.severity
+            and not tracked.calm_seconds
+            and (QUERY_FLAPPING, tracked.alert.query) not in self._tracked
+        ]
+        for tracked in news:
+            tracked.calm_seconds = self._note_opened(tracked.alert, now)
+        return bool(news)
 
     def _hand_over(
         self, subject: str, incident: OpenIncident, members: Sequence[Tracked], wall: float
@@ -496,6 +564,25 @@ class Lifecycle:
             self._incident(query, OpenIncident(severity), ()) for severity, query in healthy
         )
         return tuple(incident for incident in incidents if incident.key not in shown)
+
+
+def _opened_within(seconds: float, tracked: Tracked, now: float) -> bool:
+    return tracked.opened_at is not None and now - tracked.opened_at <= seconds
+
+
+def _note_failure(tracked: Tracked, history: History, now: float) -> None:
+    """Note the query's totals, and if it failed again: when, and whether in a later batch.
+
+    Commits in between prove a later one, unless the next run goes back (async progress tracking).
+    """
+    before, totals = tracked.totals, history.totals
+    tracked.totals = totals
+    if tracked.alert.name != QUERY_FAILED or totals.failed <= before.failed:
+        return
+    tracked.failed_at = now
+    batches = [failure.batch_id for failure in history.failures[-2:]]
+    is_same = len(set(batches)) < len(batches) and UNKNOWN_BATCH not in batches
+    tracked.has_news |= totals.commits > before.commits and not is_same
 
 
 def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:

@@ -106,12 +106,16 @@ class DriverHealth:
             self.now, query.history.totals.commits, query.history.totals.restarts, active
         )
 
-    def has_recovered(self, label: str, recovery: RecoveryWindow, seconds: float) -> bool:
+    def has_recovered(
+        self, label: str, recovery: RecoveryWindow, seconds: float, commits_before: int = 0
+    ) -> bool:
         """Whether ``recovery`` has lasted for ``seconds`` and is proven.
 
-        Two commits or an idle event prove it. No proof is needed for a query that has completed,
-        was stopped, is ignored or has been forgotten, nor for the whole driver. If the label covers
-        several queries, each that runs must have been active.
+        Two commits or an idle event prove it. Where the trigger interval is longer than
+        ``seconds``, so does one commit since the query was last unhealthy, when it had made
+        ``commits_before``: waiting for the next trigger proves no more. No proof is needed for a
+        query that has completed, was stopped, is ignored or has been forgotten, nor for the whole
+        driver. If the label covers several queries, each that runs must have been active.
         """
         if self.watched_since(recovery.since) < seconds:
             return False
@@ -123,8 +127,11 @@ class DriverHealth:
             return True
         if health.state in {QueryState.STOPPED, QueryState.COMPLETED}:
             return True
-        idle = query.run.last_idle_at is not None and query.run.last_idle_at > recovery.since
-        return idle or query.history.totals.commits - recovery.commits >= COMMITS_OF_HEALTH
+        commits, trigger = query.history.totals.commits, query.run.trigger
+        is_rare = trigger is not None and trigger.interval_seconds > seconds
+        if is_rare and query.run.last_commit_at is not None and commits > commits_before:
+            return True
+        return _is_idle(query, recovery) or commits - recovery.commits >= COMMITS_OF_HEALTH
 
     def _is_proven(self, label: str, since: float) -> bool:
         """Whether one of several queries has shown since then that it works, if it runs.
@@ -138,7 +145,7 @@ class DriverHealth:
         is_other = label in self._listed
         return run.activity_seen and (is_other or run.last_activity_at > since)
 
-    def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> AlertOutcome:
+    def outcome(self, label: str, alertname: str, recovery: RecoveryWindow) -> AlertOutcome:
         """What a query does after its alert has ended."""
         if label in RESERVED or self._members(label):
             return recovered(alertname, of_one_query=False)
@@ -151,8 +158,9 @@ class DriverHealth:
         }
         if health.state in ends:
             return ends[health.state]
-        commits = 0 if recovery is None else query.history.totals.commits - recovery.commits
-        return recovered(alertname) if commits >= COMMITS_OF_HEALTH else AlertOutcome.IDLE
+        commits = query.history.totals.commits - recovery.commits
+        is_idle = commits < COMMITS_OF_HEALTH and _is_idle(query, recovery)
+        return AlertOutcome.IDLE if is_idle else recovered(alertname)
 
     def _members(self, label: str) -> list[str]:
         """The labels of the queries that this one covers; none if it is that of one query.
@@ -206,6 +214,11 @@ class DriverHealth:
     def watched_since(self, at: float) -> float:
         """Seconds since then, without the time in which querypulse was paused."""
         return self._snapshot.watched(at, self.now)
+
+
+def _is_idle(query: Query, recovery: RecoveryWindow) -> bool:
+    """Whether the query has been idle during the recovery."""
+    return query.run.last_idle_at is not None and query.run.last_idle_at > recovery.since
 
 
 def _continues(before: RecoveryWindow, query: Query | None) -> bool:

@@ -319,4 +319,5 @@ def alert_of(
         annotations={name: encodable(text) for name, text in annotations.items()},
         starts_at=wall,
         code=code,
+        outage=finding.outage,
     )

@@ -15,6 +15,7 @@ from querypulse.listener.failure import (
     MAX_CHARACTERS,
     describe_failure,
     died_of_stopped_context,
+    place_from_error,
     raised_at,
 )
 
@@ -253,3 +254,117 @@ def test_long_traceback_is_bounded():
     assert raised.line in {"", "/jobs/a.py:3 in f"}
     named = raised_at(HEAD + frame("/jobs/a.py", 3, "f" * 9000, "x") + "RecursionError: too deep\n")
     assert named.line == f"/jobs/a.py:3 in {'f' * 200}"
+
+
+# -- the place that a failure names -------------------------------------------------------------
+
+NO_PLACE = [
+    "ValueError: negative amount 12",
+    "ValueError: line 3:1400 is not valid",
+    "ValueError: read 17 of 20 at 2026-11-29T12:30:00 offset: 12345",
+    "ConnectionRefusedError: [Errno 111] Connection refused",
+    "TimeoutException: Timed out waiting for a node assignment. Call: listTopics",
+    "SparkException: Foo.java:120 was interrupted",
+    "SocketException: Connection reset",
+    "UnknownHostException: null",
+    "CommunicationsException: Communications link failure",
+    "AnalysisException: For more information see https://spark.apache.org/docs/latest/x.html",
+    "ClientError: An error occurred (503) when calling the PutObject operation: Slow Down",
+    "AnalysisException: the Delta table has been changed",
+    "KeyError: '/a/b/c'",
+]
+PLACES = [
+    (
+        "store:8020",
+        "ConnectException: Call From driver-7/10.1.1.1 to store:8020 failed on connection exception:"
+        " java.net.ConnectException: Connection refused; For more details see: "
+        "http://wiki.apache.org/hadoop/ConnectionRefused",
+    ),
+    (
+        "store:8020",
+        "NoRouteToHostException: No Route to Host from  driver/10.1.1.1 to store:8020 failed",
+    ),
+    (
+        "store:8020",
+        "UnknownHostException: Invalid host name: local host is: (unknown); "
+        'destination host is: "store":8020; java.net.UnknownHostException',
+    ),
+    ("store", "UnknownHostException: store"),
+    ("store", "UnknownHostException: store: Name or service not known"),
+    ("store", "MaxRetryError: Failed to resolve 'store' ([Errno -2] Name or service not known)"),
+    ("store", "curl: Could not resolve host: store"),
+    ("10.0.0.7:9000", "AnnotatedConnectException: Connection refused: /10.0.0.7:9000"),
+    ("store:9000", "AnnotatedConnectException: Connection refused: Store/10.0.0.7:9000"),
+    ("store:9000", "ConnectTimeoutException: connection timed out: store/<unresolved>:9000"),
+    (
+        "kafka-1:9092",
+        "KafkaException: Connection to node -1 (kafka-1/10.0.0.9:9092) could not be established.",
+    ),
+    ("kafka-1:9092", "KafkaError: bootstrap broker kafka-1:9092 (id: -1 rack: null) disconnected"),
+    (
+        "store:9000",
+        "ConnectionError: HTTPConnectionPool(host='store', port=9000): Max retries exceeded with "
+        "url: /batch/17?id=3",
+    ),
+    (
+        "store:9000",
+        "ClientConnectorError: Cannot connect to host store:9000 ssl:default [Connect call failed]",
+    ),
+    ("store:9000", "HTTPError: 503 Server Error: x for url: http://store:9000/api/batch/17"),
+    (
+        "b.s3.amazonaws.com",
+        'EndpointConnectionError: Could not connect to the endpoint URL: "https://b.s3.amazonaws.com/k"',
+    ),
+    (
+        "acc.dfs.core.windows.net",
+        'AbfsRestOperationException: Operation failed: "busy", 503, PUT, '
+        "https://acc.dfs.core.windows.net/c/part-17?timeout=90",
+    ),
+    ("db:5432", "PSQLException: Connection to db:5432 refused. Check that the hostname is correct"),
+    ("db:5432", 'OperationalError: connection to server at "db", port 5432 failed: refused'),
+    ("db:5432", 'OperationalError: connection to server at "db" (10.0.0.7), port 5432 failed: x'),
+    ("db:1433", "SQLServerException: The TCP/IP connection to the host db, port 1433 has failed."),
+    ("db", "OperationalError: (2003, \"Can't connect to MySQL server on 'db' ([Errno 111] x)\")"),
+    ("db:27017", "ServerSelectionTimeoutError: db:27017: [Errno 111] Connection refused (17 ms)"),
+    ("store:6379", "ConnectionError: Error 111 connecting to store:6379. Connection refused."),
+    (
+        "10.0.0.7:9000",
+        "RpcError: last error: UNKNOWN: ipv4:10.0.0.7:9000: Failed to connect to remote host",
+    ),
+    ("[fe80::1]:9000", "ConnectException: [fe80::1]:9000: Connection refused"),
+    ("db:5432", "SQLException: No suitable driver for jdbc:postgresql://db:5432/shop?user=x"),
+    ("db:1433", "SQLException: jdbc:sqlserver://db:1433;databaseName=shop does not answer"),
+    ("store:6379", "RedisError: redis://user:hunter2@store:6379/0 does not answer"),
+    ("bucket", "AWSS3IOException: getFileStatus on s3a://bucket/orders/17.json: Slow Down"),
+    ("c@acc.dfs.core.windows.net", "IOException: abfss://c@acc.dfs.core.windows.net/x/17 is busy"),
+    ("nn:8020", "IOException: hdfs://nn:8020/orders/part-17 could only be written to 0 nodes"),
+    ("fleet.alerts", "X: a concurrent MERGE added data to table spark_catalog.fleet.alerts at 7"),
+    ("delta.s3a://b/tables/orders", "X: Delta table delta.`s3a://b/tables/orders` is not there"),
+    ("/mnt/store", "FileNotFoundException: /mnt/store/orders/part-17 (No such file or directory)"),
+    (
+        "/mnt/store",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/mnt/store/x/17.json'",
+    ),
+    ("/mnt/store", "OSError: [Errno 28] No space left on device: '/mnt/store/y/18.json'"),
+    ("/data/in", "AnalysisException: Path does not exist: file:/data/in/orders"),
+]
+
+
+@pytest.mark.parametrize("text", NO_PLACE)
+def test_failure_names_no_place_if_nothing_says_what_a_word_is(text):
+    assert place_from_error(text) == ""
+
+
+@pytest.mark.parametrize(("place", "text"), PLACES)
+def test_failure_names_the_host_table_bucket_or_mount_that_others_may_need_too(place, text):
+    assert place_from_error(text) == place
+
+
+def test_place_is_found_in_a_cause_where_the_message_names_none():
+    text = (
+        "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows.\n"
+        "\tat org.apache.spark.X.y(X.scala:1)\n"
+        "Caused by: java.net.ConnectException: Call From driver/10.0.0.1 to store:8020 failed on x\n"
+    )
+
+    assert describe_failure(text).place == "store:8020"

@@ -6,6 +6,7 @@ from then on, joined by ``+`` (``StreamingQueryMissing`` holds for a query that 
 
 * ``commits``: a batch every 5 s; ``idle``: proven idle every second; alone, it means healthy;
 * ``healthy``: of a whole driver, no alert;
+* ``waits``: alive, without further activity;
 * ``starts``: alive, without any activity yet;
 * ``ends``: an unannounced stop;
 * ``stopped``: an announced stop; ``completed``; ``forgotten``; ``expected``: not seen yet.
@@ -21,13 +22,15 @@ from support.rules.case import WARNINGS
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.facts import Reported
+from querypulse.alerting.facts import Facts, Failed, Reported
 from querypulse.alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.silences import Silence
 from querypulse.alerting.words.messages import Guidance
 from querypulse.core.states import QueryState
+from querypulse.listener.failure import Failure
 from querypulse.listener.probe_report import RunFacts, parse_trigger
+from querypulse.listener.state.history import count_failure
 from querypulse.listener.state.query import Query
 from querypulse.listener.state.run import Ended, Outcome, Run
 from querypulse.listener.state.snapshot import Pause, Snapshot
@@ -61,11 +64,13 @@ STATES_WITHOUT_ALERT = {
     "commits": QueryState.RUNNING,
     "idle": QueryState.IDLE,
     "starts": QueryState.STARTING,
+    "waits": QueryState.RUNNING,
     "ends": QueryState.STOPPED,
     "stopped": QueryState.STOPPED,
     "completed": QueryState.COMPLETED,
     "expected": QueryState.STARTING,
 }
+FAILED = "StreamingQueryFailed"
 FACTS = RunFacts("id", "run", "name", parse_trigger("ProcessingTimeTrigger(0)"), "noop", "/cp")
 
 
@@ -97,6 +102,11 @@ class LifecycleHarness:
         self.reason = "as found"
         self.causes: dict[str, str] = {}
         """By query: the error class of its failures."""
+        self.places: dict[str, str] = {}
+        """By query: the place that its failures name."""
+        self.trigger = "ProcessingTimeTrigger(0)"
+        self.batches: dict[str, int] = {}
+        """By query: the batch in which it fails, if that is not the next one; -1 is unknown."""
         self.is_last = False
         self.warnings = WARNINGS
         self._conditions: dict[str, str] = {}
@@ -105,6 +115,7 @@ class LifecycleHarness:
 
     def condition(self, query: str, what: str, name: str | None = None) -> LifecycleHarness:
         """Set the condition of a query from now on; its name is its label unless ``name`` is given."""
+        fails = FAILED in what and FAILED not in self._conditions.get(query, "")
         self._conditions[query] = what
         if what in {"forgotten", "expected", "StreamingQueryMissing"} or query == WHOLE_DRIVER:
             self._queries.pop(query, None)
@@ -115,9 +126,24 @@ class LifecycleHarness:
                 query_id=f"id-{query}",
                 name=name or query,
                 label=query,
-                run=Run(run_id="1", started_at=self.now, facts=FACTS),
+                run=Run(run_id="1", started_at=self.now, facts=self._facts()),
             )
+        if fails and query in self._queries:
+            self._queries[query] = self._failed(self._queries[query])
         return self
+
+    def _facts(self) -> RunFacts:
+        return replace(FACTS, trigger=parse_trigger(self.trigger))
+
+    def _failed(self, query: Query) -> Query:
+        totals = replace(query.history.totals, failed=query.history.totals.failed + 1)
+        batch_id = self.batches.get(query.label, totals.commits)
+        history = count_failure(query.history, self._failure(query.label), self.now, batch_id)
+        return replace(query, history=replace(history, totals=totals))
+
+    def _failure(self, query: str) -> Failure:
+        name = self.causes.get(query, "OutOfMemoryError")
+        return Failure(name, f"of {query}", place=self.places.get(query, ""))
 
     def tick(self) -> tuple[Incident, ...]:
         for label, query in self._queries.items():
@@ -206,19 +232,24 @@ class LifecycleHarness:
                 query=query,
                 severity=Severity.WARNING if name in self.warnings else Severity.CRITICAL,
                 state=STATES[name.rstrip("!")],
-                facts=Reported(
-                    reason=self.reason,
-                    summary=f"{query} is unhealthy",
-                    evidence={
-                        "at": f"{self.now:g}",
-                        "error_class": self.causes.get(query, "OutOfMemoryError"),
-                    },
-                ),
+                facts=self._found(query),
             )
             for query, what in self._conditions.items()
             for name in what.split("+")
             if name.rstrip("!") in STATES
         ]
+
+    def _found(self, query: str) -> Facts:
+        if query in self.places:
+            return Failed(failure=self._failure(query))
+        return Reported(
+            reason=self.reason,
+            summary=f"{query} is unhealthy",
+            evidence={
+                "at": f"{self.now:g}",
+                "error_class": self.causes.get(query, "OutOfMemoryError"),
+            },
+        )
 
     def _healths(self) -> dict[str, QueryHealth]:
         return {

@@ -38,8 +38,10 @@ ROWS = [
      [HEALTHY, (10, A, LATE), (60, A, f"{LATE}+{STALLS}"), (90, A, "commits")], 300, ["11 + a/warning StreamingRowsDropped", "61 ^ a/warning Stalled+StreamingRowsDropped", "120 - a/warning"]),
     (("any other alert joins an open incident", *NOBODY[:3], "with the last of its alerts"),
      [HEALTHY, (10, A, FAILS), (20, A, f"{FAILS}+{STALLS}"), (30, A, "commits")], 300, ["10 + a Failed", "60 - a"]),
-    (("it fails again while it recovers", *NOBODY[:3], "after 30 s of health"),
-     [HEALTHY, (10, A, FAILS), (20, A, "commits"), (40, A, FAILS), (50, A, "commits")], 300, ["10 + a Failed", "80 - a"]),
+    (("it fails again while it recovers, in the same batch", *NOBODY[:3], "after 30 s of health"),
+     [HEALTHY, (10, A, FAILS), (20, A, "starts"), (400, A, FAILS), (410, A, "commits")], 600, ["10 + a Failed", "440 - a"]),
+    (("it fails again while it recovers, in a later batch", ON_CALL, "at once, in the open incident; at most once in 5 min", EVERY_4_H, "after 30 s of health"),
+     [HEALTHY, (10, A, FAILS), (20, A, "commits"), (24, A, "starts"), (330, A, FAILS), (400, A, "commits")], 600, ["10 + a Failed", "330 ^ a Failed", "430 - a"]),
     (("it fails for the third time within 24 h", ON_CALL, "at once; not while it is held open", EVERY_4_H, "after as much health as the three took, 15 min to 2 h"),
      cycles(FAILS, 0, 1200, 2400, 3600), 7000, ["0 + a Failed", "35 - a", "1200 + a Failed", "1235 - a", "2400 + a Failed", "6005 - a"]),
     (("three or more queries fail for one cause within 10 s", ON_CALL, "the first at once, the others at the third, as one incident", EVERY_4_H, "each incident after 30 s of health"),
@@ -50,6 +52,10 @@ ROWS = [
      [*all_of(0, "commits", "abcd"), *all_of(10, FAILS, "abc"), (15, "d", FAILS), *all_of(20, "commits", "abcd")], 300, ["10 + * Failed(a,b,c)", "15 ^ * Failed(a,b,c,d)", "50 - *"]),
     (("only two queries do", ON_CALL, "the first at once, the second 10 s later", EVERY_4_H, "each after 30 s of health"),
      [*all_of(0, "commits", "ab"), *all_of(10, FAILS, "ab"), *all_of(30, "commits", "ab")], 300, ["10 + a Failed", "21 + b Failed", "60 - a", "60 - b"]),
+    (("three fail at one place within ten minutes (an outage)", ON_CALL, "each of the first two in its own incident, the third as a group", EVERY_4_H, "each incident after 30 s of health"),
+     [*all_of(0, "idle", "abcd"), (10, A, FAILS), (70, "b", FAILS), (130, "c", FAILS), *all_of(200, "idle", "abc")], 300, ["10 + a Failed", "70 + b Failed", "130 + * Failed(c)", "230 - a", "230 - b", "230 - *"]),
+    (("another one does, within ten minutes of the last", ON_CALL, "at once, in the open incident", EVERY_4_H, "when all are healthy"),
+     [*all_of(0, "idle", "abcd"), *all_of(10, FAILS, "abc"), (600, "d", FAILS), *all_of(700, "idle", "abcd")], 800, ["10 + * Failed(a,b,c)", "600 ^ * Failed(a,b,c,d)", "730 - *"]),
     (("the JVM does not answer (a critical alert of the driver)", ON_CALL, "at the second evaluation", EVERY_4_H, "30 s after it answers"),
      [*all_of(0, "commits", "ab"), (10, "*", STALLS), (60, "*", "healthy")], 300, ["11 + * Stalled", "90 - *"]),
     (("meanwhile, a query stalls, stops or is slow", *NOBODY),
@@ -74,6 +80,8 @@ def play(finding, story, until):
         harness.silences = [Silence("*", WALL + SILENCED_UNTIL)]
     if "warning of a stall" in finding:
         harness.warnings |= {STALLS}
+    if "ten minutes" in finding:
+        harness.places = dict.fromkeys("abcd", "store:9000")
     return harness.play(story, until).reported
 
 

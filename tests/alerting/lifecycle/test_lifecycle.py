@@ -713,3 +713,289 @@ def test_error_about_one_alert_leaves_the_others_alone(monkeypatch):
 
     assert harness.reported == ["0 + b Failed"]
     assert [str(error) for error in harness.lifecycle.errors.values()] == ["ours"]
+
+
+# -- an outage of what several queries need -----------------------------------------------------
+
+
+STORE = "store:9000"
+SIX = [(10 + 9 * n, query, "StreamingQueryFailed") for n, query in enumerate("abcdef")]
+
+
+def outage(story, until=1000, *, causes=None, silences=(), **places):
+    """The notifications of queries whose failures name ``STORE``, unless ``places`` say otherwise."""
+    harness = LifecycleHarness()
+    harness.causes, harness.silences = causes or {}, list(silences)
+    harness.places = dict.fromkeys("abcdefgh", STORE) | places
+    return harness.play(sorted([*all_of(0, "idle"), *story]), until).reported
+
+
+def own_pages(story):
+    return [f"{at} + {query} Failed" for at, query, _ in sorted(story)]
+
+
+SPREAD = [(10 + 60 * n, query, "StreamingQueryFailed") for n, query in enumerate("abcdef")]
+APART = {
+    "they name no place": dict.fromkeys("abcdef", ""),
+    "each names another host": {query: f"{query}:9000" for query in "abcdef"},
+    "each names another port": {query: f"store:900{n}" for n, query in enumerate("abcdef")},
+    "each names another table": {query: f"lake.{query}" for query in "abcdef"},
+    "two at each place": dict(zip("abcdef", "xxyyzz", strict=True)),
+    "only one names the place": dict.fromkeys("bcdef", ""),
+}
+
+
+@pytest.mark.parametrize("words", APART)
+def test_failures_minutes_apart_are_incidents_of_their_own_if(words):
+    assert outage(SPREAD, **APART[words]) == own_pages(SPREAD)
+
+
+def test_different_errors_at_one_place_are_incidents_of_their_own():
+    causes = {query: f"{query.upper()}Error" for query in "abcdef"}
+
+    assert outage(SPREAD, causes=causes) == own_pages(SPREAD)
+
+
+def test_failures_at_different_places_in_one_second_are_incidents_of_their_own():
+    story = failing(10, "abc")
+
+    assert outage(story, a="x:1", b="y:1", c="z:1") == own_pages(story)
+
+
+OUTAGES = {
+    "six within 45 s": (SIX, ["10 + a Failed", "21 + b Failed", "28 + * Failed(c)"]),
+    "six within five minutes": (
+        SPREAD,
+        ["10 + a Failed", "70 + b Failed", "130 + * Failed(c)"],
+    ),
+    "six at once": (failing(10, "abcdef"), ["10 + * Failed(a,b,c,d,e,f)"]),
+    "one more after nine minutes": (
+        [*failing(10, "abc"), *failing(550, "d")],
+        ["10 + * Failed(a,b,c)", "550 ^ * Failed(a,b,c,d)"],
+    ),
+    "one more after eleven minutes": (
+        [*failing(10, "abc"), *failing(670, "d")],
+        ["10 + * Failed(a,b,c)", "670 + d Failed"],
+    ),
+    "one more nine minutes after the last": (
+        [*failing(10, "abc"), *failing(550, "d"), *failing(1000, "e")],
+        ["10 + * Failed(a,b,c)", "550 ^ * Failed(a,b,c,d)", "1000 ^ * Failed(a,b,c,d,e)"],
+    ),
+    "a group that has recovered takes nobody": (
+        [*failing(10, "abc"), *all_of(20, "idle", "abc"), *failing(60, "d")],
+        ["10 + * Failed(a,b,c)", "50 - *", "60 + d Failed"],
+    ),
+    "a group that recovers takes nobody": (
+        [*failing(10, "abc"), *all_of(40, "idle", "abc"), *failing(60, "d")],
+        ["10 + * Failed(a,b,c)", "60 + d Failed", "70 - *"],
+    ),
+    "one of the group recovers, and fails again": (
+        [*failing(10, "abc"), (20, "a", "idle"), (90, "a", "StreamingQueryFailed")],
+        ["10 + * Failed(a,b,c)", "90 ^ * Failed(b,c,a)"],
+    ),
+    "what has recovered is no longer counted": (
+        [*failing(10, "a"), (20, "a", "idle"), *failing(60, "b"), *failing(100, "c")],
+        ["10 + a Failed", "50 - a", "60 + b Failed", "100 + c Failed"],
+    ),
+    "a query that stalls already fails in its own incident": (
+        [*failing(5, "d", STALLED), *failing(10, "abc"), *failing(60, "d")],
+        ["6 + d Stalled", "10 + * Failed(a,b,c)", "60 ^ d Failed+Stalled"],
+    ),
+    "members still fail after twenty minutes": (
+        [
+            *failing(10, "abc"),
+            *[
+                entry
+                for at in range(300, 1200, 300)
+                for entry in [(at, "a", "starts"), (at + 5, "a", "StreamingQueryFailed")]
+            ],
+            *failing(1210, "d"),
+        ],
+        ["10 + * Failed(a,b,c)", "1210 ^ * Failed(a,b,c,d)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("words", OUTAGES)
+def test_failures_in_an_outage_join_its_group(words):
+    story, expected = OUTAGES[words]
+    begun = outage(story, until=1300)
+
+    assert begun[: len(expected)] == expected
+    assert {note.split()[2] for note in begun[len(expected) :]} <= {"*"}
+
+
+def test_group_lists_each_query_that_joins_an_outage_and_notifies_of_it():
+    assert outage(SIX)[2:] == [
+        "28 + * Failed(c)",
+        "37 ^ * Failed(c,d)",
+        "46 ^ * Failed(c,d,e)",
+        "55 ^ * Failed(c,d,e,f)",
+    ]
+
+
+def test_silenced_outage_explains_no_failure_that_is_not_silenced():
+    silences = [Silence("[abc]", WALL + 900)]
+
+    assert outage([*failing(10, "abc"), *failing(60, "d")], 600, silences=silences) == [
+        "60 + d Failed"
+    ]
+
+
+def test_outage_under_a_silence_is_few_incidents_when_the_silence_ends():
+    assert outage(SIX, 600, silences=[Silence("*", WALL + 300)]) == [
+        "300 + a Failed",
+        "300 + b Failed",
+        "300 + * Failed(c,d,e,f)",
+    ]
+
+
+def test_silenced_member_notifies_when_its_silence_ends():
+    assert outage(
+        [*failing(10, "abc"), *failing(60, "d")], 600, silences=[Silence("d", WALL + 300)]
+    ) == ["10 + * Failed(a,b,c)", "300 ^ * Failed(a,b,c,d)"]
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [(60, "60 ^ * Failed(d,a,b,c)"), (900, "900 + d Failed")],
+    ids=["soon", "long after"],
+)
+def test_next_process_knows_the_outage(later, expected):
+    before = LifecycleHarness()
+    before.places = dict.fromkeys("abcd", STORE)
+    before.play(failing(10, "abc"), 20)
+    after = LifecycleHarness()
+    after.now, after.places = 25.0, before.places
+    after.lifecycle.restore(before.incidents, after.now)
+    after.lifecycle.restore_opened(before.lifecycle.opened, after.now)
+    after.play([*all_of(25, "starts", "abcd"), *failing(later, "d")], later + 100)
+
+    assert after.reported == ["25 + * Failed(a,b,c)", expected]
+
+
+# -- a failure in a later batch -----------------------------------------------------------------
+
+
+def again(*story, until=2000, batches=None, restored=False, **fields):
+    """The notifications of a query that fails in its second batch, after those of its first page."""
+    harness = LifecycleHarness(**fields)
+    harness.batches = batches or {}
+    return harness.play([HEALTHY, FAILS, *story], until).reported[1:]
+
+
+F = "StreamingQueryFailed"
+NOT_AGAIN = {
+    "it never committed": [(20, "a", "starts"), (400, "a", F), (420, "a", "starts"), (900, "a", F)],
+    "it was only idle": [(20, "a", "idle"), (40, "a", "starts"), (400, "a", F)],
+    "it still fails": [],
+    "it recovers before five minutes are over": [
+        (20, "a", "commits"),
+        (24, "a", "starts"),
+        (40, "a", F),
+        (50, "a", "commits"),
+        (54, "a", "starts"),
+    ],
+    "it flaps": [
+        (20, "a", "commits"),
+        (24, "a", "starts"),
+        (400, "a", f"{F}+StreamingQueryFlapping"),
+    ],
+}
+
+
+@pytest.mark.parametrize("words", NOT_AGAIN)
+def test_failure_of_an_open_incident_is_no_news_if(words):
+    assert again(*NOT_AGAIN[words]) == []
+
+
+COMMITS_ONCE = [(20, "a", "commits"), (24, "a", "starts")]
+
+
+def test_failure_in_the_same_batch_is_no_news_although_others_were_committed_again():
+    """Under async progress tracking the next run goes back to a batch whose commit was not written."""
+    assert again(*COMMITS_ONCE, (400, "a", F), batches={"a": 7}) == []
+
+
+@pytest.mark.parametrize("batch", [None, -1], ids=["known", "unknown"])
+@pytest.mark.parametrize("at", [310, 400])
+def test_failure_in_a_later_batch_is_news(at, batch):
+    batches = {} if batch is None else {"a": batch}
+
+    assert again(*COMMITS_ONCE, (at, "a", F), batches=batches) == [f"{at} ^ a Failed"]
+
+
+def test_failure_in_a_later_batch_is_news_five_minutes_after_the_last_while_it_lasts():
+    assert again(*COMMITS_ONCE, (40, "a", F)) == ["310 ^ a Failed"]
+
+
+def test_failures_in_later_batches_are_news_at_most_three_times_a_day():
+    loop = [
+        entry
+        for at in range(400, 8000, 400)
+        for entry in [(at, "a", F), (at + 10, "a", "commits"), (at + 14, "a", "starts")]
+    ]
+
+    assert again(*COMMITS_ONCE, *loop, until=8000) == ["400 ^ a Failed", "800 ^ a Failed"]
+
+
+def test_failure_in_a_later_batch_while_silenced_is_news_when_the_silence_ends():
+    harness = LifecycleHarness().play([HEALTHY, FAILS, *COMMITS_ONCE], 100)
+    harness.silences = [Silence("a", WALL + 900)]
+    harness.play([(400, "a", F)], 1200)
+
+    assert harness.reported == ["10 + a Failed", "900 ^ a Failed"]
+
+
+def test_next_process_notifies_of_a_failure_in_a_later_batch():
+    harness = successor(left())
+    story = [(10, "a", "commits"), (14, "a", "starts"), (400, "a", "StreamingQueryFailed")]
+
+    assert harness.play(story, 500).reported[1:] == ["400 ^ a Failed"]
+
+
+# -- rare triggers ------------------------------------------------------------------------------
+
+
+HOUR = 3600
+
+
+def hourly(*story, until, trigger="ProcessingTimeTrigger(3600000)"):
+    harness = LifecycleHarness()
+    harness.trigger = trigger
+    return harness.play([HEALTHY, (4, "a", "waits"), *story], until).reported
+
+
+@pytest.mark.parametrize(
+    ("trigger", "ends"),
+    [
+        ("ProcessingTimeTrigger(3600000)", True),
+        ("ProcessingTimeTrigger(31000)", True),
+        ("ProcessingTimeTrigger(30000)", False),
+        ("ProcessingTimeTrigger(0)", False),
+        ("", False),
+    ],
+)
+def test_one_commit_ends_an_incident_only_where_triggers_are_rarer_than_health(trigger, ends):
+    story = [(10, "a", "StreamingQueryFailed"), (20, "a", "commits"), (24, "a", "waits")]
+    reported = hourly(*story, until=HOUR, trigger=trigger)
+
+    assert reported == ["10 + a Failed", *(["50 - a"] if ends else [])]
+
+
+@pytest.mark.parametrize("what", ["starts", "ends"])
+def test_hourly_query_without_a_commit_has_not_recovered(what):
+    assert hourly((10, "a", "StreamingQueryFailed"), (20, "a", what), until=2 * HOUR) == [
+        "10 + a Failed"
+    ]
+
+
+def test_hourly_query_that_fails_again_is_another_incident():
+    story = [(HOUR, "a", F), (HOUR + 60, "a", "commits"), (HOUR + 64, "a", "waits")]
+    story += [(2 * HOUR, "a", "commits"), (2 * HOUR + 4, "a", "waits"), (3 * HOUR, "a", F)]
+
+    assert hourly(*story, until=4 * HOUR) == [
+        "3600 + a Failed",
+        "3690 - a",
+        "10800 + a Failed",
+    ]
