@@ -7,7 +7,12 @@ from collections.abc import Set as AbstractSet
 from itertools import takewhile
 from math import inf
 
-from querypulse.alerting.incidents.lifecycle import GROUP_SECONDS, GROUP_SIZE, Evaluated
+from querypulse.alerting.incidents.lifecycle import (
+    GROUP_SECONDS,
+    GROUP_SIZE,
+    NEWS_SECONDS,
+    Evaluated,
+)
 from querypulse.alerting.kinds import DRIVER_DOWN, QUERY_FAILED, QUERY_FLAPPING
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, WINDOW_FACTOR, Limits
 from querypulse.alerting.words.headlines import summary_of
@@ -95,6 +100,60 @@ class Grouping(Property):
 def _is_of_others(news: AbstractSet[tuple[str, str]], key: str) -> bool:
     """Whether a message brings news of other queries of a group only."""
     return bool(news) and all(other != key for other, _ in news)
+
+
+class Failing(Property):
+    """Checks that a failure in a later batch is news of an open incident, at most once in a while.
+
+    Only a webhook shows that: PagerDuty updates its incident, and Alertmanager its alert.
+    """
+
+    def tick(self) -> None:
+        for query in self._stage.queries.values():
+            if not self._has_failed_later(query) or self._is_expected_to_fail(query):
+                continue
+            for receiver in self._stage.receivers:
+                if receiver.kind == "webhook" and is_up(receiver, query.failures[-2].at):
+                    self._check(receiver, query)
+
+    def _check(self, receiver: SimReceiver, query: SimQuery) -> None:
+        names = {(query.key, QUERY_FAILED), (query.key, QUERY_FLAPPING)}
+        told = [note.at for note in receiver.notifications if note.named & names]
+        failed_at, now = query.failures[-1].at, self._stage.time.now
+        last_at = max(told, default=-inf)
+        due_at = max(failed_at, last_at + NEWS_SECONDS) + KNOWN_SECONDS
+        if last_at < failed_at and now > due_at:
+            raise Violation(
+                "P5",
+                f"{query.key} has failed in a later batch {now - failed_at:.0f} s ago, and "
+                f"{receiver.name} was last notified {now - last_at:.0f} s ago",
+            )
+
+    def _has_failed_later(self, query: SimQuery) -> bool:
+        """Whether it is dead of a failure in a later batch, which this process knew at once."""
+        if query.truth.health is not Health.DEAD or len(query.failures) < 2:
+            return False
+        before, last = query.failures[-2:]
+        driver = self.driver_of(query)
+        seen_from = max(driver.attached_at, driver.awake_since, driver.spark.paused_until)
+        is_seen = before.known and last.known and seen_from + KNOWN_SECONDS < before.at
+        is_later = None not in (before.batch, last.batch) and before.batch != last.batch
+        is_plain = query.spec.name is not None and not query.spec.needs_log
+        return is_seen and is_later and is_plain and not self.has_namesake(query)
+
+    def _is_expected_to_fail(self, query: SimQuery) -> bool:
+        """Whether people know that it fails again and again, or want to know nothing."""
+        driver, now = self.driver_of(query), self._stage.time.now
+        mine = [
+            alert
+            for alert in driver.lifecycle.alerts
+            if any(key == query.key for key, _ in driver.about(alert))
+        ]
+        flaps = any(alert.name == QUERY_FLAPPING or alert.calm_seconds for alert in mine)
+        silenced = self._stage.silences.covered(
+            query.spec, QUERY_FAILED, query.failures[-2].at, now
+        )
+        return flaps or silenced or not driver.attached or not driver.awake
 
 
 class Looping(Property):

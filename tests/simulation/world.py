@@ -17,7 +17,7 @@ from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
 from .driver import Disk, SimDriver, SimGuard
 from .feeding import Feeding, Losing
-from .looping import Grouping, Looping
+from .looping import Failing, Grouping, Looping
 from .outside import SimWatch
 from .plan import Plan
 from .queries import SimQuery
@@ -75,6 +75,7 @@ class World:
             Losing,
             Looping,
             Grouping,
+            Failing,
         )
         self._properties: list[Property] = [of(self) for of in properties] if checked else []
         self._watch = SimWatch(self)
