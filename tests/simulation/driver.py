@@ -252,6 +252,8 @@ class SimDriver:
         """When its last pause began."""
         self.awake_since = time.now
         self.asleep_until = 0.0
+        self._waiting: dict[tuple[str, str], tuple[str, ...]] = {}
+        """By name and label of an alert: the queries that wait for slots, which it lists."""
         self.owners: dict[str, str] = {}
         """Label -> the query that was first shown under it."""
         self.guard = world.guard
@@ -355,7 +357,9 @@ class SimDriver:
             keys = {self._owner_of_unnamed(line.partition(": ")[0]) for line in listed}
             return frozenset((key, name) for key in keys if key)
         if label != WHOLE_DRIVER:
-            return frozenset({(self.owners.get(label) or self._called.get(label, label), name)})
+            labels = (label, *self._waiting.get((name, label), ()))
+            keys = {self.owners.get(label) or self._called.get(label, label) for label in labels}
+            return frozenset((key, name) for key in keys)
         if name == DRIVER_DOWN:
             named = [query.key for query in self.queries]
         else:
@@ -473,6 +477,11 @@ class SimDriver:
         if not labels.keys() <= self.owners.keys():
             for label, query in labels.items():
                 self.owners.setdefault(label, self.spark.keys.get(query.run.run_id, label))
+        self._waiting |= {
+            (finding.alertname, finding.query): finding.facts.waiting
+            for finding in evaluated.evaluation.findings
+            if finding.facts.waiting
+        }
         self._world.evaluated(self, evaluated)
 
     def _start_later(self, query: SimQuery, seconds: float) -> None:

@@ -42,6 +42,13 @@ def normal_week() -> Iterator[Step]:
     yield Step(4 * DAY + 9 * HOUR, "die", "export", arg="ConnectException: try again")
     yield Step(5 * DAY + 15 * HOUR, "crawl", "archive", 15 * MINUTE)
     yield Step(5 * DAY + 15 * HOUR + 2 * MINUTE, "starve", "export", 12 * MINUTE)
+    # Another batch fails an hour later; all others wait for one backfill; the platform restarts the
+    # job at night, for which there is a silence.
+    yield Step(4 * DAY + 10 * HOUR + 30 * MINUTE, "die", "export", arg="ConnectException: again")
+    yield Step(6 * DAY + 3 * HOUR, "hog", "archive", 8 * MINUTE)
+    yield Step(6 * DAY + 4 * HOUR, "silence", "*", 20 * MINUTE)
+    yield Step(6 * DAY + 4 * HOUR + 1 * MINUTE, "kill")
+    yield Step(6 * DAY + 4 * HOUR + 6 * MINUTE, "boot")
 
 
 def messages(*steps: Step) -> list[tuple[float, str, set[tuple[str, str]]]]:
