@@ -62,7 +62,7 @@ def still(context: RuleContext, flight: InFlight) -> float:
 def is_slow(context: RuleContext, flight: InFlight) -> bool:
     """Whether the batch has been in flight for longer than its window, and waits for no slot.
 
-    The time in which it had no executor does not count.
+    The time in which it had no executor or slot does not count.
     """
     equipped = min(lasted(context, flight), context.watched_since(flight.equipped_since))
     waits_for_slot = delay_of(context.work) is Delay.WAITING_FOR_SLOTS
