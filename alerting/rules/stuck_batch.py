@@ -181,6 +181,16 @@ def holder_of(context: RuleContext) -> Query | None:
     return holder if holder is not None and holder.run.alive else None
 
 
+def may_get_slots(context: RuleContext) -> bool:
+    """Whether the query that held its slots has just ended, so that they are about to be free."""
+    work = context.work
+    if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
+        return False
+    holder = _query_of(context, work.slots.holder)
+    gone_at = None if holder is None else holder.run.gone_at
+    return gone_at is not None and context.watched_since(gone_at) <= context.batch_window.seconds
+
+
 def pages_holder(context: RuleContext, flight: InFlight) -> bool:
     """Whether this one has waited too long for another query, which must be paged for.
 
