@@ -212,7 +212,7 @@ def _what_holds(context: RuleContext, flight: InFlight) -> Facts | None:
     scheduler = stuck_batch.scheduler_stopped(context, batch)
     if scheduler is not None:
         return scheduler
-    if stuck_batch.may_get_executors(context, flight):
+    if stuck_batch.may_get_executors(context, flight) or stuck_batch.may_get_slots(context):
         return None
     return stuck_batch.delayed(context, flight) or stuck_batch.hung(context, flight)
 

@@ -62,7 +62,7 @@ def still(context: RuleContext, flight: InFlight) -> float:
 def is_slow(context: RuleContext, flight: InFlight) -> bool:
     """Whether the batch has been in flight for longer than its window, and waits for no slot.
 
-    The time in which it had no executor does not count.
+    The time in which it had no executor or slot does not count.
     """
     equipped = min(lasted(context, flight), context.watched_since(flight.equipped_since))
     waits_for_slot = delay_of(context.work) is Delay.WAITING_FOR_SLOTS
@@ -179,6 +179,16 @@ def holder_of(context: RuleContext) -> Query | None:
         return None
     holder = _query_of(context, work.slots.holder)
     return holder if holder is not None and holder.run.alive else None
+
+
+def may_get_slots(context: RuleContext) -> bool:
+    """Whether the query that held its slots has just ended, so that they are about to be free."""
+    work = context.work
+    if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
+        return False
+    holder = _query_of(context, work.slots.holder)
+    gone_at = None if holder is None else holder.run.gone_at
+    return gone_at is not None and context.watched_since(gone_at) <= context.batch_window.seconds
 
 
 def pages_holder(context: RuleContext, flight: InFlight) -> bool:

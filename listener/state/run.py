@@ -48,7 +48,7 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     moved_at: float
     batch_id: int | None
     equipped_since: float
-    """``since``, later by all waits for executors."""
+    """``since``, later by all waits for executors or slots."""
     worked_since: float
     """``moved_at``, later by the waits for executors or slots that have ended since."""
     moves: Moves = Moves.TASKS
@@ -151,9 +151,9 @@ def _waiting(
     """
     delay = delay_of(work)
     is_first = before is None and flight.delayed_at is None
-    if delay is Delay.NO_EXECUTORS and is_first:
+    if delay in WAITS and is_first:
         flight = replace(flight, equipped_since=at)
-    elif delay_of(before) is Delay.NO_EXECUTORS:
+    elif delay_of(before) in WAITS:
         flight = replace(flight, equipped_since=flight.equipped_since + at - polled_at)
     if delay in WAITS:
         began_at = flight.worked_since if is_first else at

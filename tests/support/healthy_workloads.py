@@ -110,6 +110,14 @@ def join_of_one_side(harness):
     return harness.start(left.join(right, "timestamp"), "join_of_one_side")
 
 
+def few_late_rows(harness):
+    """One row in a hundred is an hour old, in each batch: the watermark rightly drops it."""
+    rows = harness.spark.readStream.format("rate").option("rowsPerSecond", 200).load()
+    late = "timestamp - CASE WHEN value % 100 = 7 THEN INTERVAL 1 HOUR ELSE INTERVAL 0 HOUR END"
+    events = rows.selectExpr(f"{late} AS at", "value").withWatermark("at", "1 second")
+    return harness.start(events.groupBy("at", "value").count(), "few_late_rows")
+
+
 def event_time_of_the_day(harness):
     """The watermark rightly waits for the next day."""
     events = harness.rate().selectExpr("date_trunc('DAY', timestamp) AS at")
@@ -179,6 +187,12 @@ def keeps_its_watermark(life, query):
     return marks == {"1970-01-01T00:00:00.000Z"} and commits_on(life, query)
 
 
+def drops_few_rows(life, query):
+    batches = [p for p in query.recentProgress if p["numInputRows"] and p["stateOperators"]]
+    dropped = [p["stateOperators"][0]["numRowsDroppedByWatermark"] for p in batches]
+    return sum(count > 0 for count in dropped) > 5
+
+
 def has_one_watermark(life, query):
     marks = {p["eventTime"]["watermark"] for p in query.recentProgress if p["numInputRows"]}
     return len(marks - {"1970-01-01T00:00:00.000Z"}) == 1 and commits_on(life, query)
@@ -188,6 +202,7 @@ BEFORE = (
     HealthyWorkload(join_of_one_side, keeps_its_watermark),
     HealthyWorkload(no_data_batches, has_batches_without_rows),
     HealthyWorkload(event_time_of_the_day, has_one_watermark),
+    HealthyWorkload(few_late_rows, drops_few_rows),
 )
 """Started before the sidecar."""
 

@@ -79,6 +79,7 @@ def many_behind_b(
     stopping=(),
     held_until=10_000,
     every=10_000,
+    ends_at=10_000,
 ):
     """As above, for the queries ``waiting``: their jobs have no slot from ``since`` on."""
     story = Story().started("b", at=0).commit("b", batch=0, at=1)
@@ -91,11 +92,15 @@ def many_behind_b(
         if batch > 1 and (at - since) % every < 5:
             story.commit("b", batch=batch - 1, at=at)
         runs = [seen_b or processing("b", batch=batch, own=JobCounts(4, 1, at, 4))]
+        if at > ends_at:
+            runs = []
         for query in waiting:
             jobs, slots = (own, held) if at < held_until else (JobCounts(4, 1, at, 1), None)
             is_stopping = query in stopping
             runs.append(processing(query, batch=10, own=jobs, slots=slots, stopping=is_stopping))
         story.probe(*runs, at=at)
+        if at <= ends_at < at + 5:
+            story.ended("b", at=ends_at)
     return story.until(until)
 
 
@@ -581,6 +586,16 @@ SLOTS = table(
     running(many_behind_b("a", "c", "d", until=155), **LONG_B),
     "three queries waited for the slots of a neighbour that held them for a short time",
     running(many_behind_b("a", "c", "d", until=158, held_until=140), **LONG_B),
+    "three queries waited for the slots of one that has just ended",
+    running(many_behind_b("a", "c", "d", until=180, ends_at=178), **LONG_B),
+    "three queries wait for the slots of one that ended a window ago, and whose tasks go on",
+    alert(
+        ("StreamingQueryStopped", "b"),
+        WAITS,
+        ("StreamingQueryStalled", "c", "warning"),
+        ("StreamingQueryStalled", "d", "warning"),
+        state="stalled",
+    )(many_behind_b("a", "c", "d", until=240, ends_at=178), **LONG_B),
     "three queries wait for the slots of jobs that name no query",
     alert(
         WAITS,
