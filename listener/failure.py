@@ -144,7 +144,8 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
     says that user code failed.
     """
     _, traceback, python = exception.rpartition(HEAD)
-    raised, message = _python_cause(python) if traceback else _java_cause(exception)
+    cause = _python_cause(python) if traceback else _java_cause(exception)
+    raised, message = _split(cause)
     name = raised
     message = message[:MESSAGE_CHARACTERS].strip()
     condition = _SPARK_CONDITION.match(message)
@@ -153,16 +154,15 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
     elif condition and condition.group(1) not in _GENERIC:
         name = condition.group(1)
     causes = [line for line in exception.splitlines() if line.startswith("Caused by: ")]
-    texts = [
-        f"{raised}: {message}",
-        *(redact(line[:MESSAGE_CHARACTERS]) for line in causes[-MAX_CAUSES:]),
-    ]
+    # Redaction may hide the place in the message; what is found in it is redacted by itself.
+    texts = [text[:MESSAGE_CHARACTERS] for text in (cause, *causes[-MAX_CAUSES:])]
+    place = redact(next(filter(None, map(place_from_error, texts)), ""))
     return Failure(
         error_class=_bounded(name) or "UnknownError",
         message=message,
         exception=_bounded(raised),
         table=table_from_error(message),
-        place=next(filter(None, map(place_from_error, texts)), ""),
+        place=place,
         raised_at=raised_at(exception),
     )
 
@@ -176,22 +176,22 @@ def _bounded(name: str) -> str:
     return redact(name)[:NAME_CHARACTERS]
 
 
-def _python_cause(traceback: str) -> tuple[str, str]:
+def _python_cause(traceback: str) -> str:
     """The text between the frames, which are all indented, and the Java stack below it."""
     lines = traceback.splitlines()[1:]
     start = next((i for i, line in enumerate(lines) if line and not line[0].isspace()), None)
     if start is None:
-        return "", ""
+        return ""
     text = _until_java_stack(lines[start:])
     if text.startswith("py4j.protocol.Py4JJavaError") and "\n: " in text:
         return _java_cause(text.partition("\n: ")[2])
-    return _split(text)
+    return text
 
 
-def _java_cause(text: str) -> tuple[str, str]:
+def _java_cause(text: str) -> str:
     text = _until_java_stack(text.splitlines())
     failed_task = _FAILED_TASK.search(text)
-    return _split(text[failed_task.end() :] if failed_task is not None else text)
+    return text[failed_task.end() :] if failed_task is not None else text
 
 
 def _until_java_stack(lines: list[str]) -> str:

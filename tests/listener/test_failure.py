@@ -15,7 +15,6 @@ from querypulse.listener.failure import (
     MAX_CHARACTERS,
     describe_failure,
     died_of_stopped_context,
-    place_from_error,
     raised_at,
 )
 
@@ -352,12 +351,18 @@ PLACES = [
 
 @pytest.mark.parametrize("text", NO_PLACE)
 def test_failure_names_no_place_if_nothing_says_what_a_word_is(text):
-    assert place_from_error(text) == ""
+    assert describe_failure(f"{text}\n\tat x.Y.z(Y.scala:1)").place == ""
 
 
 @pytest.mark.parametrize(("place", "text"), PLACES)
 def test_failure_names_the_host_table_bucket_or_mount_that_others_may_need_too(place, text):
-    assert place_from_error(text) == place
+    assert describe_failure(f"{text}\n\tat x.Y.z(Y.scala:1)").place == place
+
+
+def test_place_has_no_secret():
+    text = "X: https://a is down, PUT, https://user:hunter2@store/x; jdbc:db2://u:hunter2@db:1/x"
+
+    assert describe_failure(text).place == "store"
 
 
 def test_place_is_found_in_a_cause_where_the_message_names_none():

@@ -19,7 +19,7 @@ QUERIES = [f"orders-{number}" for number in range(6)]
 
 
 class StoreWriter:
-    """A ``foreachBatch`` function that posts each batch to a server, when it is told to."""
+    """A ``foreachBatch`` function that posts each batch to a server, once ``writes`` is set."""
 
     def __init__(self, url: str) -> None:
         self.writes = threading.Event()
@@ -28,7 +28,7 @@ class StoreWriter:
 
     def __call__(self, batch, batch_id):
         if not self.writes.wait(SPARK_PATIENCE_SECONDS):
-            raise TimeoutError("the test has not told it to write")
+            raise TimeoutError("it was not allowed to write")
         requests.post(f"{self._url}/batches/{batch_id}", data=str(batch.count()), timeout=60)
 
 

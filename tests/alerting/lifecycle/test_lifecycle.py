@@ -929,6 +929,21 @@ def test_failure_in_a_later_batch_is_news_five_minutes_after_the_last_while_it_l
     assert again(*COMMITS_ONCE, (40, "a", F)) == ["310 ^ a Failed"]
 
 
+def test_failure_on_a_new_checkpoint_is_news_although_batch_ids_began_again():
+    harness = LifecycleHarness()
+    harness.batches = {"a": 7}
+    harness.play([HEALTHY, FAILS, *COMMITS_ONCE], 300)
+    harness.batches = {"a": 0}
+
+    assert harness.play([(400, "a", F)], 500).reported[1:] == ["400 ^ a Failed"]
+
+
+def test_failure_in_a_later_batch_is_news_of_the_incident_of_a_group():
+    story = [*all_of(0, "commits", "abc"), *failing(10, "abc"), *COMMITS_ONCE, (400, "a", F)]
+
+    assert LifecycleHarness().play(story, 500).reported[1:] == ["400 ^ * Failed(a,b,c)"]
+
+
 def test_failures_in_later_batches_are_news_at_most_three_times_a_day():
     loop = [
         entry
