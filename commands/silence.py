@@ -126,9 +126,7 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
     if request.queries is None:
         return _end(places, Ending(request.end or "", app))
     until = NO_END if request.lasting is None else int(now) + request.lasting.total_seconds()
-    silence = Silence(
-        request.queries, until, request.alertname, request.reason, app, request.every
-    )
+    silence = Silence(request.queries, until, request.alertname, request.reason, app, request.every)
     # The query names are not known here.
     if note := unmatched(silence, None):
         sys.stderr.write(f"querypulse: {note}\n")

@@ -122,6 +122,8 @@ class Status(msgspec.Struct, frozen=True):
     monitor: Monitor
     at: str
     inhibited: tuple[InhibitedStatus, ...] = msgspec.field(default=(), name="suppressed")
+    end_expected: bool = False
+    """Whether somebody has announced that the whole driver will end now."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -146,6 +148,7 @@ def status(published: PublishedState) -> Status:
         ),
         monitor=published.monitor,
         at=iso(published.wall),
+        end_expected=published.snapshot.end_expected,
         inhibited=tuple(
             InhibitedStatus(
                 alertname=pair.alert.labels["alertname"],

@@ -336,6 +336,7 @@ class Sidecar:
         until: datetime | None = None,
         reason: str = "",
         alertname: str = "*",
+        *,
         every: str | None = None,
     ) -> None:
         """Suppress alerts of queries that match a name pattern, for ``minutes`` or ``until``.

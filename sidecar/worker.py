@@ -19,7 +19,16 @@ from ..alerting.policy import Policy
 from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
-from ..listener.mailbox import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
+from ..listener.mailbox import (
+    Arrived,
+    Ending,
+    ExpectEnd,
+    ExpectStop,
+    Forget,
+    Inbox,
+    Item,
+    Marker,
+)
 from ..listener.probe_report import ProbeReport
 from ..listener.source_polls import SourceReport
 from ..listener.state.end_to_end import EndToEnd
@@ -131,7 +140,9 @@ class Worker:
         if isinstance(item, Arrived):
             self.state.apply_event(item.event, item.at, item.context)
         elif isinstance(item, ExpectStop):
-            self.state.expect_stop(item.name, is_label=item.is_label)
+            self.state.expect_stop(item.name, is_label=item.is_label, until=item.until)
+        elif isinstance(item, ExpectEnd):
+            self.state.expect_end(item.until)
         elif isinstance(item, Forget):
             self._forget(item)
         elif isinstance(item, Ending):

@@ -86,13 +86,20 @@ def is_mild(driver: WatchedDriver) -> bool:
 
 
 def _how(driver: WatchedDriver) -> str:
-    if driver.notice in MAY_COME_BACK:
-        return f"{MAY_COME_BACK[driver.notice]} and has not come back"
     if driver.may_restart:
-        return f"has ended after it reported {_named(driver.reported)}, and has not come back"
+        return f"{_has_ended(driver)} and has not come back"
     if not driver.seen or driver.last is None:
         return "has never answered since the watcher started"
     return HOW.get(driver.last.said, "")
+
+
+def _has_ended(driver: WatchedDriver) -> str:
+    """How a driver that may come back has ended."""
+    if driver.notice in MAY_COME_BACK:
+        return MAY_COME_BACK[driver.notice]
+    if driver.end_expected:
+        return "has ended as announced"
+    return f"has ended after it reported {_named(driver.reported)}"
 
 
 def _named(alerts: OpenAlerts) -> str:
@@ -344,10 +351,8 @@ class DriverAlerts:
             return f"{DRIVER_DOWN}: {entry.alert.annotations.get('summary', name)}"
         if driver.is_stopped:
             status = "shut down gracefully"
-        elif driver.notice in MAY_COME_BACK:
-            status = f"{MAY_COME_BACK[driver.notice]} and may come back"
         elif driver.notice is not None:
-            status = f"has ended after it reported {_named(driver.reported)} and may come back"
+            status = f"{_has_ended(driver)} and may come back"
         elif self.tracker.is_gone(driver):
             status = "is unreachable, and so is everything else: own network down?"
         elif driver.last is not None and driver.last.said is Said.BARRED:

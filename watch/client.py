@@ -92,6 +92,8 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """Its critical alerts that its receivers know of."""
     unhealthy: dict[str, str] = {}
     """The state of each unhealthy query."""
+    end_expected: bool = False
+    """Whether somebody has announced its end."""
 
     @property
     def is_up(self) -> bool:
@@ -269,6 +271,7 @@ class _Status(msgspec.Struct):
     queries: list[_Query] = []
     alerts: list[_Alert] = []
     monitor: _Monitor = msgspec.field(default_factory=_Monitor)
+    end_expected: bool = False
 
 
 def poll(client: Client) -> Poll:
@@ -303,6 +306,7 @@ def _with_status(seen: Poll, status: _Status) -> Poll:
         app=status.app[:MAX_APP_CHARACTERS],
         labels=status.labels,
         heartbeat=monitor.heartbeat_timestamp,
+        end_expected=status.end_expected,
         holds_key=holds_key(status.alerts),
         reported=reported(status.alerts) if is_delivered else (),
         unhealthy={

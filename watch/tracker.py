@@ -98,12 +98,19 @@ class WatchedDriver(msgspec.Struct, eq=False):
 
     @property
     def may_restart(self) -> bool:
-        """Whether it has ended by a signal or its main program, or had reported a failure itself.
+        """Whether it has ended by a signal, its main program or as announced, or had reported a
+        failure itself.
 
         A frozen process has not ended.
         """
         is_frozen = self.last is not None and self.last.said in (Said.SILENT, Said.STUCK)
-        return self.notice is not None or (bool(self.reported) and not is_frozen)
+        has_said_why = bool(self.reported) or self.end_expected
+        return self.notice is not None or (has_said_why and not is_frozen)
+
+    @property
+    def end_expected(self) -> bool:
+        """Whether its end was announced when it was last seen."""
+        return self.last_seen is not None and self.last_seen.end_expected
 
     @property
     def is_unsure(self) -> bool:

@@ -8,6 +8,7 @@ never changes this one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from msgspec.structs import replace
 
@@ -76,9 +77,9 @@ def with_batch_of_failure(query: Query) -> Query:
     return replace(query, history=replace(query.history, failures=failures))
 
 
-def expect_stop(query: Query) -> Query:
-    """Record that the run will be stopped on purpose, or just was."""
-    run = replace(query.run, stop_expected=True)
+def expect_stop(query: Query, until: float = inf) -> Query:
+    """Record that the run will be stopped on purpose before ``until``, or just was."""
+    run = replace(query.run, stop_expected=True, stop_expected_until=until)
     history = recovered(query.history) if run.is_done_with else query.history
     return replace(query, run=run, history=history)
 

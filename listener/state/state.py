@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from math import inf
 
 from msgspec.structs import replace
 
@@ -172,12 +173,23 @@ class State:
         for query in past.restored(self._queries):
             self._put(query)
 
-    def expect_stop(self, name: str, *, is_label: bool = False) -> None:
-        """Record that the current run of ``name`` will be stopped, or just was."""
+    def expect_stop(self, name: str, *, is_label: bool = False, until: float = inf) -> None:
+        """Record that the current run of ``name`` will be stopped before ``until``, or just was."""
         named = self._called(name, is_label=is_label)
         # If several queries have the name, only active ones are meant.
         for query in [query for query in named if query.run.alive] or named:
-            self._put(expect_stop(query))
+            self._put(expect_stop(query, until))
+
+    def expect_end(self, until: float) -> None:
+        """Record that the whole driver will end before ``until``."""
+        self._driver = replace(self._driver, end_expected_until=until)
+
+    def _end_announcements(self, now: float) -> None:
+        """Drop the announcements of stops that did not come: what ends later was not planned."""
+        for query in self._queries.values():
+            if query.run.alive and query.run.stop_expected_until <= now:
+                run = replace(query.run, stop_expected=False, stop_expected_until=inf)
+                self._put(replace(query, run=run))
 
     def pause(self, at: float, seconds: float) -> None:
         """Record that this process was paused for ``seconds`` before ``at`` (GC, SIGSTOP, CPU)."""
@@ -226,6 +238,7 @@ class State:
         """The current state, frozen."""
         self._decide(self._undecided_since(now - UNDECIDED_SECONDS), wait=False)
         self._settle()
+        self._end_announcements(now)
         return replace(
             self._driver,
             at=now,

@@ -162,7 +162,9 @@ def test_silence_that_recurs_is_listed_with_its_next_window_and_ended(path, sile
     once = next(line for line in read_silences(path) if line.queries == "once")
 
     assert (code, errors) == (0, "")
-    window = r"next \d{4}-\d\d-\d\dT\d\d:\d\d:00Z to \d{4}-\d\d-\d\dT\d\d:\d\d:00Z: in [12]:\d\d:\d\d"
+    window = (
+        r"next \d{4}-\d\d-\d\dT\d\d:\d\d:00Z to \d{4}-\d\d-\d\dT\d\d:\d\d:00Z: in [12]:\d\d:\d\d"
+    )
     assert re.fullmatch(rf"etl  nightly\*  \*  {times} UTC \({window}\): restarts", next_line)
     assert re.search(r"UTC \(now, until \S+: \d?\d?:?\d+:\d\d left\)$", now_line)
     assert last_line.endswith(f"{times} UTC until {end_text(once.until)} (no window is left)")

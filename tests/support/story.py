@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec.structs import replace
 
 from querypulse.alerting.evaluate import Evaluation, evaluate
@@ -354,8 +356,17 @@ class Story:
         self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
         return self.until(at)
 
-    def expect_stop(self, query="a"):
-        self.state.expect_stop(query)
+    def expect_stop(self, query="a", until=math.inf):
+        self.state.expect_stop(query, until=until)
+        return self
+
+    def evaluated(self, *, at):
+        """In production, that is each second."""
+        self.state.snapshot(at)
+        return self.until(at)
+
+    def expect_end(self, until):
+        self.state.expect_end(until)
         return self
 
     def paused(self, *, at, seconds):

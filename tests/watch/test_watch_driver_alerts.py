@@ -41,6 +41,9 @@ REPORTED = [
     ("refuses after an outage of the own network", "A", "healthy, unreachable 300, proved, refused 16", ["etl"]),
     ("never returns after a signal", "A", "healthy 10, terminated, refused 310", ["etl"]),
     ("down after a graceful shutdown and a new start", "A", "healthy, stopped, refused 60, healthy, refused 17", ["etl"]),
+    ("never returns after an announced kill", "A", "healthy ends 10, refused 310", ["etl"]),
+    ("killed after an announced end that did not come", "A", "healthy ends 10, healthy 5, refused 17", ["etl"]),
+    ("frozen although its end was announced", "A", "healthy ends 10, silent 17", ["etl"]),
     ("down after a signal and a new start", "A", "healthy 10, terminated, refused 60, healthy 10, refused 17", ["etl"]),
     ("each driver separately", "A B", "healthy app=one, B healthy app=two, refused + B refused 10", ["one", "two"]),
     ("another app has its place", "A", "healthy, refused 5, healthy app=other 12", ["etl"]),
@@ -87,6 +90,9 @@ FINE = [
     ("refuses shortly after an outage that nothing else has ended", "A", "healthy, unreachable 300, refused 15"),
     ("no longer watched", "A B", "healthy, B healthy app=other, list B, refused 60"),
     ("a shutdown notice after a failed poll", "A", "healthy, stuck, stopped, refused 600"),
+    ("back within five minutes of an announced kill", "A", "healthy ends 10, refused 200, healthy 60"),
+    ("an announced end in order", "A", "healthy ends 10, stopped, refused 400"),
+    ("an announced end that does not come", "A", "healthy ends 60, healthy 60"),
     ("back within five minutes of a signal", "A", "healthy 10, terminated, refused 200, healthy 60"),
     ("no app name once", "A", "healthy, healthy app= 600"),
     ("shut down, and another app in its place", "A", "healthy, stopped, healthy app=other 600"),
@@ -288,6 +294,11 @@ REASONS = [
         "a signal",
         "healthy, terminated, refused 310",
         "was terminated by a signal and has not come back",
+    ),
+    (
+        "a kill that was announced",
+        "healthy ends, refused 310",
+        "has ended as announced and has not come back",
     ),
 ]
 
