@@ -18,7 +18,7 @@ from .text import suggest
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_DAY = frozenset(range(len(DAYS)))
 MINUTES_OF_DAY = 24 * 60
-DAYS_BACK = 8
+DAYS_AROUND = 8
 """More than a week, so that each day of the week has come."""
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00", re.ASCII)
 _PARTS = re.compile(r"(?:(?P<days>[a-z,-]+) +)?(?P<times>[0-9:-]+)(?: +(?P<zone>\S+))?", re.ASCII)
@@ -42,8 +42,14 @@ class Times(msgspec.Struct, frozen=True):
 
         Of a time that comes twice, the second.
         """
-        times = (_latest(day, self.begin, self.zone) for day in self._dates(wall))
-        return max((at for at in times if at <= wall), default=None)
+        return max((at for at in self._times(wall) if at <= wall), default=None)
+
+    def next(self, wall: float) -> float | None:
+        """The next time of ``begin`` after Unix time ``wall``; None if out of range."""
+        return min((at for at in self._times(wall) if at > wall), default=None)
+
+    def _times(self, wall: float) -> list[float]:
+        return [_latest(day, self.begin, self.zone) for day in self._dates(wall)]
 
     def window(self, wall: float) -> tuple[float, float] | None:
         """The window that holds Unix time ``wall``, else the next; None if out of range."""
@@ -61,7 +67,7 @@ class Times(msgspec.Struct, frozen=True):
         """The days of ``days`` around Unix time ``wall``; none at the ends of the calendar."""
         try:
             today = datetime.fromtimestamp(wall, zone_of(self.zone)).date()
-            around = [today + timedelta(n) for n in range(-DAYS_BACK, DAYS_BACK + 1)]
+            around = [today + timedelta(n) for n in range(-DAYS_AROUND, DAYS_AROUND + 1)]
         except (ValueError, OverflowError, OSError):
             return []
         return [day for day in around if day.weekday() in self.days]
@@ -85,6 +91,7 @@ def _local(day: date, minutes: int, zone: str) -> datetime:
 # -- parsing ----------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1024)
 def parse_window(text: str) -> Times:
     """``[DAYS] HH:MM-HH:MM [ZONE]``: a window of each day, or of these days.
 
@@ -102,6 +109,7 @@ def parse_window(text: str) -> Times:
     return times
 
 
+@lru_cache(maxsize=1024)
 def parse_time(text: str) -> Times:
     """``[DAYS] HH:MM [ZONE]``: a time of each day, or of these days.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 
 from msgspec.structs import replace
@@ -44,12 +44,14 @@ def to_forget(
     now: float,
     expected: Collection[str],
     supervised: Collection[str] = (),
+    runs_again: Callable[[Query], bool] = lambda _: False,
 ) -> list[Query]:
     """Queries that completed some time ago, and the oldest ones above the limit of ended queries.
 
     A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
     it; nor is one that has passed over records, until that is over. Neither an expected query (by
-    name) nor a supervised one (by label) is ever forgotten.
+    name) nor a supervised one (by label) is ever forgotten. One that ``runs_again`` is not
+    forgotten by age.
     """
     gone = [
         query
@@ -71,6 +73,7 @@ def to_forget(
         or (
             query.run.has_completed
             and query.run.gone_or_started_at < old
+            and not runs_again(query)
             and not recent(query.history.reading.gaps, now)
         )
     ]
@@ -104,8 +107,15 @@ class State:
     ``Identity`` decides which query an observation belongs to.
     """
 
-    def __init__(self, began_at: float, expected: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        began_at: float,
+        expected: Iterable[str] = (),
+        runs_again: Callable[[Query], bool] = lambda _: False,
+    ) -> None:
         self.began_at = began_at
+        self._runs_again = runs_again
+        """Whether a query that has completed is remembered, however long ago that was."""
         self.events: Counter[str] = Counter()
         self.expected = frozenset(expected)
         self.supervised: Mapping[str, SupervisedQuery] = {}
@@ -172,6 +182,12 @@ class State:
         """Add the failures of earlier processes to newly found queries."""
         for query in past.restored(self._queries):
             self._put(query)
+        before = dict[str, float]()
+        for failed in past.unmet:
+            if failed.completed_at is not None:
+                before[failed.mark] = max(failed.completed_at, before.get(failed.mark, -inf))
+        if before != self._driver.completed_before:
+            self._driver = replace(self._driver, completed_before=before)
 
     def expect_stop(self, name: str, *, is_label: bool = False, until: float = inf) -> None:
         """Record that the current run of ``name`` will be stopped before ``until``, or just was."""
@@ -211,7 +227,10 @@ class State:
 
     def forget(self, now: float) -> None:
         """Drop queries completed some time ago, and the oldest ended ones above the limit."""
-        for query in to_forget(self._queries.values(), now, self.expected, self.supervised):
+        gone = to_forget(
+            self._queries.values(), now, self.expected, self.supervised, self._runs_again
+        )
+        for query in gone:
             self._drop(query)
 
     def forget_name(self, name: str, *, is_label: bool = False) -> None:

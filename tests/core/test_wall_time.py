@@ -103,7 +103,7 @@ def test_last_is_the_newest_time_that_has_come(text, at, expected):
     ],
 )
 def test_what_is_no_window_is_refused_with_what_is_allowed(text, words):
-    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the words are compared below
+    with pytest.raises(ValueError) as refused:
         parse_window(text)
 
     assert words in str(refused.value)

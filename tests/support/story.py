@@ -17,6 +17,7 @@ from querypulse.listener.commit_log import (
 )
 from querypulse.listener.events import Idle, Progress, SourceProgress, Started, Terminated
 from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
+from querypulse.listener.past_failures import FailedQuery, PastFailures, mark_of
 from querypulse.listener.probe_report import (
     Context,
     JobActivity,
@@ -179,6 +180,10 @@ def poll(
     )
 
 
+MONDAY = 1795392000.0
+"""The Unix time of second 0 of a story: midnight of 2026-11-23, a Monday, in UTC."""
+
+
 class Story:
     """Observations in the order of the calls; ``at`` is monotonic seconds on a clock from 0.
 
@@ -187,6 +192,7 @@ class Story:
 
     def __init__(self) -> None:
         self.state = State(0.0)
+        self._past = PastFailures()
         self.ends_at = 0.0
         self.runs: dict[str, int] = {}
 
@@ -365,6 +371,12 @@ class Story:
         self.state.snapshot(at)
         return self.until(at)
 
+    def completed_before(self, query="a", *, at):
+        """An earlier process has kept when a run completed."""
+        kept = FailedQuery(f"id-{query}", mark_of(query), completed_at=at)
+        self._past.add([kept], now=0.0, wall=0.0, began_at=0.0)
+        return self
+
     def expect_end(self, until):
         self.state.expect_end(until)
         return self
@@ -379,7 +391,8 @@ class Story:
         return self
 
     def snapshot(self, now):
-        return self.state.snapshot(now)
+        self.state.restore(self._past)
+        return replace(self.state.snapshot(now), wall=MONDAY + now)
 
     def query(self, name="a") -> Query:
         return self.state.snapshot(0.0).labels()[name]
