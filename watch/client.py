@@ -8,12 +8,14 @@ import ssl
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import datetime
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, IncompleteRead
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from ..alerting.alert import CRITICAL, Alert
@@ -94,6 +96,8 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """The state of each unhealthy query."""
     end_expected: bool = False
     """Whether somebody has announced its end."""
+    due: dict[str, float] = {}
+    """By when the next run of a query must complete, in Unix seconds."""
 
     @property
     def is_up(self) -> bool:
@@ -255,6 +259,7 @@ class _Query(msgspec.Struct):
     name: str
     state: str
     ignored: bool = False
+    complete_by: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class _Monitor(msgspec.Struct):
@@ -307,6 +312,11 @@ def _with_status(seen: Poll, status: _Status) -> Poll:
         labels=status.labels,
         heartbeat=monitor.heartbeat_timestamp,
         end_expected=status.end_expected,
+        due={
+            query.name: query.complete_by.timestamp()
+            for query in status.queries
+            if query.complete_by is not None and not query.ignored
+        },
         holds_key=holds_key(status.alerts),
         reported=reported(status.alerts) if is_delivered else (),
         unhealthy={

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from ..alerting.kinds import QUERY_MISSING
 from ..exporter.pages import Notice
 from .client import Endpoint, OpenAlerts, Poll, Said
 
@@ -106,6 +107,20 @@ class WatchedDriver(msgspec.Struct, eq=False):
         is_frozen = self.last is not None and self.last.said in (Said.SILENT, Said.STUCK)
         has_said_why = bool(self.reported) or self.end_expected
         return self.notice is not None or (has_said_why and not is_frozen)
+
+    def overdue(self, wall: float) -> dict[str, float]:
+        """By query: by when its run should have completed, of those for which nobody did.
+
+        What it has reported itself is known.
+        """
+        if self.last_seen is None:
+            return {}
+        known = dict(self.reported)
+        return {
+            query: due
+            for query, due in self.last_seen.due.items()
+            if due < wall and known.get(query) != QUERY_MISSING
+        }
 
     @property
     def end_expected(self) -> bool:
