@@ -10,7 +10,7 @@ from ..alerting.alert import Incident
 from ..alerting.delivery.deliveries import Delivery, Notifier
 from ..alerting.delivery.heartbeat import Heartbeat, QueryHeartbeats
 from ..alerting.delivery.spool import Spool
-from ..alerting.policy import Limits, LimitSettings, Policy
+from ..alerting.policy import Limits, LimitSettings, Overrides, Policy
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import (
     HttpOptions,

@@ -43,16 +43,16 @@ MAY_IMPORT: dict[str, set[str]] = {
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1480, 12),
-    "listener": (11400, 48),
+    "core": (1660, 12),
+    "listener": (11500, 48),
     "exporter": (2350, 9),
-    "alerting": (11600, 44),
+    "alerting": (11830, 44),
     "settings": (1100, 9),
-    "sidecar": (3000, 12),
-    "watch": (1680, 6),
+    "sidecar": (3080, 12),
+    "watch": (1730, 6),
     "replay": (1150, 6),
     "launch": (450, 7),
-    "commands": (1700, 10),
+    "commands": (1720, 10),
     "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""

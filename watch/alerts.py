@@ -336,7 +336,7 @@ class DriverAlerts:
             return None if is_open else AlertOutcome.ACCEPTED
         drivers = self._drivers_of(entry)
         if not entry.is_of_driver:
-            # Whoever is back reports by himself what is still late.
+            # A driver that is back reports by itself what is late from then on.
             if any(map(self._is_healthy, drivers)):
                 return AlertOutcome.ANSWERS
         elif outcome := self._outcome_of(drivers, is_critical=entry.alert.is_critical):
