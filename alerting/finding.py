@@ -135,8 +135,6 @@ class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     ignored: bool = False
     reported_elsewhere: bool = False
     expected_input_seconds: float | None = None
-    due_at: float | None = None
-    """By when a run of it must complete, in Unix seconds; None without such a time."""
     severity: Severity | None = None
     """The severity of its most severe finding; None without one."""
     restarted: bool = False
@@ -145,3 +143,5 @@ class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     """``why`` in words; what leaves the driver is made of them."""
     is_unknown: bool = False
     """An error of ours: nothing opens or ends an alert of the query."""
+    due_at: float | None = None
+    """By when a run of it must complete, in Unix seconds; None without such a time."""

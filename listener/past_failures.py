@@ -48,10 +48,10 @@ class FailedQuery(msgspec.Struct, frozen=True):
     """When its last run ended; None if it was active."""
     reading: LastRead | None = None
     """Where it had read up to, and what it had passed over."""
-    completed_at: float | None = None
-    """When a run of it last completed."""
     folder: str = ""
     """The hash of its checkpoint's folder; empty if that is unknown or temporary."""
+    completed_at: float | None = None
+    """When a run of it last completed."""
 
     @property
     def key(self) -> QueryKey:

@@ -115,7 +115,8 @@ def test_time_is_no_window():
 
 
 def test_machine_without_a_database_knows_utc_and_says_what_is_missing(monkeypatch):
-    zone_of.cache_clear()
+    for cached in (zone_of, parse_window):
+        cached.cache_clear()
     monkeypatch.setattr(wall_time, "ZoneInfo", _unknown)
     monkeypatch.setattr(wall_time, "available_timezones", set)
 
