@@ -164,10 +164,6 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     at: float
     began_at: float
-    wall: float | None = None
-    """The Unix time of ``at``; None where no rule may depend on it."""
-    completed_before: Mapping[str, float] = {}
-    """When runs of queries that this process has not seen completed, by ``mark_of`` of the name."""
     queries: tuple[Query, ...] = ()
     probe: ProbeReport | None = None
     log: LogReport | None = None
@@ -186,6 +182,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The names of queries that must run."""
     supervised: Mapping[str, SupervisedQuery] = {}
     """By label: the queries that ``supervise`` restarts, and those that it has given up."""
+    wall: float | None = None
+    """The Unix time of ``at``; None where no rule may depend on it."""
+    completed_before: Mapping[str, float] = {}
+    """When runs of queries that this process has not seen completed, by ``mark_of`` of the name."""
 
     @property
     def context(self) -> Context:
