@@ -48,7 +48,7 @@ from .rules.context import RuleContext, is_restarted, rule_context
 from .rules.evidence import ids_went_back
 from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
 from .rules.progress import slots_held
-from .rules.query_ends import program_ended, query_absent, was_flapping_already
+from .rules.query_ends import program_ended, query_absent, run_due_at, was_flapping_already
 from .rules.stuck_batch import waiting_by_holder
 from .words.messages import say
 from .words.reasons import reason_of
@@ -199,6 +199,7 @@ def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> 
         ignored=limits.ignore or elsewhere,
         reported_elsewhere=elsewhere and not limits.ignore,
         expected_input_seconds=limits.expected_input_seconds,
+        due_at=run_due_at(context.query.name, context.query, context.snapshot, context.now, limits),
         severity=worst.severity if worst is not None else None,
         restarted=is_restarted(context),
     )
@@ -330,12 +331,15 @@ def _evaluate_absent(
     label: str, name: str, snapshot: Snapshot, now: float, policy: Policy
 ) -> tuple[Finding | None, QueryHealth]:
     finding = query_absent(label, name, snapshot, now, policy)
+    limits = policy.limits(name)
+    due_at = run_due_at(name, None, snapshot, now, limits)
     if finding is not None:
-        return finding, QueryHealth(finding.state, finding.facts, severity=finding.severity)
+        return finding, QueryHealth(
+            finding.state, finding.facts, severity=finding.severity, due_at=due_at
+        )
     supervised = snapshot.supervised.get(label)
     why = NotSeenYet() if supervised is None else Restarting(why=supervised.failure)
-    ignored = policy.limits(name).ignore
-    return None, QueryHealth(QueryState.STARTING, why, ignored=ignored)
+    return None, QueryHealth(QueryState.STARTING, why, ignored=limits.ignore, due_at=due_at)
 
 
 # -- slots and signals ------------------------------------------------------------------------

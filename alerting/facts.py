@@ -142,6 +142,20 @@ class NeverSeen(Facts, frozen=True, kw_only=True):
     known_queries: tuple[str, ...]
 
 
+class NotCompleted(Facts, frozen=True, kw_only=True):
+    """No run has completed for the deadline ``due_at``; times are Unix seconds.
+
+    ``times`` is the setting. Of a run in flight, its batch and for how long it has run.
+    """
+
+    code = Code.NOT_COMPLETED
+    times: str
+    due_at: float
+    completed_at: float | None
+    running_seconds: float | None = None
+    batch_id: int | None = None
+
+
 class PastFailure(msgspec.Struct, frozen=True):
     """One of the last failures; ``batch_id`` is None if unknown."""
 

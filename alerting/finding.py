@@ -173,3 +173,5 @@ class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     """``why`` in words; what leaves the driver is made of them."""
     is_unknown: bool = False
     """An error of ours: nothing opens or ends an alert of the query."""
+    due_at: float | None = None
+    """By when a run of it must complete, in Unix seconds; None without such a time."""

@@ -200,6 +200,7 @@ class Code(str, Enum):
     NO_ACTIVITY = "no_activity"
     START_OVERDUE = "start_overdue"
     NEVER_SEEN = "never_seen"
+    NOT_COMPLETED = "not_completed"
     POISON_BATCH = "poison_batch"
     MANY_FAILURES = "many_failures"
     # Batches and offsets
@@ -252,6 +253,7 @@ class Code(str, Enum):
 
 SHOWN_CODES = frozenset(
     {
+        Code.NOT_COMPLETED,
         Code.POISON_BATCH,
         Code.SCHEDULER_STOPPED,
         Code.TASK_RUNNING,

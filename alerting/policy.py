@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from ..core.wall_time import Times, parse_time
 from ..listener.mailbox import ProgramEnd
 from ..listener.state.flow import Declared
 from ..listener.state.query import Query
@@ -20,6 +21,7 @@ from ..listener.state.query import Query
 Seconds = Annotated[float, Meta(gt=0)]
 Grace = Annotated[float, Meta(ge=0)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
+TimeOfDay = Annotated[str, Meta(max_length=100)]
 _Count = Annotated[int, Meta(ge=1, le=16)]
 
 
@@ -41,6 +43,10 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     slow_critical_seconds: Seconds = 1800.0
     """A batch that works, or waits for slots that another query holds, is critical after this
     long, never before W."""
+    complete_by: TimeOfDay | None = None
+    """By when a run of `once` or `availableNow` must have completed, on each day or on these days:
+    `StreamingQueryMissing`. `[DAYS] HH:MM [ZONE]`, UTC without a zone.
+    Example: `"mon-fri 06:00 Europe/Berlin"`"""
     start_grace_seconds: Grace = 300.0
     """How long a started or expected query may show no activity: `StreamingQueryMissing`."""
     gone_grace_seconds: Grace = 60.0
@@ -71,6 +77,20 @@ class Limits(LimitSettings, frozen=True, kw_only=True):
 
     ignore: bool = False
 
+    @property
+    def deadlines(self) -> Times | None:
+        """When runs must have completed; None if they may take any time.
+
+        Raises:
+            ValueError: ``complete_by`` cannot be read.
+
+        """
+        return None if self.complete_by is None else parse_time(self.complete_by)
+
+
+Overrides = tuple[tuple[str, dict[str, float | bool | str]], ...]
+"""By name pattern, the limits that differ."""
+
 
 class Policy(msgspec.Struct, frozen=True):
     """The expected queries, and the limits of all queries.
@@ -83,7 +103,7 @@ class Policy(msgspec.Struct, frozen=True):
     expected_errors: tuple[str, ...] = ()
     """Patterns of error classes and exception names."""
     defaults: Limits = Limits()
-    overrides: tuple[tuple[str, dict[str, float | bool]], ...] = ()
+    overrides: Overrides = ()
     probe_stale_seconds: float = 4.0
     probe_expected: bool = False
     declared: tuple[Declared, ...] = ()
@@ -103,6 +123,11 @@ class Policy(msgspec.Struct, frozen=True):
             if fnmatchcase(name, pattern):
                 limits = replace(limits, **changes)
         return limits
+
+
+def has_deadline(policy: Policy, query: Query) -> bool:
+    """Whether runs of a query, which has a name, must have completed by a time of day."""
+    return bool(query.name) and policy.limits(query.base_name).complete_by is not None
 
 
 # -- window -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import math
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +28,7 @@ from msgspec.structs import replace
 from ..core.files import FileLoop, Signature, signature_of, write_whole
 from ..core.guard import Guard
 from ..core.text import suggest
+from ..core.wall_time import Times, parse_window
 from .alert import Alert
 from .finding import WHOLE_DRIVER
 from .kinds import ALERT_NAMES
@@ -40,12 +43,15 @@ MAX_SILENCES = 1000
 """The most that ``Sidecar.silence`` and HTTP together may have in force."""
 END_OF_TIME = 253_402_300_799.0
 """The last second of the year 9999, the latest time that can be formatted."""
+NO_END = math.inf
+"""The end of a silence that recurs until somebody ends it."""
 
 
 class Silence(msgspec.Struct, frozen=True):
     """Suppress alerts whose app, query and name match the patterns until Unix time ``until``.
 
-    Alerts of the whole driver have the query ``*``, which only the pattern ``*`` matches.
+    One that recurs does so only in the windows of ``every``. Alerts of the whole driver have the
+    query ``*``, which only the pattern ``*`` matches.
     """
 
     queries: str
@@ -53,20 +59,44 @@ class Silence(msgspec.Struct, frozen=True):
     alertname: str = "*"
     reason: str = ""
     app: str = "*"
+    every: Times | None = None
 
-    def covers(self, alert: Alert, wall: float) -> bool:
-        """Whether ``alert`` is silenced at Unix time ``wall``."""
-        return (
+    def window(self, wall: float) -> tuple[float, float] | None:
+        """When it holds, at Unix time ``wall`` or next; None once it has ended."""
+        if wall >= self.until:
+            return None
+        if self.every is None:
+            return wall, self.until
+        window = self.every.window(wall)
+        if window is None or window[0] >= self.until:
+            return None
+        return window[0], min(window[1], self.until)
+
+    def covered_until(self, alert: Alert, wall: float) -> float | None:
+        """When the time ends in which ``alert`` is silenced; None if it is not at ``wall``."""
+        is_meant = (
             wall < self.until
             and fnmatchcase(alert.labels["app"], self.app)
             and fnmatchcase(alert.labels["query"], self.queries)
             and fnmatchcase(alert.name, self.alertname)
         )
+        window = self.window(wall) if is_meant else None
+        return None if window is None or window[0] > wall else window[1]
+
+    def covers(self, alert: Alert, wall: float) -> bool:
+        """Whether ``alert`` is silenced at Unix time ``wall``."""
+        return self.covered_until(alert, wall) is not None
 
     def __str__(self) -> str:
         """A readable text: ``silenced until <ISO 8601>: <reason>``."""
-        text = f"silenced until {end_text(self.until)}"
-        return f"{text}: {self.reason}" if self.reason else text
+        if self.every is None:
+            return self.text(self.until)
+        until = "" if self.until == NO_END else f" until {end_text(self.until)}"
+        return f"silenced {self.every.text}{until}{self.reason and f': {self.reason}'}"
+
+    def text(self, until: float) -> str:
+        """What is said of an alert that it silences until then."""
+        return f"silenced until {end_text(until)}{self.reason and f': {self.reason}'}"
 
 
 def end_text(wall: float) -> str:
@@ -77,15 +107,22 @@ def end_text(wall: float) -> str:
 
 def why_muted(alert: Alert, silences: Iterable[Silence], wall: float) -> str:
     """The silence that covers ``alert`` longest; empty if none covers it."""
-    covering = [silence for silence in silences if silence.covers(alert, wall)]
-    return str(max(covering, key=lambda silence: silence.until)) if covering else ""
+    ends = [(silence.covered_until(alert, wall), silence) for silence in silences]
+    covering = [(end, silence) for end, silence in ends if end is not None]
+    if not covering:
+        return ""
+    end, silence = max(covering, key=itemgetter(0))
+    return silence.text(end)
 
 
 Silences = tuple[Silence, ...]
 
 
 class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A silence in the file, in a driver's answer, or in a request, which may have no ``until``."""
+    """A silence in the file, in a driver's answer, or in a request, which may have no ``until``.
+
+    ``every`` are the windows of one that recurs, as ``wall_time.parse_window`` reads them.
+    """
 
     queries: str
     minutes: float | None = None
@@ -93,11 +130,20 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alertname: str = "*"
     reason: str = ""
     app: str | None = None
+    every: str | None = None
 
     def silence(self) -> Silence:
-        """The silence until the end that is written; one without it has ended."""
-        until = self.until.timestamp() if self.until is not None else 0.0
-        return Silence(self.queries, until, self.alertname, self.reason, self.app or "*")
+        """The silence until the end that is written; without one, it has ended, or recurs.
+
+        Raises:
+            ValueError: ``every`` cannot be read.
+
+        """
+        every = None if self.every is None else parse_window(self.every)
+        until = 0.0 if every is None else NO_END
+        if self.until is not None:
+            until = self.until.timestamp()
+        return Silence(self.queries, until, self.alertname, self.reason, self.app or "*", every)
 
 
 NOT_A_SILENCE = (msgspec.MsgspecError, ValueError)
@@ -112,32 +158,44 @@ def make_silence(
     minutes: float | None = None,
     until: datetime | None = None,
     *,
+    every: str | None = None,
     now: float | None = None,
     **more: str,
 ) -> Silence:
     """A silence of ``queries`` from now on; ``more`` are its other fields.
 
+    With ``every`` it recurs, and needs no other end than that of each window.
+
     Raises:
         ValueError: not exactly one end is given; it is no datetime, has no time zone, is past, or
-            is later than the year 9999 in UTC; ``minutes`` is no number, or a field is not text.
+            is later than the year 9999 in UTC; ``minutes`` is no number, a field is not text, or
+            ``every`` cannot be read.
 
     """
     fields = {"queries": queries, **more}
+    if every is not None:
+        fields["every"] = every
     wrong = [name for name, text in fields.items() if not isinstance(text, str)]
     if wrong:
         raise ValueError(f"{wrong[0]!r} must be text, given {fields[wrong[0]]!r}")
+    windows = None if every is None else parse_window(every)
+    if windows is not None and minutes is None and until is None:
+        return Silence(queries, NO_END, every=windows, **more)
     moment = datetime.fromtimestamp(time.time() if now is None else now, timezone.utc)
     end = _end(minutes, until, moment)
     if end <= moment:
         given = minutes if until is None else until.isoformat()
         raise ValueError(f"a silence must end later than now, given {given}")
-    return Silence(queries, end.timestamp(), **more)
+    return Silence(queries, end.timestamp(), every=windows, **more)
 
 
 def _end(minutes: float | None, until: datetime | None, moment: datetime) -> datetime:
     """The end of a silence that begins at ``moment``, in UTC."""
     if (minutes is None) == (until is None):
-        raise ValueError("a silence must end: give 'minutes' or 'until', and not both")
+        raise ValueError(
+            "a silence must end: give 'minutes' or 'until', and not both; or 'every' for one that "
+            "recurs, such as 'sun 02:00-04:00 Europe/Berlin'"
+        )
     if until is not None and not isinstance(until, datetime):
         raise ValueError(f"'until' must be a datetime with a time zone, given {until!r}")
     if until is not None and until.utcoffset() is None:
@@ -167,7 +225,12 @@ class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def written(silence: Silence) -> dict[str, str]:
     """A silence as people, files and requests have it."""
-    return {**msgspec.structs.asdict(silence), "until": end_text(silence.until)}
+    texts = {name: getattr(silence, name) for name in ("queries", "alertname", "reason", "app")}
+    if silence.every is not None:
+        texts["every"] = silence.every.text
+    if silence.until != NO_END:
+        texts["until"] = end_text(silence.until)
+    return texts
 
 
 def unmatched(silence: Silence, queries: Collection[str] | None) -> str:
@@ -240,14 +303,19 @@ def _parse(path: Path, number: int, text: bytes) -> Silence:
         line = msgspec.json.decode(text, type=Written)
     except NOT_A_SILENCE as error:
         raise ValueError(f"{path}, line {number}: {error}") from None
-    if line.until is None or line.minutes is not None:
-        raise ValueError(f"{path}, line {number}: a silence in a file has 'until', no 'minutes'")
+    if (line.until is None and line.every is None) or line.minutes is not None:
+        raise ValueError(
+            f"{path}, line {number}: a silence in a file has 'until' or 'every', no 'minutes'"
+        )
     if not line.app:
         raise ValueError(
             f"{path}, line {number}: the silence of {line.queries!r} names no app; drivers of "
             'several apps may read this file: add "app": "NAME", or "*" for all apps'
         )
-    return line.silence()
+    try:
+        return line.silence()
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: {error}") from None
 
 
 # -- silencing --------------------------------------------------------------------------------
@@ -368,6 +436,7 @@ def post_silence(
             given.queries,
             given.minutes,
             given.until,
+            every=given.every,
             alertname=given.alertname,
             reason=given.reason,
             app=given.app or "*",

@@ -18,6 +18,7 @@ import requests
 
 from ..alerting.receivers.receiver import is_readable, public_part
 from ..alerting.silences import (
+    NO_END,
     Ending,
     Silence,
     Written,
@@ -30,6 +31,7 @@ from ..alerting.silences import (
 )
 from ..core.secret import Secret
 from ..core.text import rfc3339
+from ..core.wall_time import Times, parse_window
 from ..settings.loading import load_strictly
 from ..settings.receivers import as_settings_error
 from ..settings.settings import Settings
@@ -44,6 +46,7 @@ class SilenceRequest(msgspec.Struct, frozen=True):
 
     queries: str | None = None
     lasting: timedelta | None = None
+    every: Times | None = None
     end: str | None = None
     alertname: str = "*"
     app: str | None = None
@@ -64,6 +67,7 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
 
     which = "which queries, such as 'bronze*'; without it and --end, silences are listed"
     lasting = "how long, such as 90s, 30m, 2h, 1d12h"
+    every = "again and again, such as 'sun 02:00-04:00 Europe/Berlin'; until --end, or --for"
     app = "which app (default: the setting app_name, and all apps with --url alone); '*' is all"
     end = "end the silences of exactly this pattern and exactly --app"
     url = "a driver to silence until it ends, such as https://HOST:9719; may be repeated"
@@ -71,6 +75,7 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
     http = "send the token to another machine over http://: the network can read it"
     add("queries", which, nargs="?", metavar="PATTERN")
     add("--for", lasting, type=_duration, dest="lasting", metavar="TIME")
+    add("--every", every, type=_windows, metavar="TIMES")
     add("--alertname", "only alerts of this name", default="*", metavar="PATTERN")
     add("--app", app, metavar="PATTERN")
     add("--reason", "shown with the silence", default="")
@@ -94,6 +99,13 @@ def _duration(text: str) -> timedelta:
     return lasting
 
 
+def _windows(text: str) -> Times:
+    try:
+        return parse_window(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
     """Add, end or list silences in each place that is named; 1 when a place refused or did not
     answer, or there was none to end.
@@ -113,8 +125,8 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
     app = _app(request, settings, places)
     if request.queries is None:
         return _end(places, Ending(request.end or "", app))
-    until = int(now) + (request.lasting or timedelta()).total_seconds()
-    silence = Silence(request.queries, until, request.alertname, request.reason, app)
+    until = NO_END if request.lasting is None else int(now) + request.lasting.total_seconds()
+    silence = Silence(request.queries, until, request.alertname, request.reason, app, request.every)
     # The query names are not known here.
     if note := unmatched(silence, None):
         sys.stderr.write(f"querypulse: {note}\n")
@@ -127,14 +139,17 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
 
 
 def _require_consistent(request: SilenceRequest) -> None:
-    is_new = request.queries is not None or request.lasting is not None
+    has_time = request.lasting is not None or request.every is not None
+    is_new = request.queries is not None or has_time
     if request.end is not None and (is_new or request.alertname != "*" or request.reason):
         raise ValueError(
-            "--end takes its own pattern, --app and places: PATTERN, --for, --alertname and "
-            "--reason are for a new silence"
+            "--end takes its own pattern, --app and places: PATTERN, --for, --every, --alertname "
+            "and --reason are for a new silence"
         )
-    if (request.queries is None) != (request.lasting is None):
-        raise ValueError("PATTERN and --for go together: every silence has an end")
+    if (request.queries is not None) != has_time:
+        raise ValueError(
+            "PATTERN goes together with --for or --every: a silence has an end, or windows"
+        )
     readable = [url for url in request.urls if is_readable(url)]
     if readable and not request.allow_http:
         raise ValueError(
@@ -216,10 +231,28 @@ def _list(places: Sequence[Place], now: float) -> int:
 
 def _print(entries: Iterable[Entry], now: float) -> None:
     for silence, labels in entries:
-        left = timedelta(seconds=round(silence.until - now))
         why = f": {silence.reason}" if silence.reason else ""
         patterns = f"{silence.app}{labels}  {silence.queries}  {silence.alertname}"
-        sys.stdout.write(f"{patterns}  until {end_text(silence.until)} ({left} left){why}\n")
+        sys.stdout.write(f"{patterns}  {_time_text(silence, now)}{why}\n")
+
+
+def _time_text(silence: Silence, now: float) -> str:
+    """Until when it holds; of one that recurs its windows, and the present or the next one."""
+    until = f"until {end_text(silence.until)}"
+    if silence.every is None:
+        return f"{until} ({_left(silence.until, now)} left)"
+    text = silence.every.text if silence.until == NO_END else f"{silence.every.text} {until}"
+    window = silence.window(now)
+    if window is None:
+        return f"{text} (no window is left)"
+    begin, end = window
+    if begin <= now:
+        return f"{text} (now, until {end_text(end)}: {_left(end, now)} left)"
+    return f"{text} (next {end_text(begin)} to {end_text(end)}: in {_left(begin, now)})"
+
+
+def _left(wall: float, now: float) -> timedelta:
+    return timedelta(seconds=round(wall - now))
 
 
 # -- places -----------------------------------------------------------------------------------
@@ -380,7 +413,17 @@ class Alertmanager(_Server, frozen=True, kw_only=True):
     labels: dict[str, str]
 
     def add(self, silence: Silence) -> str:
-        """Add the silence; returns the labels that it is limited to."""
+        """Add the silence; returns the labels that it is limited to.
+
+        Raises:
+            PlaceError: it recurs, or Alertmanager refused it.
+
+        """
+        if silence.every is not None:
+            raise PlaceError(
+                f"{self.name}: a silence of Alertmanager cannot recur: name the times in its "
+                "configuration, in 'time_intervals', and those in 'mute_time_intervals' of a route"
+            )
         patterns = {"app": silence.app, "query": silence.queries, "alertname": silence.alertname}
         body = {
             "matchers": [

@@ -204,6 +204,14 @@ QUERY_FIGURES: Table[QueryRow] = {
             else None
         ),
     ),
+    "spark_streaming_query_last_completed_timestamp_seconds": Figure(
+        "When a run of the query last completed, also in an earlier process; absent before that.",
+        lambda row: row.published.unix(row.query.history.completed_at) if row.is_seen else None,
+    ),
+    "spark_streaming_query_complete_by_timestamp_seconds": Figure(
+        "By when the next run must complete; in the past, it is overdue. Absent without a setting.",
+        lambda row: row.health.due_at,
+    ),
     "spark_streaming_query_last_commit_batch_id": Figure(
         "The id of the last committed batch.", lambda row: row.query.checkpoint.last_commit_batch
     ),

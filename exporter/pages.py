@@ -93,6 +93,9 @@ class ShutdownNotice:
 TEXT = "text/plain; charset=utf-8"
 SILENCES = "/silences"
 """Accepts a POST, only with the token, because a silence suppresses pages; a GET lists them."""
+EXPECT_STOP = "/expect_stop"
+"""Accepts a POST, only with the token, for the same reason."""
+POSTS = (SILENCES, EXPECT_STOP)
 RUNBOOKS = "/runbooks/"
 LIVEZ = "/livez"
 WATCH = ("/watch", "/watch/page")
@@ -118,14 +121,15 @@ class Content(msgspec.Struct, frozen=True):
     """What the pages show; the server's threads call all of it.
 
     ``published`` returns the newest published state, ``alive`` whether the worker's loop runs,
-    without waiting; ``runbook`` an alert's runbook. ``silence`` handles the body of
-    ``POST /silences``, and ``silences`` are those in force.
+    without waiting; ``runbook`` an alert's runbook. ``silence`` and ``expect_stop`` handle the
+    bodies that are posted to their pages, and ``silences`` are those in force.
     """
 
     published: Callable[[], PublishedState | None]
     alive: Callable[[], bool]
     runbook: Callable[[str], str | None] = lambda _: None
     silence: Callable[[bytes], tuple[int, dict[str, object]]] = lambda _: (404, {})
+    expect_stop: Callable[[bytes], tuple[int, dict[str, object]]] = lambda _: (404, {})
     silences: Callable[[], list[dict[str, str]]] = list
 
 
@@ -149,9 +153,10 @@ def page(content: Content, path: str, accept: str, notice: Notice | None) -> Rep
     return pages[path]()
 
 
-def posted_silence(content: Content, body: bytes) -> Reply:
-    """Answer a POST to ``SILENCES`` from a client with the token."""
-    return _json(*content.silence(body))
+def posted(content: Content, path: str, body: bytes) -> Reply:
+    """Answer a POST to a page of ``POSTS`` from a client with the token."""
+    handle = content.silence if path == SILENCES else content.expect_stop
+    return _json(*handle(body))
 
 
 def _metrics(published: PublishedState | None, accept: str) -> Reply:

@@ -38,8 +38,8 @@ from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from .pages import (
     LIVEZ,
+    POSTS,
     RETURN_SECONDS,
-    SILENCES,
     WATCH,
     Content,
     Notice,
@@ -47,7 +47,7 @@ from .pages import (
     ShutdownNotice,
     is_public,
     page,
-    posted_silence,
+    posted,
 )
 
 CLIENT_SECONDS = 10.0
@@ -456,7 +456,7 @@ class HttpServer:
         if request.is_read:
             make = partial(page, content, request.page, accept, self._shutdown_notice.said)
         else:
-            make = partial(posted_silence, content, body)
+            make = partial(posted, content, request.page, body)
         request.send(self._guard.attempt("exporter", make, default=_FAILED))
 
     def _refusal(self, request: Request) -> Reply | None:
@@ -471,10 +471,10 @@ class HttpServer:
             return Reply(401, b"a bearer token is needed\n", headers=challenge)
         if request.is_read:
             return None
-        if (request.command, request.page) != ("POST", SILENCES):
+        if request.command != "POST" or request.page not in POSTS:
             return Reply(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
         if token is None:
-            return Reply(403, b"silences need a token: set http_token_file\n")
+            return Reply(403, b"a POST needs a token: set http_token_file\n")
         return _refusal_of_body(request.headers.get("Content-Length", ""))
 
 

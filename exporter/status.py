@@ -83,6 +83,8 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The queries that write what it reads, at most 50."""
     downstream: tuple[str, ...] = ()
     """The queries that read what it writes, at most 50."""
+    complete_by: str | None = None
+    """By when its next run must complete, ISO 8601 in UTC; None without such a setting."""
     end_to_end_age_seconds: float | None = None
     """The age of the newest data that has passed from the first sources into its table."""
     supervised: SupervisedStatus | None = None
@@ -122,6 +124,8 @@ class Status(msgspec.Struct, frozen=True):
     monitor: Monitor
     at: str
     inhibited: tuple[InhibitedStatus, ...] = msgspec.field(default=(), name="suppressed")
+    end_expected: bool = False
+    """Whether somebody has announced that the whole driver will end now."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -146,6 +150,7 @@ def status(published: PublishedState) -> Status:
         ),
         monitor=published.monitor,
         at=iso(published.wall),
+        end_expected=published.snapshot.end_expected,
         inhibited=tuple(
             InhibitedStatus(
                 alertname=pair.alert.labels["alertname"],
@@ -202,6 +207,7 @@ def _query(row: QueryRow) -> QueryStatus:
         checkpoint_problem=None if facts is None else checkpoint_problem(facts.checkpoint),
         upstream=row.upstream,
         downstream=row.downstream,
+        complete_by=None if row.health.due_at is None else iso(row.health.due_at),
         end_to_end_age_seconds=row.end_to_end_age_seconds,
         supervised=_supervised(row),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from itertools import count
+from math import inf
 from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -112,10 +113,20 @@ class Marker(threading.Event):
 
 
 class ExpectStop(msgspec.Struct, frozen=True):
-    """The application announces that it will stop the query of this name, or only of this label."""
+    """Somebody announces that the query of this name, or only of this label, will be stopped.
+
+    A run that still goes on at ``until``, in monotonic seconds, is not to be stopped any more.
+    """
 
     name: str
     is_label: bool = False
+    until: float = inf
+
+
+class ExpectEnd(msgspec.Struct, frozen=True):
+    """Somebody announces that the whole driver will end before ``until``, in monotonic seconds."""
+
+    until: float
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -149,6 +160,6 @@ class Ending(msgspec.Struct, frozen=True):
     program: ProgramEnd | None = None
 
 
-Item = Arrived | Marker | ExpectStop | Forget | Ending
+Item = Arrived | Marker | ExpectStop | ExpectEnd | Forget | Ending
 Inbox = Mailbox[Item]
 """The worker takes its items from this mailbox."""

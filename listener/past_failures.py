@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..core.text import digest
 from .state import positions
-from .state.history import MAX_PAST_FAILURES, RunFailure
+from .state.history import MAX_PAST_FAILURES, RunFailure, latest
 from .state.positions import LastRead
 from .state.query import Query
 
@@ -50,6 +50,8 @@ class FailedQuery(msgspec.Struct, frozen=True):
     """Where it had read up to, and what it had passed over."""
     folder: str = ""
     """The hash of its checkpoint's folder; empty if that is unknown or temporary."""
+    completed_at: float | None = None
+    """When a run of it last completed."""
 
     @property
     def key(self) -> QueryKey:
@@ -74,6 +76,7 @@ def shifted(failed: FailedQuery, seconds: float) -> FailedQuery:
         failed,
         failures=tuple(replace(died, at=died.at + seconds) for died in failed.failures),
         gone_at=None if failed.gone_at is None else failed.gone_at + seconds,
+        completed_at=None if failed.completed_at is None else failed.completed_at + seconds,
         reading=None if failed.reading is None else positions.shifted(failed.reading, seconds),
     )
 
@@ -106,8 +109,13 @@ class PastFailures:
             failures = tuple(sorted(believable, key=lambda died: died.at)[-MAX_PAST_FAILURES:])
             unrecovered = min(max(0, failed.unrecovered_failures), len(failures))
             reading = None if failed.reading is None else positions.not_after(failed.reading, now)
+            completed_at = failed.completed_at
             self._kept[failed.key] = replace(
-                failed, failures=failures, unrecovered_failures=unrecovered, reading=reading
+                failed,
+                failures=failures,
+                unrecovered_failures=unrecovered,
+                reading=reading,
+                completed_at=None if completed_at is None else min(completed_at, now),
             )
         if stored:
             self._met.clear()
@@ -179,5 +187,6 @@ def _with_past(query: Query, past: FailedQuery) -> Query:
         reading=reading,
         failures=(*past.failures, *history.failures)[-MAX_PAST_FAILURES:],
         unrecovered_failures=history.unrecovered_failures + before,
+        completed_at=latest(past.completed_at, history.completed_at),
     )
     return replace(query, history=history, checkpoint=checkpoint)

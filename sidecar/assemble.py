@@ -10,7 +10,7 @@ from ..alerting.alert import Incident
 from ..alerting.delivery.deliveries import Delivery, Notifier
 from ..alerting.delivery.heartbeat import Heartbeat, QueryHeartbeats
 from ..alerting.delivery.spool import Spool
-from ..alerting.policy import Limits, LimitSettings, Policy
+from ..alerting.policy import Limits, LimitSettings, Overrides, Policy
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import (
     HttpOptions,
@@ -41,7 +41,7 @@ def make_policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
     """The expected queries and the limits.
 
     Raises:
-        SettingsError: a declared dataset could never match.
+        SettingsError: a declared dataset could never match, or a time of day cannot be read.
 
     """
     defaults = Limits(**{name: getattr(settings, name) for name in LimitSettings.__struct_fields__})
@@ -58,6 +58,7 @@ def make_policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
     )
     with as_settings_error(settings):
         declared = declared_datasets(settings.queries)
+    _require_times(settings, defaults, overrides)
     return Policy(
         expected=settings.expected_queries,
         expected_errors=settings.expected_errors,
@@ -68,6 +69,21 @@ def make_policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         probe_expected=probe_expected,
         declared=declared,
     )
+
+
+def _require_times(settings: Settings, defaults: Limits, overrides: Overrides) -> None:
+    """Require that each ``complete_by`` can be read.
+
+    Raises:
+        SettingsError: one cannot; the message names it.
+
+    """
+    places = {"setting 'complete_by'": defaults}
+    for pattern, changes in overrides:
+        places[f"setting 'queries', in {pattern!r}, complete_by"] = Limits(**changes)
+    for place, limits in places.items():
+        with as_settings_error(settings, f"{place}: "):
+            limits.deadlines  # noqa: B018 - it is read to be checked
 
 
 def shortest_floor_seconds(settings: Settings) -> float:

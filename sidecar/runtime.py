@@ -24,21 +24,32 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from ..alerting.alert import Alert
 from ..alerting.delivery.deliveries import Notifier
-from ..alerting.finding import Severity
+from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from ..alerting.kinds import SharedCause
 from ..alerting.policy import Policy
 from ..alerting.rules.query_ends import endless
-from ..alerting.silences import post_silence, written
+from ..alerting.silences import (
+    BAD_REQUEST,
+    CREATED,
+    NOT_A_SILENCE,
+    end_text,
+    post_silence,
+    written,
+)
 from ..core.guard import Guard
+from ..core.text import listed
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
 from ..exporter.published_state import PublishedState
@@ -47,6 +58,7 @@ from ..exporter.server import HttpServer
 from ..listener.connect.event_path import ConnectPath
 from ..listener.mailbox import (
     Ending,
+    ExpectEnd,
     ExpectStop,
     Forget,
     Inbox,
@@ -59,7 +71,7 @@ from ..listener.python_frames import main_thread
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
-from ..listener.state.snapshot import SupervisedQuery
+from ..listener.state.snapshot import Snapshot, SupervisedQuery
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from . import assemble
@@ -78,6 +90,7 @@ FLUSH_SHARE = 0.7
 """The share of the time to close that notifying may use; the rest is for stopping."""
 INTERRUPTED_SECONDS = 0.5
 """The time to close after a second Ctrl-C."""
+MINUTES_OF_DAY = 24 * 60
 SILENT_SECONDS = 5.0
 """A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
 
@@ -133,6 +146,34 @@ def notice_of(
     is_known = bool(pending) and not any(pending)
     is_failed = any(alert.is_critical and not alert.muted for alert in alerts)
     return Notice.FAILED if is_known and is_failed else None
+
+
+class ExpectedStop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``POST /expect_stop``: which queries will be stopped; ``*`` is the whole driver.
+
+    An announcement ends after ``minutes``: a stop that has not come by then was called off.
+    """
+
+    queries: str
+    minutes: Annotated[float, Meta(gt=0, le=MINUTES_OF_DAY)] = 60.0
+
+    def labels(self, snapshot: Snapshot) -> list[str]:
+        """The queries that are meant: the active ones of the pattern, else those that have ended.
+
+        Raises:
+            ValueError: there is none, and not the whole driver is meant.
+
+        """
+        named = [
+            query
+            for query in snapshot.queries
+            if fnmatchcase(query.label, self.queries) or fnmatchcase(query.base_name, self.queries)
+        ]
+        active = [query.label for query in named if query.run.alive]
+        if not named and self.queries != WHOLE_DRIVER:
+            labels = [query.label for query in snapshot.queries]
+            raise ValueError(f"no query matches {self.queries!r}; known: {listed(labels)}")
+        return active or [query.label for query in named]
 
 
 class Runtime:
@@ -220,7 +261,7 @@ class Runtime:
         page = (external_url(self._settings) or self.url) if self.url else None
         log_start(self._settings, self.published.app, page)
 
-    def ask_worker(self, request: ExpectStop | Forget) -> None:
+    def ask_worker(self, request: ExpectStop | ExpectEnd | Forget) -> None:
         """Pass a request of the application to the worker, before what has not arrived yet."""
         self._arrived.put(request, lifecycle=True)
 
@@ -269,6 +310,8 @@ class Runtime:
     def _end(self) -> Notice | None:
         context, silent = self.evaluated.snapshot.context, self._observers.prober.silent_seconds
         end = end_of(context, uncaught_exception(), silent)
+        if end is None and self.evaluated.snapshot.end_expected:
+            return Notice.TERMINATED
         return end_of_program(end, self.evaluated, self._worker.policy)
 
     def _last_flush(self, deadline: Deadline, program: ProgramEnd | None) -> None:
@@ -362,6 +405,7 @@ class Runtime:
             alive=lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
             runbook=runbook,
             silence=self._silence,
+            expect_stop=self._expect_stop,
             silences=lambda: [written(silence) for silence in self._silencing()],
         )
         return HttpServer(
@@ -393,6 +437,22 @@ class Runtime:
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
         names = {*self.evaluated.snapshot.labels(), *self.published.expected}
         return post_silence(body, self._silencing, names)
+
+    def _expect_stop(self, body: bytes) -> tuple[int, dict[str, object]]:
+        """Announce the stops that the body of ``POST /expect_stop`` names."""
+        try:
+            given = msgspec.json.decode(body, type=ExpectedStop)
+            labels = given.labels(self.evaluated.snapshot)
+        except NOT_A_SILENCE as error:
+            return BAD_REQUEST, {"error": str(error)}
+        seconds = given.minutes * 60.0
+        until = time.monotonic() + seconds
+        for label in labels:
+            self.ask_worker(ExpectStop(label, is_label=True, until=until))
+        if given.queries == WHOLE_DRIVER:
+            self.ask_worker(ExpectEnd(until))
+        log.info("querypulse: stops announced over HTTP: %r: %s", given.queries, listed(labels))
+        return CREATED, {"queries": labels, "until": end_text(time.time() + seconds)}
 
     def _follow(self, evaluated: Evaluated) -> None:
         """Do what follows an evaluation whose alerts are handed over."""

@@ -336,17 +336,23 @@ class Sidecar:
         until: datetime | None = None,
         reason: str = "",
         alertname: str = "*",
+        *,
+        every: str | None = None,
     ) -> None:
         """Suppress alerts of queries that match a name pattern, for ``minutes`` or ``until``.
 
-        Alerts sent before stay open, and their resolution is sent. The silence ends with this
-        process; those of ``querypulse silence`` outlive it.
+        With ``every`` it recurs in these windows: ``"sat,sun 22:00-02:00 Europe/Berlin"``; then it
+        needs no other end. Alerts sent before stay open, and their resolution is sent. The silence
+        ends with this process; those of ``querypulse silence`` outlive it.
 
         Raises:
-            ValueError: the end is missing, past or without time zone, or 1,000 are in force.
+            ValueError: the end is missing, past or without time zone, ``every`` cannot be read, or
+                1,000 are in force.
 
         """
-        silence = make_silence(queries, minutes, until, alertname=alertname, reason=reason)
+        silence = make_silence(
+            queries, minutes, until, every=every, alertname=alertname, reason=reason
+        )
         self._components.silencing.add(silence)
         note = unmatched(silence, self._names() if self._runtime is not None else None)
         if note:

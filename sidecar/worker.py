@@ -15,11 +15,20 @@ from ..alerting.delivery.deliveries import Notifier
 from ..alerting.delivery.spool import FailureHistory
 from ..alerting.evaluate import Evaluation, evaluate, retired
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle
-from ..alerting.policy import Policy
+from ..alerting.policy import Policy, has_deadline
 from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
-from ..listener.mailbox import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
+from ..listener.mailbox import (
+    Arrived,
+    Ending,
+    ExpectEnd,
+    ExpectStop,
+    Forget,
+    Inbox,
+    Item,
+    Marker,
+)
 from ..listener.probe_report import ProbeReport
 from ..listener.source_polls import SourceReport
 from ..listener.state.end_to_end import EndToEnd
@@ -73,7 +82,7 @@ class Worker:
     ) -> None:
         self.policy = policy
         """The policy in force: a forgotten query is no longer expected."""
-        self.state = State(clock(), policy.expected)
+        self.state = State(clock(), policy.expected, partial(has_deadline, policy))
         self.evaluated = Evaluated(self.state.snapshot(clock()), Evaluation(), (), wall=wall())
         self.beat_at = clock()
         self._inputs = inputs
@@ -131,7 +140,9 @@ class Worker:
         if isinstance(item, Arrived):
             self.state.apply_event(item.event, item.at, item.context)
         elif isinstance(item, ExpectStop):
-            self.state.expect_stop(item.name, is_label=item.is_label)
+            self.state.expect_stop(item.name, is_label=item.is_label, until=item.until)
+        elif isinstance(item, ExpectEnd):
+            self.state.expect_end(item.until)
         elif isinstance(item, Forget):
             self._forget(item)
         elif isinstance(item, Ending):
@@ -172,7 +183,7 @@ class Worker:
         wall = self._wall() - (self._clock() - now)
         silences = self._inputs.silences()
         self._failure_history.restore(self.state, self._lifecycle, now, wall)
-        snapshot = self.state.snapshot(now)
+        snapshot = replace(self.state.snapshot(now), wall=wall)
         is_silenced = partial(self._lifecycle.is_silenced, silences=silences, wall=wall)
         main_thread = self._inputs.main_thread
         evaluation = self._redact(evaluate(snapshot, now, self.policy, is_silenced, main_thread))

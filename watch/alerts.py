@@ -21,7 +21,7 @@ from ..alerting.alert import (
 )
 from ..alerting.facts import Reported
 from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
-from ..alerting.kinds import DRIVER_DOWN, MONITORING_DEGRADED
+from ..alerting.kinds import DRIVER_DOWN, MONITORING_DEGRADED, QUERY_MISSING
 from ..alerting.words.messages import Guidance, alert_of
 from ..core.states import QueryState
 from ..core.text import listed, rfc3339
@@ -80,19 +80,45 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
     )
 
 
+def late_finding(driver: WatchedDriver, query: str, due: float) -> Finding:
+    """The finding about a run that has not completed in time, while its driver is not there."""
+    reason = (
+        f"no run has completed for {rfc3339(due)}, as far as its driver has said, and that has "
+        "ended and has not come back"
+    )
+    return Finding(
+        alertname=QUERY_MISSING,
+        query=query,
+        severity=Severity.CRITICAL,
+        state=QueryState.MISSING,
+        facts=Reported(
+            reason=reason,
+            summary=f"{query} has not completed in time: {reason}",
+            evidence={ADDRESS: driver.endpoint.shown},
+        ),
+    )
+
+
 def is_mild(driver: WatchedDriver) -> bool:
     """Whether its end may be meant: nobody announced it, and its receivers got a warning."""
     return driver.notice is Notice.ENDED
 
 
 def _how(driver: WatchedDriver) -> str:
-    if driver.notice in MAY_COME_BACK:
-        return f"{MAY_COME_BACK[driver.notice]} and has not come back"
     if driver.may_restart:
-        return f"has ended after it reported {_named(driver.reported)}, and has not come back"
+        return f"{_has_ended(driver)} and has not come back"
     if not driver.seen or driver.last is None:
         return "has never answered since the watcher started"
     return HOW.get(driver.last.said, "")
+
+
+def _has_ended(driver: WatchedDriver) -> str:
+    """How a driver that may come back has ended."""
+    if driver.notice in MAY_COME_BACK:
+        return MAY_COME_BACK[driver.notice]
+    if driver.end_expected:
+        return "has ended as announced"
+    return f"has ended after it reported {_named(driver.reported)}"
 
 
 def _named(alerts: OpenAlerts) -> str:
@@ -146,6 +172,11 @@ class _Open(msgspec.Struct):
     def alert(self) -> Alert:
         """Its only alert."""
         return self.incident.alerts[0]
+
+    @property
+    def is_of_driver(self) -> bool:
+        """Whether it is about a driver, not about a run of a query that is late."""
+        return self.alert.labels["query"] == WHOLE_DRIVER
 
     @property
     def address(self) -> str:
@@ -226,10 +257,12 @@ class DriverAlerts:
             self._open.pop(key).ended(wall, outcome) for key, outcome in outcomes.items() if outcome
         ]
         for entry in self._open.values():
-            self._renew(entry)
+            if entry.is_of_driver:
+                self._renew(entry)
         for driver, name in self.tracker.names():
             if self._is_gone(driver) and self._entry_of(driver) is None:
                 self._begin(self._down(driver, name, now, wall), now)
+            self._follow_runs(driver, name, now, wall)
         if refusals:
             self._follow_refusals(refusals, now, wall)
         still_open = (entry.at(now, self._repeat_interval, muted) for entry in self._open.values())
@@ -242,8 +275,23 @@ class DriverAlerts:
         self._logged = set(lines)
         return changed
 
+    def _follow_runs(self, driver: WatchedDriver, name: str, now: float, wall: float) -> None:
+        """Open an incident for each query whose run is late, once its driver has ended.
+
+        While it runs, it reports that by itself.
+        """
+        if driver.notice is None and not self._is_gone(driver):
+            return
+        for query, due in driver.overdue(wall).items():
+            alert = alert_of(late_finding(driver, query, due), name, self._guidance, due)
+            alert = replace(alert, labels={**alert.labels, **driver.labels})
+            incident = _incident(alert, driver.labels)
+            if incident.key not in self._open:
+                self._begin(incident, now)
+
     def _entry_of(self, driver: WatchedDriver) -> _Open | None:
-        return next((entry for entry in self._open.values() if entry.is_about(driver)), None)
+        entries = (entry for entry in self._open.values() if entry.is_of_driver)
+        return next((entry for entry in entries if entry.is_about(driver)), None)
 
     def _drivers_of(self, entry: _Open) -> list[WatchedDriver]:
         return [driver for driver in self.tracker.drivers if entry.is_about(driver)]
@@ -287,7 +335,11 @@ class DriverAlerts:
             is_open = refusals or now - entry.since < 2 * REFUSED_SECONDS
             return None if is_open else AlertOutcome.ACCEPTED
         drivers = self._drivers_of(entry)
-        if outcome := self._outcome_of(drivers, is_critical=entry.alert.is_critical):
+        if not entry.is_of_driver:
+            # A driver that is back reports by itself what is late from then on.
+            if any(map(self._is_healthy, drivers)):
+                return AlertOutcome.ANSWERS
+        elif outcome := self._outcome_of(drivers, is_critical=entry.alert.is_critical):
             return outcome
         if not self.tracker.is_watched(entry.url):
             return AlertOutcome.DRIVER_UNWATCHED
@@ -344,10 +396,8 @@ class DriverAlerts:
             return f"{DRIVER_DOWN}: {entry.alert.annotations.get('summary', name)}"
         if driver.is_stopped:
             status = "shut down gracefully"
-        elif driver.notice in MAY_COME_BACK:
-            status = f"{MAY_COME_BACK[driver.notice]} and may come back"
         elif driver.notice is not None:
-            status = f"has ended after it reported {_named(driver.reported)} and may come back"
+            status = f"{_has_ended(driver)} and may come back"
         elif self.tracker.is_gone(driver):
             status = "is unreachable, and so is everything else: own network down?"
         elif driver.last is not None and driver.last.said is Said.BARRED:
@@ -377,5 +427,5 @@ class DriverAlerts:
 def _incident(alert: Alert, labels: dict[str, str]) -> Incident:
     """The incident of one alert; ``labels`` are those of the settings."""
     severity = alert.labels["severity"]
-    of = incident_labels(alert.labels["app"], WHOLE_DRIVER, labels)
+    of = incident_labels(alert.labels["app"], alert.labels["query"], labels)
     return Incident(incident_key(of, severity), of, severity, (alert,))

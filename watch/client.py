@@ -8,12 +8,14 @@ import ssl
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import datetime
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, IncompleteRead
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from ..alerting.alert import CRITICAL, Alert
@@ -92,6 +94,10 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """Its critical alerts that its receivers know of."""
     unhealthy: dict[str, str] = {}
     """The state of each unhealthy query."""
+    end_expected: bool = False
+    """Whether somebody has announced its end."""
+    due: dict[str, float] = {}
+    """By when the next run of a query must complete, in Unix seconds."""
 
     @property
     def is_up(self) -> bool:
@@ -253,6 +259,7 @@ class _Query(msgspec.Struct):
     name: str
     state: str
     ignored: bool = False
+    complete_by: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class _Monitor(msgspec.Struct):
@@ -269,6 +276,7 @@ class _Status(msgspec.Struct):
     queries: list[_Query] = []
     alerts: list[_Alert] = []
     monitor: _Monitor = msgspec.field(default_factory=_Monitor)
+    end_expected: bool = False
 
 
 def poll(client: Client) -> Poll:
@@ -303,6 +311,12 @@ def _with_status(seen: Poll, status: _Status) -> Poll:
         app=status.app[:MAX_APP_CHARACTERS],
         labels=status.labels,
         heartbeat=monitor.heartbeat_timestamp,
+        end_expected=status.end_expected,
+        due={
+            query.name: query.complete_by.timestamp()
+            for query in status.queries
+            if query.complete_by is not None and not query.ignored
+        },
         holds_key=holds_key(status.alerts),
         reported=reported(status.alerts) if is_delivered else (),
         unhealthy={

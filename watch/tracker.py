@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from ..alerting.kinds import QUERY_MISSING
 from ..exporter.pages import Notice
 from .client import Endpoint, OpenAlerts, Poll, Said
 
@@ -98,12 +99,33 @@ class WatchedDriver(msgspec.Struct, eq=False):
 
     @property
     def may_restart(self) -> bool:
-        """Whether it has ended by a signal or its main program, or had reported a failure itself.
+        """Whether it has ended by a signal, its main program or as announced, or had reported a
+        failure itself.
 
         A frozen process has not ended.
         """
         is_frozen = self.last is not None and self.last.said in (Said.SILENT, Said.STUCK)
-        return self.notice is not None or (bool(self.reported) and not is_frozen)
+        has_said_why = bool(self.reported) or self.end_expected
+        return self.notice is not None or (has_said_why and not is_frozen)
+
+    def overdue(self, wall: float) -> dict[str, float]:
+        """By query: by when its run should have completed, of those for which nobody did.
+
+        What it has reported itself is known.
+        """
+        if self.last_seen is None:
+            return {}
+        known = dict(self.reported)
+        return {
+            query: due
+            for query, due in self.last_seen.due.items()
+            if due < wall and known.get(query) != QUERY_MISSING
+        }
+
+    @property
+    def end_expected(self) -> bool:
+        """Whether its end was announced when it was last seen."""
+        return self.last_seen is not None and self.last_seen.end_expected
 
     @property
     def is_unsure(self) -> bool:

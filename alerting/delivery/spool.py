@@ -408,10 +408,12 @@ def kept_failures(
     unmet: Iterable[FailedQuery],
     now: float,
     readings: Mapping[QueryKey, LastRead] | None = None,
+    completions: Mapping[QueryKey, float] = {},
 ) -> tuple[FailedQuery, ...]:
     """For each query, the failures within its window and those that may show a poison batch.
 
-    ``readings`` are positions by the keys of queries, which are kept with them. ``unmet`` are
+    ``readings`` are positions by the keys of queries, which are kept with them, and ``completions``
+    when runs of them completed. ``unmet`` are
     queries of earlier processes that this process has not seen. Queries with the same name are kept
     without failures: their own id shows that they do not continue a failed one. So are queries with
     a checkpoint, which shows in the next process whether their id was lost.
@@ -419,11 +421,15 @@ def kept_failures(
     queries, read = tuple(queries), readings or {}
     failures = [_trimmed(failed, now) for failed in unmet]
     failures += [
-        _trimmed(_failed(query, read.get(key_of(query))), now)
+        _trimmed(_failed(query, read.get(key_of(query)), completions.get(key_of(query))), now)
         for query in queries
-        if query.history.failures or key_of(query) in read
+        if query.history.failures or key_of(query) in read or key_of(query) in completions
     ]
-    failed = [query for query in failures if query.failures or query.reading is not None]
+    failed = [
+        query
+        for query in failures
+        if query.failures or query.reading is not None or query.completed_at is not None
+    ]
     failed.sort(key=lambda query: query.failures[-1].at if query.failures else 0.0)
     kept = {query.key: query for query in failed[-MAX_KEPT:]}
     marks = {query.mark for query in kept.values() if query.mark}
@@ -438,7 +444,9 @@ def kept_failures(
     return tuple(kept.values())
 
 
-def _failed(query: Query, reading: LastRead | None) -> FailedQuery:
+def _failed(
+    query: Query, reading: LastRead | None, completed_at: float | None = None
+) -> FailedQuery:
     history = query.history
     is_open = history.unrecovered_failures > 0 and not is_committed(query, history.failures[-1])
     unrecovered = history.unrecovered_failures if is_open else 0
@@ -447,6 +455,7 @@ def _failed(query: Query, reading: LastRead | None) -> FailedQuery:
         failures=history.failures,
         unrecovered_failures=unrecovered,
         reading=reading,
+        completed_at=completed_at,
     )
 
 
@@ -466,8 +475,11 @@ def _trimmed(failed: FailedQuery, now: float) -> FailedQuery:
     unrecovered = min(failed.unrecovered_failures, len(failures))
     reading = failed.reading
     is_old = reading is not None and now - reading.at > KEEP_SECONDS
+    completed_at = failed.completed_at
+    is_long_ago = completed_at is not None and now - completed_at > KEEP_SECONDS
     return replace(
         failed,
+        completed_at=None if is_long_ago else completed_at,
         failures=failures,
         unrecovered_failures=unrecovered,
         reading=None if is_old else reading,
@@ -499,6 +511,24 @@ def stored_readings(
     return to_store(before, readings, is_last=is_last)
 
 
+COMPLETION_SECONDS = 600.0
+"""A later completion is stored after this long: a loop may complete each second."""
+
+
+def stored_completions(
+    before: Mapping[QueryKey, float], snapshot: Snapshot, *, is_last: bool
+) -> Mapping[QueryKey, float]:
+    """By the key of a query: when a run of it completed, as it was last stored."""
+    completions = {}
+    for query in snapshot.queries:
+        at = query.history.completed_at
+        if at is not None and query.name:
+            stored = before.get(key_of(query))
+            is_due = is_last or stored is None or at - stored >= COMPLETION_SECONDS
+            completions[key_of(query)] = at if is_due or stored is None else stored
+    return completions
+
+
 CLOCK_SET_SECONDS = 5.0
 """A larger step against the monotonic clock means that the wall clock was set."""
 
@@ -517,6 +547,7 @@ class FailureHistory:
         self._past = PastFailures()
         self._readings: Mapping[QueryKey, LastRead] = {}
         """By the keys of queries, as they are stored."""
+        self._completions: Mapping[QueryKey, float] = {}
         self._wall_of_zero: float | None = None
         self._offered: tuple[object, ...] = ()
 
@@ -547,7 +578,10 @@ class FailureHistory:
         self._readings = stored_readings(
             self._readings, snapshot, is_last=is_last, process_ends=process_ends
         )
-        failures = kept_failures(snapshot.queries, self._past.unmet, snapshot.at, self._readings)
+        self._completions = stored_completions(self._completions, snapshot, is_last=is_last)
+        failures = kept_failures(
+            snapshot.queries, self._past.unmet, snapshot.at, self._readings, self._completions
+        )
         opened, seconds = lifecycle.opened, self._clock(snapshot.at, wall)
         if (failures, opened, seconds) != self._offered:
             self._offered = failures, opened, seconds

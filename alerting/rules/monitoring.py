@@ -20,10 +20,11 @@ def driver_down(snapshot: Snapshot, now: float, policy: Policy) -> Finding | Non
 
     It fires immediately: a JVM that has ended does not come back. If several processes watch the
     JVM, each one reports the queries it is responsible for. ``querypulse watch`` detects from
-    outside that Python has ended too; both raise the same alert.
+    outside that Python has ended too; both raise the same alert. It does not fire where somebody
+    has announced the end of the driver.
     """
     del now
-    if snapshot.context is not Context.JVM_GONE:
+    if snapshot.context is not Context.JVM_GONE or snapshot.end_expected:
         return None
     died = sorted(_died(snapshot, policy))
     if not died and not snapshot.ownership.is_eldest:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from ...listener.failure import SESSION_ENDED, Failure
+from ...listener.past_failures import mark_of
 from ...listener.probe_report import Context
-from ...listener.state.history import UNKNOWN_BATCH, RunFailure
+from ...listener.state.history import UNKNOWN_BATCH, RunFailure, latest
 from ...listener.state.query import Query
 from ...listener.state.run import Ended, Outcome
 from ...listener.state.snapshot import Snapshot
@@ -20,6 +21,7 @@ from ..facts import (
     ManyFailures,
     NeverSeen,
     NoActivity,
+    NotCompleted,
     PastFailure,
     PoisonBatch,
     ProgramEnded,
@@ -259,8 +261,13 @@ def _has_just_failed(snapshot: Snapshot, now: float, paged: Collection[str]) -> 
 def query_missing(context: RuleContext) -> Finding | None:
     """``StreamingQueryMissing``: it was started, but no signal has seen it since then.
 
-    If the probe sees the query, it is not missing: the other rules check what it does.
+    If the probe sees the query, it is not missing: the other rules check what it does. Or no run of
+    it has completed in time for the last ``complete_by``.
     """
+    return _without_activity(context) or _not_completed(context)
+
+
+def _without_activity(context: RuleContext) -> Finding | None:
     query = context.query
     if not query.run.alive or query.run.activity_seen or query.run.probed is not None:
         return None
@@ -268,6 +275,75 @@ def query_missing(context: RuleContext) -> Finding | None:
     if waited <= context.limits.start_grace_seconds:
         return None
     return report(context, QUERY_MISSING, Severity.CRITICAL, NoActivity(seconds=waited))
+
+
+def _not_completed(context: RuleContext) -> Finding | None:
+    query, snapshot = context.query, context.snapshot
+    due_at = run_due_at(query.name, query, snapshot, context.now, context.limits)
+    if due_at is None or snapshot.wall is None or due_at > snapshot.wall:
+        return None
+    flight = query.run.in_flight
+    found = NotCompleted(
+        times=context.limits.complete_by or "",
+        due_at=due_at,
+        completed_at=_unix(query.history.completed_at, snapshot, context.now),
+        running_seconds=context.watched_since(query.run.started_at) if query.run.alive else None,
+        batch_id=None if flight is None else flight.batch_id,
+    )
+    return report(context, QUERY_MISSING, Severity.CRITICAL, found, collect(context))
+
+
+def run_due_at(
+    name: str | None, query: Query | None, snapshot: Snapshot, now: float, limits: Limits
+) -> float | None:
+    """By when the next run of a query must complete, in Unix seconds: in the past, it is overdue.
+
+    A completion counts for the nearest deadline: a run that was late yesterday is not in time for
+    today, and one of yesterday evening is. A deadline before the process began is not its own. None
+    without a deadline, for a query that never ends by itself or may not, and where Spark has ended.
+    """
+    deadlines = limits.deadlines
+    if deadlines is None or snapshot.wall is None or snapshot.context is not Context.RUNNING:
+        return None
+    if query is not None and (query.run.trigger is None or not query.run.trigger.ends_by_itself):
+        return None
+    completed_at = _last_completion(name, query, snapshot)
+    completed, began = (_unix(at, snapshot, now) for at in (completed_at, snapshot.began_at))
+    last, following = deadlines.last(snapshot.wall), deadlines.next(snapshot.wall)
+    if last is None or following is None:
+        return None
+    before = deadlines.last(last - 1.0)
+    was_watched = began is not None and began < last
+    if was_watched and before is not None and not _counts(completed, before, last):
+        return last
+    if _counts(completed, last, following):
+        return deadlines.next(following)
+    return following
+
+
+def _counts(completed: float | None, before: float, deadline: float) -> bool:
+    return completed is not None and completed >= (before + deadline) / 2
+
+
+def _last_completion(name: str | None, query: Query | None, snapshot: Snapshot) -> float | None:
+    """When a run last completed, by all that is known of this and earlier processes.
+
+    Without a spool, an earlier process shows only in the checkpoint: its last commit, before the
+    first run of this one.
+    """
+    if query is None:
+        return snapshot.completed_before.get(mark_of(name))
+    point = query.checkpoint.start_point
+    completed_at = query.history.completed_at
+    if point is None or point.committed is None or point.unfinished is not None:
+        return completed_at
+    done_at = point.committed.at
+    is_earlier = done_at is not None and done_at < snapshot.began_at
+    return latest(completed_at, done_at) if is_earlier else completed_at
+
+
+def _unix(at: float | None, snapshot: Snapshot, now: float) -> float | None:
+    return None if at is None or snapshot.wall is None else snapshot.wall - (now - at)
 
 
 def query_given_up(context: RuleContext) -> Finding | None:
@@ -307,6 +383,8 @@ def query_absent(
         due_at, started_at = supervised.due_at, supervised.started_at
     if snapshot.context.explains_ends or (due_at is None and name not in policy.expected):
         return None
+    if due_at is None and limits.complete_by is not None:
+        return _never_completed(label, name, snapshot, now, limits)
     since = snapshot.began_at if started_at is None else started_at
     waited = snapshot.watched(since if due_at is None else due_at, now)
     if waited <= limits.start_grace_seconds:
@@ -316,6 +394,18 @@ def query_absent(
         known_queries = tuple(sorted(snapshot.labels()))
         overdue = NeverSeen(seconds=waited, known_queries=known_queries)
     return finding_about(label, QUERY_MISSING, Severity.CRITICAL, overdue)
+
+
+def _never_completed(
+    label: str, name: str, snapshot: Snapshot, now: float, limits: Limits
+) -> Finding | None:
+    """An expected query with a deadline need not be seen before that."""
+    due_at = run_due_at(name, None, snapshot, now, limits)
+    if due_at is None or snapshot.wall is None or due_at > snapshot.wall:
+        return None
+    completed_at = _unix(_last_completion(name, None, snapshot), snapshot, now)
+    found = NotCompleted(times=limits.complete_by or "", due_at=due_at, completed_at=completed_at)
+    return finding_about(label, QUERY_MISSING, Severity.CRITICAL, found)
 
 
 # -- flapping -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 
 from ...core.states import QueryState
-from ...core.text import duration, listed, utc
+from ...core.text import duration, listed, rfc3339, utc
 from ...listener.failure import Failure
 from ...listener.probe_report import LongTask, Moves
 from ...listener.source_polls import OFFSET
@@ -135,6 +135,18 @@ def _start_overdue(found: facts.StartOverdue) -> str:
 @text_of.register
 def _never_seen(found: facts.NeverSeen) -> str:
     return f"expected, but not seen in {found.seconds:.0f} s of monitoring"
+
+
+@text_of.register
+def _not_completed(found: facts.NotCompleted) -> str:
+    begin = f"no run has completed for {rfc3339(found.due_at)} ({found.times})"
+    last = "none is known"
+    if found.completed_at is not None:
+        last = f"the last one did at {rfc3339(found.completed_at)}"
+    if found.running_seconds is None:
+        return f"{begin}, and none is running; {last}"
+    doing = "" if found.batch_id is None else f", in batch {found.batch_id}"
+    return f"{begin}: one has run for {duration(found.running_seconds)}{doing}; {last}"
 
 
 @text_of.register

@@ -8,6 +8,7 @@ never changes this one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from msgspec.structs import replace
 
@@ -24,8 +25,8 @@ from .history import (
     Checkpoint,
     History,
     count_batch,
-    count_end,
     count_failure,
+    count_run,
     learn,
     learn_jobs,
     recovered,
@@ -54,7 +55,7 @@ def end(
         return query
     outcome, failure = _outcome(query.run, exception, error_class, context)
     run = replace(query.run, ended=Ended(at, outcome, signal, failure))
-    history = replace(query.history, totals=count_end(query.history.totals, outcome))
+    history = count_run(query.history, outcome, at)
     if run.is_done_with:
         history = recovered(history)
     elif failure is not None:
@@ -76,9 +77,9 @@ def with_batch_of_failure(query: Query) -> Query:
     return replace(query, history=replace(query.history, failures=failures))
 
 
-def expect_stop(query: Query) -> Query:
-    """Record that the run will be stopped on purpose, or just was."""
-    run = replace(query.run, stop_expected=True)
+def expect_stop(query: Query, until: float = inf) -> Query:
+    """Record that the run will be stopped on purpose before ``until``, or just was."""
+    run = replace(query.run, stop_expected=True, stop_expected_until=until)
     history = recovered(query.history) if run.is_done_with else query.history
     return replace(query, run=run, history=history)
 
@@ -100,9 +101,8 @@ def end_past_run(
     outcome, failure = _outcome(run, event.exception, event.error_class, context)
     unended = query.history.unended_runs
     history = replace(
-        query.history,
+        count_run(query.history, outcome, at),
         unended_runs=tuple(run_id for run_id in unended if run_id != event.run_id),
-        totals=count_end(query.history.totals, outcome),
     )
     if failure is not None:
         is_over = run.activity_seen or run.is_done_with

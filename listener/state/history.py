@@ -120,6 +120,8 @@ class History(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How many Spark jobs a batch of this query usually runs; None until some were counted."""
     late_share: LateShare | None = None
     """Which part of its rows it drops as late; None for a query that keeps no state."""
+    completed_at: float | None = None
+    """When a run last completed, also in an earlier process, as far as known."""
     totals: Totals = Totals()
     commits_before_run: int = 0
     """The commits in ``totals`` that earlier runs made."""
@@ -130,6 +132,18 @@ class History(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         newest = max((hour for hour, _ in self.longest_batches), default=0)
         day_ago = (newest - DAY_HOURS, newest - DAY_HOURS + 1)
         return max((s for hour, s in self.longest_batches if hour in day_ago), default=None)
+
+
+def count_run(history: History, outcome: Outcome, at: float) -> History:
+    """Add the end of a run, at ``at``."""
+    if outcome is Outcome.COMPLETED:
+        history = replace(history, completed_at=latest(history.completed_at, at))
+    return replace(history, totals=count_end(history.totals, outcome))
+
+
+def latest(*times: float | None) -> float | None:
+    """The latest of the times that are known; None if none is."""
+    return max((at for at in times if at is not None), default=None)
 
 
 def recovered(history: History) -> History:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..commit_log import USUAL_HOURS
 from . import positions
-from .history import MAX_PAST_FAILURES, Checkpoint, History, add_totals, with_longest
+from .history import MAX_PAST_FAILURES, Checkpoint, History, add_totals, latest, with_longest
 from .inputs import SourceInput
 from .positions import LastRead, Reading
 from .run import Ended, Outcome, Run
@@ -342,6 +342,7 @@ def join(older: Query, newer: Query) -> Query:
         unended_runs=(*_unended(older), *after.unended_runs)[-UNENDED_RUNS:],
         failures=tuple(sorted((*before.failures, *after.failures), key=_AT)[-MAX_PAST_FAILURES:]),
         totals=replace(totals, restarts=totals.restarts + 1),
+        completed_at=latest(before.completed_at, after.completed_at),
         commits_before_run=before.totals.commits + after.commits_before_run,
         reading=reading,
         late_share=before.late_share or after.late_share,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from math import inf
 
 import msgspec
 from msgspec.structs import replace
@@ -228,6 +229,8 @@ class Run(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """When the probe first no longer found the run, while no signal has shown its end."""
     stop_expected: bool = False
     """Whether a planned stop of it was announced."""
+    stop_expected_until: float = inf
+    """When that announcement ends, unless the run has ended by then."""
     taken_by: str = ""
     """The label of the query that was started on the checkpoint of this one, so that Spark stopped
     this run (``spark.sql.streaming.stopActiveRunOnRestart``)."""

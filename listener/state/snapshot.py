@@ -173,6 +173,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """When the last poll that saw it running began; None without such a poll."""
     events_dropped_at: float | None = None
     """When the probe last saw that Spark's listener queue had dropped more events."""
+    end_expected_until: float | None = None
+    """Until when somebody has announced the end of the whole driver; None if nobody has."""
     pauses: tuple[Pause, ...] = ()
     ownership: Ownership = ALONE
     """Which queries this process alerts for."""
@@ -180,11 +182,21 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The names of queries that must run."""
     supervised: Mapping[str, SupervisedQuery] = {}
     """By label: the queries that ``supervise`` restarts, and those that it has given up."""
+    wall: float | None = None
+    """The Unix time of ``at``; None where no rule may depend on it."""
+    completed_before: Mapping[str, float] = {}
+    """When runs of queries that this process has not seen completed, by ``mark_of`` of the name."""
 
     @property
     def context(self) -> Context:
         """The SparkContext's last known state; running without a probe report."""
         return self.probe.context if self.probe is not None else Context.RUNNING
+
+    @property
+    def end_expected(self) -> bool:
+        """Whether the end of the whole driver was announced for now, or for when Spark ended."""
+        ended_at = self.at if self.context_stopped_at is None else self.context_stopped_at
+        return self.end_expected_until is not None and ended_at < self.end_expected_until
 
     def is_running(self, query: Query) -> bool:
         """Whether the current run of the query and its SparkContext are active."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from math import inf
 
 from msgspec.structs import replace
 
@@ -43,12 +44,14 @@ def to_forget(
     now: float,
     expected: Collection[str],
     supervised: Collection[str] = (),
+    runs_again: Callable[[Query], bool] = lambda _: False,
 ) -> list[Query]:
     """Queries that completed some time ago, and the oldest ones above the limit of ended queries.
 
     A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
     it; nor is one that has passed over records, until that is over. Neither an expected query (by
-    name) nor a supervised one (by label) is ever forgotten.
+    name) nor a supervised one (by label) is ever forgotten. One that ``runs_again`` is not
+    forgotten by age.
     """
     gone = [
         query
@@ -70,6 +73,7 @@ def to_forget(
         or (
             query.run.has_completed
             and query.run.gone_or_started_at < old
+            and not runs_again(query)
             and not recent(query.history.reading.gaps, now)
         )
     ]
@@ -103,8 +107,15 @@ class State:
     ``Identity`` decides which query an observation belongs to.
     """
 
-    def __init__(self, began_at: float, expected: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        began_at: float,
+        expected: Iterable[str] = (),
+        runs_again: Callable[[Query], bool] = lambda _: False,
+    ) -> None:
         self.began_at = began_at
+        self._runs_again = runs_again
+        """Whether a query that has completed is remembered, however long ago that was."""
         self.events: Counter[str] = Counter()
         self.expected = frozenset(expected)
         self.supervised: Mapping[str, SupervisedQuery] = {}
@@ -171,13 +182,30 @@ class State:
         """Add the failures of earlier processes to newly found queries."""
         for query in past.restored(self._queries):
             self._put(query)
+        before = dict[str, float]()
+        for failed in past.unmet:
+            if failed.completed_at is not None:
+                before[failed.mark] = max(failed.completed_at, before.get(failed.mark, -inf))
+        if before != self._driver.completed_before:
+            self._driver = replace(self._driver, completed_before=before)
 
-    def expect_stop(self, name: str, *, is_label: bool = False) -> None:
-        """Record that the current run of ``name`` will be stopped, or just was."""
+    def expect_stop(self, name: str, *, is_label: bool = False, until: float = inf) -> None:
+        """Record that the current run of ``name`` will be stopped before ``until``, or just was."""
         named = self._called(name, is_label=is_label)
         # If several queries have the name, only active ones are meant.
         for query in [query for query in named if query.run.alive] or named:
-            self._put(expect_stop(query))
+            self._put(expect_stop(query, until))
+
+    def expect_end(self, until: float) -> None:
+        """Record that the whole driver will end before ``until``."""
+        self._driver = replace(self._driver, end_expected_until=until)
+
+    def _end_announcements(self, now: float) -> None:
+        """Drop the announcements of stops that did not come: what ends later was not planned."""
+        for query in self._queries.values():
+            if query.run.alive and query.run.stop_expected_until <= now:
+                run = replace(query.run, stop_expected=False, stop_expected_until=inf)
+                self._put(replace(query, run=run))
 
     def pause(self, at: float, seconds: float) -> None:
         """Record that this process was paused for ``seconds`` before ``at`` (GC, SIGSTOP, CPU)."""
@@ -199,7 +227,10 @@ class State:
 
     def forget(self, now: float) -> None:
         """Drop queries completed some time ago, and the oldest ended ones above the limit."""
-        for query in to_forget(self._queries.values(), now, self.expected, self.supervised):
+        gone = to_forget(
+            self._queries.values(), now, self.expected, self.supervised, self._runs_again
+        )
+        for query in gone:
             self._drop(query)
 
     def forget_name(self, name: str, *, is_label: bool = False) -> None:
@@ -226,6 +257,7 @@ class State:
         """The current state, frozen."""
         self._decide(self._undecided_since(now - UNDECIDED_SECONDS), wait=False)
         self._settle()
+        self._end_announcements(now)
         return replace(
             self._driver,
             at=now,

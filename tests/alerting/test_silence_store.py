@@ -12,6 +12,7 @@ from support.patience import PATIENCE_SECONDS, Clock
 
 from querypulse.alerting.kinds import ALERT_NAMES
 from querypulse.alerting.silences import (
+    NO_END,
     Ending,
     Silence,
     SilenceStore,
@@ -96,6 +97,32 @@ def test_silence_with_an_invalid_end_is_refused(minutes, until, word):
         make_silence("a", minutes, until, now=NOW)
 
 
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [({}, NO_END), ({"minutes": 60}, LATER.timestamp()), ({"until": LATER}, LATER.timestamp())],
+)
+def test_silence_that_recurs_needs_no_other_end(given, end):
+    silence = make_silence("a", every="sat 17:00-19:00", now=NOW, **given)
+
+    assert (silence.until, silence.every.text) == (end, "sat 17:00-19:00 UTC")
+
+
+@pytest.mark.parametrize(
+    ("every", "more", "word"),
+    [
+        ("sometimes", {}, "is not of the form"),
+        ("day 00:00-24:00", {}, "is always"),
+        ("02:00-04:00 Mars", {}, "'Mars' is unknown"),
+        (7, {}, "'every' must be text, given 7"),
+        ("02:00-04:00", {"minutes": 1, "until": LATER}, "not both"),
+        ("02:00-04:00", {"minutes": -1}, "later than now"),
+    ],
+)
+def test_silence_with_invalid_windows_is_refused(every, more, word):
+    with pytest.raises(ValueError, match=re.escape(word)):
+        make_silence("a", every=every, now=NOW, **more)
+
+
 @pytest.mark.parametrize("field", ["queries", "alertname", "reason", "app"])
 @pytest.mark.parametrize("text", [None, b"a", ["a"], 1])
 def test_silence_with_a_field_that_is_not_text_is_refused(field, text):
@@ -162,6 +189,18 @@ def test_added_silences_are_read_in_order(path):
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_silence_that_recurs_outlives_its_windows_in_the_file(path):
+    every = make_silence("a", every="sat 17:00-19:00", app="etl", now=NOW)
+    ends = make_silence("b", every="day 17:00-19:00", minutes=60, app="etl", now=NOW)
+    for added in (every, ends):
+        change_silences(path, NOW, add=added)
+    assert read_silences(path) == (every, ends)
+    change_silences(path, NOW + 8 * 86_400, add=silence("c", minutes=20_000))
+
+    assert patterns(path) == ["a", "c"]
+    assert change_silences(path, NOW, end=Ending("a")) == 1
+
+
 def test_number_of_ended_silences_is_returned(path):
     for app in ("etl", "shop"):
         change_silences(path, NOW, add=silence("a", app=app))
@@ -195,6 +234,10 @@ def test_error_for_a_silence_without_an_app_shows_the_fix(path):
         ('{"queries": "a", "minutes": 5, "app": "*"}', "until"),
         ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": ""}', "names no app"),
         ('{"queries": "a", "until": "tomorrow"}', "until"),
+        ('{"queries": "a", "every": "02:00-04:00"}', "names no app"),
+        ('{"queries": "a", "every": "02:00", "app": "*"}', "has no end"),
+        ('{"queries": "a", "every": "02:00-04:00 Mars", "app": "*"}', "'Mars' is unknown"),
+        ('{"queries": "a", "every": "02:00-04:00", "minutes": 5, "app": "*"}', "minutes"),
         ('{"queries": "a", "until": "2026-11-21T20:00:00"}', "timezone"),
         ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "query": "b"}', "query"),
         ('{"until": "2026-11-21T20:00:00Z"}', "queries"),

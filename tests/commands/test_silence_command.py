@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 
 import pytest
@@ -139,14 +140,67 @@ def test_silence_without_an_app_is_refused(path, silence, monkeypatch, action):
 
 HOUR = ("a", "--for", "1h")
 REFUSED = [
-    (("a",), "every silence has an end"),
-    (("--for", "1h"), "PATTERN and --for go together"),
+    (("a",), "a silence has an end, or windows"),
+    (("--for", "1h"), "PATTERN goes together with --for or --every"),
+    (("--every", "02:00-04:00"), "PATTERN goes together with --for or --every"),
     (("a", "--end", "a"), "--end"),
     (("--end", "a", "--for", "1h"), "--end"),
+    (("--end", "a", "--every", "02:00-04:00"), "--every"),
     (("--end", "a", "--alertname", "StreamingQueryStalled"), "--alertname"),
     (("--end", "a", "--reason", "deployed"), "--reason"),
     (("--alertmanager", "nonsense"), "silence: --alertmanager must be an https:// URL with a host"),
 ]
+
+
+def test_silence_that_recurs_is_listed_with_its_next_window_and_ended(path, silence):
+    times = f"{_clock(hours=2)}-{_clock(hours=3)}"
+    assert silence("nightly*", "--every", times, "--reason", "restarts")[0] == 0
+    assert silence("weekly", "--every", f"{_clock(hours=-1)}-{_clock(hours=1)}")[0] == 0
+    assert silence("once", "--every", times, "--for", "1h")[0] == 0
+    code, output, errors = silence()
+    next_line, now_line, last_line = output.splitlines()
+    once = next(line for line in read_silences(path) if line.queries == "once")
+
+    assert (code, errors) == (0, "")
+    window = (
+        r"next \d{4}-\d\d-\d\dT\d\d:\d\d:00Z to \d{4}-\d\d-\d\dT\d\d:\d\d:00Z: in [12]:\d\d:\d\d"
+    )
+    assert re.fullmatch(rf"etl  nightly\*  \*  {times} UTC \({window}\): restarts", next_line)
+    assert re.search(r"UTC \(now, until \S+: \d?\d?:?\d+:\d\d left\)$", now_line)
+    assert last_line.endswith(f"{times} UTC until {end_text(once.until)} (no window is left)")
+    assert silence("--end", "nightly*")[0] == 0
+    assert [line.queries for line in read_silences(path)] == ["weekly", "once"]
+
+
+def _clock(**later):
+    return (datetime.now(timezone.utc) + timedelta(**later)).strftime("%H:%M")
+
+
+def test_alertmanager_refuses_what_recurs_and_other_places_take_it(path, silence):
+    with HttpDouble(otherwise=reply(200, body=b"{}")) as server:
+        arguments = ("a", "--every", "sun 02:00-04:00", "--alertmanager", server.url)
+        code, output, errors = silence(*arguments)
+
+        assert server.requests == []
+    assert (code, "mute_time_intervals" in errors) == (REFUSED_BY_A_PLACE, True)
+    assert output.endswith(f"{path}: silenced\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("sometimes", "is not of the form [DAYS] HH:MM-HH:MM [ZONE]"),
+        ("02:00-04:00 Mars", "time zone 'Mars' is unknown"),
+        ("funday 02:00-04:00", "'funday' is no day"),
+    ],
+)
+def test_windows_that_cannot_be_read_are_refused(path, silence, capsys, text, word):
+    with pytest.raises(SystemExit) as refused:
+        silence("a", "--every", text)
+
+    assert refused.value.code == USAGE
+    assert word in capsys.readouterr().err
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(("arguments", "word"), REFUSED)

@@ -13,8 +13,13 @@ from support.repository import DASHBOARDS, ROOT, RULES, fenced, rules_of
 
 from querypulse.alerting.kinds import ALERT_NAMES
 
-OUTSIDE = {"StreamingDriverDown", "QuerypulseDeliveryFailing", "QuerypulseWatchdog"}
-"""Alerts that no driver can raise about itself."""
+OUTSIDE = {
+    "StreamingDriverDown",
+    "StreamingQueryMissing",
+    "QuerypulseDeliveryFailing",
+    "QuerypulseWatchdog",
+}
+"""Alerts that no driver can raise about itself, or, once it has ended, about a run that is late."""
 
 
 @pytest.mark.prometheus

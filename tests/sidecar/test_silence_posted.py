@@ -62,6 +62,18 @@ def test_posted_silence_is_active(driver, silencing):
     assert before - timedelta(seconds=1) <= since <= datetime.now(timezone.utc)
 
 
+def test_posted_silence_may_recur(driver, silencing):
+    body = {"queries": "bronze", "every": "sun 02:00-04:00 Europe/Berlin"}
+    answer = post(driver, body)
+
+    assert (answer.status_code, answer.json()["note"]) == (201, "")
+    assert answer.json().keys() == {"queries", "alertname", "reason", "app", "every", "note"}
+    assert [str(entry) for entry in silencing()] == ["silenced sun 02:00-04:00 Europe/Berlin"]
+    assert post(driver, {**body, "minutes": 60}).status_code == 201
+    assert len(silencing()) == 2
+    assert post(driver, {"end": "bronze"}).json() == {"ended": 2}
+
+
 def test_post_without_the_token_is_refused(driver, silencing):
     assert [post(driver, HOUR, token).status_code for token in (None, "", "wrong")] == [401] * 3
     assert quiet(silencing) == []
@@ -86,6 +98,9 @@ def test_server_without_a_token_refuses_silences(silencing):
         {"queries": "a"},
         {"queries": "a", "minutes": -1},
         {"queries": "a", "minutes": "60"},
+        {"queries": "a", "every": "now and then"},
+        {"queries": "a", "every": "02:00-04:00 Mars"},
+        {"queries": "a", "every": "02:00-04:00", "minutes": 0},
         {"queries": 7, "minutes": 60},
         {"queries": "a", "until": "2036-01-01T00:00:00"},
         {"query": "a", "minutes": 60},
@@ -172,6 +187,9 @@ def test_command_lists_and_ends_the_silences_of_a_driver(silence, driver, silenc
         ["*", "other", "*"],
     ]
     assert output.splitlines()[0].endswith("left): deploy")
+    silence("nightly", "--every", "sun 02:00-04:00 Europe/Berlin", *place)
+    assert "  nightly  *  sun 02:00-04:00 Europe/Berlin (n" in silence(*place)[1]
+    silence("--end", "nightly", *place)
     assert silence("--end", "bill*", *place) == (0, f"{driver.url}: ended: 1 of bill*\n", "")
     assert [entry for entry, *_ in quiet(silencing)] == ["other"]
     assert silence("--end", "bill*", *place)[0] == 1

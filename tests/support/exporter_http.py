@@ -22,7 +22,9 @@ def serving(published=None, *, alive=lambda: True, guard=None, host="127.0.0.1",
         access["token"] = lambda: token
     newest = published if callable(published) else lambda: published
     served = {
-        name: access.pop(name) for name in ("runbook", "silence", "silences") if name in access
+        name: access.pop(name)
+        for name in ("runbook", "silence", "expect_stop", "silences")
+        if name in access
     }
     content = Content(newest, alive, **served)
     server = HttpServer(host, port, content, guard or Guard(), **access)

@@ -114,12 +114,16 @@ def full_story() -> Story:
     story.log("busy", at=81, planned=6, committed=6)
     for at in (60, 75, 90):
         story.ask("busy", at=at, committed=970, latest=1000, since=40, keeps=600)
+    story.completed_before("dead", at=-3600)
     return story.ended("dead", at=90, exception=CONFLICT)
 
 
 def full_published(**changes) -> PublishedState:
     """``full_story``, and ``absent``, which is expected and was never seen; ``dead`` feeds busy."""
-    overrides = (("busy", {"expected_input_seconds": 3600.0}),)
+    overrides = (
+        ("busy", {"expected_input_seconds": 3600.0}),
+        ("absent", {"complete_by": "06:00"}),
+    )
     shown = published(
         full_story(), **{"expected": ("busy", "absent"), "overrides": overrides, **changes}
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec.structs import replace
 
 from querypulse.alerting.evaluate import Evaluation, evaluate
@@ -15,6 +17,7 @@ from querypulse.listener.commit_log import (
 )
 from querypulse.listener.events import Idle, Progress, SourceProgress, Started, Terminated
 from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
+from querypulse.listener.past_failures import FailedQuery, PastFailures, mark_of
 from querypulse.listener.probe_report import (
     NONE_LOST,
     Context,
@@ -180,6 +183,10 @@ def poll(
     )
 
 
+MONDAY = 1795392000.0
+"""The Unix time of second 0 of a story: midnight of 2026-11-23, a Monday, in UTC."""
+
+
 class Story:
     """Observations in the order of the calls; ``at`` is monotonic seconds on a clock from 0.
 
@@ -188,6 +195,7 @@ class Story:
 
     def __init__(self) -> None:
         self.state = State(0.0)
+        self._past = PastFailures()
         self.ends_at = 0.0
         self.runs: dict[str, int] = {}
 
@@ -357,8 +365,23 @@ class Story:
         self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
         return self.until(at)
 
-    def expect_stop(self, query="a"):
-        self.state.expect_stop(query)
+    def expect_stop(self, query="a", until=math.inf):
+        self.state.expect_stop(query, until=until)
+        return self
+
+    def evaluated(self, *, at):
+        """In production, that is each second."""
+        self.state.snapshot(at)
+        return self.until(at)
+
+    def completed_before(self, query="a", *, at):
+        """An earlier process has kept when a run completed."""
+        kept = FailedQuery(f"id-{query}", mark_of(query), completed_at=at)
+        self._past.add([kept], now=0.0, wall=0.0, began_at=0.0)
+        return self
+
+    def expect_end(self, until):
+        self.state.expect_end(until)
         return self
 
     def paused(self, *, at, seconds):
@@ -371,7 +394,8 @@ class Story:
         return self
 
     def snapshot(self, now):
-        return self.state.snapshot(now)
+        self.state.restore(self._past)
+        return replace(self.state.snapshot(now), wall=MONDAY + now)
 
     def query(self, name="a") -> Query:
         return self.state.snapshot(0.0).labels()[name]

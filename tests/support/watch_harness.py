@@ -36,6 +36,9 @@ ENDPOINTS = {
     "THREE": pod(3),
 }
 
+FLAGS = {"holds": "holds_key", "ends": "end_expected"}
+"""What the words of a story say of a poll."""
+
 
 class WatchHarness:
     """``reported`` is what is open after the newest poll; an evaluation follows every poll."""
@@ -89,8 +92,7 @@ class WatchHarness:
         else:
             fields = dict(pair.split("=") for pair in more if "=" in pair)
             times = {name: float(fields.pop(name)) for name in ("after", "took") if name in fields}
-            if "holds" in more:
-                fields["holds_key"] = True
+            fields |= {field: True for word, field in FLAGS.items() if word in more}
             self.poll(endpoint, Said(what), **times, **fields)
 
     def poll(

@@ -41,6 +41,9 @@ REPORTED = [
     ("refuses after an outage of the own network", "A", "healthy, unreachable 300, proved, refused 16", ["etl"]),
     ("never returns after a signal", "A", "healthy 10, terminated, refused 310", ["etl"]),
     ("down after a graceful shutdown and a new start", "A", "healthy, stopped, refused 60, healthy, refused 17", ["etl"]),
+    ("never returns after an announced kill", "A", "healthy ends 10, refused 310", ["etl"]),
+    ("killed after an announced end that did not come", "A", "healthy ends 10, healthy 5, refused 17", ["etl"]),
+    ("frozen although its end was announced", "A", "healthy ends 10, silent 17", ["etl"]),
     ("down after a signal and a new start", "A", "healthy 10, terminated, refused 60, healthy 10, refused 17", ["etl"]),
     ("each driver separately", "A B", "healthy app=one, B healthy app=two, refused + B refused 10", ["one", "two"]),
     ("another app has its place", "A", "healthy, refused 5, healthy app=other 12", ["etl"]),
@@ -87,6 +90,9 @@ FINE = [
     ("refuses shortly after an outage that nothing else has ended", "A", "healthy, unreachable 300, refused 15"),
     ("no longer watched", "A B", "healthy, B healthy app=other, list B, refused 60"),
     ("a shutdown notice after a failed poll", "A", "healthy, stuck, stopped, refused 600"),
+    ("back within five minutes of an announced kill", "A", "healthy ends 10, refused 200, healthy 60"),
+    ("an announced end in order", "A", "healthy ends 10, stopped, refused 400"),
+    ("an announced end that does not come", "A", "healthy ends 60, healthy 60"),
     ("back within five minutes of a signal", "A", "healthy 10, terminated, refused 200, healthy 60"),
     ("no app name once", "A", "healthy, healthy app= 600"),
     ("shut down, and another app in its place", "A", "healthy, stopped, healthy app=other 600"),
@@ -288,6 +294,11 @@ REASONS = [
         "a signal",
         "healthy, terminated, refused 310",
         "was terminated by a signal and has not come back",
+    ),
+    (
+        "a kill that was announced",
+        "healthy ends, refused 310",
+        "has ended as announced and has not come back",
     ),
 ]
 
@@ -552,3 +563,67 @@ def test_the_next_watcher_keeps_the_alert_until_it_knows_whether_it_is_refused()
     for _ in range(60):
         assert len(refused.play("barred").blind) == 1
     assert WatchHarness(B).restored(left).play("B healthy 31").blind == []
+
+
+# -- runs that are late -----------------------------------------------------------------------
+
+LATE = ("StreamingQueryMissing", "nightly")
+DUE_AFTER = 600.0
+
+
+def ran(*, due=DUE_AFTER, **fields):
+    """A driver whose query must have completed its next run after so many seconds."""
+    harness = WatchHarness(resolve_after=5.0)
+    return harness.poll(due={"nightly": WALL + harness.now + due}, **fields)
+
+
+def opened(harness):
+    return [
+        (alert.name, alert.labels["query"])
+        for incident in harness.open
+        for alert in incident.alerts
+    ]
+
+
+def test_run_that_is_late_is_reported_once_its_driver_has_ended_for_good():
+    harness = ran().stopped()
+    assert opened(harness.polls(Said.REFUSED, DUE_AFTER - 5)) == []
+    assert opened(harness.polls(Said.REFUSED, 20)) == [LATE]
+    (incident,) = harness.open
+    assert incident.key == "querypulse/etl/nightly"
+    assert "no run has completed for " in incident.alerts[0].annotations["reason"]
+    harness.polls(Said.REFUSED, 600)
+    assert [entry.key for entry in harness.open] == [incident.key]
+    assert opened(harness.polls(Said.HEALTHY, 10)) == []
+
+
+def test_killed_driver_and_its_late_run_are_two_incidents():
+    harness = ran().polls(Said.REFUSED, DUE_AFTER + 20)
+    assert sorted(opened(harness)) == [("StreamingDriverDown", "*"), LATE]
+
+
+def test_restored_incident_of_a_late_run_ends_when_its_driver_is_back():
+    (left,) = ran().stopped().polls(Said.REFUSED, DUE_AFTER + 20).open
+    harness = WatchHarness(resolve_after=5.0).restored(left)
+    assert opened(harness.polls(Said.REFUSED, 5)) == [LATE]
+    assert LATE not in opened(harness.polls(Said.HEALTHY, 10))
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        lambda: ran().polls(Said.HEALTHY, DUE_AFTER + 60, due={"nightly": WALL + 1500}),
+        lambda: ran(due=DUE_AFTER).stopped().polls(Said.REFUSED, 60),
+        # The next run has completed in time.
+        lambda: ran().stopped().poll(due={"nightly": WALL + 90_000}).stopped().polls(Said.REFUSED, 900),
+        # It has no deadline any more.
+        lambda: ran().poll().stopped().polls(Said.REFUSED, 900),
+        # The driver has reported that itself.
+        lambda: ran(reported=(("nightly", "StreamingQueryMissing"),)).stopped().polls(Said.REFUSED, 900),
+        # One poll that fails is no end.
+        lambda: ran().polls(Said.HEALTHY, DUE_AFTER + 5).poll(said=Said.REFUSED),
+    ],
+    ids=["it runs", "not due yet", "completed", "no deadline", "reported", "one poll"],
+)  # fmt: skip
+def test_run_that_is_not_late_or_is_known_is_not_reported(story):
+    assert LATE not in opened(story())

@@ -14,8 +14,9 @@ from support.rules.stalled import behind_b, many_behind_b
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
-from querypulse.alerting.silences import Silence, why_muted
+from querypulse.alerting.silences import NO_END, Silence, end_text, why_muted
 from querypulse.alerting.words.messages import Guidance
+from querypulse.core.wall_time import parse_window
 
 STALLED, OF_DRIVER = alert(name="StreamingQueryStalled"), alert("*")
 COVERED = [
@@ -47,6 +48,38 @@ def test_silence_covers_the_alerts_that_it_matches_and_no_others():
     assert [why for why, one in NOT_COVERED if why_muted(STALLED, [one], WALL)] == []
     of_queries = [Silence(pattern, WALL + 1) for pattern in ("bronze", "nightly*", "[a-z]*")]
     assert why_muted(OF_DRIVER, of_queries, WALL) == ""
+
+
+WINDOW = parse_window("17:00-19:00")
+BEGIN, END = WINDOW.window(WALL)
+
+
+@pytest.mark.parametrize(
+    ("silence", "wall", "muted_until"),
+    [
+        (Silence("*", NO_END, every=WINDOW), BEGIN - 1, None),
+        (Silence("*", NO_END, every=WINDOW), BEGIN, END),
+        (Silence("*", NO_END, every=WINDOW), END - 1, END),
+        (Silence("*", NO_END, every=WINDOW), END, None),
+        (Silence("*", NO_END, every=WINDOW), BEGIN + 86_400, END + 86_400),
+        (Silence("*", BEGIN + 60, every=WINDOW), BEGIN, BEGIN + 60),
+        (Silence("*", BEGIN + 60, every=WINDOW), BEGIN + 60, None),
+        (Silence("*", BEGIN + 60, every=WINDOW), BEGIN + 86_400, None),
+        (Silence("silver", NO_END, every=WINDOW), BEGIN, None),
+    ],
+)
+def test_silence_that_recurs_mutes_until_its_window_ends(silence, wall, muted_until):
+    text = "" if muted_until is None else f"silenced until {end_text(muted_until)}"
+
+    assert why_muted(STALLED, [silence], wall) == text
+
+
+def test_window_that_ends_last_wins():
+    recurs = Silence("*", NO_END, every=WINDOW, reason="restarts")
+    shorter, longer = Silence("*", END - 1), Silence("*", END + 1)
+
+    assert why_muted(STALLED, [shorter, recurs], BEGIN) == recurs.text(END)
+    assert why_muted(STALLED, [longer, recurs], BEGIN) == str(longer)
 
 
 def test_silence_that_ends_last_wins():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from support.rules import (
+    complete_by,
     data_loss,
     driver,
     failed,
@@ -23,6 +24,7 @@ TABLES = (
     healthy,
     failed,
     stopped,
+    complete_by,
     stalled,
     slow,
     offsets,

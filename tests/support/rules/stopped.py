@@ -25,6 +25,10 @@ CUT = {"exception": SHUTDOWN, "context": DIED}
 LONG_GRACE = limits("*", gone_grace_seconds=3600.0)
 
 
+def called_off():
+    return steady(until=900).seen(at=900).expect_stop(until=700).evaluated(at=900)
+
+
 def ended_by_hand():
     return steady().seen(at=100).ended(at=101)
 
@@ -90,6 +94,24 @@ CASES = table(
     starting(steady().seen(at=100).takes("a", 2, at=101), at=165),
     "a query without a name was started on its checkpoint",
     starting(steady().seen(at=100).takes(None, at=101), at=165),
+    "the stop comes within the time for which it was announced",
+    stopped(steady().seen(at=100).expect_stop(until=700).ended(at=600), at=9000),
+    "the poll lacks it first within the time for which its stop was announced",
+    stopped(steady().seen(at=100).expect_stop(until=700).probe(at=699).probe(at=702), at=9000),
+    "a stop that was announced twice comes within the later time",
+    stopped(
+        steady()
+        .seen(at=100)
+        .expect_stop(until=200)
+        .until(150)
+        .expect_stop(until=700)
+        .ended(at=600),
+        at=9000,
+    ),
+    "a stop that was announced until a time does not come",
+    running(called_off(), at=900),
+    "the stop comes after the time for which it was announced",
+    query_stopped(called_off().ended(at=901), at=962),
     "another query was started on its checkpoint, after an announced stop",
     stopped(steady().seen(at=100).expect_stop().takes(at=101), at=165),
     "another query was started on its checkpoint, and that was announced late",
