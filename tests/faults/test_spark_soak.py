@@ -1,11 +1,12 @@
 """Hours of healthy work raise no alert, then a death and a hang are reported. ``make soak`` runs it.
 
-Queries of eighteen kinds share a driver with other load, under the default limits.
+Queries of twenty kinds share a driver with other load, under the default limits.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -120,8 +121,11 @@ def dying(harness):
 
 
 def hanging(harness):
-    """Its function takes long now and then, and is struck at the end."""
-    blow = Blow(harness)
+    """Its function takes long now and then; at the end it asks a service that does not answer."""
+    service = socket.create_server(("127.0.0.1", 0))
+    harness.at_close(service.close)
+    url = f"http://127.0.0.1:{service.getsockname()[1]}"
+    blow = Blow(harness, lambda batch: requests.get(url))
 
     def work(batch, number):
         blow(batch, number)
@@ -267,7 +271,7 @@ def other_load(harness):
     harness.repeat(lambda: subprocess.run(command, check=True), 100)
 
 
-MORE_THREADS, MORE_DESCRIPTORS, MORE_MEGABYTES, MORE_SERIES = 5, 40, 40, 0
+MORE_THREADS, MORE_DESCRIPTORS, MORE_MEGABYTES, MORE_SERIES = 5, 40, 40, 40
 """What the last third may have more of than the second: queries restart, files are open."""
 
 
@@ -350,7 +354,7 @@ def harness(spark, kafka, watch, tmp_path):
 
 @pytest.mark.fault(
     "Time and pauses",
-    "Healthy queries of eighteen kinds beside other load for as long as `make soak` says; then one"
+    "Healthy queries of twenty kinds beside other load for as long as `make soak` says; then one"
     " dies and one hangs",
     "No alert before; threads, descriptors, memory and series stay flat; both are reported",
 )
