@@ -387,14 +387,8 @@ def test_healthy_work_raises_no_alert_and_leaves_nothing_behind(
     )
     measured(f"{MINUTES:.0f} minutes, {len(batches)} queries, {sum(batches.values())} batches")
     measured(growth)
+    unexplained = soak.unexplained()
     print(f"soak: {growth}; {batches}; {soak.alerts}", flush=True)
-    assert soak.unexplained() == []
-    assert {name for name in NAMES if batches[name] == halfway[name]} <= QUIET
-    assert late.threads <= early.threads + MORE_THREADS
-    assert late.descriptors <= early.descriptors + MORE_DESCRIPTORS
-    assert late.jvm_descriptors <= early.jvm_descriptors + MORE_DESCRIPTORS
-    assert late.megabytes <= early.megabytes + MORE_MEGABYTES
-    assert late.series <= early.series + MORE_SERIES
 
     hung_at, died_at = strike(hanging), strike(dying)
     death = report_in_time(sidecar, pages, "StreamingQueryFailed", "dying", has_failed)
@@ -402,7 +396,13 @@ def test_healthy_work_raises_no_alert_and_leaves_nothing_behind(
     seconds = f"death {death.at - died_at:.1f} s, hang {hang.at - hung_at:.1f} s to the page"
     measured(seconds)
     print(f"soak: {seconds}; {hang}", flush=True)
-    soak.look()
+    assert unexplained == []
+    assert {name for name in NAMES if batches[name] == halfway[name]} <= QUIET
+    assert late.threads <= early.threads + MORE_THREADS
+    assert late.descriptors <= early.descriptors + MORE_DESCRIPTORS
+    assert late.jvm_descriptors <= early.jvm_descriptors + MORE_DESCRIPTORS
+    assert late.megabytes <= early.megabytes + MORE_MEGABYTES
+    assert late.series <= early.series + MORE_SERIES
     assert death.at < hang.at
     others = [page for page in pages.pages if page.labels["query"] not in ("dying", "hanging")]
     assert [page for page in others if page.what not in EXPECTED_WARNINGS] == []
