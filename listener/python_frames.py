@@ -165,7 +165,9 @@ def foreach_batch_calls() -> Iterator[ForeachBatchCall]:
 def _waits_outside(inside: Stack) -> bool:
     files = [code.co_filename for code, _ in inside]
     asks_spark = any(map(_SPARK.search, files))
-    return not asks_spark and any(file.endswith(_OUTSIDE) for file in files[:1])
+    # A process whose output is read is waited for in a selector.
+    innermost = [file for file in files[:2] if not file.endswith("/selectors.py")][:1]
+    return not asks_spark and any(file.endswith(_OUTSIDE) for file in innermost)
 
 
 def _helpers(ident: int, inside: Stack, stacks: dict[int, Stack]) -> set[int]:

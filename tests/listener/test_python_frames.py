@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import subprocess
@@ -159,6 +160,19 @@ def wait_for_a_process(connection):
     subprocess.Popen(["cat"], stdin=connection.fileno(), stdout=subprocess.DEVNULL).wait()
 
 
+def wait_for_output(connection):
+    subprocess.run(["cat"], stdin=connection.fileno(), capture_output=True)
+
+
+def wait_for_a_loop(connection):
+    """A thread of its executor may run jobs."""
+
+    async def read():
+        await asyncio.get_running_loop().run_in_executor(None, answer_of, connection)
+
+    asyncio.run(read())
+
+
 def wait_for_an_event(connection):
     """Another thread may set it, after its jobs."""
     over = threading.Event()
@@ -176,6 +190,8 @@ def wait_for_a_pool(connection):
     [
         (ask_a_service, "/socket.py", True),
         (wait_for_a_process, "/subprocess.py", True),
+        (wait_for_output, "/selectors.py", True),
+        (wait_for_a_loop, "/selectors.py", False),
         (ask_spark, "/socket.py", False),
         (read_by_itself, __file__, False),
         (wait_for_an_event, "/threading.py", False),
