@@ -115,10 +115,10 @@ fuzz: $(VENV)/.fuzz
 	cd tests && for target in $(FUZZ_TARGETS); do \
 	  ../$(BIN)/python -m fuzzing $$target --minutes $(MINUTES) $(ARGS) || exit; done
 
-## make soak       healthy queries for SOAK_MINUTES: no alert, nothing left behind
+## make soak       healthy queries for SOAK_MINUTES: no alert, nothing left behind; then a death and a hang
 soak: java $(VENV)/.dev
 	@export SOAK_MINUTES=$(SOAK_MINUTES); \
-	$(call stage,soak,$(VENV),tests/faults -m soak -o faulthandler_timeout=$$(( $(SOAK_MINUTES) * 60 + 900 ))) \
+	$(call stage,soak,$(VENV),tests/faults -m soak -s -o faulthandler_timeout=$$(( $(SOAK_MINUTES) * 60 + 1800 ))) \
 	$(report)
 
 ## make faults     write docs/internals/faults.md from the results of the last test-all, nightly and soak

@@ -27,6 +27,7 @@ _OURS = tuple(
 _POOL = "/multiprocessing/pool.py"
 _EXECUTOR = "/concurrent/futures/thread.py"
 _WAITING = ("/threading.py", "/concurrent/futures/_base.py", _EXECUTOR, _POOL)
+_OUTSIDE = ("/socket.py", "/ssl.py", "/subprocess.py", "/urllib3/util/connection.py")
 # Spark ships its own copies: .../python/lib/pyspark.zip/..., .../py4j-0.10.9.9-src.zip/...
 _SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
 
@@ -138,6 +139,11 @@ class ForeachBatchCall(NamedTuple):
     jdf: Any
     line: str
     cpu_seconds: float | None
+    waits_outside: bool
+    """Whether it waits for a process, or in Python's sockets for another system than Spark.
+
+    No other thread of this process works for it then.
+    """
 
 
 def foreach_batch_calls() -> Iterator[ForeachBatchCall]:
@@ -152,7 +158,16 @@ def foreach_batch_calls() -> Iterator[ForeachBatchCall]:
             if _calls_foreach_batch(code):
                 inside = stack[:depth]
                 seconds = _cpu_seconds([ident, *_helpers(ident, inside, stacks)])
-                yield ForeachBatchCall(_local(ident, code, "jdf"), _user_line(inside), seconds)
+                jdf, line = _local(ident, code, "jdf"), _user_line(inside)
+                yield ForeachBatchCall(jdf, line, seconds, _waits_outside(inside))
+
+
+def _waits_outside(inside: Stack) -> bool:
+    files = [code.co_filename for code, _ in inside]
+    asks_spark = any(map(_SPARK.search, files))
+    # A process whose output is read is waited for in a selector.
+    innermost = [file for file in files[:2] if not file.endswith("/selectors.py")][:1]
+    return not asks_spark and any(file.endswith(_OUTSIDE) for file in innermost)
 
 
 def _helpers(ident: int, inside: Stack, stacks: dict[int, Stack]) -> set[int]:

@@ -53,6 +53,9 @@ class PolledWork:
         call = None if session is None else self._calls.get(session)
         stack = self._ask("stack", lambda: self._stack(execution), ())
         activity = self._activity_of(facts)
+        if call is not None and call.waits_outside:
+            # They are jobs of others: nothing in Spark works for the call.
+            activity = replace(activity, unowned=NONE)
         return replace(
             activity,
             slots=self._slots_beside(activity, facts.query_id),

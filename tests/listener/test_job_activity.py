@@ -96,6 +96,28 @@ def test_batch_moves_by_its_own_jobs_or_by_unowned_ones_while_it_has_none(
     assert batch.moves(change) is moves
 
 
+@pytest.mark.parametrize("waits_outside", [True, False])
+def test_unowned_jobs_are_not_those_of_a_function_that_waits_outside(
+    batch, monkeypatch, waits_outside
+):
+    call = ForeachBatchCall(batch.spark.frame(1), "job.py:1 in load", 0.0, waits_outside)
+    monkeypatch.setattr("querypulse.listener.spark.jobs.foreach_batch_calls", lambda: [call])
+
+    def change():
+        work_for(batch, UNOWNED, jobs=1, tasks=4, active=[70])
+
+    assert batch.moves(change) is not waits_outside
+    assert (delay_of(batch.poll()) is None) is waits_outside
+
+
+@pytest.mark.parametrize("waits_outside", [True, False])
+def test_own_jobs_count_wherever_its_function_waits(batch, monkeypatch, waits_outside):
+    call = ForeachBatchCall(batch.spark.frame(1), "job.py:1 in load", 0.0, waits_outside)
+    monkeypatch.setattr("querypulse.listener.spark.jobs.foreach_batch_calls", lambda: [call])
+
+    assert batch.moves(lambda: work_for(batch, OWN, jobs=1, tasks=4, active=[1]))
+
+
 COUNTED = JobActivity(JobCounts(9, 0, 9), counted=True)
 ACTIVE = JobCounts(0, 1)
 
@@ -324,7 +346,7 @@ def test_uncountable_slots_cost_only_this_detail(odd):
 def lines_of(monkeypatch, spark, numbers):
     """Each of these queries is in a ``foreachBatch`` call, on its own line."""
     calls = [
-        ForeachBatchCall(spark.frame(number), f"job.py:{number} in write", 0.5 * number)
+        ForeachBatchCall(spark.frame(number), f"job.py:{number} in write", 0.5 * number, False)
         for number in numbers
     ]
     monkeypatch.setattr("querypulse.listener.spark.jobs.foreach_batch_calls", lambda: calls)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import socket
 import subprocess
 import sys
 import sysconfig
@@ -134,6 +136,81 @@ def test_innermost_line_of_the_user_is_reported_below_frames_of_libraries(
     (call,) = foreach_batch_calls()
 
     assert call.line == f"{line}:2 in f" if line else call.line
+
+
+def answer_of(connection):
+    """Read as HTTP clients and Py4J do."""
+    return connection.makefile("rb").read(1)
+
+
+def ask_a_service(connection):
+    answer_of(connection)
+
+
+def ask_spark(connection):
+    ask = code("/opt/spark/python/lib/py4j-0.10.9.9-src.zip/py4j/clientserver.py", "return inner()")
+    ask(lambda: answer_of(connection))
+
+
+def read_by_itself(connection):
+    connection.recv(1)
+
+
+def wait_for_a_process(connection):
+    subprocess.Popen(["cat"], stdin=connection.fileno(), stdout=subprocess.DEVNULL).wait()
+
+
+def wait_for_output(connection):
+    subprocess.run(["cat"], stdin=connection.fileno(), capture_output=True)
+
+
+def wait_for_a_loop(connection):
+    """A thread of its executor may run jobs."""
+
+    async def read():
+        await asyncio.get_running_loop().run_in_executor(None, answer_of, connection)
+
+    asyncio.run(read())
+
+
+def wait_for_an_event(connection):
+    """Another thread may set it, after its jobs."""
+    over = threading.Event()
+    threading.Thread(target=lambda: answer_of(connection) or over.set()).start()
+    over.wait()
+
+
+def wait_for_a_pool(connection):
+    with ThreadPool(1) as pool:
+        pool.map(answer_of, [connection])
+
+
+@pytest.mark.parametrize(
+    ("wait", "file", "waits_outside"),
+    [
+        (ask_a_service, "/socket.py", True),
+        (wait_for_a_process, "/subprocess.py", True),
+        (wait_for_output, "/selectors.py", True),
+        (wait_for_a_loop, "/selectors.py", False),
+        (ask_spark, "/socket.py", False),
+        (read_by_itself, __file__, False),
+        (wait_for_an_event, "/threading.py", False),
+        (wait_for_a_pool, "/threading.py", False),
+    ],
+)
+def test_call_waits_outside_in_a_connection_or_process_but_not_for_threads_or_spark(
+    running, wait, file, waits_outside
+):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        running(lambda held: held.there.release() or wait(ours))
+        ident = running.threads[-1].ident
+        until(lambda: stack_of(ident)[0][0].co_filename.endswith(file), "it waits")
+        (call,) = foreach_batch_calls()
+        theirs.shutdown(socket.SHUT_RDWR)
+        running.threads[-1].join(PATIENCE_SECONDS)
+
+    assert call.waits_outside is waits_outside
 
 
 def test_user_function_named_call_is_not_a_batch_whatever_its_argument():
@@ -410,7 +487,7 @@ def test_method_is_reported_with_the_class_that_defines_it(monkeypatch):
 
 
 def cpu_seconds_by_batch():
-    return {jdf: seconds for jdf, _, seconds in foreach_batch_calls()}
+    return {call.jdf: call.cpu_seconds for call in foreach_batch_calls()}
 
 
 def cpu_seconds():

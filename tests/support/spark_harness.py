@@ -76,14 +76,15 @@ class SparkHarness:
         path.rename(folder / "in" / path.name)
 
     def start(self, stream: Any, name: str | None, sink: Any = "noop", **options: Any) -> Any:
-        """Start a query with a checkpoint in the workload's folder."""
+        """Start a query with a checkpoint in the folder of ``checkpoint``, by default its name."""
+        folder = self.checkpoint(options.pop("checkpoint", name or "unnamed"))
         trigger = options.pop("trigger", {"processingTime": TRIGGER})
         writer = stream.writeStream.outputMode(options.pop("mode", "append"))
         writer = writer.trigger(**trigger).options(**options)
         writer = writer.foreachBatch(sink) if callable(sink) else writer.format(sink)
         if name is not None:
             writer = writer.queryName(name)
-        return writer.option("checkpointLocation", str(self.checkpoint(name or "unnamed"))).start()
+        return writer.option("checkpointLocation", str(folder)).start()
 
     def checkpoint(self, name: str) -> Path:
         return self.folder(name) / "checkpoint"
