@@ -46,7 +46,7 @@ BUDGET = {
     "core": (1660, 12),
     "listener": (11720, 48),
     "exporter": (2350, 9),
-    "alerting": (12180, 44),
+    "alerting": (12260, 44),
     "settings": (1100, 9),
     "sidecar": (3080, 12),
     "watch": (1730, 6),

@@ -118,9 +118,9 @@ class Failing(Property):
 
     def _check(self, receiver: SimReceiver, query: SimQuery) -> None:
         names = {(query.key, QUERY_FAILED), (query.key, QUERY_FLAPPING)}
-        told = [note.at for note in receiver.notifications if note.named & names]
+        times = [note.at for note in receiver.notifications if note.named & names]
         failed_at, now = query.failures[-1].at, self._stage.time.now
-        last_at = max(told, default=-inf)
+        last_at = max(times, default=-inf)
         due_at = max(failed_at, last_at + NEWS_SECONDS) + KNOWN_SECONDS
         if last_at < failed_at and now > due_at:
             raise Violation(
