@@ -344,7 +344,6 @@ def _evaluate_absent(
 
 # -- slots and signals ------------------------------------------------------------------------
 
-
 INCIDENT_OF_HOLDER = 3
 """So many queries that wait for the slots of one are one incident, that of the holder."""
 

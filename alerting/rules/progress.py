@@ -81,8 +81,7 @@ def query_stalled(context: RuleContext) -> Finding | None:
     if holds_all:
         shared = SharedCause.SCHEDULER_STOPPED
         return _stalled(context, why, severity, evidence, shared=shared)
-    finding = _stalled(context, why, severity, evidence)
-    return _with_holder(context, flight, finding)
+    return _with_holder(context, flight, _stalled(context, why, severity, evidence))
 
 
 def _with_holder(context: RuleContext, flight: InFlight, finding: Finding) -> Finding:
