@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..alerting.alert import Incident
 from ..alerting.delivery.deliveries import Delivery, Notifier
 from ..alerting.delivery.heartbeat import Heartbeat, QueryHeartbeats
@@ -80,7 +82,7 @@ def _require_times(settings: Settings, defaults: Limits, overrides: Overrides) -
     """
     places = {"setting 'complete_by'": defaults}
     for pattern, changes in overrides:
-        places[f"setting 'queries', in {pattern!r}, complete_by"] = Limits(**changes)
+        places[f"setting 'queries', in {pattern!r}, complete_by"] = replace(defaults, **changes)
     for place, limits in places.items():
         with as_settings_error(settings, f"{place}: "):
             limits.deadlines  # noqa: B018 - it is read to be checked

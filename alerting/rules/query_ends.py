@@ -284,7 +284,7 @@ def _not_completed(context: RuleContext) -> Finding | None:
         return None
     flight = query.run.in_flight
     found = NotCompleted(
-        times=context.limits.complete_by or "",
+        times=_text(context.limits),
         due_at=due_at,
         completed_at=_unix(query.history.completed_at, snapshot, context.now),
         running_seconds=context.watched_since(query.run.started_at) if query.run.alive else None,
@@ -340,6 +340,10 @@ def _last_completion(name: str | None, query: Query | None, snapshot: Snapshot) 
     done_at = point.committed.at
     is_earlier = done_at is not None and done_at < snapshot.began_at
     return latest(completed_at, done_at) if is_earlier else completed_at
+
+
+def _text(limits: Limits) -> str:
+    return "" if limits.deadlines is None else limits.deadlines.text
 
 
 def _unix(at: float | None, snapshot: Snapshot, now: float) -> float | None:
@@ -404,7 +408,7 @@ def _never_completed(
     if due_at is None or snapshot.wall is None or due_at > snapshot.wall:
         return None
     completed_at = _unix(_last_completion(name, None, snapshot), snapshot, now)
-    found = NotCompleted(times=limits.complete_by or "", due_at=due_at, completed_at=completed_at)
+    found = NotCompleted(times=_text(limits), due_at=due_at, completed_at=completed_at)
     return finding_about(label, QUERY_MISSING, Severity.CRITICAL, found)
 
 

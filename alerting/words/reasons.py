@@ -140,7 +140,7 @@ def _never_seen(found: facts.NeverSeen) -> str:
 @text_of.register
 def _not_completed(found: facts.NotCompleted) -> str:
     begin = f"no run has completed for {rfc3339(found.due_at)} ({found.times})"
-    last = "none is known"
+    last = "no earlier completion is known"
     if found.completed_at is not None:
         last = f"the last one did at {rfc3339(found.completed_at)}"
     if found.running_seconds is None:
