@@ -14,6 +14,7 @@ from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.delivery.deliveries import Delivery, Notifier
 from querypulse.alerting.delivery.outbox import OutboxRow
 from querypulse.alerting.delivery.spool import Kept, Spool
+from querypulse.alerting.facts import Facts, Unnamed
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
 from querypulse.alerting.kinds import DRIVER_DOWN
 from querypulse.alerting.policy import Limits, Policy
@@ -225,6 +226,12 @@ class Handing(Notifier):
         self.between()
 
 
+def _who_waits(found: Facts) -> tuple[str, ...]:
+    """The labels of those that wait for slots; a finding of unnamed queries has several."""
+    members = found.others if isinstance(found, Unnamed) else ()
+    return sum((member.facts.waiting for member in members), found.waiting)
+
+
 class SimDriver:
     """A process from its start to its end; objects that outlive it are passed to it."""
 
@@ -355,17 +362,20 @@ class SimDriver:
             # The unnamed queries that it lists, or the only one.
             listed = alert.annotations.get("queries", alert.annotations["reason"]).splitlines()
             keys = {self._owner_of_unnamed(line.partition(": ")[0]) for line in listed}
-            return frozenset((key, name) for key in keys if key)
+            waiting = {self._key_of(waits) for waits in self._waiting.get((name, label), ())}
+            return frozenset((key, name) for key in keys | waiting if key)
         if label != WHOLE_DRIVER:
             labels = (label, *self._waiting.get((name, label), ()))
-            keys = {self.owners.get(label) or self._called.get(label, label) for label in labels}
-            return frozenset((key, name) for key in keys)
+            return frozenset((self._key_of(label), name) for label in labels)
         if name == DRIVER_DOWN:
             named = [query.key for query in self.queries]
         else:
             lines = alert.annotations.get("queries", "").splitlines()
             named = [self.owners.get(line.partition(": ")[0], "") for line in lines]
         return frozenset({(WHOLE_DRIVER, name), *((key, name) for key in named if key)})
+
+    def _key_of(self, label: str) -> str:
+        return self.owners.get(label) or self._called.get(label, label)
 
     def _owner_of_unnamed(self, label: str) -> str:
         """The query with this label, which begins its id, even before this process has seen it."""
@@ -478,9 +488,9 @@ class SimDriver:
             for label, query in labels.items():
                 self.owners.setdefault(label, self.spark.keys.get(query.run.run_id, label))
         self._waiting |= {
-            (finding.alertname, finding.query): finding.facts.waiting
+            (finding.alertname, finding.query): waiting
             for finding in evaluated.evaluation.findings
-            if finding.facts.waiting
+            if (waiting := _who_waits(finding.facts))
         }
         self._world.evaluated(self, evaluated)
 
