@@ -58,6 +58,7 @@ class SimSpark:
         """Until when there is no executor."""
         self.ended_runs: list[Run] = []
         """Runs that ended since the last poll of the probe."""
+        self._program_has_ended = False
         self._bus = bus
         self._restart = restart
 
@@ -65,7 +66,8 @@ class SimSpark:
         """Run an action in ``seconds`` if the run still exists; a paused JVM delays it."""
 
         def due() -> None:
-            if run.ended or not self.alive or self.context is not Context.RUNNING:
+            is_over = self._program_has_ended or self.context is not Context.RUNNING
+            if run.ended or not self.alive or is_over:
                 return
             if self._is_paused:
                 # The rest of the delay at the begin of the pause remains at its end.
@@ -175,6 +177,7 @@ class SimSpark:
         """Note that the queries that never end by themselves are about to end with the program."""
         if self.context is not Context.RUNNING:
             return
+        self._program_has_ended = True
         for run in self.living.values():
             health = run.query.truth.health
             if not run.spec.is_finite and not run.announced and health is not Health.DEAD:
