@@ -24,9 +24,12 @@ class StoreWriter:
     def __init__(self, url: str) -> None:
         self.writes = threading.Event()
         self.writes.set()
+        self.is_held = threading.Event()
         self._url = url
 
     def __call__(self, batch, batch_id):
+        if not self.writes.is_set():
+            self.is_held.set()
         if not self.writes.wait(SPARK_PATIENCE_SECONDS):
             raise TimeoutError("it was not allowed to write")
         requests.post(f"{self._url}/batches/{batch_id}", data=str(batch.count()), timeout=60)
@@ -59,6 +62,9 @@ def test_outage_of_one_server_that_six_queries_write_to_is_three_incidents(
             commits(sidecar, name)
         for writer in writers.values():
             writer.writes.clear()
+        # A post that is under way when the server ends would be the first failure.
+        for writer in writers.values():
+            until(writer.is_held.is_set, "it is about to write")
 
     for name, writer in writers.items():
         writer.writes.set()
