@@ -336,7 +336,8 @@ class Lifecycle:
             if health.has_seen(alert.query):
                 tracked.is_unseen = False
         tracked.recovery = recovery
-        commits = tracked.totals.commits
+        # A warning that comes back soon is quieter as one incident.
+        commits = tracked.totals.commits if alert.is_critical else None
         if recovery is not None and health.has_recovered(alert.query, recovery, calm, commits):
             del self._tracked[identity]
             outcome = health.outcome(alert.query, alert.name, recovery)

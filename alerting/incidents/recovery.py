@@ -107,13 +107,17 @@ class DriverHealth:
         )
 
     def has_recovered(
-        self, label: str, recovery: RecoveryWindow, seconds: float, commits_before: int = 0
+        self,
+        label: str,
+        recovery: RecoveryWindow,
+        seconds: float,
+        commits_before: int | None = None,
     ) -> bool:
         """Whether ``recovery`` has lasted for ``seconds`` and is proven.
 
         Two commits or an idle event prove it. Where the trigger interval is longer than
-        ``seconds``, so does one commit since the query was last unhealthy, when it had made
-        ``commits_before``: waiting for the next trigger proves no more. No proof is needed for a
+        ``seconds``, so does one commit more than ``commits_before``, if given, those that the query
+        had made when it was last unhealthy: waiting for the next trigger proves no more. No proof is needed for a
         query that has completed, was stopped, is ignored or has been forgotten, nor for the whole
         driver. If the label covers several queries, each that runs must have been active.
         """
@@ -127,9 +131,8 @@ class DriverHealth:
             return True
         if health.state in {QueryState.STOPPED, QueryState.COMPLETED}:
             return True
-        commits, trigger = query.history.totals.commits, query.run.trigger
-        is_rare = trigger is not None and trigger.interval_seconds > seconds
-        if is_rare and query.run.last_commit_at is not None and commits > commits_before:
+        commits = query.history.totals.commits
+        if commits_before is not None and _is_rare(query, seconds) and commits > commits_before:
             return True
         return _is_idle(query, recovery) or commits - recovery.commits >= COMMITS_OF_HEALTH
 
@@ -214,6 +217,13 @@ class DriverHealth:
     def watched_since(self, at: float) -> float:
         """Seconds since then, without the time in which querypulse was paused."""
         return self._snapshot.watched(at, self.now)
+
+
+def _is_rare(query: Query, seconds: float) -> bool:
+    """Whether the run has committed, and its next trigger is further away than ``seconds``."""
+    trigger = query.run.trigger
+    is_far = trigger is not None and trigger.interval_seconds > seconds
+    return is_far and query.run.last_commit_at is not None
 
 
 def _is_idle(query: Query, recovery: RecoveryWindow) -> bool:
