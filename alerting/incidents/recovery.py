@@ -15,7 +15,7 @@ from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
 from ..alert import CRITICAL, WARNING, AlertOutcome, is_generic, recovered
 from ..evaluate import Evaluation
-from ..finding import NOT_WORKING, WHOLE_DRIVER, Severity
+from ..finding import NOT_WORKING, WHOLE_DRIVER, QueryHealth, Severity
 
 UNHEALTHY = NOT_WORKING | {
     QueryState.FLAPPING,
@@ -127,9 +127,7 @@ class DriverHealth:
         if members or label == UNNAMED:
             return all(self._is_proven(own, recovery.since) for own in members)
         query, health = self.queries.get(label), self._health.get(label)
-        if query is None or health is None or health.ignored:
-            return True
-        if health.state in {QueryState.STOPPED, QueryState.COMPLETED}:
+        if query is None or health is None or _needs_no_proof(health):
             return True
         commits = query.history.totals.commits
         if commits_before is not None and _is_rare(query, seconds) and commits > commits_before:
@@ -217,6 +215,10 @@ class DriverHealth:
     def watched_since(self, at: float) -> float:
         """Seconds since then, without the time in which querypulse was paused."""
         return self._snapshot.watched(at, self.now)
+
+
+def _needs_no_proof(health: QueryHealth) -> bool:
+    return health.ignored or health.state in {QueryState.STOPPED, QueryState.COMPLETED}
 
 
 def _is_rare(query: Query, seconds: float) -> bool:
