@@ -490,6 +490,8 @@ class Lifecycle:
         alerts = [alert for alert in shown if not alert.muted] or shown
         fires, news = any(tracked.is_firing for tracked in members), _news(alerts)
         muted, notified_at = min(alert.muted for alert in alerts), incident.notified_at
+        # What has ended is news if it comes again, also during a silence.
+        incident.news &= _identities(shown)
         if muted or fires or notified_at is not None:
             # Else it stays muted: what recovers is not sent only because its silence has ended.
             incident.muted = muted

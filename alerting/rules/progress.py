@@ -87,7 +87,7 @@ def query_stalled(context: RuleContext) -> Finding | None:
 def _with_holder(context: RuleContext, flight: InFlight, finding: Finding) -> Finding:
     is_waiting = isinstance(finding.facts, WaitingForSlots)
     holder = stuck_batch.holder_of(context) if is_waiting else None
-    if holder is None:
+    if holder is None or context.watched_since(flight.held_since) < stuck_batch.SAMPLE_SECONDS:
         return finding
     pages_holder = stuck_batch.pages_holder(context, flight)
     return replace(finding, holder=holder.label, pages_holder=pages_holder)

@@ -56,6 +56,9 @@ def still(context: RuleContext, flight: InFlight) -> float:
 
     Once it has executors and slots, the wait for them counts no more.
     """
+    seconds = context.watched_since(flight.moved_at)
+    if seconds > AUTOSCALE_SECONDS and loses_executors(context, flight):
+        return seconds
     return context.watched_since(flight.worked_since)
 
 
@@ -213,7 +216,9 @@ def waiting_by_holder(snapshot: Snapshot) -> dict[str, set[str]]:
         if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
             continue
         holder = labels.get(work.slots.holder)
-        if holder is not None and query.run.in_flight is not None:
+        flight = query.run.in_flight
+        is_steady = flight is not None and snapshot.at - flight.held_since >= SAMPLE_SECONDS
+        if holder is not None and is_steady:
             waiting.setdefault(holder, set()).add(query.label)
     return waiting
 
@@ -310,7 +315,7 @@ def loses_executors(context: RuleContext, flight: InFlight) -> bool:
     What was lost while its longest task ran on does not: that is what it waits for.
     """
     polled_at, work = context.query.run.probed_at, context.work
-    if work is None or polled_at is None:
+    if work is None or polled_at is None or delay_of(work) is Delay.WAITING_FOR_SLOTS:
         return False
     longest = work.jobs.longest
     survived = 0.0 if longest is None else longest.seconds

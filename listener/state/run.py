@@ -62,6 +62,9 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     """When a task of it last ran, or its jobs last waited for executors or slots."""
     waits_since: float | None = None
     """Since when its jobs wait for executors or slots, if they do."""
+    holder: str = ""
+    held_since: float = inf
+    """Since when ``holder`` has held most of the slots that its jobs wait for."""
     jobs_before: int | None = None
     """How many jobs of the query had started when this first took long; only counted ones."""
 
@@ -166,7 +169,13 @@ def _waiting(
 
 
 def _delayed(flight: InFlight, work: JobActivity, at: float) -> InFlight:
-    return flight if delay_of(work) is None else replace(flight, delayed_at=at)
+    delay = delay_of(work)
+    holder = ""
+    if delay is Delay.WAITING_FOR_SLOTS and work.slots is not None:
+        holder = work.slots.holder
+    if holder != flight.holder:
+        flight = replace(flight, holder=holder, held_since=at if holder else inf)
+    return flight if delay is None else replace(flight, delayed_at=at)
 
 
 # -- run --------------------------------------------------------------------------------------
