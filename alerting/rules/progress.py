@@ -149,7 +149,7 @@ def _log_behind(context: RuleContext) -> LogBehind | None:
     allowed = context.window.seconds
     if context.batches_come:
         allowed = max(allowed, facts.log_interval_seconds * WINDOW_FACTOR)
-    if seconds <= allowed:
+    if seconds - _just_committed(context) <= allowed:
         return None
     log = context.query.run.logged
     logged = None if log is None else log.committed
@@ -172,6 +172,16 @@ def _in_flight(context: RuleContext) -> float:
     delayed = stuck_batch.stall_severity(context, flight) is Severity.WARNING
     excused = delayed or stuck_batch.moved_lately(context, flight)
     return stuck_batch.lasted(context, flight) if excused else 0.0
+
+
+def _just_committed(context: RuleContext) -> float:
+    """Seconds of a batch that committed a moment ago: the log is about to show it."""
+    query = context.query
+    committed_at, batches = query.run.last_commit_at, query.history.recent_batches
+    if committed_at is None or not batches:
+        return 0.0
+    is_new = context.watched_since(committed_at) < stuck_batch.SAMPLE_SECONDS
+    return batches[-1] if is_new else 0.0
 
 
 def _idle_since_commit(context: RuleContext) -> bool:

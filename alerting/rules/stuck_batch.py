@@ -65,12 +65,14 @@ def still(context: RuleContext, flight: InFlight) -> float:
 def is_slow(context: RuleContext, flight: InFlight) -> bool:
     """Whether the batch has been in flight for longer than its window, and waits for no slot.
 
-    The time in which it had no executor or slot does not count.
+    The time in which it had no executor or slot does not count, nor does any that it has waited
+    while an autoscaler may still bring executors.
     """
     equipped = min(lasted(context, flight), context.watched_since(flight.equipped_since))
     waits_for_slot = delay_of(context.work) is Delay.WAITING_FOR_SLOTS
     is_long = not waits_for_slot and equipped > context.batch_window.seconds
-    return is_long or is_slow_for_long(context, flight)
+    is_excused = may_get_executors(context, flight)
+    return is_long or (is_slow_for_long(context, flight) and not is_excused)
 
 
 def is_delayed(context: RuleContext) -> bool:

@@ -113,7 +113,11 @@ class Failing(Property):
             if not self._has_failed_later(query) or self._is_expected_to_fail(query):
                 continue
             for receiver in self._stage.receivers:
-                if receiver.kind == "webhook" and is_up(receiver, query.failures[-2].at):
+                refused = any(
+                    key == query.key for sent in receiver.rejected for key, _ in sent.named
+                )
+                works = is_up(receiver, query.failures[-2].at) and not refused
+                if receiver.kind == "webhook" and works:
                     self._check(receiver, query)
 
     def _check(self, receiver: SimReceiver, query: SimQuery) -> None:

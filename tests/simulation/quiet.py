@@ -351,7 +351,8 @@ class Quiet(Property):
         )
         # A rejected alert is sent again when it has ended, and by then another problem lasts.
         rejected = before.starts_at < note.starts_at and any(
-            other.at < before.at and (query.key, name) in other.named for other in receiver.rejected
+            other.at < before.at and other.named & {(query.key, name), *before.named}
+            for other in receiver.rejected
         )
         return (
             late

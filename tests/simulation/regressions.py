@@ -182,4 +182,15 @@ SEEDS = (
     Seed(900000611, "a checkpoint that is taken before a poll has shown its query", TAKING),
     Seed(900001940, "a slow warning that recovers as a failure ends", TAKING),
     Seed(900003710, "a process that ends just after it has found its query healthy", TAKING),
+    Seed(910000407, "a loop whose runs come and go while Spark drops events", TAKING),
+    Seed(910000659, "an Alertmanager that is gone for good while an alert lasts", TAKING),
+    Seed(950000177, "the main program ends just after a failure", Terms()),
+    Seed(980000055, "an unnamed query that holds all slots", Terms()),
+    Seed(990000122, "the main program ends, and a slow poll delays its last evaluation", Terms()),
+    Seed(1000000141, "a later failure whose message is rejected", Terms()),
+    Seed(1000000350, "a batch without executors for as long as a slow one is allowed", Terms()),
+    Seed(
+        1000000789, "a failure that was rejected, and then a source that does not answer", Terms()
+    ),
+    Seed(1000001330, "a batch without executors whose log is written rarely", Terms()),
 )
