@@ -18,6 +18,7 @@ class Neighbours {
   private static final String RECORD = "\u001e";
   private static final String PREFIX = "queue.";
   private static final String SUFFIX = ".numDroppedEvents";
+  /** What is lost there is Spark's; vendors put listeners there too. */
   private static final String OF_SPARK = " appStatus eventLog executorManagement ";
   private static final String PYTHON = "a Python listener";
   private static final int NAMED = 20;

@@ -288,13 +288,15 @@ JOBS = "package com.acme; public class Jobs extends org.apache.spark.scheduler.S
 
 @pytest.fixture
 def quiet(spark):
-    """A listener of the application in the session, and one on Spark's queue ``shared``."""
+    """A listener of the application in the session, and one on two queues of Spark's bus."""
     loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
     compiler = loader.loadClass(jvm_module.COMPILER).newInstance()
     compiler.setParentClassLoader(loader)
     compiler.cook(JOBS)
     jobs = compiler.getClassLoader().loadClass("com.acme.Jobs").newInstance()
     spark._jsc.sc().addSparkListener(jobs)
+    # As vendors do, by a way that is private to Spark.
+    spark._jsc.sc().listenerBus().addToStatusQueue(jobs)
     quiet = Quiet()
     spark.streams.addListener(quiet)
     yield quiet
