@@ -619,6 +619,8 @@ class EventsMissing(Facts, frozen=True, kw_only=True):
     late_seconds: float = 0.0
     dropped: int | None = None
     is_registered: bool = True
+    full_queues: tuple[str, ...] = ()
+    """The queues of other listeners that drop events, a line each."""
 
 
 class Degraded(Facts, frozen=True, kw_only=True):

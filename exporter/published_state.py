@@ -98,6 +98,8 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     reregistrations: int = 0
     missing: tuple[str, ...] = ()
     """What the event path and the probe cannot show, a line each."""
+    other_listeners: tuple[str, ...] = ()
+    """The queues on Spark's listener bus that drop events of other listeners, a line each."""
     mailbox_depth: int = 0
     events: Mapping[str, int] = {}
     """By event kind."""

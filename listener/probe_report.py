@@ -337,6 +337,26 @@ class Context(str, Enum):
         return self in (Context.STOPPED_BY_APPLICATION, Context.TERMINATED)
 
 
+class FullQueue(msgspec.Struct, frozen=True):
+    """A queue of Spark's listener bus that has dropped events of other listeners than ours."""
+
+    name: str
+    dropped: int
+    """Events of any kind, since the attach."""
+    busy: str
+    """The listener last seen at work meanwhile; empty if none was."""
+    listeners: tuple[str, ...]
+    """The classes of all others on this queue; one in Python has none that Java knows."""
+
+    def __str__(self) -> str:
+        culprit = f" while {self.busy} was at work" if self.busy else ""
+        listeners = ", ".join(self.listeners)
+        return (
+            f"Spark has dropped {self.dropped} events of its listener queue {self.name}{culprit}; "
+            f"other listeners on it: {listeners}"
+        )
+
+
 class ListenerHealth(msgspec.Struct, frozen=True):
     """Whether our listener is registered; Spark silently removes a listener after an interrupt."""
 
@@ -349,6 +369,8 @@ class ListenerHealth(msgspec.Struct, frozen=True):
     """What this way of listening cannot show, a line each; empty for a classic driver."""
     checkpoints_visible: bool = True
     """Whether the logs of checkpoints can be read at all from here."""
+    full_queues: tuple[FullQueue, ...] = ()
+    """Empty where only our own listener misses events."""
 
 
 class SchedulerLoop(msgspec.Struct, frozen=True):

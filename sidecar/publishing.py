@@ -21,6 +21,7 @@ from ..exporter.published_state import (
 from ..exporter.push import Publisher
 from ..listener.checkpoints import warn_of_checkpoints
 from ..listener.connect.event_path import ConnectPath
+from ..listener.probe_report import ListenerHealth
 from ..listener.spark.event_paths import EventPath
 from ..listener.spark.health_listener import HealthListener
 from ..listener.state.snapshot import Snapshot
@@ -105,14 +106,16 @@ class Publishing:
     ) -> Monitor:
         snapshot = evaluated.snapshot
         report = snapshot.probe
+        health = report.listener if report is not None else ListenerHealth()
         source = self._path.source
         deliveries = self._notifier.deliveries
         return Monitor(
             heartbeat_timestamp=evaluated.wall,
             listener_path=self._path.name,
-            listener_registered=report.listener.registered if report is not None else None,
-            reregistrations=report.listener.reregistrations if report is not None else 0,
-            missing=report.listener.missing if report is not None else (),
+            listener_registered=health.registered if report is not None else None,
+            reregistrations=health.reregistrations,
+            missing=health.missing,
+            other_listeners=tuple(map(str, health.full_queues)),
             mailbox_depth=source.depth,
             events=self._worker.state.events.copy(),
             # Both mailboxes of a Python listener drop for the same reasons.

@@ -44,11 +44,11 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1660, 12),
-    "listener": (11720, 48),
+    "listener": (11770, 48),
     "exporter": (2350, 9),
     "alerting": (12260, 44),
     "settings": (1100, 9),
-    "sidecar": (3080, 12),
+    "sidecar": (3082, 12),
     "watch": (1730, 6),
     "replay": (1150, 6),
     "launch": (450, 7),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...listener.probe_report import Context
+from ...listener.probe_report import Context, ListenerHealth
 from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
 from ..facts import Degraded, EventsMissing, JvmEnded
@@ -58,10 +58,13 @@ def events_missing(snapshot: Snapshot, now: float, policy: Policy) -> Finding | 
     dropped = _dropped(snapshot, now, window)
     if not late and dropped is None:
         return None
-    probe = snapshot.probe
-    is_registered = probe is not None and probe.listener.registered
+    listener = snapshot.probe.listener if snapshot.probe is not None else ListenerHealth()
     found = EventsMissing(
-        late=tuple(late), late_seconds=seconds, dropped=dropped, is_registered=is_registered
+        late=tuple(late),
+        late_seconds=seconds,
+        dropped=dropped,
+        is_registered=listener.registered,
+        full_queues=tuple(map(str, listener.full_queues)),
     )
     return finding_about(WHOLE_DRIVER, EVENTS_MISSING, Severity.WARNING, found)
 

@@ -153,7 +153,7 @@ def _sink_remembers(found: facts.SinkRemembers) -> Texts:
 @_of_facts.register
 def _events_missing(found: facts.EventsMissing) -> Texts:
     is_there = "yes" if found.is_registered else "no: it was removed from Spark"
-    return {"listener_registered": is_there}
+    return {"listener_registered": is_there, "other_listeners": "\n".join(found.full_queues)}
 
 
 @_of_facts.register

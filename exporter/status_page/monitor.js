@@ -39,6 +39,7 @@ function monitorFacts(monitor, now, elapsed) {
     facts.push([`${what} file`, problem, "bad"]);
   }
   for (const what of monitor.missing) facts.push(["not visible", what, "note"]);
+  for (const text of monitor.other_listeners) facts.push(["other listeners", text, "note"]);
   if (monitor.app_name_problem) facts.push(["app name", monitor.app_name_problem, "note"]);
   if (!monitor.receivers.length) facts.push(["receivers", "none: alerts are not sent", "note"]);
   return facts;

@@ -43,6 +43,7 @@ public class EventQueue implements Runnable {
   private final Semaphore urgent = new Semaphore(0);
   private final Calls calls = new Calls();
   private final LivingRuns runs = new LivingRuns(calls);
+  private final Neighbours neighbours = new Neighbours(calls);
   private Watchers watchers;
   private JobCounter counter;
   private final QuerypulseListener busListener = new QuerypulseListener(this);
@@ -96,6 +97,7 @@ public class EventQueue implements Runnable {
         calls.call(bus, "addToQueue", new Object[] {busListener, busQueue});
       }
       listening = isOnBus();
+      neighbours.text(bus);
     } finally {
       if (!listening) {
         leaveBus();
@@ -104,12 +106,15 @@ public class EventQueue implements Runnable {
     return listening;
   }
 
-  /** Whether the listener bus still feeds this queue, and how many events it has dropped for us. */
+  /**
+   * Whether the listener bus still feeds this queue, and how many events it has dropped for us; then
+   * a record for each queue of others that drops events, see Neighbours.
+   */
   public String busHealth() throws Exception {
     Object from = bus;
     String queue = busQueue;
     if (from == null || queue.isEmpty()) {
-      return false + FIELD + droppedBefore;
+      return false + FIELD + droppedBefore + neighbours.text(from);
     }
     Object registry = calls.call(calls.call(from, "metrics"), "metricRegistry");
     Object[] name = new Object[] {"queue." + queue + ".numDroppedEvents"};
@@ -119,7 +124,7 @@ public class EventQueue implements Runnable {
       droppedBefore = dropped;
       this.counter.loseTrack();
     }
-    return (isOnBus() && !closed) + FIELD + dropped;
+    return (isOnBus() && !closed) + FIELD + dropped + neighbours.text(from);
   }
 
   /** For a session's addListener: it claims the session's queries for our process. */

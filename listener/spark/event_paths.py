@@ -23,9 +23,16 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from ...core.redaction import redact
 from ..events import EventKind
 from ..mailbox import LIFECYCLE_CAPACITY, Mailbox, Received
-from ..probe_report import CountedJobs, JobCounts, ListenerHealth, LongTask, LostExecutors
+from ..probe_report import (
+    CountedJobs,
+    FullQueue,
+    JobCounts,
+    ListenerHealth,
+    LongTask,
+    LostExecutors,
+)
 from ..state.snapshot import ALONE, Ownership, parse_watchers
-from .health_listener import HealthListener
+from .health_listener import WRAPPER, HealthListener
 from .jvm import (
     FIELD,
     NETWORK_ERRORS,
@@ -42,7 +49,7 @@ PROGRESS_CAPACITY = 2000
 PROCESS = uuid4().hex
 """Names this process among those that monitor the same JVM."""
 _NANOS = 1e9
-_SHARED_QUEUE_DROPS = "queue.streams.numDroppedEvents"
+_SHARED_QUEUE = "streams"
 
 
 class NotListeningError(RuntimeError):
@@ -71,6 +78,8 @@ class EventPath:
     health = ListenerHealth(registered=True)
     """What the last check has shown."""
     _checked_at = float("-inf")
+    _logged: frozenset[tuple[str, str]] = frozenset()
+    """The queues that drop events of others, and who was at work."""
 
     def check(self, now: float) -> ListenerHealth:
         """Every few seconds: whether our listener is registered; again if Spark dropped it.
@@ -80,6 +89,10 @@ class EventPath:
         if now - self._checked_at >= CHECK_EVERY_SECONDS:
             self._checked_at = now
             self.health = self._check()
+            for queue in self.health.full_queues:
+                if (queue.name, queue.busy) not in self._logged:
+                    log.warning("querypulse: %s", queue)
+                    self._logged |= {(queue.name, queue.busy)}
         return self.health
 
     def _check(self) -> ListenerHealth:
@@ -190,13 +203,15 @@ class EventQueue(EventPath):
             java.wake()
 
     def _check(self) -> ListenerHealth:
-        registered, dropped = str(self.java.busHealth()).split(FIELD)
+        head, *records = str(self.java.busHealth()).split(RECORD)
+        registered, dropped = head.split(FIELD)
         again = self.health.reregistrations
         if registered != "true":
             log.warning("querypulse: the listener is not on Spark's bus; it is added again")
             registered = str(self.java.listenOnBus(self._bus)).lower()
             again += 1
-        return ListenerHealth(registered == "true", again, int(dropped))
+        full = tuple(_full_queue(record) for record in records)
+        return ListenerHealth(registered == "true", again, int(dropped), full_queues=full)
 
     def job_counts(self) -> CountedJobs:
         """Jobs and tasks by query id, since counting began.
@@ -234,6 +249,11 @@ def _received(record: str, offset: float) -> Received:
     session, trigger, checkpoint, replaced = of_start
     received_at = int(at) / _NANOS + offset
     return Received(EventKind(kind), text, received_at, session, trigger, checkpoint, replaced)
+
+
+def _full_queue(record: str) -> FullQueue:
+    name, dropped, busy, *listeners = record.split(FIELD)
+    return FullQueue(name, int(dropped), busy, tuple(listeners))
 
 
 def _lost_executors(fields: list[str]) -> LostExecutors:
@@ -276,6 +296,8 @@ class ProxyPath(EventPath):
         """The ``StreamingQueryManager`` of each session; None where the user removed us."""
         self._wirings_seen: int | None = None
         """At the last check."""
+        self._dropped_before: int | None = None
+        """At the first check."""
         if by_hand:
             return
         from pyspark import java_gateway
@@ -315,7 +337,9 @@ class ProxyPath(EventPath):
             again += len(lost)
         self._wirings_seen = wirings
         registered = any(manager is not None for manager in self._managers.values())
-        return ListenerHealth(registered, again, self._dropped_events())
+        dropped = self._dropped_events()
+        full = self._full_queues(dropped)
+        return ListenerHealth(registered, again, dropped, full_queues=full)
 
     def release(self) -> None:
         """Leave every session and release it."""
@@ -333,11 +357,37 @@ class ProxyPath(EventPath):
         """Events that Spark's queue of streaming listeners has dropped since its start."""
         try:
             registry = self._context.sc().listenerBus().metrics().metricRegistry()
-            return int(registry.counter(_SHARED_QUEUE_DROPS).getCount())
+            return int(registry.counter(f"queue.{_SHARED_QUEUE}.numDroppedEvents").getCount())
         except NETWORK_ERRORS:
             raise
         except Py4JError:
             return None
+
+    def _full_queues(self, dropped: int | None) -> tuple[FullQueue, ...]:
+        """The queue that we share, if it drops events of other listeners too."""
+        known = self.health.full_queues
+        if dropped is None:
+            return known
+        if self._dropped_before is None:
+            self._dropped_before = dropped
+        since = dropped - self._dropped_before
+        if since == sum(queue.dropped for queue in known):
+            return known
+        names = {
+            _listener_name(str(listener.getClass().getName()))
+            for manager in self._managers.values()
+            if manager is not None
+            for listener in manager.listListeners()
+            if not listener.equals(self.java_listener)
+        } - {""}
+        return (FullQueue(_SHARED_QUEUE, since, "", tuple(sorted(names))),) if names else ()
+
+
+def _listener_name(java_class: str) -> str:
+    """How a listener is named; empty for Spark's own."""
+    if java_class == WRAPPER:
+        return "a Python listener"
+    return "" if java_class.startswith("org.apache.spark.") else java_class
 
 
 def open_path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPath:

@@ -27,7 +27,7 @@ ONE_SESSION = (
     "and that stays the watched one; give each session a sidecar of its own"
 )
 _PACKAGE = "org.apache.spark.sql.streaming."
-_WRAPPER = _PACKAGE + "PythonStreamingQueryListenerWrapper"
+WRAPPER = _PACKAGE + "PythonStreamingQueryListenerWrapper"
 _INTERFACE = _PACKAGE + "PythonStreamingQueryListener"
 
 
@@ -63,7 +63,7 @@ class HealthListener(StreamingQueryListener):
         """
         from pyspark import SparkContext
 
-        wrapper_class = getattr(SparkContext._jvm, _WRAPPER)  # noqa: SLF001 - no public way
+        wrapper_class = getattr(SparkContext._jvm, WRAPPER)  # noqa: SLF001 - no public way
         return wrapper_class(_RawProxy(self))
 
     def submit(self, kind: EventKind, payload: Any) -> None:

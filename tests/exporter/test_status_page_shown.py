@@ -126,6 +126,7 @@ def test_monitor_shows_its_own_health(windows):
             ("errors", "1 (worker 1)"),
             ("spool", "/spool: no space left on device"),
             ("app name", "the app is called 'pyspark-shell'"),
+            ("other listeners", *MONITOR.other_listeners),
         }
         assert texts(page, "#receivers tr:first-child > *") == [
             "webhook",

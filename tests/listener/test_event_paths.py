@@ -17,10 +17,10 @@ from support.fake_driver import (
     python_jvm,
 )
 
-from querypulse.listener.probe_report import JobCounts
+from querypulse.listener.probe_report import FullQueue, JobCounts
 from querypulse.listener.spark.event_paths import CHECK_EVERY_SECONDS, NotListeningError, open_path
-from querypulse.listener.spark.health_listener import HealthListener
-from querypulse.listener.spark.jvm import NETWORK_ERRORS
+from querypulse.listener.spark.health_listener import WRAPPER, HealthListener
+from querypulse.listener.spark.jvm import FIELD, NETWORK_ERRORS, RECORD
 from querypulse.listener.state.snapshot import ALONE
 
 NOT_ALLOWED = Py4JError("not whitelisted")
@@ -190,6 +190,65 @@ def test_unreadable_drop_count_is_unknown_and_a_lost_jvm_is_raised(driver):
         spark.java_errors["metrics"] = lost("no answer")
         with pytest.raises(lost):
             path.check(number * CHECK_EVERY_SECONDS)
+
+
+# -- queues of other listeners ----------------------------------------------------------------
+
+
+def full_queue(*fields):
+    return RECORD + FIELD.join(fields)
+
+
+def test_full_queue_of_others_is_named_and_logged_once_for_each_listener_at_work(driver, caplog):
+    spark, path = opened(driver, "bus_queue")
+    assert check(path).full_queues == ()
+
+    shared = full_queue("shared", "3", "", "com.acme.Jobs")
+    for dropped, busy in (("95", "com.acme.Slow"), ("99", "com.acme.Slow"), ("120", "b.Other")):
+        streams = full_queue("streams", dropped, busy, "a Python listener", "com.acme.Slow")
+        spark.bus.full_queues = shared + streams
+        health = check(path)
+
+    assert health.full_queues == (
+        FullQueue("shared", 3, "", ("com.acme.Jobs",)),
+        FullQueue("streams", 120, "b.Other", ("a Python listener", "com.acme.Slow")),
+    )
+    said = "querypulse: Spark has dropped {} events of its listener queue {}; other listeners on it: {}"
+    on_streams = "a Python listener, com.acme.Slow"
+    assert [record.getMessage() for record in caplog.records] == [
+        said.format(3, "shared", "com.acme.Jobs"),
+        said.format(95, "streams while com.acme.Slow was at work", on_streams),
+        said.format(120, "streams while b.Other was at work", on_streams),
+    ]
+
+
+def test_shared_queue_that_drops_events_names_the_other_listeners(driver, caplog):
+    spark, path = opened(driver, "python_proxy")
+    spark.manager.listeners += [
+        JavaListener(name=WRAPPER),
+        JavaListener(name="org.apache.spark.UI"),
+    ]
+    caplog.clear()
+    spark.bus.shared_drops[SHARED_QUEUE] = 37
+    assert check(path).full_queues == ()
+
+    for dropped in (40, 45):
+        spark.bus.shared_drops[SHARED_QUEUE] = dropped
+        health = check(path)
+    others = ("a Python listener", "com.acme.Lineage")
+    assert health.full_queues == (FullQueue("streams", 8, "", others),)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("dropped", [0, 40])
+def test_shared_queue_without_drops_or_others_is_not_mentioned(driver, dropped):
+    spark, path = opened(driver, "python_proxy")
+    check(path)
+    if dropped:
+        spark.manager.listeners[:] = [path.java_listener, JavaListener(name="org.apache.spark.UI")]
+    spark.bus.shared_drops[SHARED_QUEUE] = dropped
+
+    assert check(path).full_queues == ()
 
 
 def registered(path, *managers):

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from querypulse.listener import HealthListener as PublicHealthListener
 from querypulse.listener.events import EventKind
-from querypulse.listener.spark.health_listener import _WRAPPER, HealthListener
+from querypulse.listener.spark.health_listener import WRAPPER, HealthListener
 
 METHODS = {
     EventKind.STARTED: "onQueryStarted",
@@ -68,7 +68,7 @@ class Listening:
 @pytest.fixture
 def jvm(monkeypatch):
     """A JVM that has PySpark's wrapper class, like every classic Spark."""
-    jvm = SimpleNamespace(**{_WRAPPER: Wrapper})
+    jvm = SimpleNamespace(**{WRAPPER: Wrapper})
     monkeypatch.setattr(SparkContext, "_jvm", jvm)
     return jvm
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import pyspark
@@ -121,4 +122,77 @@ def test_overflow_of_the_listener_bus_pages_and_no_query_alert_fires(pages, tmp_
         driver.wait_for_line("both went on")
 
     assert page.annotations["reason"].startswith("Spark's listener queue has dropped ")
+    assert page.annotations["other_listeners"].endswith("listeners on it: a Python listener")
     assert pages.reported == [("firing", "QuerypulseEventsMissing", "*")]
+
+
+NEIGHBOUR = """
+package com.acme;
+import org.apache.spark.sql.streaming.StreamingQueryListener;
+public class Lineage extends StreamingQueryListener {
+  public void onQueryStarted(StreamingQueryListener.QueryStartedEvent event) {}
+  public void onQueryProgress(StreamingQueryListener.QueryProgressEvent event) {
+    try { Thread.sleep(3600000L); } catch (InterruptedException stopped) {}
+  }
+  public void onQueryTerminated(StreamingQueryListener.QueryTerminatedEvent event) {}
+}
+"""
+
+
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "A slow neighbour makes the listener queue that others share overflow",
+    "The queue and the slow listener are named once; no alert fires",
+)
+def test_neighbour_whose_queue_drops_events_is_named_once(pages, tmp_path):
+    """It costs other listeners their events, and querypulse none."""
+    script = f"""
+    import logging
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+    class Quick(StreamingQueryListener):
+        def onQueryStarted(self, event): pass
+        def onQueryProgress(self, event): pass
+        def onQueryIdle(self, event): pass
+        def onQueryTerminated(self, event): pass
+    logged = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: logged.append(record.getMessage())
+    logging.getLogger("querypulse").addHandler(handler)
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
+    spark.streams.addListener(sidecar.listener)
+    spark.streams.addListener(Quick())
+    start("one"); start("two")
+    until_commits(sidecar, "one", "two")
+    time.sleep(6)
+    say(f"before: {{sidecar.snapshot().monitor.other_listeners}}")
+    jvm = spark.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    compiler = loader.loadClass("org.codehaus.janino.SimpleCompiler").newInstance()
+    compiler.setParentClassLoader(loader)
+    compiler.cook({NEIGHBOUR!r})
+    slow = compiler.getClassLoader().loadClass("com.acme.Lineage").newInstance()
+    spark.streams._jsqm.addListener(slow)
+    until(lambda: sidecar.snapshot().monitor.other_listeners)
+    first = sidecar.snapshot().monitor.other_listeners
+    until(lambda: sidecar.snapshot().monitor.other_listeners != first)
+    for text in sidecar.snapshot().monitor.other_listeners: say(f"status: {{text}}")
+    for text in logged:
+        if "checkpoint" not in text: say(f"log: {{text}}")
+    say("done")
+    time.sleep(3600)
+    """
+    small_bus = "--conf spark.scheduler.listenerbus.eventqueue.streams.capacity=200 pyspark-shell"
+    with Driver(script, tmp_path, PAGES=pages.url, PYSPARK_SUBMIT_ARGS=small_bus) as driver:
+        driver.wait_for_line("done")
+        before, log, status = (driver.line(part) for part in ("before: ", "log: ", "status: "))
+        logged = [line for line in driver.lines if line.startswith("log: ")]
+
+    assert before == "before: ()"
+    text = (
+        r"Spark has dropped \d+ events of its listener queue streams while com.acme.Lineage was at "
+        r"work; other listeners on it: a Python listener, com.acme.Lineage"
+    )
+    assert re.fullmatch(f"status: {text}", status)
+    assert len(logged) == 1
+    assert re.fullmatch(f"log: querypulse: {text}", log)
+    assert pages.reported == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import threading
 
 import pytest
 from py4j.clientserver import ClientServerConnection
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from support.driver import Driver
 from support.queries import SPARK_PATIENCE_SECONDS, Boom, Trap, commits, rate, shown, start, until
 
@@ -270,6 +272,60 @@ def test_each_process_on_the_jvm_has_its_own_bus_queue_until_it_closes(spark, wa
     counters = spark._jsc.sc().listenerBus().metrics().metricRegistry().getCounters()
     measured = re.findall(r"queue\.(querypulse[-\w]*)\.", str(counters.keySet().toString()))
     assert [name for name in measured if not re.fullmatch(r"querypulse(-\d)?", name)] == []
+
+
+class Quiet(StreamingQueryListener):
+    """A listener of the application."""
+
+    def onQueryStarted(self, event):
+        pass
+
+    onQueryProgress = onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815
+
+
+JOBS = "package com.acme; public class Jobs extends org.apache.spark.scheduler.SparkListener {}"
+
+
+@pytest.fixture
+def quiet(spark):
+    """A listener of the application in the session, and one on two queues of Spark's bus."""
+    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    compiler = loader.loadClass(jvm_module.COMPILER).newInstance()
+    compiler.setParentClassLoader(loader)
+    compiler.cook(JOBS)
+    jobs = compiler.getClassLoader().loadClass("com.acme.Jobs").newInstance()
+    spark._jsc.sc().addSparkListener(jobs)
+    # As vendors do, by a way that is private to Spark.
+    spark._jsc.sc().listenerBus().addToStatusQueue(jobs)
+    quiet = Quiet()
+    spark.streams.addListener(quiet)
+    yield quiet
+    spark.streams.removeListener(quiet)
+    spark._jsc.sc().removeSparkListener(jobs)
+
+
+def test_only_drops_of_other_listeners_since_the_attach_are_named(spark, second, quiet):
+    registry = spark._jsc.sc().listenerBus().metrics().metricRegistry()
+    due = itertools.count(step=event_paths.CHECK_EVERY_SECONDS)
+
+    def named_after(drops, *queues):
+        for queue in queues:
+            registry.counter(f"queue.{queue}.numDroppedEvents").inc(drops)
+        return [(q.name, q.dropped, q.listeners) for q in second.check(next(due)).full_queues]
+
+    registry.counter("queue.streams.numDroppedEvents").inc(5)
+    second.listen(spark)
+    spark.streams._jsqm.addListener(second.java_listener)
+    assert named_after(0) == []
+    assert named_after(9, "appStatus", "eventLog", "executorManagement", "querypulse") == []
+
+    on_streams = ("streams", 7, ("a Python listener",))
+    assert named_after(7, "streams") == [on_streams]
+    assert named_after(3, "shared") == [("shared", 3, ("com.acme.Jobs",)), on_streams]
+
+    spark.streams.removeListener(quiet)
+    assert named_after(1, "streams") == [("shared", 3, ("com.acme.Jobs",))]
+    spark.streams._jsqm.removeListener(second.java_listener)
 
 
 @pytest.mark.thorough

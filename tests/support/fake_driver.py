@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from querypulse.listener.spark.health_listener import _WRAPPER
+from querypulse.listener.spark.health_listener import WRAPPER
 from querypulse.listener.spark.jvm import COMPILER, FIELD, RECORD
 
 GIVEN = "\x1d"
@@ -35,8 +35,12 @@ def answer(
 class JavaListener:
     """A listener in the JVM, perhaps around a Python object; it equals only itself."""
 
-    def __init__(self, proxy: object = None) -> None:
+    def __init__(self, proxy: object = None, name: str = "com.acme.Lineage") -> None:
         self.proxy = proxy
+        self.name = name
+
+    def getClass(self) -> Any:
+        return SimpleNamespace(getName=lambda: self.name)
 
     def equals(self, other: object) -> bool:
         return self is other
@@ -109,7 +113,7 @@ class JavaQueue:
 
     def busHealth(self) -> str:
         bus = self.driver.bus
-        return f"{str(self in bus.queues).lower()}{FIELD}{bus.dropped}"
+        return f"{str(self in bus.queues).lower()}{FIELD}{bus.dropped}{bus.full_queues}"
 
     def sessionListener(self) -> JavaListener:
         return self.listener
@@ -153,6 +157,7 @@ class FakeBus:
         self.forgets = False
         self.dropped = 0
         self.shared_drops: dict[str, int] = {SHARED_QUEUE: 0}
+        self.full_queues = ""
         self._driver = driver
 
     def metrics(self) -> Any:
@@ -165,7 +170,7 @@ class FakeBus:
 
 def python_jvm(wrapper: Callable[[Any], Any] = JavaListener) -> Any:
     """The parts of ``SparkContext._jvm`` that a Python listener needs."""
-    return SimpleNamespace(**{_WRAPPER: wrapper})
+    return SimpleNamespace(**{WRAPPER: wrapper})
 
 
 class FakeDriver:

@@ -21,6 +21,7 @@ from querypulse.exporter.published_state import (
     iso,
 )
 from querypulse.listener.events import SourceProgress
+from querypulse.listener.probe_report import FullQueue
 from querypulse.listener.state.flow import Flow
 
 PROCESS = Process("4711-aa6f8a24c3d1", iso(WALL - 3600))
@@ -32,6 +33,7 @@ MONITOR = Monitor(
     listener_path="bus_queue",
     listener_registered=True,
     reregistrations=1,
+    other_listeners=(str(FullQueue("streams", 95, "com.acme.Slow", ("com.acme.Slow",))),),
     mailbox_depth=3,
     events={"started": 2, "progress": 40},
     events_dropped={"progress_queue_full": 7},

@@ -271,10 +271,10 @@ class Story:
         seen = processing(query, self.newest(query, number), batch=batch, **fields)
         return self.probe(seen, at=at)
 
-    def report(self, *runs, at, context=Context.RUNNING, dropped=0, missing=(), scheduler=None):
+    def report(self, *runs, at, context=Context.RUNNING, scheduler=None, dropped=0, **listener):
         """A probe report of these runs; a run object that was reported before was not polled now."""
-        listener = ListenerHealth(registered=True, dropped_events=dropped, missing=missing)
-        report = ProbeReport(at, at, runs, context, listener, scheduler)
+        health = ListenerHealth(registered=True, dropped_events=dropped, **listener)
+        report = ProbeReport(at, at, runs, context, health, scheduler)
         self.state.apply_probe(report)
         return self.until(at)
 

@@ -12,6 +12,7 @@ from support.event_log import FIXTURES
 from support.reading import OTHER, TableReads, table_read_to
 from support.rules.case import holding
 from support.rules.data_loss import BY_SIZE, BY_TIME, EXPIRED, dead_at, failed_reader, unread_table
+from support.rules.driver import FULL, dropping
 from support.rules.input_missing import (
     EMPTY,
     INPUT,
@@ -276,6 +277,9 @@ def test_evidence_says_what_is_known():
                        "t/0: 75% of its retention time is used up, the oldest unread record is 12 min old, at least 4 min left"}),
         (stopped, 170, {"reason": "the SparkContext stopped by itself: a, b, c", "all_queries": "0 of 3 healthy; unhealthy: a, b, c"}),
         (Story().ended(at=5, exception=CONFLICT), 6, {"reason": "id-a: ConcurrentAppendException: Files were added"}),
+        (dropping(steady().seen(batch=10, at=90), at=101), 105, {"listener_registered": "yes", "other_listeners": None}),
+        (dropping(steady().seen(batch=10, at=90), at=101, full_queues=FULL), 105,
+         {"other_listeners": "Spark has dropped 95 events of its listener queue streams while com.acme.Slow was at work; other listeners on it: com.acme.Slow"}),
     ]  # fmt: skip
     found = [
         {name: evidence.get(name) for name in expected}

@@ -33,9 +33,10 @@ from support.rules.stories import (
 from support.story import Story, processing, run
 
 from querypulse.listener.mailbox import ProgramEnd
-from querypulse.listener.probe_report import Context, JobCounts, SchedulerLoop, SlotUse
+from querypulse.listener.probe_report import Context, FullQueue, JobCounts, SchedulerLoop, SlotUse
 
 JVM_GONE = Context.JVM_GONE
+FULL = (FullQueue("streams", 95, "com.acme.Slow", ("com.acme.Slow",)),)
 SCRIPT_ENDED = ProgramEnd("the main program ended")
 SCRIPT_FAILED = ProgramEnd(
     "the main program ended with ValueError: negative amount", has_failed=True
@@ -52,9 +53,9 @@ def both_until(at):
     return with_b().probe(run(batch=10), run("b"), at=at)
 
 
-def dropping(story, *, at):
+def dropping(story, *, at, dropped=37, **listener):
     """The next poll says that Spark has dropped 37 events."""
-    return story.probe(run(batch=10), at=at, dropped=37)
+    return story.probe(run(batch=10), at=at, dropped=dropped, **listener)
 
 
 @later
@@ -105,6 +106,8 @@ CASES = table(
     query_stalled(watched(Story(), (1, 1, run(batch=5)), (6, 71, processing(batch=6))), at=72),
     "Spark's listener queue drops events",
     events_missing(steady().seen(batch=10, at=90).probe(run(batch=10), at=101, dropped=37), at=105),
+    "Spark drops only events of other listeners",
+    running(dropping(steady().seen(batch=10, at=90), at=101, dropped=0, full_queues=FULL), at=105),
     "events are half a minute late (a slow neighbour on the bus)",
     running(watched(steady(), (101, 125, processing(batch=11))).commit(batch=10, at=130), at=135),
     "events were dropped before the attach",
