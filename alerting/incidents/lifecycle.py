@@ -39,13 +39,22 @@ from ..alert import (
 )
 from ..evaluate import Evaluation, Stages
 from ..finding import WHOLE_DRIVER, Finding
-from ..kinds import DRIVER_DOWN, KINDS, QUERY_FAILED, QUERY_FLAPPING, QUERY_STALLED
+from ..kinds import (
+    DRIVER_DOWN,
+    KINDS,
+    QUERY_FAILED,
+    QUERY_FLAPPING,
+    QUERY_STALLED,
+    QUERY_STOPPED,
+)
 from ..silences import Silence, why_muted
 from ..words.messages import Guidance, alert_of, labels_of
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 
 FACTS = frozenset(name for name, kind in KINDS.items() if kind.is_fact)
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
+LOUD_WARNINGS = frozenset({QUERY_STALLED, QUERY_STOPPED})
+"""Warnings that are news of an incident of warnings: nothing is committed any more."""
 POLLS = 2
 GROUP_SIZE = 3
 GROUP_SECONDS = 10.0
@@ -589,7 +598,7 @@ def _note_failure(tracked: Tracked, history: History, now: float) -> None:
 
 
 def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
-    """What people must be notified of in an open incident: each query, each fact, and a stall.
+    """What people must be notified of in an open incident: each query, each fact, loud warnings.
 
     A warning that joins a critical incident is no news; nor is a stall that joins one.
     """
@@ -601,7 +610,7 @@ def _identities(alerts: Iterable[Alert]) -> frozenset[Identity]:
     identities = set()
     for alert in alerts:
         identities.add(("", alert.query))
-        if alert.name in FACTS or (alert.name == QUERY_STALLED and not alert.is_critical):
+        if alert.name in FACTS or (alert.name in LOUD_WARNINGS and not alert.is_critical):
             identities.add((alert.name, alert.query))
     return frozenset(identities)
 

@@ -103,6 +103,7 @@ class Quiet(Property):
             has_cause = (
                 rejected
                 or query is None
+                or self._is_stretched(query, name, note.at)
                 or any(self._has_cause(receiver, query, other, note.at) for other in beside)
             )
             if query is not None and not has_cause:
@@ -114,6 +115,11 @@ class Quiet(Property):
             faulty_at = self._lossy_at if name == kinds.EVENTS_MISSING else self._blind_at
             if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > faulty_at:
                 raise Violation("P2", f"{receiver.name} notified of {name}; all signals worked")
+
+    def _is_stretched(self, query: SimQuery, name: str, at: float) -> bool:
+        """Whether pauses have stretched its last batches, which Spark reports as that long."""
+        paused_until = self.driver_of(query).spark.paused_until
+        return name == kinds.QUERY_FALLING_BEHIND and at - paused_until <= BEFORE_SECONDS
 
     def _check_severity(self, receiver: SimReceiver, note: Notification) -> None:
         """Check that an ordinarily slow batch is not critical too early."""

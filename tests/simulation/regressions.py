@@ -193,4 +193,6 @@ SEEDS = (
         1000000789, "a failure that was rejected, and then a source that does not answer", Terms()
     ),
     Seed(1000001330, "a batch without executors whose log is written rarely", Terms()),
+    Seed(1010000411, "two pauses within three batches that outlast their trigger", Terms()),
+    Seed(1010000560, "the main program ends while events are missing", Terms()),
 )

@@ -34,7 +34,7 @@ ROWS = [
      [HEALTHY, (10, A, f"{STALLS}+{SLOW}"), (20, A, f"{SLOW}+commits"), (100, A, "commits")], 300, ["11 + a Stalled+StreamingBatchSlow", "50 + a/warning StreamingBatchSlow", "50 - a", "130 - a/warning"]),
     (("a query that is stalled fails", ON_CALL, "at once, in the open incident", EVERY_4_H, "with the last of its alerts"),
      [HEALTHY, (10, A, STALLS), (20, A, FAILS), (30, A, "commits")], 300, ["11 + a Stalled", "20 ^ a Failed+Stalled", "60 - a"]),
-    (("a warning of a stall joins other warnings", CHAT, "at the second evaluation, in the open incident", EVERY_4_H, "with the last of its alerts"),
+    (("a warning of a stall, or that the main program ended, joins other warnings", CHAT, "at the second evaluation, in the open incident", EVERY_4_H, "with the last of its alerts"),
      [HEALTHY, (10, A, LATE), (60, A, f"{LATE}+{STALLS}"), (90, A, "commits")], 300, ["11 + a/warning StreamingRowsDropped", "61 ^ a/warning Stalled+StreamingRowsDropped", "120 - a/warning"]),
     (("any other alert joins an open incident", *NOBODY[:3], "with the last of its alerts"),
      [HEALTHY, (10, A, FAILS), (20, A, f"{FAILS}+{STALLS}"), (30, A, "commits")], 300, ["10 + a Failed", "60 - a"]),
