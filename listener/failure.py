@@ -278,8 +278,8 @@ _OUT_OF_ORDER = re.compile(
     r"|throttl|slow ?down|\bbusy|too many requests|server error|\b(?:40[13]|429|50[0234])[),]"
     r"|no space|quota|read-only|input/output error|stale file|written to 0 nodes|safe mode"
 )
-"""Whole services, buckets and folders are what two defects in single files have in common, too: they
-count only where the error says that they do not answer, or grant no access."""
+"""Whole services, buckets and folders are what two defects in single files have in common, too:
+they count only where the error says that they do not answer, or grant no access."""
 
 
 def place_from_error(text: str) -> str:
