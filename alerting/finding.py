@@ -100,26 +100,19 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """What alerts of one name have in common to be one incident: an error class, or a code.
-
-        Failures at different places are different causes.
-        """
+        """What alerts of one name have in common to be one incident: an error class, or a code."""
         code = self.code.value if self.code in SHOWN_CODES else ""
-        cause = self.shared_cause or self.error_class or code
-        return f"{cause} at {self._place}" if self._place else cause
+        return self.shared_cause or self.error_class or code
 
     @property
     def outage(self) -> str:
-        """The hash of ``group`` if that names a place, which other queries may need; else empty.
+        """The hash of its error class and of the place that it names; empty if it names none.
 
         Within minutes, and over processes, an error class alone would not show one cause: two
         ``ValueError`` are two defects.
         """
-        return sha256(self.group.encode()).hexdigest()[:16] if self._place else ""
-
-    @property
-    def _place(self) -> str:
-        return "" if self.failure is None or self.shared is not None else self.failure.place
+        place = "" if self.failure is None or self.shared is not None else self.failure.place
+        return sha256(f"{self.group} at {place}".encode()).hexdigest()[:16] if place else ""
 
 
 def finding_about(

@@ -154,9 +154,7 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
     elif condition and condition.group(1) not in _GENERIC:
         name = condition.group(1)
     causes = [line for line in exception.splitlines() if line.startswith("Caused by: ")]
-    # Redaction may hide the place in the message; what is found in it is redacted by itself.
-    texts = [text[:MESSAGE_CHARACTERS] for text in (cause, *causes[-MAX_CAUSES:])]
-    place = redact(next(filter(None, map(place_from_error, texts)), ""))
+    place = next(filter(None, map(place_from_error, (cause, *causes[-MAX_CAUSES:]))), "")
     return Failure(
         error_class=_bounded(name) or "UnknownError",
         message=message,
@@ -252,24 +250,36 @@ _ADDRESSES = tuple(
         rf"\b(?:host|server(?: at)?) \"?{_HOST}\"?(?: \([^)\n]{{1,60}}\))?, port {_PORT}",
         rf"\bserver (?:on|at) '{_HOST}(?::{_PORT})?'",
         rf"\b[Cc]onnect(?:ion|ing)? (?:to|with) {_PEER}['\"]?{_HOST}:{_PORT}",
-        rf"(?:\bipv4:|(?<![\w.:/-])){_HOST}:{_PORT}['\")]?[\s:.,]{{0,3}}{_FAILS}",
+        rf"(?:\bipv4:|(?<![\w.:/=-])){_HOST}:{_PORT}['\")]?[\s:.,]{{0,3}}{_FAILS}",
         # Names that do not resolve.
         rf"UnknownHostException: \"?(?!null\b){_HOST}",
         rf"\b(?:[Ff]ailed to|[Cc]ould not) resolve (?:host:? )?['\"]?{_HOST}",
     )
 )
+# Redaction hides a requested URL as a whole, as its path may be a secret.
+_HIDDEN_URL = re.compile(r"(?i)\burl: (https?://[^\s/?#@'\"<>]{1,300})(?:[/?#][^\s@]*)?(?=\s|$)")
+_USER_INFO = re.compile(r"(?<=://)[^@\s]*@")
+# Each connection has its own port on this side.
+_OWN_END = re.compile(r"\blocal=\S+")
 # A link to documentation is no place.
 _REQUESTED = re.compile(
     r"\b(?:[Uu][Rr][Ll]|endpoint|PUT|GET|POST|HEAD|DELETE|[Cc]onnect(?:ion|ing)? to|[Rr]equest to)"
     rf"(?: URL)?[:,]?\s{{0,3}}['\"]?https?://{_AUTHORITY}"
 )
-_URL = re.compile(rf"\b(?!https?:|file:|spark:)(?P<scheme>[a-z][a-z0-9+-]{{1,30}})://{_AUTHORITY}")
-_CONTAINER = re.compile(r"(?:abfs|wasb)s?")
+_URL = re.compile(rf"\b(?!https?:|file:|spark:)[a-z][a-z0-9+-]{{1,30}}://{_AUTHORITY}")
 _FOLDER = re.compile(
     r"(?:\b(?:file|dbfs):/{1,3}|\[Errno -?\d+\] [^\n]{0,80}'/"
     r"|(?:FileNotFoundException|FileSystemException|AccessDeniedException|IOException): /)"
     r"(?P<folder>[^\s/'\":,]{1,100}/[^\s/'\":,]{1,100})/"
 )
+_OUT_OF_ORDER = re.compile(
+    r"(?i)\btime[d-]?[ -]?out|\bconnect(?:ion|ing)?\b|unreachable|unavailable|refused|\breset\b"
+    r"|does not (?:answer|respond)|denied|forbidden|unauthori[sz]ed|permission|credential|expired"
+    r"|throttl|slow ?down|\bbusy|too many requests|server error|\b(?:40[13]|429|50[0234])[),]"
+    r"|no space|quota|read-only|input/output error|stale file|written to 0 nodes|safe mode"
+)
+"""Whole services, buckets and folders are what two defects in single files have in common, too:
+they count only where the error says that they do not answer, or grant no access."""
 
 
 def place_from_error(text: str) -> str:
@@ -278,17 +288,18 @@ def place_from_error(text: str) -> str:
     ``text`` is the exception's name and its message. Numbers, ids and files in it do not count: of
     a URL only the host or the bucket does, of a local path its first two folders (a mount).
     """
+    text = redact(_HIDDEN_URL.sub(r"url \1", text))[:MESSAGE_CHARACTERS]
+    text = _OWN_END.sub("", _USER_INFO.sub("", text))
     for pattern in _ADDRESSES:
         if (found := pattern.search(text)) is not None:
             parts = found.groupdict()
             return _spelled(":".join(filter(None, (parts["host"], parts.get("port")))))
     if table := table_from_error(text):
         return _spelled(table.replace("`", "").removeprefix("spark_catalog."))
-    if (found := _REQUESTED.search(text)) is not None:
-        return _spelled(found["host"].rpartition("@")[2])
-    if (found := _URL.search(text)) is not None:
-        keeps_user = _CONTAINER.fullmatch(found["scheme"]) is not None
-        return _spelled(found["host"] if keeps_user else found["host"].rpartition("@")[2])
+    if _OUT_OF_ORDER.search(text) is None:
+        return ""
+    if (found := _REQUESTED.search(text) or _URL.search(text)) is not None:
+        return _spelled(found["host"])
     folder = _FOLDER.search(text)
     return "" if folder is None else f"/{folder['folder']}"
 

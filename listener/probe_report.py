@@ -207,6 +207,9 @@ class JobActivity(msgspec.Struct, frozen=True):
     python_cpu_seconds: float | None = None
     """CPU time of the Python thread that runs its ``foreachBatch`` function, of its child processes
     and of the threads that it waits for too."""
+    waits_outside: bool = False
+    """Whether its function waits for a process or socket: nothing in Spark works for it then, and
+    unowned jobs are those of others."""
     waits_for_log: bool = False
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
     slots: SlotUse | None = None
@@ -217,7 +220,8 @@ class JobActivity(msgspec.Struct, frozen=True):
     @property
     def jobs(self) -> JobCounts:
         """Its own jobs; while none of them is active, jobs without a query id may be its own."""
-        return self.own if self.own.jobs_active or not self.unowned.jobs_active else self.unowned
+        may_be_own = self.unowned.jobs_active and not self.waits_outside
+        return self.unowned if may_be_own and not self.own.jobs_active else self.own
 
     @property
     def has_cpu_times(self) -> bool:
@@ -236,7 +240,8 @@ class JobActivity(msgspec.Struct, frozen=True):
             return Moves.TASKS
         if self.own.jobs_active:
             return None
-        if counts and _mark(self.unowned) > _mark(before.unowned):
+        are_of_others = self.waits_outside or before.waits_outside
+        if counts and not are_of_others and _mark(self.unowned) > _mark(before.unowned):
             return Moves.TASKS
         worked = _has_used(self.python_cpu_seconds, before.python_cpu_seconds, WORKS_SECONDS)
         return Moves.PYTHON if worked else None

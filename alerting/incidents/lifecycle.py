@@ -452,8 +452,8 @@ class Lifecycle:
     def _share_cause(self, other: Tracked, tracked: Tracked, now: float) -> bool:
         """Whether both fail for one cause: within seconds, or in an outage of one place.
 
-        An outage lasts while ``other`` has not recovered. What is silenced explains nothing that is
-        not.
+        An outage lasts while ``other`` has not recovered, and what is silenced explains nothing in
+        it that is not. Within seconds, one store may have several places, such as its tables.
         """
         alert = other.alert
         if alert.name != tracked.alert.name:

@@ -52,10 +52,8 @@ class PolledWork:
         """The details of one run, a ``StreamExecution``; its batches run in ``session``."""
         call = None if session is None else self._calls.get(session)
         stack = self._ask("stack", lambda: self._stack(execution), ())
-        activity = self._activity_of(facts)
-        if call is not None and call.waits_outside:
-            # They are jobs of others: nothing in Spark works for the call.
-            activity = replace(activity, unowned=NONE)
+        waits_outside = call is not None and call.waits_outside
+        activity = replace(self._activity_of(facts), waits_outside=waits_outside)
         return replace(
             activity,
             slots=self._slots_beside(activity, facts.query_id),

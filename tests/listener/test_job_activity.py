@@ -110,6 +110,20 @@ def test_unowned_jobs_are_not_those_of_a_function_that_waits_outside(
     assert (delay_of(batch.poll()) is None) is waits_outside
 
 
+@pytest.mark.parametrize("waits", [(True, False), (False, True), (True, True)])
+def test_unowned_jobs_of_all_time_are_no_progress_when_a_wait_outside_begins_or_ends(
+    batch, monkeypatch, waits
+):
+    work_for(batch, UNOWNED, jobs=900, tasks=4000, active=[70])
+    calls = [ForeachBatchCall(batch.spark.frame(1), "job.py:1", 0.0, wait) for wait in waits]
+    monkeypatch.setattr("querypulse.listener.spark.jobs.foreach_batch_calls", lambda: calls[:1])
+    batch.poll()
+    before = batch.poll()
+    calls.pop(0)
+
+    assert batch.poll().moved_since(before) is None
+
+
 @pytest.mark.parametrize("waits_outside", [True, False])
 def test_own_jobs_count_wherever_its_function_waits(batch, monkeypatch, waits_outside):
     call = ForeachBatchCall(batch.spark.frame(1), "job.py:1 in load", 0.0, waits_outside)

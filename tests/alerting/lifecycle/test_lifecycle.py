@@ -756,10 +756,13 @@ def test_different_errors_at_one_place_are_incidents_of_their_own():
     assert outage(SPREAD, causes=causes) == own_pages(SPREAD)
 
 
-def test_failures_at_different_places_in_one_second_are_incidents_of_their_own():
-    story = failing(10, "abc")
+def test_failures_at_different_places_within_ten_seconds_are_one_incident():
+    places = {query: f"lake.{query}" for query in "abcd"}
 
-    assert outage(story, a="x:1", b="y:1", c="z:1") == own_pages(story)
+    assert outage([*failing(10, "abc"), *failing(20, "d")], **places) == [
+        "10 + * Failed(a,b,c)",
+        "20 ^ * Failed(a,b,c,d)",
+    ]
 
 
 OUTAGES = {

@@ -212,6 +212,19 @@ def test_failure_that_was_known_before_its_silence_is_no_news_when_that_ends():
     assert harness.play([], 120).reported == ["10 + a Failed"]
 
 
+@pytest.mark.parametrize("lasts", [True, False])
+def test_failure_that_ends_and_comes_again_in_a_silence_is_news_when_that_ends(lasts):
+    begin = [*all_of(0, "commits", "abc"), *all_of(10, "StreamingQueryFailed", "abc")]
+    recovers = [] if lasts else [(120, "b", "commits"), (250, "b", "StreamingQueryFailed")]
+    harness = LifecycleHarness()
+    harness.places = dict.fromkeys("abc", "store:9000")
+    harness.play(begin, 100)
+    harness.silences = [Silence("*", WALL + 400)]
+
+    news = [] if lasts else ["400 ^ * Failed(a,c,b)"]
+    assert harness.play(recovers, 500).reported == ["10 + * Failed(a,b,c)", *news]
+
+
 @pytest.mark.parametrize("silenced", [True, False])
 def test_end_of_what_nobody_was_notified_of_is_muted(silenced):
     harness = quiet(1000 if silenced else 0).play([*FAILING, (60, "a", "idle")], 100)

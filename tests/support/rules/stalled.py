@@ -33,9 +33,10 @@ from support.rules.stories import (
 )
 from support.story import Story, processing, run
 
-from querypulse.listener.probe_report import JobCounts, SlotUse
+from querypulse.listener.probe_report import JobCounts, LostExecutors, SlotUse
 
 LONG_B = {"overrides": [("b", {"stall_floor_seconds": 7200.0})]}
+LONG_BE = {"overrides": [("[be]", {"stall_floor_seconds": 7200.0})]}
 
 
 @later
@@ -52,8 +53,11 @@ def listing(*, until, driver=0.01, since=0, **seen):
 
 
 @later
-def behind_b(*, until, every=10_000):
-    """The job of batch 10 waits for the slots that query b holds, whose batches take ``every`` s."""
+def behind_b(*, until, every=10_000, losses=()):
+    """The job of batch 10 waits for the slots that query b holds, whose batches take ``every`` s.
+
+    Executors were lost at the times ``losses``, and replaced.
+    """
     story = steady().started("b", at=0).commit("b", batch=0, at=99)
     own, slots = JobCounts(4, 1, 40, 0), SlotUse(4, 4, "id-b", 3)
     for at in range(101, until + 1, 5):
@@ -61,9 +65,10 @@ def behind_b(*, until, every=10_000):
         batch = 1 + (at - 101) // every
         if batch > 1 and (at - 101) % every < 5:
             story.commit("b", batch=batch - 1, at=at)
+        lost = LostExecutors(tuple(float(at - loss) for loss in losses if loss <= at))
         story.probe(
-            processing(batch=10, own=own, slots=slots),
-            processing("b", batch=batch, own=holds),
+            processing(batch=10, own=own, slots=slots, lost=lost),
+            processing("b", batch=batch, own=holds, lost=lost),
             at=at,
         )
     return story.until(until)
@@ -101,6 +106,43 @@ def many_behind_b(
         story.probe(*runs, at=at)
         if at <= ends_at < at + 5:
             story.ended("b", at=ends_at)
+    return story.until(until)
+
+
+@later
+def behind_two(*, until, turn):
+    """As above, for a, c and d: b and e hold most of the slots for ``turn`` s each, in turns."""
+    story = Story().started("b", at=0).started("e", at=0)
+    for query in "acd":
+        story.started(query, at=0)
+        steady_of(story, query, until=100)
+    for at in range(101, until + 1, 5):
+        holder = "be"[(at - 101) // turn % 2]
+        runs = [
+            processing(query, batch=0, own=JobCounts(1, 1, at, 3 if query == holder else 2))
+            for query in "be"
+        ]
+        slots = SlotUse(5, 5, f"id-{holder}", 3)
+        waits = {"own": JobCounts(4, 1, 40, 0), "slots": slots}
+        story.probe(*runs, *(processing(query, batch=10, **waits) for query in "acd"), at=at)
+    return story.until(until)
+
+
+@later
+def behind_b_in_between(*, until):
+    """As above, for a and c; d, whose batches are short, waits at every other poll."""
+    story = Story().started("b", at=0)
+    for query in "acd":
+        story.started(query, at=0)
+        steady_of(story, query, until=100)
+    waits = {"own": JobCounts(4, 1, 40, 0), "slots": SlotUse(4, 4, "id-b", 4)}
+    for number, at in enumerate(range(101, until + 1, 5)):
+        batch = 10 + number // 2
+        if number % 2:
+            story.commit("d", batch=batch, at=at, seconds=1.0)
+        of_d = run("d") if number % 2 else processing("d", batch=batch, **waits)
+        holds = processing("b", batch=0, own=JobCounts(1, 1, at, 4))
+        story.probe(holds, of_d, *(processing(query, batch=10, **waits) for query in "ac"), at=at)
     return story.until(until)
 
 
@@ -319,6 +361,10 @@ STALLED = table(
     query_stalled_warning(behind_b(until=1895), **LONG_B),
     "query b holds all slots in a batch as long as usual, for more than half an hour",
     stalled_behind_b_for_long(behind_b(until=1906), **LONG_B),
+    "query b holds all slots, and executors were lost meanwhile, for almost half an hour",
+    query_stalled_warning(behind_b(until=1895, losses=(110, 120, 130)), **LONG_B),
+    "query b holds all slots, and executors were lost meanwhile, for more than half an hour",
+    stalled_behind_b_for_long(behind_b(until=1906, losses=(110, 120, 130)), **LONG_B),
     "query b holds all slots, and is none of ours",
     query_stalled(behind_b(until=1906), **limits("b", ignore=True)),
     "some batch of query b holds all slots at each poll, for almost half an hour",
@@ -577,6 +623,12 @@ CONTINUOUS_B = run(
 HELD = ("StreamingBatchSlow", "b", "warning")
 HELD_CRITICAL = ("StreamingBatchSlow", "b", "critical")
 WAITS = ("StreamingQueryStalled", "a", "warning")
+all_wait = alert(
+    WAITS,
+    ("StreamingQueryStalled", "c", "warning"),
+    ("StreamingQueryStalled", "d", "warning"),
+    state="stalled",
+)
 held_by_b = alert(HELD, state="stalled", besides=["StreamingQueryStalled"])
 held_by_b_critical = alert(HELD_CRITICAL, state="stalled", besides=["StreamingQueryStalled"])
 
@@ -597,26 +649,24 @@ SLOTS = table(
         state="stalled",
     )(many_behind_b("a", "c", "d", until=240, ends_at=178), **LONG_B),
     "three queries wait for the slots of jobs that name no query",
-    alert(
-        WAITS,
-        ("StreamingQueryStalled", "c", "warning"),
-        ("StreamingQueryStalled", "d", "warning"),
-        state="stalled",
-    )(many_behind_b("a", "c", "d", until=180, holder="nobody"), **LONG_B),
+    all_wait(many_behind_b("a", "c", "d", until=180, holder="nobody"), **LONG_B),
     "two queries wait for the slots of one",
     alert(WAITS, ("StreamingQueryStalled", "c", "warning"), state="stalled")(
         many_behind_b("a", "c", until=180), **LONG_B
     ),
     "three queries wait for the slots of one that the settings ignore",
-    alert(
-        WAITS,
-        ("StreamingQueryStalled", "c", "warning"),
-        ("StreamingQueryStalled", "d", "warning"),
-        state="stalled",
-    )(many_behind_b("a", "c", "d", until=180), **limits("b", ignore=True)),
+    all_wait(many_behind_b("a", "c", "d", until=180), **limits("b", ignore=True)),
     "three queries wait for the slots of one, and one of these was stopped and still runs",
     alert(WAITS, HELD, state="stalled")(
         many_behind_b("a", "c", "d", until=180, stopping=["a"]), **LONG_B
+    ),
+    "three queries wait for slots that two others hold in turns, of seconds each",
+    all_wait(behind_two(until=181, turn=5), **LONG_BE),
+    "three queries wait for slots that two others hold in turns, of half a minute each",
+    held_by_b(behind_two(until=181, turn=30), **LONG_BE),
+    "two queries wait for the slots of one, and a third at every other poll",
+    alert(WAITS, ("StreamingQueryStalled", "c", "warning"), state="stalled")(
+        behind_b_in_between(until=181), **LONG_B
     ),
     "three queries wait for the slots of one",
     held_by_b(many_behind_b("a", "c", "d", until=180), **LONG_B),
