@@ -521,7 +521,7 @@ def stored_completions(
     """By the key of a query: when a run of it completed, as it was last stored."""
     completions = {}
     for query in snapshot.queries:
-        at = query.history.completed_at
+        at = query.completed_at
         if at is not None and query.name:
             stored = before.get(key_of(query))
             is_due = is_last or stored is None or at - stored >= COMPLETION_SECONDS

@@ -286,7 +286,7 @@ def _not_completed(context: RuleContext) -> Finding | None:
     found = NotCompleted(
         times=_text(context.limits),
         due_at=due_at,
-        completed_at=_unix(query.history.completed_at, snapshot, context.now),
+        completed_at=_unix(query.completed_at, snapshot, context.now),
         running_seconds=context.watched_since(query.run.started_at) if query.run.alive else None,
         batch_id=None if flight is None else flight.batch_id,
     )
@@ -334,7 +334,7 @@ def _last_completion(name: str | None, query: Query | None, snapshot: Snapshot) 
     if query is None:
         return snapshot.completed_before.get(mark_of(name))
     point = query.checkpoint.start_point
-    completed_at = query.history.completed_at
+    completed_at = query.completed_at
     if point is None or point.committed is None or point.unfinished is not None:
         return completed_at
     done_at = point.committed.at

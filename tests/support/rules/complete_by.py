@@ -38,6 +38,11 @@ def done(story=None, *, number=1, at=4 * HOUR, **how):
     return begun(story, number=number, at=at - HOUR / 2, **how).ended(run=number, at=at)
 
 
+def working(story=None, *, batch):
+    """A finite run was last seen in a batch."""
+    return (story or begun()).works(trigger=AVAILABLE_NOW, batch=batch, at=4 * HOUR - 10)
+
+
 def endless(until):
     return steady(until=100).seen(at=until).idle(at=until)
 
@@ -106,7 +111,48 @@ CASES = table(
     completed(begun().ended(at=SIX + HOUR), at=SIX + HOUR + 1, **AT_SIX),
     "a run completes a day after the deadline",
     completed(done(done(), number=2, at=DAY + 11 * HOUR), at=DAY + 11 * HOUR + 1, **AT_SIX),
+    "a poll saw the last batch of a run work, and its event came after the end",
+    completed(
+        working(batch=1).ended(at=HOUR * 4).commit(batch=1, at=HOUR * 4 + 1), at=SIX + 60, **AT_SIX
+    ),
+    "a poll saw the last batch of a run work, and no event came: the next poll shows its commit",
+    completed(
+        working(batch=1).seen(trigger=AVAILABLE_NOW, active=False, batch=2, at=4 * HOUR),
+        at=SIX + 60,
+        **AT_SIX,
+    ),
+    "a run was stopped before the deadline, and the next one completed",
+    completed(
+        done(working(batch=1).ended(at=HOUR * 4), number=2, at=5 * HOUR), at=SIX + 60, **AT_SIX
+    ),
     # What fires.
+    "a run was stopped in a batch",
+    query_missing(working(batch=1).ended(at=4 * HOUR), at=SIX + 60, **AT_SIX),
+    "a run was stopped in its second batch",
+    query_missing(
+        working(begun(busy=3 * HOUR + 5), batch=2).ended(at=4 * HOUR), at=SIX + 60, **AT_SIX
+    ),
+    "a run was stopped as announced",
+    query_missing(begun(busy=SIX - 60).expect_stop().ended(at=SIX - 30), at=SIX + 60, **AT_SIX),
+    "the stop of a run was announced when it had ended",
+    query_missing(begun(busy=SIX - 60).ended(at=SIX - 30).expect_stop(), at=SIX + 60, **AT_SIX),
+    "a poll saw that a run was being stopped",
+    query_missing(
+        begun(busy=3 * HOUR + 5)
+        .seen(trigger=AVAILABLE_NOW, stopping=True, at=4 * HOUR)
+        .seen(trigger=AVAILABLE_NOW, active=False, at=4 * HOUR + 1),
+        at=SIX + 60,
+        **AT_SIX,
+    ),
+    "a run was stopped in a batch, and the next one failed",
+    query_failed(
+        begun(working(batch=1).ended(at=4 * HOUR), number=2, at=4.5 * HOUR).failed(
+            run=2, at=5 * HOUR
+        ),
+        at=SIX + 60,
+        **AT_SIX,
+        besides=["StreamingQueryMissing"],
+    ),
     "a run is in flight at the deadline",
     query_missing(begun(busy=SIX + 30), at=SIX + 60, **AT_SIX),
     "nothing has run since yesterday",
