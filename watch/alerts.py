@@ -43,7 +43,7 @@ HOW = {
     Said.UNREACHABLE: "is unreachable, although the network works",
     Said.REPLACED: "was replaced: another driver is at its address",
 }
-MAY_COME_BACK = {
+MAY_COME_BACK: dict[Notice | None, str] = {
     Notice.TERMINATED: "was terminated by a signal",
     Notice.ENDED: "has ended with its main program while queries ran",
 }
@@ -114,11 +114,12 @@ def _how(driver: WatchedDriver) -> str:
 
 def _has_ended(driver: WatchedDriver) -> str:
     """How a driver that may come back has ended."""
-    if driver.notice in MAY_COME_BACK:
-        return MAY_COME_BACK[driver.notice]
-    if driver.end_expected:
+    said = MAY_COME_BACK.get(driver.notice, "")
+    if driver.reported and not said:
+        return f"has ended after it reported {_named(driver.reported)}"
+    if driver.end_expected and driver.notice is not Notice.ENDED:
         return "has ended as announced"
-    return f"has ended after it reported {_named(driver.reported)}"
+    return said or "has ended after it reported an alert"
 
 
 def _named(alerts: OpenAlerts) -> str:

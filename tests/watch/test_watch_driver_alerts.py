@@ -300,12 +300,24 @@ REASONS = [
         "healthy ends, refused 310",
         "has ended as announced and has not come back",
     ),
+    (
+        "a signal that was announced",
+        "healthy ends, terminated, refused 310",
+        "has ended as announced and has not come back",
+    ),
 ]
 
 
 @by_name("story, reason", REASONS)
 def test_the_page_says_what_happened(story, reason):
     assert reason in WatchHarness().play(story).page["reason"]
+
+
+def test_what_a_driver_has_reported_explains_its_end_before_an_announcement():
+    reported = (("gold", "StreamingQueryFailed"),)
+    harness = WatchHarness().poll(end_expected=True, reported=reported).play("refused 310")
+
+    assert "has ended after it reported StreamingQueryFailed of gold" in harness.page["reason"]
 
 
 def test_the_alert_covers_the_whole_driver_from_the_first_bad_poll_on():
