@@ -177,7 +177,12 @@ class _Open(msgspec.Struct):
     @property
     def is_of_driver(self) -> bool:
         """Whether it is about a driver, not about a run of a query that is late."""
-        return self.alert.labels["query"] == WHOLE_DRIVER
+        return self.query == WHOLE_DRIVER
+
+    @property
+    def query(self) -> str:
+        """The query that it is about; ``*`` for a driver."""
+        return self.alert.labels["query"]
 
     @property
     def address(self) -> str:
@@ -337,8 +342,10 @@ class DriverAlerts:
             return None if is_open else AlertOutcome.ACCEPTED
         drivers = self._drivers_of(entry)
         if not entry.is_of_driver:
-            # A driver that is back reports by itself what is late from then on.
-            if any(map(self._is_healthy, drivers)):
+            # A driver that is back reports by itself what is late from then on: in this incident,
+            # which is then open until the driver has resolved it.
+            is_open = any(entry.query in dict(driver.reported) for driver in drivers)
+            if any(map(self._is_healthy, drivers)) and not is_open:
                 return AlertOutcome.ANSWERS
         elif outcome := self._outcome_of(drivers, is_critical=entry.alert.is_critical):
             return outcome

@@ -621,6 +621,15 @@ def test_restored_incident_of_a_late_run_ends_when_its_driver_is_back():
     assert LATE not in opened(harness.polls(Said.HEALTHY, 10))
 
 
+def test_incident_that_the_driver_has_taken_over_is_open_until_the_driver_resolves_it():
+    harness = ran().stopped().polls(Said.REFUSED, DUE_AFTER + 20)
+    harness.polls(Said.HEALTHY, 60, reported=(("nightly", "StreamingQueryFailed"),))
+    assert opened(harness) == [LATE]
+    sent = [incident for incidents in harness.all for incident in incidents]
+    assert not any(incident.is_over and not incident.is_orphan for incident in sent)
+    assert opened(harness.polls(Said.HEALTHY, 2)) == []
+
+
 @pytest.mark.parametrize(
     "story",
     [
