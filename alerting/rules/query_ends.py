@@ -374,7 +374,8 @@ def query_absent(
     """Both alerts, for a supervised or expected query that no signal has ever seen.
 
     It is missing if its start by ``supervise`` is overdue, or if it is expected, for longer than
-    ``start_grace_seconds``; that begins when the start function of a supervised one returns.
+    ``start_grace_seconds``; that begins when the start function of a supervised one returns. One
+    with a ``complete_by`` of its own has time until then; one of all queries may not be for it.
     """
     limits, supervised = policy.limits(name), snapshot.supervised.get(label)
     if limits.ignore:
@@ -387,7 +388,7 @@ def query_absent(
         due_at, started_at = supervised.due_at, supervised.started_at
     if snapshot.context.explains_ends or (due_at is None and name not in policy.expected):
         return None
-    if due_at is None and limits.complete_by is not None:
+    if due_at is None and policy.sets_deadline(name):
         return _never_completed(label, name, snapshot, now, limits)
     since = snapshot.began_at if started_at is None else started_at
     waited = snapshot.watched(since if due_at is None else due_at, now)

@@ -22,6 +22,7 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 SIX = 6 * HOUR
 AT_SIX = {"complete_by": "06:00"}
+B_AT_SIX = limits("b*", **AT_SIX)
 WORKDAYS = {"complete_by": "mon-fri 06:00"}
 
 
@@ -73,10 +74,10 @@ CASES = table(
         at=SIX + 60,
         state=None,
         expected=["b"],
-        **AT_SIX,
+        **B_AT_SIX,
     ),
     "expected, not seen, and the deadline has not come",
-    case(Story().until(5 * HOUR), at=5 * HOUR, state=None, expected=["b"], **AT_SIX),
+    case(Story().until(5 * HOUR), at=5 * HOUR, state=None, expected=["b"], **B_AT_SIX),
     "a query that runs forever has a deadline",
     case(endless(SIX + 60), at=SIX + 60, state="idle", **AT_SIX),
     "trigger unknown, as in a replay or on Spark Connect",
@@ -159,6 +160,24 @@ CASES = table(
     query_missing(done(), at=DAY + SIX + 60, **AT_SIX),
     "the run that was late yesterday is not in time for today",
     query_missing(done(at=7 * HOUR), at=DAY + SIX + 60, **AT_SIX),
+    "expected and not seen for five minutes, which may run forever: the time is that of all queries",
+    case(
+        Story().until(301),
+        at=301,
+        alerts=("StreamingQueryMissing", "b"),
+        state=None,
+        expected=["b"],
+        **AT_SIX,
+    ),
+    "the same, and only another query has a time of its own",
+    case(
+        Story().until(301),
+        at=301,
+        alerts=("StreamingQueryMissing", "b"),
+        state=None,
+        expected=["b"],
+        **limits("a", **AT_SIX),
+    ),
     "expected, and never seen until the deadline",
     case(
         Story().until(SIX + 60),
@@ -166,7 +185,7 @@ CASES = table(
         alerts=("StreamingQueryMissing", "b"),
         state=None,
         expected=["b"],
-        **AT_SIX,
+        **B_AT_SIX,
     ),
     "expected, not seen, and the last completion that an earlier process has kept is old",
     case(
@@ -175,7 +194,7 @@ CASES = table(
         alerts=("StreamingQueryMissing", "b"),
         state=None,
         expected=["b"],
-        **AT_SIX,
+        **B_AT_SIX,
     ),
     "an earlier process has kept only an old completion",
     query_missing(begun(busy=SIX).completed_before(at=-DAY), at=SIX + 60, **AT_SIX),
