@@ -23,6 +23,7 @@ DAY = 24 * HOUR
 SIX = 6 * HOUR
 AT_SIX = {"complete_by": "06:00"}
 B_AT_SIX = limits("b*", **AT_SIX)
+AT_SUNDAY = {"complete_by": "sun 23:00"}
 WORKDAYS = {"complete_by": "mon-fri 06:00"}
 
 
@@ -84,6 +85,14 @@ CASES = table(
     stopped(Story().started(at=0).commit(batch=1, at=9).ended(at=10), at=SIX + 60, **AT_SIX),
     "the process began after the deadline",
     running(begun(busy=4 * HOUR), at=4 * HOUR, complete_by="sun 23:00"),
+    "the process began after the deadline, and the checkpoint shows an old commit: no data since",
+    running(
+        begun(busy=4 * HOUR).began(at=3 * HOUR, committed=(7, -9 * DAY)), at=4 * HOUR, **AT_SUNDAY
+    ),
+    "the process began after the deadline, and an earlier one has kept that a run completed for it",
+    running(begun(busy=4 * HOUR).completed_before(at=-HOUR / 2), at=4 * HOUR, **AT_SUNDAY),
+    "the process began after the deadline, and its run completed late for it",
+    completed(done().completed_before(at=-9 * DAY), at=4 * HOUR, **AT_SUNDAY),
     "the process began just at the deadline",
     running(begun(at=60, busy=90), at=120, complete_by="00:00"),
     "a failed run was started again and completed",
@@ -198,6 +207,17 @@ CASES = table(
     ),
     "an earlier process has kept only an old completion",
     query_missing(begun(busy=SIX).completed_before(at=-DAY), at=SIX + 60, **AT_SIX),
+    "the process began after the deadline, and an earlier one has kept only an old completion",
+    query_missing(begun(busy=4 * HOUR).completed_before(at=-9 * DAY), at=4 * HOUR, **AT_SUNDAY),
+    "the same of an expected query that is not seen",
+    case(
+        Story().completed_before("b", at=-9 * DAY).until(60),
+        at=60,
+        alerts=("StreamingQueryMissing", "b"),
+        state=None,
+        expected=["b"],
+        **limits("b*", **AT_SUNDAY),
+    ),
     "an earlier process left a batch that is planned and not committed",
     query_missing(
         begun(busy=SIX).began(at=3 * HOUR, committed=(7, -HOUR), unfinished=(8, -HOUR)),
