@@ -609,6 +609,11 @@ def test_run_that_is_late_is_reported_once_its_driver_has_ended_for_good():
     assert opened(harness.polls(Said.HEALTHY, 10)) == []
 
 
+def test_run_is_late_although_another_app_was_at_the_address_meanwhile():
+    harness = ran().stopped().polls(Said.HEALTHY, 20, app="other").stopped()
+    assert opened(harness.polls(Said.REFUSED, DUE_AFTER)) == [LATE]
+
+
 def test_killed_driver_and_its_late_run_are_two_incidents():
     harness = ran().polls(Said.REFUSED, DUE_AFTER + 20)
     assert sorted(opened(harness)) == [("StreamingDriverDown", "*"), LATE]
