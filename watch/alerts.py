@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
@@ -289,11 +290,21 @@ class DriverAlerts:
         if driver.notice is None and not self._is_gone(driver):
             return
         for query, due in driver.overdue(wall).items():
+            if self._has_passed(driver, query, due):
+                continue
             alert = alert_of(late_finding(driver, query, due), name, self._guidance, due)
             alert = replace(alert, labels={**alert.labels, **driver.labels})
             incident = _incident(alert, driver.labels)
             if incident.key not in self._open:
                 self._begin(incident, now)
+
+    def _has_passed(self, driver: WatchedDriver, query: str, due: float) -> bool:
+        """Whether the job has completed that run elsewhere: another driver of it is due later."""
+        return any(
+            other.due.get(query, 0.0) > due
+            for other in self.tracker.drivers
+            if (other.app, other.labels) == (driver.app, driver.labels)
+        )
 
     def _entry_of(self, driver: WatchedDriver) -> _Open | None:
         entries = (entry for entry in self._open.values() if entry.is_of_driver)
@@ -345,7 +356,11 @@ class DriverAlerts:
             # A driver that is back reports by itself what is late from then on: in this incident,
             # which is then open until the driver has resolved it.
             is_open = any(entry.query in dict(driver.reported) for driver in drivers)
-            if any(map(self._is_healthy, drivers)) and not is_open:
+            is_past = any(
+                self._has_passed(driver, entry.query, driver.due.get(entry.query, math.inf))
+                for driver in drivers
+            )
+            if is_past or (any(map(self._is_healthy, drivers)) and not is_open):
                 return AlertOutcome.ANSWERS
         elif outcome := self._outcome_of(drivers, is_critical=entry.alert.is_critical):
             return outcome

@@ -614,6 +614,26 @@ def test_run_is_late_although_another_app_was_at_the_address_meanwhile():
     assert opened(harness.polls(Said.REFUSED, DUE_AFTER)) == [LATE]
 
 
+def moved(*, app="etl", due):
+    """A job that has ended at A and runs at B, where its next run is due after ``due`` seconds."""
+    harness = WatchHarness(A, B, resolve_after=5.0)
+    began = WALL + harness.now
+    harness.poll(due={"nightly": began + DUE_AFTER}).stopped()
+    return harness.polls(Said.HEALTHY, 700, B, app=app, due={"nightly": began + due})
+
+
+def test_run_of_a_job_that_has_moved_is_not_late_where_it_was():
+    assert opened(moved(due=DUE_AFTER + DAY)) == []
+    assert opened(moved(due=DUE_AFTER)) == [LATE]
+    assert opened(moved(due=DUE_AFTER + DAY, app="other")) == [LATE]
+
+
+def test_late_run_of_a_job_ends_once_it_has_completed_elsewhere():
+    harness = moved(due=DUE_AFTER)
+    harness.poll(B, due={"nightly": WALL + harness.now + DAY})
+    assert opened(harness) == []
+
+
 def test_killed_driver_and_its_late_run_are_two_incidents():
     harness = ran().polls(Said.REFUSED, DUE_AFTER + 20)
     assert sorted(opened(harness)) == [("StreamingDriverDown", "*"), LATE]
