@@ -113,11 +113,10 @@ class WatchedDriver(msgspec.Struct, eq=False):
 
         What it has reported itself is known.
         """
-        known = dict(self.reported)
         return {
             query: due
             for query, due in self.due.items()
-            if due < wall and known.get(query) != QUERY_MISSING
+            if due < wall and (query, QUERY_MISSING) not in self.reported
         }
 
     @property
