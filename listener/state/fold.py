@@ -79,7 +79,12 @@ def with_batch_of_failure(query: Query) -> Query:
 
 
 def expect_stop(query: Query, until: float = inf) -> Query:
-    """Record that the run will be stopped on purpose before ``until``, or just was."""
+    """Record that the run will be stopped on purpose before ``until``, or just was.
+
+    Of two announcements, the one that holds longer counts.
+    """
+    if query.run.stop_expected:
+        until = max(until, query.run.stop_expected_until)
     run = replace(query.run, stop_expected=True, stop_expected_until=until)
     history = recovered(query.history) if run.is_done_with else query.history
     return replace(query, run=run, history=history)
