@@ -124,6 +124,13 @@ class Policy(msgspec.Struct, frozen=True):
                 limits = replace(limits, **changes)
         return limits
 
+    def sets_deadline(self, name: str) -> bool:
+        """Whether a pattern sets ``complete_by``, so that it is meant for this very query."""
+        return any(
+            fnmatchcase(name, pattern) and changes.get("complete_by") is not None
+            for pattern, changes in self.overrides
+        )
+
 
 def has_deadline(policy: Policy, query: Query) -> bool:
     """Whether runs of a query, which has a name, must have completed by a time of day."""

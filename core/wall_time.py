@@ -20,6 +20,8 @@ EVERY_DAY = frozenset(range(len(DAYS)))
 MINUTES_OF_DAY = 24 * 60
 DAYS_AROUND = 8
 """More than a week, so that each day of the week has come."""
+CACHED = 2048
+"""The times around so many days are kept: an evaluation asks for those of each query."""
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00", re.ASCII)
 _PARTS = re.compile(r"(?:(?P<days>[a-z,-]+) +)?(?P<times>[0-9:-]+)(?: +(?P<zone>\S+))?", re.ASCII)
 UTC = "UTC"
@@ -42,35 +44,50 @@ class Times(msgspec.Struct, frozen=True):
 
         Of a time that comes twice, the second.
         """
-        return max((at for at in self._times(wall) if at <= wall), default=None)
+        return max((at for at in _times(self, self._date(wall)) if at <= wall), default=None)
 
     def next(self, wall: float) -> float | None:
         """The next time of ``begin`` after Unix time ``wall``; None if out of range."""
-        return min((at for at in self._times(wall) if at > wall), default=None)
-
-    def _times(self, wall: float) -> list[float]:
-        return [_latest(day, self.begin, self.zone) for day in self._dates(wall)]
+        return min((at for at in _times(self, self._date(wall)) if at > wall), default=None)
 
     def window(self, wall: float) -> tuple[float, float] | None:
         """The window that holds Unix time ``wall``, else the next; None if out of range."""
-        windows = (self._window_of(day) for day in self._dates(wall))
+        windows = _windows(self, self._date(wall))
         return min((window for window in windows if window[1] > wall), default=None)
 
-    def _window_of(self, day: date) -> tuple[float, float]:
-        end = self.begin if self.end is None else self.end
-        later = end if end > self.begin else end + MINUTES_OF_DAY
-        begins, ends = _earliest(day, self.begin, self.zone), _latest(day, later, self.zone)
-        # Where the clocks skip its beginning, a window would end before it begins.
-        return begins, ends if ends > begins else begins + 60.0 * (later - self.begin)
-
-    def _dates(self, wall: float) -> list[date]:
-        """The days of ``days`` around Unix time ``wall``; none at the ends of the calendar."""
+    def _date(self, wall: float) -> date | None:
         try:
-            today = datetime.fromtimestamp(wall, zone_of(self.zone)).date()
-            around = [today + timedelta(n) for n in range(-DAYS_AROUND, DAYS_AROUND + 1)]
+            return datetime.fromtimestamp(wall, zone_of(self.zone)).date()
         except (ValueError, OverflowError, OSError):
-            return []
-        return [day for day in around if day.weekday() in self.days]
+            return None
+
+
+@lru_cache(maxsize=CACHED)
+def _times(times: Times, today: date | None) -> list[float]:
+    return [_latest(day, times.begin, times.zone) for day in _dates(times, today)]
+
+
+@lru_cache(maxsize=CACHED)
+def _windows(times: Times, today: date | None) -> list[tuple[float, float]]:
+    end = times.begin if times.end is None else times.end
+    later = end if end > times.begin else end + MINUTES_OF_DAY
+    windows = []
+    for day in _dates(times, today):
+        begins, ends = _earliest(day, times.begin, times.zone), _latest(day, later, times.zone)
+        # Where the clocks skip its beginning, a window would end before it begins.
+        windows.append((begins, ends if ends > begins else begins + 60.0 * (later - times.begin)))
+    return windows
+
+
+def _dates(times: Times, today: date | None) -> list[date]:
+    """The days of ``times`` around ``today``; none at the ends of the calendar."""
+    if today is None:
+        return []
+    try:
+        around = [today + timedelta(n) for n in range(-DAYS_AROUND, DAYS_AROUND + 1)]
+    except OverflowError:
+        return []
+    return [day for day in around if day.weekday() in times.days]
 
 
 def _earliest(day: date, minutes: int, zone: str) -> float:

@@ -206,7 +206,7 @@ QUERY_FIGURES: Table[QueryRow] = {
     ),
     "spark_streaming_query_last_completed_timestamp_seconds": Figure(
         "When a run of the query last completed, also in an earlier process; absent before that.",
-        lambda row: row.published.unix(row.query.history.completed_at) if row.is_seen else None,
+        lambda row: row.published.unix(row.query.completed_at) if row.is_seen else None,
     ),
     "spark_streaming_query_complete_by_timestamp_seconds": Figure(
         "By when the next run must complete; in the past, it is overdue. Absent without a setting.",

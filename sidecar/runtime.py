@@ -134,6 +134,14 @@ def end_of_program(end: Notice | None, evaluated: Evaluated, policy: Policy) -> 
     return Notice.ENDED if is_mild else None
 
 
+def end_as_announced(
+    snapshot: Snapshot, uncaught: type[BaseException] | None = None
+) -> Notice | None:
+    """How a process ends that has crashed: as announced if its JVM is gone, and nothing failed."""
+    is_meant = snapshot.end_expected and snapshot.context is Context.JVM_GONE and uncaught is None
+    return Notice.TERMINATED if is_meant else None
+
+
 def notice_of(
     end: Notice | None, alerts: Iterable[Alert], pending: Collection[int]
 ) -> Notice | None:
@@ -308,17 +316,21 @@ class Runtime:
 
     @property
     def _end(self) -> Notice | None:
+        end = self._unannounced_end
+        return end or end_as_announced(self.evaluated.snapshot, uncaught_exception())
+
+    @property
+    def _unannounced_end(self) -> Notice | None:
         context, silent = self.evaluated.snapshot.context, self._observers.prober.silent_seconds
         end = end_of(context, uncaught_exception(), silent)
-        if end is None and self.evaluated.snapshot.end_expected:
-            return Notice.TERMINATED
         return end_of_program(end, self.evaluated, self._worker.policy)
 
     def _last_flush(self, deadline: Deadline, program: ProgramEnd | None) -> None:
         """Report what still waits for a grace period: there is no later evaluation."""
         self._observers.prober.poll_now(deadline.left / 4)
         self._evaluate(deadline)
-        self._arrived.put(Ending(self._end is None, program), lifecycle=True)
+        has_crashed = self._unannounced_end is None
+        self._arrived.put(Ending(has_crashed, program), lifecycle=True)
         # Some findings are reported only after two evaluations in a row. The reader has passed on
         # what there was, and may wait for a JVM that does not answer.
         for _ in range(2):

@@ -194,13 +194,7 @@ class Worker:
         )
         for stage, error in self._lifecycle.errors.items():
             self._on_error(stage, error)
-        self._failure_history.keep(
-            snapshot,
-            self._lifecycle,
-            wall,
-            is_last=self.policy.ends,
-            process_ends=self.policy.program is not None,
-        )
+        self._failure_history.keep(snapshot, self._lifecycle, wall, self.policy)
         self.evaluated = Evaluated(
             snapshot,
             evaluation,

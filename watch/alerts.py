@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
@@ -43,7 +44,7 @@ HOW = {
     Said.UNREACHABLE: "is unreachable, although the network works",
     Said.REPLACED: "was replaced: another driver is at its address",
 }
-MAY_COME_BACK = {
+MAY_COME_BACK: dict[Notice | None, str] = {
     Notice.TERMINATED: "was terminated by a signal",
     Notice.ENDED: "has ended with its main program while queries ran",
 }
@@ -114,11 +115,12 @@ def _how(driver: WatchedDriver) -> str:
 
 def _has_ended(driver: WatchedDriver) -> str:
     """How a driver that may come back has ended."""
-    if driver.notice in MAY_COME_BACK:
-        return MAY_COME_BACK[driver.notice]
-    if driver.end_expected:
+    said = MAY_COME_BACK.get(driver.notice, "")
+    if driver.reported and not said:
+        return f"has ended after it reported {_named(driver.reported)}"
+    if driver.end_expected and driver.notice is not Notice.ENDED:
         return "has ended as announced"
-    return f"has ended after it reported {_named(driver.reported)}"
+    return said or "has ended after it reported an alert"
 
 
 def _named(alerts: OpenAlerts) -> str:
@@ -176,7 +178,12 @@ class _Open(msgspec.Struct):
     @property
     def is_of_driver(self) -> bool:
         """Whether it is about a driver, not about a run of a query that is late."""
-        return self.alert.labels["query"] == WHOLE_DRIVER
+        return self.query == WHOLE_DRIVER
+
+    @property
+    def query(self) -> str:
+        """The query that it is about; ``*`` for a driver."""
+        return self.alert.labels["query"]
 
     @property
     def address(self) -> str:
@@ -283,11 +290,21 @@ class DriverAlerts:
         if driver.notice is None and not self._is_gone(driver):
             return
         for query, due in driver.overdue(wall).items():
+            if self._has_passed(driver, query, due):
+                continue
             alert = alert_of(late_finding(driver, query, due), name, self._guidance, due)
             alert = replace(alert, labels={**alert.labels, **driver.labels})
             incident = _incident(alert, driver.labels)
             if incident.key not in self._open:
                 self._begin(incident, now)
+
+    def _has_passed(self, driver: WatchedDriver, query: str, due: float) -> bool:
+        """Whether the job has completed that run elsewhere: another driver of it is due later."""
+        return any(
+            other.due.get(query, 0.0) > due
+            for other in self.tracker.drivers
+            if (other.app, other.labels) == (driver.app, driver.labels)
+        )
 
     def _entry_of(self, driver: WatchedDriver) -> _Open | None:
         entries = (entry for entry in self._open.values() if entry.is_of_driver)
@@ -336,8 +353,14 @@ class DriverAlerts:
             return None if is_open else AlertOutcome.ACCEPTED
         drivers = self._drivers_of(entry)
         if not entry.is_of_driver:
-            # A driver that is back reports by itself what is late from then on.
-            if any(map(self._is_healthy, drivers)):
+            # A driver that is back reports by itself what is late from then on: in this incident,
+            # which is then open until the driver has resolved it.
+            is_open = any(entry.query in dict(driver.reported) for driver in drivers)
+            is_past = any(
+                self._has_passed(driver, entry.query, driver.due.get(entry.query, math.inf))
+                for driver in drivers
+            )
+            if is_past or (any(map(self._is_healthy, drivers)) and not is_open):
                 return AlertOutcome.ANSWERS
         elif outcome := self._outcome_of(drivers, is_critical=entry.alert.is_critical):
             return outcome

@@ -113,14 +113,16 @@ class WatchedDriver(msgspec.Struct, eq=False):
 
         What it has reported itself is known.
         """
-        if self.last_seen is None:
-            return {}
-        known = dict(self.reported)
         return {
             query: due
-            for query, due in self.last_seen.due.items()
-            if due < wall and known.get(query) != QUERY_MISSING
+            for query, due in self.due.items()
+            if due < wall and (query, QUERY_MISSING) not in self.reported
         }
+
+    @property
+    def due(self) -> dict[str, float]:
+        """By when the next run of each query must complete, as of when it was last seen."""
+        return {} if self.last_seen is None else self.last_seen.due
 
     @property
     def end_expected(self) -> bool:
@@ -330,7 +332,8 @@ class TargetTracker:
     def _know_app(self, endpoint: Endpoint, app: str) -> None:
         """Add a driver for each new app.
 
-        A driver that shut down gracefully is forgotten when another app appears in its place.
+        A driver that shut down gracefully is forgotten when another app appears in its place, unless
+        a run of it is still due.
         """
         drivers = self._under(endpoint.url)
         if not app or any(driver.app == app for driver in drivers):
@@ -340,7 +343,7 @@ class TargetTracker:
             unnamed.app = app
             return
         self.drivers.append(WatchedDriver(endpoint, app))
-        self.forget(driver for driver in drivers if driver.is_stopped)
+        self.forget(driver for driver in drivers if driver.is_stopped and not driver.due)
 
     def _under(self, url: str) -> list[WatchedDriver]:
         return [driver for driver in self.drivers if driver.endpoint.url == url]

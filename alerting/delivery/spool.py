@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
 import threading
 import time
@@ -35,7 +36,7 @@ from ...listener.state.query import Query, last_read
 from ...listener.state.snapshot import Snapshot
 from ...listener.state.state import State
 from ..incidents.lifecycle import Lifecycle, Opened
-from ..policy import RESTART_WINDOW_SECONDS
+from ..policy import RESTART_WINDOW_SECONDS, Policy, has_deadline
 from ..rules.query_ends import is_committed, repeated
 from ..silences import END_OF_TIME
 from .outbox import OutboxRow, essence
@@ -450,8 +451,12 @@ def _failed(
     history = query.history
     is_open = history.unrecovered_failures > 0 and not is_committed(query, history.failures[-1])
     unrecovered = history.unrecovered_failures if is_open else 0
+    failed = _nameless(query)
+    if not history.failures and reading is None:
+        # Of completions alone, each run would write its end.
+        failed = replace(failed, gone_at=None)
     return replace(
-        _nameless(query),
+        failed,
         failures=history.failures,
         unrecovered_failures=unrecovered,
         reading=reading,
@@ -512,21 +517,16 @@ def stored_readings(
 
 
 COMPLETION_SECONDS = 600.0
-"""A later completion is stored after this long: a loop may complete each second."""
+"""Completions are stored at most so often: a loop may complete each second."""
 
 
-def stored_completions(
-    before: Mapping[QueryKey, float], snapshot: Snapshot, *, is_last: bool
-) -> Mapping[QueryKey, float]:
-    """By the key of a query: when a run of it completed, as it was last stored."""
-    completions = {}
-    for query in snapshot.queries:
-        at = query.history.completed_at
-        if at is not None and query.name:
-            stored = before.get(key_of(query))
-            is_due = is_last or stored is None or at - stored >= COMPLETION_SECONDS
-            completions[key_of(query)] = at if is_due or stored is None else stored
-    return completions
+def completions_of(snapshot: Snapshot, policy: Policy) -> Mapping[QueryKey, float]:
+    """By the key of a query with ``complete_by``: when a run of it last completed."""
+    return {
+        key_of(query): query.completed_at
+        for query in snapshot.queries
+        if query.completed_at is not None and has_deadline(policy, query)
+    }
 
 
 CLOCK_SET_SECONDS = 5.0
@@ -548,6 +548,8 @@ class FailureHistory:
         self._readings: Mapping[QueryKey, LastRead] = {}
         """By the keys of queries, as they are stored."""
         self._completions: Mapping[QueryKey, float] = {}
+        """By the keys of queries, as they are stored since ``_completions_at``."""
+        self._completions_at = -math.inf
         self._wall_of_zero: float | None = None
         self._offered: tuple[object, ...] = ()
 
@@ -565,20 +567,22 @@ class FailureHistory:
         snapshot: Snapshot,
         lifecycle: Lifecycle,
         wall: float,
-        *,
-        is_last: bool = False,
-        process_ends: bool = False,
+        policy: Policy,
     ) -> None:
-        """Store what the next process needs; ``is_last`` if that is so at the last evaluation.
+        """Store what the next process needs; all of it at the last evaluation.
 
-        ``process_ends``: whether that is because the process ends, and its queries with it.
+        Where the process ends with its main program, its queries end with it.
         """
         if self._spool is None:
             return
+        process_ends = policy.program is not None
         self._readings = stored_readings(
-            self._readings, snapshot, is_last=is_last, process_ends=process_ends
+            self._readings, snapshot, is_last=policy.ends, process_ends=process_ends
         )
-        self._completions = stored_completions(self._completions, snapshot, is_last=is_last)
+        completions = completions_of(snapshot, policy)
+        is_due = policy.ends or snapshot.at - self._completions_at >= COMPLETION_SECONDS
+        if is_due and completions != self._completions:
+            self._completions, self._completions_at = completions, snapshot.at
         failures = kept_failures(
             snapshot.queries, self._past.unmet, snapshot.at, self._readings, self._completions
         )

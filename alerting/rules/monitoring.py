@@ -20,12 +20,15 @@ def driver_down(snapshot: Snapshot, now: float, policy: Policy) -> Finding | Non
 
     It fires immediately: a JVM that has ended does not come back. If several processes watch the
     JVM, each one reports the queries it is responsible for. ``querypulse watch`` detects from
-    outside that Python has ended too; both raise the same alert. It does not fire where somebody
-    has announced the end of the driver.
+    outside that Python has ended too; both raise the same alert. Where somebody has announced the
+    end of the driver, Python has ``gone_grace_seconds`` to end, too.
     """
-    del now
-    if snapshot.context is not Context.JVM_GONE or snapshot.end_expected:
+    if snapshot.context is not Context.JVM_GONE:
         return None
+    gone_at = snapshot.context_stopped_at
+    if snapshot.end_expected and gone_at is not None:
+        if snapshot.watched(gone_at, now) <= policy.defaults.gone_grace_seconds:
+            return None
     died = sorted(_died(snapshot, policy))
     if not died and not snapshot.ownership.is_eldest:
         return None

@@ -280,13 +280,13 @@ def _without_activity(context: RuleContext) -> Finding | None:
 def _not_completed(context: RuleContext) -> Finding | None:
     query, snapshot = context.query, context.snapshot
     due_at = run_due_at(query.name, query, snapshot, context.now, context.limits)
-    if due_at is None or snapshot.wall is None or due_at > snapshot.wall:
+    if due_at is None or not _is_due(due_at, snapshot):
         return None
     flight = query.run.in_flight
     found = NotCompleted(
         times=_text(context.limits),
         due_at=due_at,
-        completed_at=_unix(query.history.completed_at, snapshot, context.now),
+        completed_at=_unix(query.completed_at, snapshot, context.now),
         running_seconds=context.watched_since(query.run.started_at) if query.run.alive else None,
         batch_id=None if flight is None else flight.batch_id,
     )
@@ -299,47 +299,57 @@ def run_due_at(
     """By when the next run of a query must complete, in Unix seconds: in the past, it is overdue.
 
     A completion counts for the nearest deadline: a run that was late yesterday is not in time for
-    today, and one of yesterday evening is. A deadline before the process began is not its own. None
-    without a deadline, for a query that never ends by itself or may not, and where Spark has ended.
+    today, and one of yesterday evening is. A deadline before the process began counts where it is
+    known when a run last completed. None without a deadline, and for a query that never ends by
+    itself or may not.
     """
     deadlines = limits.deadlines
-    if deadlines is None or snapshot.wall is None or snapshot.context is not Context.RUNNING:
+    if deadlines is None or snapshot.wall is None:
         return None
     if query is not None and (query.run.trigger is None or not query.run.trigger.ends_by_itself):
         return None
-    completed_at = _last_completion(name, query, snapshot)
+    known_at = _known_completion(name, query, snapshot)
+    completed_at = latest(known_at, _earlier_commit(query, snapshot))
     completed, began = (_unix(at, snapshot, now) for at in (completed_at, snapshot.began_at))
     last, following = deadlines.last(snapshot.wall), deadlines.next(snapshot.wall)
     if last is None or following is None:
         return None
     before = deadlines.last(last - 1.0)
-    was_watched = began is not None and began < last
-    if was_watched and before is not None and not _counts(completed, before, last):
+    is_own = known_at is not None or (began is not None and began < last)
+    if is_own and before is not None and not _counts(completed, before, last):
         return last
     if _counts(completed, last, following):
         return deadlines.next(following)
     return following
 
 
+def _is_due(due_at: float, snapshot: Snapshot) -> bool:
+    """Whether the time has come, and Spark has not ended."""
+    is_over = snapshot.wall is not None and due_at <= snapshot.wall
+    return is_over and snapshot.context is Context.RUNNING
+
+
 def _counts(completed: float | None, before: float, deadline: float) -> bool:
     return completed is not None and completed >= (before + deadline) / 2
 
 
-def _last_completion(name: str | None, query: Query | None, snapshot: Snapshot) -> float | None:
-    """When a run last completed, by all that is known of this and earlier processes.
-
-    Without a spool, an earlier process shows only in the checkpoint: its last commit, before the
-    first run of this one.
-    """
+def _known_completion(name: str | None, query: Query | None, snapshot: Snapshot) -> float | None:
+    """When a run last completed, in this process or, with a spool, in an earlier one."""
     if query is None:
         return snapshot.completed_before.get(mark_of(name))
-    point = query.checkpoint.start_point
-    completed_at = query.history.completed_at
+    return query.completed_at
+
+
+def _earlier_commit(query: Query | None, snapshot: Snapshot) -> float | None:
+    """When an earlier process committed last, if it left nothing unfinished.
+
+    A run without data has committed nothing, so that this proves only that one has completed.
+    """
+    point = None if query is None else query.checkpoint.start_point
     if point is None or point.committed is None or point.unfinished is not None:
-        return completed_at
+        return None
     done_at = point.committed.at
-    is_earlier = done_at is not None and done_at < snapshot.began_at
-    return latest(completed_at, done_at) if is_earlier else completed_at
+    return done_at if done_at is not None and done_at < snapshot.began_at else None
 
 
 def _text(limits: Limits) -> str:
@@ -374,7 +384,8 @@ def query_absent(
     """Both alerts, for a supervised or expected query that no signal has ever seen.
 
     It is missing if its start by ``supervise`` is overdue, or if it is expected, for longer than
-    ``start_grace_seconds``; that begins when the start function of a supervised one returns.
+    ``start_grace_seconds``; that begins when the start function of a supervised one returns. One
+    with a ``complete_by`` of its own has time until then; one of all queries may not be for it.
     """
     limits, supervised = policy.limits(name), snapshot.supervised.get(label)
     if limits.ignore:
@@ -387,7 +398,7 @@ def query_absent(
         due_at, started_at = supervised.due_at, supervised.started_at
     if snapshot.context.explains_ends or (due_at is None and name not in policy.expected):
         return None
-    if due_at is None and limits.complete_by is not None:
+    if due_at is None and policy.sets_deadline(name):
         return _never_completed(label, name, snapshot, now, limits)
     since = snapshot.began_at if started_at is None else started_at
     waited = snapshot.watched(since if due_at is None else due_at, now)
@@ -405,9 +416,9 @@ def _never_completed(
 ) -> Finding | None:
     """An expected query with a deadline need not be seen before that."""
     due_at = run_due_at(name, None, snapshot, now, limits)
-    if due_at is None or snapshot.wall is None or due_at > snapshot.wall:
+    if due_at is None or not _is_due(due_at, snapshot):
         return None
-    completed_at = _unix(_last_completion(name, None, snapshot), snapshot, now)
+    completed_at = _unix(_known_completion(name, None, snapshot), snapshot, now)
     found = NotCompleted(times=_text(limits), due_at=due_at, completed_at=completed_at)
     return finding_about(label, QUERY_MISSING, Severity.CRITICAL, found)
 

@@ -27,6 +27,7 @@ from .history import (
     count_batch,
     count_failure,
     count_run,
+    latest,
     learn,
     learn_jobs,
     recovered,
@@ -55,7 +56,7 @@ def end(
         return query
     outcome, failure = _outcome(query.run, exception, error_class, context)
     run = replace(query.run, ended=Ended(at, outcome, signal, failure))
-    history = count_run(query.history, outcome, at)
+    history = count_run(query.history, outcome)
     if run.is_done_with:
         history = recovered(history)
     elif failure is not None:
@@ -78,7 +79,12 @@ def with_batch_of_failure(query: Query) -> Query:
 
 
 def expect_stop(query: Query, until: float = inf) -> Query:
-    """Record that the run will be stopped on purpose before ``until``, or just was."""
+    """Record that the run will be stopped on purpose before ``until``, or just was.
+
+    Of two announcements, the one that holds longer counts.
+    """
+    if query.run.stop_expected:
+        until = max(until, query.run.stop_expected_until)
     run = replace(query.run, stop_expected=True, stop_expected_until=until)
     history = recovered(query.history) if run.is_done_with else query.history
     return replace(query, run=run, history=history)
@@ -100,8 +106,10 @@ def end_past_run(
     run = query.run
     outcome, failure = _outcome(run, event.exception, event.error_class, context)
     unended = query.history.unended_runs
+    completed_at = at if outcome is Outcome.COMPLETED else None
     history = replace(
-        count_run(query.history, outcome, at),
+        count_run(query.history, outcome),
+        completed_at=latest(query.history.completed_at, completed_at),
         unended_runs=tuple(run_id for run_id in unended if run_id != event.run_id),
     )
     if failure is not None:
@@ -366,6 +374,13 @@ def observed_seconds(run: Run, progress: Progress, at: float) -> float | None:
 # -- fold polls and readings ------------------------------------------------------------------
 
 
+def _stopping_since(run: Run, polled: ProbedRun, at: float) -> float | None:
+    """Since when it is stopped and still runs; once it has ended, since when it was."""
+    if not polled.active:
+        return run.stopping_since
+    return (run.stopping_since or at) if polled.stopping else None
+
+
 def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) -> Query:
     """Apply one probe poll of the query's run."""
     has_batches = not polled.facts.trigger.is_continuous
@@ -380,7 +395,7 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
         probed=polled,
         probed_at=at,
         in_flight=follow_in_flight(run, polled, at) if shows_work else run.in_flight,
-        stopping_since=(run.stopping_since or at) if polled.stopping else None,
+        stopping_since=_stopping_since(run, polled, at),
         vanished_at=None,
     )
     name = polled.facts.name or query.name

@@ -121,7 +121,7 @@ class History(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     late_share: LateShare | None = None
     """Which part of its rows it drops as late; None for a query that keeps no state."""
     completed_at: float | None = None
-    """When a run last completed, also in an earlier process, as far as known."""
+    """When an earlier run last completed, also in an earlier process, as far as known."""
     totals: Totals = Totals()
     commits_before_run: int = 0
     """The commits in ``totals`` that earlier runs made."""
@@ -134,10 +134,8 @@ class History(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return max((s for hour, s in self.longest_batches if hour in day_ago), default=None)
 
 
-def count_run(history: History, outcome: Outcome, at: float) -> History:
-    """Add the end of a run, at ``at``."""
-    if outcome is Outcome.COMPLETED:
-        history = replace(history, completed_at=latest(history.completed_at, at))
+def count_run(history: History, outcome: Outcome) -> History:
+    """Add the end of a run."""
     return replace(history, totals=count_end(history.totals, outcome))
 
 

@@ -61,6 +61,11 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.history.unrecovered
 
     @property
+    def completed_at(self) -> float | None:
+        """When a run last completed, also in an earlier process, as far as known."""
+        return latest(self.history.completed_at, self.run.completed_at)
+
+    @property
     def batches_not_durable(self) -> int | None:
         """How many committed batches its commit log lacked at the last reading.
 
@@ -238,6 +243,7 @@ def _next_history(old: Query, run_id: str, at: float, *, is_same_id: bool) -> Hi
         reading = positions.with_new_checkpoint(last_read(old, at, stopped_at=at))
     return replace(
         history,
+        completed_at=old.completed_at,
         unended_runs=tuple(unended for unended in _unended(old) if unended != run_id),
         unrecovered=old.failure,
         reading=reading,
@@ -342,7 +348,7 @@ def join(older: Query, newer: Query) -> Query:
         unended_runs=(*_unended(older), *after.unended_runs)[-UNENDED_RUNS:],
         failures=tuple(sorted((*before.failures, *after.failures), key=_AT)[-MAX_PAST_FAILURES:]),
         totals=replace(totals, restarts=totals.restarts + 1),
-        completed_at=latest(before.completed_at, after.completed_at),
+        completed_at=latest(older.completed_at, after.completed_at),
         commits_before_run=before.totals.commits + after.commits_before_run,
         reading=reading,
         late_share=before.late_share or after.late_share,

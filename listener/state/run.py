@@ -296,6 +296,21 @@ class Run(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.ended is not None and self.ended.outcome is Outcome.COMPLETED
 
     @property
+    def completed_at(self) -> float | None:
+        """When it had done all that there was: Spark ends a run that was stopped in the same way.
+
+        None also if a batch of it was in flight and has not committed.
+        """
+        was_stopped = self.stop_expected or self.stopping_since is not None
+        if self.ended is None or not self.has_completed or was_stopped:
+            return None
+        flying = None if self.in_flight is None else self.in_flight.batch_id
+        is_committed = flying is None or (
+            self.last_commit_batch is not None and flying <= self.last_commit_batch
+        )
+        return self.ended.at if is_committed else None
+
+    @property
     def is_done_with(self) -> bool:
         """Whether it completed or was stopped on purpose, so that no next run is expected."""
         was_stopped = self.ended is not None and self.ended.outcome is Outcome.STOPPED

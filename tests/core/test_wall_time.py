@@ -133,3 +133,21 @@ def _unknown(name):
 def test_at_the_end_of_the_calendar_nothing_comes():
     assert parse_window("02:00-04:00").window(unix("9999-12-31T12:00")) is None
     assert parse_time("02:00").last(1e300) is None
+
+
+def test_what_a_day_needs_is_computed_once(monkeypatch):
+    computed, local = [], wall_time._local
+    monkeypatch.setattr(
+        wall_time, "_local", lambda *given: computed.append(given) or local(*given)
+    )
+    noon = datetime(2026, 11, 29, 12, tzinfo=timezone.utc).timestamp()
+    times, windows = parse_time("06:07 Europe/Berlin"), parse_window("06:07-06:08 Europe/Berlin")
+
+    for ask in (times.last, times.next, windows.window):
+        ask(noon)
+    first = len(computed)
+    for ask in (times.last, times.next, windows.window):
+        ask(noon + 3600)
+
+    assert first > 0
+    assert len(computed) == first

@@ -21,7 +21,7 @@ from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe_report import Context
 from querypulse.sidecar.failure import QueryFailure
 from querypulse.sidecar.program import program_end
-from querypulse.sidecar.runtime import end_of, end_of_program, notice_of
+from querypulse.sidecar.runtime import end_as_announced, end_of, end_of_program, notice_of
 from querypulse.sidecar.termination import Termination
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
@@ -48,6 +48,25 @@ def test_context_and_exception_decide_the_end_of_a_process():
     }
 
     assert {case: end_of(*case) for case in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("context", "uncaught", "until", "notice"),
+    [
+        (GONE, None, 700, Notice.TERMINATED),
+        (GONE, None, 50, None),
+        (GONE, None, None, None),
+        (GONE, ConnectionRefusedError, 700, None),
+        (RUNNING, ValueError, 700, None),
+        (STOPPED, None, 700, None),
+        (Context.SESSION_ENDED, None, 700, None),
+    ],
+)
+def test_announced_end_is_only_that_of_the_jvm(context, uncaught, until, notice):
+    story = three_queries().probe(at=101, context=context)
+    story = story if until is None else story.expect_end(until=until)
+
+    assert end_as_announced(story.snapshot(102), uncaught) is notice
 
 
 @pytest.mark.parametrize(

@@ -300,12 +300,24 @@ REASONS = [
         "healthy ends, refused 310",
         "has ended as announced and has not come back",
     ),
+    (
+        "a signal that was announced",
+        "healthy ends, terminated, refused 310",
+        "has ended as announced and has not come back",
+    ),
 ]
 
 
 @by_name("story, reason", REASONS)
 def test_the_page_says_what_happened(story, reason):
     assert reason in WatchHarness().play(story).page["reason"]
+
+
+def test_what_a_driver_has_reported_explains_its_end_before_an_announcement():
+    reported = (("gold", "StreamingQueryFailed"),)
+    harness = WatchHarness().poll(end_expected=True, reported=reported).play("refused 310")
+
+    assert "has ended after it reported StreamingQueryFailed of gold" in harness.page["reason"]
 
 
 def test_the_alert_covers_the_whole_driver_from_the_first_bad_poll_on():
@@ -597,6 +609,31 @@ def test_run_that_is_late_is_reported_once_its_driver_has_ended_for_good():
     assert opened(harness.polls(Said.HEALTHY, 10)) == []
 
 
+def test_run_is_late_although_another_app_was_at_the_address_meanwhile():
+    harness = ran().stopped().polls(Said.HEALTHY, 20, app="other").stopped()
+    assert opened(harness.polls(Said.REFUSED, DUE_AFTER)) == [LATE]
+
+
+def moved(*, app="etl", due):
+    """A job that has ended at A and runs at B, where its next run is due after ``due`` seconds."""
+    harness = WatchHarness(A, B, resolve_after=5.0)
+    began = WALL + harness.now
+    harness.poll(due={"nightly": began + DUE_AFTER}).stopped()
+    return harness.polls(Said.HEALTHY, 700, B, app=app, due={"nightly": began + due})
+
+
+def test_run_of_a_job_that_has_moved_is_not_late_where_it_was():
+    assert opened(moved(due=DUE_AFTER + DAY)) == []
+    assert opened(moved(due=DUE_AFTER)) == [LATE]
+    assert opened(moved(due=DUE_AFTER + DAY, app="other")) == [LATE]
+
+
+def test_late_run_of_a_job_ends_once_it_has_completed_elsewhere():
+    harness = moved(due=DUE_AFTER)
+    harness.poll(B, due={"nightly": WALL + harness.now + DAY})
+    assert opened(harness) == []
+
+
 def test_killed_driver_and_its_late_run_are_two_incidents():
     harness = ran().polls(Said.REFUSED, DUE_AFTER + 20)
     assert sorted(opened(harness)) == [("StreamingDriverDown", "*"), LATE]
@@ -607,6 +644,15 @@ def test_restored_incident_of_a_late_run_ends_when_its_driver_is_back():
     harness = WatchHarness(resolve_after=5.0).restored(left)
     assert opened(harness.polls(Said.REFUSED, 5)) == [LATE]
     assert LATE not in opened(harness.polls(Said.HEALTHY, 10))
+
+
+def test_incident_that_the_driver_has_taken_over_is_open_until_the_driver_resolves_it():
+    harness = ran().stopped().polls(Said.REFUSED, DUE_AFTER + 20)
+    harness.polls(Said.HEALTHY, 60, reported=(("nightly", "StreamingQueryFailed"),))
+    assert opened(harness) == [LATE]
+    sent = [incident for incidents in harness.all for incident in incidents]
+    assert not any(incident.is_over and not incident.is_orphan for incident in sent)
+    assert opened(harness.polls(Said.HEALTHY, 2)) == []
 
 
 @pytest.mark.parametrize(
@@ -620,10 +666,13 @@ def test_restored_incident_of_a_late_run_ends_when_its_driver_is_back():
         lambda: ran().poll().stopped().polls(Said.REFUSED, 900),
         # The driver has reported that itself.
         lambda: ran(reported=(("nightly", "StreamingQueryMissing"),)).stopped().polls(Said.REFUSED, 900),
+        lambda: ran(
+            reported=(("nightly", "StreamingQueryMissing"), ("nightly", "StreamingQueryFlapping"))
+        ).stopped().polls(Said.REFUSED, 900),
         # One poll that fails is no end.
         lambda: ran().polls(Said.HEALTHY, DUE_AFTER + 5).poll(said=Said.REFUSED),
     ],
-    ids=["it runs", "not due yet", "completed", "no deadline", "reported", "one poll"],
+    ids=["it runs", "not due yet", "completed", "no deadline", "reported", "two", "one poll"],
 )  # fmt: skip
 def test_run_that_is_not_late_or_is_known_is_not_reported(story):
     assert LATE not in opened(story())

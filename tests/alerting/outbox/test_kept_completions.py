@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-import pytest
-from support.story import Story
+from types import SimpleNamespace
 
-from querypulse.alerting.delivery.spool import kept_failures, stored_completions
-from querypulse.listener.past_failures import FailedQuery, key_of
+import pytest
+from msgspec.structs import replace
+from support.story import Story, policy
+
+from querypulse.alerting.delivery.spool import FailureHistory
 from querypulse.settings.settings import Settings, SettingsError
 from querypulse.sidecar.assemble import make_policy
 
 AVAILABLE_NOW = "AvailableNowTrigger"
 
 
+def begun(at, number=1, story=None):
+    story = (story or Story()).started(run=number, at=at)
+    return story.seen(number=number, trigger=AVAILABLE_NOW, at=at)
+
+
 def completed(at, number=1, story=None):
-    story = (story or Story()).started(run=number, at=at - 5)
-    return story.seen(number=number, trigger=AVAILABLE_NOW, at=at - 4).ended(run=number, at=at)
+    return begun(at - 5, number, story).ended(run=number, at=at)
 
 
-def kept(story, before, now, *, is_last=False):
-    snapshot = story.snapshot(now)
-    completions = stored_completions(before, snapshot, is_last=is_last)
-    (failed,) = kept_failures(snapshot.queries, (), now, {}, completions)
-    assert isinstance(failed, FailedQuery)
-    return failed.completed_at, completions
+class Keeping:
+    """A history that keeps what a story shows; ``offers`` are the completions of each write."""
+
+    def __init__(self, **settings):
+        self.offers = []
+        self.policy = policy(**settings)
+        self.history = FailureHistory(SimpleNamespace(offer_history=self._offer))
+
+    def _offer(self, failures, _):
+        self.offers.append([failed.completed_at for failed in failures])
+
+    def keep(self, story, now, *, ends=False):
+        lifecycle = SimpleNamespace(opened=())
+        self.history.keep(story.snapshot(now), lifecycle, now, replace(self.policy, ends=ends))
 
 
 def test_completion_is_kept_and_that_of_a_loop_only_now_and_then():
-    story = completed(100)
-    at, before = kept(story, {}, 101)
-    assert (at, list(before)) == (100, [key_of(story.query())])
-    story = completed(160, 2, story)
-    at, before = kept(story, before, 161)
-    assert at == 100
-    assert kept(story, before, 162, is_last=True)[0] == 160
-    assert kept(completed(701, 3, story), before, 702)[0] == 701
+    keeping, story = Keeping(complete_by="06:00"), None
+    for number in range(1, 122):
+        story = completed(10.0 * number, number, story)
+        keeping.keep(story, 10.0 * number + 1)
+        keeping.keep(begun(10.0 * number + 2, number + 1, story), 10.0 * number + 3)
+    assert keeping.offers == [[10], [610], [1210]]
+    keeping.keep(completed(1220, 122, story), 1221)
+    keeping.keep(story, 1222, ends=True)
+    assert keeping.offers[3:] == [[1220]]
+
+
+def test_without_complete_by_no_completion_is_kept():
+    keeping = Keeping()
+    keeping.keep(completed(100), 101, ends=True)
+    assert keeping.offers == [[None]]
 
 
 @pytest.mark.parametrize(

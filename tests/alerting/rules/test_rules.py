@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from support.event_log import FIXTURES
 from support.reading import OTHER, TableReads, table_read_to
 from support.rules.case import holding
+from support.rules.complete_by import AT_SIX, DAY, HOUR, SIX, done
 from support.rules.data_loss import BY_SIZE, BY_TIME, EXPIRED, dead_at, failed_reader, unread_table
 from support.rules.driver import FULL, dropping
 from support.rules.input_missing import (
@@ -49,7 +50,7 @@ from support.rules.stories import (
     with_b,
     working,
 )
-from support.story import CONFLICT, Story, policy, processing, progress, run, source
+from support.story import CONFLICT, MONDAY, Story, policy, processing, progress, run, source
 
 from querypulse.alerting.evaluate import gather
 from querypulse.alerting.facts import (
@@ -824,3 +825,13 @@ def lived(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_public_reports_raise_what_they_must_and_nothing_else(shape):
     assert lived(shape) == RAISES.get(shape, set())
+
+
+@pytest.mark.parametrize("context", [Context.RUNNING, Context.STOPPED_BY_APPLICATION])
+def test_deadline_of_the_next_run_is_known_also_once_spark_has_stopped(context):
+    """What a driver says last, a watcher goes by."""
+    story = done().probe(at=4.1 * HOUR, context=context)
+
+    health = story.evaluate(5 * HOUR, **AT_SIX).health["a"]
+
+    assert health.due_at == MONDAY + SIX + DAY

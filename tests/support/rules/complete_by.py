@@ -22,6 +22,8 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 SIX = 6 * HOUR
 AT_SIX = {"complete_by": "06:00"}
+B_AT_SIX = limits("b*", **AT_SIX)
+AT_SUNDAY = {"complete_by": "sun 23:00"}
 WORKDAYS = {"complete_by": "mon-fri 06:00"}
 
 
@@ -36,6 +38,11 @@ def begun(story=None, *, number=1, at=3 * HOUR, busy=None, trigger=AVAILABLE_NOW
 def done(story=None, *, number=1, at=4 * HOUR, **how):
     """A finite run has completed."""
     return begun(story, number=number, at=at - HOUR / 2, **how).ended(run=number, at=at)
+
+
+def working(story=None, *, batch):
+    """A finite run was last seen in a batch."""
+    return (story or begun()).works(trigger=AVAILABLE_NOW, batch=batch, at=4 * HOUR - 10)
 
 
 def endless(until):
@@ -68,16 +75,24 @@ CASES = table(
         at=SIX + 60,
         state=None,
         expected=["b"],
-        **AT_SIX,
+        **B_AT_SIX,
     ),
     "expected, not seen, and the deadline has not come",
-    case(Story().until(5 * HOUR), at=5 * HOUR, state=None, expected=["b"], **AT_SIX),
+    case(Story().until(5 * HOUR), at=5 * HOUR, state=None, expected=["b"], **B_AT_SIX),
     "a query that runs forever has a deadline",
     case(endless(SIX + 60), at=SIX + 60, state="idle", **AT_SIX),
     "trigger unknown, as in a replay or on Spark Connect",
     stopped(Story().started(at=0).commit(batch=1, at=9).ended(at=10), at=SIX + 60, **AT_SIX),
     "the process began after the deadline",
     running(begun(busy=4 * HOUR), at=4 * HOUR, complete_by="sun 23:00"),
+    "the process began after the deadline, and the checkpoint shows an old commit: no data since",
+    running(
+        begun(busy=4 * HOUR).began(at=3 * HOUR, committed=(7, -9 * DAY)), at=4 * HOUR, **AT_SUNDAY
+    ),
+    "the process began after the deadline, and an earlier one has kept that a run completed for it",
+    running(begun(busy=4 * HOUR).completed_before(at=-HOUR / 2), at=4 * HOUR, **AT_SUNDAY),
+    "the process began after the deadline, and its run completed late for it",
+    completed(done().completed_before(at=-9 * DAY), at=4 * HOUR, **AT_SUNDAY),
     "the process began just at the deadline",
     running(begun(at=60, busy=90), at=120, complete_by="00:00"),
     "a failed run was started again and completed",
@@ -106,13 +121,72 @@ CASES = table(
     completed(begun().ended(at=SIX + HOUR), at=SIX + HOUR + 1, **AT_SIX),
     "a run completes a day after the deadline",
     completed(done(done(), number=2, at=DAY + 11 * HOUR), at=DAY + 11 * HOUR + 1, **AT_SIX),
+    "a poll saw the last batch of a run work, and its event came after the end",
+    completed(
+        working(batch=1).ended(at=HOUR * 4).commit(batch=1, at=HOUR * 4 + 1), at=SIX + 60, **AT_SIX
+    ),
+    "a poll saw the last batch of a run work, and no event came: the next poll shows its commit",
+    completed(
+        working(batch=1).seen(trigger=AVAILABLE_NOW, active=False, batch=2, at=4 * HOUR),
+        at=SIX + 60,
+        **AT_SIX,
+    ),
+    "a run was stopped before the deadline, and the next one completed",
+    completed(
+        done(working(batch=1).ended(at=HOUR * 4), number=2, at=5 * HOUR), at=SIX + 60, **AT_SIX
+    ),
     # What fires.
+    "a run was stopped in a batch",
+    query_missing(working(batch=1).ended(at=4 * HOUR), at=SIX + 60, **AT_SIX),
+    "a run was stopped in its second batch",
+    query_missing(
+        working(begun(busy=3 * HOUR + 5), batch=2).ended(at=4 * HOUR), at=SIX + 60, **AT_SIX
+    ),
+    "a run was stopped as announced",
+    query_missing(begun(busy=SIX - 60).expect_stop().ended(at=SIX - 30), at=SIX + 60, **AT_SIX),
+    "the stop of a run was announced when it had ended",
+    query_missing(begun(busy=SIX - 60).ended(at=SIX - 30).expect_stop(), at=SIX + 60, **AT_SIX),
+    "a poll saw that a run was being stopped",
+    query_missing(
+        begun(busy=3 * HOUR + 5)
+        .seen(trigger=AVAILABLE_NOW, stopping=True, at=4 * HOUR)
+        .seen(trigger=AVAILABLE_NOW, active=False, at=4 * HOUR + 1),
+        at=SIX + 60,
+        **AT_SIX,
+    ),
+    "a run was stopped in a batch, and the next one failed",
+    query_failed(
+        begun(working(batch=1).ended(at=4 * HOUR), number=2, at=4.5 * HOUR).failed(
+            run=2, at=5 * HOUR
+        ),
+        at=SIX + 60,
+        **AT_SIX,
+        besides=["StreamingQueryMissing"],
+    ),
     "a run is in flight at the deadline",
     query_missing(begun(busy=SIX + 30), at=SIX + 60, **AT_SIX),
     "nothing has run since yesterday",
     query_missing(done(), at=DAY + SIX + 60, **AT_SIX),
     "the run that was late yesterday is not in time for today",
     query_missing(done(at=7 * HOUR), at=DAY + SIX + 60, **AT_SIX),
+    "expected and not seen for five minutes, which may run forever: the time is that of all queries",
+    case(
+        Story().until(301),
+        at=301,
+        alerts=("StreamingQueryMissing", "b"),
+        state=None,
+        expected=["b"],
+        **AT_SIX,
+    ),
+    "the same, and only another query has a time of its own",
+    case(
+        Story().until(301),
+        at=301,
+        alerts=("StreamingQueryMissing", "b"),
+        state=None,
+        expected=["b"],
+        **limits("a", **AT_SIX),
+    ),
     "expected, and never seen until the deadline",
     case(
         Story().until(SIX + 60),
@@ -120,7 +194,7 @@ CASES = table(
         alerts=("StreamingQueryMissing", "b"),
         state=None,
         expected=["b"],
-        **AT_SIX,
+        **B_AT_SIX,
     ),
     "expected, not seen, and the last completion that an earlier process has kept is old",
     case(
@@ -129,10 +203,21 @@ CASES = table(
         alerts=("StreamingQueryMissing", "b"),
         state=None,
         expected=["b"],
-        **AT_SIX,
+        **B_AT_SIX,
     ),
     "an earlier process has kept only an old completion",
     query_missing(begun(busy=SIX).completed_before(at=-DAY), at=SIX + 60, **AT_SIX),
+    "the process began after the deadline, and an earlier one has kept only an old completion",
+    query_missing(begun(busy=4 * HOUR).completed_before(at=-9 * DAY), at=4 * HOUR, **AT_SUNDAY),
+    "the same of an expected query that is not seen",
+    case(
+        Story().completed_before("b", at=-9 * DAY).until(60),
+        at=60,
+        alerts=("StreamingQueryMissing", "b"),
+        state=None,
+        expected=["b"],
+        **limits("b*", **AT_SUNDAY),
+    ),
     "an earlier process left a batch that is planned and not committed",
     query_missing(
         begun(busy=SIX).began(at=3 * HOUR, committed=(7, -HOUR), unfinished=(8, -HOUR)),

@@ -186,8 +186,18 @@ CASES = table(
     stopped(steady().seen(at=100).ended(at=101), at=102, program=SCRIPT_FAILED),
     "the JVM ends within the time for which the end of the driver was announced",
     stopped(three_queries().expect_end(until=700).probe(at=101, context=JVM_GONE), at=102),
-    "the same, and Python goes on for longer than that",
-    stopped(three_queries().expect_end(until=700).probe(at=101, context=JVM_GONE), at=3600),
+    "the same, and Python goes on for a minute",
+    stopped(three_queries().expect_end(until=700).probe(at=101, context=JVM_GONE), at=161),
+    "the same, and Python was frozen for ten minutes of that",
+    stopped(
+        three_queries()
+        .expect_end(until=700)
+        .probe(at=101, context=JVM_GONE)
+        .paused(at=740, seconds=600),
+        at=741,
+    ),
+    "the same, and Python goes on for longer",
+    driver_down(three_queries().expect_end(until=700).probe(at=101, context=JVM_GONE), at=162),
     "the end of the driver was announced, and does not come",
     running(three_queries().expect_end(until=700), at=102),
     "the JVM ends after the time for which the end of the driver was announced",

@@ -96,6 +96,11 @@ CASES = table(
     starting(steady().seen(at=100).takes(None, at=101), at=165),
     "the stop comes within the time for which it was announced",
     stopped(steady().seen(at=100).expect_stop(until=700).ended(at=600), at=9000),
+    "announced by the job, and after that from outside for a shorter time",
+    stopped(
+        steady().seen(at=100).expect_stop().expect_stop(until=200).evaluated(at=300).ended(at=600),
+        at=9000,
+    ),
     "the poll lacks it first within the time for which its stop was announced",
     stopped(steady().seen(at=100).expect_stop(until=700).probe(at=699).probe(at=702), at=9000),
     "a stop that was announced twice comes within the later time",
