@@ -137,9 +137,7 @@ def test_at_the_end_of_the_calendar_nothing_comes():
 
 def test_what_a_day_needs_is_computed_once(monkeypatch):
     computed, local = [], wall_time._local
-    monkeypatch.setattr(
-        wall_time, "_local", lambda *given: computed.append(given) or local(*given)
-    )
+    monkeypatch.setattr(wall_time, "_local", lambda *given: computed.append(given) or local(*given))
     noon = datetime(2026, 11, 29, 12, tzinfo=timezone.utc).timestamp()
     times, windows = parse_time("06:07 Europe/Berlin"), parse_window("06:07-06:08 Europe/Berlin")
 

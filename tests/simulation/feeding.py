@@ -205,7 +205,9 @@ class Losing(Property):
             return False
         first, now = driver.probe.topics.get(query.key), self._stage.time.now
         awake_since = max(driver.awake_since, driver.spark.paused_until)
-        is_polled = driver.attached and driver.awake and is_seen(driver, query.key)
+        run, report = driver.spark.living.get(query.key), driver.probe.sources
+        is_polled = run is not None and report is not None and run.run_id in report.polls
+        is_polled &= driver.attached and driver.awake and is_seen(driver, query.key)
         shown = is_polled and now - awake_since >= NOTIFIED_SECONDS
         if not shown or first in (None, source.topic_id):
             return False

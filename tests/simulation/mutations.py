@@ -351,7 +351,7 @@ OF_NOTIFYING = (
     Mutation("a repeated event is applied twice", "P8",
              event_reader.EventReader, "_remember", lambda *_: True, only("repeat"), essential=True),
     Mutation("an incident resolves at the first sign of health", "P3",
-             DriverHealth, "has_recovered", lambda self, _, recovery, seconds: self.watched_since(recovery.since) >= seconds / 10.0,
+             DriverHealth, "has_recovered", lambda self, _, recovery, seconds, *__: self.watched_since(recovery.since) >= seconds / 10.0,
              only("die and restart"), essential=True),
     Mutation("events that a full mailbox drops are not counted", "P8",
              event_reader.EventReader, "drops", property(lambda reader: dict(reader.dropped)),

@@ -195,4 +195,7 @@ SEEDS = (
     Seed(1000001330, "a batch without executors whose log is written rarely", Terms()),
     Seed(1010000411, "two pauses within three batches that outlast their trigger", Terms()),
     Seed(1010000560, "the main program ends while events are missing", Terms()),
+    Seed(
+        1020000330, "a topic that is created again during a pause, before a run reads it", Terms()
+    ),
 )
