@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum
@@ -116,6 +117,14 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     event_time_max: float | None = None
     timestamp: float | None = None
     lost_parts: tuple[str, ...] = ()
+    late_share: float = 0.0
+    """At least this part of its rows was behind the watermark, by their event times, if an
+    aggregation dropped some: there, ``late_rows`` are groups, each of any number of rows."""
+
+    @property
+    def least_dropped(self) -> int:
+        """At least so many of its rows were dropped as late."""
+        return max(self.late_rows, round(self.late_share * self.input_rows))
 
 
 class Idle(msgspec.Struct, frozen=True, gc=False, rename=_WIRE_NAMES):
@@ -153,6 +162,8 @@ SECONDS_OF_400_YEARS = 146_097 * 86_400
 _FILES = ("numFilesOutstanding", "approximateQueueSize")
 _BYTES = ("numBytesOutstanding", "sizeOfRecordsReadyToProcess", "estimatedTotalBytesBehindLatest")
 """What the sources of Delta, Auto Loader, Pub/Sub and Kafka report on Databricks."""
+_AGGREGATIONS = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
+"""``shortName`` of the operators that count late rows after aggregation (statefulOperators.scala)."""
 _COMMITS = frozenset({"addBatch", "commitOffsets"})
 _OF_ANOTHER_SHAPE = (AttributeError, KeyError, TypeError)
 _UNREADABLE = (
@@ -188,9 +199,14 @@ class _Source(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
+    operator_name: Any = None
     num_rows_total: _Long | None = None
     memory_used_bytes: _Long | None = None
     num_rows_dropped_by_watermark: _Long | None = None
+
+    @property
+    def late_rows(self) -> int:
+        return max(0, self.num_rows_dropped_by_watermark or 0)
 
 
 class _Sink(msgspec.Struct, gc=False, rename="camel"):
@@ -308,12 +324,30 @@ def _progress(wire: _Progress) -> Progress:
         watermark_timestamp=_event_time(wire.event_time, "watermark"),
         state_rows=_total([op.num_rows_total for op in operators]),
         state_memory_bytes=_total([op.memory_used_bytes for op in operators]),
-        late_rows=sum(max(0, op.num_rows_dropped_by_watermark or 0) for op in operators),
+        late_rows=sum(op.late_rows for op in operators),
         sources=tuple(_source(source) for source in wire.sources or ()),
         sink=_described(sink.description or ""),
         event_time_max=_event_time(wire.event_time, "max"),
         timestamp=_timestamp(wire.timestamp),
+        late_share=_late_share(operators, wire.event_time),
     )
+
+
+def _late_share(
+    operators: Sequence[_StateOperator], event_time: dict[str, str | None] | None
+) -> float:
+    """The least part of the rows that is behind the watermark, if an aggregation drops any.
+
+    Their mean is behind it only if so many are: no row is older than the oldest one.
+    """
+    if not any(op.late_rows and op.operator_name in _AGGREGATIONS for op in operators):
+        return 0.0
+    watermark, oldest, mean = (
+        _event_time(event_time, name) for name in ("watermark", "min", "avg")
+    )
+    if watermark is None or oldest is None or mean is None or not oldest <= mean < watermark:
+        return 0.0
+    return (watermark - mean) / (watermark - oldest)
 
 
 def _total(figures: list[int | None]) -> int | None:
