@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum
@@ -163,7 +162,7 @@ _FILES = ("numFilesOutstanding", "approximateQueueSize")
 _BYTES = ("numBytesOutstanding", "sizeOfRecordsReadyToProcess", "estimatedTotalBytesBehindLatest")
 """What the sources of Delta, Auto Loader, Pub/Sub and Kafka report on Databricks."""
 _AGGREGATIONS = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
-"""``shortName`` of the operators that count late rows after aggregation (statefulOperators.scala)."""
+"""``shortName`` of the operators that count late rows once these are aggregated."""
 _COMMITS = frozenset({"addBatch", "commitOffsets"})
 _OF_ANOTHER_SHAPE = (AttributeError, KeyError, TypeError)
 _UNREADABLE = (
@@ -203,10 +202,6 @@ class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
     num_rows_total: _Long | None = None
     memory_used_bytes: _Long | None = None
     num_rows_dropped_by_watermark: _Long | None = None
-
-    @property
-    def late_rows(self) -> int:
-        return max(0, self.num_rows_dropped_by_watermark or 0)
 
 
 class _Sink(msgspec.Struct, gc=False, rename="camel"):
@@ -324,7 +319,7 @@ def _progress(wire: _Progress) -> Progress:
         watermark_timestamp=_event_time(wire.event_time, "watermark"),
         state_rows=_total([op.num_rows_total for op in operators]),
         state_memory_bytes=_total([op.memory_used_bytes for op in operators]),
-        late_rows=sum(op.late_rows for op in operators),
+        late_rows=sum(max(0, op.num_rows_dropped_by_watermark or 0) for op in operators),
         sources=tuple(_source(source) for source in wire.sources or ()),
         sink=_described(sink.description or ""),
         event_time_max=_event_time(wire.event_time, "max"),
@@ -333,18 +328,15 @@ def _progress(wire: _Progress) -> Progress:
     )
 
 
-def _late_share(
-    operators: Sequence[_StateOperator], event_time: dict[str, str | None] | None
-) -> float:
+def _late_share(operators: list[_StateOperator], event_time: dict[str, str | None] | None) -> float:
     """The least part of the rows that is behind the watermark, if an aggregation drops any.
 
     Their mean is behind it only if so many are: no row is older than the oldest one.
     """
-    if not any(op.late_rows and op.operator_name in _AGGREGATIONS for op in operators):
+    aggregations = [op for op in operators if op.operator_name in _AGGREGATIONS]
+    if not any((op.num_rows_dropped_by_watermark or 0) > 0 for op in aggregations):
         return 0.0
-    watermark, oldest, mean = (
-        _event_time(event_time, name) for name in ("watermark", "min", "avg")
-    )
+    watermark, oldest, mean = (_event_time(event_time, at) for at in ("watermark", "min", "avg"))
     if watermark is None or oldest is None or mean is None or not oldest <= mean < watermark:
         return 0.0
     return (watermark - mean) / (watermark - oldest)
