@@ -463,7 +463,9 @@ def gather(
 
 
 def _driver_evidence(findings: Sequence[Finding], labels: Sequence[str]) -> DriverEvidence:
-    unhealthy = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
+    # Those that wait for the slots of another one may have no finding of their own.
+    waiting = {query for finding in findings for query in finding.facts.waiting}
+    unhealthy = sorted(waiting | {finding.query for finding in findings} - {WHOLE_DRIVER})
     return DriverEvidence(len(labels), len(unhealthy), tuple(unhealthy[:MAX_UNHEALTHY]))
 
 

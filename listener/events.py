@@ -116,6 +116,14 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     event_time_max: float | None = None
     timestamp: float | None = None
     lost_parts: tuple[str, ...] = ()
+    late_share: float = 0.0
+    """At least this part of its rows was behind the watermark, by their event times, if an
+    aggregation dropped some: there, ``late_rows`` are groups, each of any number of rows."""
+
+    @property
+    def least_dropped(self) -> int:
+        """At least so many of its rows were dropped as late."""
+        return max(self.late_rows, round(self.late_share * self.input_rows))
 
 
 class Idle(msgspec.Struct, frozen=True, gc=False, rename=_WIRE_NAMES):
@@ -153,6 +161,8 @@ SECONDS_OF_400_YEARS = 146_097 * 86_400
 _FILES = ("numFilesOutstanding", "approximateQueueSize")
 _BYTES = ("numBytesOutstanding", "sizeOfRecordsReadyToProcess", "estimatedTotalBytesBehindLatest")
 """What the sources of Delta, Auto Loader, Pub/Sub and Kafka report on Databricks."""
+_AGGREGATIONS = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
+"""``shortName`` of the operators that count late rows once these are aggregated."""
 _COMMITS = frozenset({"addBatch", "commitOffsets"})
 _OF_ANOTHER_SHAPE = (AttributeError, KeyError, TypeError)
 _UNREADABLE = (
@@ -188,6 +198,7 @@ class _Source(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
+    operator_name: Any = None
     num_rows_total: _Long | None = None
     memory_used_bytes: _Long | None = None
     num_rows_dropped_by_watermark: _Long | None = None
@@ -313,7 +324,22 @@ def _progress(wire: _Progress) -> Progress:
         sink=_described(sink.description or ""),
         event_time_max=_event_time(wire.event_time, "max"),
         timestamp=_timestamp(wire.timestamp),
+        late_share=_late_share(operators, wire.event_time),
     )
+
+
+def _late_share(operators: list[_StateOperator], event_time: dict[str, str | None] | None) -> float:
+    """The least part of the rows that is behind the watermark, if an aggregation drops any.
+
+    Their mean is behind it only if so many are: no row is older than the oldest one.
+    """
+    aggregations = [op for op in operators if op.operator_name in _AGGREGATIONS]
+    if not any((op.num_rows_dropped_by_watermark or 0) > 0 for op in aggregations):
+        return 0.0
+    watermark, oldest, mean = (_event_time(event_time, at) for at in ("watermark", "min", "avg"))
+    if watermark is None or oldest is None or mean is None or not oldest <= mean < watermark:
+        return 0.0
+    return (watermark - mean) / (watermark - oldest)
 
 
 def _total(figures: list[int | None]) -> int | None:

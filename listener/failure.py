@@ -273,10 +273,10 @@ _FOLDER = re.compile(
     r"(?P<folder>[^\s/'\":,]{1,100}/[^\s/'\":,]{1,100})/"
 )
 _OUT_OF_ORDER = re.compile(
-    r"(?i)\btime[d-]?[ -]?out|\bconnect(?:ion|ing)?\b|unreachable|unavailable|refused|\breset\b"
-    r"|does not (?:answer|respond)|denied|forbidden|unauthori[sz]ed|permission|credential|expired"
-    r"|throttl|slow ?down|\bbusy|too many requests|server error|\b(?:40[13]|429|50[0234])[),]"
-    r"|no space|quota|read-only|input/output error|stale file|written to 0 nodes|safe mode"
+    r"(?i)time(?:d[ -]|-)?out|\bconnect(?:ion|ing|exception)?\b|unreachable|unavailable|refused"
+    r"|\breset\b|does not (?:answer|respond)|denied|forbidden|unauthori[sz]ed|permission|expired"
+    r"|credential|throttl|slow ?down|\bbusy|too many requests|\b(?:40[13]|429|50[0234])[),]"
+    r"|server error|no space|quota|read-only|input/output error|stale file|to 0 nodes|safe mode"
 )
 """Whole services, buckets and folders are what two defects in single files have in common, too:
 they count only where the error says that they do not answer, or grant no access."""

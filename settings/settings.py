@@ -128,7 +128,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     # Alerts
     resolve_after_seconds: Grace = 30.0
     """An alert resolves after the query has been healthy for this long, with two commits or
-    idle; with one commit where the trigger interval is longer."""
+    idle; a critical one with one commit, where the trigger interval is longer."""
     repeat_interval_seconds: Seconds = 4 * 3600.0
     """Reminder while an alert keeps firing."""
     silence_file: Text | None = None

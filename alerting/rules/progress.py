@@ -49,8 +49,9 @@ def query_stalled(context: RuleContext) -> Finding | None:
     * ``batch_hung``: a batch is in flight, none of its tasks has finished and its thread has not
       worked for W; a warning at first if the job's own Python is blocked, or Spark's thread tries
       again;
-    * ``task_running``, ``no_executors``, ``waiting_for_slots``: the same, but a task of the batch
-      runs, Spark has no executor, or other jobs hold all slots; these are warnings at first;
+    * ``task_running``, ``no_executors``, ``executors_lost``, ``waiting_for_slots``: the same, but a
+      task of the batch runs, Spark has no executor, it loses them again and again, or other jobs
+      hold all slots; these are warnings at first;
     * ``source_hung``: the query has been waiting for the offsets of a source for W;
     * ``no_trigger``: no batch is in flight and no trigger has started one;
     * ``commit_log_behind``: the commit log of the checkpoint does not advance, although batches run

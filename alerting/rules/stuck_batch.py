@@ -84,9 +84,13 @@ def may_get_executors(context: RuleContext, flight: InFlight) -> bool:
     """Whether the batch moved while it had executors, and an autoscaler may still bring some."""
     if delay_of(context.work) is not Delay.NO_EXECUTORS:
         return False
-    waited = 0.0 if flight.waits_since is None else context.watched_since(flight.waits_since)
     seconds = still(context, flight)
-    return seconds - waited <= context.batch_window.seconds and seconds <= AUTOSCALE_SECONDS
+    worked = seconds - _waited(context, flight)
+    return worked <= context.batch_window.seconds and seconds <= AUTOSCALE_SECONDS
+
+
+def _waited(context: RuleContext, flight: InFlight) -> float:
+    return 0.0 if flight.waits_since is None else context.watched_since(flight.waits_since)
 
 
 def moved_lately(context: RuleContext, flight: InFlight) -> bool:
@@ -312,17 +316,21 @@ def lost_since(context: RuleContext, since: float) -> Losses | None:
 
 
 def loses_executors(context: RuleContext, flight: InFlight) -> bool:
-    """Whether so many executors were lost since the batch moved that they hold it.
+    """Whether so many executors were lost again and again since the batch moved that they hold it.
 
-    What was lost while its longest task ran on does not: that is what it waits for.
+    What was lost while its longest task ran on does not: that is what it waits for. Nor do those
+    that were lost together, or for which none came any more: it waits for executors.
     """
     polled_at, work = context.query.run.probed_at, context.work
     if work is None or polled_at is None or delay_of(work) is Delay.WAITING_FOR_SLOTS:
         return False
+    if _waited(context, flight) > AUTOSCALE_SECONDS:
+        return False
     longest = work.jobs.longest
     survived = 0.0 if longest is None else longest.seconds
-    ages = work.lost.seconds_ago
-    return sum(survived <= ago <= polled_at - flight.moved_at for ago in ages) >= LOSSES_OF_A_CAUSE
+    since_moved = polled_at - flight.moved_at
+    ages = [ago for ago in work.lost.seconds_ago if survived <= ago <= since_moved]
+    return len(ages) >= LOSSES_OF_A_CAUSE and max(ages) - min(ages) > SAMPLE_SECONDS
 
 
 def delayed(context: RuleContext, flight: InFlight) -> Facts | None:

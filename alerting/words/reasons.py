@@ -429,7 +429,7 @@ def _rows_dropped(found: facts.RowsDropped) -> str:
     text = f"each of the last {found.batches} batches with rows dropped late ones"
     text += f", for {found.seconds:.0f} s"
     if found.rows:
-        text += f" ({found.rows} of {found.input_rows}, counted after aggregation)"
+        text += f" (at least {found.rows} of {found.input_rows})"
     if found.usual_share is not None:
         text += f"; the day before it was at most {found.usual_share:.1%} in an hour"
     if found.behind_seconds is not None:

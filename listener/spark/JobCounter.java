@@ -35,7 +35,7 @@ class JobCounter {
   private static final int MAX_DURATIONS = 101;
   private static final int MAX_REPEATS = 3;
   private static final int MAX_LOSSES = 100;
-  private static final int MAX_REASON = 300;
+  private static final int MAX_REASON = 4096;
 
   /** ExecutorKilled and ExecutorAllocationManager: what dynamic allocation removes in order. */
   private static final String KILLED = "Executor killed by driver";

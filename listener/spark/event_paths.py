@@ -46,6 +46,7 @@ log = logging.getLogger("querypulse")
 
 CHECK_EVERY_SECONDS = 5.0
 PROGRESS_CAPACITY = 2000
+REASON_CHARACTERS = 300
 PROCESS = uuid4().hex
 """Names this process among those that monitor the same JVM."""
 _NANOS = 1e9
@@ -259,8 +260,8 @@ def _full_queue(record: str) -> FullQueue:
 def _lost_executors(fields: list[str]) -> LostExecutors:
     reason, *ages = fields or [""]
     # A cluster manager writes what it likes, over many lines.
-    said = next(iter(redact(reason).splitlines()), "")
-    return LostExecutors(tuple(int(age) / _NANOS for age in ages), said)
+    said = next(filter(None, map(str.strip, redact(reason).splitlines())), "")
+    return LostExecutors(tuple(int(age) / _NANOS for age in ages), said[:REASON_CHARACTERS])
 
 
 def _long_task(fields: list[str]) -> LongTask | None:

@@ -150,7 +150,7 @@ class LateRows(Streak, frozen=True, gc=False):
     """Each batch with rows dropped a notable part of them as late."""
 
     rows: int = 0
-    """As Spark counts them: after partial aggregation, where 990 of 1,000 may count as 52."""
+    """At least so many: Spark counts after aggregation, where 990 of 1,000 may count as 52."""
     input_rows: int = 0
 
 
@@ -187,7 +187,7 @@ def learn_late(share: LateShare | None, progress: Progress, at: float) -> LateSh
         share = replace(share, day_since=at, highest=0.0, usual=share.highest)
     return replace(
         share,
-        rows=share.rows + progress.late_rows,
+        rows=share.rows + progress.least_dropped,
         input_rows=share.input_rows + progress.input_rows,
     )
 
@@ -503,14 +503,14 @@ def _late(late: LateRows | None, progress: Progress, at: float, limit: float) ->
     """Follow the batches with rows; the first one that drops few or none ends the trend."""
     if not progress.input_rows:
         return late
-    drops = progress.late_rows >= limit * progress.input_rows
+    drops = progress.least_dropped >= limit * progress.input_rows
     if not (drops or _drops_all(progress)):
         return None
     late = late or LateRows(at, 0)
     return LateRows(
         late.since,
         late.batches + 1,
-        late.rows + progress.late_rows,
+        late.rows + progress.least_dropped,
         late.input_rows + progress.input_rows,
     )
 

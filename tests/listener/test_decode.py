@@ -33,6 +33,39 @@ def progress(**fields):
     return decode(EventKind.PROGRESS, json.dumps({"progress": {**PROGRESS, **fields}}))
 
 
+@pytest.mark.parametrize(
+    ("operator", "counted", "mean", "dropped"),
+    [
+        ("stateStoreSave", 52, "08:00:36", 990),
+        ("sessionWindowStateStoreSaveExec", 52, "08:00:36", 990),
+        # More may be late, but a mean before the watermark only shows that some are.
+        ("stateStoreSave", 52, "08:58:30", 52),
+        ("stateStoreSave", 52, "08:59:30", 52),
+        ("stateStoreSave", 995, "08:00:36", 995),
+        ("stateStoreSave", 0, "08:00:36", 0),
+        # They count rows.
+        ("dedupe", 52, "08:00:36", 52),
+        ("symmetricHashJoin", 52, "08:00:36", 52),
+        (None, 52, "08:00:36", 52),
+        ("stateStoreSave", 52, "07:00:00", 52),
+        ("stateStoreSave", 52, None, 52),
+    ],
+)
+def test_late_groups_are_at_least_as_many_rows_as_their_mean_event_time_shows(
+    operator, counted, mean, dropped
+):
+    times = {"min": "08:00:00", "avg": mean, "max": "09:00:00", "watermark": "08:59:00"}
+    event = progress(
+        numInputRows=1000,
+        eventTime={
+            name: f"2026-11-29T{time}.000Z" for name, time in times.items() if time is not None
+        },
+        stateOperators=[{"operatorName": operator, "numRowsDroppedByWatermark": counted}],
+    )
+
+    assert event.least_dropped == dropped
+
+
 def test_every_recorded_event_of_spark_decodes():
     events = [(kind, text, decode(kind, text)) for kind, text in recorded()]
 

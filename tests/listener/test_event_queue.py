@@ -118,6 +118,12 @@ def test_job_counts_are_read_as_they_were_written(counts):
         (["Exit status: 137.\nContainer killed", 5e8], LostExecutors((0.5,), "Exit status: 137.")),
         (["failed: password=hunter2", 0], LostExecutors((0.0,), "failed: password=[redacted]")),
         (["", 0], LostExecutors((0.0,), "")),
+        ([" \n\nContainer killed", 0], LostExecutors((0.0,), "Container killed")),
+        # What is cut off comes last: a part of a secret would not be known as one.
+        (
+            [f"{'x' * 270} https://deploy:hunter2hunter2@store/x", 0],
+            LostExecutors((0.0,), f"{'x' * 270} https://deploy:[redacted]@sto"),
+        ),
     ],
 )
 def test_lost_executors_are_read_with_why_the_last_one_was(lost, seen):

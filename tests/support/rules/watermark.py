@@ -29,12 +29,13 @@ def watermarks(
     first=10,
     loops=False,
     lost=None,
+    share=0.0,
 ):
     """Query a commits every minute: one watermark per batch, a number of rows per source.
 
     ``newest`` is the newest event time, ``clock`` Spark's clock and ``late`` the rows dropped, of all
     batches or by batch, as ``rows`` is. If it ``loops``, each batch has a run of its own (availableNow).
-    The event of the batch ``lost`` does not arrive.
+    The event of the batch ``lost`` does not arrive. By event times, ``share`` of the rows is late.
     """
     story = Story() if loops else Story().started(at=0)
     for number, mark in enumerate(marks):
@@ -55,6 +56,7 @@ def watermarks(
             sources=fed,
             input_rows=sum(counts),
             state_rows=state,
+            late_share=share,
             **{
                 name: value[number] if isinstance(value, list) else value
                 for name, value in said.items()
@@ -66,8 +68,11 @@ def watermarks(
 
 
 @later
-def late_days(*days, state=7, restart=False):
-    """Query a commits every 10 minutes; on each day it drops a percentage of its rows, or by hour."""
+def late_days(*days, state=7, restart=False, groups=None):
+    """Query a commits every 10 minutes; on each day it drops a percentage of its rows, or by hour.
+
+    Spark counts them, or so many ``groups`` of them, and event times show the percentage.
+    """
     story, per_day, run_number = Story().started(at=0), 6 * 24, 1
     for batch in range(per_day * len(days)):
         percent = days[batch // per_day]
@@ -86,7 +91,8 @@ def late_days(*days, state=7, restart=False):
             at=at,
             sources=fed,
             input_rows=10_000,
-            late_rows=late,
+            late_rows=late if groups is None else groups,
+            late_share=0.0 if groups is None else percent / 100,
             state_rows=state,
             **times,
         )
@@ -213,6 +219,16 @@ CASES = table(
     running(watermarks(*STEADY, late=5, rows=(100,))),
     "all rows are late, and Spark counts few of them, after aggregation",
     rows_dropped(watermarks(*[1401.0] * 8, newest=1400.0, late=2, rows=(100,), state=7)),
+    "nine of ten rows are late, and Spark counts few groups of them, after aggregation",
+    rows_dropped(watermarks(*STEADY, late=5, rows=(100,), share=0.9)),
+    "always, 99 of 100 rows are late, and Spark counts few groups of them",
+    rows_dropped(late_days(99.0, 99.0, groups=52)),
+    "one of a hundred rows is late, always, and Spark counts more groups of them than of others",
+    running(late_days(1.0, 1.0, 1.0, groups=5)),
+    "a twentieth of the rows is late, in few groups, and no day is known",
+    running(watermarks(*STEADY, late=1, rows=(100,), share=0.05)),
+    "three times as many rows are late as on the day before, in as few groups",
+    rows_dropped(late_days(1.0, 3.5, groups=5)),
     "one of ten rows is late, of a few",
     running(watermarks(*STEADY, late=1)),
     "one of a hundred rows is late, always",
