@@ -18,12 +18,13 @@ from .text import suggest
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_DAY = frozenset(range(len(DAYS)))
 MINUTES_OF_DAY = 24 * 60
+MAX_CHARACTERS = 200
 DAYS_AROUND = 8
 """More than a week, so that each day of the week has come."""
 CACHED = 2048
 """The times around so many days are kept: an evaluation asks for those of each query."""
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00", re.ASCII)
-_PARTS = re.compile(r"(?:(?P<days>[a-z,-]+) +)?(?P<times>[0-9:-]+)(?: +(?P<zone>\S+))?", re.ASCII)
+_PARTS = re.compile(r"(?:(?P<days>[A-Za-z,-]+) +)?(?P<times>[0-9:-]+)(?: +(?P<zone>\S+))?", re.ASCII)
 UTC = "UTC"
 
 
@@ -141,14 +142,19 @@ def parse_time(text: str) -> Times:
 
 
 def _parse(text: str, form: str) -> Times:
+    if len(text) > MAX_CHARACTERS:
+        size = f"{len(text)} characters, of at most {MAX_CHARACTERS}"
+        raise ValueError(f"{text[:20]!r}... has {size}; the form is {form}")
     parts = _PARTS.fullmatch(text.strip())
     begin, dash, end = parts["times"].partition("-") if parts else ("", "", "")
     given = [_TIME.fullmatch(time) for time in ([begin, end] if dash else [begin])]
-    if parts is None or None in given or begin == "24:00":
+    if begin == "24:00":
+        raise ValueError(f"{text!r}: 24:00 only ends a window; a day begins at 00:00")
+    if parts is None or None in given:
         raise ValueError(f"{text!r} is not of the form {form}")
     zone = parts["zone"] or UTC
     zone_of(zone)
-    days = EVERY_DAY if parts["days"] is None else _days(parts["days"], text)
+    days = EVERY_DAY if parts["days"] is None else _days(parts["days"].lower(), text)
     written = text.strip() if parts["zone"] else f"{text.strip()} {UTC}"
     return Times(written, days, _minutes(begin), _minutes(end) if dash else None, zone)
 

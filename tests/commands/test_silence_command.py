@@ -18,6 +18,7 @@ from support.receiver_incidents import alert
 from querypulse.alerting.silences import Silence, end_text, read_silences
 from querypulse.commands import cli
 from querypulse.commands.silence import matcher
+from querypulse.core.wall_time import DAYS
 
 REFUSED_BY_A_PLACE, COULD_NOT_BEGIN, USAGE = 1, 2, 2
 
@@ -201,6 +202,15 @@ def test_windows_that_cannot_be_read_are_refused(path, silence, capsys, text, wo
     assert refused.value.code == USAGE
     assert word in capsys.readouterr().err
     assert not path.exists()
+
+
+def test_windows_that_end_before_they_begin_are_refused(path, silence):
+    in_three_days = DAYS[(datetime.now(timezone.utc).weekday() + 3) % 7]
+    code, _, errors = silence("a", "--every", f"{in_three_days} 02:00-04:00", "--for", "1h")
+
+    assert (code, path.exists()) == (COULD_NOT_BEGIN, False)
+    assert "would never hold: --for ends before it begins" in errors
+    assert silence("a", "--every", f"{in_three_days} 02:00-04:00", "--for", "7d")[0] == 0
 
 
 @pytest.mark.parametrize(("arguments", "word"), REFUSED)
