@@ -85,7 +85,10 @@ def test_last_is_the_newest_time_that_has_come(text, at, expected):
         ("2:00-4:00", "is not of the form"),
         ("25:00-26:00", "is not of the form"),
         ("24:00-02:00", "24:00 only ends a window; a day begins at 00:00"),
-        ("02:00-04:00 " + "E" * 200, "'02:00-04:00 EEEEEEEE'... has 212 characters, of at most 200"),
+        (
+            "02:00-04:00 " + "E" * 200,
+            "'02:00-04:00 EEEEEEEE'... has 212 characters, of at most 200",
+        ),
         ("02:00-04:60", "is not of the form"),
         ("02:00-03:00-04:00", "is not of the form"),
         ("02:00-", "is not of the form"),
@@ -112,7 +115,7 @@ def test_what_is_no_window_is_refused_with_what_is_allowed(text, words):
 
 
 def test_end_of_a_day_is_no_time_of_day():
-    with pytest.raises(ValueError, match="^'24:00': 24:00 only ends a window"):
+    with pytest.raises(ValueError, match=r"^'24:00': 24:00 only ends a window"):
         parse_time("24:00")
 
 
@@ -144,9 +147,7 @@ def test_at_the_end_of_the_calendar_nothing_comes():
 
 def test_what_a_day_needs_is_computed_once(monkeypatch):
     computed, local = [], wall_time._local
-    monkeypatch.setattr(
-        wall_time, "_local", lambda *given: computed.append(given) or local(*given)
-    )
+    monkeypatch.setattr(wall_time, "_local", lambda *given: computed.append(given) or local(*given))
     noon = datetime(2026, 11, 29, 12, tzinfo=timezone.utc).timestamp()
     times, windows = parse_time("06:07 Europe/Berlin"), parse_window("06:07-06:08 Europe/Berlin")
 
