@@ -41,6 +41,8 @@ READ_EVERY_SECONDS = 2.0
 FIRST_READ_SECONDS = 0.5
 MAX_SILENCES = 1000
 """The most that ``Sidecar.silence`` and HTTP together may have in force."""
+MAX_PATTERN = 1000
+"""The most characters of a pattern: matching a longer one takes seconds."""
 END_OF_TIME = 253_402_300_799.0
 """The last second of the year 9999, the latest time that can be formatted."""
 NO_END = math.inf
@@ -168,8 +170,8 @@ def make_silence(
 
     Raises:
         ValueError: not exactly one end is given; it is no datetime, has no time zone, is past, or
-            is later than the year 9999 in UTC; ``minutes`` is no number, a field is not text, or
-            ``every`` cannot be read.
+            is later than the year 9999 in UTC; ``minutes`` is no number, a field is not text or
+            too long, or ``every`` cannot be read.
 
     """
     fields = {"queries": queries, **more}
@@ -178,6 +180,9 @@ def make_silence(
     wrong = [name for name, text in fields.items() if not isinstance(text, str)]
     if wrong:
         raise ValueError(f"{wrong[0]!r} must be text, given {fields[wrong[0]]!r}")
+    for name, text in fields.items():
+        if name != "reason" and len(text) > MAX_PATTERN:
+            raise ValueError(f"{name!r} has {len(text)} characters, of at most {MAX_PATTERN}")
     windows = None if every is None else parse_window(every)
     if windows is not None and minutes is None and until is None:
         return Silence(queries, NO_END, every=windows, **more)
@@ -444,5 +449,5 @@ def post_silence(
         silencing.add(silence)
     except NOT_A_SILENCE as error:
         return BAD_REQUEST, {"error": str(error)}
-    log.info("querypulse: %r over HTTP: %s", silence.queries, silence)
+    log.info("querypulse: %r over HTTP: %r", silence.queries, str(silence))
     return CREATED, {**written(silence), "note": unmatched(silence, queries)}

@@ -118,7 +118,7 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
     now = time.time()
     settings = load_strictly({}, environment)
     with as_settings_error(settings, "silence: "):
-        _require_consistent(request)
+        _require_consistent(request, now)
         places = _places(request, settings)
     if request.end is None and request.queries is None:
         return _list(places, now)
@@ -138,7 +138,7 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
     return 1 if len(answers) < len(places) else 0
 
 
-def _require_consistent(request: SilenceRequest) -> None:
+def _require_consistent(request: SilenceRequest, now: float) -> None:
     has_time = request.lasting is not None or request.every is not None
     is_new = request.queries is not None or has_time
     if request.end is not None and (is_new or request.alertname != "*" or request.reason):
@@ -150,6 +150,12 @@ def _require_consistent(request: SilenceRequest) -> None:
         raise ValueError(
             "PATTERN goes together with --for or --every: a silence has an end, or windows"
         )
+    if request.every is not None and request.lasting is not None:
+        end = now + request.lasting.total_seconds()
+        if Silence("*", end, every=request.every).window(now) is None:
+            raise ValueError(
+                f"--every {request.every.text} would never hold: --for ends before it begins"
+            )
     readable = [url for url in request.urls if is_readable(url)]
     if readable and not request.allow_http:
         raise ValueError(

@@ -18,12 +18,17 @@ from .text import suggest
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVERY_DAY = frozenset(range(len(DAYS)))
 MINUTES_OF_DAY = 24 * 60
-DAYS_AROUND = 8
-"""More than a week, so that each day of the week has come."""
+MAX_CHARACTERS = 200
+DAYS_AROUND = 9
+"""More than a week, so that each day of the week has come, in any zone."""
+DAY_SECONDS = 86_400
+EPOCH = date(1970, 1, 1)
 CACHED = 2048
 """The times around so many days are kept: an evaluation asks for those of each query."""
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)|24:00", re.ASCII)
-_PARTS = re.compile(r"(?:(?P<days>[a-z,-]+) +)?(?P<times>[0-9:-]+)(?: +(?P<zone>\S+))?", re.ASCII)
+_PARTS = re.compile(
+    r"(?:(?P<days>[A-Za-z,-]+) +)?(?P<times>[0-9:-]+)(?: +(?P<zone>\S+))?", re.ASCII
+)
 UTC = "UTC"
 
 
@@ -44,48 +49,41 @@ class Times(msgspec.Struct, frozen=True):
 
         Of a time that comes twice, the second.
         """
-        return max((at for at in _times(self, self._date(wall)) if at <= wall), default=None)
+        return max((at for at in _times(self, wall // DAY_SECONDS) if at <= wall), default=None)
 
     def next(self, wall: float) -> float | None:
         """The next time of ``begin`` after Unix time ``wall``; None if out of range."""
-        return min((at for at in _times(self, self._date(wall)) if at > wall), default=None)
+        return min((at for at in _times(self, wall // DAY_SECONDS) if at > wall), default=None)
 
     def window(self, wall: float) -> tuple[float, float] | None:
         """The window that holds Unix time ``wall``, else the next; None if out of range."""
-        windows = _windows(self, self._date(wall))
+        windows = _windows(self, wall // DAY_SECONDS)
         return min((window for window in windows if window[1] > wall), default=None)
 
-    def _date(self, wall: float) -> date | None:
-        try:
-            return datetime.fromtimestamp(wall, zone_of(self.zone)).date()
-        except (ValueError, OverflowError, OSError):
-            return None
+
+@lru_cache(maxsize=CACHED)
+def _times(times: Times, day_number: float) -> list[float]:
+    return [_latest(day, times.begin, times.zone) for day in _dates(times, day_number)]
 
 
 @lru_cache(maxsize=CACHED)
-def _times(times: Times, today: date | None) -> list[float]:
-    return [_latest(day, times.begin, times.zone) for day in _dates(times, today)]
-
-
-@lru_cache(maxsize=CACHED)
-def _windows(times: Times, today: date | None) -> list[tuple[float, float]]:
+def _windows(times: Times, day_number: float) -> list[tuple[float, float]]:
     end = times.begin if times.end is None else times.end
     later = end if end > times.begin else end + MINUTES_OF_DAY
     windows = []
-    for day in _dates(times, today):
+    for day in _dates(times, day_number):
         begins, ends = _earliest(day, times.begin, times.zone), _latest(day, later, times.zone)
         # Where the clocks skip its beginning, a window would end before it begins.
         windows.append((begins, ends if ends > begins else begins + 60.0 * (later - times.begin)))
     return windows
 
 
-def _dates(times: Times, today: date | None) -> list[date]:
-    """The days of ``times`` around ``today``; none at the ends of the calendar."""
-    if today is None:
-        return []
+def _dates(times: Times, day_number: float) -> list[date]:
+    """The days of ``times`` around a day since 1970; none at the ends of the calendar."""
     try:
+        today = EPOCH + timedelta(day_number)
         around = [today + timedelta(n) for n in range(-DAYS_AROUND, DAYS_AROUND + 1)]
-    except OverflowError:
+    except (ValueError, OverflowError):
         return []
     return [day for day in around if day.weekday() in times.days]
 
@@ -141,14 +139,19 @@ def parse_time(text: str) -> Times:
 
 
 def _parse(text: str, form: str) -> Times:
+    if len(text) > MAX_CHARACTERS:
+        size = f"{len(text)} characters, of at most {MAX_CHARACTERS}"
+        raise ValueError(f"{text[:20]!r}... has {size}; the form is {form}")
     parts = _PARTS.fullmatch(text.strip())
     begin, dash, end = parts["times"].partition("-") if parts else ("", "", "")
     given = [_TIME.fullmatch(time) for time in ([begin, end] if dash else [begin])]
-    if parts is None or None in given or begin == "24:00":
+    if begin == "24:00":
+        raise ValueError(f"{text!r}: 24:00 only ends a window; a day begins at 00:00")
+    if parts is None or None in given:
         raise ValueError(f"{text!r} is not of the form {form}")
     zone = parts["zone"] or UTC
     zone_of(zone)
-    days = EVERY_DAY if parts["days"] is None else _days(parts["days"], text)
+    days = EVERY_DAY if parts["days"] is None else _days(parts["days"].lower(), text)
     written = text.strip() if parts["zone"] else f"{text.strip()} {UTC}"
     return Times(written, days, _minutes(begin), _minutes(end) if dash else None, zone)
 

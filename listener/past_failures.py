@@ -96,8 +96,8 @@ class PastFailures:
     def add(self, kept: Iterable[FailedQuery], *, now: float, wall: float, began_at: float) -> None:
         """Add records read at ``now`` and ``wall``, in a process that began at ``began_at``.
 
-        A failure in the future counts as just now if clocks may differ by that much; otherwise it
-        is dropped.
+        What is in the future counts as just now if clocks may differ by that much; otherwise it is
+        dropped.
         """
         stored = [shifted(failed, now - wall) for failed in kept]
         for failed in stored[:MAX_KEPT]:
@@ -110,6 +110,8 @@ class PastFailures:
             unrecovered = min(max(0, failed.unrecovered_failures), len(failures))
             reading = None if failed.reading is None else positions.not_after(failed.reading, now)
             completed_at = failed.completed_at
+            if completed_at is not None and completed_at - now > CLOCKS_DIFFER_SECONDS:
+                completed_at = None
             self._kept[failed.key] = replace(
                 failed,
                 failures=failures,

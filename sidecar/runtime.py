@@ -43,6 +43,7 @@ from ..alerting.rules.query_ends import endless
 from ..alerting.silences import (
     BAD_REQUEST,
     CREATED,
+    MAX_PATTERN,
     NOT_A_SILENCE,
     end_text,
     post_silence,
@@ -71,6 +72,7 @@ from ..listener.python_frames import main_thread
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
+from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot, SupervisedQuery
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
@@ -162,26 +164,35 @@ class ExpectedStop(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     An announcement ends after ``minutes``: a stop that has not come by then was called off.
     """
 
-    queries: str
+    queries: Annotated[str, Meta(max_length=MAX_PATTERN)]
     minutes: Annotated[float, Meta(gt=0, le=MINUTES_OF_DAY)] = 60.0
 
-    def labels(self, snapshot: Snapshot) -> list[str]:
-        """The queries that are meant: the active ones of the pattern, else those that have ended.
+    def labels(self, snapshot: Snapshot, policy: Policy) -> list[str]:
+        """The queries that are meant: the active ones of the pattern, else those that just ended.
+
+        Those are within their ``gone_grace_seconds``. A name is no pattern where a query has it.
 
         Raises:
             ValueError: there is none, and not the whole driver is meant.
 
         """
-        named = [
-            query
-            for query in snapshot.queries
-            if fnmatchcase(query.label, self.queries) or fnmatchcase(query.base_name, self.queries)
+        names = [(query, (query.label, query.base_name)) for query in snapshot.queries]
+        named = [query for query, own in names if self.queries in own] or [
+            query for query, own in names if any(fnmatchcase(name, self.queries) for name in own)
         ]
         active = [query.label for query in named if query.run.alive]
-        if not named and self.queries != WHOLE_DRIVER:
-            labels = [query.label for query in snapshot.queries]
-            raise ValueError(f"no query matches {self.queries!r}; known: {listed(labels)}")
-        return active or [query.label for query in named]
+        ended = [query.label for query in named if _just_ended(query, snapshot, policy)]
+        if not active and not ended and self.queries != WHOLE_DRIVER:
+            labels = listed([query.label for query in snapshot.queries])
+            if named:
+                raise ValueError(f"no query that matches {self.queries!r} runs, or has just ended")
+            raise ValueError(f"no query matches {self.queries!r}; known: {labels}")
+        return active or ended
+
+
+def _just_ended(query: Query, snapshot: Snapshot, policy: Policy) -> bool:
+    gone_at, grace = query.run.gone_at, policy.limits(query.base_name).gone_grace_seconds
+    return gone_at is not None and snapshot.watched(gone_at, snapshot.at) <= grace
 
 
 class Runtime:
@@ -454,7 +465,7 @@ class Runtime:
         """Announce the stops that the body of ``POST /expect_stop`` names."""
         try:
             given = msgspec.json.decode(body, type=ExpectedStop)
-            labels = given.labels(self.evaluated.snapshot)
+            labels = given.labels(self.evaluated.snapshot, self._worker.policy)
         except NOT_A_SILENCE as error:
             return BAD_REQUEST, {"error": str(error)}
         seconds = given.minutes * 60.0
@@ -463,7 +474,8 @@ class Runtime:
             self.ask_worker(ExpectStop(label, is_label=True, until=until))
         if given.queries == WHOLE_DRIVER:
             self.ask_worker(ExpectEnd(until))
-        log.info("querypulse: stops announced over HTTP: %r: %s", given.queries, listed(labels))
+        names = listed([repr(label) for label in labels])
+        log.info("querypulse: stops announced over HTTP: %r: %s", given.queries, names)
         return CREATED, {"queries": labels, "until": end_text(time.time() + seconds)}
 
     def _follow(self, evaluated: Evaluated) -> None:

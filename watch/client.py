@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from ..alerting.alert import CRITICAL, Alert
 from ..alerting.finding import WHOLE_DRIVER
+from ..alerting.silences import END_OF_TIME
 from ..alerting.words.messages import INCIDENT, MUTED
 from ..core.secret import Secret
 from ..core.socket_deadline import SocketDeadline
@@ -315,7 +316,9 @@ def _with_status(seen: Poll, status: _Status) -> Poll:
         due={
             query.name: query.complete_by.timestamp()
             for query in status.queries
-            if query.complete_by is not None and not query.ignored
+            if query.complete_by is not None
+            and not query.ignored
+            and 0 < query.complete_by.timestamp() <= END_OF_TIME
         },
         holds_key=holds_key(status.alerts),
         reported=reported(status.alerts) if is_delivered else (),

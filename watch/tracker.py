@@ -332,8 +332,8 @@ class TargetTracker:
     def _know_app(self, endpoint: Endpoint, app: str) -> None:
         """Add a driver for each new app.
 
-        A driver that shut down gracefully is forgotten when another app appears in its place, unless
-        a run of it is still due.
+        A driver that shut down gracefully is forgotten when another app appears in its place, but
+        not while a run of it is due.
         """
         drivers = self._under(endpoint.url)
         if not app or any(driver.app == app for driver in drivers):

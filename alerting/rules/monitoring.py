@@ -25,10 +25,10 @@ def driver_down(snapshot: Snapshot, now: float, policy: Policy) -> Finding | Non
     """
     if snapshot.context is not Context.JVM_GONE:
         return None
-    gone_at = snapshot.context_stopped_at
-    if snapshot.end_expected and gone_at is not None:
-        if snapshot.watched(gone_at, now) <= policy.defaults.gone_grace_seconds:
-            return None
+    gone_at = now if snapshot.context_stopped_at is None else snapshot.context_stopped_at
+    is_recent = snapshot.watched(gone_at, now) <= policy.defaults.gone_grace_seconds
+    if snapshot.end_expected and is_recent:
+        return None
     died = sorted(_died(snapshot, policy))
     if not died and not snapshot.ownership.is_eldest:
         return None

@@ -70,6 +70,11 @@ def _verb(_: Facts) -> str:
 
 
 @_verb.register
+def _not_completed(_: facts.NotCompleted) -> str:
+    return "has not completed in time"
+
+
+@_verb.register
 def _open_transaction(_: facts.OpenTransaction) -> str:
     return "waits for a commit"
 

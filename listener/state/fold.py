@@ -374,13 +374,6 @@ def observed_seconds(run: Run, progress: Progress, at: float) -> float | None:
 # -- fold polls and readings ------------------------------------------------------------------
 
 
-def _stopping_since(run: Run, polled: ProbedRun, at: float) -> float | None:
-    """Since when it is stopped and still runs; once it has ended, since when it was."""
-    if not polled.active:
-        return run.stopping_since
-    return (run.stopping_since or at) if polled.stopping else None
-
-
 def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) -> Query:
     """Apply one probe poll of the query's run."""
     has_batches = not polled.facts.trigger.is_continuous
@@ -395,7 +388,7 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
         probed=polled,
         probed_at=at,
         in_flight=follow_in_flight(run, polled, at) if shows_work else run.in_flight,
-        stopping_since=_stopping_since(run, polled, at),
+        stopping_since=run.stopping_since or (at if polled.stopping else None),
         vanished_at=None,
     )
     name = polled.facts.name or query.name

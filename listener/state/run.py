@@ -305,10 +305,9 @@ class Run(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if self.ended is None or not self.has_completed or was_stopped:
             return None
         flying = None if self.in_flight is None else self.in_flight.batch_id
-        is_committed = flying is None or (
-            self.last_commit_batch is not None and flying <= self.last_commit_batch
-        )
-        return self.ended.at if is_committed else None
+        done = self.last_commit_batch
+        is_cut_off = flying is not None and (done is None or flying > done)
+        return None if is_cut_off else self.ended.at
 
     @property
     def is_done_with(self) -> bool:

@@ -132,6 +132,12 @@ def test_silence_with_a_field_that_is_not_text_is_refused(field, text):
         make_silence(**{"queries": "a", "minutes": 60, field: text})
 
 
+@pytest.mark.parametrize("field", ["queries", "alertname", "app", "every"])
+def test_silence_with_a_pattern_that_takes_long_to_match_is_refused(field):
+    with pytest.raises(ValueError, match=f"^'{field}' has 1001 characters, of at most 1000$"):
+        make_silence(**{"queries": "a", "minutes": 60, field: "[" * 1001})
+
+
 def test_sidecar_can_be_silenced_before_it_runs():
     sidecar = Sidecar(Settings(http_port=-1))
     sidecar.silence("bronze*", minutes=30, reason="backfill")

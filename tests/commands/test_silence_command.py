@@ -15,9 +15,10 @@ from support.patience import PATIENCE_SECONDS, until
 from support.prometheus import Notifications, RealAlertmanager
 from support.receiver_incidents import alert
 
-from querypulse.alerting.silences import Silence, end_text, read_silences
+from querypulse.alerting.silences import Silence, change_silences, end_text, read_silences
 from querypulse.commands import cli
 from querypulse.commands.silence import matcher
+from querypulse.core.wall_time import DAYS, parse_window
 
 REFUSED_BY_A_PLACE, COULD_NOT_BEGIN, USAGE = 1, 2, 2
 
@@ -156,7 +157,9 @@ def test_silence_that_recurs_is_listed_with_its_next_window_and_ended(path, sile
     times = f"{_clock(hours=2)}-{_clock(hours=3)}"
     assert silence("nightly*", "--every", times, "--reason", "restarts")[0] == 0
     assert silence("weekly", "--every", f"{_clock(hours=-1)}-{_clock(hours=1)}")[0] == 0
-    assert silence("once", "--every", times, "--for", "1h")[0] == 0
+    soon = time.time() + 3600
+    last = Silence("once", soon, app="etl", every=parse_window(times))
+    change_silences(path, time.time(), add=last)
     code, output, errors = silence()
     next_line, now_line, last_line = output.splitlines()
     once = next(line for line in read_silences(path) if line.queries == "once")
@@ -201,6 +204,15 @@ def test_windows_that_cannot_be_read_are_refused(path, silence, capsys, text, wo
     assert refused.value.code == USAGE
     assert word in capsys.readouterr().err
     assert not path.exists()
+
+
+def test_windows_that_end_before_they_begin_are_refused(path, silence):
+    in_three_days = DAYS[(datetime.now(timezone.utc).weekday() + 3) % 7]
+    code, _, errors = silence("a", "--every", f"{in_three_days} 02:00-04:00", "--for", "1h")
+
+    assert (code, path.exists()) == (COULD_NOT_BEGIN, False)
+    assert "would never hold: --for ends before it begins" in errors
+    assert silence("a", "--every", f"{in_three_days} 02:00-04:00", "--for", "7d")[0] == 0
 
 
 @pytest.mark.parametrize(("arguments", "word"), REFUSED)

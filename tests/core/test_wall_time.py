@@ -63,6 +63,7 @@ def test_window_is_the_present_or_the_next_one(text, at, expected):
     [
         ("06:00", SUNDAY, "2026-11-29T06:00"),
         ("06:00", "2026-11-29T05:59", "2026-11-28T06:00"),
+        ("Mon-FRI 06:00", SUNDAY, "2026-11-27T06:00"),
         ("06:00", "2026-11-29T06:00", "2026-11-29T06:00"),
         ("mon-fri 06:00", SUNDAY, "2026-11-27T06:00"),
         ("sun 13:00", SUNDAY, "2026-11-22T13:00"),
@@ -83,7 +84,11 @@ def test_last_is_the_newest_time_that_has_come(text, at, expected):
         ("02:00", "has no end"),
         ("2:00-4:00", "is not of the form"),
         ("25:00-26:00", "is not of the form"),
-        ("24:00-02:00", "is not of the form"),
+        ("24:00-02:00", "24:00 only ends a window; a day begins at 00:00"),
+        (
+            "02:00-04:00 " + "E" * 200,
+            "'02:00-04:00 EEEEEEEE'... has 212 characters, of at most 200",
+        ),
         ("02:00-04:60", "is not of the form"),
         ("02:00-03:00-04:00", "is not of the form"),
         ("02:00-", "is not of the form"),
@@ -107,6 +112,11 @@ def test_what_is_no_window_is_refused_with_what_is_allowed(text, words):
         parse_window(text)
 
     assert words in str(refused.value)
+
+
+def test_end_of_a_day_is_no_time_of_day():
+    with pytest.raises(ValueError, match=r"^'24:00': 24:00 only ends a window"):
+        parse_time("24:00")
 
 
 def test_time_is_no_window():

@@ -290,6 +290,17 @@ def test_age_of_a_failure_follows_the_clocks_unless_it_is_implausible(ahead, at)
     assert [died.at for died in process.query().history.failures] == at
 
 
+@pytest.mark.parametrize(
+    ("ahead", "completed_at"), [(-10.0, -10.0), (30.0, 0.0), (61.0, None), (KEEP_SECONDS, None)]
+)
+def test_completion_in_the_future_is_none(ahead, completed_at):
+    kept = FailedQuery("id-a", mark_of("a"), completed_at=WALL + ahead)
+    process = Process(kept=[kept]).started(at=5)
+    process.evaluate(6)
+
+    assert process.query().completed_at == completed_at
+
+
 def test_nonsensical_counts_and_times_do_no_harm():
     died = tuple(RunFailure(WALL + at, -5, "E") for at in (-1.0, 1e300, -1e300, -40.0))
     kept = FailedQuery("id-a", mark_of("a"), died, unrecovered_failures=10**9)

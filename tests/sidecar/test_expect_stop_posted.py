@@ -10,7 +10,7 @@ import requests
 from support.exporter_http import serving
 from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
-from support.story import Story
+from support.story import Story, policy
 
 from querypulse.exporter.server import BODY_BYTES
 from querypulse.sidecar.runtime import ExpectedStop
@@ -18,11 +18,11 @@ from querypulse.sidecar.runtime import ExpectedStop
 HEADERS = {"Authorization": "Bearer t0ken"}
 
 
-def three(**how):
+def three(now=6):
     story = Story()
     for name in ("bronze-eu", "bronze-us", "gold"):
         story = story.started(name, at=0)
-    return story.ended("bronze-us", at=5).snapshot(6)
+    return story.ended("bronze-us", at=5).snapshot(now)
 
 
 def post(server, body=b"{}", path="/expect_stop", headers=HEADERS):
@@ -69,13 +69,30 @@ def test_without_a_token_nothing_can_be_announced():
     ],
 )
 def test_active_queries_of_the_pattern_are_meant(pattern, labels):
-    assert ExpectedStop(pattern).labels(three()) == labels
+    assert ExpectedStop(pattern).labels(three(), policy()) == labels
+
+
+def test_name_of_a_query_is_no_pattern():
+    story = Story().started("a[1]", at=0).started("a1", at=0).started("a*", at=0).snapshot(6)
+
+    assert ExpectedStop("a[1]").labels(story, policy()) == ["a[1]"]
+    assert ExpectedStop("a*").labels(story, policy()) == ["a*"]
+    assert ExpectedStop("a[1-3]").labels(story, policy()) == ["a1"]
+
+
+def test_query_that_ended_long_ago_is_not_meant():
+    long_ago = three(now=66)
+
+    assert ExpectedStop("*").labels(Story().started(at=0).ended(at=5).snapshot(66), policy()) == []
+    assert ExpectedStop("bronze*").labels(long_ago, policy()) == ["bronze-eu"]
+    with pytest.raises(ValueError, match="no query that matches 'bronze-us' runs, or has just"):
+        ExpectedStop("bronze-us").labels(long_ago, policy())
 
 
 def test_pattern_without_a_query_is_refused_unless_it_is_the_whole_driver():
-    assert ExpectedStop("*").labels(Story().snapshot(0)) == []
+    assert ExpectedStop("*").labels(Story().snapshot(0), policy()) == []
     with pytest.raises(ValueError, match="no query matches 'silver'; known: bronze-eu, bronze-us"):
-        ExpectedStop("silver").labels(three())
+        ExpectedStop("silver").labels(three(), policy())
 
 
 @pytest.mark.parametrize(
@@ -83,6 +100,7 @@ def test_pattern_without_a_query_is_refused_unless_it_is_the_whole_driver():
     [
         {},
         {"queries": 7},
+        {"queries": "[" * 1001},
         {"queries": "a", "minutes": 0},
         {"queries": "a", "minutes": -1},
         {"queries": "a", "minutes": 1441},

@@ -225,6 +225,20 @@ def test_labels_are_read_and_a_long_name_is_cut():
     assert (result.app, result.labels) == ("x" * 200, {"env": "prod"})
 
 
+@pytest.mark.parametrize(
+    ("when", "due"),
+    [
+        (b"2026-11-29T06:00:00Z", {"a": 1_795_932_000.0}),
+        (b"0001-01-01T00:00:00+23:59", {}),
+        (b"9999-12-31T23:59:59-23:59", {}),
+    ],
+)
+def test_a_time_that_no_clock_shows_is_no_deadline(when, due):
+    body = b'{"queries": [{"name": "a", "state": "idle", "complete_by": "%s"}]}' % when
+    with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
+        assert seen(driver.url).due == due
+
+
 def test_a_driver_is_polled_at_the_address_of_its_endpoint():
     with serving() as server:
         url = server.url.replace("127.0.0.1", "drivers.internal")

@@ -841,6 +841,12 @@ def test_public_reports_raise_what_they_must_and_nothing_else(shape):
     assert lived(shape) == RAISES.get(shape, set())
 
 
+def test_finite_run_that_is_late_is_not_called_missing():
+    (finding,) = done().evaluate(DAY + SIX + 60, **AT_SIX).findings
+
+    assert say(finding).summary.startswith("a has not completed in time: no run has completed for ")
+
+
 @pytest.mark.parametrize("context", [Context.RUNNING, Context.STOPPED_BY_APPLICATION])
 def test_deadline_of_the_next_run_is_known_also_once_spark_has_stopped(context):
     """What a driver says last, a watcher goes by."""
