@@ -275,14 +275,16 @@ def _reported(
 ) -> list[Finding]:
     """The most severe finding, and the independent ones: flapping and data loss risk.
 
-    Once the query flaps, a further failure is not reported, unless it is more severe.
+    Once the query flaps, a further failure is not reported, unless it is more severe or shares the
+    cause of the whole driver.
     """
     independent = [
         finding
         for finding in found
         if kind_of(finding.alertname).is_independent and finding.alertname != worst.alertname
     ]
-    is_covered = worst.alertname == QUERY_FAILED and any(
+    is_own = worst.alertname == QUERY_FAILED and worst.shared is None
+    is_covered = is_own and any(
         finding.alertname == QUERY_FLAPPING
         and worst.severity in {finding.severity, Severity.WARNING}
         for finding in independent

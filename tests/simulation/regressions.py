@@ -198,4 +198,5 @@ SEEDS = (
     Seed(
         1020000330, "a topic that is created again during a pause, before a run reads it", Terms()
     ),
+    Seed(1020001449, "a session that expires while one of its queries flaps", Terms()),
 )
