@@ -119,7 +119,8 @@ class DriverHealth:
         ``seconds``, so does one commit more than ``commits_before``, if given, those that the query
         had made when it was last unhealthy: waiting for the next trigger proves no more. No proof
         is needed for a query that has completed, was stopped, is ignored or has been forgotten, or
-        for the whole driver. Of several queries with the label, each that runs must have been active.
+        for the whole driver. If the label covers several queries, each that runs must have been
+        active.
         """
         if self.watched_since(recovery.since) < seconds:
             return False
