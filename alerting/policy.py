@@ -21,6 +21,7 @@ from ..listener.state.query import Query
 Seconds = Annotated[float, Meta(gt=0)]
 Grace = Annotated[float, Meta(ge=0)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
+TimeOfDay = Annotated[str, Meta(max_length=1000)]
 _Count = Annotated[int, Meta(ge=1, le=16)]
 
 
@@ -42,7 +43,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     slow_critical_seconds: Seconds = 1800.0
     """A batch that works, or waits for slots that another query holds, is critical after this
     long, never before W."""
-    complete_by: str | None = None
+    complete_by: TimeOfDay | None = None
     """By when a run of `once` or `availableNow` must have completed, on each day or on these days:
     `StreamingQueryMissing`. `[DAYS] HH:MM [ZONE]`, UTC without a zone.
     Example: `"mon-fri 06:00 Europe/Berlin"`"""

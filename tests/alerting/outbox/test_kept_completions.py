@@ -63,6 +63,7 @@ def test_without_complete_by_no_completion_is_kept():
     [
         ({"complete_by": "6 o'clock"}, "setting 'complete_by': "),
         ({"complete_by": "06:00-07:00"}, "is a window"),
+        ({"complete_by": "x" * 201}, "'xxxxxxxxxxxxxxxxxxxx'... has 201 characters"),
         ({"complete_by": "06:00 Mars"}, "time zone 'Mars' is unknown"),
         ({"queries": {"nightly": {"complete_by": "funday 06:00"}}}, "in 'nightly', complete_by: "),
     ],
