@@ -140,10 +140,7 @@ class ForeachBatchCall(NamedTuple):
     line: str
     cpu_seconds: float | None
     waits_outside: bool
-    """Whether it waits for a process, or in Python's sockets for another system than Spark.
-
-    No other thread of this process works for it then.
-    """
+    """Whether it waits for a process, or in Python's sockets for another system than Spark."""
 
 
 def foreach_batch_calls() -> Iterator[ForeachBatchCall]:

@@ -393,7 +393,7 @@ def test_healthy_work_raises_no_alert_and_leaves_nothing_behind(
     hung_at, died_at = strike(hanging), strike(dying)
     death = report_in_time(sidecar, pages, "StreamingQueryFailed", "dying", has_failed)
     hang = report_in_time(sidecar, pages, "StreamingQueryStalled", "hanging", hangs_too_long)
-    seconds = f"death {death.at - died_at:.1f} s, hang {hang.at - hung_at:.1f} s to the page"
+    seconds = f"death {death.at - died_at:.2f} s, hang {hang.at - hung_at:.1f} s to the page"
     measured(seconds)
     print(f"soak: {seconds}; {hang}", flush=True)
     assert unexplained == []
