@@ -8,6 +8,8 @@ import threading
 import pytest
 from support.queries import Trap, commits, rate, start, until, warm
 
+from querypulse.alerting.rules.stuck_batch import SAMPLE_SECONDS
+
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 FLOOR = 8.0
@@ -86,7 +88,9 @@ def test_many_that_wait_for_the_slots_of_one_are_its_incident(spark, watch, page
     queries = [start(rate(spark), name, trap) for name, trap in traps.items()]
     for query in queries:
         warm(query)
-    sidecar = watch(stall_floor_seconds=FLOOR, slow_critical_seconds=6 * FLOOR)
+    # Who holds the slots counts once it has been the same query for ten seconds.
+    floor = SAMPLE_SECONDS + 2.0
+    sidecar = watch(stall_floor_seconds=floor, slow_critical_seconds=3 * floor)
     for query in queries:
         commits(sidecar, query.name, batches=query.lastProgress["batchId"] + 3)
 
