@@ -329,10 +329,6 @@ def _without_rows(context: RuleContext, allowed: float, least: float) -> NoRows 
         return None
     before = query.checkpoint.without_input_before
     seconds, since = _seconds_without(context, query.run.last_input_at, before, context.now)
-    dropped_at = context.snapshot.events_dropped_at
-    if context.is_between_runs and dropped_at is not None:
-        # A run of the loop may have come, read rows and ended with the events that Spark dropped.
-        seconds = min(seconds, context.watched_since(dropped_at))
     return NoRows(allowed=allowed, seconds=seconds, since=since) if seconds > least else None
 
 

@@ -510,7 +510,9 @@ def poison_batch(query: Query, limits: Limits) -> RunFailure | None:
         return None
     with_batch = [died for died in last if died.batch_id != UNKNOWN_BATCH]
     newest = with_batch[-1] if with_batch else None
-    return None if newest is None or is_committed(query, newest) else newest
+    if newest is None or newest.error_class == SESSION_ENDED:
+        return None
+    return None if is_committed(query, newest) else newest
 
 
 def repeated(failures: Sequence[RunFailure]) -> int:
@@ -545,5 +547,9 @@ def was_flapping_already(query: Query, limits: Limits) -> bool:
 
 
 def recent(failures: Sequence[RunFailure], at: float) -> list[RunFailure]:
-    """The failures within the restart window that ends at ``at``."""
-    return [died for died in failures if at - died.at <= RESTART_WINDOW_SECONDS]
+    """The query's own failures within the restart window that ends at ``at``.
+
+    A Spark Connect session that ends fails all its queries, whatever they do.
+    """
+    own = (died for died in failures if died.error_class != SESSION_ENDED)
+    return [died for died in own if at - died.at <= RESTART_WINDOW_SECONDS]

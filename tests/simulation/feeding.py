@@ -50,6 +50,9 @@ class Feeding(Property):
             if finding.alertname != NAME or query is None:
                 continue
             self._found_at[query.key] = self._stage.time.now
+            if query.spec.is_finite and not self._is_reported(query, driver):
+                # A run may have come, read rows and ended with the events that were lost.
+                continue
             if self._stage.time.now - query.fed_at < self._under_way_seconds():
                 continue
             now, late = self._stage.time.now, SLACK_SECONDS + self._stage.longest_delay

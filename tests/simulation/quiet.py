@@ -435,7 +435,12 @@ class Quiet(Property):
         For the truth it is the same problem if no batch of the run was committed. Nothing dates the
         failures that late events report, so that the query is known to flap only then.
         """
-        ends = [end.at for end in receiver.closed if end.incident.key == note.key]
+        ends = [
+            end.at
+            for end in receiver.closed
+            if end.incident.key == note.key
+            or any(key == query.key for key, _ in end.incident.shown)
+        ]
         ended = [at for at in ends if before.at <= at <= note.at]
         # Once the last run has ended, nothing shows that a late event is of a run before it.
         lives = query.key in self.driver_of(query).spark.living

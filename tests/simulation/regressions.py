@@ -199,4 +199,7 @@ SEEDS = (
         1020000330, "a topic that is created again during a pause, before a run reads it", Terms()
     ),
     Seed(1020001449, "a session that expires while one of its queries flaps", Terms()),
+    Seed(1030000168, "a loop of before whose input is missing while events are dropped", Terms()),
+    Seed(1030000491, "a session that expires, and a failure in the next process", Terms()),
+    Seed(1030001010, "two failures before a session that expires", Terms()),
 )

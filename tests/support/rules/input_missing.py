@@ -192,14 +192,6 @@ WHERE_ROWS_ARE_EXPECTED = table(
     ),
     "availableNow in a loop, between two runs that read no rows",
     input_missing(looping(*[0] * 12, rows=0), at=670),
-    "availableNow in a loop: Spark dropped events between two runs that read no rows",
-    completed(
-        looping(*[0] * 10, rows=0)
-        .probe(at=560, dropped=0)
-        .probe(at=580, dropped=37)
-        .probe(at=669, dropped=37),
-        at=670,
-    ),
     "availableNow in a loop: one run of the last ten minutes read rows",
     idle(
         looping(*[0] * 3, rows=0)
