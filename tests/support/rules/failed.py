@@ -283,6 +283,8 @@ FLAPPING = table(
     flapping(failed_three_times(), at=3800, besides=["StreamingQueryFailed"]),
     "fails twice",
     running(dying(100, 150, alive_after=True), at=160),
+    "fails twice, and then its session ends",
+    query_failed(session_ended(dying(100, 150, alive_after=True), lost(number=3), at=200), at=201),
     "fails three times in half an hour",
     running(dying(100, 1000, 1900, alive_after=True), at=1910),
     "failed three times, then healthy for ten minutes",
