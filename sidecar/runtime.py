@@ -78,6 +78,7 @@ from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from . import assemble
 from .assemble import Components, refused_address
+from .failure import QueryFailure
 from .observers import FileReaders, observe_classic, observe_connect
 from .program import uncaught_exception
 from .publishing import Publishing
@@ -139,9 +140,13 @@ def end_of_program(end: Notice | None, evaluated: Evaluated, policy: Policy) -> 
 def end_as_announced(
     snapshot: Snapshot, uncaught: type[BaseException] | None = None
 ) -> Notice | None:
-    """How a process ends that has crashed: as announced if its JVM is gone, and nothing failed."""
-    is_meant = snapshot.end_expected and snapshot.context is Context.JVM_GONE and uncaught is None
-    return Notice.TERMINATED if is_meant else None
+    """How a process ends that has crashed: as announced if its JVM is gone and nothing else failed.
+
+    ``await_any_failure`` raises ``QueryFailure`` because the JVM is gone.
+    """
+    is_meant = snapshot.end_expected and snapshot.context is Context.JVM_GONE
+    follows = uncaught is None or issubclass(uncaught, QueryFailure)
+    return Notice.TERMINATED if is_meant and follows else None
 
 
 def notice_of(

@@ -56,6 +56,7 @@ def test_context_and_exception_decide_the_end_of_a_process():
         (GONE, None, 700, Notice.TERMINATED),
         (GONE, None, 50, None),
         (GONE, None, None, None),
+        (GONE, QueryFailure, 700, Notice.TERMINATED),
         (GONE, ConnectionRefusedError, 700, None),
         (RUNNING, ValueError, 700, None),
         (STOPPED, None, 700, None),

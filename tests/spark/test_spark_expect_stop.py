@@ -17,7 +17,7 @@ from pathlib import Path
 folder = Path(os.environ["FOLDER"])
 sidecar = attach(
     spark, http_port=0, http_token_file=str(folder / "token"), webhook_url=os.environ["PAGES"],
-    gone_grace_seconds=0, resolve_after_seconds=1,
+    queries={"gold": {"gone_grace_seconds": 0}}, resolve_after_seconds=1,
 )
 queries = {name: start(name) for name in ("bronze", "silver", "gold")}
 until_commits(sidecar, *queries)
