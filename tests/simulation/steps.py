@@ -234,8 +234,12 @@ def _kill_within(driver: SimDriver, step: Step) -> None:
 
 
 def _hog(driver: SimDriver, query: SimQuery, step: Step) -> None:
-    """Let one long batch of the query hold all slots of its driver."""
-    if _run(driver, query) is None:
+    """Let one long batch of the query hold all slots of its driver, once it has one."""
+    run = _run(driver, query)
+    if run is None:
+        return
+    if not run.busy:
+        driver.time.after(1.0, lambda: _hog(driver, query, step))
         return
     _until("crawl")(driver, query, step)
     for other in driver.queries:
