@@ -37,6 +37,8 @@ from .evidence import collect, report, unfinished
 # -- stalled ------------------------------------------------------------------------------------
 
 MIN_POLLS = 2
+NEW_BATCHES = 10
+"""So many batches may commit within a moment."""
 
 
 def query_stalled(context: RuleContext) -> Finding | None:
@@ -176,13 +178,13 @@ def _in_flight(context: RuleContext) -> float:
 
 
 def _just_committed(context: RuleContext) -> float:
-    """Seconds of a batch that committed a moment ago: the log is about to show it."""
+    """Seconds of the longest batch that may have just committed: the log is about to show it."""
     query = context.query
     committed_at, batches = query.run.last_commit_at, query.history.recent_batches
     if committed_at is None or not batches:
         return 0.0
     is_new = context.watched_since(committed_at) < stuck_batch.SAMPLE_SECONDS
-    return batches[-1] if is_new else 0.0
+    return max(batches[-NEW_BATCHES:]) if is_new else 0.0
 
 
 def _idle_since_commit(context: RuleContext) -> bool:

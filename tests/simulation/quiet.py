@@ -332,7 +332,8 @@ class Quiet(Property):
             # Another problem suppresses it, and a new process counts from its own start: both end it.
             ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
             return "fed", max(query.fed_at, self.driver_of(query).born_at, *ends)
-        if name == kinds.QUERY_STOPPED and query.spec.name is None:
+        is_end = query.truth.episode is None and self.driver_of(query).closed_at is not None
+        if name == kinds.QUERY_STOPPED and (query.spec.name is None or is_end):
             # Nothing shows which run follows a run without a name: each stop is a new problem. An
             # idle run does not notice that its SparkContext has stopped.
             return "stop", len(began) + sum(run.ended_at <= note.at for run in query.runs)

@@ -202,4 +202,10 @@ SEEDS = (
     Seed(1030000168, "a loop of before whose input is missing while events are dropped", Terms()),
     Seed(1030000491, "a session that expires, and a failure in the next process", Terms()),
     Seed(1030001010, "two failures before a session that expires", Terms()),
+    Seed(1050001396, "a process that crashes just after a poll that lacks a query", Terms()),
+    Seed(
+        1050001445,
+        "batches that follow one without executors, and a log that is written rarely",
+        Terms(),
+    ),
 )
