@@ -46,7 +46,7 @@ BUDGET = {
     "core": (1680, 12),
     "listener": (11850, 48),
     "exporter": (2350, 9),
-    "alerting": (12340, 44),
+    "alerting": (12345, 44),
     "settings": (1100, 9),
     "sidecar": (3105, 12),
     "watch": (1760, 6),
