@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ...listener.probe_report import UNOWNED, Moves
 from ...listener.state.query import Query
-from ...listener.state.run import Delay, InFlight, delay_of
+from ...listener.state.run import Delay, InFlight, delay_of, holder_of_slots
 from ...listener.state.snapshot import Snapshot
 from ..evidence import After, CriticalAfter, Evidence
 from ..facts import (
@@ -183,19 +183,13 @@ def slow_limit(context: RuleContext) -> float:
 
 def holder_of(context: RuleContext) -> Query | None:
     """The other query that holds most of the slots that the batch waits for."""
-    work = context.work
-    if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
-        return None
-    holder = _query_of(context, work.slots.holder)
+    holder = _query_of(context, holder_of_slots(context.work))
     return holder if holder is not None and holder.run.alive else None
 
 
 def may_get_slots(context: RuleContext) -> bool:
     """Whether the query that held its slots has just ended, so that they are about to be free."""
-    work = context.work
-    if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
-        return False
-    holder = _query_of(context, work.slots.holder)
+    holder = _query_of(context, holder_of_slots(context.work))
     gone_at = None if holder is None else holder.run.gone_at
     return gone_at is not None and context.watched_since(gone_at) <= context.batch_window.seconds
 
@@ -219,9 +213,7 @@ def waiting_by_holder(snapshot: Snapshot) -> dict[str, set[str]]:
     waiting: dict[str, set[str]] = {}
     for query in alive:
         work = None if query.run.probed is None else query.run.probed.work
-        if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
-            continue
-        holder = labels.get(work.slots.holder)
+        holder = labels.get(holder_of_slots(work))
         flight = query.run.in_flight
         is_steady = flight is not None and snapshot.at - flight.held_since >= SAMPLE_SECONDS
         if holder is not None and is_steady:

@@ -93,6 +93,13 @@ def delay_of(work: JobActivity | None) -> Delay | None:
     return Delay.WAITING_FOR_SLOTS if work.slots.taken >= work.slots.total else None
 
 
+def holder_of_slots(work: JobActivity | None) -> str:
+    """The id of the query that holds most of the slots that jobs wait for; empty without a wait."""
+    if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
+        return ""
+    return work.slots.holder
+
+
 def follow_in_flight(run: Run, polled: ProbedRun, at: float) -> InFlight | None:
     """The run's activity at a poll: the same as before, a new one, or none."""
     if not (polled.planning or polled.processing):
@@ -170,9 +177,7 @@ def _waiting(
 
 def _delayed(flight: InFlight, work: JobActivity, at: float) -> InFlight:
     delay = delay_of(work)
-    holder = ""
-    if delay is Delay.WAITING_FOR_SLOTS and work.slots is not None:
-        holder = work.slots.holder
+    holder = holder_of_slots(work)
     if holder != flight.holder:
         flight = replace(flight, holder=holder, held_since=at if holder else inf)
     return flight if delay is None else replace(flight, delayed_at=at)
