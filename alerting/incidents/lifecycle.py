@@ -505,15 +505,7 @@ class Lifecycle:
             # Else it stays muted: what recovers is not sent only because its silence has ended.
             incident.muted = muted
         if not incident.muted:
-            repeat = self._terms.repeat_interval_seconds
-            if notified_at is None:
-                incident.notified_at = now
-            elif (
-                not news <= incident.news
-                or (fires and now - notified_at >= repeat)
-                or self._fail_later(members, incident, now)
-            ):
-                incident.revision, incident.notified_at = incident.revision + 1, now
+            self._note_notified(incident, members, now, is_news=not news <= incident.news)
             if incident.notified_at == now:
                 for tracked in members:
                     tracked.has_news = tracked.has_news and bool(tracked.muted)
@@ -524,15 +516,33 @@ class Lifecycle:
         incident.ended = tuple(alert for alert in incident.ended if alert.labels not in open_again)
         return self._incident(subject, incident, (*alerts, *incident.ended))
 
-    def _fail_later(self, members: Sequence[Tracked], incident: OpenIncident, now: float) -> bool:
-        """Whether a query has failed again in a later batch, and people should know; counts it.
+    def _note_notified(
+        self, incident: OpenIncident, members: Sequence[Tracked], now: float, *, is_news: bool
+    ) -> None:
+        """Note that people are notified now, if they are, and that what is news opens again."""
+        if incident.notified_at is None:
+            incident.notified_at = now
+            return
+        fires = any(tracked.is_firing for tracked in members)
+        waited = now - incident.notified_at
+        is_due = is_news or (fires and waited >= self._terms.repeat_interval_seconds)
+        later = [] if is_due else self._failed_later(members, incident, waited)
+        for tracked in later:
+            tracked.calm_seconds = self._note_opened(tracked.alert, now)
+        if is_due or later:
+            incident.revision += 1
+            incident.notified_at = now
+
+    def _failed_later(
+        self, members: Sequence[Tracked], incident: OpenIncident, waited: float
+    ) -> list[Tracked]:
+        """Those that have failed again in a later batch, of which people should know.
 
         Not soon after other news, and not of a query that is known to fail again and again.
         """
-        notified_at = incident.notified_at
-        if notified_at is None or now - notified_at < NEWS_SECONDS:
-            return False
-        news = [
+        if waited < NEWS_SECONDS:
+            return []
+        return [
             tracked
             for tracked in members
             if tracked.has_news
@@ -542,9 +552,6 @@ class Lifecycle:
             and not tracked.calm_seconds
             and (QUERY_FLAPPING, tracked.alert.query) not in self._tracked
         ]
-        for tracked in news:
-            tracked.calm_seconds = self._note_opened(tracked.alert, now)
-        return bool(news)
 
     def _hand_over(
         self, subject: str, incident: OpenIncident, members: Sequence[Tracked], wall: float

@@ -297,7 +297,7 @@ OF_NOTIFYING = (
              fold, "died_of_stopped_context", lambda _: True,
              plan=plan_of("a Spark Connect session expires, and the client goes on"), essential=True),
     Mutation("a failure in a later batch is no news of an open incident", "P5",
-             Lifecycle, "_fail_later", lambda *_: False,
+             Lifecycle, "_failed_later", lambda *_: [],
              plan=plan_of("a query fails again in a later batch before it has recovered"), essential=True),
     Mutation("a topic with another id is the same topic", "P1",
              positions, "is_other_topic", lambda *_: False,
