@@ -148,7 +148,7 @@ class Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Silence(self.queries, until, self.alertname, self.reason, self.app or "*", every)
 
 
-NOT_A_SILENCE = (msgspec.MsgspecError, ValueError)
+UNREADABLE = (msgspec.MsgspecError, ValueError)
 """What is raised for texts that are none; msgspec's error is a ``ValueError`` from 0.21 on."""
 
 
@@ -306,7 +306,7 @@ def in_force(silences: Iterable[Silence], now: float) -> Silences:
 def _parse(path: Path, number: int, text: bytes) -> Silence:
     try:
         line = msgspec.json.decode(text, type=Written)
-    except NOT_A_SILENCE as error:
+    except UNREADABLE as error:
         raise ValueError(f"{path}, line {number}: {error}") from None
     if (line.until is None and line.every is None) or line.minutes is not None:
         raise ValueError(
@@ -430,7 +430,7 @@ def post_silence(
     Returns an HTTP status and the JSON answer. ``queries`` are the known names; ``note`` in the
     answer says which pattern matches none.
     """
-    with suppress(*NOT_A_SILENCE):
+    with suppress(*UNREADABLE):
         ending = msgspec.json.decode(body, type=Ending)
         ended = silencing.end(ending)
         log.info("querypulse: %d silences of %r ended over HTTP", ended, ending.end)
@@ -447,7 +447,7 @@ def post_silence(
             app=given.app or "*",
         )
         silencing.add(silence)
-    except NOT_A_SILENCE as error:
+    except UNREADABLE as error:
         return BAD_REQUEST, {"error": str(error)}
     log.info("querypulse: %r over HTTP: %r", silence.queries, str(silence))
     return CREATED, {**written(silence), "note": unmatched(silence, queries)}

@@ -44,7 +44,7 @@ from ..alerting.silences import (
     BAD_REQUEST,
     CREATED,
     MAX_PATTERN,
-    NOT_A_SILENCE,
+    UNREADABLE,
     end_text,
     post_silence,
     written,
@@ -471,7 +471,7 @@ class Runtime:
         try:
             given = msgspec.json.decode(body, type=ExpectedStop)
             labels = given.labels(self.evaluated.snapshot, self._worker.policy)
-        except NOT_A_SILENCE as error:
+        except UNREADABLE as error:
             return BAD_REQUEST, {"error": str(error)}
         seconds = given.minutes * 60.0
         until = time.monotonic() + seconds

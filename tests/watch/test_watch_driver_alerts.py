@@ -661,18 +661,29 @@ def test_incident_that_the_driver_has_taken_over_is_open_until_the_driver_resolv
         lambda: ran().polls(Said.HEALTHY, DUE_AFTER + 60, due={"nightly": WALL + 1500}),
         lambda: ran(due=DUE_AFTER).stopped().polls(Said.REFUSED, 60),
         # The next run has completed in time.
-        lambda: ran().stopped().poll(due={"nightly": WALL + 90_000}).stopped().polls(Said.REFUSED, 900),
+        lambda: (
+            ran().stopped().poll(due={"nightly": WALL + 90_000}).stopped().polls(Said.REFUSED, 900)
+        ),
         # It has no deadline any more.
         lambda: ran().poll().stopped().polls(Said.REFUSED, 900),
         # The driver has reported that itself.
-        lambda: ran(reported=(("nightly", "StreamingQueryMissing"),)).stopped().polls(Said.REFUSED, 900),
-        lambda: ran(
-            reported=(("nightly", "StreamingQueryMissing"), ("nightly", "StreamingQueryFlapping"))
-        ).stopped().polls(Said.REFUSED, 900),
+        lambda: (
+            ran(reported=(("nightly", "StreamingQueryMissing"),)).stopped().polls(Said.REFUSED, 900)
+        ),
+        lambda: (
+            ran(
+                reported=(
+                    ("nightly", "StreamingQueryMissing"),
+                    ("nightly", "StreamingQueryFlapping"),
+                )
+            )
+            .stopped()
+            .polls(Said.REFUSED, 900)
+        ),
         # One poll that fails is no end.
         lambda: ran().polls(Said.HEALTHY, DUE_AFTER + 5).poll(said=Said.REFUSED),
     ],
     ids=["it runs", "not due yet", "completed", "no deadline", "reported", "two", "one poll"],
-)  # fmt: skip
+)
 def test_run_that_is_not_late_or_is_known_is_not_reported(story):
     assert LATE not in opened(story())

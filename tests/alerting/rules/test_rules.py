@@ -419,19 +419,52 @@ KAFKA_GAP = Gap("broker t/0", 0, 50, Cause.RECREATED, 0.0)
 @pytest.mark.parametrize(
     ("found", "step"),
     [
-        (OffsetsWentBack(ends_before=(EndsBefore("KafkaV2[Subscribe[t]] t/0", 100, 500),)), "1. The log ends before"),
-        (OffsetsWentBack(ends_before=(EndsBefore("DeltaSource[s3a://lake/t]", 2, 5),)), "1. The table was replaced"),
+        (
+            OffsetsWentBack(ends_before=(EndsBefore("KafkaV2[Subscribe[t]] t/0", 100, 500),)),
+            "1. The log ends before",
+        ),
+        (
+            OffsetsWentBack(ends_before=(EndsBefore("DeltaSource[s3a://lake/t]", 2, 5),)),
+            "1. The table was replaced",
+        ),
         (OffsetsWentBack(went_back=(WentBack("t/0", 500, 100),)), ""),
         (OffsetsWentBack(new_id_of="/cp"), "1. Find out what deleted the file metadata"),
         (passed_over(KAFKA_GAP), "1. The topic was created again"),
-        (passed_over(replace(KAFKA_GAP, cause=Cause.SKIPPED)), "1. Read the records before they are deleted"),
+        (
+            passed_over(replace(KAFKA_GAP, cause=Cause.SKIPPED)),
+            "1. Read the records before they are deleted",
+        ),
         # Two causes: what fits both.
-        (passed_over(KAFKA_GAP, replace(KAFKA_GAP, cause=Cause.SKIPPED)), "1. Read the records before they are deleted"),
-        (passed_over(replace(KAFKA_GAP, cause=Cause.DELETED, first=50)), "1. The records are deleted"),
-        (RetentionUsed(risks=(RetentionRisk(name="t/0", unit="record", committed=1, earliest=9, used=1.0, lost=8),), count=1), "1. The source has deleted data"),
-        (RetentionUsed(risks=(RetentionRisk(name="t/0", unit="record", committed=9, earliest=1, used=0.8),), count=1), ""),
+        (
+            passed_over(KAFKA_GAP, replace(KAFKA_GAP, cause=Cause.SKIPPED)),
+            "1. Read the records before they are deleted",
+        ),
+        (
+            passed_over(replace(KAFKA_GAP, cause=Cause.DELETED, first=50)),
+            "1. The records are deleted",
+        ),
+        (
+            RetentionUsed(
+                risks=(
+                    RetentionRisk(
+                        name="t/0", unit="record", committed=1, earliest=9, used=1.0, lost=8
+                    ),
+                ),
+                count=1,
+            ),
+            "1. The source has deleted data",
+        ),
+        (
+            RetentionUsed(
+                risks=(
+                    RetentionRisk(name="t/0", unit="record", committed=9, earliest=1, used=0.8),
+                ),
+                count=1,
+            ),
+            "",
+        ),
     ],
-)  # fmt: skip
+)
 def test_next_steps_follow_what_happened_to_the_source(found, step):
     steps = own_steps(found)
 
