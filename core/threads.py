@@ -18,6 +18,7 @@ from .guard import Guard
 T = TypeVar("T")
 
 PAUSE_AFTER_ERROR_SECONDS = 0.2
+END_OF_IDLE_THREAD_SECONDS = 1.0
 
 
 class Loop:
@@ -95,6 +96,7 @@ class TimedCalls:
     def __init__(self, name: str) -> None:
         self._name = f"querypulse-{name}"
         self._queue: SimpleQueue[Callable[[], None] | None] | None = None
+        self._thread: threading.Thread | None = None
         self._late: dict[str, Callable[[], bool]] = {}
         """By place: whether its last call that took too long has returned."""
 
@@ -103,7 +105,9 @@ class TimedCalls:
         if self._queue is None:
             self._queue = SimpleQueue()
             arguments = (self._queue,)
-            threading.Thread(target=_serve, args=arguments, name=self._name, daemon=True).start()
+            thread = threading.Thread(target=_serve, args=arguments, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
         answer: Future[T] = Future()
         self._queue.put(partial(_answer, call, answer))
         return answer
@@ -116,13 +120,20 @@ class TimedCalls:
     def hold(self, place: str, answer: Future[T]) -> None:
         """Make no other call to a place before the answer of this one, which takes too long."""
         self._late[place] = answer.done
-        self.close()
+        self._leave_thread()
 
     def close(self) -> None:
-        """End the thread after its call, if it has one; the next call gets another thread."""
+        """End the thread, unless it is held by a call, and wait for its end."""
+        thread = self._thread
+        self._leave_thread()
+        if thread is not None:
+            thread.join(END_OF_IDLE_THREAD_SECONDS)
+
+    def _leave_thread(self) -> None:
+        """Let the thread end after its call; the next call gets another one."""
         if self._queue is not None:
             self._queue.put(None)
-            self._queue = None
+        self._queue = self._thread = None
 
 
 class HeldError(TimeoutError):

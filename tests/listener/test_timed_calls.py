@@ -64,7 +64,7 @@ def test_polls_of_all_tables_share_a_thread(calls):
     (thread,) = {thread for table in tables for thread in table.threads}
     assert thread.daemon
     calls.close()
-    until(lambda: not thread.is_alive(), "the thread ends")
+    assert not thread.is_alive()
 
 
 def test_hanging_table_is_called_once_and_others_are_polled_meanwhile(calls):
