@@ -208,4 +208,5 @@ SEEDS = (
         "batches that follow one without executors, and a log that is written rarely",
         Terms(),
     ),
+    Seed(898514671, "a checkpoint that another query has had in an earlier process", Terms()),
 )
