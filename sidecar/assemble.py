@@ -286,13 +286,11 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
     """The configured targets; nothing is sent yet.
 
     Raises:
-        SettingsError: a URL or a file of headers cannot be used, or a package is not installed.
+        SettingsError: a URL, or a file of headers or credentials, cannot be used.
 
     """
     if settings.otlp_headers_file is not None and settings.otlp_endpoint is None:
         raise settings.error("setting 'otlp_headers_file' needs 'otlp_endpoint'")
-    if settings.otlp_endpoint is not None and not push.is_installed():
-        raise settings.error(f"setting 'otlp_endpoint' needs: pip install {push.PACKAGE}")
     if settings.pushgateway_credentials_file is not None and settings.pushgateway_url is None:
         raise settings.error("setting 'pushgateway_credentials_file' needs 'pushgateway_url'")
     targets: list[PushTarget] = []
