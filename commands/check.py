@@ -51,7 +51,8 @@ NO_PROMETHEUS = (
 def check(environment: Mapping[str, str]) -> int:
     """Print every setting, secrets masked, and a summary; sends nothing.
 
-    Returns 0, or 1 if nobody would be notified. Settings come from environment and file: the Spark conf is known only inside a job.
+    Returns 0, or 1 if nobody would be notified. Settings come from environment and file: the Spark
+    conf is known only inside a job.
 
     Raises:
         SettingsError: a setting is unknown, not allowed, or refers to something unusable.
