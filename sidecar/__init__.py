@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +23,5 @@ _NEEDS_SPARK = {"attach": ".sidecar", "Sidecar": ".sidecar"}
 
 def __getattr__(name: str) -> Any:
     if name in _NEEDS_SPARK:
-        try:
-            return getattr(import_module(_NEEDS_SPARK[name], __name__), name)
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
-                raise
-            raise ModuleNotFoundError(
-                f"querypulse.{name} needs PySpark, which {sys.executable} does not find: install "
-                "pyspark there, or start the job with spark-submit, which brings its own",
-                name=error.name,
-            ) from None
+        return getattr(import_module(_NEEDS_SPARK[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
