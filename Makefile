@@ -144,9 +144,10 @@ lint: $(VENV)/.dev
 bench: java system-packages $(BENCH)/.bench
 	$(BENCH)/bin/python -m benchmarks.run
 
-## make dashboards write docs/settings.md and docs/metrics.md
+## make dashboards write docs/settings.md, docs/metrics.md and the resources of the Prometheus Operator
 dashboards: $(VENV)/.dev
 	$(BIN)/python -m tools.settings
+	$(BIN)/python -m tools.kubernetes
 	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md
 
 ## make dependencies  write the hashes of the versions in constraints.txt to requirements/

@@ -128,7 +128,7 @@ def documented(key):
 def test_each_scrape_configuration_and_the_shipped_monitor_keep_the_labels_of_querypulse():
     shipped = yaml.safe_load((DASHBOARDS / "compose/prometheus.yaml").read_text())
     configs = documented("scrape_configs")["scrape_configs"] + shipped["scrape_configs"]
-    monitor = yaml.safe_load((ROOT / "deploy/kubernetes/podmonitor.yaml").read_text())
+    monitor = yaml.safe_load((ROOT / "deploy/kubernetes/base/podmonitor.yaml").read_text())
 
     assert {config["honor_labels"] for config in configs} == {True}
     assert {end["honorLabels"] for end in monitor["spec"]["podMetricsEndpoints"]} == {True}
