@@ -72,7 +72,7 @@ class Secret:
     def authorization(self) -> str:
         """The header ``Authorization`` of a bearer token, or of ``user:password``; reads the file.
 
-        A colon tells them apart: neither a token (RFC 6750) nor a user (RFC 7617) has one.
+        They differ by a colon, which neither a token (RFC 6750) nor a user (RFC 7617) has.
 
         Raises:
             ValueError: it is something else; the message names the setting.
