@@ -64,7 +64,8 @@ def _converted(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     converted: dict[str, Any] = {}
-    for name, entry in value.items():
+    table: dict[str, Any] = value
+    for name, entry in table.items():
         if name in SECRET_FILES:
             converted[SECRET_FILES[name]] = {"name": SECRET, "key": Path(entry).name}
         elif name.endswith("matchers"):
