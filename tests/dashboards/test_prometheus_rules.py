@@ -55,7 +55,7 @@ def test_documented_command_wraps_the_rules_for_the_operator():
 
     kind = manifest["apiVersion"], manifest["kind"]
     assert kind == ("monitoring.coreos.com/v1", "PrometheusRule")
-    assert manifest["spec"] == yaml.safe_load((RULES / "drivers.yaml").read_text())
+    assert manifest["spec"] == yaml.safe_load((RULES / "queries.yaml").read_text())
 
 
 MUTANTS = [
