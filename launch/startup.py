@@ -22,18 +22,27 @@ class ImportHook:
     A module that cannot be imported raises what it would raise without us.
     """
 
-    def __init__(self, names: Collection[str], action: Callable[[ModuleType], None]) -> None:
+    def __init__(
+        self,
+        names: Collection[str],
+        action: Callable[[ModuleType], None],
+        *,
+        gives_way: bool = False,
+    ) -> None:
         self._names = names
         self._action = action
+        self.gives_way = gives_way
         self._finding: set[str] = set()
 
     def install(self) -> None:
         """Act at once on modules that are imported already, and on the others later.
 
-        One hook is enough: while there is one, nothing happens.
+        One hook is enough: while there is one, nothing happens, unless that one gives way.
         """
-        if any(isinstance(finder, ImportHook) for finder in sys.meta_path):
-            return
+        for other in [finder for finder in sys.meta_path if isinstance(finder, ImportHook)]:
+            if self.gives_way or not other.gives_way:
+                return
+            sys.meta_path.remove(other)
         for name in self._names:
             if name in sys.modules:
                 self._act(sys.modules[name])
@@ -101,13 +110,14 @@ def start_if_asked() -> None:
     if is_asked(os.environ):
         start()
     elif problem := mistake(os.environ):
-        _follow_pyspark(lambda _: _sessions().warn_once(problem))
+        # The launcher, which comes later, attaches all the same.
+        _follow_pyspark(lambda _: _sessions().warn_once(problem), gives_way=True)
 
 
-def _follow_pyspark(action: Callable[[ModuleType], None]) -> None:
+def _follow_pyspark(action: Callable[[ModuleType], None], *, gives_way: bool = False) -> None:
     try:
         if may_be_driver(sys.orig_argv, os.environ):
-            ImportHook(SESSIONS, action).install()
+            ImportHook(SESSIONS, action, gives_way=gives_way).install()
     except Exception as error:  # noqa: BLE001 - the job continues after any error
         sys.stderr.write(f"querypulse: not attached: {error}\n")
 

@@ -51,7 +51,7 @@ BUDGET = {
     "sidecar": (3110, 12),
     "watch": (1780, 6),
     "replay": (1150, 6),
-    "launch": (460, 7),
+    "launch": (470, 7),
     "commands": (1760, 10),
     "examples": (800, 5),
 }

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from requests.utils import select_proxy
 
 from ..alerting.receivers.receiver import is_loopback
-from ..exporter.pages import LIVEZ
+from ..exporter.pages import LIVEZ, WATCH
 from ..settings.receivers import configured
 from ..settings.settings import Settings, SettingsError
 from ..sidecar.assemble import http_options
@@ -24,7 +24,7 @@ from .client import Endpoint
 PORT = Settings().http_port
 """Of a host that is given without scheme and port."""
 ALLOWED = f"a host, which is polled at port {PORT}; or http:// or https://, a host and a port"
-PAGES = ("", "/", "/status", "/metrics", LIVEZ)
+PAGES = ("", "/status", "/metrics", "/readyz", LIVEZ, *WATCH)
 
 
 class Targets:
@@ -89,7 +89,7 @@ def endpoint_of(url: str, where: str) -> Endpoint:
         raise SettingsError(f"{where}: {url!r} is not a URL to watch; allowed: {ALLOWED}")
     if parts.username is not None or parts.password is not None:
         raise SettingsError(f"{where}: no user or password in a URL; a token goes to --token-file")
-    if parts.path not in PAGES:
+    if parts.path.rstrip("/") not in PAGES:
         raise SettingsError(
             f"{where}: {url!r} has a path, and only the root of a server is polled: "
             f"name the driver without a path; allowed: {ALLOWED}"

@@ -101,6 +101,22 @@ def test_a_value_that_is_not_understood_is_said_once_where_spark_is_used(
     assert "1, true, yes, on" in record.getMessage()
 
 
+@pytest.mark.parametrize("order", [("start_if_asked", "start"), ("start", "start_if_asked")])
+def test_the_launcher_attaches_whatever_the_variable_says(order, waiting, monkeypatch, caplog):
+    """Python reads the ``.pth`` file before our ``sitecustomize``."""
+    attached = []
+    monkeypatch.setattr(sessions, "attach_to_sessions", attached.append)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "job.py"])
+    monkeypatch.setenv("QUERYPULSE_AUTO_ATTACH", "ja")
+    for name in order:
+        getattr(startup, name)()
+    for hook in waiting():
+        hook._act(ModuleType(startup.SESSIONS[0]))
+
+    assert len(attached) == 1
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize(
     ("value", "command"), [("0", "job.py"), ("", "job.py"), ("ja", "-m pyspark.daemon")]
 )
