@@ -145,9 +145,10 @@ lint: $(VENV)/.dev
 bench: java system-packages $(BENCH)/.bench
 	$(BENCH)/bin/python -m benchmarks.run
 
-## make dashboards write docs/settings.md and docs/metrics.md
+## make dashboards write docs/settings.md, docs/metrics.md and the resources of the Prometheus Operator
 dashboards: $(VENV)/.dev
 	$(BIN)/python -m tools.settings
+	$(BIN)/python -m tools.kubernetes
 	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md
 
 ## make dependencies  write the hashes of the versions in constraints.txt to requirements/
@@ -158,7 +159,7 @@ dependencies: $(BIN)/uv
 	$(COMPILE) pyproject.toml --extra spark --output-file requirements/demo.txt
 	$(COMPILE) pyproject.toml --extra spark --group dev --output-file requirements/dev.txt
 
-## make wheels     build/wheels: querypulse and all it needs, to install without an index on Linux, for ARCH
+## make wheels     build/wheels: querypulse, its extras and all they need, to install without an index on Linux, for ARCH
 ARCH := x86_64
 # pip takes the markers of this Python, not those of the other version: tomli is named.
 wheels: $(VENV)/.dev
@@ -166,7 +167,7 @@ wheels: $(VENV)/.dev
 	$(BIN)/python -m build --quiet --no-isolation --wheel --outdir build/wheels .
 	for version in 3.10 3.11 3.12 3.13; do $(BIN)/python -m pip download --quiet --only-binary :all: \
 	  --platform manylinux2014_$(ARCH) --platform manylinux_2_17_$(ARCH) \
-	  --python-version $$version --constraint constraints.txt --dest build/wheels build/wheels/querypulse-*.whl tomli || exit; done
+	  --python-version $$version --constraint constraints.txt --dest build/wheels "$$(echo build/wheels/querypulse-*.whl)[otlp,replay]" tomli || exit; done
 
 ## make sbom       build/querypulse.cdx.json: what the wheel requires, with versions and hashes (CycloneDX)
 sbom: $(BIN)/uv

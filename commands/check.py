@@ -23,13 +23,14 @@ from ..alerting.alert import (
 from ..alerting.delivery.heartbeat import Heartbeat
 from ..alerting.delivery.spool import try_folder
 from ..alerting.finding import WHOLE_DRIVER, Severity
-from ..alerting.receivers.receiver import DeliveryError, Receiver
+from ..alerting.receivers.receiver import DeliveryError, Receiver, is_loopback
 from ..alerting.silences import read_silences
 from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
+from ..exporter import push
 from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
-from ..settings.receivers import find_gap, receivers_text
+from ..settings.receivers import NOBODY, find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..sidecar.assemble import Components, make_heartbeat, make_receivers, refused_address
 
@@ -37,12 +38,21 @@ UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
     "Databricks Shell), alerts that an earlier process left open are not resolved at the start"
 )
+PROMETHEUS = (
+    "Prometheus notifies if it gets the metrics of this driver and has loaded queries.yaml "
+    "(docs/prometheus.md)."
+)
+NO_PROMETHEUS = (
+    "Prometheus could notify instead: let it scrape this driver (http_host) or set "
+    "pushgateway_url, and load queries.yaml (docs/prometheus.md)."
+)
 
 
 def check(environment: Mapping[str, str]) -> int:
-    """Print every setting, secrets masked, and a summary; 0 when all can be used. Sends nothing.
+    """Print every setting, secrets masked, and a summary; sends nothing.
 
-    Settings come from environment and file: the Spark conf is known only inside a job.
+    Returns 0, or 1 if nobody would be notified. Settings come from environment and file: the Spark
+    conf is known only inside a job.
 
     Raises:
         SettingsError: a setting is unknown, not allowed, or refers to something unusable.
@@ -57,11 +67,24 @@ def check(environment: Mapping[str, str]) -> int:
         sys.stdout.write(f"{name:<{width}}  {text:<34}  {settings.origins.get(name, 'default')}\n")
     note = UNNAMED_APP if settings.app_name is None else problem_of(settings.app_name)
     sys.stdout.write(f"note: {note}\n" if note else "")
-    names = receivers_text(settings)
-    gap = find_gap(settings, settings.app_name or "")
-    summary = f", but {gap}." if gap else f": {names}. querypulse test-alert tries them."
+    lacks_package = settings.otlp_endpoint is not None and not push.is_installed()
+    sys.stdout.write(f"note: {push.NOT_INSTALLED}\n" if lacks_package else "")
+    code, summary = _who_is_notified(settings)
     sys.stdout.write(f"\nThese settings can be used{summary}\n")
-    return 0
+    return code
+
+
+def _who_is_notified(settings: Settings) -> tuple[int, str]:
+    """The exit code, and the end of the summary."""
+    gap = find_gap(settings, settings.app_name or "")
+    if not gap:
+        return 0, f": {receivers_text(settings)}. querypulse test-alert tries them."
+    is_scraped = settings.http_port >= 0 and not is_loopback(settings.http_host)
+    pushes_otlp = settings.otlp_endpoint is not None and push.is_installed()
+    is_exported = is_scraped or pushes_otlp or settings.pushgateway_url is not None
+    if gap == NOBODY and is_exported:
+        return 0, f", but {gap}. {PROMETHEUS}"
+    return 1, f", but {gap}. {NO_PROMETHEUS}"
 
 
 def _require_usable(settings: Settings) -> None:

@@ -187,17 +187,34 @@ def _places(request: SilenceRequest, settings: Settings) -> list[Place]:
     places: list[Place] = [] if file is None else [File(Path(file))]
     if (url := request.alertmanager) is not None:
         name = public_part(url, setting="--alertmanager", allow_http=True)
-        places.append(Alertmanager(name, url, ca_file, labels=settings.labels))
+        header = _alertmanager_authorization(url, settings)
+        places.append(Alertmanager(name, url, ca_file, header, labels=settings.labels))
     if request.urls and request.token_file is None:
         raise ValueError("--url needs --token-file, the drivers' http_token_file")
     if request.urls and request.token_file is not None:
         token = Secret.from_file(request.token_file, setting="--token-file")
-        places += [Driver(url.rstrip("/"), url, ca_file, token) for url in request.urls]
+        header = Secret(f"Bearer {token.known}")
+        places += [Driver(url.rstrip("/"), url, ca_file, header) for url in request.urls]
     if not places:
         raise ValueError(
             "name a place: --url, --alertmanager, --file or the setting 'silence_file'"
         )
     return places
+
+
+def _alertmanager_authorization(url: str, settings: Settings) -> Secret | None:
+    """The header of ``alertmanager_credentials_file``, for one of ``alertmanager_urls`` only.
+
+    Raises:
+        ValueError: the file cannot be used.
+
+    """
+    path = settings.alertmanager_credentials_file
+    ours = [own.rstrip("/") for own in settings.alertmanager_urls]
+    if path is None or url.rstrip("/") not in ours:
+        return None
+    credentials = Secret.from_file(path, setting="alertmanager_credentials_file")
+    return Secret(credentials.authorization())
 
 
 def _ask_each(
@@ -302,14 +319,15 @@ class _Server(msgspec.Struct, frozen=True):
     name: str
     url: str
     ca_file: str | None
-    token: Secret | None = None
+    authorization: Secret | None = None
+    """The header of this name."""
 
     def _ask(self, kind: type[Answer], method: str, path: str, body: object = None) -> Answer:
         with requests.Session() as session:
-            if self.token is not None:
-                # No proxy or netrc of the environment: only the driver may receive the token.
+            if self.authorization is not None:
+                # No proxy or netrc of the environment: only the server may receive it.
                 session.trust_env = False
-                session.headers["Authorization"] = f"Bearer {self.token.known}"
+                session.headers["Authorization"] = self.authorization.known
             session.verify = self.ca_file or True
             try:
                 response = session.request(

@@ -4,6 +4,7 @@ one; and which parts of it are hidden.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
@@ -34,6 +35,8 @@ class Secret:
         self._value = value.strip()
         self._path: Path | None = None
         self._seen: Signature | None = None
+        self.setting = ""
+        """The setting that names its file."""
         self.problem = ""
         """Why the file could not be read the last time; it never holds its content."""
 
@@ -47,6 +50,7 @@ class Secret:
         """
         secret = cls("")
         secret._path = Path(path)
+        secret.setting = setting
         try:
             secret._read()
         except (OSError, ValueError) as error:
@@ -64,6 +68,24 @@ class Secret:
             except (OSError, ValueError) as error:
                 self.problem = f"cannot read {self._path}: {_reason(error)}"
         return self._value
+
+    def authorization(self) -> str:
+        """The header ``Authorization`` of a bearer token, or of ``user:password``; reads the file.
+
+        They differ by a colon, which neither a token (RFC 6750) nor a user (RFC 7617) has.
+
+        Raises:
+            ValueError: it is something else; the message names the setting.
+
+        """
+        text = self.reveal()
+        user, colon, password = text.partition(":")
+        if user and password and text.isprintable():
+            return f"Basic {b64encode(text.encode()).decode('ascii')}"
+        if text.isascii() and text.isprintable() and not colon and " " not in text:
+            return f"Bearer {text}"
+        what = "a bearer token, without the word Bearer, or user:password"
+        raise ValueError(f"{self.setting} must hold {what}")
 
     @property
     def is_from_file(self) -> bool:
@@ -155,14 +177,14 @@ def secret_parts(value: str) -> set[str]:
     """The texts to hide: a key itself; the secret parts of a URL, also decoded.
 
     Of headers the values that their names call secret, or that are random, as written and decoded,
-    with and without a scheme such as ``Bearer``.
+    with and without a scheme such as ``Bearer``. Of ``user:password`` the password, too.
     """
     with suppress(ValueError):
         parse_headers(value)
         # It may also be a key that only looks like a header.
         return {value}.union(*map(_secret_of_header, value.replace("\n", ",").split(",")))
     if "://" not in value:
-        return {value}
+        return {value, value.partition(":")[2]} - {""}
     return _secret_of_url(value)
 
 

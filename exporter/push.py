@@ -93,9 +93,11 @@ class Otlp:
         """Push all figures.
 
         Raises:
-            DeliveryError: some were not taken.
+            DeliveryError: some were not taken, or a package is missing.
 
         """
+        if not is_installed():
+            raise DeliveryError(NOT_INSTALLED, DeliveryOutcome.MISCONFIGURED)
         headers = {"Content-Type": "application/x-protobuf", **self._own_headers()}
         body = request_body(published, began=self._began, wall=time.time())
         answer = self.poster.post(body, headers, address=_metrics_url)
@@ -200,8 +202,7 @@ class Publisher:
 # https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 
 
-PACKAGE = "opentelemetry-proto"
-"""What to install: it is the extra ``otlp``."""
+NOT_INSTALLED = "setting 'otlp_endpoint' needs the extra otlp: pip install opentelemetry-proto"
 Fields = dict[str, Any]
 """Fields of a protobuf message; its constructor takes dictionaries for the messages in it."""
 _CUMULATIVE: Fields = {"aggregation_temporality": "AGGREGATION_TEMPORALITY_CUMULATIVE"}

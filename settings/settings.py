@@ -114,6 +114,9 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     Example: `"https://events.eu.pagerduty.com/v2/enqueue"`"""
     alertmanager_urls: tuple[Address, ...] = ()
     """All members of one Alertmanager cluster. Example: `["http://alertmanager-0:9093"]`"""
+    alertmanager_credentials_file: SecretFile | None = None
+    """The file of a bearer token, or of `user:password`, that they require.
+    Example: `"/run/secrets/alertmanager"`"""
     slack_webhook_url_file: SecretFile | None = None
     """The file of an incoming webhook of a Slack channel. Example: `"/run/secrets/slack"`"""
     heartbeat_url: SecretUrl | None = None
@@ -177,6 +180,9 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A Prometheus Pushgateway that gets all metrics, where nobody can scrape:
     [prometheus.md](prometheus.md#push).
     Example: `"https://pushgateway.example.com"`"""
+    pushgateway_credentials_file: SecretFile | None = None
+    """The file of a bearer token, or of `user:password`, that it requires.
+    Example: `"/run/secrets/pushgateway"`"""
     otlp_endpoint: Address | None = None
     """An OpenTelemetry receiver that gets all metrics by OTLP over HTTP; `/v1/metrics` is appended.
     Needs the extra `otlp`: [prometheus.md](prometheus.md#opentelemetry).

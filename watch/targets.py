@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from requests.utils import select_proxy
 
 from ..alerting.receivers.receiver import is_loopback
+from ..exporter.pages import LIVEZ, WATCH
 from ..settings.receivers import configured
 from ..settings.settings import Settings, SettingsError
 from ..sidecar.assemble import http_options
@@ -20,7 +21,10 @@ from .client import Endpoint
 # Which drivers to watch: URLs, a file of URLs, DNS names.
 
 
-ALLOWED = "http:// or https://, a host, and optionally a port"
+PORT = Settings().http_port
+"""Of a host that is given without scheme and port."""
+ALLOWED = f"a host, which is polled at port {PORT}; or http:// or https://, a host and a port"
+PAGES = ("", "/status", "/metrics", "/readyz", LIVEZ, *WATCH)
 
 
 class Targets:
@@ -68,14 +72,15 @@ class Targets:
 
 
 def endpoint_of(url: str, where: str) -> Endpoint:
-    """The endpoint of a URL, without its path.
+    """The endpoint of a URL, without its path, or of a host, at our own port.
 
     Raises:
         SettingsError: it is not the URL of a driver, or holds a password.
 
     """
+    has_scheme = "://" in url
     try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
+        parts = urlsplit(url if has_scheme else f"http://{url}")
         host = parts.hostname
         port = parts.port
     except ValueError:
@@ -84,9 +89,25 @@ def endpoint_of(url: str, where: str) -> Endpoint:
         raise SettingsError(f"{where}: {url!r} is not a URL to watch; allowed: {ALLOWED}")
     if parts.username is not None or parts.password is not None:
         raise SettingsError(f"{where}: no user or password in a URL; a token goes to --token-file")
+    if parts.path.rstrip("/") not in PAGES:
+        raise SettingsError(
+            f"{where}: {url!r} has a path, and only the root of a server is polled: "
+            f"name the driver without a path; allowed: {ALLOWED}"
+        )
     shown = f"[{host}]" if ":" in host else host
+    port = port if port or has_scheme else PORT
     base = f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
     return Endpoint(base, loopback=is_loopback(host))
+
+
+def polled(endpoint: Endpoint) -> str:
+    """What is polled, for the log; a port that is not given is named."""
+    parts = urlsplit(endpoint.url)
+    base = endpoint.url if parts.port else f"{endpoint.url}:{PORTS[parts.scheme]}"
+    line = f"{base}/status{f' ({endpoint.address})' if endpoint.address else ''}"
+    if parts.port or parts.scheme == "https":
+        return line
+    return f"{line}: the URL has no port, and a driver listens on {PORT} (http_port)"
 
 
 def addresses(name: Endpoint) -> list[Endpoint]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from ...core.guard import Problem
-from ...core.secret import Address, Secret
+from ...core.secret import Address, Secret, SecretFile
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
 from ..alert import Alert, AlertOutcome, Incident, is_generic
@@ -128,11 +128,13 @@ class Alertmanager:
         """Check the URLs; see ``ReceiverSettings.makes``."""
         self.name = given.name
         self._external_url = context.external_url
+        credentials = context.secret("credentials") if given.credentials_file else None
         self._members = [
             HttpPoster(
                 Secret(url.rstrip("/") + PATH),
                 setting="urls",
                 http=context.http,
+                credentials=credentials,
                 total_seconds=max(LEAST_SECONDS, TOTAL_SECONDS / len(given.urls)),
             )
             for url in given.urls
@@ -225,8 +227,13 @@ class AlertmanagerSettings(
 
     makes = Alertmanager
 
-    short_form: ClassVar[Mapping[str, str]] = {"urls": "alertmanager_urls"}
+    one_of = ("urls",)
+    short_form: ClassVar[Mapping[str, str]] = {
+        "urls": "alertmanager_urls",
+        "credentials_file": "alertmanager_credentials_file",
+    }
     urls: Annotated[tuple[Address, ...], Meta(min_length=1)]
+    credentials_file: SecretFile | None = None
 
     def targets(self) -> Sequence[str]:
         """The members."""

@@ -20,6 +20,7 @@ from querypulse.commands.check import TEST_NAME
 from querypulse.commands.demo.scenarios import DemoSettings
 from querypulse.core import installed
 from querypulse.core.installed import NotInstalledError, require_spark
+from querypulse.exporter import push
 from querypulse.settings.settings import TYPES
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
@@ -76,7 +77,7 @@ def test_version_is_printed(capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "code"), [("check", 0), ("launcher", 0), ("silence", 1), ("watch", 141)]
+    ("command", "code"), [("check", 1), ("launcher", 0), ("silence", 1), ("watch", 141)]
 )
 def test_closed_output_pipe_shows_no_traceback(run, monkeypatch, command, code):
     """Also if all output is written at the end; a command that had ended keeps its code."""
@@ -142,29 +143,70 @@ def test_check_shows_every_setting_with_its_origin(check, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "summary"),
+    ("settings", "ends", "summary"),
     [
-        ({}, "These settings can be used, but no receiver is configured, so nobody is notified"),
+        ({}, 1, "These settings can be used, but no receiver is configured, so nobody is notified"),
         (
             {"webhook_url": "https://h.example/x", "alertmanager_urls": "https://am.example"},
+            0,
             "These settings can be used: 2 receivers (webhook, alertmanager).",
         ),
         (
             {"receivers": TEAM, "app_name": "etl", "labels": "{env = 'prod', team = 'risk'}"},
+            1,
             "These settings can be used, but no receiver takes critical incidents of this job "
             "(app=etl, env=prod, team=risk): see `match` and `severities`; nobody is notified",
         ),
         (
             {"receivers": TEAM, "labels": "{env = 'prod', team = 'payments-eu'}"},
+            0,
             "These settings can be used: 1 receiver (team).",
         ),
     ],
 )
-def test_check_ends_with_a_summary(check, settings, summary):
+def test_check_ends_with_a_summary_and_with_1_if_nobody_would_be_notified(
+    check, settings, ends, summary
+):
     code, output, _ = check(**settings)
 
-    assert code == 0
+    assert code == ends
     assert output.splitlines()[-1].startswith(summary)
+
+
+@pytest.mark.parametrize(
+    ("settings", "ends"),
+    [
+        ({"http_host": "0.0.0.0", "http_allow_anonymous": "true"}, 0),
+        ({"pushgateway_url": "https://gate.example"}, 0),
+        ({"otlp_endpoint": "https://collector.example"}, 0),
+        ({"http_host": "127.0.0.1"}, 1),
+        ({"http_host": "0.0.0.0", "http_port": "-1", "http_allow_anonymous": "true"}, 1),
+        ({"heartbeat_url": "https://hc.example/x"}, 1),
+    ],
+)
+def test_prometheus_may_notify_where_it_gets_the_metrics(check, settings, ends):
+    code, output, _ = check(**settings)
+
+    assert code == ends
+    assert "queries.yaml" in output.splitlines()[-1]
+
+
+def test_prometheus_does_not_stand_in_for_receivers_that_take_nothing(check):
+    labels = "{team = 'risk'}"
+    settings = {"receivers": TEAM, "labels": labels, "pushgateway_url": "https://gate.example"}
+
+    assert check(**settings)[0] == 1
+
+
+def test_check_says_that_an_optional_package_is_missing(check, monkeypatch):
+    monkeypatch.setattr(push, "find_spec", lambda _: None)
+    settings = {"otlp_endpoint": "https://collector.example"}
+    code, output, errors = check(**settings, webhook_url="https://h.example/x")
+
+    assert (code, errors) == (0, "")
+    assert f"note: {push.NOT_INSTALLED}\n" in output
+    monkeypatch.delenv("QUERYPULSE_WEBHOOK_URL")
+    assert check(**settings)[0] == 1
 
 
 def named(app_name):
@@ -180,7 +222,7 @@ def named(app_name):
     ],
 )
 def test_check_explains_the_cost_of_a_generic_app_name(check, app_name, note):
-    code, output, _ = check(**named(app_name))
+    code, output, _ = check(**named(app_name), webhook_url="https://h.example/x")
 
     assert code == 0
     assert any(line.startswith(note) for line in output.splitlines())
@@ -248,7 +290,7 @@ def test_settings_can_be_checked_without_pyspark():
     )
     done = subprocess.run([sys.executable, "-Ic", script], capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")
     assert "stall_floor_seconds" in done.stdout
 
 

@@ -55,7 +55,7 @@ def test_documented_command_wraps_the_rules_for_the_operator():
 
     kind = manifest["apiVersion"], manifest["kind"]
     assert kind == ("monitoring.coreos.com/v1", "PrometheusRule")
-    assert manifest["spec"] == yaml.safe_load((RULES / "drivers.yaml").read_text())
+    assert manifest["spec"] == yaml.safe_load((RULES / "queries.yaml").read_text())
 
 
 MUTANTS = [
@@ -128,7 +128,7 @@ def documented(key):
 def test_each_scrape_configuration_and_the_shipped_monitor_keep_the_labels_of_querypulse():
     shipped = yaml.safe_load((DASHBOARDS / "compose/prometheus.yaml").read_text())
     configs = documented("scrape_configs")["scrape_configs"] + shipped["scrape_configs"]
-    monitor = yaml.safe_load((ROOT / "deploy/kubernetes/podmonitor.yaml").read_text())
+    monitor = yaml.safe_load((ROOT / "deploy/kubernetes/base/podmonitor.yaml").read_text())
 
     assert {config["honor_labels"] for config in configs} == {True}
     assert {end["honorLabels"] for end in monitor["spec"]["podMetricsEndpoints"]} == {True}

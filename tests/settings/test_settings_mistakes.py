@@ -416,6 +416,8 @@ COMBINED = [
     ({"http_tls_client_ca_file": "/c"}, "needs"),
     ({"http_tls_cert_file": "/c", "http_tls_key_file": "/k"}, "No such file"),
     ({"otlp_headers_file": "/h"}, "needs"),
+    ({"alertmanager_credentials_file": "/c"}, "needs"),
+    ({"pushgateway_credentials_file": "/c"}, "needs"),
     ({"redact_patterns": ["("]}, "not a regular expression"),
     ({"queries": {"a": {"reads": ["x"]}}}, "could never match"),
     ({"queries": {" ": {"writes": ["/x"]}}}, "matches no query"),

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from support.patience import PATIENCE_SECONDS
 
-OPT_IN = {"docker", "grafana", "soak", "collector"}
+OPT_IN = {"docker", "grafana", "soak", "collector", "kustomize"}
 """What no system package provides, or what takes too long: these tests run where they can."""
 IN_TEST_ALL = {
     *("prometheus", "pushgateway", "alertmanager", "browser", "iceberg", "connect", "yarn"),
@@ -102,5 +102,6 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "connect": _connect,
     "yarn": _yarn,
     "docker": _docker,
+    "kustomize": partial(_programs, "kubectl", "kubectl"),
     "grafana": _grafana,
 }

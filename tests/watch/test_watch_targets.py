@@ -6,7 +6,7 @@ import pytest
 
 from querypulse.watch import targets
 from querypulse.watch.client import Endpoint
-from querypulse.watch.targets import Targets, endpoint_of
+from querypulse.watch.targets import Targets, endpoint_of, polled
 from querypulse.watch.tracker import TargetTracker
 
 
@@ -29,14 +29,39 @@ def dns(monkeypatch):
     [
         ("http://a:9719", "http://a:9719"),
         ("https://a", "https://a"),
+        ("http://a", "http://a"),
         ("http://a:9719/metrics?x=1", "http://a:9719"),
+        ("http://a:9719/status/", "http://a:9719"),
+        ("http://a:9719/watch", "http://a:9719"),
         ("a:9719/", "http://a:9719"),
+        ("a", "http://a:9719"),
+        ("driver-a.prod.svc", "http://driver-a.prod.svc:9719"),
+        ("10.0.0.7", "http://10.0.0.7:9719"),
         ("10.0.0.7:9719", "http://10.0.0.7:9719"),
+        ("[fd00::1]", "http://[fd00::1]:9719"),
         ("http://[fd00::1]:9719", "http://[fd00::1]:9719"),
     ],
 )
-def test_the_path_of_a_url_is_ignored(url, shown):
+def test_a_host_is_polled_at_our_port_and_a_page_of_ours_is_ignored(url, shown):
     assert endpoint_of(url, "here") == Endpoint(shown)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://spark.example.com/orders", "http//a:9719", "http:/a:9719", "a/b:9719"]
+)
+def test_a_path_that_is_no_page_of_ours_is_rejected_because_it_would_not_be_polled(url):
+    with pytest.raises(match=r"list line 3: .*without a path"):
+        endpoint_of(url, "list line 3")
+
+
+@pytest.mark.parametrize(
+    ("url", "port"), [("a", 9719), ("http://a", 80), ("https://a", 443), ("http://a:9720", 9720)]
+)
+def test_the_port_that_is_polled_is_named(url, port):
+    line = polled(endpoint_of(url, "here"))
+
+    assert f":{port}/status" in line
+    assert ("9719" in line) == (port not in {9720, 443})
 
 
 def test_drivers_are_watched_in_the_order_of_the_list():
