@@ -29,7 +29,7 @@ from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
 from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
-from ..settings.receivers import find_gap, receivers_text
+from ..settings.receivers import NOBODY, expired_certificates, find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..sidecar.assemble import Components, make_heartbeat, make_receivers, refused_address
 
@@ -57,6 +57,8 @@ def check(environment: Mapping[str, str]) -> int:
         sys.stdout.write(f"{name:<{width}}  {text:<34}  {settings.origins.get(name, 'default')}\n")
     note = UNNAMED_APP if settings.app_name is None else problem_of(settings.app_name)
     sys.stdout.write(f"note: {note}\n" if note else "")
+    for expired in expired_certificates(settings):
+        sys.stdout.write(f"note: {expired}\n")
     names = receivers_text(settings)
     gap = find_gap(settings, settings.app_name or "")
     summary = f", but {gap}." if gap else f": {names}. querypulse test-alert tries them."
@@ -136,7 +138,7 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
     receivers = make_receivers(settings)
     heartbeat = make_heartbeat(settings, Guard())
     if not receivers and heartbeat is None:
-        raise SettingsError("test-alert: no receiver is configured")
+        raise SettingsError(f"test-alert: {NOBODY}")
     require_spool(settings)
     incident = _incident(settings, severity, app or settings.app_name or "querypulse")
     attempts = {receiver.name: partial(_try, receiver, incident) for receiver in receivers}

@@ -200,7 +200,7 @@ class Publisher:
 # https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 
 
-PACKAGE = "opentelemetry-proto"
+PACKAGE = "querypulse[otlp]"
 """What to install: it is the extra ``otlp``."""
 Fields = dict[str, Any]
 """Fields of a protobuf message; its constructor takes dictionaries for the messages in it."""

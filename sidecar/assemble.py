@@ -240,13 +240,8 @@ def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
     if cert is None or key is None:
         return token, None
     tls = Tls(cert, key, settings.http_tls_client_ca_file)
-    try:
+    with as_settings_error(settings):
         tls.context()
-    except OSError as error:
-        raise settings.error(
-            "settings 'http_tls_cert_file', 'http_tls_key_file' and 'http_tls_client_ca_file': "
-            f"{error}"
-        ) from None
     return token, tls
 
 
@@ -292,7 +287,7 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
     if settings.otlp_headers_file is not None and settings.otlp_endpoint is None:
         raise settings.error("setting 'otlp_headers_file' needs 'otlp_endpoint'")
     if settings.otlp_endpoint is not None and not push.is_installed():
-        raise settings.error(f"setting 'otlp_endpoint' needs: pip install {push.PACKAGE}")
+        raise settings.error(f"setting 'otlp_endpoint' needs: pip install '{push.PACKAGE}'")
     targets: list[PushTarget] = []
     if settings.pushgateway_url is not None:
         poster = _poster("pushgateway_url", settings.pushgateway_url, settings)

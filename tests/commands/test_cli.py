@@ -406,7 +406,7 @@ def test_every_demo_setting_can_be_given(scripts):
 WRONG = {
     "": "required: command",
     "dance": "'dance' (choose from",
-    "check --scenario failure": "unrecognized arguments: --scenario failure",
+    "check --scenario failure": "unrecognized arguments: --scenario; --help lists",
     "demo failure": "unrecognized arguments: failure",
     "demo --scenario flies": "--scenario: invalid choice: 'flies'",
     "demo --scenario": "--scenario: expected one argument",
