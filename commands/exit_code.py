@@ -10,8 +10,8 @@ from collections.abc import Callable
 from ..core import CommandError
 from ..launch.launcher import LaunchError
 from ..settings.settings import SettingsError
+from . import COULD_NOT_BEGIN
 
-COULD_NOT_BEGIN = 2
 INTERRUPTED = 130
 READER_GONE = 141
 OUTPUT_LOST = 1

@@ -132,7 +132,7 @@ def test_target_that_hangs_does_not_delay_the_end(double, publishing):
         ({"otlp_endpoint": "ftp://x"}, "otlp_endpoint must be an https:// URL"),
         ({"otlp_headers_file": "/h"}, "needs 'otlp_endpoint'"),
         ({"otlp_endpoint": "https://x", "otlp_headers_file": "/no"}, "otlp_headers_file"),
-        ({"otlp_endpoint": "https://not-installed"}, "pip install opentelemetry-proto"),
+        ({"otlp_endpoint": "https://not-installed"}, r"pip install 'querypulse\[otlp\]'"),
     ],
 )
 def test_unusable_settings_and_a_missing_package_are_named(settings, message, monkeypatch):
