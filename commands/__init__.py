@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from ..core import COULD_NOT_BEGIN
 from ..core.installed import explained_imports
-
-COULD_NOT_BEGIN = 2
 
 
 def main() -> int:

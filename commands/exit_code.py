@@ -7,10 +7,9 @@ import os
 import sys
 from collections.abc import Callable
 
-from ..core import CommandError
+from ..core import COULD_NOT_BEGIN, CommandError
 from ..launch.launcher import LaunchError
 from ..settings.settings import SettingsError
-from . import COULD_NOT_BEGIN
 
 INTERRUPTED = 130
 READER_GONE = 141
