@@ -25,5 +25,5 @@ def __getattr__(name: str) -> Any:
         with explained_imports():
             from . import sidecar
 
-        return getattr(sidecar, name)
+            return getattr(sidecar, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

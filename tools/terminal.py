@@ -8,9 +8,9 @@ from html import escape
 from typing import NamedTuple
 
 ROWS = 32
-COLUMNS = 92
+LEAST_COLUMNS = 88
 LINE = 18
-CHARACTER = 7.8
+CHARACTER = 8.0
 MARGIN = 16
 LONGEST_PAUSE = 1.6
 """Longer waits for the next line are cut."""
@@ -48,7 +48,8 @@ def picture(title: str, command: str, lines: Sequence[Line]) -> str:
         if line.text.strip():
             styles.append(_appears(number, line.seconds / total))
             texts.append(_text(number, line.text))
-    width = round(COLUMNS * CHARACTER + 2 * MARGIN)
+    columns = max(LEAST_COLUMNS, *(len(line.text) for line in shown))
+    width = round(columns * CHARACTER + 2 * MARGIN)
     height = ROWS * LINE + 2 * MARGIN
     scrolling = _scrolling(shown, total)
     return (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError
 
 import pytest
@@ -59,6 +61,20 @@ def test_package_that_is_new_enough_is_not_named(versions, there):
     versions["urllib3"] = there
 
     assert why_not_imported("urllib3") == ""
+
+
+def test_import_of_attach_without_pyspark_says_what_to_install():
+    script = (
+        "import sys\n"
+        "sys.modules['py4j'] = None\n"
+        "try:\n"
+        "    from querypulse import attach\n"
+        "except ImportError as error:\n"
+        "    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-Ic", script], capture_output=True, text=True)
+
+    assert done.stdout.startswith("querypulse needs PySpark, which this Python"), done.stderr
 
 
 def test_error_for_another_reason_stays_what_it_is():
