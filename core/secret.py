@@ -54,10 +54,10 @@ class Secret:
             secret._read()
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"{setting}: cannot read {_shown(path)}: {_reason(error)}; {_ALLOWED}"
+                f"{setting}: cannot read {shown_path(path)}: {_reason(error)}; {_ALLOWED}"
             ) from None
         if not secret._value:
-            raise ValueError(f"{setting}: {_shown(path)} is empty; {_ALLOWED}")
+            raise ValueError(f"{setting}: {shown_path(path)} is empty; {_ALLOWED}")
         return secret
 
     def reveal(self) -> str:
@@ -98,7 +98,7 @@ class Secret:
         self._seen = seen
 
 
-def _shown(path: str | Path) -> str:
+def shown_path(path: str | Path) -> str:
     """The path, unless it may be the secret itself, given where its file belongs."""
     place = Path(path)
     # A key may begin with a slash.

@@ -17,7 +17,17 @@ from msgspec import Meta
 
 from ..alerting.policy import Grace, LimitSettings, Seconds
 from ..alerting.receivers import AnyReceiverSettings
-from ..core.secret import Address, Key, Pattern, SecretFile, SecretUrl, Text, holds
+from ..core.secret import (
+    Address,
+    Holds,
+    Key,
+    Pattern,
+    SecretFile,
+    SecretUrl,
+    Text,
+    holds,
+    shown_path,
+)
 from ..core.text import is_encodable
 from ..exporter.metrics import LABEL_NAMES
 from .allowed import assignment, example
@@ -214,6 +224,8 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     def _shown(self, name: str) -> str:
         """A value as a message shows it; empty of tables, whose wrong part the message names."""
         value = mask(name, getattr(self, name))
+        if HOLDS.get(name) is Holds.SECRET_FILE and isinstance(value, str):
+            return repr(shown_path(value))
         is_table = isinstance(value, dict) or name == "receivers"
         return "" if is_table else repr(value)
 

@@ -81,6 +81,17 @@ def test_value_of_a_wrong_type_or_size_is_refused_by_name_place_and_what_is_allo
         assert repr(value) in message
 
 
+@pytest.mark.parametrize(
+    "secret", ["R0123456789abcdefghijklmnopqrstu", "/whsec_0123456789abcdefghijklmn"]
+)
+def test_key_in_the_place_of_its_file_is_not_shown(secret):
+    for name in SECRET_FILES:
+        message = problem({name: secret}, {}, {})
+
+        assert name in message
+        assert secret not in message
+
+
 PLACES = ["environment variable", "Spark conf", "file"]
 
 
