@@ -29,9 +29,21 @@ from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
 from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
-from ..settings.receivers import NOBODY, expired_certificates, find_gap, receivers_text
+from ..settings.receivers import (
+    NOBODY,
+    as_settings_error,
+    expired_certificates,
+    find_gap,
+    receivers_text,
+)
 from ..settings.settings import TYPES, Settings, SettingsError, mask
-from ..sidecar.assemble import Components, make_heartbeat, make_receivers, refused_address
+from ..sidecar.assemble import (
+    Components,
+    http_options,
+    make_heartbeat,
+    make_receivers,
+    refused_address,
+)
 
 UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
@@ -68,12 +80,15 @@ def check(environment: Mapping[str, str]) -> int:
 
 def _require_usable(settings: Settings) -> None:
     """Try everything that can be tried without sending anything."""
+    with as_settings_error(settings):
+        http_options(None, settings)
     Components(settings, Guard())
     if settings.silence_file is not None:
         try:
             read_silences(Path(settings.silence_file))
         except (OSError, ValueError) as error:
-            raise settings.error(f"setting 'silence_file': {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise settings.error(f"setting 'silence_file': {why}") from None
     require_spool(settings)
     if refused := refused_address(settings):
         raise SettingsError(refused)

@@ -178,7 +178,8 @@ def _content(path: Path) -> str:
 
 def _place_of(name: str, value: object) -> str:
     """Where an unknown setting belongs, or what it is called."""
-    plain = name.strip().lower().replace("-", "_").removeprefix("querypulse_")
+    plain = re.sub(r"[.-]", "_", name.strip().lower())
+    plain = plain.removeprefix("spark_").removeprefix("querypulse_")
     if plain in TYPES:
         return f"did you mean {plain!r}?"
     if isinstance(value, Mapping) and not TYPES.keys().isdisjoint(value):

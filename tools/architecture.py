@@ -47,12 +47,12 @@ BUDGET = {
     "listener": (11850, 48),
     "exporter": (2350, 9),
     "alerting": (12360, 44),
-    "settings": (1380, 9),
+    "settings": (1390, 9),
     "sidecar": (3105, 12),
     "watch": (1760, 6),
     "replay": (1150, 6),
     "launch": (450, 7),
-    "commands": (1770, 10),
+    "commands": (1775, 10),
     "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.http_double import HttpDouble, raw, reply
 
-from querypulse import sidecar
+from querypulse import commands, sidecar
 from querypulse.commands import cli
 from querypulse.commands.check import TEST_NAME
 from querypulse.commands.demo.scenarios import DemoSettings
@@ -235,7 +235,7 @@ def test_check_rejects_unusable_settings_in_one_line(check, settings, word):
 def test_installed_command_is_this_one():
     (script,) = entry_points(group="console_scripts", name="querypulse")
 
-    assert script.load() is cli.main
+    assert script.load() is commands.main
 
 
 @pytest.mark.slow
