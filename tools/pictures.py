@@ -29,6 +29,7 @@ HOME = ROOT / "docs" / "pictures"
 TITLE = "querypulse demo: one of eight queries fails, and within a second the page arrives"
 AFTER_SECONDS = 60
 """How long all queries are healthy first: sparklines need batches."""
+COMMAND = f"querypulse demo --after {AFTER_SECONDS}"
 PATIENCE_MILLISECONDS = 180_000.0
 MAX_BYTES = 200_000
 DEMO = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
@@ -54,7 +55,7 @@ def take(folder: Path) -> None:
             _check_size(path)
         recording.finished.wait(PATIENCE_MILLISECONDS / 1000)
     path = folder / "demo.svg"
-    path.write_text(picture(TITLE, "querypulse demo", recording.shown()), encoding="utf-8")
+    path.write_text(picture(TITLE, COMMAND, recording.shown()), encoding="utf-8")
     _check_size(path)
 
 

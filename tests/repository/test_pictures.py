@@ -35,7 +35,7 @@ def test_demo_is_a_recording_whose_page_arrives_and_runs_no_script():
     texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
     drawn = ET.tostring(root, encoding="unicode")
 
-    assert texts[0] == "$ querypulse demo"
+    assert texts[0].startswith("$ querypulse demo")
     assert any("| alertname    StreamingQueryFailed" in text for text in texts)
     assert texts[-1].split() == ["result", "as", "expected"]
     assert list(root.iter(f"{SVG}script")) == []
