@@ -402,11 +402,10 @@ def access_of(request: WatchRequest, settings: Settings) -> Access:
     token = assemble.secret_in(request.token_file, "--token-file", settings)
     if request.client_key_file is not None and request.client_cert_file is None:
         raise SettingsError("--client-key-file needs --client-cert-file")
-    context = ssl.create_default_context()
     try:
         if request.ca_file is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            load_authorities(context, request.ca_file, "--ca-file")
+            load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), request.ca_file, "--ca-file")
+        context = ssl.create_default_context(cafile=request.ca_file)
         if request.client_cert_file is not None:
             names = ("--client-cert-file", "--client-key-file")
             load_own(context, request.client_cert_file, request.client_key_file, names)
