@@ -20,7 +20,10 @@ __all__ = ["QueryFailure", "Settings", "SettingsError", "Sidecar", "__version__"
 def __getattr__(name: str) -> Any:
     # The parts must not pay for each other: `import querypulse.listener` loads no sidecar.
     if name in __all__:
-        from . import sidecar
+        from .core.installed import explained_imports
 
-        return getattr(sidecar, name)
+        with explained_imports():
+            from . import sidecar
+
+            return getattr(sidecar, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,9 +30,21 @@ from ..core.states import DeliveryOutcome
 from ..exporter import push
 from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
-from ..settings.receivers import NOBODY, find_gap, receivers_text
+from ..settings.receivers import (
+    NOBODY,
+    as_settings_error,
+    expired_certificates,
+    find_gap,
+    receivers_text,
+)
 from ..settings.settings import TYPES, Settings, SettingsError, mask
-from ..sidecar.assemble import Components, make_heartbeat, make_receivers, refused_address
+from ..sidecar.assemble import (
+    Components,
+    http_options,
+    make_heartbeat,
+    make_receivers,
+    refused_address,
+)
 
 UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
@@ -70,6 +82,8 @@ def check(environment: Mapping[str, str]) -> int:
     lacks_package = settings.otlp_endpoint is not None and not push.is_installed()
     sys.stdout.write(f"note: {push.NOT_INSTALLED}\n" if lacks_package else "")
     code, summary = _who_is_notified(settings)
+    for expired in expired_certificates(settings):
+        sys.stdout.write(f"note: {expired}\n")
     sys.stdout.write(f"\nThese settings can be used{summary}\n")
     return code
 
@@ -89,12 +103,15 @@ def _who_is_notified(settings: Settings) -> tuple[int, str]:
 
 def _require_usable(settings: Settings) -> None:
     """Try everything that can be tried without sending anything."""
+    with as_settings_error(settings):
+        http_options(None, settings)
     Components(settings, Guard())
     if settings.silence_file is not None:
         try:
             read_silences(Path(settings.silence_file))
         except (OSError, ValueError) as error:
-            raise settings.error(f"setting 'silence_file': {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise settings.error(f"setting 'silence_file': {why}") from None
     require_spool(settings)
     if refused := refused_address(settings):
         raise SettingsError(refused)
@@ -159,7 +176,7 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
     receivers = make_receivers(settings)
     heartbeat = make_heartbeat(settings, Guard())
     if not receivers and heartbeat is None:
-        raise SettingsError("test-alert: no receiver is configured")
+        raise SettingsError(f"test-alert: {NOBODY}")
     require_spool(settings)
     incident = _incident(settings, severity, app or settings.app_name or "querypulse")
     attempts = {receiver.name: partial(_try, receiver, incident) for receiver in receivers}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ from ..alerting.silences import (
     unmatched,
     written,
 )
+from ..core.certificates import load_authorities
 from ..core.secret import Secret
 from ..core.text import rfc3339
 from ..core.wall_time import Times, parse_window
@@ -182,8 +184,8 @@ def _app(request: SilenceRequest, settings: Settings, places: Sequence[Place]) -
 def _places(request: SilenceRequest, settings: Settings) -> list[Place]:
     file = request.file or settings.silence_file
     ca_file = request.ca_file
-    if ca_file is not None and not Path(ca_file).is_file():
-        raise ValueError(f"--ca-file {ca_file}: no such file")
+    if ca_file is not None:
+        load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca_file, "--ca-file")
     places: list[Place] = [] if file is None else [File(Path(file))]
     if (url := request.alertmanager) is not None:
         name = public_part(url, setting="--alertmanager", allow_http=True)

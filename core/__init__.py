@@ -7,5 +7,9 @@ It is here because every Python process may need it, which then imports nothing 
 """
 
 
+COULD_NOT_BEGIN = 2
+"""The exit code of a command that cannot begin."""
+
+
 class CommandError(Exception):
     """A command cannot begin; the message says why."""

@@ -202,7 +202,7 @@ class Publisher:
 # https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 
 
-NOT_INSTALLED = "setting 'otlp_endpoint' needs the extra otlp: pip install opentelemetry-proto"
+NOT_INSTALLED = "setting 'otlp_endpoint' needs the extra otlp: pip install 'querypulse[otlp]'"
 Fields = dict[str, Any]
 """Fields of a protobuf message; its constructor takes dictionaries for the messages in it."""
 _CUMULATIVE: Fields = {"aggregation_temporality": "AGGREGATION_TEMPORALITY_CUMULATIVE"}

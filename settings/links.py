@@ -9,12 +9,16 @@ from urllib.parse import urlsplit
 
 from .. import dashboards
 from ..alerting.words.messages import Guidance
-from ..core.secret import Holds
-from .mistakes import mask_value
 from .settings import DEFAULT_RUNBOOKS, Settings
 
 _ALLOWED = re.compile(r"https?://[^\s\"'<>\\^`|{}]+", re.IGNORECASE)
 _PLACES = ("{app}", "{query}")
+_PLACE = re.compile(r"\{[^{}]*\}")
+_EXAMPLES = {
+    "external_url": "https://spark.example.com/orders",
+    "dashboard_url": "https://grafana.example.com/d/querypulse-query?var-query={query}",
+    "runbook_base_url": "https://wiki.example.com/runbooks",
+}
 _FOLDER = "runbooks"
 _INDEX = "README"
 _NAME = re.compile(r"[A-Za-z]{1,100}")
@@ -74,11 +78,14 @@ def _link(
     for place in places:
         plain = plain.replace(place, "x")
     if not _is_address(plain) or (without and set(url) & {"?", "#"}):
-        may_hold = f", and may hold {' and '.join(places)}" if places else ""
+        unknown = [place for place in _PLACE.findall(url) if place not in places]
+        may_hold = f"; it may hold {' and '.join(places)}" if places else ""
+        if places and unknown:
+            may_hold += f", and not {', '.join(unknown)}"
         raise settings.error(
-            f"setting {name!r}: it must be an http or https address with a host, without spaces, "
-            f"quotes, user name, password{without}{may_hold}; "
-            f"write an @ in a path as %40 (given: {mask_value(Holds.ADDRESS, url)!r})"
+            f"setting {name!r} must be an http or https address with a host, without spaces, "
+            f"quotes, user name, password{without}{may_hold}; write an @ in a path as %40; "
+            f"example: {_EXAMPLES[name]}"
         )
     return url
 

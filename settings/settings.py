@@ -10,17 +10,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, get_origin
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from ..alerting.policy import Grace, LimitSettings, Seconds
 from ..alerting.receivers import AnyReceiverSettings
-from ..core.secret import Address, Holds, Key, Pattern, SecretFile, SecretUrl, Text, holds
+from ..core.secret import (
+    Address,
+    Holds,
+    Key,
+    Pattern,
+    SecretFile,
+    SecretUrl,
+    Text,
+    holds,
+    shown_path,
+)
 from ..core.text import is_encodable
 from ..exporter.metrics import LABEL_NAMES
-from .mistakes import explain, mask_mistake, mask_value
+from .allowed import assignment, example
+from .mistakes import find_mistake, mask_value
 
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
 
@@ -208,8 +219,21 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
         first = first_word(message)
         first = "receivers" if first == "receiver" else first
         names = [first] if first in TYPES else re.findall(r"'(\w+)'", message)
-        origins = dict.fromkeys(self.origins[name] for name in names if name in self.origins)
-        return SettingsError(f"{message} (from {', '.join(origins)})" if origins else message)
+        given = [name for name in dict.fromkeys(names) if name in self.origins]
+        if not given:
+            return SettingsError(message)
+        values = [shown for name in given if (shown := self._shown(name)).strip("'") not in message]
+        what = f"given: {' and '.join(values)}, " if values else ""
+        origins = ", ".join(dict.fromkeys(self.origins[name] for name in given))
+        return SettingsError(f"{message} ({what}from {origins})")
+
+    def _shown(self, name: str) -> str:
+        """A value as a message shows it; empty of tables, whose wrong part the message names."""
+        value = mask(name, getattr(self, name))
+        if HOLDS.get(name) is Holds.SECRET_FILE and isinstance(value, str):
+            return repr(shown_path(value))
+        is_table = isinstance(value, dict) or name == "receivers"
+        return "" if is_table else repr(value)
 
     def __repr__(self) -> str:
         shown = (f"{name}={mask(name, getattr(self, name))!r}" for name in self.__struct_fields__)
@@ -221,6 +245,7 @@ _FIELDS = msgspec.structs.fields(Settings)
 _LIMITS = len(LimitSettings.__struct_fields__)
 TYPES = {field.name: field.type for field in (*_FIELDS[_LIMITS:], *_FIELDS[:_LIMITS])}
 """The type of each setting; the limits, which msgspec puts first, are the last."""
+DEFAULTS = {field.name: field.default for field in _FIELDS}
 
 
 class SettingsError(ValueError):
@@ -244,19 +269,21 @@ def check_value(name: str, value: object, origin: str, *, is_text: bool = False)
         SettingsError: it is not allowed.
 
     """
+    place = f"setting {name!r} from {origin}"
     if not is_encodable(value):
-        raise SettingsError(f"setting {name!r} from {origin}: a text in it is not UTF-8")
+        raise SettingsError(f"{place}: a text in it is not UTF-8; allowed: text in UTF-8")
     strict = not is_text or not isinstance(value, str)
     try:
         checked = msgspec.convert(value, TYPES[name], strict=strict)
         json.dumps(msgspec.to_builtins(checked), allow_nan=False)  # refuses infinity
-    except msgspec.ValidationError as error:
-        why = explain(name, TYPES[name], value, error)
-        if not strict and get_origin(TYPES[name]) is tuple:
-            why = "it is no list in JSON or TOML"
+    except msgspec.ValidationError:
+        mistake = find_mistake(name, TYPES[name], value, DEFAULTS[name])
+        hint = "; it is a setting of its own: write it above the first table"
+        stray = hint if mistake.unknown in TYPES else ""
+        raise SettingsError(f"{place}: {mistake.explained(origin)}{stray}") from None
     except ValueError:
-        why = "a number must be finite"
-    else:
-        return checked
-    shown = mask_mistake(value, shows_words=HOLDS.get(name) not in (Holds.KEY, Holds.PATTERN))
-    raise SettingsError(f"setting {name!r} from {origin}: {why} (given: {shown!r})")
+        raise SettingsError(
+            f"{place}: a number in it is not finite; allowed: finite numbers; example: "
+            f"{assignment(name, example(TYPES[name], name, DEFAULTS[name]), origin)}"
+        ) from None
+    return checked

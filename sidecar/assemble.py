@@ -240,13 +240,8 @@ def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
     if cert is None or key is None:
         return token, None
     tls = Tls(cert, key, settings.http_tls_client_ca_file)
-    try:
+    with as_settings_error(settings):
         tls.context()
-    except OSError as error:
-        raise settings.error(
-            "settings 'http_tls_cert_file', 'http_tls_key_file' and 'http_tls_client_ca_file': "
-            f"{error}"
-        ) from None
     return token, tls
 
 

@@ -43,16 +43,16 @@ MAY_IMPORT: dict[str, set[str]] = {
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1710, 12),
+    "core": (1940, 12),
     "listener": (11850, 48),
     "exporter": (2350, 9),
-    "alerting": (12365, 44),
-    "settings": (1100, 9),
+    "alerting": (12380, 44),
+    "settings": (1390, 9),
     "sidecar": (3110, 12),
     "watch": (1780, 6),
     "replay": (1150, 6),
     "launch": (470, 7),
-    "commands": (1760, 10),
+    "commands": (1820, 10),
     "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""

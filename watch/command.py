@@ -21,6 +21,7 @@ from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.redaction import EvaluationRedactor
 from ..alerting.silences import SilenceStore, why_muted
+from ..core.certificates import CertificateError, load_authorities, load_own
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
@@ -405,15 +406,12 @@ def access_of(request: WatchRequest, settings: Settings) -> Access:
     if request.client_key_file is not None and request.client_cert_file is None:
         raise SettingsError("--client-key-file needs --client-cert-file")
     try:
+        if request.ca_file is not None:
+            load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), request.ca_file, "--ca-file")
         context = ssl.create_default_context(cafile=request.ca_file)
-    except OSError as error:
-        raise SettingsError(f"--ca-file {request.ca_file}: {error}") from None
-    if request.client_cert_file is not None:
-        cert = request.client_cert_file
-        key = request.client_key_file
-        try:
-            # Without a password, OpenSSL would prompt for that of an encrypted key.
-            context.load_cert_chain(cert, key, password="")
-        except OSError as error:
-            raise SettingsError(f"--client-cert-file {cert}, key {key}: {error}") from None
+        if request.client_cert_file is not None:
+            names = ("--client-cert-file", "--client-key-file")
+            load_own(context, request.client_cert_file, request.client_key_file, names)
+    except CertificateError as error:
+        raise SettingsError(str(error)) from None
     return Access(token, context)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.http_double import HttpDouble, raw, reply
 
-from querypulse import sidecar
+from querypulse import commands, sidecar
 from querypulse.commands import cli
 from querypulse.commands.check import TEST_NAME
 from querypulse.commands.demo.scenarios import DemoSettings
@@ -277,7 +277,7 @@ def test_check_rejects_unusable_settings_in_one_line(check, settings, word):
 def test_installed_command_is_this_one():
     (script,) = entry_points(group="console_scripts", name="querypulse")
 
-    assert script.load() is cli.main
+    assert script.load() is commands.main
 
 
 @pytest.mark.slow
@@ -448,7 +448,7 @@ def test_every_demo_setting_can_be_given(scripts):
 WRONG = {
     "": "required: command",
     "dance": "'dance' (choose from",
-    "check --scenario failure": "unrecognized arguments: --scenario failure",
+    "check --scenario failure": "unrecognized arguments: --scenario; --help lists",
     "demo failure": "unrecognized arguments: failure",
     "demo --scenario flies": "--scenario: invalid choice: 'flies'",
     "demo --scenario": "--scenario: expected one argument",

@@ -93,6 +93,13 @@ def test_page_shows_what_the_person_on_call_needs(capsys):
     assert max(map(len, printed.splitlines())) <= 82
     DemoOutput().page(page(summary="[etl] a failed: E: boom", reason="E: boom"), 0)
     assert capsys.readouterr().out.count("boom") == 1
+
+
+def test_page_before_the_scenario_began_is_not_timed(capsys):
+    """On a slow machine a batch may be slow by itself."""
+    DemoOutput().page(page(summary="[etl] a is slow"), None)
+
+    assert "a page arrives\n" in capsys.readouterr().out
     DemoOutput().page(page("resolved", summary="Resolved: a commits again"), 5)
     assert capsys.readouterr().out.endswith("] Resolved: a commits again\n")
 

@@ -5,12 +5,20 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 
 import pytest
-from support.repository import ROOT
+from support.repository import ROOT, files
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+NOT_INSTALLED = {"tests", "tools", "benchmarks", "examples", "deploy", "docs"}
 WITHOUT_PYSPARK = (
     "sidecar",
     "commands.cli",
@@ -31,6 +39,34 @@ WITHOUT_PYSPARK = (
     "launch.sessions",
     "sidecar.worker",
 )
+
+
+OF_THE_JOB = {"pyspark", "py4j", "grpc", "google"}
+"""PySpark's own, and what Spark Connect brings."""
+NAMES = {"opentelemetry": "opentelemetry-proto"}
+"""Packages whose distribution has another name."""
+
+
+def test_every_package_that_is_imported_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    declared = {
+        re.match(r"[\w-]+", text)[0].replace("-", "_")
+        for text in (*project["dependencies"], *(text for extra in extras for text in extra))
+    }
+    imported = set()
+    for name in files():
+        if name.endswith(".py") and name.partition("/")[0] not in NOT_INSTALLED:
+            for node in ast.walk(ast.parse((ROOT / name).read_text())):
+                if isinstance(node, ast.Import):
+                    imported |= {alias.name.partition(".")[0] for alias in node.names}
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    imported.add(str(node.module).partition(".")[0])
+    foreign = imported - sys.stdlib_module_names - OF_THE_JOB - {"querypulse", "tomllib"}
+    packages = {NAMES.get(module, module).replace("-", "_") for module in foreign}
+
+    assert {"urllib3", "requests", "msgspec", "opentelemetry_proto"} <= packages
+    assert packages - declared == set()
 
 
 def isolated(script, folder):

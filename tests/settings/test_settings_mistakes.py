@@ -244,13 +244,15 @@ def test_text_that_begins_as_a_list_and_is_none_is_refused(name, text):
         refused({}, {}, {key: text}),
     ):
         assert f"setting {name!r} from" in message
-        assert "it is no list in JSON or TOML" in message
+        assert "is not allowed; allowed: a list of t" in message
 
 
 def test_text_is_no_number_where_numbers_can_be_written(config):
     named = config('stall_floor_seconds = "30"')
     for message in (refused({"stall_floor_seconds": "30"}), refused({}, named)):
-        assert "Expected `float`, got `str`" in message
+        assert (
+            "'30' is not allowed; allowed: a number of seconds without a unit, above 0" in message
+        )
 
 
 @pytest.mark.parametrize(
@@ -273,7 +275,7 @@ def test_number_that_is_not_finite_is_refused_from_every_origin(name, text, conf
 
     for message in (refused(*source) for source in sources):
         assert f"setting {name!r} from" in message
-        assert "a number must be finite" in message
+        assert "a number in it is not finite" in message
 
 
 # -- nested settings ------------------------------------------------------------------------------
@@ -281,15 +283,15 @@ def test_number_that_is_not_finite_is_refused_from_every_origin(name, text, conf
 NESTED = [
     (
         {"receivers": [{"type": "pager", "name": "a"}]},
-        "at receivers[0].type: Invalid value 'pager'; allowed: webhook, pagerduty, alertmanager, slack, teams, email",
+        "at receivers[0].type: 'pager' is not allowed; allowed: webhook, pagerduty, alertmanager, slack, teams, email",
     ),
     (
         {"receivers": [{"name": "a"}]},
-        "missing required field `type`; allowed: webhook, pagerduty, alertmanager, slack",
+        "the field 'type' is missing; allowed: webhook, pagerduty, alertmanager, slack",
     ),
     (
         {"receivers": [{"type": "slack", "name": "a", "ulr_file": "/u"}]},
-        "at receivers[0]: Object contains unknown field `ulr_file`; did you mean 'url_file'?",
+        "at receivers[0]: unknown field 'ulr_file'; did you mean 'url_file'?",
     ),
     (
         {
@@ -298,45 +300,57 @@ NESTED = [
                 {"type": "pagerduty", "name": "b", "region": "mars"},
             ]
         },
-        "at receivers[1].region: Invalid enum value 'mars'; allowed: us, eu",
+        "at receivers[1].region: 'mars' is not allowed; allowed: us, eu; example: region = \"us\"",
     ),
     (
         {"receivers": [{"type": "webhook", "name": "a", "severities": ["info"]}]},
-        "at receivers[0].severities[0]: Invalid enum value 'info'; allowed: critical, warning",
+        "at receivers[0].severities[0]: 'info' is not allowed; allowed: critical, warning",
     ),
     (
         {"receivers": [{"type": "webhook", "name": "a", "match": {"severity": "warning"}}]},
-        "matching regex '^(?!(alertname|query|severity)$)",
+        "at receivers[0].match: the name 'severity' is not allowed; allowed: text, the name of a label, and not",
     ),
     (
         {"receivers": [{"type": "webhook", "name": "a", "fallback_after_seconds": -1}]},
-        "at receivers[0].fallback_after_seconds: Expected `float` >= 0.0",
+        "at receivers[0].fallback_after_seconds: -1 is not allowed; allowed: a number of seconds without a unit, 0 or more; example: fallback_after_seconds = 60",
     ),
     (
         {"receivers": [{"type": "email", "name": "a", "client_key_file": "/k"}]},
-        "unknown field `client_key_file`; allowed: ",
+        "unknown field 'client_key_file'; allowed: ",
     ),
     (
         {"queries": {"a*": {"ignore": True}, "nightly*": {"stall_flor_seconds": 1}}},
-        "at queries['nightly*']: Object contains unknown field `stall_flor_seconds`; did you mean 'stall_floor_seconds'?",
+        "at queries['nightly*']: unknown field 'stall_flor_seconds'; did you mean 'stall_floor_seconds'?",
     ),
     (
         {"queries": {"nightly*": {"stall_floor_seconds": 0}}},
-        "at queries['nightly*'].stall_floor_seconds: Expected `float` > 0.0",
+        "at queries['nightly*'].stall_floor_seconds: 0 is not allowed; allowed: a number of seconds without a unit, above 0",
     ),
-    ({"queries": {5: {}}}, "at queries: the name '5' is not allowed; allowed: a text"),
-    ({"queries": {"nightly*": 5}}, "at queries['nightly*']: Expected `object`, got `int`"),
+    ({"queries": {5: {}}}, "at queries: the name '5' is not allowed; allowed: text"),
+    ({"queries": {"nightly*": 5}}, "at queries['nightly*']: 5 is not allowed; allowed: a table"),
     ({"queries": {"nightly*": {"colour": 5}}}, "allowed: stall_floor_seconds, "),
-    ({"queries": "nightly"}, """write a table: {"nightly*" = {stall_floor_seconds = 3600}}"""),
-    ({"labels": "env=prod,team=payments"}, """write a table: {env = "prod"}"""),
-    ({"labels": {"env": 1}}, "at labels['env']: Expected `str`, got `int`"),
+    (
+        {"queries": "nightly"},
+        """allowed: a table; example: queries={'nightly*': {'stall_floor_seconds': 3600}}""",
+    ),
+    ({"labels": "env=prod,team=payments"}, """allowed: a table; example: labels={'env': 'prod'}"""),
+    (
+        {"labels": {"env": 1}},
+        "at labels['env']: 1 is not allowed; allowed: text; write env = \"1\"",
+    ),
     (
         {"labels": {"env": "prod", "cost-center": "7"}},
-        "at labels: the name 'cost-center' is not allowed; allowed: ASCII letters, digits and _; ",
+        "at labels: the name 'cost-center' is not allowed; allowed: text, ASCII letters, digits and _; ",
     ),
     ({"labels": {"source": "a"}}, "names that our metrics use: alertname, app, component, "),
-    ({"expected_queries": ["a", 1]}, "at expected_queries[1]: Expected `str`, got `int`"),
-    ({"http_port": -2}, "setting 'http_port' from argument http_port: Expected `int` >= -1"),
+    (
+        {"expected_queries": ["a", 1]},
+        'at expected_queries[1]: 1 is not allowed; allowed: text; write "1"',
+    ),
+    (
+        {"http_port": -2},
+        "setting 'http_port' from argument http_port: -2 is not allowed; allowed: a whole number, -1 or more, at most 65535; example: http_port=9719",
+    ),
 ]
 
 
@@ -381,7 +395,7 @@ def components_of(*sources):
 
 def test_file_that_a_heartbeat_of_queries_cannot_use_is_that_of_its_own_setting():
     queries = {"nightly*": {"heartbeat_url": "https://h/x"}}
-    with pytest.raises(SettingsError, match=r"^ca_file .* \(from argument ca_file\)$"):
+    with pytest.raises(SettingsError, match=r"^ca_file .*from argument ca_file\)$"):
         components_of({"queries": queries, "ca_file": __file__}, {}, {})
 
 
@@ -414,7 +428,6 @@ COMBINED = [
     ({"pagerduty_url": "https://h/x"}, "needs"),
     ({"http_tls_cert_file": "/c"}, "go together"),
     ({"http_tls_client_ca_file": "/c"}, "needs"),
-    ({"http_tls_cert_file": "/c", "http_tls_key_file": "/k"}, "No such file"),
     ({"otlp_headers_file": "/h"}, "needs"),
     ({"alertmanager_credentials_file": "/c"}, "needs"),
     ({"pushgateway_credentials_file": "/c"}, "needs"),
@@ -454,7 +467,7 @@ def test_settings_that_contradict_each_other_are_reported_with_their_origins(set
         message = problem_with(components_of, *sources)
 
         assert word in message
-        assert message.endswith(f" (from {origin})")
+        assert message.endswith((f" (from {origin})", f", from {origin})"))
 
 
 URLS = "webhook_url = 'https://h/x'\nheartbeat_url = 'https://h/x'"
@@ -476,7 +489,7 @@ def test_each_origin_of_a_contradiction_is_named_once_and_no_other(
     named = config(content)
     message = problem_with(components_of, arguments, named, {})
 
-    assert message.endswith(f" (from {origins.format(file=named['QUERYPULSE_CONFIG'])})")
+    assert message.endswith(f"from {origins.format(file=named['QUERYPULSE_CONFIG'])})")
 
 
 PUSHED = {

@@ -1,0 +1,170 @@
+"""Every answer to a wrong input says what was given, where, what is allowed, and an example.
+
+The inputs of ``fixtures/wrong_input.txt`` have their answers there; those of settings are made from
+the record ``Settings``, so that a new setting is held to the same.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, get_args, get_origin
+
+import pytest
+from msgspec import Meta
+from support.wrong_input import ACCEPTED, answer, entries, lay
+
+from querypulse.core.guard import Guard
+from querypulse.core.secret import Holds
+from querypulse.settings.allowed import plain
+from querypulse.settings.loading import load_settings
+from querypulse.settings.settings import HOLDS, TYPES, SettingsError
+from querypulse.sidecar.assemble import Components
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return lay(tmp_path_factory.mktemp("wrong"))
+
+
+@pytest.mark.fault(
+    "Settings",
+    "Wrong input of settings, files, commands and calls",
+    "The answer names the input, its place and what is allowed",
+)
+@pytest.mark.parametrize(("given", "written"), entries(), ids=[given for given, _ in entries()])
+def test_wrong_input_is_refused_with_its_answer(given, written, folder):
+    assert answer(given, folder) == written
+    assert ACCEPTED not in written
+
+
+def bare(kind: Any) -> tuple[Any, list[Meta]]:
+    """A type without None and without its limits, and the limits."""
+    kind = plain(kind)
+    if get_origin(kind) is Annotated:
+        return get_args(kind)[0], [meta for meta in get_args(kind) if isinstance(meta, Meta)]
+    return kind, []
+
+
+def wrong_values(kind: Any) -> list[object]:
+    """Values of another type, with a unit, and outside the limits."""
+    inner, metas = bare(kind)
+    if inner is bool:
+        return ["maybe", 2.5, [True]]
+    if inner in (int, float):
+        outside = [bound for meta in metas for bound in outside_of(meta)]
+        return ["60s", "1m", "5 minutes", "many", True, [60], *outside]
+    if get_origin(inner) is tuple:
+        return [{"a": 1}, 7, [7], [[]]]
+    if get_origin(inner) is dict:
+        return ["a", 7, ["a"], {"a": 7.5}]
+    return [7, 2.5, True, ["a"], {"a": "b"}]
+
+
+def outside_of(meta: Meta) -> list[float]:
+    bounds = (meta.gt, meta.lt, None if meta.ge is None else meta.ge - 1)
+    above = None if meta.le is None else meta.le + 1
+    return [bound for bound in (*bounds, above) if bound is not None]
+
+
+CASES = [(name, value) for name, kind in TYPES.items() for value in wrong_values(kind)]
+
+
+@pytest.mark.parametrize(("name", "value"), CASES, ids=[f"{name}-{value}" for name, value in CASES])
+def test_value_of_a_wrong_type_or_size_is_refused_by_name_place_and_what_is_allowed(name, value):
+    with pytest.raises(SettingsError) as raised:
+        load_settings({name: value}, {}, {})
+
+    message = str(raised.value)
+    assert message.startswith(f"setting {name!r} from argument {name}: ")
+    assert "allowed: " in message
+    assert "write " in message or "example: " in message
+    if not isinstance(value, (list, dict)) and HOLDS.get(name) not in (Holds.KEY, Holds.PATTERN):
+        assert repr(value) in message
+
+
+@pytest.mark.parametrize(
+    "secret", ["R0123456789abcdefghijklmnopqrstu", "/whsec_0123456789abcdefghijklmn"]
+)
+def test_key_in_the_place_of_its_file_is_not_shown(secret):
+    for name in SECRET_FILES:
+        message = problem({name: secret}, {}, {})
+
+        assert name in message
+        assert secret not in message
+
+
+PLACES = ["environment variable", "Spark conf", "file"]
+
+
+def given_in(place: str, name: str, text: str, config: Any) -> tuple[str, tuple[Any, ...]]:
+    """Where a setting is given, in words, and the sources that give it."""
+    if place == "file":
+        named = config(f"{name} = {text}")
+        return f"file {named['QUERYPULSE_CONFIG']}", ({}, named, {})
+    if place == "Spark conf":
+        key = f"spark.querypulse.{name}"
+        return f"Spark conf {key}", ({}, {}, {key: text})
+    key = f"QUERYPULSE_{name.upper()}"
+    return f"environment variable {key}", ({}, {key: text}, {})
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_wrong_value_is_refused_from_each_place(place, config):
+    """A date is no value of any setting; as a text it may be a list of words, or a text."""
+    shown = {}
+    for name, kind in TYPES.items():
+        if place == "file" or bare(kind)[0] in (bool, int, float, dict):
+            where, sources = given_in(place, name, "1979-05-27", config)
+            shown[name, f"setting {name!r} from {where}: "] = problem(*sources)
+
+    missing = [
+        (name, message)
+        for (name, begin), message in shown.items()
+        if not (message.startswith(begin) and "; allowed: " in message)
+    ]
+    assert len(shown) > 10
+    assert missing == []
+
+
+def problem(*sources: Any) -> str:
+    """What is wrong with these settings; empty if nothing is."""
+    try:
+        loaded = load_settings(*sources)
+        Components(loaded.settings, Guard())
+    except SettingsError as error:
+        return str(error)
+    return "".join(loaded.problems)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_misspelt_setting_gets_the_right_name_from_each_place(place, config):
+    wrong = {}
+    for name in TYPES:
+        where, sources = given_in(place, f"{name}x", '"1"', config)
+        expected = f"unknown setting '{name}x' from {where}; did you mean {name!r}?"
+        if (message := problem(*sources)) != expected:
+            wrong[name] = message
+
+    assert wrong == {}
+
+
+SECRET_FILES = [name for name, holds in HOLDS.items() if holds is Holds.SECRET_FILE]
+WRONG_FILES = {
+    "missing": "No such file or directory",
+    "folder": "Is a directory",
+    "empty": "is empty",
+    "binary": "it is not UTF-8",
+    "huge": "it has more than 65536 bytes",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_FILES)
+@pytest.mark.parametrize("name", SECRET_FILES)
+def test_file_that_cannot_be_a_secret_is_refused_with_its_path_and_why(name, wrong, folder):
+    path = str(folder / wrong)
+    message = problem({name: path}, {}, {})
+
+    assert name in message
+    assert path in message
+    assert f"from argument {name})" in message
+    # A setting that needs another one says so first.
+    assert WRONG_FILES[wrong] in message or " needs " in message
