@@ -156,7 +156,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     driver serves. Example: `"https://spark.example.com/orders"`"""
     dashboard_url: Text | None = None
     """A dashboard that alerts link to; `{app}` and `{query}` are filled in.
-    Example: `"https://grafana.example.com/d/querypulse-query?var-query={query}"`"""
+    Example: `"https://grafana.example.com/d/querypulse-query?var-app={app}&var-query={query}"`"""
     runbook_base_url: Text = DEFAULT_RUNBOOKS
     """Where `runbook_url` points. Default: the runbooks in the repository; with `external_url`
     those that the driver serves. Example: `"https://wiki.example.com/runbooks"`"""

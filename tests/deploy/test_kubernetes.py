@@ -251,7 +251,7 @@ def test_services_also_list_a_driver_that_is_not_ready():
 EIGHT = 8
 
 
-@pytest.mark.kustomize
+@pytest.mark.kubectl
 def test_the_example_is_valid_and_rolls_out_forty_queries_on_five_drivers():
     problems_by_name = {name: problems(manifest) for name, manifest in rendered().items()}
     drivers = [pod_in(manifest) for manifest in of_kind("Deployment") if is_driver(manifest)]
@@ -275,7 +275,7 @@ def is_driver(manifest):
     return manifest["metadata"]["name"].endswith("-driver")
 
 
-@pytest.mark.kustomize
+@pytest.mark.kubectl
 def test_every_reference_of_the_example_exists():
     """The service account is the cluster's, and the Secrets are made by hand."""
     secrets = [entry for entry in manifests().values() if entry["kind"] == "Secret"]
@@ -292,7 +292,7 @@ def test_every_reference_of_the_example_exists():
         assert len(wanted) == 3
 
 
-@pytest.mark.kustomize
+@pytest.mark.kubectl
 def test_each_driver_has_a_spool_a_service_and_an_image_of_its_own():
     drivers = [manifest for manifest in of_kind("Deployment") if is_driver(manifest)]
     (config_map,) = of_kind("ConfigMap")
@@ -321,7 +321,7 @@ def test_each_driver_has_a_spool_a_service_and_an_image_of_its_own():
     assert len(images) == len(claims) == len(drivers) == 5
 
 
-@pytest.mark.kustomize
+@pytest.mark.kubectl
 def test_images_have_tags_and_the_watchers_is_this_version():
     images = [pod_in(manifest)[2]["image"] for manifest in of_kind("Deployment")]
     tags = {image.partition(":")[2] for image in images}
@@ -330,7 +330,7 @@ def test_images_have_tags_and_the_watchers_is_this_version():
     assert f"registry.example.com/querypulse:{version('querypulse')}" in images
 
 
-@pytest.mark.kustomize
+@pytest.mark.kubectl
 def test_alerts_of_the_example_pass_the_operators_namespace_matcher():
     """The operator adds ``namespace="streaming"`` to each route; scraped series have it."""
     (rule,) = of_kind("PrometheusRule")

@@ -155,7 +155,7 @@ def test_a_package_that_is_missing_fails_the_pushes_and_nothing_else(
     until(lambda: publisher.pushes.outcomes["delivered"], "a push succeeds")
 
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "pip install opentelemetry-proto" in caplog.text
+    assert "pip install 'querypulse[otlp]'" in caplog.text
     assert publisher.pushes.problem == ""
 
 

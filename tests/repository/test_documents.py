@@ -78,7 +78,8 @@ OF_SPARK = {
     "StreamingQueryManager",
 }
 OF_OTHERS = {"--archives", "--conf", "--files", "--name", "--packages", "--py-files", "--user"}
-"""Flags of spark-submit and curl."""
+OF_OTHERS |= {"--supervise", "--command-config"}
+"""Flags of spark-submit, curl and Kafka's tools."""
 ANNOTATIONS = {"runbook_url", "spark_ui_url", "delivery_delay_seconds"}
 COMMAND = re.compile(r"(?:^|\$\(|[ ]|bin/)(querypulse [^#|>)\n]+)")
 STATED = re.compile(r"`((?:--)?[a-z][a-z_-]+)(?: [A-Z]+)?` \((\d[\d,.]*)(?: s\b|[,);])")
