@@ -73,7 +73,7 @@ MUTANTS = [
     ("drivers", "without (instance, pod)", "by (app, job)"),
     ("drivers", "without (instance, pod)", "without (instance)"),
     ("drivers", "seconds[10m]) > 0", "seconds[10m]) >= 0"),
-    ("drivers", "ignoring (app)", "on (job)"),
+    ("drivers", "> 0\n            and (", "> 0\n            and on (job) ("),
     ("drivers", "outbox_pending) > 0", "outbox_pending) > 9"),
     ("drivers", 'reason!="obsolete"', 'reason!="none"'),
     ("drivers", "[1h]", "[3h]"),
