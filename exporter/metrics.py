@@ -411,6 +411,10 @@ def _alerts(published: PublishedState) -> Figures:
     return figures
 
 
+def _alert_starts(published: PublishedState) -> Figures:
+    return {alert_labels(alert): alert.starts_at for alert in published.alerts}
+
+
 def _alerts_firing(published: PublishedState) -> Figures:
     names = [(alert.labels["alertname"], alert.labels["severity"]) for alert in published.alerts]
     return dict(Counter(names))
@@ -437,6 +441,10 @@ DRIVER_FIGURES: Table[PublishedState] = {
         "1 while querypulse has this alert open, and 0 for ten minutes after it ended; "
         'query "*" is the whole driver.',
         _alerts,
+    ),
+    # A sum over the samples of the alert would count its earlier episodes, too.
+    "spark_streaming_query_alert_start_timestamp_seconds{query,alertname,severity}": Figure(
+        "When this alert began; absent once it has ended.", _alert_starts
     ),
     "querypulse_alerts_firing{alertname,severity}": Figure("Alerts firing now.", _alerts_firing),
     "querypulse_queries_without_series": Figure(

@@ -155,6 +155,16 @@ def test_series_of_an_alert_is_1_while_it_is_open_and_0_for_ten_minutes_afterwar
     } == series
 
 
+def test_begin_of_an_alert_is_that_of_its_present_episode_and_goes_with_it():
+    began = replace(alert("orders", name="StreamingQueryFailed"), starts_at=WALL - 90)
+    name = "spark_streaming_query_alert_start_timestamp_seconds"
+
+    assert values(replace(published(app="etl"), alerts=(began,)), name, app="etl") == {
+        ("StreamingQueryFailed", "orders", "critical"): WALL - 90
+    }
+    assert values(replace(published(app="etl"), alerts=()), name) == {}
+
+
 def test_warning_that_becomes_critical_ends_and_another_series_begins():
     """The query of an alert of the whole driver is a star."""
     warning, critical = (
