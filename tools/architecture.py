@@ -43,16 +43,16 @@ MAY_IMPORT: dict[str, set[str]] = {
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1680, 12),
+    "core": (1690, 12),
     "listener": (11850, 48),
-    "exporter": (2350, 9),
+    "exporter": (2390, 9),
     "alerting": (12345, 44),
     "settings": (1100, 9),
     "sidecar": (3105, 12),
     "watch": (1760, 6),
     "replay": (1150, 6),
     "launch": (450, 7),
-    "commands": (1720, 10),
+    "commands": (1740, 10),
     "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""

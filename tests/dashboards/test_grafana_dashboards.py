@@ -100,16 +100,6 @@ def test_every_state_has_its_name_and_the_worst_has_the_highest_number(name):
     )
 
 
-def test_query_for_a_state_as_a_number_has_every_state():
-    numbered = r'(\d+) \* spark_streaming_query_state{[^}]*state="(\w+)"}'
-    states_shown = [
-        dict(re.findall(numbered, expression)) for expression in every_expression().values()
-    ]
-    with_states = [states for states in states_shown if states]
-
-    assert with_states == [WORST_FIRST] * len(with_states) != []
-
-
 # -- links ------------------------------------------------------------------------------------
 
 

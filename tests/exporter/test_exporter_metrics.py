@@ -19,6 +19,8 @@ from support.published_states import (
 from support.receiver_incidents import alert
 from support.story import CONFLICT, Lake, Story, progress, run
 
+from querypulse.alerting.finding import QueryHealth
+from querypulse.core.states import STATES, QueryState
 from querypulse.exporter import metrics
 from querypulse.exporter.metrics import DROP_REASONS
 from querypulse.exporter.published_state import (
@@ -74,6 +76,17 @@ def test_rows_of_a_query_that_spark_counts_no_rows_of_are_absent(trigger, expect
 
     for name in ("input_rows_total", "output_rows_total", "late_rows_dropped_total"):
         assert of_query(shown, "a", name) == expected
+
+
+def test_rank_of_a_state_is_higher_the_worse_it_is():
+    """The dashboards show it by name: WORST_FIRST of ``test_grafana_dashboards.py``."""
+    shown = published(Story().started(at=0))
+    ranks = {}
+    for state in STATES:
+        health = {"a": QueryHealth(QueryState(state))}
+        (ranks[state],) = of_query(replace(shown, health=health), "a", "state_rank").values()
+
+    assert ranks == {state: 15 - place for place, state in enumerate(STATES)}
 
 
 # -- the monitor's own metrics ----------------------------------------------------------------
