@@ -148,7 +148,7 @@ class Publisher:
     @property
     def pushes(self) -> Pushes:
         """What became of the pushes so far."""
-        return Pushes(self._outcomes.copy(), self._problem.text, self._pushed_at)
+        return Pushes(self._outcomes.copy(), self._problem.text or None, self._pushed_at)
 
     def start(self) -> None:
         """Start the thread."""

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.prometheus import accepted, run_tool
 from support.repository import DASHBOARDS, ROOT, RULES, fenced, rules_of
+from support.rule_steps import FILES, steps_of, with_steps
 
 from querypulse.alerting.kinds import ALERT_NAMES
 
@@ -47,6 +48,18 @@ def test_each_alert_of_a_driver_has_a_rule_of_the_same_form_and_so_has_what_none
     assert {key for rule in rules for key in rule} == {"alert", "expr", "annotations"}
 
 
+def test_rules_have_the_annotations_of_a_drivers_alert_and_the_steps_of_their_runbook():
+    """So that one template of Alertmanager fits both. ``make dashboards`` writes the steps."""
+    shared = {"summary", "description", "next_steps", "runbook_url"}
+    alerts = [rule for name in ("drivers", "queries") for rule in rules_of(name) if "alert" in rule]
+
+    assert [rule["alert"] for rule in alerts if not shared <= rule["annotations"].keys()] == []
+    assert {rule["alert"]: rule["annotations"]["next_steps"] for rule in alerts} == {
+        rule["alert"]: steps_of(rule["alert"]) for rule in alerts
+    }
+    assert [path.name for path in FILES if path.read_text() != with_steps(path.read_text())] == []
+
+
 def test_documented_command_wraps_the_rules_for_the_operator():
     commands = fenced((ROOT / "docs" / "prometheus.md").read_text(), "sh")
     (command,) = [text for text in commands if "PrometheusRule" in text]
@@ -73,7 +86,7 @@ MUTANTS = [
     ("drivers", "without (instance, pod)", "by (app, job)"),
     ("drivers", "without (instance, pod)", "without (instance)"),
     ("drivers", "seconds[10m]) > 0", "seconds[10m]) >= 0"),
-    ("drivers", "ignoring (app)", "on (job)"),
+    ("drivers", "> 0\n            and (", "> 0\n            and on (job) ("),
     ("drivers", "outbox_pending) > 0", "outbox_pending) > 9"),
     ("drivers", 'reason!="obsolete"', 'reason!="none"'),
     ("drivers", "[1h]", "[3h]"),

@@ -90,7 +90,7 @@ def test_failures_are_counted_and_shown_until_a_push_succeeds(double, publishing
     until(lambda: publisher.pushes.outcomes["delivered"], "a push succeeds")
 
     assert failed.problem.endswith("answered 403")
-    assert publisher.pushes.problem == ""
+    assert publisher.pushes.problem is None
 
 
 @pytest.mark.contains_errors

@@ -866,4 +866,4 @@ def test_status_shows_the_problem_as_long_as_it_exists():
     story = Story().probe(at(LOCAL), at("s3a://b/cp", "b"), at=0).started("c", at=0)
     shown = {one.name: one.checkpoint_problem for one in status(published(story)).queries}
 
-    assert shown == {"a": checkpoint_problem(LOCAL), "b": "", "c": None}
+    assert shown == {"a": checkpoint_problem(LOCAL), "b": None, "c": None}
