@@ -42,13 +42,15 @@ MAY_IMPORT: dict[str, set[str]] = {
 """What each folder imports besides itself."""
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
+OF_TYPE_CHECKERS = {"typing_extensions"}
+"""Known to each type checker; nothing imports it at run time."""
 BUDGET = {
-    "core": (1680, 12),
-    "listener": (11850, 48),
+    "core": (1685, 12),
+    "listener": (11860, 48),
     "exporter": (2350, 9),
     "alerting": (12345, 44),
-    "settings": (1100, 9),
-    "sidecar": (3105, 12),
+    "settings": (1150, 9),
+    "sidecar": (3620, 14),
     "watch": (1760, 6),
     "replay": (1150, 6),
     "launch": (450, 7),
@@ -136,7 +138,7 @@ def dependencies() -> set[str]:
 
 def dependency_is_declared(_: str, tree: ast.Module) -> Iterator[str]:
     """Only the standard library, our dependencies, extras, and what the host brings."""
-    allowed = dependencies() | HOSTS_OWN | EXTRAS | set(sys.stdlib_module_names)
+    allowed = dependencies() | HOSTS_OWN | EXTRAS | OF_TYPE_CHECKERS | set(sys.stdlib_module_names)
     for module in sorted(set(absolute_imports(tree)) - allowed - {"querypulse", *MAY_IMPORT}):
         yield f"imports {module}, which is no dependency"
 
