@@ -32,6 +32,7 @@ from ..settings.loading import load_strictly
 from ..settings.receivers import find_gap, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..sidecar.assemble import Components, make_heartbeat, make_receivers, refused_address
+from ..sidecar.preflight import known_risks
 
 UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
@@ -56,7 +57,8 @@ def check(environment: Mapping[str, str]) -> int:
         text = "-" if value is None else msgspec.json.encode(value).decode()
         sys.stdout.write(f"{name:<{width}}  {text:<34}  {settings.origins.get(name, 'default')}\n")
     note = UNNAMED_APP if settings.app_name is None else problem_of(settings.app_name)
-    sys.stdout.write(f"note: {note}\n" if note else "")
+    for text in filter(None, [note, *(risk.text for risk in known_risks(settings))]):
+        sys.stdout.write(f"note: {text}\n")
     names = receivers_text(settings)
     gap = find_gap(settings, settings.app_name or "")
     summary = f", but {gap}." if gap else f": {names}. querypulse test-alert tries them."

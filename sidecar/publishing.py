@@ -26,7 +26,6 @@ from ..exporter.published_state import (
     process_of,
 )
 from ..exporter.push import Publisher
-from ..listener.checkpoints import warn_of_checkpoints
 from ..listener.connect.event_path import ConnectPath
 from ..listener.probe_report import ListenerHealth
 from ..listener.spark.event_paths import EventPath
@@ -35,6 +34,7 @@ from ..listener.state.snapshot import Snapshot
 from ..settings.settings import Settings
 from .assemble import Components
 from .observers import FileReaders, Observers
+from .preflight import Preflight
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Publishing:
         worker: Worker,
         notifier: Notifier,
         publishers: Sequence[Publisher],
+        preflight: Preflight,
     ) -> None:
         self._guard = components.guard
         self._path = path
@@ -72,8 +73,7 @@ class Publishing:
         self._worker = worker
         self._notifier = notifier
         self._publishers = publishers
-        self._checkpoint_problems: set[str] = set()
-        """Those that were logged."""
+        self._preflight = preflight
         nothing = PublishedState(
             app=app,
             labels=components.settings.labels,
@@ -90,9 +90,11 @@ class Publishing:
         """Everything that readers may see: frozen, and replaced as a whole."""
 
     def publish(self, evaluated: Evaluated) -> None:
-        """Replace what readers see, and log what is wrong with checkpoints, once."""
+        """Replace what readers see, and log what is risky in how the job is set up, once."""
+        self._guard.attempt(
+            "preflight", lambda: self._preflight.check(evaluated.snapshot, self._worker.policy)
+        )
         self.newest = self._after(self.newest, evaluated)
-        warn_of_checkpoints(evaluated.snapshot, self._checkpoint_problems)
 
     def _after(self, before: PublishedState, evaluated: Evaluated) -> PublishedState:
         callbacks = before.callback_durations.add(_drain(self._listener.callback_durations))
@@ -147,6 +149,7 @@ class Publishing:
             spool_problem=self._notifier.spool_problem,
             file_problems=self._files.problems,
             app_name_problem=problem_of(app),
+            preflight=self._preflight.risks,
             pushes={publisher.name: publisher.pushes for publisher in self._publishers},
             callback_duration_seconds=callbacks.timing(),
             probe_duration_seconds=polls.timing(),

@@ -135,6 +135,16 @@ def app_name(settings: Settings, spark: Any) -> str:
     return app
 
 
+def scheduler_mode(spark: Any) -> str:
+    """``spark.scheduler.mode`` of the application; empty where it is not known."""
+    if is_connect(spark):
+        return ""
+    try:
+        return str(conf_reader(spark)("spark.scheduler.mode") or "FIFO").upper()
+    except THROWN:
+        return ""
+
+
 def spark_ui_url(spark: Any) -> str:
     """The URL of the application's own Spark UI; empty when there is none or it is unknown."""
     try:

@@ -111,6 +111,8 @@ class Sidecar:
         """The session to wait in, where nothing is watched."""
         self._released = threading.Event()
         """Set once the application has called ``close``."""
+        self._is_awaited = False
+        """Whether the application has waited for all its queries with us."""
         self._additions: int | None = None
         """How often the listener was added and not removed; None unless that has started it."""
         self._supervisor = Supervisor(
@@ -125,7 +127,7 @@ class Sidecar:
         self._failure_raised_at: float | None = None
         """When the application was last informed of a failure, in monotonic seconds."""
         self._pid = os.getpid()
-        self.collector = MetricsCollector(self._published, lambda: self.closed)
+        self.collector = MetricsCollector(self._published, self._has_no_metrics)
         """The metrics, for a job's own registry: ``REGISTRY.register(sidecar.collector)``."""
         self.listener = HealthListener(
             capacity=MAILBOX_CAPACITY,
@@ -274,6 +276,7 @@ class Sidecar:
 
         """
         seconds = None if timeout is None else Deadline(timeout).left
+        self._is_awaited = True
         if self._watches_nothing:
             spark = self._unwatched or active_session()
             redact = self._components.redacting.text
@@ -308,6 +311,7 @@ class Sidecar:
         """
         terms = RestartTerms(restarts, within_seconds, max_pause_seconds, same_batch_failures)
         check_starts(starts)
+        self._is_awaited = True
         if self._watches_nothing:
             run_unwatched(starts, self._components.redacting.text)
         else:
@@ -471,6 +475,7 @@ class Sidecar:
                     path,
                     on_evaluated=self._on_evaluated,
                     supervised=self._supervisor.publish,
+                    is_awaited=lambda: self._is_awaited,
                 )
                 undo.callback(
                     self._guard.attempt, "attach", lambda: runtime.stop(Deadline(ROLLBACK_SECONDS))
@@ -513,8 +518,11 @@ class Sidecar:
         evaluated = self._evaluated()
         return evaluated is not None and evaluated.snapshot.context is Context.SESSION_ENDED
 
+    def _has_no_metrics(self) -> bool:
+        return self.closed or not self.settings.enabled
+
     def _published(self) -> PublishedState | None:
-        return self._runtime.published if self._runtime is not None else None
+        return self._runtime.read() if self._runtime is not None else None
 
     def _evaluated(self) -> Evaluated | None:
         return self._runtime.evaluated if self._runtime else None

@@ -17,6 +17,7 @@ import pytest
 import requests
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
+from pyspark.sql.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
 from support.patience import PATIENCE_SECONDS, until
 
@@ -203,6 +204,64 @@ def test_manually_added_listener_can_be_removed_after_closing(driver):
     driver.manager.removeListener(sidecar.listener._jlistener)
 
     assert len(driver.manager.listeners) == 1
+    assert our_threads() == []
+
+
+@pytest.fixture
+def streams(driver, monkeypatch):
+    """PySpark's own ``spark.streams``, whose methods read the listener's Java object."""
+    context = SimpleNamespace(_gateway=SimpleNamespace(jvm=None))
+    monkeypatch.setattr(SparkContext, "_gateway", context._gateway)
+    monkeypatch.setattr("py4j.java_gateway.java_import", lambda jvm, name: None)
+    monkeypatch.setattr("pyspark.java_gateway.ensure_callback_server_started", lambda gateway: None)
+    return lambda: StreamingQueryManager(driver.manager)
+
+
+@pytest.mark.parametrize("refused", [{}, {"janino": Py4JError("refused")}], ids=["bus", "proxy"])
+def test_removing_the_listener_closes_the_sidecar_that_adding_it_started(driver, streams, refused):
+    driver.java_errors.update(refused)
+    sidecar = Sidecar(spark=driver, **QUIET)
+    streams().addListener(sidecar.listener)
+    streams().addListener(sidecar.listener)
+    assert attach(driver) is sidecar
+    streams().removeListener(sidecar.listener)
+    assert not sidecar.closed
+    streams().removeListener(sidecar.listener)
+
+    assert sidecar.closed
+    assert our_threads() == []
+    assert SIDECARS.find(driver.sparkContext) is None
+    assert (driver.bus.queues, len(driver.manager.listeners)) == ([], 1)
+
+
+def test_removing_the_listener_closes_no_sidecar_of_attach(driver, streams):
+    sidecar = attach(driver, **QUIET)
+    streams().addListener(sidecar.listener)
+    for _ in range(2):
+        streams().removeListener(sidecar.listener)
+
+    assert not sidecar.closed
+    assert attach(driver) is sidecar
+
+
+def test_removing_a_listener_that_was_never_added_starts_nothing(driver, streams):
+    sidecar = Sidecar(spark=driver, **QUIET)
+    driver.manager.removeListener = lambda listener: None
+    streams().removeListener(sidecar.listener)
+
+    assert (repr(sidecar), our_threads(), driver.bus.queues) == ("<Sidecar not started>", [], [])
+
+
+def test_adding_the_listener_of_a_closed_sidecar_says_that_nothing_is_watched(
+    driver, streams, caplog
+):
+    sidecar = Sidecar(spark=driver, **QUIET)
+    streams().addListener(sidecar.listener)
+    streams().removeListener(sidecar.listener)
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        streams().addListener(sidecar.listener)
+
+    assert "this sidecar is closed, so its listener watches nothing" in caplog.text
     assert our_threads() == []
 
 

@@ -72,7 +72,8 @@ class Manager:
     def removeListener(self, listener: object) -> None:
         if self.refusal is not None:
             raise self.refusal
-        self.listeners.remove(listener)
+        if listener in self.listeners:
+            self.listeners.remove(listener)
 
 
 class Execution:
