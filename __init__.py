@@ -1,4 +1,7 @@
-"""querypulse: the health monitor for the queries of a Spark Structured Streaming job."""
+"""querypulse: the health monitor for the queries of a Spark Structured Streaming job.
+
+``attach(spark)`` watches all queries of a driver. ``docs/in-a-job.md`` has the other calls.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .sidecar import (
+        Alert,
         QueryFailure,
+        QueryStatus,
         Settings,
         SettingsError,
         Sidecar,
+        Status,
         __version__,
         attach,
     )
 
-__all__ = ["QueryFailure", "Settings", "SettingsError", "Sidecar", "__version__", "attach"]
+__all__ = [
+    "Alert",
+    "QueryFailure",
+    "QueryStatus",
+    "Settings",
+    "SettingsError",
+    "Sidecar",
+    "Status",
+    "__version__",
+    "attach",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -27,3 +43,7 @@ def __getattr__(name: str) -> Any:
 
             return getattr(sidecar, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -45,6 +45,7 @@ from ..sidecar.assemble import (
     make_receivers,
     refused_address,
 )
+from ..sidecar.preflight import known_risks
 
 UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
@@ -78,12 +79,16 @@ def check(environment: Mapping[str, str]) -> int:
         text = "-" if value is None else msgspec.json.encode(value).decode()
         sys.stdout.write(f"{name:<{width}}  {text:<34}  {settings.origins.get(name, 'default')}\n")
     note = UNNAMED_APP if settings.app_name is None else problem_of(settings.app_name)
-    sys.stdout.write(f"note: {note}\n" if note else "")
     lacks_package = settings.otlp_endpoint is not None and not push.is_installed()
-    sys.stdout.write(f"note: {push.NOT_INSTALLED}\n" if lacks_package else "")
+    notes = [
+        note,
+        push.NOT_INSTALLED if lacks_package else "",
+        *expired_certificates(settings),
+        *(risk.text for risk in known_risks(settings)),
+    ]
+    for text in filter(None, notes):
+        sys.stdout.write(f"note: {text}\n")
     code, summary = _who_is_notified(settings)
-    for expired in expired_certificates(settings):
-        sys.stdout.write(f"note: {expired}\n")
     sys.stdout.write(f"\nThese settings can be used{summary}\n")
     return code
 

@@ -87,6 +87,13 @@ class Pushes(msgspec.Struct, frozen=True):
     """Unix seconds."""
 
 
+class Risk(msgspec.Struct, frozen=True):
+    """What is risky in how the job is set up, and the remedy; ``sidecar/preflight.py`` finds it."""
+
+    code: str
+    text: str
+
+
 class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """Figures about the monitor itself, as ``/status`` shows them. Counters only grow."""
 
@@ -125,6 +132,7 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """By what the files hold (silences, secrets, http): why what was read last may be old."""
     app_name_problem: str | None = None
     """The effect of an app name that other drivers may share."""
+    preflight: tuple[Risk, ...] = ()
     pushes: Mapping[str, Pushes] = {}
     """By target: what became of the pushes of the metrics."""
     callback_duration_seconds: Timing = Timing()

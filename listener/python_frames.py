@@ -245,6 +245,26 @@ def main_thread() -> str:
     return waits_in(_locations(stack_of(thread.ident)))
 
 
+def waits_for_one_query() -> str:
+    """The job's line where the main thread waits in ``query.awaitTermination()``; else empty.
+
+    Empty with a timeout: such a program may look after its other queries, too.
+    """
+    ident = threading.main_thread().ident
+    stack = stack_of(ident)
+    waiting = next((code for code, _ in stack if _awaits_one_query(code)), None)
+    if ident is None or waiting is None or _local(ident, waiting, "timeout") is not None:
+        return ""
+    still_waits = _local(ident, waiting, "self") is not None
+    return waits_in(_locations(stack)).partition(", ")[2] if still_waits else ""
+
+
+def _awaits_one_query(code: CodeType) -> bool:
+    """Whether the code is PySpark's ``StreamingQuery.awaitTermination``."""
+    is_spark = _SPARK.search(code.co_filename) is not None and "/sql/" in code.co_filename
+    return code.co_name == "awaitTermination" and is_spark
+
+
 def waits_in(stack: Sequence[CodeLocation]) -> str:
     """The call of the job's own code that a stack is in; the innermost frame comes first.
 

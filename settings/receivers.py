@@ -150,6 +150,8 @@ OTHER_QUERY = "?"
 
 def find_gap(settings: Settings, app: str) -> str:
     """Of which critical incidents of this job nobody would be notified; empty if there are none."""
+    if not settings.enabled:
+        return str(settings.error("setting 'enabled' is false, so nothing is watched"))
     if not configured(settings):
         return NOBODY
     queries = (WHOLE_DRIVER, *(settings.expected_queries or (OTHER_QUERY,)))

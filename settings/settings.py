@@ -106,6 +106,9 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     queries: dict[Text, QuerySettings] = msgspec.field(default_factory=dict)
     """Other limits by name pattern: see [By query](#by-query).
     Example: `{"nightly*" = {stall_floor_seconds = 3600}}`"""
+    enabled: bool = True
+    """`false` turns querypulse off, as for a job's own tests: `attach` does nothing
+    ([api.md](api.md#in-your-tests)). Example: `false`"""
     # Receivers
     webhook_url: SecretUrl | None = None
     """Receives Alertmanager's version-4 JSON.

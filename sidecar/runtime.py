@@ -68,7 +68,7 @@ from ..listener.mailbox import (
     ProgramEnd,
 )
 from ..listener.probe_report import Context
-from ..listener.python_frames import main_thread
+from ..listener.python_frames import main_thread, waits_for_one_query
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
@@ -80,9 +80,10 @@ from . import assemble
 from .assemble import Components, refused_address
 from .failure import QueryFailure
 from .observers import FileReaders, observe_classic, observe_connect
-from .program import uncaught_exception
+from .preflight import Preflight, Surroundings
+from .program import is_interactive, uncaught_exception
 from .publishing import Publishing
-from .session import app_name, is_connect, spark_ui_url
+from .session import app_name, is_connect, scheduler_mode, spark_ui_url
 from .worker import Inputs, Worker
 
 log = logging.getLogger("querypulse")
@@ -216,6 +217,7 @@ class Runtime:
         *,
         on_evaluated: Callable[[], None],
         supervised: Callable[[], Mapping[str, SupervisedQuery]],
+        is_awaited: Callable[[], bool] = bool,
     ) -> None:
         self.path = path
         self._settings = settings = components.settings
@@ -223,6 +225,8 @@ class Runtime:
         self._silencing = components.silencing
         self._on_evaluated = on_evaluated
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
+        self._is_read = False
+        """Whether anybody has read the metrics or the status."""
         app = app_name(settings, spark)
         if isinstance(path, ConnectPath):
             version = path.version
@@ -251,11 +255,27 @@ class Runtime:
             worker=self._worker,
             notifier=self._notifier,
             publishers=self._publishers,
+            preflight=Preflight(settings, self._surroundings(spark, is_awaited)),
         )
         self._loops = [
             *self._observers.loops,
             Loop("worker", self._worker.step, guard, wake=self._arrived.wake),
         ]
+
+    def _surroundings(self, spark: Any, is_awaited: Callable[[], bool]) -> Surroundings:
+        return Surroundings(
+            is_interactive=is_interactive(),
+            is_connect=is_connect(spark),
+            scheduler_mode=scheduler_mode(spark),
+            waits_for_one=waits_for_one_query,
+            is_awaited=is_awaited,
+            is_read=lambda: self._is_read,
+        )
+
+    def read(self) -> PublishedState:
+        """The published state, for somebody outside: a scraper, a watcher or a person."""
+        self._is_read = True
+        return self.published
 
     @property
     def published(self) -> PublishedState:
@@ -429,7 +449,7 @@ class Runtime:
         if settings.http_port < 0 or refused:
             return None
         content = Content(
-            published=lambda: self.published,
+            published=self.read,
             alive=lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
             runbook=runbook,
             silence=self._silence,

@@ -16,12 +16,13 @@ from ..listener.connect.client import ConnectCallError, conf_of
 from ..listener.spark.jvm import THROWN, reason_of
 from ..listener.state.query import Query
 from ..listener.state.state import has_name
-from ..settings.loading import SPARK_PREFIX, load_settings
-from ..settings.settings import Settings
+from ..settings.loading import ENVIRONMENT_PREFIX, SPARK_PREFIX, load_settings
+from ..settings.settings import Settings, SettingsError
 
 log = logging.getLogger("querypulse")
 
 APP_NAME = "spark.app.name"
+ENABLED_VARIABLE = f"{ENVIRONMENT_PREFIX}ENABLED"
 
 
 class NoSessionError(RuntimeError):
@@ -84,13 +85,38 @@ def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
     conf = _conf_unless_refused(spark) if spark is not None else {}
     loaded = load_settings(arguments, os.environ, conf)
     for problem in loaded.problems:
-        _warn_once(problem)
+        warn_once(f"{problem} (ignored; `querypulse check` lists all problems)")
     return loaded.settings
 
 
 @cache
-def _warn_once(problem: str) -> None:
-    log.warning("querypulse: %s (ignored; `querypulse check` lists all problems)", problem)
+def warn_once(text: str) -> None:
+    """Log a warning, unless this process has logged it before."""
+    log.warning("querypulse: %s", text)
+
+
+def settings_in_force(
+    settings: Settings | None, arguments: Mapping[str, object], spark: Any
+) -> Settings:
+    """The settings that were given, or those of all sources.
+
+    ``QUERYPULSE_ENABLED=false`` counts for a given record, too: it is for a user's own tests, which
+    run the job unchanged.
+
+    Raises:
+        SettingsError: both were given, or as ``settings_of``.
+
+    """
+    if settings is None:
+        return settings_of(spark, arguments)
+    if not isinstance(settings, Settings):
+        given = type(settings).__name__
+        raise SettingsError(f"'settings' takes a Settings record, given {given}; give keywords")
+    if arguments:
+        raise SettingsError(f"give 'settings' or keywords, not both: {', '.join(arguments)}")
+    switch = {key: os.environ[key] for key in (ENABLED_VARIABLE,) if key in os.environ}
+    is_on = load_settings({}, switch, {}).settings.enabled
+    return settings if is_on else msgspec.structs.replace(settings, enabled=False)
 
 
 def app_name(settings: Settings, spark: Any) -> str:
@@ -107,6 +133,16 @@ def app_name(settings: Settings, spark: Any) -> str:
     if problem := problem_of(app):
         log.warning("querypulse: %s", problem)
     return app
+
+
+def scheduler_mode(spark: Any) -> str:
+    """``spark.scheduler.mode`` of the application; empty where it is not known."""
+    if is_connect(spark):
+        return ""
+    try:
+        return str(conf_reader(spark)("spark.scheduler.mode") or "FIFO").upper()
+    except THROWN:
+        return ""
 
 
 def spark_ui_url(spark: Any) -> str:

@@ -42,13 +42,15 @@ MAY_IMPORT: dict[str, set[str]] = {
 """What each folder imports besides itself."""
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
+OF_TYPE_CHECKERS = {"typing_extensions"}
+"""Known to each type checker; nothing imports it at run time."""
 BUDGET = {
     "core": (1940, 12),
-    "listener": (11850, 48),
+    "listener": (11865, 48),
     "exporter": (2390, 9),
     "alerting": (12380, 44),
-    "settings": (1390, 9),
-    "sidecar": (3110, 12),
+    "settings": (1445, 9),
+    "sidecar": (3625, 14),
     "watch": (1780, 6),
     "replay": (1150, 6),
     "launch": (470, 7),
@@ -136,7 +138,7 @@ def dependencies() -> set[str]:
 
 def dependency_is_declared(_: str, tree: ast.Module) -> Iterator[str]:
     """Only the standard library, our dependencies, extras, and what the host brings."""
-    allowed = dependencies() | HOSTS_OWN | EXTRAS | set(sys.stdlib_module_names)
+    allowed = dependencies() | HOSTS_OWN | EXTRAS | OF_TYPE_CHECKERS | set(sys.stdlib_module_names)
     for module in sorted(set(absolute_imports(tree)) - allowed - {"querypulse", *MAY_IMPORT}):
         yield f"imports {module}, which is no dependency"
 

@@ -214,6 +214,7 @@ class Names(dict):
 def job(monkeypatch):
     """Run an example; Spark is a stub, and so is what its calls do, but not their signatures."""
     sidecar = create_autospec(querypulse.Sidecar, instance=True)
+    sidecar.listener = sidecar.collector = MagicMock()
 
     def attach(_, **arguments):
         Settings(**arguments)

@@ -99,6 +99,47 @@ def test_root_package_exports_the_sidecars_public_names():
     assert all(getattr(querypulse, name) is getattr(sidecar, name) for name in sidecar.__all__)
 
 
+def test_dir_and_help_show_the_public_names_with_their_docs():
+    import pydoc
+
+    import querypulse
+    from querypulse import sidecar
+
+    for module in (querypulse, sidecar):
+        assert dir(module) == sorted(module.__all__)
+        shown = pydoc.plain(pydoc.render_doc(module))
+        assert "__getattr__" not in shown
+        for name in set(module.__all__) - {"__version__"}:
+            first_line = getattr(module, name).__doc__.strip().splitlines()[0]
+            assert name in shown
+            assert first_line in shown, name
+
+
+@pytest.mark.slow
+def test_the_parts_load_no_sidecar(tmp_path):
+    script = (
+        "import sys, querypulse, querypulse.listener, querypulse.alerting\n"
+        "print([name for name in sys.modules if name.startswith('querypulse.sidecar')])"
+    )
+
+    assert isolated(script, tmp_path) == ["[]"]
+
+
+@pytest.mark.slow
+def test_attach_without_pyspark_says_what_to_install(tmp_path):
+    script = (
+        "import sys\n"
+        "sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
+        "import querypulse\n"
+        "try: querypulse.attach\n"
+        "except ImportError as error: print(error)"
+    )
+
+    assert " ".join(isolated(script, tmp_path)) == (
+        "attach needs PySpark, the cluster's own or: pip install 'querypulse[spark]'"
+    )
+
+
 def test_unknown_name_is_an_attribute_error():
     import querypulse
     import querypulse.listener
