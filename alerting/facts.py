@@ -68,14 +68,13 @@ class Failed(Facts, frozen=True, kw_only=True):
     """A run ended with an exception.
 
     ``expected_within``: a restart is expected within so many seconds, because the error is
-    expected (``is_expected_error``) or the process ends. ``seen_by`` is the signal that showed it.
+    expected (``is_expected_error``) or the process ends.
     """
 
     code = Code.FAILED
     failure: Failure
     expected_within: float | None = None
     is_expected_error: bool = False
-    seen_by: str = ""
 
 
 class GivenUp(Facts, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.kinds import DRIVER_DOWN, MONITORING_DEGRADED, QUERY_MISSING
 from ..alerting.words.messages import Guidance, alert_of
 from ..core.states import QueryState
-from ..core.text import listed, rfc3339
+from ..core.text import duration, listed, utc
 from ..exporter.pages import Notice
 from .client import OpenAlerts, Said
 from .tracker import TargetTracker, WatchedDriver
@@ -61,9 +61,9 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
         evidence["last_seen"] = "never by this watcher"
     else:
         ago, beat = now - seen.at, seen.heartbeat
-        evidence["last_seen"] = f"{rfc3339(wall - ago)}, {ago:.0f} s ago"
+        evidence["last_seen"] = f"{utc(wall - ago)}, {duration(ago)} ago"
         evidence["last_heartbeat"] = (
-            "unknown" if beat is None else f"{rfc3339(beat)} by the driver's clock"
+            "unknown" if beat is None else f"{utc(beat)} by the driver's clock"
         )
         # By query: its state, or the alert that the driver has reported.
         unhealthy = {**seen.unhealthy, **dict(driver.reported)}
@@ -84,7 +84,7 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
 def late_finding(driver: WatchedDriver, query: str, due: float) -> Finding:
     """The finding about a run that has not completed in time, while its driver is not there."""
     reason = (
-        f"no run has completed for {rfc3339(due)}, as far as its driver has said, and that has "
+        f"no run has completed for {utc(due)}, as far as its driver has said, and that has "
         "ended and has not come back"
     )
     return Finding(

@@ -70,7 +70,6 @@ def query_failed(context: RuleContext) -> Finding | None:
         failure=failure,
         expected_within=grace if has_time else None,
         is_expected_error=is_expected,
-        seen_by=ended.signal,
         unfinished=unfinished(context),
     )
     is_mild = has_time or is_restarted(context)
