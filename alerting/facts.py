@@ -174,6 +174,8 @@ class PoisonBatch(Facts, frozen=True, kw_only=True):
     earlier: int
     """How many of these failures were in earlier processes."""
     failures: tuple[PastFailure, ...] = ()
+    failure: Failure | None = None
+    """The last one; None if it was in an earlier process, of which only the classes are known."""
 
 
 class ManyFailures(Facts, frozen=True, kw_only=True):
@@ -185,6 +187,8 @@ class ManyFailures(Facts, frozen=True, kw_only=True):
     error_class: str
     earlier: int
     failures: tuple[PastFailure, ...] = ()
+    failure: Failure | None = None
+    """As in ``PoisonBatch``."""
 
 
 # -- batches ----------------------------------------------------------------------------------

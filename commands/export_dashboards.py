@@ -15,7 +15,7 @@ from .. import dashboards
 from ..core import CommandError
 from ..core.files import write_whole
 from ..core.text import listed
-from ..settings.links import runbook_base_url
+from ..settings.links import runbooks_url
 from ..settings.loading import load_strictly
 from ..settings.settings import DEFAULT_RUNBOOKS
 
@@ -59,7 +59,7 @@ def export_dashboards(
 ) -> int:
     """Write the files that differ and print their paths; 1 when writing failed half-way.
 
-    Runbook links point to the setting ``runbook_base_url``. Dashboards have a variable for each
+    Runbook links point to the setting ``runbooks_url``. Dashboards have a variable for each
     of ``labels``.
 
     Raises:
@@ -67,7 +67,7 @@ def export_dashboards(
         SettingsError: a setting is unknown or not allowed.
 
     """
-    base = runbook_base_url(load_strictly({}, environment))
+    base = runbooks_url(load_strictly({}, environment))
     target = Path(folder)
     shipped = {target / name: content for name, content in shipped_files(base).items()}
     for path, content in shipped.items():

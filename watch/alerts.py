@@ -24,6 +24,7 @@ from ..alerting.facts import Reported
 from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.kinds import DRIVER_DOWN, MONITORING_DEGRADED, QUERY_MISSING
 from ..alerting.words.messages import Guidance, alert_of
+from ..alerting.words.next_steps import NEXT_STEPS
 from ..core.states import QueryState
 from ..core.text import duration, listed, utc
 from ..exporter.pages import Notice
@@ -49,6 +50,12 @@ MAY_COME_BACK: dict[Notice | None, str] = {
     Notice.ENDED: "has ended with its main program while queries ran",
 }
 """How a driver has ended, by the notice that it gave."""
+STEPS_OF_LATE = (
+    "1. Check the scheduler that starts its runs, and the log of the last one.\n"
+    "2. Start a run now: it goes on from the checkpoint.\n"
+    "3. If it may take so long, set complete_by of the query later."
+)
+"""As for a run that its own driver reports, which then is not running."""
 ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
@@ -95,7 +102,7 @@ def late_finding(driver: WatchedDriver, query: str, due: float) -> Finding:
         facts=Reported(
             reason=reason,
             summary=f"{query} has not completed in time: {reason}",
-            evidence={ADDRESS: driver.endpoint.shown},
+            evidence={ADDRESS: driver.endpoint.shown, NEXT_STEPS: STEPS_OF_LATE},
         ),
     )
 

@@ -451,6 +451,7 @@ def _poison(context: RuleContext, failure: RunFailure) -> PoisonBatch:
         error_class=failure.error_class,
         earlier=_count_earlier(context, context.query.history.failures[-times:]),
         failures=_past_failures(context),
+        failure=_last_failure(context),
     )
 
 
@@ -464,7 +465,13 @@ def _many_failures(context: RuleContext) -> ManyFailures:
         error_class=last.error_class,
         earlier=_count_earlier(context, counted),
         failures=_past_failures(context),
+        failure=_last_failure(context),
     )
+
+
+def _last_failure(context: RuleContext) -> Failure | None:
+    ended = context.query.failure
+    return None if ended is None else ended.failure
 
 
 def _count_earlier(context: RuleContext, failures: Sequence[RunFailure]) -> int:

@@ -41,6 +41,8 @@ OVER_RESTARTS = "over_restarts"
 MAX_OFFSET_CHARACTERS = 300
 """Of the offsets at each end: a topic may have a thousand partitions."""
 MAX_LOSSES = 10
+DRIVER_ENDS = "driver_ends"
+ENDS_DRIVER = "await_any_failure() raises in the main thread: the driver ends, unless the job goes on"
 
 Texts = dict[str, str]
 
@@ -62,13 +64,15 @@ def evidence_texts(found: Facts, evidence: Evidence) -> Texts:
     waiting = found.newest.facts.waiting if isinstance(found, facts.Unnamed) else found.waiting
     if waiting:
         texts["waiting"] = ", ".join(waiting)
-    texts[NEXT_STEPS] = own_steps(found)
+    texts[NEXT_STEPS] = own_steps(found, evidence)
     if evidence.downstream:
         verb = "gets" if len(evidence.downstream) == 1 else "get"
         texts["downstream"] = f"{listed(evidence.downstream)} {verb} no data from it"
     if evidence.upstream is not None:
         texts["upstream"] = cut_off_by(evidence.upstream)
     texts["main_thread"] = evidence.main_thread
+    if evidence.ends_driver:
+        texts[DRIVER_ENDS] = ENDS_DRIVER
     return {name: text for name, text in texts.items() if text}
 
 
@@ -127,7 +131,10 @@ def _never_seen(found: facts.NeverSeen) -> Texts:
 @_of_facts.register(facts.PoisonBatch)
 @_of_facts.register(facts.ManyFailures)
 def _failures(found: facts.PoisonBatch | facts.ManyFailures) -> Texts:
-    return {"deaths": "\n".join(map(_past_failure, found.failures))}
+    texts = {"deaths": "\n".join(map(_past_failure, found.failures))}
+    if found.failure is None:
+        return texts
+    return texts | _failure(found.failure) | {"error_message": found.failure.message}
 
 
 @_of_facts.register

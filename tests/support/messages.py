@@ -7,9 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 from support.receiver_incidents import holding
-from support.story import Story, processing, run, source
+from support.story import Story, policy, processing, run, source
 
 from querypulse.alerting.alert import Alert, Incident, recovered
+from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.receivers.alertmanager import api_alerts
@@ -21,6 +22,7 @@ from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.core.states import QueryState
 from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe_report import Context, JobActivity, JobCounts
+from querypulse.listener.python_frames import MainThread
 from querypulse.settings.links import next_steps
 
 APP = "orders"
@@ -32,6 +34,9 @@ GUIDANCE = Guidance(
     dashboard_url="https://grafana.example/d/q?var-app={app}&var-query={query}",
     spark_ui_url="http://driver-1:4040",
     next_steps=next_steps(),
+    restart_hints=(("*", "kubectl -n streaming rollout restart deployment/orders"),),
+    place="pod orders-driver, namespace streaming, process 17, application spark-7f3a",
+    restarted_by="Kubernetes or the Spark operator, if the restart policy of the job says so",
 )
 
 NO_ROUTE = "java.net.ConnectException: no route to host"
@@ -55,6 +60,16 @@ def failed() -> Incident:
     story.commit("billing", batch=10, at=30, sources=(kafka,))
     story.ended("billing", at=100, exception=IN_PYTHON)
     return incident(story, 102)
+
+
+def failed_in_a_driver_that_ends() -> Incident:
+    """The job waits in ``await_any_failure``."""
+    story = Story().started("billing", at=0).probe(run("billing", batch=10), at=5)
+    story.commit("billing", batch=10, at=30).ended("billing", at=100, exception=NO_ROUTE)
+    waits = "waits in Sidecar.await_any_failure(), job line /jobs/billing.py:60 in main"
+    thread = MainThread(waits, awaits_failure=True)
+    found = evaluate(story.snapshot(102), 102, policy(), main_thread=lambda: thread).findings
+    return holding(*(alert_of(finding, APP, GUIDANCE, BEGAN) for finding in found))
 
 
 def several_failed() -> Incident:
@@ -202,6 +217,7 @@ def starred() -> Incident:
 
 CASES: dict[str, Callable[[], Incident]] = {
     "A query failed in Python": failed,
+    "A query failed, and the driver ends": failed_in_a_driver_that_ends,
     "Three queries failed together": several_failed,
     "A slow query that falls behind failed": slow_and_failed,
     "A query is stalled": stalled,
