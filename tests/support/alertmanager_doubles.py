@@ -89,7 +89,7 @@ def config_for(chats: str, mail_port: int) -> str:
             "templates": [str(TEMPLATES)],
             "route": {
                 "receiver": "all",
-                "group_by": ["app", "query", "group"],
+                "group_by": ["app"],
                 "group_wait": "200ms",
                 "group_interval": "200ms",
                 "repeat_interval": "1h",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any
 
 from msgspec.structs import replace
+from support.alertmanager_doubles import Everywhere, everywhere
 from support.receiver_incidents import holding
 from support.story import Story, policy, processing, run, source
 
@@ -29,6 +34,8 @@ APP = "orders"
 BEGAN = 1795251728.119
 LASTED = 242.0
 HOME = "https://orders.example"
+THROUGH = "--- Alertmanager -> "
+"""Before what a receiver shows by way of Alertmanager."""
 GUIDANCE = Guidance(
     HOME + "/runbooks/{alertname}",
     dashboard_url="https://grafana.example/d/q?var-app={app}&var-query={query}",
@@ -257,9 +264,51 @@ def resolved(incident: Incident) -> Incident:
     return replace(incident, alerts=tuple(ended))
 
 
-def page() -> str:
-    """All cases as receivers show them."""
-    return "\n".join(line for title, make in CASES.items() for line in _case(title, make()))
+def page(through: Mapping[str, Sequence[str]] = MappingProxyType({})) -> str:
+    """All cases as receivers show them; ``through``: what they show by way of Alertmanager."""
+    lines: list[str] = []
+    for title, make in CASES.items():
+        lines += [*_case(title, make()), *through.get(title, ()), ""]
+    return "\n".join(lines)
+
+
+def without_alertmanager(text: str) -> str:
+    """A page without what is shown by way of Alertmanager."""
+    cases = text.split("\n=== ")
+    return "\n=== ".join(case.partition(f"\n{THROUGH}")[0].rstrip("\n") + "\n" for case in cases)
+
+
+def through_alertmanager(manager: Everywhere) -> dict[str, list[str]]:
+    """What each receiver shows of each case by way of Alertmanager, while it fires and at its end."""
+    shown = {}
+    for title, make in CASES.items():
+        incident, now = make(), time.time()
+        fired = manager.notified_of(api_alerts(incident.alerts, now, HOME))
+        ended = manager.notified_of(api_alerts(resolved(incident).alerts, now, HOME))
+        lines = [line for way, message in fired.items() for line in _by_way(way, message)]
+        for way in ("Slack", "E-mail"):
+            lines += _by_way(f"{way}, resolved", ended[way])
+        shown[title] = lines
+    return shown
+
+
+def _by_way(way: str, message: Any) -> Iterator[str]:
+    if way == "PagerDuty":
+        event = message["payload"]
+        yield f"{THROUGH}PagerDuty: {event['summary']}"
+        yield from _flat({name: event[name] for name in ("severity", "class", "component", "group")})
+        yield from _flat({name: text for name, text in event["custom_details"].items() if text})
+        yield from (f"{link['text']}: {link['href']}" for link in message["links"])
+        yield f"client_url: {message['client_url']}"
+    elif way.startswith("E-mail"):
+        yield f"{THROUGH}{way}: {' '.join(message['Subject'].split())}"
+        (text,) = (part for part in message.walk() if part.get_content_type() == "text/plain")
+        yield from text.get_content().rstrip().splitlines()
+    else:
+        (attachment,) = message["attachments"]
+        yield f"{THROUGH}{way}"
+        yield attachment["title"]
+        yield from attachment["text"].splitlines()
 
 
 def _case(title: str, incident: Incident) -> Iterator[str]:
@@ -283,7 +332,6 @@ def _case(title: str, incident: Incident) -> Iterator[str]:
     yield "--- Alertmanager, resolved"
     for alert in api_alerts(over.alerts, BEGAN, HOME)[:1]:
         yield from _flat({name: alert["annotations"][name] for name in ("summary", "description")})
-    yield ""
 
 
 def _teams(incident: Incident) -> Iterator[str]:
@@ -316,5 +364,12 @@ def _flat(facts: dict, indent: str = "") -> Iterator[str]:
             yield from (f"{indent}  {line}" for line in more)
 
 
+def write() -> None:
+    """Write the fixture; it needs an installed Alertmanager."""
+    with TemporaryDirectory() as folder, everywhere(Path(folder)) as manager:
+        text = page(through_alertmanager(manager))
+    (Path(__file__).parent.parent / "fixtures" / "messages.txt").write_text(text)
+
+
 if __name__ == "__main__":
-    (Path(__file__).parent.parent / "fixtures" / "messages.txt").write_text(page())
+    write()
