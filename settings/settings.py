@@ -25,9 +25,7 @@ from .mistakes import explain, mask_mistake, mask_value
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
 
 
-RestartHint = Annotated[
-    str, Meta(min_length=1, max_length=500, extra={"holds": Holds.NOTHING})
-]
+RestartHint = Annotated[str, Meta(min_length=1, max_length=500, extra={"holds": Holds.NOTHING})]
 """A text for people; longer ones belong into a runbook."""
 
 

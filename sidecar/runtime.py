@@ -81,10 +81,16 @@ from . import assemble
 from .assemble import Components, refused_address
 from .failure import QueryFailure
 from .observers import FileReaders, observe_classic, observe_connect
-from .place import place_of, restarted_by
 from .program import uncaught_exception
 from .publishing import Publishing
-from .session import app_name, conf_reader, is_connect, spark_ui_url
+from .session import (
+    app_name,
+    conf_reader,
+    is_connect,
+    place_of,
+    restarted_by,
+    spark_ui_url,
+)
 from .worker import Inputs, Worker
 
 log = logging.getLogger("querypulse")

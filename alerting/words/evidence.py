@@ -42,7 +42,9 @@ MAX_OFFSET_CHARACTERS = 300
 """Of the offsets at each end: a topic may have a thousand partitions."""
 MAX_LOSSES = 10
 DRIVER_ENDS = "driver_ends"
-ENDS_DRIVER = "await_any_failure() raises in the main thread: the driver ends, unless the job goes on"
+ENDS_DRIVER = (
+    "await_any_failure() raises in the main thread: the driver ends, unless the job goes on"
+)
 
 Texts = dict[str, str]
 
@@ -55,25 +57,28 @@ def evidence_texts(found: Facts, evidence: Evidence) -> Texts:
     texts |= _of_facts_first(found)
     if evidence.query is not None:
         texts |= _query(evidence.query)
-    texts["slots"] = slots_text(evidence.slots)
-    if evidence.critical_after is not None:
-        texts["critical_after"] = _critical_after(evidence.critical_after)
-    if evidence.on_restart is not None:
-        texts["on_restart"] = on_restart_text(evidence.on_restart)
-    texts |= _of_facts(found)
+    texts |= _of_evidence(evidence) | _of_facts(found)
     waiting = found.newest.facts.waiting if isinstance(found, facts.Unnamed) else found.waiting
     if waiting:
         texts["waiting"] = ", ".join(waiting)
     texts[NEXT_STEPS] = own_steps(found, evidence)
+    return {name: text for name, text in texts.items() if text}
+
+
+def _of_evidence(evidence: Evidence) -> Texts:
+    texts = {"slots": slots_text(evidence.slots), "main_thread": evidence.main_thread}
+    if evidence.critical_after is not None:
+        texts["critical_after"] = _critical_after(evidence.critical_after)
+    if evidence.on_restart is not None:
+        texts["on_restart"] = on_restart_text(evidence.on_restart)
     if evidence.downstream:
         verb = "gets" if len(evidence.downstream) == 1 else "get"
         texts["downstream"] = f"{listed(evidence.downstream)} {verb} no data from it"
     if evidence.upstream is not None:
         texts["upstream"] = cut_off_by(evidence.upstream)
-    texts["main_thread"] = evidence.main_thread
     if evidence.ends_driver:
         texts[DRIVER_ENDS] = ENDS_DRIVER
-    return {name: text for name, text in texts.items() if text}
+    return texts
 
 
 # -- what the facts themselves add --------------------------------------------------------------

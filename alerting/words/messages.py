@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ...core.text import MAX_NAMES, duration, encodable
 from ...listener.state.identity import RESERVED
-from ..alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
 from .. import facts
+from ..alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
 from ..finding import Finding, Words
 from .evidence import DRIVER_ENDS, evidence_texts
 from .headlines import (

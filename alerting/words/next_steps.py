@@ -234,10 +234,100 @@ def has_restart(alertname: str, code: Code) -> bool:
     return code not in WITHOUT_RESTART
 
 
+STEPS: dict[type[Facts], str] = {
+    facts.CheckpointTaken: STEPS_OF_TAKEN,
+    facts.ProgramEnded: STEPS_OF_PROGRAM,
+    facts.NoActivity: _numbered(
+        "See in a thread dump (Spark UI, Executors, driver) what its stream thread waits for.",
+        "Free that: a source or catalog that does not answer, a checkpoint store, a lock.",
+        "If it does not begin, restart the query, or the job.",
+    ),
+    facts.StartOverdue: _numbered(
+        "See in the driver log what the function that starts it waits for, or raises.",
+        "Free that: a source or catalog that does not answer, a lock, another start before it.",
+        "If it does not return, restart the job from the same checkpoints.",
+    ),
+    facts.NeverSeen: _numbered(
+        "Compare known_queries with the expected name: a typo, or a query without a name?",
+        "If it did not start, read the driver log, then start the query, or restart the job.",
+        "If it is not needed any more, remove it from expected_queries.",
+    ),
+    facts.SchedulerStopped: _numbered(
+        "Read in the driver log why dag-scheduler-event-loop ended or waits: memory, a listener.",
+        "Take a thread dump of the driver for later (Spark UI, Executors), if it still answers.",
+        f"Restart the job: batches in flight are repeated; {REPEATS}.",
+    ),
+    facts.WaitingForSlots: _numbered(
+        "Read in the reason who holds the slots: another query, a backfill, a job of a notebook.",
+        "End it, or give it a pool of its own (spark.scheduler.pool) so that each gets a share.",
+        "If all of them are needed at once, add executors; the batch goes on by itself.",
+    ),
+    facts.SourceHung: _numbered(
+        "Check that the source answers: brokers, the listing of a folder, a catalog, the network.",
+        "Repair it; most clients go on by themselves.",
+        "If the query does not continue, restart it: no batch is in flight.",
+    ),
+    **dict.fromkeys(
+        (facts.WaitsForLog, facts.LogBehind, facts.NoEpoch),
+        _numbered(
+            "Check the storage of the checkpoint: full, slow, read-only; can the driver write?",
+            "Repair it: commits are then written, and the query goes on.",
+            f"If it does not, restart it: batches since the last commit are repeated; {REPEATS}.",
+        ),
+    ),
+    facts.Silent: _numbered(
+        "Check the JVM of the driver: does the Spark UI answer; memory, CPU, garbage collection?",
+        "Take a thread dump for later, if it answers (Spark UI, Executors, driver).",
+        f"Else restart the job: batches in flight are repeated; {REPEATS}.",
+    ),
+    facts.NoTrigger: _numbered(
+        "Take a thread dump of the driver (Spark UI, Executors): where is its stream thread?",
+        "Free what it waits for: a listener, a lock, a source that does not answer.",
+        "If it does not continue, restart the query: no batch is in flight.",
+    ),
+    facts.SlotsHeld: _numbered(
+        "Decide which query goes first: those in waiting get nothing until this one frees slots.",
+        "Stop or limit this one, or add executors.",
+        "Restart it in a pool of its own (spark.scheduler.pool), so that each query gets a share.",
+    ),
+    facts.OpenTransaction: _numbered(
+        "Find the producer whose transaction stays open: kafka-transactions.sh find-hanging.",
+        "End that producer, or abort its transaction: kafka-transactions.sh abort.",
+        "The query then reads on by itself. A shorter transaction.timeout.ms prevents the next.",
+    ),
+    facts.WatermarkAhead: _numbered(
+        "Find the producer whose event times are in the future: a clock, a unit, a time zone.",
+        "Filter such rows out before withWatermark: the watermark never goes back.",
+        "Start the query with a new checkpoint, or wait until the clock has reached the watermark.",
+    ),
+    facts.WatermarkStuck: _numbered(
+        "See which source's event times do not advance: an idle topic or partition, a stopped one.",
+        "Repair that producer; the watermark is that of the slowest source.",
+        "If a source may be idle, set spark.sql.streaming.multipleWatermarkPolicy to max.",
+    ),
+    **dict.fromkeys(
+        (facts.SkippedBySink, facts.SinkRemembers),
+        NEW_OUTPUT,
+    ),
+    facts.FolderGone: FOLDER_BACK,
+    facts.ReadsNothing: _numbered(
+        "New data arrives, and the query reads none of it: check its filter, schema, subscription.",
+        "Look for aborted transactions, or files and records that it skips (ignoreCorruptFiles).",
+        "Repair that and restart it; what it has passed over is not read again.",
+    ),
+    facts.JvmEnded: _numbered(
+        "Check that the job is started again: without its JVM, the driver can only end.",
+        "Read the end of the driver log and its exit code: out of memory (137), an eviction.",
+        "If nothing starts it, restart the job from the same checkpoints.",
+    ),
+}
+"""The next steps of facts for which nothing else counts."""
+
+
 @singledispatch
-def own_steps(_: Facts, _evidence: Evidence = NO_EVIDENCE) -> str:
+def own_steps(found: Facts, _evidence: Evidence = NO_EVIDENCE) -> str:
     """Return the next steps of what was found; empty where those of the runbook fit."""
-    return ""
+    return STEPS.get(type(found), "")
 
 
 @own_steps.register
@@ -270,7 +360,9 @@ def _after_error(found: facts.Failed, evidence: Evidence = NO_EVIDENCE) -> str:
     if steps:
         return steps
     if found.expected_within is not None:
-        wait = f"Wait {duration(found.expected_within)}: its restart is expected, and ends this alert."
+        wait = (
+            f"Wait {duration(found.expected_within)}: its restart is expected, and ends this alert."
+        )
         return _numbered(wait, f"If it does not come: {_restart(evidence)}", _repair(failure))
     read = f"{_read_error(failure)}; a conflict or an outage may be over already."
     return _numbered(read, _restart(evidence), _repair(failure))
@@ -301,55 +393,18 @@ def _repair(failure: Failure) -> str:
 def _after_stop(found: facts.Stopped, evidence: Evidence = NO_EVIDENCE) -> str:
     if found.how is facts.HowStopped.WITH_CONTEXT:
         return _numbered(
-            "Find in the driver log what stopped the SparkContext: memory, a lost master, a library.",
+            "Find in the driver log what stopped the SparkContext: memory, a lost master.",
             "Restart the job: no query can run in this SparkContext any more.",
             "If the job itself ends like that, let it call spark.stop(), which announces the end.",
         )
     ask = "Ask who stopped it: a deployment, a colleague, the job's own code."
     if found.how is facts.HowStopped.VANISHED:
-        ask = "Read the driver log for its end, which Spark did not report: a lost event, a fatal error."
+        ask = "Read its end in the driver log: Spark did not report it; a fatal error?"
     again = "Start the query again, or restart the job."
     if evidence.ends_driver:
         again = "Check that the job is started again, else start it, from the same checkpoints."
     return _numbered(
         ask, again, "If it was planned, announce it next time with sidecar.expect_stop(name)."
-    )
-
-
-@own_steps.register
-def _decide_owner(_: facts.CheckpointTaken, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return STEPS_OF_TAKEN
-
-
-@own_steps.register
-def _start_again(_: facts.ProgramEnded, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return STEPS_OF_PROGRAM
-
-
-@own_steps.register
-def _see_its_start(_: facts.NoActivity, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "See in a thread dump (Spark UI, Executors, driver) what its stream execution thread waits for.",
-        "Free that: a source or catalog that does not answer, a checkpoint store, a lock.",
-        "If it does not begin, restart the query, or the job.",
-    )
-
-
-@own_steps.register
-def _see_start_function(_: facts.StartOverdue, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "See in the driver log what the function that starts it waits for, or raises.",
-        "Free that: a source or catalog that does not answer, a lock, another start before it.",
-        "If it does not return, restart the job from the same checkpoints.",
-    )
-
-
-@own_steps.register
-def _compare_names(_: facts.NeverSeen, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Compare known_queries with the expected name: a typo, or a query without a name?",
-        "If it did not start, read the driver log, then start the query, or restart the job.",
-        "If it is not needed any more, remove it from expected_queries.",
     )
 
 
@@ -367,7 +422,7 @@ def _complete(found: facts.NotCompleted, _evidence: Evidence = NO_EVIDENCE) -> s
 def _set_aside(found: facts.PoisonBatch, _evidence: Evidence = NO_EVIDENCE) -> str:
     return _numbered(
         f"Stop whatever restarts the query, then {_read_last(found)}: which row or file breaks it?",
-        f"Repair the rows of batch {found.batch_id}, or set them aside; a restart alone does not help.",
+        f"Repair the rows of batch {found.batch_id}, or set them aside; a restart does not help.",
         "Then restart the query from the same checkpoint.",
     )
 
@@ -385,22 +440,13 @@ def _read_last(found: facts.PoisonBatch | facts.ManyFailures) -> str:
 @own_steps.register
 def _find_disturber(found: facts.ManyFailures, _evidence: Evidence = NO_EVIDENCE) -> str:
     return _numbered(
-        f"Stop whatever restarts the query, then {_read_last(found)}: it is not one batch that fails.",
+        f"Stop whatever restarts the query, then {_read_last(found)}: several batches fail.",
         "Remove the cause, such as a second writer, an outage, or too little memory.",
         "Then restart the query from the same checkpoint.",
     )
 
 
 # -- batches ----------------------------------------------------------------------------------
-
-
-@own_steps.register
-def _restart_scheduler(_: facts.SchedulerStopped, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Read in the driver log why dag-scheduler-event-loop ended or waits: memory, a listener.",
-        "Take a thread dump of the driver for later (Spark UI, Executors), if it still answers.",
-        "Restart the job from the same checkpoints: batches in flight are repeated; a sink may then have rows twice.",
-    )
 
 
 @own_steps.register
@@ -417,7 +463,9 @@ def _free_task(found: facts.TaskRunning, evidence: Evidence = NO_EVIDENCE) -> st
 
 def _restart_batch(evidence: Evidence) -> str:
     if evidence.on_restart is not None and evidence.on_restart.is_done:
-        return f"If it does not continue, restart the job; batches in on_restart run again: {REPEATS}."
+        return (
+            f"If it does not continue, restart the job; batches in on_restart run again: {REPEATS}."
+        )
     return f"If it does not continue, restart the job: the batch is repeated; {REPEATS}."
 
 
@@ -438,16 +486,7 @@ def _loses_executors(found: Facts) -> bool:
 
 
 @own_steps.register
-def _share_slots(_: facts.WaitingForSlots, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Read in the reason who holds the slots: another query, a backfill, a job of a notebook.",
-        "End it, or give it a pool of its own (spark.scheduler.pool) so that each gets a share.",
-        "If all of them are needed at once, add executors; the batch goes on by itself.",
-    )
-
-
-@own_steps.register
-def _free_thread(found: facts.BatchHung, evidence: Evidence = NO_EVIDENCE) -> str:
+def _free_thread(_: facts.BatchHung, evidence: Evidence = NO_EVIDENCE) -> str:
     return _numbered(
         f"{_where_it_waits(evidence)}: what does the batch wait for?",
         "Free that: a lock, a slow service, another job.",
@@ -466,44 +505,6 @@ def _where_it_waits(evidence: Evidence) -> str:
         "tasks": True,
     }
     return f"Read {' and '.join([name for name, text in names.items() if text][:2])}"
-
-
-@own_steps.register
-def _repair_source(_: facts.SourceHung, evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Check that the source answers: its brokers, listing of its folder, its catalog, the network.",
-        "Repair it; most clients go on by themselves.",
-        "If the query does not continue, restart it from the same checkpoint: no batch is in flight.",
-    )
-
-
-@own_steps.register(facts.WaitsForLog)
-@own_steps.register(facts.LogBehind)
-@own_steps.register(facts.NoEpoch)
-def _repair_checkpoint(_: Facts, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Check the storage of the checkpoint: is it full, slow, or read-only; can the driver write?",
-        "Repair it: commits are then written, and the query goes on.",
-        f"If it does not, restart it: batches since the last commit are repeated; {REPEATS}.",
-    )
-
-
-@own_steps.register
-def _see_jvm(_: facts.Silent, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Check the JVM of the driver: does the Spark UI answer; memory, garbage collection, CPU, swap?",
-        "Take a thread dump, if it answers (Spark UI, Executors; or jcmd PID_OF_THE_JVM Thread.print).",
-        "If it does not come back, restart the job: batches in flight are repeated; a sink may then have rows twice.",
-    )
-
-
-@own_steps.register
-def _see_trigger(_: facts.NoTrigger, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Take a thread dump of the driver (Spark UI, Executors): where is its stream thread?",
-        "Free what it waits for: a listener, a lock, a source that does not answer.",
-        "If it does not continue, restart the query: no batch is in flight.",
-    )
 
 
 @own_steps.register
@@ -529,22 +530,13 @@ def _end_retries(found: facts.Retrying, evidence: Evidence = NO_EVIDENCE) -> str
 
 
 @own_steps.register
-def _finish_batch(found: facts.NeverCommitted, evidence: Evidence = NO_EVIDENCE) -> str:
+def _finish_batch(found: facts.NeverCommitted, _evidence: Evidence = NO_EVIDENCE) -> str:
     if _loses_executors(found):
         return STEPS_OF_LOST
     return _numbered(
         "Do not restart it: each restart has begun this batch again from nothing.",
         "Give it what it needs to finish: executors, memory, a longer time-out of what ends it.",
-        "If it cannot finish, see the runbook: a batch that is planned keeps its size over restarts.",
-    )
-
-
-@own_steps.register
-def _free_slots(_: facts.SlotsHeld, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Decide which query goes first: those in waiting get nothing until this one frees slots.",
-        "Stop or limit this one, or add executors.",
-        "Restart it in a pool of its own (spark.scheduler.pool), so that each query gets a share.",
+        "If it cannot finish, see the runbook: a planned batch keeps its size over restarts.",
     )
 
 
@@ -560,40 +552,7 @@ def _after_going_back(found: facts.OffsetsWentBack, _evidence: Evidence = NO_EVI
 # -- unread and late data -----------------------------------------------------------------------
 
 
-@own_steps.register
-def _end_transaction(_: facts.OpenTransaction, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Find the producer whose transaction stays open: kafka-transactions.sh find-hanging.",
-        "End that producer, or abort its transaction: kafka-transactions.sh abort.",
-        "The query then reads on by itself; its transactional.id.expiration or time-out is too long.",
-    )
-
-
-@own_steps.register
-def _filter_future(_: facts.WatermarkAhead, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Find the producer whose event times are in the future: a clock, a unit, a time zone.",
-        "Filter such rows out before withWatermark: the watermark never goes back.",
-        "Start the query with a new checkpoint, or wait until the clock has reached the watermark.",
-    )
-
-
-@own_steps.register
-def _follow_slowest(_: facts.WatermarkStuck, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "See which source's event times do not advance: an idle topic or partition, a stopped one.",
-        "Repair that producer; the watermark is that of the slowest source.",
-        "If a source may be idle, set spark.sql.streaming.multipleWatermarkPolicy to max.",
-    )
-
-
 # -- lost and missing data ----------------------------------------------------------------------
-
-
-@own_steps.register(facts.SkippedBySink)
-@own_steps.register(facts.SinkRemembers)
-def _change_output(_: Facts, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return NEW_OUTPUT
 
 
 @own_steps.register
@@ -610,36 +569,15 @@ def _restore(found: facts.RetentionUsed, _evidence: Evidence = NO_EVIDENCE) -> s
     return AGED_OUT if found.risks[0].lost else ""
 
 
-@own_steps.register
-def _bring_back(_: facts.FolderGone, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return FOLDER_BACK
-
-
-@own_steps.register
-def _see_filter(_: facts.ReadsNothing, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "New data arrives, and the query reads none of it: check its filter, schema, subscription.",
-        "Look for aborted transactions, or files and records that it skips (ignoreCorruptFiles).",
-        "Repair that and restart it; what it has passed over is not read again.",
-    )
-
-
 # -- the driver and the monitor -----------------------------------------------------------------
-
-
-@own_steps.register
-def _start_jvm(_: facts.JvmEnded, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return _numbered(
-        "Check that the job is started again: without its JVM, the driver can only end.",
-        "Read the end of the driver log, and its exit code: out of memory (137), a crash, an eviction.",
-        "If nothing starts it, restart the job from the same checkpoints.",
-    )
 
 
 @own_steps.register
 def _unblock_events(found: facts.EventsMissing, _evidence: Evidence = NO_EVIDENCE) -> str:
     if not found.is_registered:
-        repair = "The job's own code has removed the listener (listener_registered): restart the job."
+        repair = (
+            "The job's own code has removed the listener (listener_registered): restart the job."
+        )
     elif found.full_queues:
         repair = "Remove or repair the slow listener of other_listeners, then restart the job."
     else:
@@ -655,7 +593,7 @@ def _unblock_events(found: facts.EventsMissing, _evidence: Evidence = NO_EVIDENC
 def _restore_sight(found: facts.Degraded, _evidence: Evidence = NO_EVIDENCE) -> str:
     if found.silent_seconds is not None:
         return _numbered(
-            "The JVM does not answer: check for long garbage collections, too little memory or CPU.",
+            "The JVM does not answer: check garbage collections, memory and CPU.",
             "Watch the queries in the Spark UI: until it answers, a hang may be seen late.",
             "If queries are stalled too, their own alert says what to do.",
         )

@@ -186,14 +186,31 @@ EVIDENCES = [
     evidence(activity("", ("java.net.read",)), ends_driver=True, main_thread="waits"),
 ]
 HINT = "kubectl -n streaming rollout restart deploy/orders"
-OTHERS = ("deaths", "known_queries", "listener_registered", "other_listeners", "exception", "waiting")
+OTHERS = (
+    "deaths",
+    "known_queries",
+    "listener_registered",
+    "other_listeners",
+    "exception",
+    "waiting",
+)
 NAMES = {*FIRST, *LAST, *OTHERS} - {"queries", "table", "trigger", "sink", "checkpoint", "lag"}
 """The names of evidence that are no plain words of a sentence; ``tasks`` and ``slots`` are both."""
-PLAIN = {"tasks", "slots", "backlog", "where", "signals", "exception", "window", "downstream", "waiting", "retention", "traceback"}
+PLAIN = {
+    "tasks",
+    "slots",
+    "backlog",
+    "where",
+    "signals",
+    "exception",
+    "window",
+    "downstream",
+    "waiting",
+    "retention",
+    "traceback",
+}
 GUIDES = {
-    hint: Guidance(
-        "https://runbooks/{alertname}", next_steps=next_steps(), restart_hints=hints
-    )
+    hint: Guidance("https://runbooks/{alertname}", next_steps=next_steps(), restart_hints=hints)
     for hint, hints in {"": (), HINT: (("*", HINT),)}.items()
 }
 
@@ -207,7 +224,11 @@ def named_in(steps):
     """The names of evidence in next steps."""
     words = set(re.findall(r"[a-z]+(?:_[a-z]+)*", steps)) & (NAMES - PLAIN)
     read = re.findall(r"(?:[Rr]ead|and|those in) ([a-z_]+)[:;,. ]", steps)
-    return words | ({*read} & (NAMES - {"window", "lag"}) & PLAIN - {"where", "exception", "retention", "traceback"})
+    return words | (
+        {*read}
+        & (NAMES - {"window", "lag"})
+        & PLAIN - {"where", "exception", "retention", "traceback"}
+    )
 
 
 CASES = [
@@ -250,7 +271,9 @@ def test_a_restart_hint_is_shown_where_a_step_is_a_restart():
             hinted = shown(name, found, given, HINT)["next_steps"]
             restarts = re.search(r"[Rr]estart|[Ss]tart (the|it|a)\b|[Ss]tarted again", plain)
             assert hinted in {plain, f"{plain}\nTo restart it here: {HINT}"}
-            by_code.setdefault((name, code_of(found)), set()).add((restarts is not None, hinted != plain))
+            by_code.setdefault((name, code_of(found)), set()).add(
+                (restarts is not None, hinted != plain)
+            )
 
     assert [key for key, shown in by_code.items() if (True, False) in shown] == []
     assert [key for key, shown in by_code.items() if shown == {(False, True)}] == []

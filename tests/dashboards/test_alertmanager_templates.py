@@ -99,7 +99,11 @@ def test_alert_without_annotations_is_still_a_message(manager):
     hrefs = {link["href"] for link in got["PagerDuty"]["links"]} | {got["PagerDuty"]["client_url"]}
     assert all(href.startswith("http://") for href in hrefs)
     over = manager.notified_of([alert(app, endsAt="2026-11-21T09:12:08Z")])
-    assert all(f"Resolved: [{app}] orders" in title for way, title in titles(over).items() if way != "PagerDuty")
+    assert all(
+        f"Resolved: [{app}] orders" in title
+        for way, title in titles(over).items()
+        if way != "PagerDuty"
+    )
 
 
 FORTY = 40
@@ -136,7 +140,7 @@ HOSTILE = [
     "a|b*c_d~e`f```g",
     "two\nlines\r\n.\r\nBcc: evil@example.com",
     "\"quotes' and \\ backslash $1 ${2}",
-    "☃ 🚀 ZWJ 👩‍👩‍👧 ‮rtl",
+    "☃ 🚀 ZWJ \u200d \u202ertl",
     "%s %d %!s(MISSING)",
 ]
 
@@ -172,16 +176,21 @@ def rules():
         for group in yaml.safe_load(file.read_text())["groups"]:
             for rule in group["rules"]:
                 if "alert" in rule:
-                    yield rule["alert"], {
-                        name: re.sub(r"\{\{.*?\}\}", "VALUE", text, flags=re.DOTALL)
-                        for name, text in rule["annotations"].items()
-                    }
+                    yield (
+                        rule["alert"],
+                        {
+                            name: re.sub(r"\{\{.*?\}\}", "VALUE", text, flags=re.DOTALL)
+                            for name, text in rule["annotations"].items()
+                        },
+                    )
 
 
 @pytest.mark.parametrize(("name", "annotations"), list(rules()), ids=[name for name, _ in rules()])
 def test_alerts_of_prometheus_are_shown_with_their_own_words(manager, name, annotations):
     app = next(APPS)
-    sent = alert(app, name=name, annotations=annotations, generatorURL="http://prometheus:9090/graph?g0=1")
+    sent = alert(
+        app, name=name, annotations=annotations, generatorURL="http://prometheus:9090/graph?g0=1"
+    )
     got = manager.notified_of([sent])
     summary = annotations["summary"]
 
@@ -201,10 +210,14 @@ def test_part_of_a_group_that_has_ended_is_listed_while_the_rest_fires(manager):
     manager.notified_of(both)
     counts = manager.counts()
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    manager.send([both[0] | {"endsAt": now, "annotations": {"summary": "Resolved: a commits again"}}])
+    manager.send(
+        [both[0] | {"endsAt": now, "annotations": {"summary": "Resolved: a commits again"}}]
+    )
     got = manager.next_after(counts)
 
     assert titles(got)["Slack"] == ":rotating_light: critical: b failed"
-    assert got["PagerDuty"]["payload"]["custom_details"]["resolved"] == "Resolved: a commits again\n"
+    assert (
+        got["PagerDuty"]["payload"]["custom_details"]["resolved"] == "Resolved: a commits again\n"
+    )
     for way in ("Slack", "E-mail"):
         assert "Resolved: a commits again" in texts(got[way])

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from querypulse.sidecar.place import place_of, restarted_by
+from querypulse.sidecar.session import place_of, restarted_by
 
 HOST, PID = socket.gethostname(), os.getpid()
 KUBERNETES = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}

@@ -73,7 +73,8 @@ class Everywhere:
 def config_for(chats: str, mail_port: int) -> str:
     """The shipped receivers at the doubles' addresses; each group goes to all of them."""
     shipped = {
-        receiver["name"]: receiver for receiver in yaml.safe_load(ALERTMANAGER.read_text())["receivers"]
+        receiver["name"]: receiver
+        for receiver in yaml.safe_load(ALERTMANAGER.read_text())["receivers"]
     }
     (pagerduty,) = shipped["pager"]["pagerduty_configs"]
     (slack,) = shipped["chat"]["slack_configs"]

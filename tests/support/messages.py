@@ -296,7 +296,9 @@ def _by_way(way: str, message: Any) -> Iterator[str]:
     if way == "PagerDuty":
         event = message["payload"]
         yield f"{THROUGH}PagerDuty: {event['summary']}"
-        yield from _flat({name: event[name] for name in ("severity", "class", "component", "group")})
+        yield from _flat(
+            {name: event[name] for name in ("severity", "class", "component", "group")}
+        )
         yield from _flat({name: text for name, text in event["custom_details"].items() if text})
         yield from (f"{link['text']}: {link['href']}" for link in message["links"])
         yield f"client_url: {message['client_url']}"

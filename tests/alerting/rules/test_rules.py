@@ -323,7 +323,7 @@ def test_missing_input_says_how_long_no_rows_were_read():
         .started(run=2, at=300)
         .idle(run=2, at=600),
         "10 min": Story().started(at=0).commit(batch=0, at=10).idle(at=600),
-        "10 min, over restarts": Story()
+        "11 min, over restarts": Story()
         .started(at=0)
         .commit(batch=0, at=10)
         .ended(at=300)
@@ -402,7 +402,9 @@ def test_known_error_has_next_steps_of_its_own(error, step):
     (finding,) = steady().ended(at=101, exception=error).evaluate(102).findings
     steps = say(finding).evidence["next_steps"]
 
-    assert steps.startswith(step or "1. Read the error; a conflict or an outage may be over already.")
+    assert steps.startswith(
+        step or "1. Read the error; a conflict or an outage may be over already."
+    )
     assert len(steps.splitlines()) == 3
 
 
@@ -579,7 +581,12 @@ def test_one_of_two_sources_with_the_same_description_is_named_by_its_place():
             {},
             "2 min without a commit: 3 times its usual longest batch (50 s)",
         ),
-        ("ProcessingTimeTrigger(10000)", (40,), {}, "2 min without a commit: 3 times its only batch so far (40 s)"),
+        (
+            "ProcessingTimeTrigger(10000)",
+            (40,),
+            {},
+            "2 min without a commit: 3 times its only batch so far (40 s)",
+        ),
         (
             "ProcessingTimeTrigger(10000)",
             (7200,),
