@@ -46,7 +46,7 @@ BUDGET = {
     "core": (1690, 12),
     "listener": (11865, 48),
     "exporter": (2350, 9),
-    "alerting": (12800, 44),
+    "alerting": (12810, 44),
     "settings": (1100, 9),
     "sidecar": (3190, 12),
     "watch": (1760, 6),

@@ -219,6 +219,7 @@ WITHOUT_RESTART = frozenset(
         Code.OPEN_TRANSACTION,
         Code.BATCHES_GROW,
         Code.WORKING,
+        Code.NOT_COMMITTED,
         Code.ROWS_DROPPED,
         Code.WATERMARK_STUCK,
         Code.DEGRADED,

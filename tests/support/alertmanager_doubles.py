@@ -6,7 +6,7 @@ Alertmanager 0.25 has no Teams: there, its templates are rendered through a seco
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,23 +51,40 @@ class Everywhere:
         assert answer.status_code == 200, answer.text
 
     def counts(self) -> dict[str, int]:
-        return {way: len(got) for way, got in self.chats.got.items() if way != "E-mail"} | {
-            "E-mail": len(self.mail.messages)
-        }
+        return {way: len(self._messages(way)) for way in WAYS}
 
-    def next_after(self, counts: Mapping[str, int]) -> dict[str, Any]:
-        """The first message of each way that came after there were so many."""
-        until(
-            lambda: all(count > counts[way] for way, count in self.counts().items()),
-            "every way is notified",
-        )
-        chats = {way: self.chats.got[way][counts[way]] for way in WAYS if way != "E-mail"}
-        return chats | {"E-mail": self.mail.messages[counts["E-mail"]]}
+    def next_after(self, counts: Mapping[str, int], size: int = 1) -> dict[str, Any]:
+        """The first message of each way that came after there were so many.
 
-    def notified_of(self, alerts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        counts = self.counts()
-        self.send(alerts)
-        return self.next_after(counts)
+        It is about all ``size`` alerts: a slow Alertmanager notifies of some of them before.
+        """
+        whole: dict[str, Any] = {}
+
+        def is_complete() -> bool:
+            for way in WAYS:
+                for message in self._messages(way)[counts[way] :]:
+                    if size == 1 or f"(and {size - 1} more)" in _title(message):
+                        whole.setdefault(way, message)
+            return len(whole) == len(WAYS)
+
+        until(is_complete, "every way is notified")
+        return whole
+
+    def _messages(self, way: str) -> list[Any]:
+        return self.mail.messages if way == "E-mail" else self.chats.got[way]
+
+    def notified_of(self, alerts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        counts, sent = self.counts(), list(alerts)
+        self.send(sent)
+        return self.next_after(counts, len(sent))
+
+
+def _title(message: Any) -> str:
+    if not isinstance(message, dict):
+        return " ".join(message["Subject"].split())
+    if "payload" in message:
+        return str(message["payload"]["summary"])
+    return str(message["attachments"][0]["title"])
 
 
 def config_for(chats: str, mail_port: int) -> str:
