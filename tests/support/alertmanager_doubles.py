@@ -68,7 +68,7 @@ class Everywhere:
             return len(whole) == len(WAYS)
 
         until(is_complete, "every way is notified")
-        return whole
+        return {way: whole[way] for way in WAYS}
 
     def _messages(self, way: str) -> list[Any]:
         return self.mail.messages if way == "E-mail" else self.chats.got[way]
