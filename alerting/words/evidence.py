@@ -260,7 +260,7 @@ def window_text(window: Window) -> str:
 
 
 def _lag(lag: SourceLag) -> str:
-    if lag.is_polled:
+    if lag.is_polled and lag.age_seconds is not None:
         return f"{lag.description}: {lag.offsets:.0f} offsets, {duration(lag.age_seconds)} ago"
     return f"{lag.description}: {lag.offsets:.0f} offsets, {_reported(lag.age_seconds)}"
 
@@ -330,12 +330,17 @@ def _tasks(counts: JobCounts, activity: Activity) -> str:
 
 
 def _critical_after(after: CriticalAfter) -> str:
-    seconds = f"{duration(after.seconds)}"
+    seconds = duration(after.seconds)
     if after.of is After.IN_FLIGHT:
         return f"{seconds} in flight"
     if after.of is After.NO_PROGRESS:
         return f"{seconds} without progress"
-    return f"{seconds} without a finished task, or {duration(after.or_in_flight)} in flight"
+    text = f"{seconds} without a finished task"
+    return (
+        text
+        if after.or_in_flight is None
+        else f"{text}, or {duration(after.or_in_flight)} in flight"
+    )
 
 
 def on_restart_text(repeated: OnRestart) -> str:

@@ -535,7 +535,7 @@ def _finish_batch(found: facts.NeverCommitted, _evidence: Evidence = NO_EVIDENCE
     if _loses_executors(found):
         return STEPS_OF_LOST
     return _numbered(
-        "Do not restart it: each restart has begun this batch again from nothing.",
+        "Do not restart it: each time, this batch begins again from nothing.",
         "Give it what it needs to finish: executors, memory, a longer time-out of what ends it.",
         "If it cannot finish, see the runbook: a planned batch keeps its size over restarts.",
     )
