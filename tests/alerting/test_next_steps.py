@@ -270,7 +270,7 @@ def test_a_restart_hint_is_shown_where_a_step_is_a_restart():
             plain = shown(name, found, given)["next_steps"]
             hinted = shown(name, found, given, HINT)["next_steps"]
             restarts = re.search(
-                r"(?<!not )\b[Rr]estart\b|[Ss]tart (the|it|a)\b|[Ss]tarted again", plain
+                r"(?<!not )\b[Rr]estart\b|\b[Ss]tart (the|it|a)\b|[Ss]tarted again", plain
             )
             assert hinted in {plain, f"{plain}\nTo restart it here: {HINT}"}
             by_code.setdefault((name, code_of(found)), set()).add(
