@@ -28,7 +28,7 @@ from ..alerting.silences import read_silences
 from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
 from ..exporter import push
-from ..settings.links import runbook_base_url
+from ..settings.links import runbooks_url
 from ..settings.loading import load_strictly
 from ..settings.receivers import (
     NOBODY,
@@ -241,7 +241,7 @@ def _incident(settings: Settings, severity: str, app: str) -> Incident:
             "summary": f"[{app}] test alert of querypulse: nothing is wrong",
             "description": "Somebody ran 'querypulse test-alert'. The alert resolves at once.",
             "reason": "a test of the receivers",
-            "runbook_url": runbook_base_url(settings),
+            "runbook_url": runbooks_url(settings),
         },
         starts_at=time.time(),
     )

@@ -15,7 +15,7 @@ from .. import dashboards
 from ..core import CommandError
 from ..core.files import write_whole
 from ..core.text import listed
-from ..settings.links import guidance, runbook_base_url
+from ..settings.links import guidance, runbooks_url
 from ..settings.loading import load_strictly
 from ..settings.settings import DEFAULT_RUNBOOKS
 
@@ -60,7 +60,7 @@ def export_dashboards(
 ) -> int:
     """Write the files that differ and print their paths; 1 when writing failed half-way.
 
-    Runbook links point to the setting ``runbook_base_url``, and alerts of Prometheus link to the
+    Runbook links point to the setting ``runbooks_url``, and alerts of Prometheus link to the
     setting ``dashboard_url``. Dashboards have a variable for each of ``labels``.
 
     Raises:
@@ -69,7 +69,7 @@ def export_dashboards(
 
     """
     settings = load_strictly({}, environment)
-    base = runbook_base_url(settings)
+    base = runbooks_url(settings)
     dashboard = guidance(settings).dashboard_url
     target = Path(folder)
     shipped = {target / name: content for name, content in shipped_files(base).items()}

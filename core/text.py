@@ -27,6 +27,11 @@ def duration(seconds: float) -> str:
     return _pair(whole // 3600, 24, "d", "h")
 
 
+def exact_duration(seconds: float) -> str:
+    """As ``duration``; below two minutes with tenths of a second: ``0.5 s``."""
+    return f"{round(seconds, 1):g} s" if seconds < 2 * 60 else duration(seconds)
+
+
 def _pair(count: int, size: int, unit: str, smaller: str) -> str:
     units, rest = divmod(count, size)
     return f"{units} {unit} {rest} {smaller}" if rest else f"{units} {unit}"

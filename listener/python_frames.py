@@ -237,12 +237,26 @@ def _cpu_seconds(idents: list[int]) -> float | None:
 # -- lines ------------------------------------------------------------------------------------
 
 
-def main_thread() -> str:
-    """The line of the job's main thread; empty where that shows nothing about the job."""
+class MainThread(NamedTuple):
+    """The line of the job's main thread; empty where that shows nothing about the job.
+
+    ``awaits_failure``: it is in ``await_any_failure``, which raises when a query fails.
+    """
+
+    text: str = ""
+    awaits_failure: bool = False
+
+
+def main_thread() -> MainThread:
+    """Return where the job's main thread is."""
     thread = threading.main_thread()
     if not thread.is_alive():
-        return "has ended"
-    return waits_in(_locations(stack_of(thread.ident)))
+        return MainThread("has ended")
+    stack = _locations(stack_of(thread.ident))
+    awaits = any(
+        place.function == "await_any_failure" and place.file.startswith(_OURS) for place in stack
+    )
+    return MainThread(waits_in(stack), awaits)
 
 
 def waits_for_one_query() -> str:

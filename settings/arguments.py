@@ -42,6 +42,7 @@ class QueryArguments(LimitArguments, total=False):
     """What ``queries`` sets for a name pattern."""
 
     ignore: bool
+    restart_hint: str | None
     reads: Texts
     writes: Texts
     heartbeat_url: str | None
@@ -64,6 +65,7 @@ class SettingArguments(LimitArguments, total=False):
     pagerduty_routing_key_file: str | None
     pagerduty_url: str | None
     alertmanager_urls: Texts
+    alertmanager_credentials_file: str | None
     slack_webhook_url_file: str | None
     heartbeat_url: str | None
     heartbeat_url_file: str | None
@@ -74,7 +76,8 @@ class SettingArguments(LimitArguments, total=False):
     spool_dir: str | None
     external_url: str | None
     dashboard_url: str | None
-    runbook_base_url: str
+    runbooks_url: str
+    restart_hint: str | None
     redact_patterns: Texts
     source_interval_seconds: float
     lag_by_partition: bool
@@ -87,6 +90,7 @@ class SettingArguments(LimitArguments, total=False):
     http_tls_client_ca_file: str | None
     http_allow_anonymous: bool
     pushgateway_url: str | None
+    pushgateway_credentials_file: str | None
     otlp_endpoint: str | None
     otlp_headers_file: str | None
     allow_http: bool

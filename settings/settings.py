@@ -36,6 +36,10 @@ from .mistakes import find_mistake, mask_value
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
 
 
+RestartHint = Annotated[str, Meta(min_length=1, max_length=500, extra={"holds": Holds.NOTHING})]
+"""A text for people; longer ones belong into a runbook."""
+
+
 class _OfQueries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Overrides for queries whose name matches a pattern; None keeps the default."""
 
@@ -47,6 +51,8 @@ class _OfQueries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     heartbeat_url: SecretUrl | None = None
     """Pinged when such a query commits or completes, unless one of them is unhealthy."""
     heartbeat_url_file: SecretFile | None = None
+    restart_hint: RestartHint | None = None
+    """How such a query is restarted, where that differs from the job's own ``restart_hint``."""
 
     def __repr__(self) -> str:
         return f"QuerySettings({mask_value(None, self)})"
@@ -155,14 +161,17 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where undelivered and open alerts, and the failures that `StreamingQueryFlapping` counts,
     outlive the driver. Example: `"/var/lib/querypulse"`"""
     external_url: Text | None = None
-    """Where people reach this driver's status page: alerts link to it, and to the runbooks that the
-    driver serves. Example: `"https://spark.example.com/orders"`"""
+    """Where people reach this driver's status page: alerts link to it.
+    Example: `"https://spark.example.com/orders"`"""
     dashboard_url: Text | None = None
     """A dashboard that alerts link to; `{app}` and `{query}` are filled in.
     Example: `"https://grafana.example.com/d/querypulse-query?var-app={app}&var-query={query}"`"""
-    runbook_base_url: Text = DEFAULT_RUNBOOKS
-    """Where `runbook_url` points. Default: the runbooks in the repository; with `external_url`
-    those that the driver serves. Example: `"https://wiki.example.com/runbooks"`"""
+    runbooks_url: Text = DEFAULT_RUNBOOKS
+    """The folder of the runbooks that alerts link to; it must outlive the driver. Default: the
+    project's. Example: `"https://wiki.example.com/runbooks"`"""
+    restart_hint: RestartHint | None = None
+    """How this job is restarted: a command, a link, or whom to ask. Each alert whose next steps
+    have a restart shows it. Example: `"kubectl -n streaming rollout restart deploy/orders"`"""
     redact_patterns: tuple[Pattern, ...] = ()
     r"""Regular expressions of further texts that must not leave the driver:
     [security.md](security.md#redaction). Example: `['customer-\d+']`"""

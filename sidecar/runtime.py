@@ -49,6 +49,7 @@ from ..alerting.silences import (
     post_silence,
     written,
 )
+from ..alerting.words.messages import Guidance
 from ..core.guard import Guard
 from ..core.text import listed
 from ..core.threads import Deadline, Loop
@@ -83,7 +84,15 @@ from .observers import FileReaders, observe_classic, observe_connect
 from .preflight import Preflight, Surroundings
 from .program import is_interactive, uncaught_exception
 from .publishing import Publishing
-from .session import app_name, is_connect, scheduler_mode, spark_ui_url
+from .session import (
+    app_name,
+    conf_reader,
+    is_connect,
+    place_of,
+    restarted_by,
+    scheduler_mode,
+    spark_ui_url,
+)
 from .worker import Inputs, Worker
 
 log = logging.getLogger("querypulse")
@@ -201,6 +210,17 @@ def _just_ended(query: Query, snapshot: Snapshot, policy: Policy) -> bool:
     return gone_at is not None and snapshot.watched(gone_at, snapshot.at) <= grace
 
 
+def guidance_here(components: Components, spark: Any) -> Guidance:
+    """The guidance of the settings, without secrets, and what is known of this driver."""
+    conf = conf_reader(spark)
+    return replace(
+        components.guidance.redacted(components.redacting.text),
+        spark_ui_url=spark_ui_url(spark),
+        place=place_of(spark, conf),
+        restarted_by=restarted_by(conf),
+    )
+
+
 class Runtime:
     """Everything that runs, from ``start`` to ``end``. Data flows one way:
 
@@ -236,7 +256,7 @@ class Runtime:
             self._observers = observe_classic(
                 components, spark, path, self._arrived, lambda: self.evaluated.snapshot
             )
-        guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
+        guidance = guidance_here(components, spark)
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
         self._notifier = self._make_notifier(components, app, lifecycle)

@@ -24,8 +24,9 @@ from ..alerting.facts import Reported
 from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.kinds import DRIVER_DOWN, MONITORING_DEGRADED, QUERY_MISSING
 from ..alerting.words.messages import Guidance, alert_of
+from ..alerting.words.next_steps import NEXT_STEPS
 from ..core.states import QueryState
-from ..core.text import listed, rfc3339
+from ..core.text import duration, listed, utc
 from ..exporter.pages import Notice
 from .client import OpenAlerts, Said
 from .tracker import TargetTracker, WatchedDriver
@@ -49,6 +50,12 @@ MAY_COME_BACK: dict[Notice | None, str] = {
     Notice.ENDED: "has ended with its main program while queries ran",
 }
 """How a driver has ended, by the notice that it gave."""
+STEPS_OF_LATE = (
+    "1. Check the scheduler that starts its runs, and the log of the last one.\n"
+    "2. Start a run now: it goes on from the checkpoint.\n"
+    "3. If it may take so long, set complete_by of the query later."
+)
+"""As for a run that its own driver reports, which then is not running."""
 ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
@@ -61,9 +68,9 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
         evidence["last_seen"] = "never by this watcher"
     else:
         ago, beat = now - seen.at, seen.heartbeat
-        evidence["last_seen"] = f"{rfc3339(wall - ago)}, {ago:.0f} s ago"
+        evidence["last_seen"] = f"{utc(wall - ago)}, {duration(ago)} ago"
         evidence["last_heartbeat"] = (
-            "unknown" if beat is None else f"{rfc3339(beat)} by the driver's clock"
+            "unknown" if beat is None else f"{utc(beat)} by the driver's clock"
         )
         # By query: its state, or the alert that the driver has reported.
         unhealthy = {**seen.unhealthy, **dict(driver.reported)}
@@ -84,7 +91,7 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
 def late_finding(driver: WatchedDriver, query: str, due: float) -> Finding:
     """The finding about a run that has not completed in time, while its driver is not there."""
     reason = (
-        f"no run has completed for {rfc3339(due)}, as far as its driver has said, and that has "
+        f"no run has completed for {utc(due)}, as far as its driver has said, and that has "
         "ended and has not come back"
     )
     return Finding(
@@ -95,7 +102,7 @@ def late_finding(driver: WatchedDriver, query: str, due: float) -> Finding:
         facts=Reported(
             reason=reason,
             summary=f"{query} has not completed in time: {reason}",
-            evidence={ADDRESS: driver.endpoint.shown},
+            evidence={ADDRESS: driver.endpoint.shown, NEXT_STEPS: STEPS_OF_LATE},
         ),
     )
 

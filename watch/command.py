@@ -334,7 +334,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
         ),
         resolve_after_seconds=settings.resolve_after_seconds,
         repeat_interval_seconds=settings.repeat_interval_seconds,
-        guidance=guidance(settings, from_outside=True),
+        guidance=guidance(settings).redacted(redacting.text),
         forgotten=request.forget,
     )
     notifier = make_notifier(settings, evaluate, guard)

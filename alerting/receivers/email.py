@@ -19,7 +19,7 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from ...core.secret import Key, Secret, SecretFile, Text
 from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
-from ...core.text import shorten
+from ...core.text import shorten, utc
 from ..alert import Incident
 from ..words.headlines import headline_of, status
 from ..words.messages import as_lines, incident_details, line, links, more_labels, others
@@ -72,7 +72,7 @@ def email_message(
 
 def _text(incident: Incident, headline: str, external_url: str) -> str:
     own = ", ".join(f"{name}={value}" for name, value in more_labels(incident).items())
-    since = f"{incident.alerts[0].name} since {formatdate(incident.starts_at)}"
+    since = f"{incident.alerts[0].name} since {utc(incident.starts_at)}"
     urls = links(incident.alerts[0], external_url) if incident.ends_at is None else {}
     details = [line(name, reason) for name, reason in others(incident).items()]
     details.append(as_lines(incident_details(incident)))

@@ -20,6 +20,7 @@ from ..words.messages import (
     more_labels,
     says_reason,
 )
+from ..words.next_steps import NEXT_STEPS
 from .http import HttpReceiver
 from .receiver import (
     DeliveryError,
@@ -97,8 +98,11 @@ def _member(alert: Alert, headline: str, shared: Mapping[str, str]) -> dict[str,
     reason = alert.annotations.get("reason", "")
     said = alert.ends_at is not None or says_reason(headline, alert)
     own = {"status": status(alert)} | ({} if said else {"reason": reason})
+    dropped = {"reason", NEXT_STEPS} if NEXT_STEPS in shared else {"reason"}
     return own | {
-        name: text for name, text in details(alert).items() if name not in {"reason", *shared}
+        name: text
+        for name, text in details(alert).items()
+        if name not in dropped and shared.get(name) != text
     }
 
 

@@ -76,7 +76,7 @@ class PageReceiver:
 _HEALTHY = frozenset({"running", "idle", "waiting", "slow", "lagging"})
 _SHOWN = (
     *("summary", "reason", "python_line", "all_queries", "downstream"),
-    *("last_commit", "window", "tasks"),
+    *("last_commit", "time_allowed", "tasks"),
 )
 
 

@@ -108,7 +108,7 @@ def test_foreign_files_and_a_link_to_the_folder_are_left_alone(export, tmp_path)
 
 
 def test_runbook_links_follow_the_setting(export, tmp_path, monkeypatch):
-    monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", "https://wiki.example.com/runbooks/")
+    monkeypatch.setenv("QUERYPULSE_RUNBOOKS_URL", "https://wiki.example.com/runbooks/")
     export(tmp_path)
 
     for name, data in content(tmp_path).items():
@@ -240,10 +240,10 @@ def test_full_disk_leaves_no_partial_file_and_exits_with_1(export, tmp_path, mon
 
 def test_runbook_address_that_would_break_a_file_is_rejected(export, tmp_path, monkeypatch):
     for address in BROKEN_ADDRESSES:
-        monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", address)
+        monkeypatch.setenv("QUERYPULSE_RUNBOOKS_URL", address)
         code, output, errors = export(tmp_path / "stack")
 
         assert (code, output) == (USAGE_ERROR, ""), address
-        assert "setting 'runbook_base_url'" in errors, address
+        assert "setting 'runbooks_url'" in errors, address
         assert "hidden" not in errors, address
         assert not (tmp_path / "stack").exists(), address

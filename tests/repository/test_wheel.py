@@ -22,7 +22,7 @@ import querypulse
 pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(__file__).with_name("typed_example.py")
-DATA = {".java", ".html", ".css", ".js", ".json", ".yaml", ".yml", ".md", ".typed"}
+DATA = {".java", ".tmpl", ".html", ".css", ".js", ".json", ".yaml", ".yml", ".md", ".typed"}
 """What the packages contain beside Python."""
 FROM_ARCHIVE = """
 import sys

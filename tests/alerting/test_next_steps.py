@@ -1,0 +1,311 @@
+"""The next steps of each code name only what the message shows, and say how this job is restarted."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+
+from querypulse.alerting import facts, kinds
+from querypulse.alerting.evidence import (
+    NO_EVIDENCE,
+    Activity,
+    CommitSeen,
+    Evidence,
+    LastCommit,
+    OnRestart,
+    QueryEvidence,
+    RunEvidence,
+)
+from querypulse.alerting.facts import Facts, Flight, HowStopped, Losses, Place, Slots, Unfinished
+from querypulse.alerting.finding import Severity, finding_about
+from querypulse.alerting.kinds import Code, SharedCause
+from querypulse.alerting.policy import Window, WindowCause
+from querypulse.alerting.words.messages import FIRST, LAST, Guidance, alert_of
+from querypulse.alerting.words.next_steps import NAMED_BY_STEPS
+from querypulse.listener.failure import Failure, RaisedAt
+from querypulse.listener.probe_report import JobCounts, LongTask, Moves
+from querypulse.listener.state.positions import Cause, Gap
+from querypulse.settings.links import next_steps
+
+FLIGHT, SLOTS = Flight(7, 700.0), Slots(4, 4, 3, "bronze")
+JAVA = Failure("ConnectException", "no route to host", "ConnectException")
+PYTHON = Failure("ValueError", "negative", "ValueError", raised_at=RaisedAt("/job.py:3 in f", "x"))
+BARE = Failure("ValueError", "", "ValueError")
+PAST = (facts.PastFailure(3.0, 7, "ValueError", is_of_earlier_process=False),)
+IDS = facts.BatchIdsWentBack(earlier=90, first=0)
+LOST = Losses(9, 60.0, "spot")
+
+
+def gap(cause=Cause.SKIPPED, **changes):
+    return Gap("kafka t/0", 0, 9, cause, 1.0, **changes)
+
+
+def risk(**changes):
+    named = {"name": "t/0", "unit": "offset", "committed": 5, "earliest": 1, "used": 0.8}
+    return facts.RetentionUsed(risks=(facts.RetentionRisk(**named, **changes),), count=1)
+
+
+def passed(*gaps, **changes):
+    named = {"is_lost": False, "is_readable": True, "are_tables": False}
+    return facts.PassedOver(gaps=gaps, count=len(gaps), **(named | changes))
+
+
+def silent():
+    return facts.Silent(seconds=70)
+
+
+FOUND: dict[str, list[Facts]] = {
+    kinds.QUERY_FAILED: [
+        facts.Failed(failure=JAVA),
+        facts.Failed(failure=PYTHON),
+        facts.Failed(failure=BARE),
+        facts.Failed(failure=PYTHON, expected_within=300.0),
+        facts.Unnamed(newest=facts.Member("u-1", facts.Failed(failure=JAVA)), others=(), count=1),
+    ],
+    kinds.QUERY_GIVEN_UP: [facts.GivenUp(why="no", restarts=3)],
+    kinds.QUERY_STOPPED: [
+        *(facts.Stopped(how=how, seconds=70) for how in HowStopped),
+        facts.CheckpointTaken(by="b", seconds=9, checkpoint="/cp"),
+        facts.ProgramEnded(how="the main program ended", queries=("a",)),
+        facts.ShareCause(
+            cause=SharedCause.CONTEXT_STOPPED,
+            members=(facts.Member("a", facts.Stopped(how=HowStopped.WITH_CONTEXT, seconds=9)),),
+        ),
+    ],
+    kinds.QUERY_MISSING: [
+        facts.NoActivity(seconds=310),
+        facts.StartOverdue(seconds=310),
+        facts.NeverSeen(seconds=310, known_queries=("b",)),
+        facts.NotCompleted(times="06:00", due_at=9.0, completed_at=None),
+        facts.NotCompleted(times="06:00", due_at=9.0, completed_at=1.0, running_seconds=9.0),
+    ],
+    kinds.QUERY_STALLED: [
+        facts.SchedulerStopped(flight=FLIGHT),
+        facts.TaskRunning(flight=FLIGHT, still_seconds=70, tasks=1),
+        facts.TaskRunning(flight=FLIGHT, still_seconds=70, tasks=1, longest=LongTask(4, 1, "h", 9)),
+        facts.NoExecutors(flight=FLIGHT, still_seconds=70),
+        facts.NoExecutors(flight=FLIGHT, still_seconds=70, lost=LOST),
+        facts.ExecutorsLost(flight=FLIGHT, still_seconds=70, lost=LOST),
+        facts.WaitingForSlots(flight=FLIGHT, still_seconds=70, slots=SLOTS),
+        facts.BatchHung(flight=FLIGHT, still_seconds=70, place=Place()),
+        facts.BatchHung(flight=FLIGHT, still_seconds=None, place=Place("/job.py:3")),
+        facts.SourceHung(step="getting offsets", seconds=70, place=Place()),
+        facts.WaitsForLog(seconds=70),
+        facts.LogBehind(seconds=70, logged=None, reached=7),
+        facts.NoEpoch(seconds=70),
+        silent(),
+        facts.NoTrigger(seconds=70),
+        facts.ShareCause(
+            cause=SharedCause.JVM_SILENT, members=(facts.Member("a", silent()),)
+        ),
+    ],
+    kinds.OFFSETS_STALLED: [facts.OffsetsStuck(sources=(facts.StuckSource("k", ("0",), 1, 9),))],
+    kinds.QUERY_FLAPPING: [
+        kind(times=3, error_class="ValueError", earlier=0, failures=PAST, failure=failure, **own)
+        for kind, own in (
+            (facts.PoisonBatch, {"batch_id": 7}),
+            (facts.ManyFailures, {"within_seconds": 600}),
+        )
+        for failure in (None, JAVA, PYTHON, BARE)
+    ],
+    kinds.OFFSETS_REWOUND: [
+        facts.OffsetsWentBack(went_back=(facts.WentBack("k", 9, 3),)),
+        facts.OffsetsWentBack(ends_before=(facts.EndsBefore("Kafka", 3, 9),)),
+        facts.OffsetsWentBack(ends_before=(facts.EndsBefore("delta", 3, 9),)),
+        facts.OffsetsWentBack(new_id_of="/cp", id_before="1"),
+        IDS,
+    ],
+    kinds.BATCH_SLOW: [
+        *(facts.BatchSlow(flight=FLIGHT, moves=moves) for moves in Moves),
+        facts.BatchSlow(flight=FLIGHT, moves=Moves.TASKS, lost=LOST),
+        facts.Retrying(flight=FLIGHT, moves=Moves.TASKS, jobs=400, usual_jobs=2),
+        facts.NeverCommitted(flight=FLIGHT, moves=Moves.TASKS, planned=Unfinished(7, 9000)),
+        facts.SlotsHeld(slots=SLOTS, waiting=("b",)),
+    ],
+    kinds.DATA_LOSS_RISK: [
+        risk(), risk(lost=3), risk(gone="is gone"),
+        facts.SkippedBySink(sink="files", until=9, batches=2),
+        facts.SinkRemembers(sink="delta", ids=IDS),
+        passed(gap()), passed(gap(), is_readable=False, is_lost=True),
+        passed(gap(Cause.RECREATED)), passed(gap(Cause.DELETED), are_tables=True),
+    ],
+    kinds.QUERY_LAGGING: [
+        facts.WaitedTooLong(partition="t/0", seconds=900, allowed=300),
+        facts.LagRises(unit="offsets", first=1, newest=9000, seconds=400, allowed=1000),
+        facts.OpenTransaction(partition="t/0", records=4, seconds=70, partitions=1),
+    ],
+    kinds.QUERY_FALLING_BEHIND: [
+        facts.BatchesGrow(batches=9, is_loop=False, limit=60, seconds=900, first=30, newest=90)
+    ],
+    kinds.WATERMARK_STUCK: [
+        facts.WatermarkStuck(seconds=400, batches=9),
+        facts.WatermarkAhead(watermark=9e9, ahead_seconds=9000, late_rows=4),
+    ],
+    kinds.ROWS_DROPPED: [facts.RowsDropped(batches=9, seconds=400, rows=9, input_rows=90)],
+    kinds.INPUT_MISSING: [
+        facts.FolderGone(folder="/in", source="files", seconds=400),
+        facts.ReadsNothing(source="Kafka", batches=100, seconds=900),
+        facts.NoRows(allowed=600, seconds=700),
+    ],
+    kinds.DRIVER_DOWN: [facts.JvmEnded(queries=("a",)), facts.Reported(reason="no", summary="no")],
+    kinds.EVENTS_MISSING: [
+        facts.EventsMissing(late=("a",), late_seconds=70),
+        facts.EventsMissing(dropped=9, is_registered=False),
+        facts.EventsMissing(dropped=9, full_queues=("streams: slow",)),
+    ],
+    kinds.MONITORING_DEGRADED: [
+        facts.Degraded(failed_rules=("query_failed",)),
+        facts.Degraded(silent_seconds=70),
+        facts.Degraded(unread_checkpoints=(("a", "no answer"),)),
+    ],
+}  # fmt: skip
+"""By kind: everything that can be found, in each of its forms."""
+
+
+def activity(python_line="", stack=()):
+    return Activity(JobCounts(4, 1, 4, 1), JobCounts(), True, python_line, stack)
+
+
+def evidence(of_run=None, **changes):
+    commit = LastCommit(CommitSeen.NEVER)
+    window = Window(60.0, WindowCause.FLOOR)
+    query = QueryEvidence(
+        query_id="1", run_id="2", last_commit=commit, window=window,
+        run=None if of_run is None else RunEvidence(activity=of_run),
+    )  # fmt: skip
+    return Evidence(query=query, **changes)
+
+
+EVIDENCES = [
+    NO_EVIDENCE,
+    evidence(),
+    evidence(activity()),
+    evidence(activity("/job.py:7 in wait"), on_restart=OnRestart(7, 8, is_done=True)),
+    evidence(activity("", ("java.net.read",)), ends_driver=True, main_thread="waits"),
+]
+HINT = "kubectl -n streaming rollout restart deploy/orders"
+OTHERS = (
+    "deaths",
+    "known_queries",
+    "listener_registered",
+    "other_listeners",
+    "exception",
+    "waiting",
+)
+NAMES = {*FIRST, *LAST, *OTHERS} - {"queries", "table", "trigger", "sink", "checkpoint", "lag"}
+"""The names of evidence that are no plain words of a sentence; ``tasks`` and ``slots`` are both."""
+PLAIN = {
+    "tasks",
+    "slots",
+    "backlog",
+    "where",
+    "signals",
+    "exception",
+    "window",
+    "downstream",
+    "waiting",
+    "retention",
+    "traceback",
+}
+GUIDES = {
+    hint: Guidance("https://runbooks/{alertname}", next_steps=next_steps(), restart_hints=hints)
+    for hint, hints in {"": (), HINT: (("*", HINT),)}.items()
+}
+
+
+def shown(alertname, found, evidence, hint=""):
+    finding = finding_about("a", alertname, Severity.CRITICAL, found, evidence)
+    return alert_of(finding, "etl", GUIDES[hint], 0.0).annotations
+
+
+def named_in(steps):
+    """The names of evidence in next steps."""
+    words = set(re.findall(r"[a-z]+(?:_[a-z]+)*", steps)) & (NAMES - PLAIN)
+    read = re.findall(r"(?:[Rr]ead|and|those in) ([a-z_]+)[:;,. ]", steps)
+    return words | (
+        {*read}
+        & (NAMES - {"window", "lag"})
+        & PLAIN - {"where", "exception", "retention", "traceback"}
+    )
+
+
+CASES = [
+    pytest.param(name, found, id=f"{name}-{found.code.value}-{index}")
+    for name, every in FOUND.items()
+    for index, found in enumerate(every)
+]
+
+
+@pytest.mark.parametrize(("alertname", "found"), CASES)
+def test_next_steps_name_only_evidence_that_the_message_has(alertname, found):
+    for given in EVIDENCES:
+        annotations = shown(alertname, found, given)
+        named = named_in(annotations["next_steps"])
+
+        assert named <= annotations.keys(), annotations["next_steps"]
+        assert named <= NAMED_BY_STEPS, "a group would not show it"
+
+
+@pytest.mark.parametrize(("alertname", "found"), CASES)
+def test_next_steps_are_three_short_lines_without_marks(alertname, found):
+    for given in EVIDENCES:
+        steps = shown(alertname, found, given)["next_steps"].splitlines()
+
+        assert [line[:3] for line in steps] == ["1. ", "2. ", "3. "]
+        assert max(map(len, steps)) <= 170, steps
+        assert not set("[]`*") & set("".join(steps))
+
+
+def code_of(found):
+    return found.newest.facts.code if isinstance(found, facts.Unnamed) else found.code
+
+
+def test_a_restart_hint_is_shown_where_a_step_is_a_restart():
+    """A code of which no form has such a step shows none."""
+    by_code: dict[tuple[str, Code], set[tuple[bool, bool]]] = {}
+    for (name, every), given in product(FOUND.items(), EVIDENCES):
+        for found in every:
+            plain = shown(name, found, given)["next_steps"]
+            hinted = shown(name, found, given, HINT)["next_steps"]
+            restarts = re.search(
+                r"(?<!not )\b[Rr]estart\b|\b[Ss]tart (the|it|a)\b|[Ss]tarted again", plain
+            )
+            assert hinted in {plain, f"{plain}\nTo restart it here: {HINT}"}
+            by_code.setdefault((name, code_of(found)), set()).add(
+                (restarts is not None, hinted != plain)
+            )
+
+    assert [key for key, shown in by_code.items() if (True, False) in shown] == []
+    assert [key for key, shown in by_code.items() if shown == {(False, True)}] == []
+
+
+ALIKE = {
+    (Code.WAITED_TOO_LONG, Code.LAG_RISES),
+    (Code.SKIPPED_BY_SINK, Code.SINK_REMEMBERS),
+    (Code.NO_EXECUTORS, Code.EXECUTORS_LOST),
+    (Code.SILENT, Code.SHARED_CAUSE),
+    (Code.STOPPED, Code.SHARED_CAUSE),
+    (Code.OFFSETS_WENT_BACK, Code.BATCH_IDS_WENT_BACK),
+}
+"""Codes of one kind with the same next steps: the same is to be done."""
+
+
+def test_every_code_of_a_finding_is_in_the_table_and_codes_of_one_kind_have_steps_of_their_own():
+    codes = {code_of(found) for every in FOUND.values() for found in every}
+    without = {Code.UNNAMED, Code.NOT_EVALUATED, Code.NOT_SEEN_YET, Code.RESTARTING, Code.UPSTREAM}
+
+    assert codes == set(Code) - without
+    for name, every in FOUND.items():
+        by_steps: dict[str, dict[Code, None]] = {}
+        for found in every:
+            steps = shown(name, found, NO_EVIDENCE)["next_steps"]
+            by_steps.setdefault(steps, {})[code_of(found)] = None
+        assert {tuple(alike) for alike in by_steps.values() if len(alike) > 1} <= ALIKE, name
+
+
+def test_no_next_step_says_that_nothing_is_lost_where_rows_may_be_written_twice():
+    for (name, every), given in product(FOUND.items(), EVIDENCES):
+        for found in every:
+            assert "nothing is lost" not in shown(name, found, given)["next_steps"]
