@@ -22,6 +22,7 @@ MATRIX := $(OLDEST) .venv-spark-4.0.5 $(VENV) $(REAL_TIME) $(NEWEST) $(OTHER_PYT
 FAST := not (spark or slow or thorough or nightly)
 WITHOUT_SPARK := not (spark or thorough or nightly)
 ON_SPARK := spark and not (thorough or nightly)
+ON_OLDEST_AND_NEWEST := spark and every_spark and not (nightly or kafka or delta or soak)
 ON_OTHER_SPARK := spark and (every_spark or not thorough) and not (nightly or kafka or delta or soak)
 REST_WITHOUT_SPARK := thorough and not (spark or nightly or soak)
 REST_ON_SPARK := thorough and spark and not (nightly or soak or newest)
@@ -87,8 +88,8 @@ test-all:
 test-rest: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(OLDEST)/.dev $(OLDEST)/spark.jsa $(NEWEST)/.dev $(NEWEST)/spark.jsa $(OLDEST_DEPENDENCIES)/.dev
 	@$(call stage,1 of 5 without Spark,$(VENV),-m "$(REST_WITHOUT_SPARK)" $(SIDE_BY_SIDE)) \
 	$(call stage,2 of 5 on Spark,$(VENV),-m "$(REST_ON_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
-	$(call stage,3 of 5 on the oldest Spark,$(OLDEST),-m "$(ON_OTHER_SPARK) and not newest" $(DRIVERS_SIDE_BY_SIDE)) \
-	$(call stage,4 of 5 on the newest Spark,$(NEWEST),-m "$(ON_OTHER_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
+	$(call stage,3 of 5 on the oldest Spark,$(OLDEST),-m "$(ON_OLDEST_AND_NEWEST) and not newest" $(DRIVERS_SIDE_BY_SIDE)) \
+	$(call stage,4 of 5 on the newest Spark,$(NEWEST),-m "$(ON_OLDEST_AND_NEWEST)" $(DRIVERS_SIDE_BY_SIDE)) \
 	$(call stage,5 of 5 on the oldest dependencies,$(OLDEST_DEPENDENCIES),-m "$(FAST)" $(SIDE_BY_SIDE)) \
 	$(report)
 

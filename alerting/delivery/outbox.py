@@ -303,8 +303,8 @@ class Schedule:
         self._failed_at = now
         if now < self._not_before:
             return
-        self._outage += 1
         if retry_after is None:
+            self._outage += 1
             self._not_before = now + nth_wait(self._outage)
         else:
             self._asked_until = self._not_before = now + max(retry_after, LEAST_WAIT_SECONDS)

@@ -448,6 +448,9 @@ class Quiet(Property):
         is_late = bool(ended) and (not lives or name == kinds.QUERY_FLAPPING)
         late = self._stage.longest_delay if is_late else 0.0
         since = max(ended, default=note.at)
+        if name == kinds.QUERY_FLAPPING and is_of_all(before.key) and not is_of_all(note.key):
+            # The end of what all queries share does not say that this one keeps failing afterwards.
+            since = before.at
         return any(failed.at + (0.0 if failed.known else late) > since for failed in query.failures)
 
     def _was_replaced(

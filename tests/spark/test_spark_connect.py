@@ -124,7 +124,7 @@ def test_finished_query_is_completed_and_waiting_ends(connect, pages):
 def test_batches_between_two_polls_are_counted(connect):
     spark, sidecar = connect()
     silver = start(spark, "silver", processingTime="100 milliseconds")
-    committed(sidecar, "silver", beyond=30)
+    committed(sidecar, "silver", beyond=12)
     silver.stop()
 
     def each_is_an_event():

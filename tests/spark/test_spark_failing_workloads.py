@@ -110,7 +110,7 @@ def test_overflow_of_the_listener_bus_pages_and_no_query_alert_fires(pages, tmp_
     until_commits(sidecar, "one", "two")
     spark.streams.addListener(BlockingListener())
     until(sidecar.alerts)
-    after = committed() + 80
+    after = committed() + 30
     until(lambda: committed() >= after)
     say("both went on")
     time.sleep(3600)

@@ -17,7 +17,7 @@ from support.wheel import build_wheel
 from querypulse.launch.auto_attach import CONTENT, NAME
 from querypulse.launch.launcher import __file__ as LAUNCHER
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.timeout(600)]
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")

@@ -41,7 +41,11 @@ public class OddHosts extends InputFormat {
 SCRIPT = f"""
 from contextlib import suppress
 sidecar = attach(
-    spark, webhook_url=os.environ["PAGES"], stall_floor_seconds=8, resolve_after_seconds=1
+    spark,
+    webhook_url=os.environ["PAGES"],
+    stall_floor_seconds=8,
+    gone_grace_seconds=5,
+    resolve_after_seconds=1,
 )
 for name in "abc":
     start(name, lambda batch, _: batch.count())

@@ -12,7 +12,7 @@ from support.driver import Driver
 from support.pages import PageRecorder
 from support.planted import HUNTER, PLANTED, in_lines, joined
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.timeout(600)]
 
 OWN_PATH = "hook-4c1d9a7e2b"
 OWN_KEY = "R0UT1NGK3Y/with+signs=0123456789"

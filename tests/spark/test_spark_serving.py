@@ -13,7 +13,7 @@ from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, start, 
 
 from querypulse.sidecar import QueryFailure
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 
 
 def get(sidecar, path):

@@ -80,6 +80,15 @@ def test_new_page_waits_five_seconds_in_an_outage_but_never_less_than_asked():
     assert schedule.due_at(None, is_news=False) < 900
 
 
+def test_lost_connection_after_many_busy_answers_is_the_first_failure_of_an_outage():
+    tries = Tries("a").until(45, outage(retry_after=5.0))
+    assert len(tries.times) == 10
+    assert not tries.schedule.is_open
+
+    tries.schedule.failed(None, outage(), 50.0, 0)
+    assert tries.schedule.due_at(None, is_news=False) == 51
+
+
 @pytest.mark.parametrize(
     ("error", "attempts"),
     [(outage(), 2), (lost_answer(), 2), (outage(retry_after=1.0), 1), (wrong_token(), 1)],
