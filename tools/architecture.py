@@ -46,10 +46,10 @@ OF_TYPE_CHECKERS = {"typing_extensions"}
 """Known to each type checker; nothing imports it at run time."""
 BUDGET = {
     "core": (1685, 12),
-    "listener": (11860, 48),
+    "listener": (11865, 48),
     "exporter": (2350, 9),
     "alerting": (12345, 44),
-    "settings": (1150, 9),
+    "settings": (1155, 9),
     "sidecar": (3620, 14),
     "watch": (1760, 6),
     "replay": (1150, 6),
