@@ -95,7 +95,7 @@ def risks(
 
 def known_risks(settings: Settings) -> tuple[Risk, ...]:
     """What the settings alone show, before a job starts."""
-    found = [] if settings.expected_queries else [Risk("no_expected_queries", EXPECT)]
+    found = [] if settings.expected_queries else [Risk("nothing_expected", EXPECT)]
     if settings.http_port < 0 and not is_watched(settings):
         found.append(Risk("nobody_watches", WATCH))
     return tuple(found)
@@ -135,9 +135,9 @@ def _of_several(queries: dict[str, Query], policy: Policy, around: Surroundings)
             f"{len(unnamed)} of {count} queries have no name ({listed(unnamed)}): alerts call them "
             "by their id. Set writeStream.queryName(...)"
         )
-        found.append(Risk("unnamed_queries", text))
+        found.append(Risk("unnamed_query", text))
     if not policy.expected:
-        found.append(Risk("no_expected_queries", EXPECT))
+        found.append(Risk("nothing_expected", EXPECT))
     if around.scheduler_mode == "FIFO":
         text = (
             f"all {count} queries share one scheduler pool (spark.scheduler.mode is FIFO): a large "

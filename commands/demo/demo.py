@@ -392,6 +392,7 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
                 receivers=[{"type": "webhook", "name": "demo", "url": receiver.url}],
                 http_port=settings.http_port,
                 stall_floor_seconds=pipeline.stall_floor_seconds,
+                enabled=True,
                 gone_grace_seconds=GONE_GRACE_SECONDS,
             )
             output.say(f"Spark {spark.version}")

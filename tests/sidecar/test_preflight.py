@@ -36,7 +36,7 @@ BAD = {
 }
 """All that can be risky, is."""
 ALL = {
-    *("waits_for_one_query", "unnamed_queries", "no_expected_queries"),
+    *("waits_for_one_query", "unnamed_query", "nothing_expected"),
     *("one_scheduler_pool", "nobody_watches"),
 }
 LATE = preflight_module.UNREAD_SECONDS + 1
@@ -94,8 +94,8 @@ SPARED = {
         {"waits_for_one_query"},
     ),
     "another way to wait": (job("a", "b"), {"waits_for_one": str}, {"waits_for_one_query"}),
-    "names": (job("a", "b"), {}, {"unnamed_queries"}),
-    "expected queries": (job("a", "b"), {"expected": ("a",)}, {"no_expected_queries"}),
+    "names": (job("a", "b"), {}, {"unnamed_query"}),
+    "expected queries": (job("a", "b"), {"expected": ("a",)}, {"nothing_expected"}),
     "fair pools": (job("a", "b"), {"scheduler_mode": "FAIR"}, {"one_scheduler_pool"}),
     "an unknown scheduler": (job("a", "b"), {"scheduler_mode": ""}, {"one_scheduler_pool"}),
     "somebody reads it": (job("a", "b"), {"is_read": lambda: True}, {"nobody_watches"}),
@@ -141,12 +141,12 @@ def test_each_risk_of_several_queries_is_said_with_its_remedy():
     found = risks(story.state.snapshot(LATE), Policy(), Settings(), Surroundings(**BAD))
     texts = {risk.code: risk.text for risk in found}
 
-    assert set(texts) == ALL - {"unnamed_queries"}
+    assert set(texts) == ALL - {"unnamed_query"}
     assert texts["waits_for_one_query"] == (
         f"the main thread waits for one of 3 queries ({LINE}): the job goes on without each other "
         "one that fails. Call sidecar.await_any_failure() there"
     )
-    remedies = {"no_expected_queries": "expected_queries", "one_scheduler_pool": "FAIR"}
+    remedies = {"nothing_expected": "expected_queries", "one_scheduler_pool": "FAIR"}
     remedies["nobody_watches"] = "heartbeat_url"
     assert all(remedy in texts[code] for code, remedy in remedies.items())
 
@@ -154,7 +154,7 @@ def test_each_risk_of_several_queries_is_said_with_its_remedy():
 def test_queries_without_a_name_are_counted():
     story = Story().probe(run("a"), with_facts(run("b"), name=None), at=0)
     found = risks(story.state.snapshot(LATE), Policy(), Settings(), Surroundings(**BAD))
-    (text,) = [risk.text for risk in found if risk.code == "unnamed_queries"]
+    (text,) = [risk.text for risk in found if risk.code == "unnamed_query"]
 
     assert text.startswith("1 of 2 queries have no name (")
     assert "queryName" in text
@@ -203,7 +203,7 @@ def test_two_hundred_queries_are_one_line_each():
 
 
 def test_settings_alone_show_some_risks_before_a_start():
-    assert [risk.code for risk in known_risks(Settings())] == ["no_expected_queries"]
+    assert [risk.code for risk in known_risks(Settings())] == ["nothing_expected"]
     blind = Settings(http_port=-1, expected_queries=("a",))
     assert [risk.code for risk in known_risks(blind)] == ["nobody_watches"]
     pushed = Settings(
@@ -216,7 +216,7 @@ def test_settings_alone_show_some_risks_before_a_start():
 
 
 def waiting_main_thread(monkeypatch, call):
-    """Where a thread that stands for the main thread waits, while it is in ``call``."""
+    """Where a thread that is taken for the main thread waits, while it is in ``call``."""
     jvm = Queue()
     query = StreamingQuery(SimpleNamespace(awaitTermination=jvm.get, name=lambda: "a"))
     thread = threading.Thread(target=call, args=(query,), daemon=True)
