@@ -316,14 +316,14 @@ def test_a_code_goes_to_the_end_of_a_summary_and_a_name_of_the_user_stays(facts,
 
 def test_missing_input_says_how_long_no_rows_were_read():
     stories = {
-        "10 min, since its run began": Story().started(at=0).idle(at=600),
-        "10 min, over restarts": Story()
+        "11 min, since its run began": Story().started(at=0).idle(at=600),
+        "11 min, over restarts": Story()
         .started(at=0)
         .ended(at=300)
         .started(run=2, at=300)
         .idle(run=2, at=600),
         "10 min": Story().started(at=0).commit(batch=0, at=10).idle(at=600),
-        "11 min, over restarts": Story()
+        "10 min, over restarts": Story()
         .started(at=0)
         .commit(batch=0, at=10)
         .ended(at=300)
@@ -333,7 +333,7 @@ def test_missing_input_says_how_long_no_rows_were_read():
     reasons = [
         say(finding).reason
         for story in stories.values()
-        for finding in story.evaluate(620, expected_input_seconds=600.0).findings
+        for finding in story.evaluate(660, expected_input_seconds=600.0).findings
     ]
 
     assert reasons == [f"no rows read for {how_long} (10 min allowed)" for how_long in stories]
