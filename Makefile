@@ -155,9 +155,9 @@ bench: java system-packages $(BENCH)/.bench
 ## make dashboards write docs/settings.md, docs/metrics.md, the Operator's resources, and the next steps of the Prometheus rules
 dashboards: $(VENV)/.dev
 	$(BIN)/python -m tools.settings
-	$(BIN)/python -m tools.kubernetes
 	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md
 	cd tests && ../$(BIN)/python -m support.rule_steps
+	$(BIN)/python -m tools.kubernetes
 
 ## make dependencies  write the hashes of the versions in constraints.txt to requirements/
 COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
