@@ -26,6 +26,8 @@ SECRET_FILES = {
     "webhook_url_file": "webhookURL",
 }
 LISTS_OF_PAIRS = frozenset({"details", "headers"})
+LINKS = "links"
+"""Of PagerDuty; their text is called ``alt`` in the operator's ``PagerDutyLinkConfig``."""
 
 
 def prometheus_rule() -> str:
@@ -72,6 +74,9 @@ def _converted(value: Any) -> Any:
             converted[NAMES.get(name, name)] = [_matcher(text) for text in entry]
         elif name in LISTS_OF_PAIRS:
             converted[name] = [{"key": key, "value": text} for key, text in entry.items()]
+        elif name == LINKS:
+            links = [{"href": link["href"], "alt": link["text"]} for link in entry]
+            converted["pagerDutyLinkConfigs"] = links
         else:
             converted[_camel(name)] = _converted(entry)
     return converted

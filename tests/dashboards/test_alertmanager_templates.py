@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.alertmanager_doubles import TEMPLATES, everywhere
+from support.alertmanager_doubles import everywhere
 from support.messages import page, through_alertmanager
 from support.repository import ROOT
-
-from querypulse.alerting.kinds import ALERT_NAMES
 
 pytestmark = [pytest.mark.alertmanager, pytest.mark.slow]
 
@@ -57,13 +55,6 @@ def titles(got):
 
 def test_every_way_through_alertmanager_shows_the_expected_messages(manager):
     assert page(through_alertmanager(manager)) == GOLDEN.read_text()
-
-
-def test_templates_know_the_order_of_prominence():
-    lists = re.findall(r"\$names := stringSlice ([^-]+) -", TEMPLATES.read_text())
-
-    assert lists
-    assert {tuple(json.loads(f"[{names.replace(' ', ',')}]")) for names in lists} == {ALERT_NAMES}
 
 
 def test_headline_is_that_of_the_most_prominent_alert_whatever_comes_first(manager):
@@ -199,6 +190,8 @@ def test_alerts_of_prometheus_are_shown_with_their_own_words(manager, name, anno
         shown = texts(message).replace("\\", "")  # Teams escapes marks
         assert annotations["runbook_url"] in shown
         assert shown.count(annotations.get("reason", summary)) >= 1
+        for step in annotations.get("next_steps", summary).splitlines():
+            assert step in shown
     assert "|Prometheus>" in got["Slack"]["attachments"][0]["text"]
     over = manager.notified_of([sent | {"endsAt": "2026-11-21T09:12:08Z"}])
     assert titles(over)["Slack"] == f":white_check_mark: Resolved: {summary}"

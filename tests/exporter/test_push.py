@@ -156,7 +156,7 @@ def test_a_package_that_is_missing_fails_the_pushes_and_nothing_else(
 
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "pip install 'querypulse[otlp]'" in caplog.text
-    assert publisher.pushes.problem == ""
+    assert publisher.pushes.problem is None
 
 
 def test_otlp_receiver_gets_figures_with_its_headers(double, publishing, tmp_path):

@@ -41,8 +41,8 @@ WITHOUT_PYSPARK = (
 )
 
 
-OF_THE_JOB = {"pyspark", "py4j", "grpc", "google"}
-"""PySpark's own, and what Spark Connect brings."""
+OF_OTHERS = {"pyspark", "py4j", "grpc", "google", "typing_extensions"}
+"""PySpark's own, what Spark Connect brings, and what only type checkers import."""
 NAMES = {"opentelemetry": "opentelemetry-proto"}
 """Packages whose distribution has another name."""
 
@@ -62,7 +62,7 @@ def test_every_package_that_is_imported_is_declared():
                     imported |= {alias.name.partition(".")[0] for alias in node.names}
                 if isinstance(node, ast.ImportFrom) and not node.level:
                     imported.add(str(node.module).partition(".")[0])
-    foreign = imported - sys.stdlib_module_names - OF_THE_JOB - {"querypulse", "tomllib"}
+    foreign = imported - sys.stdlib_module_names - OF_OTHERS - {"querypulse", "tomllib"}
     packages = {NAMES.get(module, module).replace("-", "_") for module in foreign}
 
     assert {"urllib3", "requests", "msgspec", "opentelemetry_proto"} <= packages
@@ -123,21 +123,6 @@ def test_the_parts_load_no_sidecar(tmp_path):
     )
 
     assert isolated(script, tmp_path) == ["[]"]
-
-
-@pytest.mark.slow
-def test_attach_without_pyspark_says_what_to_install(tmp_path):
-    script = (
-        "import sys\n"
-        "sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
-        "import querypulse\n"
-        "try: querypulse.attach\n"
-        "except ImportError as error: print(error)"
-    )
-
-    assert " ".join(isolated(script, tmp_path)) == (
-        "attach needs PySpark, the cluster's own or: pip install 'querypulse[spark]'"
-    )
 
 
 def test_unknown_name_is_an_attribute_error():

@@ -46,9 +46,10 @@ def test_figures_are_those_of_the_newest_evaluation():
     driver = Driver(full_published())
     registry = registered(driver.collector)
     name = "querypulse_outbox_pending"
-    before = registry.get_sample_value(name, {"receiver": "webhook"})
+    labels = {"app": driver.shown.app, "receiver": "webhook"}
+    before = registry.get_sample_value(name, labels)
     driver.shown = full_published(monitor=Monitor(receivers=("webhook",)))
-    after = registry.get_sample_value(name, {"receiver": "webhook"})
+    after = registry.get_sample_value(name, labels)
 
     assert (before, after) == (1, 0)
 
