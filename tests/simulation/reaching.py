@@ -448,9 +448,12 @@ class Reaching(Property):
 
 
 def _fails_fast(driver: SimDriver, closed_at: float) -> bool:
-    """Whether a failure of the last minute explains the end of the main program."""
-    failed_at = (failure.at for query in driver.queries for failure in query.failures)
-    return any(0.0 <= closed_at - at <= EXPLAINS_SECONDS for at in failed_at)
+    """Whether a failure of the last minute, without pauses, explains the end of the main program."""
+    for failed_at in (failure.at for query in driver.queries for failure in query.failures):
+        asleep = max(0.0, driver.awake_since - max(failed_at, driver.asleep_since))
+        if 0.0 <= closed_at - failed_at - asleep <= EXPLAINS_SECONDS:
+            return True
+    return False
 
 
 def _reported_since(driver: SimDriver, query: SimQuery) -> float:
