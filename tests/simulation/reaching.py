@@ -398,9 +398,12 @@ class Reaching(Property):
     def _check_exit(self, query: SimQuery, episode: Episode, closed_at: float) -> None:
         # With a spool, undelivered messages wait for the next process.
         up = [
-            receiver for receiver in self._stage.receivers
-            if is_up(receiver, episode.began_at) and receiver.is_up_from < closed_at
-        ]  # fmt: skip
+            receiver
+            for receiver in self._stage.receivers
+            if is_up(receiver, episode.began_at)
+            and receiver.is_up_from < closed_at
+            and not self._is_rejected(query, episode, receiver)
+        ]
         if up and not any(self._is_known(query, episode, receiver) for receiver in up):
             raise Violation("P1", f"{query.key} was gone when its driver closed")
 

@@ -216,5 +216,6 @@ SEEDS = (
         "a failure that explains the end of the program, with a pause in between",
         Terms(),
     ),
+    Seed(513160907, "a rejected page of a SparkContext that has stopped, and a crash", Terms()),
     Seed(898514671, "a checkpoint that another query has had in an earlier process", Terms()),
 )
