@@ -88,10 +88,14 @@ class Pushes(msgspec.Struct, frozen=True):
 
 
 class Risk(msgspec.Struct, frozen=True):
-    """What is risky in how the job is set up, and the remedy; ``sidecar/preflight.py`` finds it."""
+    """What is risky in how the job is set up, and the remedy; ``sidecar/preflight.py`` finds it.
+
+    ``queries`` are the labels of the named ones that it is about; none if it is of the whole job.
+    """
 
     code: str
     text: str
+    queries: tuple[str, ...] = ()
 
 
 class Monitor(msgspec.Struct, frozen=True, kw_only=True):

@@ -262,11 +262,15 @@ def main_thread() -> MainThread:
 def waits_for_one_query() -> str:
     """The job's line where the main thread waits in ``query.awaitTermination()``; else empty.
 
-    Empty with a timeout: such a program may look after its other queries, too.
+    Empty with a timeout, or while other threads wait for queries, too: such a program may look
+    after its other queries.
     """
     ident = threading.main_thread().ident
-    stack = stack_of(ident)
+    stacks = _stacks()
+    stack = stacks.pop(ident or 0, [])
     waiting = next((code for code, _ in stack if _awaits_one_query(code)), None)
+    if any(_awaits_queries(code) for other in stacks.values() for code, _ in other):
+        return ""
     if ident is None or waiting is None or _local(ident, waiting, "timeout") is not None:
         return ""
     still_waits = _local(ident, waiting, "self") is not None
@@ -275,8 +279,13 @@ def waits_for_one_query() -> str:
 
 def _awaits_one_query(code: CodeType) -> bool:
     """Whether the code is PySpark's ``StreamingQuery.awaitTermination``."""
+    return code.co_name == "awaitTermination" and _awaits_queries(code)
+
+
+def _awaits_queries(code: CodeType) -> bool:
+    """Whether the code is PySpark's, and waits for one query or for any."""
     is_spark = _SPARK.search(code.co_filename) is not None and "/sql/" in code.co_filename
-    return code.co_name == "awaitTermination" and is_spark
+    return code.co_name in ("awaitTermination", "awaitAnyTermination") and is_spark
 
 
 def waits_in(stack: Sequence[CodeLocation]) -> str:

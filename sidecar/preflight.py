@@ -59,7 +59,8 @@ class Preflight:
     def __init__(self, settings: Settings, around: Surroundings) -> None:
         self._settings = settings
         self._around = around
-        self._logged: set[str] = set()
+        self._logged: set[tuple[str, str]] = set()
+        """Code and query of each risk that was logged; no query for one of the whole job."""
         self._checked_at = float("-inf")
         self.risks: tuple[Risk, ...] = ()
         """Those of the last check."""
@@ -71,20 +72,22 @@ class Preflight:
         self._checked_at = snapshot.at
         self.risks = risks(snapshot, policy, self._settings, self._around)
         for risk in self.risks:
-            if risk.code not in self._logged:
+            about = {(risk.code, query) for query in risk.queries or ("",)}
+            if not about <= self._logged:
                 log.warning("querypulse: pre-flight: %s (%s)", risk.text, risk.code)
-        self._logged.update(risk.code for risk in self.risks)
+            self._logged |= about
 
 
 def risks(
     snapshot: Snapshot, policy: Policy, settings: Settings, around: Surroundings
 ) -> tuple[Risk, ...]:
     """Find what is risky now."""
-    found = _of_checkpoints(snapshot)
+    found = _of_checkpoints(snapshot, policy)
     queries = endless(snapshot, policy)
     may_be_said = not (around.is_interactive or around.is_connect)
     if may_be_said and _is_settled(queries, snapshot):
         if len(queries) > 1:
+            found += _of_wait(queries, snapshot, around)
             found += _of_several(queries, policy, around)
         if not is_watched(settings) and not around.is_read():
             began = min(query.run.started_at for query in queries.values())
@@ -118,17 +121,23 @@ def _is_settled(queries: dict[str, Query], snapshot: Snapshot) -> bool:
     return bool(starts) and snapshot.watched(max(starts), snapshot.at) >= SETTLED_SECONDS
 
 
+def _of_wait(queries: dict[str, Query], snapshot: Snapshot, around: Surroundings) -> list[Risk]:
+    # A finite run may be what the main thread waits for.
+    has_finite = any(query.run.alive and query.label not in queries for query in snapshot.queries)
+    line = "" if around.is_awaited() or has_finite else around.waits_for_one()
+    if not line:
+        return []
+    text = (
+        f"the main thread waits for one of {len(queries)} queries ({line}): the job goes on "
+        "without each other one that fails. Call sidecar.await_any_failure() there"
+    )
+    return [Risk("waits_for_one_query", text)]
+
+
 def _of_several(queries: dict[str, Query], policy: Policy, around: Surroundings) -> list[Risk]:
     """What several queries of one job risk, which one alone does not."""
     count = len(queries)
     found = []
-    line = "" if around.is_awaited() else around.waits_for_one()
-    if line:
-        text = (
-            f"the main thread waits for one of {count} queries ({line}): the job goes on without "
-            "each other one that fails. Call sidecar.await_any_failure() there"
-        )
-        found.append(Risk("waits_for_one_query", text))
     unnamed = [label for label, query in queries.items() if not query.name]
     if unnamed:
         text = (
@@ -148,12 +157,14 @@ def _of_several(queries: dict[str, Query], policy: Policy, around: Surroundings)
     return found
 
 
-def _of_checkpoints(snapshot: Snapshot) -> list[Risk]:
-    """Checkpoints that the next start may not find, by problem; of any query."""
+def _of_checkpoints(snapshot: Snapshot, policy: Policy) -> list[Risk]:
+    """Checkpoints that the next start may not find, by problem; of any query that runs."""
     labels: dict[str, list[str]] = {}
     for query in snapshot.queries:
         facts = query.run.facts
-        problem = checkpoint_problem(facts.checkpoint) if facts is not None else ""
+        is_ours = snapshot.ownership.is_own(query.run.session)
+        is_meant = query.run.alive and is_ours and not policy.limits(query.base_name).ignore
+        problem = checkpoint_problem(facts.checkpoint) if facts is not None and is_meant else ""
         if problem:
             labels.setdefault(problem, []).append(query.label)
     return [
@@ -161,6 +172,13 @@ def _of_checkpoints(snapshot: Snapshot) -> list[Risk]:
             f"{'temporary' if problem.startswith('temporary') else 'local'}_checkpoint",
             f"the checkpoint of {listed(queries)} is {problem}. Set checkpointLocation to a shared "
             "folder",
+            _named(queries, snapshot),
         )
         for problem, queries in labels.items()
     ]
+
+
+def _named(queries: list[str], snapshot: Snapshot) -> tuple[str, ...]:
+    """Those with a name: each start of another one has another label."""
+    labels = snapshot.labels()
+    return tuple(label for label in queries if not labels[label].is_unnamed)

@@ -93,6 +93,15 @@ SPARED = {
         {"is_awaited": lambda: True},
         {"waits_for_one_query"},
     ),
+    "a finite run, which may be the one that is waited for": (
+        job("a", "b").probe(
+            *(with_facts(run(name), checkpoint=SHARED) for name in ("a", "b")),
+            with_facts(run("nightly", trigger=ONCE), checkpoint=SHARED),
+            at=1,
+        ),
+        {},
+        {"waits_for_one_query"},
+    ),
     "another way to wait": (job("a", "b"), {"waits_for_one": str}, {"waits_for_one_query"}),
     "names": (job("a", "b"), {}, {"unnamed_query"}),
     "expected queries": (job("a", "b"), {"expected": ("a",)}, {"nothing_expected"}),
@@ -168,6 +177,19 @@ def test_checkpoint_that_a_start_may_not_find_is_said_at_once_of_any_query(place
     assert codes(story, at=0, is_interactive=True) == [f"{code}_checkpoint"]
 
 
+def temporary(story, at, **policy):
+    found = risks(story.state.snapshot(at), Policy(**policy), Settings(), Surroundings(**BAD))
+    return [risk.queries for risk in found if risk.code == "temporary_checkpoint"]
+
+
+def test_checkpoint_is_said_of_queries_that_run_and_are_not_ignored():
+    story = job("a", "b", checkpoint=TEMPORARY)
+    assert temporary(story, 1.0) == [("a", "b")]
+    ignored = (("b", {"ignore": True}),)
+    assert temporary(story, 1.0, overrides=ignored) == [("a",)]
+    assert temporary(story.ended("a", at=2).ended("b", at=2), 3.0) == []
+
+
 # -- said once --------------------------------------------------------------------------------
 
 
@@ -190,6 +212,22 @@ def test_each_risk_is_one_line_in_the_log_and_shown_while_it_lasts(caplog):
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert caplog.records[0].getMessage().startswith("querypulse: pre-flight: the main thread")
     assert caplog.records[0].getMessage().endswith("(waits_for_one_query)")
+
+
+def test_query_that_starts_later_with_a_temporary_checkpoint_is_said_too(caplog):
+    preflight = Preflight(Settings(), Surroundings(**BAD))
+    story = job("a", checkpoint=TEMPORARY)
+    runs = [with_facts(run(name), checkpoint=TEMPORARY) for name in ("a", "b")]
+    with caplog.at_level(logging.INFO, "querypulse"):
+        preflight.check(story.state.snapshot(1.0), Policy())
+        preflight.check(story.probe(*runs, at=3600).state.snapshot(3601.0), Policy())
+        preflight.check(story.state.snapshot(3603.0), Policy())
+    texts = [record.getMessage() for record in caplog.records]
+
+    assert ["the checkpoint of a, b" in text for text in texts if "temporary" in text] == [
+        False,
+        True,
+    ]
 
 
 def test_two_hundred_queries_are_one_line_each():
@@ -247,6 +285,17 @@ def test_only_a_wait_without_end_for_one_query_is_recognized(monkeypatch):
     assert line.endswith("in waits_without_end")
     for call in (waits_a_while, waits_in_spark_by_another_name):
         assert waiting_main_thread(monkeypatch, call) == ""
+
+
+def test_job_with_a_thread_for_each_query_waits_for_no_single_one(monkeypatch):
+    jvm = Queue()
+    other = StreamingQuery(SimpleNamespace(awaitTermination=jvm.get, name=lambda: "b"))
+    waiter = threading.Thread(target=other.awaitTermination, daemon=True)
+    waiter.start()
+    until(lambda: any(code is Queue.get.__code__ for code, _ in stack_of(waiter.ident)), "it waits")
+    assert waiting_main_thread(monkeypatch, waits_without_end) == ""
+    jvm.put(True)
+    waiter.join(PATIENCE_SECONDS)
 
 
 def test_main_thread_that_runs_or_has_ended_waits_for_nothing(monkeypatch):
