@@ -16,7 +16,7 @@ from ...core.guard import Problem
 from ...core.secret import Address, Secret, SecretFile
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
-from ..alert import Alert, AlertOutcome, Incident, is_generic
+from ..alert import TEST_ALERT, Alert, AlertOutcome, Incident, is_generic
 from ..words.messages import shown_annotations
 from .http import TOTAL_SECONDS, HttpPoster, not_a_page
 from .receiver import DeliveryError, HttpReceiverSettings, ReceiverCapabilities, ReceiverContext
@@ -34,7 +34,7 @@ RESEND_RESOLVED_SECONDS = 300.0
 ABANDONED_SECONDS = 1.5 * RESEND_SECONDS
 """An alert that was not posted for so long has no process that posts it."""
 LAPSE_SECONDS = 4 * RESEND_SECONDS
-"""A warning ends by itself this long after its last post, as with Prometheus."""
+"""A warning or a test ends by itself this long after its last post, as with Prometheus."""
 CRITICAL_LAPSE_SECONDS = 365 * 24 * 3600.0
 """The same for critical alerts: a driver that crashed with its query sends no more posts, and an
 ``endsAt`` that lapses would make Alertmanager report the failed query as resolved. A year is never:
@@ -96,7 +96,7 @@ def api_alerts(
 def _ends_at(alert: Alert, wall: float) -> float:
     if alert.ends_at is not None:
         return max(alert.ends_at, alert.starts_at)
-    if not alert.is_critical:
+    if not alert.is_critical or alert.name == TEST_ALERT:
         return wall + LAPSE_SECONDS
     # Under a generic name, no later process ends what this one leaves open.
     is_ended_later = not is_generic(alert.labels["app"])

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -15,8 +16,8 @@ import pytest
 from support.http_double import HttpDouble, raw, reply
 
 from querypulse import commands, sidecar
+from querypulse.alerting.alert import TEST_ALERT
 from querypulse.commands import cli
-from querypulse.commands.check import TEST_NAME
 from querypulse.commands.demo.scenarios import DemoSettings
 from querypulse.core import installed
 from querypulse.core.installed import NotInstalledError, require_spark
@@ -306,8 +307,8 @@ def reported(server):
 def test_test_alert_is_a_warning_that_resolves_at_once(run_test_alert, server):
     assert run_test_alert(webhook_url=server.url)[0] == 0
     assert reported(server) == [
-        ("firing", TEST_NAME, "warning"),
-        ("resolved", TEST_NAME, "warning"),
+        ("firing", TEST_ALERT, "warning"),
+        ("resolved", TEST_ALERT, "warning"),
     ]
     (alert,) = json.loads(server.requests[0].body)["alerts"]
     assert "nothing is wrong" in alert["annotations"]["summary"]
@@ -356,10 +357,21 @@ def test_every_receiver_gets_the_test_alert_despite_its_route(run_test_alert, se
     code, output, _ = run_test_alert(receivers=tables, webhook_url=server.url)
 
     assert code == 0
-    assert len(server.requests) == 10
+    assert len(server.requests) == 9
     lines = output.splitlines()
     assert [line.split()[0] for line in lines] == ["webhook", "oncall", "team", "pd", "am"]
-    assert all(line.endswith("accepted the test alert and its end") for line in lines)
+    assert all(line.endswith("accepted the test alert and its end") for line in lines[:-1])
+    assert "accepted the test alert: it notifies after its group_wait" in lines[-1]
+
+
+def test_alertmanager_ends_a_critical_test_alert_by_itself_after_its_group_wait(run_test_alert):
+    with HttpDouble(otherwise=reply(200)) as server:
+        run_test_alert("--severity", "critical", alertmanager_urls=[server.url])
+        (posted,) = server.requests
+    (alert,) = json.loads(posted.body)
+    starts, ends = (datetime.fromisoformat(alert[at]) for at in ("startsAt", "endsAt"))
+
+    assert timedelta(minutes=3) < ends - starts < timedelta(minutes=5)
 
 
 PROBLEMS = [
