@@ -110,7 +110,7 @@ def test_open_alerts_come_first_with_runbook_and_evidence(page):
     assert link.get_attribute("href") == "https://runbooks.example/StreamingQueryFailed.md"
     assert link.get_attribute("rel") == "noopener noreferrer"
     card.locator("summary").click()
-    assert "seen by" in card.locator("dt").all_inner_texts()
+    assert "signals" in card.locator("dt").all_inner_texts()
     above = page.locator("#alerts").bounding_box()["y"]
     assert above < page.locator("#queries").bounding_box()["y"]
 
