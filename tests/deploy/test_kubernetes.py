@@ -227,8 +227,8 @@ def secret_references(value):
 @pytest.mark.kubectl
 def test_templates_that_the_routes_use_are_in_the_config_map_that_alertmanager_mounts():
     """An AlertmanagerConfig carries none, and with one that is not defined nobody is notified."""
-    receivers = json.dumps(manifests()["alertmanagerconfig/AlertmanagerConfig"]["spec"]["receivers"])
-    used = set(re.findall(r'template \\"([\w.]+)\\"', receivers))
+    routes = json.dumps(manifests()["alertmanagerconfig/AlertmanagerConfig"])
+    used = set(re.findall(r'template \\"([\w.]+)\\"', routes))
     (config_map,) = kustomized(ROOT / "dashboards/alertmanager")
     ((key, templates),) = config_map["data"].items()
     name = config_map["metadata"]["name"]
