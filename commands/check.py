@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from ..alerting.silences import read_silences
 from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
 from ..exporter import push
-from ..settings.links import runbooks_url
+from ..settings.links import guidance, runbooks_url
 from ..settings.loading import load_strictly
 from ..settings.receivers import (
     NOBODY,
@@ -44,6 +44,7 @@ from ..sidecar.assemble import (
     http_options,
     make_heartbeat,
     make_receivers,
+    make_redactor,
     refused_address,
 )
 from ..sidecar.preflight import known_risks
@@ -86,12 +87,25 @@ def check(environment: Mapping[str, str]) -> int:
         push.NOT_INSTALLED if lacks_package else "",
         *expired_certificates(settings),
         *(risk.text for risk in known_risks(settings)),
+        *_altered_hints(settings),
     ]
     for text in filter(None, notes):
         sys.stdout.write(f"note: {text}\n")
     code, summary = _who_is_notified(settings)
     sys.stdout.write(f"\nThese settings can be used{summary}\n")
     return code
+
+
+def _altered_hints(settings: Settings) -> Iterator[str]:
+    """Restart hints that no message shows as they are, because something looks like a secret."""
+    redact = make_redactor(settings).text
+    for pattern, hint in guidance(settings).restart_hints:
+        shown = redact(hint)
+        if shown != hint:
+            yield (
+                f"restart_hint of {pattern!r} seems to hold a secret and is shown as {shown!r}; "
+                "name a script instead"
+            )
 
 
 def _who_is_notified(settings: Settings) -> tuple[int, str]:

@@ -230,6 +230,23 @@ def test_check_explains_the_cost_of_a_generic_app_name(check, app_name, note):
     assert "left open are not resolved at the start" in output
 
 
+@pytest.mark.parametrize(
+    ("hint", "is_altered"),
+    [
+        ("kubectl -n shop rollout restart deployment/orders", False),
+        ("Airflow, DAG nightly_orders: clear the task load", False),
+        ("https://airflow.example.com/dags/orders", False),
+        ("curl -H 'Authorization: Bearer $TOKEN' https://jobs.example.com/orders", True),
+    ],
+)
+def test_check_says_when_a_restart_hint_is_not_shown_as_it_is(check, hint, is_altered):
+    _, output, _ = check(restart_hint=hint)
+
+    notes = [line for line in output.splitlines() if line.startswith("note: restart_hint of '*'")]
+    assert len(notes) == is_altered
+    assert all("[redacted]" in line for line in notes)
+
+
 def test_check_masks_secrets_and_the_paths_of_webhooks(check, tmp_path):
     secret = tmp_path / "token"
     secret.write_text("content-of-the-file")

@@ -120,6 +120,8 @@ ENDS = {
 """Alerts of which the driver may have ended, too."""
 RESTART = "https://github.com/querypulse/querypulse/blob/main/docs/restart.md"
 PLACEHOLDER = re.compile(r"(?<![\w-])(?:[A-Z]+_)*[A-Z]+(?=(?::\d+)?(?![\w\]-]))")
+RETENTION = re.compile(r"(?:retention\.\w+|(?:Duration|-ms)')\s*=\s*('[^']*'|[\w-]+)")
+"""The value that a command gives one."""
 WORDS = {"ALERTS", "KILLED", "OOM"}
 """What is to be written as it is."""
 WORDS |= {"ALTER", "BY", "DESCRIBE", "FROM", "HISTORY", "ORDER", "SELECT", "SET", "SHOW", "TABLE"}
@@ -145,6 +147,20 @@ def test_each_placeholder_in_a_command_is_explained_on_the_page():
 
     assert {name: words for name, words in unexplained.items() if words} == {}
     assert placeholders("```sh\nls $FOO BAR\n```") == {"FOO", "BAR"}
+
+
+def test_no_command_sets_a_retention_that_may_be_shorter_than_the_one_in_force():
+    """It would delete what the query has not read. Minus one is no limit."""
+    blocks = [
+        code for text in texts().values() for kind in ("sh", "sql") for code in fenced(text, kind)
+    ]
+    values = [value for code in blocks for value in RETENTION.findall(code)]
+
+    assert len(values) > 4
+    assert [value for value in values if re.search(r"(?<!-)\d", value)] == []
+    mitigation = section("StreamingDataLossRisk", "Mitigation")
+    assert mitigation.index("--describe") < mitigation.index("--alter") < mitigation.index("=OLD_")
+    assert mitigation.index("SHOW TBLPROPERTIES") < mitigation.index("SET TBLPROPERTIES")
 
 
 def test_process_id_is_that_of_the_jvm_or_of_python():

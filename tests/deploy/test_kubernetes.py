@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from support.exporter_http import address, get, serving
 from support.patience import PATIENCE_SECONDS
 from support.published_states import published
-from support.repository import ROOT
+from support.repository import ROOT, fenced
 from support.story import CONFLICT, Story
 
 from querypulse.commands import cli
@@ -25,6 +25,7 @@ from querypulse.watch.command import WatchRequest
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 FIXTURES = ROOT / "tests" / "fixtures"
+PAGE = ROOT / "docs" / "kubernetes.md"
 GROUPS = {"v1": "io.k8s.api.core.v1", "apps/v1": "io.k8s.api.apps.v1"}
 MOUNT = "/etc/querypulse"
 POD = "driver-template/Pod"
@@ -50,11 +51,16 @@ def manifests():
 @cache
 def rendered():
     """What ``kubectl kustomize`` makes of the example, by kind and name."""
-    command = ["kubectl", "kustomize", str(FOLDER / "example")]
+    made = kustomized(FOLDER / "example")
+    return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in made}
+
+
+def kustomized(folder):
+    """The manifests that ``kubectl kustomize`` makes of a folder."""
+    command = ["kubectl", "kustomize", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     # YAML 1.1 has a meaning for a bare "=", which matchers have; Kubernetes' YAML does not.
-    made = list(yaml.safe_load_all(done.stdout.replace("matchType: =\n", "matchType: '='\n")))
-    return {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in made}
+    return list(yaml.safe_load_all(done.stdout.replace("matchType: =\n", "matchType: '='\n")))
 
 
 def of_kind(kind):
@@ -216,6 +222,27 @@ def secret_references(value):
     elif isinstance(value, (dict, list)):
         for entry in value.values() if isinstance(value, dict) else value:
             yield from secret_references(entry)
+
+
+@pytest.mark.kubectl
+def test_templates_that_the_routes_use_are_in_the_config_map_that_alertmanager_mounts():
+    """An AlertmanagerConfig carries none, and with one that is not defined nobody is notified."""
+    routes = json.dumps(manifests()["alertmanagerconfig/AlertmanagerConfig"])
+    used = set(re.findall(r'template \\"([\w.]+)\\"', routes))
+    (config_map,) = kustomized(ROOT / "dashboards/alertmanager")
+    ((key, templates),) = config_map["data"].items()
+    name = config_map["metadata"]["name"]
+    written = [yaml.safe_load(text) for text in fenced(PAGE.read_text(), "yaml")]
+    mount, files, instead = [block for block in written if name in json.dumps(block)]
+
+    assert problems(config_map) == []
+    assert {"querypulse.headline", "querypulse.slack.text"} <= used
+    assert used <= set(re.findall(r'define "([\w.]+)"', templates))
+    assert mount == {"spec": {"configMaps": [name]}}
+    assert files == {"templates": [f"/etc/alertmanager/configmaps/{name}/{key}"]}
+    assert instead["spec"]["alertmanagerConfiguration"]["templates"] == [
+        {"configMap": {"name": name, "key": key}}
+    ]
 
 
 def test_the_operators_resources_are_those_of_the_dashboards(monkeypatch):
