@@ -40,13 +40,20 @@ INCIDENT = "incident"
 """The annotation of an alert in the incident of another subject: which, such as ``*``."""
 MUTED = "muted"
 """The annotation that says why nobody is notified of an alert."""
-WORDS = ("summary", "description", "reason", INCIDENT, *LINKS)
+REASON = "reason"
+WORDS = ("summary", "description", REASON, INCIDENT, *LINKS)
 """Annotations that are not evidence."""
 WHERE = "where"
 RESTARTED_BY = "restarted_by"
 FIRST = (
-    "error_message",
+    # What to do comes before an error, whose length nobody knows: chats cut what is long.
+    NEXT_STEPS,
+    DRIVER_ENDS,
+    RESTARTED_BY,
+    WHERE,
+    REASON,
     "python_line",
+    "error_message",
     "traceback",
     "queries",
     "retention",
@@ -54,12 +61,8 @@ FIRST = (
     "deaths",
     "downstream",
     "upstream",
-    NEXT_STEPS,
     "table",
     "on_restart",
-    DRIVER_ENDS,
-    RESTARTED_BY,
-    WHERE,
     "critical_after",
     "batch_in_flight",
     "batch_ids",
@@ -73,13 +76,14 @@ FIRST = (
     "all_queries",
     "flapping",
     MUTED,
+    "stream_thread",
+    "main_thread",
+    "checkpoint",
 )
 """Evidence shown first; names neither here nor in ``LAST`` are shown in between."""
 LAST = (
     "sources_unread",
     "commit_log",
-    "stream_thread",
-    "main_thread",
     "error_class",
     "exception",
     "time_allowed",
@@ -87,7 +91,6 @@ LAST = (
     "trigger",
     "sink",
     "committed_offsets",
-    "checkpoint",
     "query_id",
     "run_id",
 )
@@ -101,6 +104,8 @@ _RANKS = {name: rank for rank, name in enumerate(FIRST)} | {
     name: 1000 + rank for rank, name in enumerate(LAST)
 }
 _BETWEEN = 500
+LONG_REASON = 300
+"""Characters. A longer reason, such as that of an exception, comes after the next steps."""
 
 
 def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
@@ -228,12 +233,15 @@ def _not_shown(
     headline: str, reason: str, code: str, annotations: Mapping[str, str]
 ) -> dict[str, str]:
     """The reason if the headline does not contain it, and the evidence that neither contains."""
-    shown = {} if not reason or contains(headline, reason, code) else {"reason": reason}
-    return shown | {
+    shown = {} if not reason or contains(headline, reason, code) else {REASON: reason}
+    evidence = {
         name: text
-        for name, text in ordered(annotations).items()
+        for name, text in annotations.items()
         if name not in WORDS and not (name in REPEATED and (text in headline or text in reason))
     }
+    if len(reason) > LONG_REASON:
+        return ordered(shown | evidence)
+    return shown | ordered(evidence)
 
 
 def says_reason(headline: str, alert: Alert) -> bool:

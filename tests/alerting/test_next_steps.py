@@ -6,6 +6,7 @@ import re
 from itertools import product
 
 import pytest
+from support.receiver_incidents import holding
 
 from querypulse.alerting import facts, kinds
 from querypulse.alerting.evidence import (
@@ -22,6 +23,7 @@ from querypulse.alerting.facts import Facts, Flight, HowStopped, Losses, Place, 
 from querypulse.alerting.finding import Severity, finding_about
 from querypulse.alerting.kinds import Code, SharedCause
 from querypulse.alerting.policy import Window, WindowCause
+from querypulse.alerting.receivers.slack import slack_message
 from querypulse.alerting.words.messages import FIRST, LAST, Guidance, alert_of
 from querypulse.alerting.words.next_steps import NAMED_BY_STEPS
 from querypulse.listener.failure import Failure, RaisedAt
@@ -194,7 +196,15 @@ OTHERS = (
     "exception",
     "waiting",
 )
-NAMES = {*FIRST, *LAST, *OTHERS} - {"queries", "table", "trigger", "sink", "checkpoint", "lag"}
+NAMES = {*FIRST, *LAST, *OTHERS} - {
+    "reason",
+    "queries",
+    "table",
+    "trigger",
+    "sink",
+    "checkpoint",
+    "lag",
+}
 """The names of evidence that are no plain words of a sentence; ``tasks`` and ``slots`` are both."""
 PLAIN = {
     "tasks",
@@ -246,6 +256,8 @@ def test_next_steps_name_only_evidence_that_the_message_has(alertname, found):
 
         assert named <= annotations.keys(), annotations["next_steps"]
         assert named <= NAMED_BY_STEPS, "a group would not show it"
+        lines = re.findall(r"^(\w+): ", annotations["description"], re.MULTILINE)
+        assert named <= {*lines}, "Alertmanager would not show it"
 
 
 @pytest.mark.parametrize(("alertname", "found"), CASES)
@@ -256,6 +268,31 @@ def test_next_steps_are_three_short_lines_without_marks(alertname, found):
         assert [line[:3] for line in steps] == ["1. ", "2. ", "3. "]
         assert max(map(len, steps)) <= 170, steps
         assert not set("[]`*") & set("".join(steps))
+
+
+LONG = Failure("ValueError", "m " * 750, "ValueError", raised_at=RaisedAt("/job.py:3", "t\n" * 600))
+
+
+@pytest.mark.parametrize(
+    ("alertname", "found"),
+    [
+        (kinds.QUERY_FAILED, facts.Failed(failure=LONG)),
+        (kinds.QUERY_GIVEN_UP, facts.GivenUp(why=LONG.message, restarts=3)),
+        (
+            kinds.QUERY_FLAPPING,
+            facts.PoisonBatch(
+                times=3, error_class="ValueError", earlier=0, failures=PAST * 50, failure=LONG, batch_id=7
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_a_long_error_cuts_off_neither_the_next_steps_nor_the_restart_hint(alertname, found):
+    finding = finding_about("a", alertname, Severity.CRITICAL, found, EVIDENCES[-1])
+    alert = alert_of(finding, "etl", GUIDES[HINT], 0.0)
+
+    for shown in (alert.annotations["description"][:1200], str(slack_message(holding(alert)))):
+        assert "1. " in shown
+        assert f"To restart it here: {HINT}" in shown
 
 
 def code_of(found):
