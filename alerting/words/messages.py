@@ -271,6 +271,10 @@ ALL_QUERIES = "$__all"
 """The query in a dashboard URL if an alert is about several queries: Grafana's value for all."""
 
 
+HERE = "\nTo restart it here: "
+"""Between the next steps and the hint how such a query is restarted."""
+
+
 class Guidance(msgspec.Struct, frozen=True):
     """Links and steps for all alerts of one driver; empty ones are left out.
 
@@ -297,9 +301,7 @@ class Guidance(msgspec.Struct, frozen=True):
         """The next steps of a finding, which may have its ``own``, and how to restart here."""
         steps = own or self.next_steps.get(finding.alertname, "")
         hint = self._restart_hint(finding.query)
-        if not steps or not hint or not has_restart(finding.alertname, code_of(finding.facts)):
-            return steps
-        return f"{steps}\nTo restart it here: {hint}"
+        return f"{steps}{HERE}{hint}" if hint and has_restart(steps) else steps
 
     def _restart_hint(self, query: str) -> str:
         """The hint for a query; that of the job, ``*``, for the whole driver."""
