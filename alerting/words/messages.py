@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from ...core.text import MAX_NAMES, duration, encodable
+from ...core.text import MAX_NAMES, duration, encodable, listed
 from ...listener.state.identity import RESERVED
 from .. import facts
 from ..alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
@@ -40,6 +40,8 @@ INCIDENT = "incident"
 """The annotation of an alert in the incident of another subject: which, such as ``*``."""
 MUTED = "muted"
 """The annotation that says why nobody is notified of an alert."""
+HERE = "\nTo restart it here: "
+"""Between the next steps and the hint how such a query is restarted."""
 REASON = "reason"
 WORDS = ("summary", "description", REASON, INCIDENT, *LINKS)
 """Annotations that are not evidence."""
@@ -159,9 +161,28 @@ def incident_details(incident: Incident) -> dict[str, str]:
 
 def _of_group(name: str, alerts: Sequence[Alert]) -> str:
     """The text that all share, else that of the first with its query's name."""
+    if name == NEXT_STEPS:
+        return _steps_of_group(alerts)
     text = alerts[0].annotations[name]
     is_shared = all(alert.annotations.get(name) == text for alert in alerts)
-    return text if is_shared or name == NEXT_STEPS else f"{called(alerts[0].query)}: {text}"
+    return text if is_shared else f"{called(alerts[0].query)}: {text}"
+
+
+def _steps_of_group(alerts: Sequence[Alert]) -> str:
+    """The next steps of the first; where its queries are restarted differently, how each is."""
+    text = alerts[0].annotations[NEXT_STEPS]
+    steps, _, own = text.partition(HERE)
+    if not own:
+        return text
+    by_hint: dict[str, list[str]] = {}
+    for alert in alerts:
+        hint = alert.annotations.get(NEXT_STEPS, "").partition(HERE)[2]
+        if hint:
+            by_hint.setdefault(hint, []).append(called(alert.query))
+    if len(by_hint) == 1:
+        return text
+    lines = [f"To restart {listed(names)} here: {hint}" for hint, names in by_hint.items()]
+    return "\n".join([steps, *lines[:MAX_LINES]])
 
 
 def others(incident: Incident) -> dict[str, str]:
@@ -271,10 +292,6 @@ ALL_QUERIES = "$__all"
 """The query in a dashboard URL if an alert is about several queries: Grafana's value for all."""
 
 
-HERE = "\nTo restart it here: "
-"""Between the next steps and the hint how such a query is restarted."""
-
-
 class Guidance(msgspec.Struct, frozen=True):
     """Links and steps for all alerts of one driver; empty ones are left out.
 
@@ -312,10 +329,9 @@ class Guidance(msgspec.Struct, frozen=True):
         ]
         return matches[-1] if matches else ""
 
-    def whereabouts(self, evidence: Mapping[str, str]) -> dict[str, str]:
+    def whereabouts(self, *, is_ending: bool) -> dict[str, str]:
         """Where the driver runs and, if it ends, who starts it again; without empty ones."""
-        restarted_by = self.restarted_by if DRIVER_ENDS in evidence else ""
-        texts = {WHERE: self.place, RESTARTED_BY: restarted_by}
+        texts = {WHERE: self.place, RESTARTED_BY: self.restarted_by if is_ending else ""}
         return {name: text for name, text in texts.items() if text}
 
     def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
@@ -378,9 +394,10 @@ def alert_of(
     summary = f"[{app}] {words.summary}"
     steps = guidance.steps(finding, words.evidence.get(NEXT_STEPS, ""))
     texts = words.evidence | ({NEXT_STEPS: steps} if steps else {})
-    evidence = ordered(texts | guidance.whereabouts(texts))
+    is_ending = ends_driver(finding)
+    evidence = ordered(texts | guidance.whereabouts(is_ending=is_ending))
     links = guidance.links(finding.alertname, app, finding.query)
-    if ends_driver(finding):
+    if is_ending:
         # Nothing answers there any more when somebody reads this.
         links.pop("spark_ui_url", None)
     annotations = {

@@ -294,8 +294,8 @@ STEPS: dict[type[Facts], str] = {
     facts.WatermarkStuck: _numbered(
         "See which source's event times do not advance: an idle topic or partition, a stopped one.",
         "Repair that producer; the watermark is that of the slowest source.",
-        "If one may be idle: multipleWatermarkPolicy max, which only a new checkpoint takes; rows of "
-        "the slower source are then dropped.",
+        "If one may be idle: multipleWatermarkPolicy max, only with a new checkpoint; rows of the "
+        "slower source are then dropped.",
     ),
     **dict.fromkeys(
         (facts.SkippedBySink, facts.SinkRemembers, facts.BatchIdsWentBack),
