@@ -295,6 +295,22 @@ def test_a_long_error_cuts_off_neither_the_next_steps_nor_the_restart_hint(alert
         assert f"To restart it here: {HINT}" in shown
 
 
+def test_the_longest_restart_hint_is_shown_in_slack_after_any_next_steps():
+    hint = "h" * 500
+    guidance = Guidance(
+        "https://r/{alertname}", next_steps=next_steps(), restart_hints=(("*", hint),)
+    )
+    long = facts.Failed(failure=Failure("ValueError", "m " * 140, "ValueError"))
+    cases = [*FOUND.items(), (kinds.QUERY_FAILED, [long])]
+    for (name, every), given in product(cases, EVIDENCES):
+        for found in every:
+            alert = alert_of(
+                finding_about("a", name, Severity.CRITICAL, found, given), "etl", guidance, 0.0
+            )
+            is_hinted = hint in alert.annotations["next_steps"]
+            assert (hint in str(slack_message(holding(alert)))) == is_hinted, found
+
+
 def code_of(found):
     return found.newest.facts.code if isinstance(found, facts.Unnamed) else found.code
 
