@@ -11,7 +11,6 @@ from functools import singledispatch
 
 from ...core.text import duration
 from ...listener.failure import SESSION_ENDED, Failure
-from ...listener.source_polls import OFFSET
 from ...listener.state.positions import Cause
 from .. import facts
 from ..evidence import NO_EVIDENCE, Evidence
@@ -559,11 +558,9 @@ def _read_again(found: facts.PassedOver, _evidence: Evidence = NO_EVIDENCE) -> s
 @own_steps.register
 def _restore(found: facts.RetentionUsed, _evidence: Evidence = NO_EVIDENCE) -> str:
     worst = found.risks[0]
-    if worst.gone:
-        return SNAPSHOT_EXPIRED
-    if worst.lost:
-        return AGED_OUT if worst.unit == OFFSET else LOG_CLEANED
-    return ""
+    if not (worst.lost or worst.gone):
+        return ""
+    return {"version": LOG_CLEANED, "snapshot": SNAPSHOT_EXPIRED}.get(worst.unit, AGED_OUT)
 
 
 # -- the driver and the monitor -----------------------------------------------------------------

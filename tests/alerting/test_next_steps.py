@@ -127,7 +127,7 @@ FOUND: dict[str, list[Facts]] = {
         facts.SlotsHeld(slots=SLOTS, waiting=("b",)),
     ],
     kinds.DATA_LOSS_RISK: [
-        risk(), risk(lost=3), risk(gone="is gone"),
+        risk(), risk(lost=3), risk(gone="is gone", unit="snapshot"),
         facts.SkippedBySink(sink="files", until=9, batches=2),
         facts.SinkRemembers(sink="delta", ids=IDS),
         passed(gap()), passed(gap(), is_readable=False, is_lost=True),
@@ -378,11 +378,13 @@ def test_unread_data_that_is_gone_has_the_steps_of_the_error_of_its_source():
     def unread(**changes):
         return shown(kinds.DATA_LOSS_RISK, risk(**changes), NO_EVIDENCE)["next_steps"]
 
-    assert unread(gone="has expired") == error("Cannot load current offset at snapshot 12")
+    assert unread(gone="has expired", unit="snapshot") == error(
+        "Cannot load current offset at snapshot 12"
+    )
     assert unread(lost=3, unit="version") == error("DELTA_LOG_FILE_NOT_FOUND")
     assert unread(lost=3) == error("OffsetOutOfRangeException")
     assert has_hint(kinds.DATA_LOSS_RISK, risk())
-    assert not has_hint(kinds.DATA_LOSS_RISK, risk(gone="has expired"))
+    assert not has_hint(kinds.DATA_LOSS_RISK, risk(gone="x", unit="snapshot"))
 
 
 def test_batch_ids_that_a_sink_remembers_have_the_steps_against_skipped_batches():
