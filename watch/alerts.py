@@ -52,7 +52,7 @@ MAY_COME_BACK: dict[Notice | None, str] = {
 """How a driver has ended, by the notice that it gave."""
 STEPS_OF_NEVER = (
     "1. Check the address that the watcher polls: the host, the port, a firewall between them.\n"
-    "2. Ask the cluster manager, or the driver's log, whether it has begun, and where it listens.\n"
+    "2. Find out whether it runs, from the cluster manager or its log: if not, start its job.\n"
     "3. If it is not to come, remove its address from the watcher's targets."
 )
 STEPS_OF_FROZEN = (
