@@ -135,7 +135,9 @@ def evaluate(
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
     findings = stages.run(gather, findings, list(health), unnamed) or findings
     if any(kind_of(finding.alertname).shows_main_thread for finding in findings):
-        findings = _with_main_thread(findings, stages.run(main_thread) or MainThread())
+        restarted = {label for label, query in health.items() if query.restarted}
+        thread = stages.run(main_thread) or MainThread()
+        findings = _with_main_thread(findings, thread, restarted)
     worded = _in_words(findings, stages)
     said = {id(finding.facts): finding.reason for finding in worded}
     health = {label: _with_reason(query, said, stages) for label, query in health.items()}
@@ -510,12 +512,17 @@ def _of_unnamed(members: list[Finding]) -> Finding:
     return replace(newest, query=UNNAMED, facts=found, members=labels)
 
 
-def _with_main_thread(findings: Sequence[Finding], thread: MainThread) -> list[Finding]:
+def _with_main_thread(
+    findings: Sequence[Finding], thread: MainThread, restarted: Collection[str]
+) -> list[Finding]:
+    """The findings with what the main thread does; ``supervise`` handles queries ``restarted``."""
     return [
         _adding(
             finding,
             main_thread=thread.text,
-            ends_driver=thread.awaits_failure and finding.alertname in ENDS,
+            ends_driver=thread.awaits_failure
+            and finding.alertname in ENDS
+            and not set(finding.members or (finding.query,)).issubset(restarted),
         )
         if kind_of(finding.alertname).shows_main_thread
         and finding.shared is not SharedCause.PROGRAM_ENDED

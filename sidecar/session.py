@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -193,6 +194,10 @@ _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 IN_KUBERNETES = "KUBERNETES_SERVICE_HOST"
 """Kubernetes sets it in every container."""
 CLUSTER_ID = "spark.databricks.clusterUsageTags.clusterId"
+CLUSTER_NAME = "spark.databricks.clusterUsageTags.clusterName"
+JOB_ID = "spark.databricks.job.id"
+JOB_CLUSTER = re.compile(r"job-\d+-run-\d+")
+"""How Databricks names the cluster of a job's run."""
 CLUSTER_MODE = ("spark.submit.deployMode", "cluster")
 
 
@@ -234,11 +239,14 @@ def restarted_by(conf: Conf, environment: Mapping[str, str] = os.environ) -> str
     is_in_cluster = conf(mode) == in_cluster
     master = conf("spark.master") or ""
     if conf(CLUSTER_ID):
-        return "the Databricks job, if it has retries or is continuous"
+        is_job = conf(JOB_ID) or JOB_CLUSTER.match(conf(CLUSTER_NAME) or "")
+        return "the Databricks job, if it has retries or is continuous" if is_job else ""
     if IN_KUBERNETES in environment:
         return "Kubernetes or the Spark operator, if the restart policy of the job says so"
     if master == "yarn" and is_in_cluster:
         attempts = conf("spark.yarn.maxAppAttempts")
+        if attempts == "1":
+            return "nobody: spark.yarn.maxAppAttempts is 1"
         most = f"spark.yarn.maxAppAttempts, {attempts}" if attempts else "its max-attempts"
         return f"YARN, up to {most}"
     if master.startswith("spark://") and is_in_cluster and conf("spark.driver.supervise") == "true":

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from ...core.text import MAX_NAMES, duration, encodable
+from ...core.text import MAX_NAMES, duration, encodable, listed
 from ...listener.state.identity import RESERVED
 from .. import facts
 from ..alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
@@ -40,13 +40,22 @@ INCIDENT = "incident"
 """The annotation of an alert in the incident of another subject: which, such as ``*``."""
 MUTED = "muted"
 """The annotation that says why nobody is notified of an alert."""
-WORDS = ("summary", "description", "reason", INCIDENT, *LINKS)
+HERE = "\nTo restart it here: "
+"""Between the next steps and the hint how such a query is restarted."""
+REASON = "reason"
+WORDS = ("summary", "description", REASON, INCIDENT, *LINKS)
 """Annotations that are not evidence."""
 WHERE = "where"
 RESTARTED_BY = "restarted_by"
 FIRST = (
-    "error_message",
+    # What to do comes before an error, whose length nobody knows: chats cut what is long.
+    NEXT_STEPS,
+    DRIVER_ENDS,
+    RESTARTED_BY,
+    WHERE,
+    REASON,
     "python_line",
+    "error_message",
     "traceback",
     "queries",
     "retention",
@@ -54,12 +63,8 @@ FIRST = (
     "deaths",
     "downstream",
     "upstream",
-    NEXT_STEPS,
     "table",
     "on_restart",
-    DRIVER_ENDS,
-    RESTARTED_BY,
-    WHERE,
     "critical_after",
     "batch_in_flight",
     "batch_ids",
@@ -73,13 +78,14 @@ FIRST = (
     "all_queries",
     "flapping",
     MUTED,
+    "stream_thread",
+    "main_thread",
+    "checkpoint",
 )
 """Evidence shown first; names neither here nor in ``LAST`` are shown in between."""
 LAST = (
     "sources_unread",
     "commit_log",
-    "stream_thread",
-    "main_thread",
     "error_class",
     "exception",
     "time_allowed",
@@ -87,7 +93,6 @@ LAST = (
     "trigger",
     "sink",
     "committed_offsets",
-    "checkpoint",
     "query_id",
     "run_id",
 )
@@ -101,6 +106,8 @@ _RANKS = {name: rank for rank, name in enumerate(FIRST)} | {
     name: 1000 + rank for rank, name in enumerate(LAST)
 }
 _BETWEEN = 500
+LONG_REASON = 300
+"""Characters. A longer reason, such as that of an exception, comes after the next steps."""
 
 
 def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
@@ -154,9 +161,28 @@ def incident_details(incident: Incident) -> dict[str, str]:
 
 def _of_group(name: str, alerts: Sequence[Alert]) -> str:
     """The text that all share, else that of the first with its query's name."""
+    if name == NEXT_STEPS:
+        return _steps_of_group(alerts)
     text = alerts[0].annotations[name]
     is_shared = all(alert.annotations.get(name) == text for alert in alerts)
-    return text if is_shared or name == NEXT_STEPS else f"{called(alerts[0].query)}: {text}"
+    return text if is_shared else f"{called(alerts[0].query)}: {text}"
+
+
+def _steps_of_group(alerts: Sequence[Alert]) -> str:
+    """The next steps of the first; where its queries are restarted differently, how each is."""
+    text = alerts[0].annotations[NEXT_STEPS]
+    steps, _, own = text.partition(HERE)
+    if not own:
+        return text
+    by_hint: dict[str, list[str]] = {}
+    for alert in alerts:
+        hint = alert.annotations.get(NEXT_STEPS, "").partition(HERE)[2]
+        if hint:
+            by_hint.setdefault(hint, []).append(called(alert.query))
+    if len(by_hint) == 1:
+        return text
+    lines = [f"To restart {listed(names)} here: {hint}" for hint, names in by_hint.items()]
+    return "\n".join([steps, *lines[:MAX_LINES]])
 
 
 def others(incident: Incident) -> dict[str, str]:
@@ -228,12 +254,15 @@ def _not_shown(
     headline: str, reason: str, code: str, annotations: Mapping[str, str]
 ) -> dict[str, str]:
     """The reason if the headline does not contain it, and the evidence that neither contains."""
-    shown = {} if not reason or contains(headline, reason, code) else {"reason": reason}
-    return shown | {
+    shown = {} if not reason or contains(headline, reason, code) else {REASON: reason}
+    evidence = {
         name: text
-        for name, text in ordered(annotations).items()
+        for name, text in annotations.items()
         if name not in WORDS and not (name in REPEATED and (text in headline or text in reason))
     }
+    if len(reason) > LONG_REASON:
+        return ordered(shown | evidence)
+    return shown | ordered(evidence)
 
 
 def says_reason(headline: str, alert: Alert) -> bool:
@@ -289,9 +318,7 @@ class Guidance(msgspec.Struct, frozen=True):
         """The next steps of a finding, which may have its ``own``, and how to restart here."""
         steps = own or self.next_steps.get(finding.alertname, "")
         hint = self._restart_hint(finding.query)
-        if not steps or not hint or not has_restart(finding.alertname, code_of(finding.facts)):
-            return steps
-        return f"{steps}\nTo restart it here: {hint}"
+        return f"{steps}{HERE}{hint}" if hint and has_restart(steps) else steps
 
     def _restart_hint(self, query: str) -> str:
         """The hint for a query; that of the job, ``*``, for the whole driver."""
@@ -302,10 +329,9 @@ class Guidance(msgspec.Struct, frozen=True):
         ]
         return matches[-1] if matches else ""
 
-    def whereabouts(self, evidence: Mapping[str, str]) -> dict[str, str]:
+    def whereabouts(self, *, is_ending: bool) -> dict[str, str]:
         """Where the driver runs and, if it ends, who starts it again; without empty ones."""
-        restarted_by = self.restarted_by if DRIVER_ENDS in evidence else ""
-        texts = {WHERE: self.place, RESTARTED_BY: restarted_by}
+        texts = {WHERE: self.place, RESTARTED_BY: self.restarted_by if is_ending else ""}
         return {name: text for name, text in texts.items() if text}
 
     def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
@@ -368,9 +394,10 @@ def alert_of(
     summary = f"[{app}] {words.summary}"
     steps = guidance.steps(finding, words.evidence.get(NEXT_STEPS, ""))
     texts = words.evidence | ({NEXT_STEPS: steps} if steps else {})
-    evidence = ordered(texts | guidance.whereabouts(texts))
+    is_ending = ends_driver(finding)
+    evidence = ordered(texts | guidance.whereabouts(is_ending=is_ending))
     links = guidance.links(finding.alertname, app, finding.query)
-    if ends_driver(finding):
+    if is_ending:
         # Nothing answers there any more when somebody reads this.
         links.pop("spark_ui_url", None)
     annotations = {

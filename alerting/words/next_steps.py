@@ -15,7 +15,6 @@ from ...listener.state.positions import Cause
 from .. import facts
 from ..evidence import NO_EVIDENCE, Evidence
 from ..facts import Facts
-from ..kinds import DRIVER_DOWN, QUERY_MISSING, Code
 
 NEXT_STEPS = "next_steps"
 """The annotation: three lines."""
@@ -39,8 +38,8 @@ NAMED_BY_STEPS = frozenset(
 ENDS_EARLIER = (
     "1. The log ends before the offset that the query has read: it was cut (unclean leader"
     " election), restored or mirrored, or the topic was created again (another TopicId).\n"
-    "2. If the records up to there come back, restart then; otherwise start with a new checkpoint,"
-    " and startingOffsets where the old log was left.\n"
+    "2. If the same records are restored, restart then: new ones at those offsets are never read."
+    " Otherwise start with a new checkpoint and startingOffsets.\n"
     "3. Retention does not help. Rows that were written and are gone from the log stay in the sink."
 )
 TOPIC_GONE = (
@@ -60,6 +59,18 @@ AGED_OUT = (
     "2. Restore that data, or accept the loss: failOnDataLoss=false reads on behind it.\n"
     "3. Raise the retention of the source, or find out why the query was late."
 )
+SNAPSHOT_EXPIRED = (
+    "1. The table has expired the snapshot of the checkpoint: a restart fails again.\n"
+    "2. Start with a new checkpoint and stream-from-timestamp, the time of the last commit;"
+    " read snapshots that have expired since then from the table itself.\n"
+    "3. Keep snapshots (history.expire.max-snapshot-age-ms) longer than it may be down."
+)
+LOG_CLEANED = (
+    "1. The log of the table was cleaned up before the query had read it: a restart fails"
+    " again, also with failOnDataLoss=false.\n"
+    "2. Start with a new checkpoint: it reads the whole table, or from startingTimestamp.\n"
+    "3. Keep the log (delta.logRetentionDuration) longer than the query may be down."
+)
 _MOVED = re.compile(
     r"offset was changed from (\d+) to (\d+)"
     r"|Starting offset for \S+ was (\d+) but consumer reset to (\d+)"
@@ -73,7 +84,7 @@ STEPS_BY_ERROR = {
         "|Multiple streaming (?:jobs|queries)|same id is already active": (
             "1. Another run uses this checkpoint: find the second driver or query, and stop one.\n"
             "2. Give each query a checkpoint of its own.\n"
-            "3. Restart this query from the same checkpoint."
+            "3. Once only one is left, start that one again from the same checkpoint."
         ),
         "UNKNOWN_FIELD_EXCEPTION|UnknownFieldException|DELTA_STREAMING_METADATA_EVOLUTION"
         "|DELTA_SCHEMA_CHANGED(?:_WITH_VERSION|_WITH_STARTING_OPTIONS)?": (
@@ -105,24 +116,14 @@ STEPS_BY_ERROR = {
             " streaming-skip-delete-snapshots (Iceberg), and restart.\n"
             "3. If so, write the sink again from the table, with a new checkpoint."
         ),
-        "Cannot load current offset at snapshot|Cannot find snapshot after": (
-            "1. The table has expired the snapshot of the checkpoint: a restart fails again.\n"
-            "2. Start with a new checkpoint and stream-from-timestamp, the time of the last commit;"
-            " read snapshots that have expired since then from the table itself.\n"
-            "3. Keep snapshots (history.expire.max-snapshot-age-ms) longer than it may be down."
-        ),
+        "Cannot load current offset at snapshot|Cannot find snapshot after": SNAPSHOT_EXPIRED,
         r'return value of "org\.apache\.iceberg\.Snapshot\.parentId\(\)" is null'
         "|is not a parent ancestor of end snapshot": (
             "1. The table was rolled back behind the snapshot of the checkpoint.\n"
             "2. Roll it forward again, or start with a new checkpoint and stream-from-timestamp.\n"
             "3. Rows that were rolled back may have been written already: check the sink."
         ),
-        "DELTA_LOG_FILE_NOT_FOUND(?:_FOR_STREAMING_SOURCE)?|DELTA_VERSION_NOT_FOUND": (
-            "1. The log of the table was cleaned up before the query had read it: a restart fails"
-            " again, also with failOnDataLoss=false.\n"
-            "2. Start with a new checkpoint: it reads the whole table, or from startingTimestamp.\n"
-            "3. Keep the log (delta.logRetentionDuration) longer than the query may be down."
-        ),
+        "DELTA_LOG_FILE_NOT_FOUND(?:_FOR_STREAMING_SOURCE)?|DELTA_VERSION_NOT_FOUND": LOG_CLEANED,
         r"FAILED_READ_FILE\.FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND_DETAILED"
         r"|iceberg\.exceptions\.NotFoundException: Failed to open input stream for file": (
             "1. A data file was deleted before it was read: VACUUM, expire_snapshots, by hand.\n"
@@ -209,30 +210,18 @@ def _numbered(*steps: str) -> str:
     return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
 
 
-WITHOUT_RESTART = frozenset(
-    {
-        Code.NO_EXECUTORS,
-        Code.EXECUTORS_LOST,
-        Code.WAITING_FOR_SLOTS,
-        Code.LAG_RISES,
-        Code.WAITED_TOO_LONG,
-        Code.OPEN_TRANSACTION,
-        Code.BATCHES_GROW,
-        Code.WORKING,
-        Code.NOT_COMMITTED,
-        Code.ROWS_DROPPED,
-        Code.WATERMARK_STUCK,
-        Code.DEGRADED,
-    }
+_RESTART = re.compile(
+    r"(?<!not )\b(?:restart|start) (?:it|the query|the queries|the job|a run)\b(?! with\b)",
+    re.IGNORECASE,
 )
-"""Codes whose next steps restart nothing."""
+"""A step that restarts what the alert is about as it is: not with a new checkpoint or path, and not
+one of several queries that use the same checkpoint.
+"""
 
 
-def has_restart(alertname: str, code: Code) -> bool:
+def has_restart(steps: str) -> bool:
     """Return whether one of the next steps is a restart, so that they should say how."""
-    if code is Code.REPORTED:
-        return alertname in {DRIVER_DOWN, QUERY_MISSING}
-    return code not in WITHOUT_RESTART
+    return _RESTART.search(steps) is not None
 
 
 STEPS: dict[type[Facts], str] = {
@@ -304,10 +293,11 @@ STEPS: dict[type[Facts], str] = {
     facts.WatermarkStuck: _numbered(
         "See which source's event times do not advance: an idle topic or partition, a stopped one.",
         "Repair that producer; the watermark is that of the slowest source.",
-        "If a source may be idle, set spark.sql.streaming.multipleWatermarkPolicy to max.",
+        "If one may be idle: multipleWatermarkPolicy max, only with a new checkpoint; rows of the "
+        "slower source are then dropped.",
     ),
     **dict.fromkeys(
-        (facts.SkippedBySink, facts.SinkRemembers),
+        (facts.SkippedBySink, facts.SinkRemembers, facts.BatchIdsWentBack),
         NEW_OUTPUT,
     ),
     facts.FolderGone: FOLDER_BACK,
@@ -567,7 +557,10 @@ def _read_again(found: facts.PassedOver, _evidence: Evidence = NO_EVIDENCE) -> s
 
 @own_steps.register
 def _restore(found: facts.RetentionUsed, _evidence: Evidence = NO_EVIDENCE) -> str:
-    return AGED_OUT if found.risks[0].lost else ""
+    worst = found.risks[0]
+    if not (worst.lost or worst.gone):
+        return ""
+    return {"version": LOG_CLEANED, "snapshot": SNAPSHOT_EXPIRED}.get(worst.unit, AGED_OUT)
 
 
 # -- the driver and the monitor -----------------------------------------------------------------

@@ -197,6 +197,35 @@ def test_alerts_of_prometheus_are_shown_with_their_own_words(manager, name, anno
     assert titles(over)["Slack"] == f":white_check_mark: Resolved: {summary}"
 
 
+def test_of_equal_alerts_the_message_is_about_the_one_with_its_own_next_steps(manager):
+    """The watcher's, not that of Prometheus about the same driver, whichever comes first."""
+    for first in (True, False):
+        sent = {
+            "job": {"summary": "by Prometheus", "reason": "no heartbeat", "next_steps": "1. Of the rule."},
+            "key": {"summary": "by the watcher", "description": "next_steps: 1. Of the watcher."},
+        }  # fmt: skip
+        app = next(APPS)
+        got = manager.notified_of(
+            alert(app, "*", "StreamingDriverDown", annotations=words, labels={name: f"{first == (name == 'job')}"})
+            for name, words in sent.items()
+        )  # fmt: skip
+
+        assert all("by the watcher (and 1 more)" in title for title in titles(got).values())
+        for message in got.values():
+            assert "Of the watcher" in texts(message)
+            assert "Of the rule" not in texts(message)
+
+
+def test_spark_ui_is_linked_in_pagerduty_only_where_the_alert_has_one(manager):
+    def links(**annotations):
+        (app, query) = (next(APPS), "orders")
+        got = manager.notified_of([alert(app, query, annotations=annotations)])["PagerDuty"]
+        return {link["text"]: link["href"] for link in got["links"]}
+
+    assert links(spark_ui_url="http://driver:4040")["Spark UI"] == "http://driver:4040"
+    assert "Spark UI" not in links()
+
+
 def test_part_of_a_group_that_has_ended_is_listed_while_the_rest_fires(manager):
     app = next(APPS)
     both = [alert(app, query, annotations={"summary": f"{query} failed"}) for query in ("a", "b")]

@@ -13,6 +13,7 @@ from querypulse.sidecar.session import place_of, restarted_by
 HOST, PID = socket.gethostname(), os.getpid()
 KUBERNETES = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 CLUSTER = {"spark.databricks.clusterUsageTags.clusterId": "0101-abc"}
+CLUSTER_NAME = "spark.databricks.clusterUsageTags.clusterName"
 SPARK = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-7"))
 
 
@@ -48,8 +49,12 @@ STANDALONE = {"spark.master": "spark://m:7077", "spark.submit.deployMode": "clus
         ({**STANDALONE, "spark.driver.supervise": "true"}, {}, "the standalone master (spark.driver.supervise)"),
         (YARN, {}, "YARN, up to its max-attempts"),
         ({**YARN, "spark.yarn.maxAppAttempts": "4"}, {}, "YARN, up to spark.yarn.maxAppAttempts, 4"),
+        ({**YARN, "spark.yarn.maxAppAttempts": "1"}, {}, "nobody: spark.yarn.maxAppAttempts is 1"),
         ({}, KUBERNETES, "Kubernetes or the Spark operator, if the restart policy of the job says so"),
-        (CLUSTER, {}, "the Databricks job, if it has retries or is continuous"),
+        (CLUSTER, {}, ""),
+        ({**CLUSTER, CLUSTER_NAME: "Kim's cluster"}, {}, ""),
+        ({**CLUSTER, CLUSTER_NAME: "job-7-run-9-orders"}, {}, "the Databricks job, if it has retries or is continuous"),
+        ({**CLUSTER, CLUSTER_NAME: "Kim's cluster", "spark.databricks.job.id": "7"}, {}, "the Databricks job, if it has retries or is continuous"),
     ],
 )  # fmt: skip
 def test_only_what_restarts_a_driver_is_named(conf, environment, who):
