@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,14 +15,19 @@ from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.words.reasons import JVM_ENDED
 from ..core.redaction import redact
 from ..core.threads import Deadline
-from ..listener.spark.jvm import NETWORK_ERRORS
+from ..listener.spark.jvm import NETWORK_ERRORS, THROWN
 from .failure import QueryFailure, Returned
 from .session import is_connect, is_stopped, watched_by
+from .supervise import describe_error
 
 SPARK_WAIT_SECONDS = 1.0
 SHORTEST_WAIT_SECONDS = 0.01
 """Spark refuses a time of 0."""
 PAUSE_SECONDS = 0.2
+STOP_CHECKS = 5
+"""How often to ask whether the application has stopped Spark, which takes a moment."""
+OF_A_STOPPED_SESSION = ("INVALID_HANDLE.SESSION_CLOSED", "NO_ACTIVE_SESSION")
+"""Error classes of Spark Connect, where they are only in the message: on the server, in PySpark."""
 
 
 def wait_in_spark(
@@ -37,7 +43,7 @@ def wait_in_spark(
     two of our calls.
 
     Raises:
-        QueryFailure: a query of the session failed, or the JVM has ended.
+        QueryFailure: a query of the session failed, or Spark does not answer.
 
     """
     deadline = Deadline(math.inf if timeout is None else timeout)
@@ -58,20 +64,30 @@ def _wait_for_an_end(
     """Why no query is left, after at most so many seconds; None if one may be.
 
     Raises:
-        QueryFailure: a query of the session failed, or the JVM has ended.
+        QueryFailure: a query of the session failed, or Spark does not answer.
 
     """
     from pyspark.errors import StreamingQueryException
 
+    if is_stopped(watched_by(spark)):
+        return "stopped"
     try:
         has_ended = spark.streams.awaitAnyTermination(max(seconds, SHORTEST_WAIT_SECONDS))
         is_over = has_ended and not spark.streams.active
+        if is_over:
+            # The last one may have failed since the first answer: then the second one raises.
+            closed.wait(PAUSE_SECONDS)
+            spark.streams.awaitAnyTermination(SHORTEST_WAIT_SECONDS)
     except NETWORK_ERRORS as error:
         raise QueryFailure(WHOLE_DRIVER, JVM_ENDED) from error
     except StreamingQueryException as error:
         if _is_stopping(spark):
             return "stopped"
         raise QueryFailure(WHOLE_DRIVER, redact_ours(redact(str(error)))) from error
+    except THROWN as error:
+        if _was_stopped(spark, error):
+            return "stopped"
+        raise QueryFailure(WHOLE_DRIVER, describe_error(error, redact_ours)) from error
     if is_stopped(watched_by(spark)):
         return "stopped"
     if is_over:
@@ -91,3 +107,14 @@ def _is_stopping(spark: Any) -> bool:
         return True
     # Private: PySpark has no public way to ask.
     return not is_connect(spark) and bool(spark._jsc.sc().isStopped())  # noqa: SLF001
+
+
+def _was_stopped(spark: Any, error: Exception) -> bool:
+    """Whether an error comes from the application's ``stop()``; waits a second for its end."""
+    if any(name in str(error) for name in OF_A_STOPPED_SESSION):
+        return True
+    for _ in range(STOP_CHECKS):
+        if is_stopped(watched_by(spark)):
+            return True
+        time.sleep(PAUSE_SECONDS)
+    return False
