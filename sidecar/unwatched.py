@@ -15,7 +15,7 @@ from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.words.reasons import JVM_ENDED
 from ..core.redaction import redact
 from ..core.threads import Deadline
-from ..listener.spark.jvm import NETWORK_ERRORS, THROWN
+from ..listener.spark.jvm import NETWORK_ERRORS
 from .failure import QueryFailure, Returned
 from .session import is_connect, is_stopped, watched_by
 from .supervise import describe_error
@@ -67,35 +67,62 @@ def _wait_for_an_end(
         QueryFailure: a query of the session failed, or Spark does not answer.
 
     """
-    from pyspark.errors import StreamingQueryException
-
     if is_stopped(watched_by(spark)):
         return "stopped"
     try:
-        has_ended = spark.streams.awaitAnyTermination(max(seconds, SHORTEST_WAIT_SECONDS))
-        is_over = has_ended and not spark.streams.active
-        if is_over:
-            # The last one may have failed since the first answer: then the second one raises.
-            closed.wait(PAUSE_SECONDS)
-            spark.streams.awaitAnyTermination(SHORTEST_WAIT_SECONDS)
+        is_over = _wait_for_the_last(spark, seconds, closed)
     except NETWORK_ERRORS as error:
         raise QueryFailure(WHOLE_DRIVER, JVM_ENDED) from error
-    except StreamingQueryException as error:
-        if _is_stopping(spark):
+    except Exception as error:  # noqa: BLE001 - gRPC's own, too, while a channel closes
+        if _comes_from_stop(error, spark):
             return "stopped"
-        raise QueryFailure(WHOLE_DRIVER, redact_ours(redact(str(error)))) from error
-    except THROWN as error:
-        if _was_stopped(spark, error):
-            return "stopped"
-        raise QueryFailure(WHOLE_DRIVER, describe_error(error, redact_ours)) from error
+        raise QueryFailure(WHOLE_DRIVER, _reason(error, redact_ours)) from error
     if is_stopped(watched_by(spark)):
         return "stopped"
-    if is_over:
-        return "completed"
-    if has_ended:
+    return "completed" if is_over else None
+
+
+def _wait_for_the_last(spark: Any, seconds: float, closed: threading.Event) -> bool:
+    """Wait at most so many seconds; return whether a query has ended and none is active.
+
+    Raises:
+        Exception: a query failed, or Spark does not answer.
+
+    """
+    streams = spark.streams
+    if not streams.awaitAnyTermination(max(seconds, SHORTEST_WAIT_SECONDS)):
+        return False
+    if streams.active:
         # From now on Spark returns at once, although other queries run.
         closed.wait(min(PAUSE_SECONDS, seconds))
-    return None
+        return False
+    # The last one may have failed since that answer: then Spark raises its failure now.
+    closed.wait(PAUSE_SECONDS)
+    streams.awaitAnyTermination(SHORTEST_WAIT_SECONDS)
+    return True
+
+
+def _reason(error: Exception, redact_ours: Callable[[str], str]) -> str:
+    from pyspark.errors import StreamingQueryException
+
+    if isinstance(error, StreamingQueryException):
+        return redact_ours(redact(str(error)))
+    return describe_error(error, redact_ours)
+
+
+def _comes_from_stop(error: Exception, spark: Any) -> bool:
+    """Whether the application has stopped Spark, or is about to; may wait a second for that."""
+    from pyspark.errors import StreamingQueryException
+
+    if isinstance(error, StreamingQueryException):
+        return _is_stopping(spark)
+    if any(name in str(error) for name in OF_A_STOPPED_SESSION):
+        return True
+    for _ in range(STOP_CHECKS):
+        if is_stopped(watched_by(spark)):
+            return True
+        time.sleep(PAUSE_SECONDS)
+    return False
 
 
 def _is_stopping(spark: Any) -> bool:
@@ -107,14 +134,3 @@ def _is_stopping(spark: Any) -> bool:
         return True
     # Private: PySpark has no public way to ask.
     return not is_connect(spark) and bool(spark._jsc.sc().isStopped())  # noqa: SLF001
-
-
-def _was_stopped(spark: Any, error: Exception) -> bool:
-    """Whether an error comes from the application's ``stop()``; waits a second for its end."""
-    if any(name in str(error) for name in OF_A_STOPPED_SESSION):
-        return True
-    for _ in range(STOP_CHECKS):
-        if is_stopped(watched_by(spark)):
-            return True
-        time.sleep(PAUSE_SECONDS)
-    return False

@@ -417,7 +417,9 @@ def test_jvm_that_is_gone_is_a_failure_in_an_unwatched_driver():
 @pytest.mark.parametrize(
     "error",
     [
-        UnknownException("(SparkSQLException) [INVALID_HANDLE.SESSION_CLOSED] The handle is invalid"),
+        UnknownException(
+            "(SparkSQLException) [INVALID_HANDLE.SESSION_CLOSED] The handle is invalid"
+        ),
         PySparkException("[NO_ACTIVE_SESSION] No active Spark session found"),
     ],
 )
@@ -431,6 +433,16 @@ def test_spark_that_was_stopped_before_the_wait_is_not_asked():
 
     assert wait(spark) == "stopped"
     assert wait(UnwatchedSpark("stop() raises", active=["a"])) == "stopped"
+
+
+def test_stop_that_takes_a_moment_ends_the_wait(monkeypatch):
+    """Spark Connect closes its channel, and a moment later its client says so."""
+    spark = UnwatchedSpark(ValueError("Cannot invoke RPC: Channel closed!"), active=["a"])
+    monkeypatch.setattr(
+        unwatched.time, "sleep", lambda _: setattr(spark.sparkContext, "_jsc", None)
+    )
+
+    assert wait(spark) == "stopped"
 
 
 def test_any_other_error_of_spark_is_a_failure_of_the_driver(monkeypatch):
