@@ -73,7 +73,8 @@ def _wait_for_an_end(
         is_over = _wait_for_the_last(spark, seconds, closed)
     except NETWORK_ERRORS as error:
         raise QueryFailure(WHOLE_DRIVER, JVM_ENDED) from error
-    except Exception as error:  # noqa: BLE001 - gRPC's own, too, while a channel closes
+    except Exception as error:
+        # Any: while a channel closes, also a ValueError or one of gRPC.
         if _comes_from_stop(error, spark):
             return "stopped"
         raise QueryFailure(WHOLE_DRIVER, _reason(error, redact_ours)) from error

@@ -86,6 +86,42 @@ def test_environment_switches_off_every_way(driver):
     assert SIDECARS.find(driver.sparkContext) is None
 
 
+@pytest.mark.parametrize("text", ["off", "no", "FALSE", "0", " false ", "Off"])
+@pytest.mark.parametrize("given", [{}, {"settings": Settings(http_port=-1)}])
+def test_each_word_for_no_switches_it_off(driver, monkeypatch, caplog, text, given):
+    monkeypatch.setenv("QUERYPULSE_ENABLED", text)
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        sidecar = attach(driver, **given)
+
+    assert not sidecar.settings.enabled
+    assert "(from environment variable QUERYPULSE_ENABLED)" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["disabled", "f", "n", "", "nein", "0.0"])
+@pytest.mark.parametrize("given", [None, Settings(http_port=-1)])
+def test_text_that_is_no_word_for_yes_or_no_is_named(monkeypatch, caplog, text, given):
+    """A user who meant to switch it off must find out why it still notifies people."""
+    monkeypatch.setenv("QUERYPULSE_ENABLED", text)
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        sidecar = Sidecar(given)
+
+    assert sidecar.settings.enabled
+    (record,) = caplog.records
+    assert "setting 'enabled' from environment variable QUERYPULSE_ENABLED" in record.getMessage()
+    assert "QUERYPULSE_ENABLED=false" in record.getMessage()
+
+
+@pytest.mark.parametrize("text", ["true", "1", "on", " Yes "])
+def test_each_word_for_yes_leaves_it_on(monkeypatch, caplog, text):
+    monkeypatch.setenv("QUERYPULSE_ENABLED", text)
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        assert Sidecar().settings.enabled
+        assert Sidecar(Settings(http_port=-1)).settings.enabled
+        assert not Sidecar(Settings(enabled=False)).settings.enabled
+
+    assert caplog.records == []
+
+
 @pytest.mark.usefixtures("switched_off")
 def test_auto_attach_does_nothing(driver):
     class FakeSession:
