@@ -7,6 +7,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from support.fake_driver import FakeDriver, python_jvm
 from support.patience import ended
@@ -69,6 +70,23 @@ def test_attach_compiles_no_java_and_asks_no_jvm(driver):
     attach(driver, enabled=False)
 
     assert (driver.queues, driver.sources, driver.manager.added) == ([], [], [])
+
+
+@pytest.mark.parametrize("refused", [{}, {"janino": Py4JError("refused")}], ids=["java", "proxy"])
+def test_listener_that_is_off_can_be_removed_and_is_compiled_once(driver, streams, refused):
+    driver.java_errors.update(refused)
+    sidecar = Sidecar(enabled=False, spark=driver)
+    before = driver.manager.listListeners()
+    for _ in range(3):
+        streams().removeListener(sidecar.listener)
+        streams().addListener(sidecar.listener)
+        streams().addListener(sidecar.listener)
+        streams().removeListener(sidecar.listener)
+        streams().removeListener(sidecar.listener)
+
+    assert driver.manager.listListeners() == before
+    assert len(driver.sources) == (0 if refused else 1)
+    assert sidecar.listener.closed, "nobody reads its events"
 
 
 @pytest.mark.usefixtures("switched_off")
