@@ -58,9 +58,9 @@ from .session import (
     warn_once,
     watched_by,
 )
-from .supervise import RestartTerms, Starts, Supervisor, check_starts, run_unwatched
+from .supervise import RestartTerms, Starts, Supervisor, check_starts
 from .termination import TERMINATION, AtTermination
-from .unwatched import wait_in_spark
+from .unwatched import run_unwatched, wait_in_spark
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -317,7 +317,8 @@ class Sidecar:
         check_starts(starts)
         self._is_awaited = True
         if self._watches_nothing:
-            run_unwatched(starts, self._components.redacting.text)
+            spark = self._unwatched or active_session()
+            run_unwatched(spark, starts, self._components.redacting.text, self._released)
         else:
             self._require_runtime()
             self._supervisor.supervise(starts, terms)

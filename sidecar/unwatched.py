@@ -5,6 +5,7 @@ The methods of its sidecar work, so that the job's main program needs no change.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -18,7 +19,9 @@ from ..core.threads import Deadline
 from ..listener.spark.jvm import NETWORK_ERRORS
 from .failure import QueryFailure, Returned
 from .session import is_connect, is_stopped, watched_by
-from .supervise import describe_error
+from .supervise import Starts, describe_error, started_by
+
+log = logging.getLogger("querypulse")
 
 SPARK_WAIT_SECONDS = 1.0
 SHORTEST_WAIT_SECONDS = 0.01
@@ -135,3 +138,44 @@ def _is_stopping(spark: Any) -> bool:
         return True
     # Private: PySpark has no public way to ask.
     return not is_connect(spark) and bool(spark._jsc.sc().isStopped())  # noqa: SLF001
+
+
+def run_unwatched(
+    spark: Any, starts: Starts, redact_ours: Callable[[str], str], closed: threading.Event
+) -> None:
+    """Start each query once, and wait until none is active, or the application stops Spark.
+
+    ``redact_ours`` hides our own secrets, and ``closed`` ends the wait.
+
+    Raises:
+        QueryFailure: the first of those that did not start, or that failed.
+
+    """
+    failures: list[QueryFailure] = []
+
+    def note_failure(name: str, error: Exception) -> None:
+        failure = QueryFailure(name, describe_error(error, redact_ours))
+        failure.__cause__ = error
+        failures.append(failure)
+        log.error("querypulse: %s, and nothing restarts it", failure)
+
+    queries = {}
+    for name, start in starts.items():
+        try:
+            queries[name] = started_by(start)
+        except Exception as error:  # noqa: BLE001, PERF203 - a start function may raise anything
+            note_failure(name, error)
+    for name, query in queries.items():
+        try:
+            _wait_for(query, closed)
+        except Exception as error:  # noqa: BLE001, PERF203 - the other queries go on
+            if not _comes_from_stop(error, spark):
+                note_failure(name, error)
+    if failures:
+        raise failures[0]
+
+
+def _wait_for(query: Any, closed: threading.Event) -> None:
+    has_ended = False
+    while not has_ended and not closed.is_set():
+        has_ended = query.awaitTermination(SPARK_WAIT_SECONDS)

@@ -9,12 +9,21 @@ from types import SimpleNamespace
 import pytest
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from support.fake_driver import FakeDriver, python_jvm
 from support.patience import ended
 
 from querypulse.exporter.status import Status
 from querypulse.launch.sessions import attach_to_sessions
-from querypulse.sidecar import QueryFailure, Settings, SettingsError, Sidecar, attach, session
+from querypulse.sidecar import (
+    QueryFailure,
+    Settings,
+    SettingsError,
+    Sidecar,
+    attach,
+    session,
+    unwatched,
+)
 from querypulse.sidecar import sidecar as sidecar_module
 from querypulse.sidecar.sidecar import SIDECARS, attach_automatically
 
@@ -205,17 +214,65 @@ def test_main_program_waits_in_spark(driver):
     assert ended(sidecar.await_any_failure) == "stopped"
 
 
-def test_supervise_starts_each_query_once_and_restarts_none(driver):
-    starts = []
+def query(end):
+    """A query whose ``awaitTermination`` returns, raises or calls ``end``."""
 
-    def start():
-        starts.append("bronze")
-        return SimpleNamespace(awaitTermination=lambda: (_ for _ in ()).throw(ValueError("bad")))
+    def wait(_):
+        if isinstance(end, Exception):
+            raise end
+        return end() if callable(end) else end
 
-    with pytest.raises(QueryFailure, match="bronze"):
-        attach(driver, enabled=False).supervise({"bronze": start})
+    return SimpleNamespace(runId="1", awaitTermination=wait)
 
-    assert starts == ["bronze"]
+
+def test_supervise_starts_each_query_once_and_restarts_none(driver, monkeypatch):
+    """All others run to their end, and then the first failure is raised."""
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
+    calls, ended_queries = [], []
+
+    def broken():
+        calls.append("broken")
+        raise RuntimeError("password=hunter2")
+
+    starts = {
+        "broken": broken,
+        "failing": lambda: calls.append("failing") or query(ValueError("later")),
+        "finite": lambda: query(lambda: ended_queries.append("finite") or True),
+    }
+    with pytest.raises(QueryFailure, match="RuntimeError") as raised:
+        attach(driver, enabled=False).supervise(starts)
+
+    assert calls == ["broken", "failing"]
+    assert ended_queries == ["finite"]
+    assert raised.value.query == "broken"
+    assert "hunter2" not in str(raised.value)
+    assert isinstance(raised.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("nothing", [None, "a text", 7])
+def test_start_function_that_returns_no_query_fails_as_where_it_is_on(driver, nothing):
+    ended_queries = []
+    starts = {
+        "a": lambda: nothing,
+        "b": lambda: query(lambda: ended_queries.append("b") or True),
+    }
+    with pytest.raises(QueryFailure, match="its start function returned no query, but") as raised:
+        attach(driver, enabled=False).supervise(starts)
+
+    assert raised.value.query == "a"
+    assert ended_queries == ["b"], "the others run to their end"
+
+
+def test_supervise_ends_when_the_application_stops_spark_or_closes_the_sidecar(driver):
+    sidecar = attach(driver, enabled=False)
+    closes = query(sidecar.close)
+    assert (
+        ended(lambda: sidecar.supervise({"a": lambda: closes, "b": lambda: query(False)})) is None
+    )
+
+    stopped = PySparkException("[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid")
+    sidecar = attach(driver, enabled=False)
+    assert ended(lambda: sidecar.supervise({"a": lambda: query(stopped)})) is None
 
 
 def test_each_job_of_a_shared_test_session_may_have_its_own_settings(driver):
