@@ -718,3 +718,5 @@ def _must_make_way(
 # For ``help`` and IPython; a type checker reads ``SettingArguments``.
 for _function in (attach, Sidecar.__init__):
     setattr(_function, "__signature__", with_settings(_function))  # noqa: B010 - typed as none
+    # ``get_type_hints`` would look for ``Unpack``, which Python 3.10 does not have.
+    _function.__annotations__["arguments"] = Any
