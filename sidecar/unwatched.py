@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.words.reasons import JVM_ENDED
-from ..core.redaction import redact
 from ..core.threads import Deadline
 from ..listener.spark.jvm import NETWORK_ERRORS
 from .failure import QueryFailure, Returned
@@ -78,9 +78,9 @@ def _wait_for_an_end(
         raise QueryFailure(WHOLE_DRIVER, JVM_ENDED) from error
     except Exception as error:
         # Any: while a channel closes, also a ValueError or one of gRPC.
-        if _comes_from_stop(error, spark):
+        if _comes_from_stop(error, spark, closed):
             return "stopped"
-        raise QueryFailure(WHOLE_DRIVER, _reason(error, redact_ours)) from error
+        raise QueryFailure(WHOLE_DRIVER, describe_error(error, redact_ours)) from error
     if is_stopped(watched_by(spark)):
         return "stopped"
     return "completed" if is_over else None
@@ -106,18 +106,8 @@ def _wait_for_the_last(spark: Any, seconds: float, closed: threading.Event) -> b
     return True
 
 
-def _reason(error: Exception, redact_ours: Callable[[str], str]) -> str:
-    from pyspark.errors import StreamingQueryException
-
-    if isinstance(error, StreamingQueryException):
-        return redact_ours(redact(str(error)))
-    return describe_error(error, redact_ours)
-
-
-def _comes_from_stop(error: Exception, spark: Any) -> bool:
+def _comes_from_stop(error: Exception, spark: Any, closed: threading.Event) -> bool:
     """Whether the application has stopped Spark, or is about to; may wait a second for that."""
-    from pyspark.errors import StreamingQueryException
-
     if isinstance(error, StreamingQueryException):
         return _is_stopping(spark)
     if any(name in str(error) for name in OF_A_STOPPED_SESSION):
@@ -125,7 +115,7 @@ def _comes_from_stop(error: Exception, spark: Any) -> bool:
     for _ in range(STOP_CHECKS):
         if is_stopped(watched_by(spark)):
             return True
-        time.sleep(PAUSE_SECONDS)
+        closed.wait(PAUSE_SECONDS)
     return False
 
 
@@ -169,7 +159,7 @@ def run_unwatched(
         try:
             _wait_for(query, closed)
         except Exception as error:  # noqa: BLE001, PERF203 - the other queries go on
-            if not _comes_from_stop(error, spark):
+            if not _comes_from_stop(error, spark, closed):
                 note_failure(name, error)
     if failures:
         raise failures[0]

@@ -45,12 +45,12 @@ EXTRAS = {"opentelemetry", "zstandard"}
 OF_TYPE_CHECKERS = {"typing_extensions"}
 """Known to each type checker; nothing imports it at run time."""
 BUDGET = {
-    "core": (1940, 12),
+    "core": (1945, 12),
     "listener": (11880, 48),
     "exporter": (2385, 8),
     "alerting": (12840, 43),
-    "settings": (1540, 10),
-    "sidecar": (3680, 14),
+    "settings": (1545, 10),
+    "sidecar": (3765, 14),
     "watch": (1785, 6),
     "replay": (1090, 6),
     "launch": (470, 7),

@@ -437,10 +437,10 @@ def test_spark_that_was_stopped_before_the_wait_is_not_asked():
 
 def test_stop_that_takes_a_moment_ends_the_wait(monkeypatch):
     """Spark Connect closes its channel, and a moment later its client says so."""
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
     spark = UnwatchedSpark(ValueError("Cannot invoke RPC: Channel closed!"), active=["a"])
-    monkeypatch.setattr(
-        unwatched.time, "sleep", lambda _: setattr(spark.sparkContext, "_jsc", None)
-    )
+    looks = [object(), object(), None]
+    spark.sparkContext = type("Context", (), {"_jsc": property(lambda _: looks.pop(0))})()
 
     assert wait(spark) == "stopped"
 
