@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
-from ..core import AUTO_ATTACH_VARIABLE
+from ..core import AUTO_ATTACH_VARIABLE, OFF, ON
 
 
 class ImportHook:
@@ -89,8 +89,6 @@ class _Follower:
 
 
 SESSIONS = ("pyspark.sql.session", "pyspark.sql.connect.session")
-ON = ("1", "true", "yes", "on")
-OFF = ("0", "false", "no", "off")
 _WORKER_VARIABLES = ("PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET")
 """Spark sets one of them for the Python processes of executors (PythonWorkerFactory.scala)."""
 _WITHOUT_VALUE = "bBdEhiIOPqRsStuvVx?"

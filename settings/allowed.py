@@ -11,9 +11,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from ..core import OFF, ON
+
 WORDS = {bool: "`true`, `false`", str: "text", int: "a whole number", float: "a number"}
 _SIGNS = (("gt", "above {}"), ("ge", "{} or more"), ("lt", "below {}"), ("le", "at most {}"))
 _EXAMPLES: dict[str, object] = {
+    "enabled": False,
     "alertmanager_urls": ["http://alertmanager-0:9093"],
     "expected_errors": ["UNKNOWN_FIELD_EXCEPTION*"],
     "labels": {"env": "prod"},
@@ -31,8 +34,8 @@ _DURATION = re.compile(
     re.IGNORECASE,
 )
 _UNITS = {"ms": 0.001, "mil": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_YES = frozenset({"1", "on", "t", "true", "y", "yes"})
-_NO = frozenset({"0", "off", "f", "false", "n", "no"})
+_YES = frozenset({*ON, "t", "y"})
+_NO = frozenset({*OFF, "f", "n"})
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 

@@ -12,7 +12,7 @@ from typing import Any, get_origin
 import msgspec
 
 from ..alerting.receivers import RECEIVER_TYPES
-from ..core import AUTO_ATTACH_VARIABLE
+from ..core import AUTO_ATTACH_VARIABLE, OFF, ON
 from ..core.text import encodable, suggest
 from .mistakes import ALL_SETTINGS
 from .secrets import refuse_secret
@@ -116,9 +116,13 @@ def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str
 def parse_text(name: str, text: str) -> object:
     """Parse a setting's value from text: lists and tables as JSON or TOML.
 
+    ``enabled`` takes more words than the others: a typo in it would notify people from a test.
     Lists of words may be words separated by commas, all or none of them in quotes;
     ``redact_patterns`` may be one pattern.
     """
+    if name == "enabled":
+        word = text.strip().lower()
+        return word in ON if word in (*ON, *OFF) else text
     if get_origin(TYPES.get(name)) not in (tuple, dict):
         return text
     if name in LISTS_OF_WORDS and text.lstrip().startswith(("'", '"')):

@@ -31,6 +31,10 @@ class QueryFailure(Exception):  # noqa: N818 - named in the public contract
         self.query = query
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type[QueryFailure], tuple[str, str]]:
+        """Pickle what makes it: ``multiprocessing`` brings it from a worker to its parent."""
+        return QueryFailure, (self.query, self.reason)
+
 
 def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | None:
     """An exception for the first of this process's queries that failed or is gone."""

@@ -20,7 +20,7 @@ from ..listener.connect.client import ConnectCallError, conf_of
 from ..listener.spark.jvm import THROWN, reason_of
 from ..listener.state.query import Query
 from ..listener.state.state import has_name
-from ..settings.loading import ENVIRONMENT_PREFIX, SPARK_PREFIX, load_settings
+from ..settings.loading import ENVIRONMENT_PREFIX, SPARK_PREFIX, Loaded, load_settings
 from ..settings.settings import Settings, SettingsError
 
 log = logging.getLogger("querypulse")
@@ -87,7 +87,10 @@ def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
     """
     spark = spark if spark is not None else _known_session()
     conf = _conf_unless_refused(spark) if spark is not None else {}
-    loaded = load_settings(arguments, os.environ, conf)
+    return _settings_of(load_settings(arguments, os.environ, conf))
+
+
+def _settings_of(loaded: Loaded) -> Settings:
     for problem in loaded.problems:
         warn_once(f"{problem} (ignored; `querypulse check` lists all problems)")
     return loaded.settings
@@ -119,8 +122,12 @@ def settings_in_force(
     if arguments:
         raise SettingsError(f"give 'settings' or keywords, not both: {', '.join(arguments)}")
     switch = {key: os.environ[key] for key in (ENABLED_VARIABLE,) if key in os.environ}
-    is_on = load_settings({}, switch, {}).settings.enabled
-    return settings if is_on else msgspec.structs.replace(settings, enabled=False)
+    switched = _settings_of(load_settings({}, switch, {}))
+    if switched.enabled:
+        return settings
+    off = msgspec.structs.replace(settings, enabled=False)
+    msgspec.structs.force_setattr(off, "origins", {**settings.origins, **switched.origins})
+    return off
 
 
 def app_name(settings: Settings, spark: Any) -> str:

@@ -58,9 +58,9 @@ from .session import (
     warn_once,
     watched_by,
 )
-from .supervise import RestartTerms, Starts, Supervisor, check_starts, run_unwatched
+from .supervise import RestartTerms, Starts, Supervisor, check_starts
 from .termination import TERMINATION, AtTermination
-from .unwatched import wait_in_spark
+from .unwatched import run_unwatched, wait_in_spark
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -113,8 +113,12 @@ class Sidecar:
         """Set once the application has called ``close``."""
         self._is_awaited = False
         """Whether the application has waited for all its queries with us."""
-        self._additions: int | None = None
-        """How often the listener was added and not removed; None unless that has started it."""
+        self._additions = 0
+        """How often the listener was added and not removed."""
+        self._is_by_hand = False
+        """Whether adding the listener has started it, so that removing it closes it."""
+        self._inert_listener: Any = None
+        """The Java object for PySpark where nothing is watched; kept, so that it can be removed."""
         self._supervisor = Supervisor(
             lambda: self._require_runtime().evaluated.snapshot,
             closed=lambda: self.closed,
@@ -313,7 +317,8 @@ class Sidecar:
         check_starts(starts)
         self._is_awaited = True
         if self._watches_nothing:
-            run_unwatched(starts, self._components.redacting.text)
+            spark = self._unwatched or active_session()
+            run_unwatched(spark, starts, self._components.redacting.text, self._released)
         else:
             self._require_runtime()
             self._supervisor.supervise(starts, terms)
@@ -421,42 +426,47 @@ class Sidecar:
         spark, was_running = self._spark, self._runtime is not None
         self._start_or_stand_by(by_hand=True)
         if self._runtime is not None and not was_running:
-            self._additions = 0
-        if self._additions is not None:
-            self._additions += 1
-        return self._java_listener(spark)
+            self._is_by_hand = True
+        self._additions += 1
+        in_use = self._listener_in_use
+        return self._make_inert_listener(spark) if in_use is None else in_use
 
     def _remove_by_hand(self) -> Any:
-        """The same when PySpark removes it; closes a sidecar that was started by adding it.
+        """The same, when PySpark removes it; closes a sidecar that was started by adding it.
 
-        It closes once the listener was removed as often as it was added.
-
-        Raises:
-            Py4JError: this driver refuses Java classes and Python listeners.
-
+        It closes once the listener was removed as often as it was added. A removal without an
+        addition removes nothing, also not what ``attach`` itself has added to Spark: Spark finds no
+        listener that is null.
         """
-        listener = self._java_listener(self._spark)
-        if self._additions is not None:
-            self._additions -= 1
-        if self._additions == 0 and not self.closed:
+        if not self._additions:
+            return None
+        self._additions -= 1
+        listener = self._listener_in_use
+        if self._is_by_hand and not self._additions and not self.closed:
             log.info("querypulse: the listener was removed: the sidecar closes")
             self._guard.attempt("close", self.close)
         return listener
 
-    def _java_listener(self, spark: Any) -> Any:
-        """The Java listener; where nothing is watched, one that does nothing.
+    @property
+    def _listener_in_use(self) -> Any:
+        """The Java listener that PySpark was given, or may be given; None if it must be made."""
+        in_use = self._runtime.path.java_listener if self._runtime else None
+        return self._inert_listener if in_use is None else in_use
+
+    def _make_inert_listener(self, spark: Any) -> Any:
+        """Make a Java listener that does nothing, where nothing is watched.
 
         Raises:
             Py4JError: this driver refuses Java classes and Python listeners.
 
         """
-        listener = self._runtime.path.java_listener if self._runtime else None
-        if listener is not None:
-            return listener
+        self.listener.closed = True
         try:
-            return EventQueue(spark or active_session(), self.listener).java_listener
+            queue = EventQueue(spark or active_session(), self.listener)
+            self._inert_listener = queue.java_listener
         except (*THROWN, OSError, ValueError, AttributeError, NoSessionError):
-            return self.listener.proxy()
+            self._inert_listener = self.listener.proxy()
+        return self._inert_listener
 
     def _start(self, *, by_hand: bool) -> None:
         with SIDECARS.lock:
@@ -708,3 +718,5 @@ def _must_make_way(
 # For ``help`` and IPython; a type checker reads ``SettingArguments``.
 for _function in (attach, Sidecar.__init__):
     setattr(_function, "__signature__", with_settings(_function))  # noqa: B010 - typed as none
+    # ``get_type_hints`` would look for ``Unpack``, which Python 3.10 does not have.
+    _function.__annotations__["arguments"] = Any

@@ -45,7 +45,7 @@ EXTRAS = {"opentelemetry", "zstandard"}
 OF_TYPE_CHECKERS = {"typing_extensions"}
 """Known to each type checker; nothing imports it at run time."""
 BUDGET = {
-    "core": (1940, 12),
+    "core": (1945, 12),
     "listener": (11880, 48),
     "exporter": (2385, 8),
     "alerting": (12870, 43),

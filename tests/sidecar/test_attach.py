@@ -17,7 +17,6 @@ import pytest
 import requests
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
-from pyspark.sql.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
 from support.patience import PATIENCE_SECONDS, until
 
@@ -207,16 +206,6 @@ def test_manually_added_listener_can_be_removed_after_closing(driver):
     assert our_threads() == []
 
 
-@pytest.fixture
-def streams(driver, monkeypatch):
-    """PySpark's own ``spark.streams``, whose methods read the listener's Java object."""
-    context = SimpleNamespace(_gateway=SimpleNamespace(jvm=None))
-    monkeypatch.setattr(SparkContext, "_gateway", context._gateway)
-    monkeypatch.setattr("py4j.java_gateway.java_import", lambda jvm, name: None)
-    monkeypatch.setattr("pyspark.java_gateway.ensure_callback_server_started", lambda gateway: None)
-    return lambda: StreamingQueryManager(driver.manager)
-
-
 @pytest.mark.parametrize("refused", [{}, {"janino": Py4JError("refused")}], ids=["bus", "proxy"])
 def test_removing_the_listener_closes_the_sidecar_that_adding_it_started(driver, streams, refused):
     driver.java_errors.update(refused)
@@ -244,11 +233,29 @@ def test_removing_the_listener_closes_no_sidecar_of_attach(driver, streams):
     assert attach(driver) is sidecar
 
 
-def test_removing_a_listener_that_was_never_added_starts_nothing(driver, streams):
+@pytest.mark.parametrize("additions", [0, 1, 2])
+@pytest.mark.parametrize("refused", [{}, {"janino": Py4JError("refused")}], ids=["bus", "proxy"])
+def test_removing_the_listener_takes_no_event_from_a_sidecar_of_attach(
+    driver, streams, refused, additions
+):
+    """Where Java is refused, the listener that ``attach`` has added is its only source."""
+    driver.java_errors.update(refused)
+    sidecar = attach(driver, **QUIET)
+    before = driver.manager.listListeners()
+    for _ in range(additions):
+        streams().addListener(sidecar.listener)
+    for _ in range(additions + 2):
+        streams().removeListener(sidecar.listener)
+
+    assert driver.manager.listListeners() == before
+    assert not sidecar.closed
+
+
+def test_removing_a_listener_that_was_never_added_starts_and_compiles_nothing(driver, streams):
     sidecar = Sidecar(spark=driver, **QUIET)
-    driver.manager.removeListener = lambda listener: None
     streams().removeListener(sidecar.listener)
 
+    assert driver.sources == []
     assert (repr(sidecar), our_threads(), driver.bus.queues) == ("<Sidecar not started>", [], [])
 
 

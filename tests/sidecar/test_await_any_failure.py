@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
-from py4j.protocol import Py4JNetworkError
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException, StreamingQueryException, UnknownException
 from support.patience import PATIENCE_SECONDS, ended
 from support.rules.failed import session_ended
 from support.rules.slow import live_locked
@@ -354,6 +354,9 @@ class UnwatchedSpark:
         if end == "stop()":
             self.sparkContext._jsc = None
             return True
+        if end == "stop() raises":
+            self.sparkContext._jsc = None
+            raise Py4JError("SparkContext was shut down")
         return end
 
     def isStopped(self):
@@ -373,7 +376,7 @@ def test_unwatched_driver_waits_until_its_last_query_has_ended(monkeypatch):
     spark = UnwatchedSpark(False, True, True, "the last one ends", active=["a"])
 
     assert wait(spark) == "completed"
-    assert len(spark.waits) == 4
+    assert len(spark.waits) == 5, "the last one asks whether it has failed"
 
 
 def test_unwatched_driver_says_why_its_wait_ends():
@@ -409,3 +412,52 @@ def test_jvm_that_is_gone_is_a_failure_in_an_unwatched_driver():
         with pytest.raises(QueryFailure) as raised:
             wait(UnwatchedSpark(error))
         assert (raised.value.query, raised.value.reason) == ("*", JVM_ENDED)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownException(
+            "(SparkSQLException) [INVALID_HANDLE.SESSION_CLOSED] The handle is invalid"
+        ),
+        PySparkException("[NO_ACTIVE_SESSION] No active Spark session found"),
+    ],
+)
+def test_spark_connect_session_that_the_application_stops_ends_the_wait(error):
+    assert wait(UnwatchedSpark(error, active=["a"])) == "stopped"
+
+
+def test_spark_that_was_stopped_before_the_wait_is_not_asked():
+    spark = UnwatchedSpark(AssertionError("asked"))
+    spark.sparkContext._jsc = None
+
+    assert wait(spark) == "stopped"
+    assert wait(UnwatchedSpark("stop() raises", active=["a"])) == "stopped"
+
+
+def test_stop_that_takes_a_moment_ends_the_wait(monkeypatch):
+    """Spark Connect closes its channel, and a moment later its client says so."""
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
+    spark = UnwatchedSpark(ValueError("Cannot invoke RPC: Channel closed!"), active=["a"])
+    looks = [object(), object(), None]
+    spark.sparkContext = type("Context", (), {"_jsc": property(lambda _: looks.pop(0))})()
+
+    assert wait(spark) == "stopped"
+
+
+def test_any_other_error_of_spark_is_a_failure_of_the_driver(monkeypatch):
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
+    for error in (PySparkException("UNAVAILABLE password=hunter2"), Py4JError("refused")):
+        with pytest.raises(QueryFailure) as raised:
+            wait(UnwatchedSpark(error, active=["a"]))
+        assert raised.value.query == "*"
+        assert raised.value.reason.startswith(type(error).__name__)
+        assert "hunter2" not in raised.value.reason
+        assert raised.value.__cause__ is error
+
+
+def test_failure_after_the_answer_that_another_query_has_ended_is_no_completion(monkeypatch):
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
+    spark = UnwatchedSpark("the last one ends", StreamingQueryException("b failed"), active=["b"])
+    with pytest.raises(QueryFailure, match="b failed"):
+        wait(spark)

@@ -7,13 +7,23 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from support.fake_driver import FakeDriver, python_jvm
 from support.patience import ended
 
 from querypulse.exporter.status import Status
 from querypulse.launch.sessions import attach_to_sessions
-from querypulse.sidecar import QueryFailure, Settings, SettingsError, Sidecar, attach, session
+from querypulse.sidecar import (
+    QueryFailure,
+    Settings,
+    SettingsError,
+    Sidecar,
+    attach,
+    session,
+    unwatched,
+)
 from querypulse.sidecar import sidecar as sidecar_module
 from querypulse.sidecar.sidecar import SIDECARS, attach_automatically
 
@@ -71,6 +81,23 @@ def test_attach_compiles_no_java_and_asks_no_jvm(driver):
     assert (driver.queues, driver.sources, driver.manager.added) == ([], [], [])
 
 
+@pytest.mark.parametrize("refused", [{}, {"janino": Py4JError("refused")}], ids=["java", "proxy"])
+def test_listener_that_is_off_can_be_removed_and_is_compiled_once(driver, streams, refused):
+    driver.java_errors.update(refused)
+    sidecar = Sidecar(enabled=False, spark=driver)
+    before = driver.manager.listListeners()
+    for _ in range(3):
+        streams().removeListener(sidecar.listener)
+        streams().addListener(sidecar.listener)
+        streams().addListener(sidecar.listener)
+        streams().removeListener(sidecar.listener)
+        streams().removeListener(sidecar.listener)
+
+    assert driver.manager.listListeners() == before
+    assert len(driver.sources) == (0 if refused else 1)
+    assert sidecar.listener.closed, "nobody reads its events"
+
+
 @pytest.mark.usefixtures("switched_off")
 def test_environment_switches_off_every_way(driver):
     for sidecar in (
@@ -84,6 +111,42 @@ def test_environment_switches_off_every_way(driver):
 
     assert driver.bus.queues == []
     assert SIDECARS.find(driver.sparkContext) is None
+
+
+@pytest.mark.parametrize("text", ["off", "no", "FALSE", "0", " false ", "Off"])
+@pytest.mark.parametrize("given", [{}, {"settings": Settings(http_port=-1)}])
+def test_each_word_for_no_switches_it_off(driver, monkeypatch, caplog, text, given):
+    monkeypatch.setenv("QUERYPULSE_ENABLED", text)
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        sidecar = attach(driver, **given)
+
+    assert not sidecar.settings.enabled
+    assert "(from environment variable QUERYPULSE_ENABLED)" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["disabled", "f", "n", "", "nein", "0.0"])
+@pytest.mark.parametrize("given", [None, Settings(http_port=-1)])
+def test_text_that_is_no_word_for_yes_or_no_is_named(monkeypatch, caplog, text, given):
+    """A user who meant to switch it off must find out why it still notifies people."""
+    monkeypatch.setenv("QUERYPULSE_ENABLED", text)
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        sidecar = Sidecar(given)
+
+    assert sidecar.settings.enabled
+    (record,) = caplog.records
+    assert "setting 'enabled' from environment variable QUERYPULSE_ENABLED" in record.getMessage()
+    assert "QUERYPULSE_ENABLED=false" in record.getMessage()
+
+
+@pytest.mark.parametrize("text", ["true", "1", "on", " Yes "])
+def test_each_word_for_yes_leaves_it_on(monkeypatch, caplog, text):
+    monkeypatch.setenv("QUERYPULSE_ENABLED", text)
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        assert Sidecar().settings.enabled
+        assert Sidecar(Settings(http_port=-1)).settings.enabled
+        assert not Sidecar(Settings(enabled=False)).settings.enabled
+
+    assert caplog.records == []
 
 
 @pytest.mark.usefixtures("switched_off")
@@ -151,17 +214,65 @@ def test_main_program_waits_in_spark(driver):
     assert ended(sidecar.await_any_failure) == "stopped"
 
 
-def test_supervise_starts_each_query_once_and_restarts_none(driver):
-    starts = []
+def query(end):
+    """A query whose ``awaitTermination`` returns, raises or calls ``end``."""
 
-    def start():
-        starts.append("bronze")
-        return SimpleNamespace(awaitTermination=lambda: (_ for _ in ()).throw(ValueError("bad")))
+    def wait(_):
+        if isinstance(end, Exception):
+            raise end
+        return end() if callable(end) else end
 
-    with pytest.raises(QueryFailure, match="bronze"):
-        attach(driver, enabled=False).supervise({"bronze": start})
+    return SimpleNamespace(runId="1", awaitTermination=wait)
 
-    assert starts == ["bronze"]
+
+def test_supervise_starts_each_query_once_and_restarts_none(driver, monkeypatch):
+    """All others run to their end, and then the first failure is raised."""
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
+    calls, ended_queries = [], []
+
+    def broken():
+        calls.append("broken")
+        raise RuntimeError("password=hunter2")
+
+    starts = {
+        "broken": broken,
+        "failing": lambda: calls.append("failing") or query(ValueError("later")),
+        "finite": lambda: query(lambda: ended_queries.append("finite") or True),
+    }
+    with pytest.raises(QueryFailure, match="RuntimeError") as raised:
+        attach(driver, enabled=False).supervise(starts)
+
+    assert calls == ["broken", "failing"]
+    assert ended_queries == ["finite"]
+    assert raised.value.query == "broken"
+    assert "hunter2" not in str(raised.value)
+    assert isinstance(raised.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("nothing", [None, "a text", 7])
+def test_start_function_that_returns_no_query_fails_as_where_it_is_on(driver, nothing):
+    ended_queries = []
+    starts = {
+        "a": lambda: nothing,
+        "b": lambda: query(lambda: ended_queries.append("b") or True),
+    }
+    with pytest.raises(QueryFailure, match="its start function returned no query, but") as raised:
+        attach(driver, enabled=False).supervise(starts)
+
+    assert raised.value.query == "a"
+    assert ended_queries == ["b"], "the others run to their end"
+
+
+def test_supervise_ends_when_the_application_stops_spark_or_closes_the_sidecar(driver):
+    sidecar = attach(driver, enabled=False)
+    closes = query(sidecar.close)
+    assert (
+        ended(lambda: sidecar.supervise({"a": lambda: closes, "b": lambda: query(False)})) is None
+    )
+
+    stopped = PySparkException("[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid")
+    sidecar = attach(driver, enabled=False)
+    assert ended(lambda: sidecar.supervise({"a": lambda: query(stopped)})) is None
 
 
 def test_each_job_of_a_shared_test_session_may_have_its_own_settings(driver):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from inspect import signature
 from typing import get_type_hints
 
 import pytest
 from support.repository import ROOT
 
 import querypulse
-from querypulse import Alert, QueryStatus, Settings, Sidecar, Status
+from querypulse import Alert, QueryFailure, QueryStatus, Settings, Sidecar, Status, attach
 
 PAGE = (ROOT / "docs" / "api.md").read_text()
 RECORDS = {"Status": Status, "QueryStatus": QueryStatus, "Alert": Alert}
@@ -70,3 +72,19 @@ def test_sidecar_has_no_other_public_members():
 def test_results_have_public_types():
     assert get_type_hints(Sidecar.snapshot)["return"] is Status
     assert get_type_hints(Sidecar.alerts)["return"] == tuple[Alert, ...]
+
+
+@pytest.mark.parametrize("function", [attach, Sidecar.__init__])
+def test_annotations_can_be_read_by_tools_that_build_on_them(function):
+    hints = get_type_hints(function)
+
+    assert hints["settings"] == (Settings | None)
+    assert "stall_floor_seconds" in signature(function).parameters
+
+
+def test_failure_of_a_query_comes_from_a_worker_process_to_its_parent():
+    failure = pickle.loads(pickle.dumps(QueryFailure("bronze", "ValueError: bad")))
+
+    assert isinstance(failure, QueryFailure)
+    assert (failure.query, failure.reason) == ("bronze", "ValueError: bad")
+    assert str(failure) == "streaming query bronze: ValueError: bad"
