@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from hashlib import sha256
 from typing import Any
@@ -60,20 +60,6 @@ def encodable(text: str) -> str:
 def digest(text: str, characters: int) -> str:
     """The first hexadecimal ``characters`` of the SHA-256 of a text, which may be any text."""
     return sha256(text.encode(errors="surrogatepass")).hexdigest()[:characters]
-
-
-def is_encodable(value: object) -> bool:
-    """Whether every text in a value, its lists and its tables can be encoded."""
-    pending = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, str) and encodable(part) != part:
-            return False
-        if isinstance(part, Mapping):
-            pending += [*part.keys(), *part.values()]
-        elif isinstance(part, (list, tuple, set, frozenset)):
-            pending += part
-    return True
 
 
 def to_json(body: dict[str, Any] | list[dict[str, Any]]) -> bytes:

@@ -7,7 +7,6 @@ the default is one.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -28,10 +27,9 @@ from ..core.secret import (
     holds,
     shown_path,
 )
-from ..core.text import is_encodable
 from ..exporter.metrics import LABEL_NAMES
-from .allowed import assignment, example
-from .mistakes import find_mistake, mask_value
+from .allowed import allowed, assignment, example
+from .mistakes import find_mistake, mask_value, unusable
 
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
 
@@ -282,20 +280,22 @@ def check_value(name: str, value: object, origin: str, *, is_text: bool = False)
 
     """
     place = f"setting {name!r} from {origin}"
-    if not is_encodable(value):
-        raise SettingsError(f"{place}: a text in it is not UTF-8; allowed: text in UTF-8")
+    _require_usable(place, name, value, origin)
     strict = not is_text or not isinstance(value, str)
     try:
         checked = msgspec.convert(value, TYPES[name], strict=strict)
-        json.dumps(msgspec.to_builtins(checked), allow_nan=False)  # refuses infinity
     except msgspec.ValidationError:
         mistake = find_mistake(name, TYPES[name], value, DEFAULTS[name])
         hint = "; it is a setting of its own: write it above the first table"
         stray = hint if mistake.unknown in TYPES else ""
         raise SettingsError(f"{place}: {mistake.explained(origin)}{stray}") from None
-    except ValueError:
-        raise SettingsError(
-            f"{place}: a number in it is not finite; allowed: finite numbers; example: "
-            f"{assignment(name, example(TYPES[name], name, DEFAULTS[name]), origin)}"
-        ) from None
+    # A text may have become an infinite number.
+    _require_usable(place, name, checked, origin)
     return checked
+
+
+def _require_usable(place: str, name: str, value: object, origin: str) -> None:
+    if wrong := unusable(value):
+        right = assignment(name, example(TYPES[name], name, DEFAULTS[name]), origin)
+        words = allowed(TYPES[name], name)
+        raise SettingsError(f"{place}: {wrong}; allowed: {words}; example: {right}")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.planted import PLANTED, Planted
 from support.published_states import full_published
 
+from querypulse.alerting.receivers.slack import SlackSettings
 from querypulse.core.guard import Guard
 from querypulse.exporter.metrics import all_families
 from querypulse.settings.loading import load_settings, load_strictly, parse_text
@@ -144,8 +145,34 @@ def test_lone_surrogate_is_refused_wherever_it_is(name, value):
     conf = value if isinstance(value, str) else json.dumps(value)
     for message in (refused({name: value}), refused({}, {}, {f"spark.querypulse.{name}": conf})):
         assert f"setting {name!r} from" in message
-        assert "UTF-8" in message
+        assert "a text in it is not UTF-8; allowed: " in message
         message.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("http_host", "\0"),
+        ("ca_file", "/run/\0"),
+        ("expected_queries", ["a", "b\0"]),
+        ("labels", {"env": "\0"}),
+        ("receivers", [{"type": "email", "ca_file": "\0"}]),
+        ("receivers", [SlackSettings(name="a", url_file="/run/\0")]),
+    ],
+)
+def test_nul_character_is_refused_wherever_it_is(name, value):
+    begin = f"setting {name!r} from argument {name}: a text in it has a NUL character; allowed: "
+    assert refused({name: value}).startswith(begin)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_list_or_table_that_contains_itself_is_refused(name):
+    cycle, table = ["a"], {"a": 1}
+    cycle += [cycle, cycle]
+    table["b"] = [table, table]
+
+    for value in (cycle, table, [table]):
+        assert f"setting {name!r} from argument {name}: " in refused({name: value})
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary()
@@ -275,7 +302,7 @@ def test_number_that_is_not_finite_is_refused_from_every_origin(name, text, conf
 
     for message in (refused(*source) for source in sources):
         assert f"setting {name!r} from" in message
-        assert "a number in it is not finite" in message
+        assert "a number in it is not finite; allowed: a " in message
 
 
 # -- nested settings ------------------------------------------------------------------------------

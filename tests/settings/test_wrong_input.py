@@ -6,17 +6,18 @@ the record ``Settings``, so that a new setting is held to the same.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 from msgspec import Meta
 from support.wrong_input import ACCEPTED, answer, entries, lay
 
+from querypulse.alerting.receivers import RECEIVER_TYPES
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Holds
 from querypulse.settings.allowed import plain
 from querypulse.settings.loading import load_settings
-from querypulse.settings.settings import HOLDS, TYPES, SettingsError
+from querypulse.settings.settings import HOLDS, TYPES, QuerySettings, SettingsError
 from querypulse.sidecar.assemble import Components
 
 
@@ -79,6 +80,42 @@ def test_value_of_a_wrong_type_or_size_is_refused_by_name_place_and_what_is_allo
     assert "write " in message or "example: " in message
     if not isinstance(value, (list, dict)) and HOLDS.get(name) not in (Holds.KEY, Holds.PATTERN):
         assert repr(value) in message
+
+
+RECORDS = {"queries": QuerySettings} | {kind.type_name(): kind for kind in RECEIVER_TYPES}
+"""The records in the tables of settings."""
+
+
+def in_table(record: str, **given: object) -> dict[str, object]:
+    """The setting that has these fields in one of its tables."""
+    if record == "queries":
+        return {"queries": {"nightly*": given}}
+    return {"receivers": [{"type": record, **given}]}
+
+
+def types_of(record: str) -> dict[str, Any]:
+    return get_type_hints(RECORDS[record], include_extras=True) if record else TYPES
+
+
+PLACES_OF_VALUES = [
+    (record, name)
+    for record in ("", *RECORDS)
+    for name in (RECORDS[record].__struct_fields__ if record else TYPES)
+]
+"""Each setting, and each field of a table."""
+
+
+@pytest.mark.parametrize(("record", "name"), PLACES_OF_VALUES)
+def test_number_of_any_length_is_refused_by_its_name(record, name):
+    """Python makes no float of 10**400, and no text of 10**5000."""
+    for digits in (400, 5000):
+        for value in (10**digits, -(10**digits), [10**digits], {"a": 10**digits}):
+            given = in_table(record, **{name: value}) if record else {name: value}
+
+            message = problem(given, {}, {})
+            assert message.startswith(f"setting {next(iter(given))!r} from argument ")
+            assert "; allowed: " in message
+            assert len(message) < 1000
 
 
 @pytest.mark.parametrize(
