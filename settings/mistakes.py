@@ -196,8 +196,7 @@ def _inside_table(outer: Mistake, key_kind: Any, entry_kind: Any) -> Mistake:
             why = f"the name {shown!r} is not allowed; allowed: {words}"
             return Mistake(outer.path, "", key_kind, key, why=why)
         if _is_wrong(entry_kind, entry):
-            name = shown if _PLAIN_NAME.fullmatch(shown) else "name"
-            return _inside(Mistake(f"{outer.path}[{shown!r}]", name, entry_kind, entry))
+            return _inside(Mistake(f"{outer.path}[{shown!r}]", shown, entry_kind, entry))
     return outer
 
 

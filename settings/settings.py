@@ -131,7 +131,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Another service region. Default: the US region.
     Example: `"https://events.eu.pagerduty.com/v2/enqueue"`"""
     alertmanager_urls: tuple[Address, ...] = ()
-    """All members of one Alertmanager cluster. Example: `["http://alertmanager-0:9093"]`"""
+    """All members of one Alertmanager cluster. Example: `["https://alertmanager-0:9093"]`"""
     alertmanager_credentials_file: SecretFile | None = None
     """The file of a bearer token, or of `user:password`, that they require.
     Example: `"/run/secrets/alertmanager"`"""
