@@ -27,6 +27,7 @@ from ..core.secret import (
     holds,
     shown_path,
 )
+from ..core.text import HOST, HOST_WORDS
 from ..exporter.metrics import LABEL_NAMES
 from .allowed import allowed, assignment, example
 from .mistakes import find_mistake, mask_value, unusable
@@ -181,7 +182,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
     """How often Spark is polled while a batch takes long; at most once a second otherwise."""
     # The HTTP server
-    http_host: Text = "127.0.0.1"
+    http_host: Annotated[Text, Meta(pattern=HOST, description=HOST_WORDS)] = "127.0.0.1"
     """The address to listen on. Example: `"0.0.0.0"`"""
     http_port: Annotated[int, Meta(ge=-1, le=65535)] = 9719
     """`0` is any free port, `-1` is no server."""

@@ -165,6 +165,37 @@ def test_nul_character_is_refused_wherever_it_is(name, value):
     assert refused({name: value}).startswith(begin)
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["", "a b", " a", "http://0.0.0.0:9719", "0.0.0.0:9719", "[::]", "256.0.0.1", "5", "a,b"],
+)
+def test_host_to_listen_on_that_is_none_is_refused_also_if_everybody_may_read(host):
+    message = refused({"http_host": host, "http_allow_anonymous": True})
+
+    assert message.startswith("setting 'http_host' from argument http_host: ")
+    assert "; allowed: text, a host name or an IP address, without brackets" in message
+    assert message.endswith("; example: http_host='127.0.0.1'")
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "::1", "fe80::1%eth0", "localhost", "node_1.svc."]
+)
+def test_host_to_listen_on_is_a_name_or_an_address(host):
+    assert load_settings({"http_host": host}, {}, {}).settings.http_host == host
+
+
+def test_long_host_of_mail_is_judged_at_once():
+    receiver = {
+        "type": "email",
+        "name": "a",
+        "host": "mail" * 100 + "!",
+        "sender": "a@b",
+        "to": ["a@b"],
+    }
+
+    assert "a host name or an IP address" in refused({"receivers": [receiver]})
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_list_or_table_that_contains_itself_is_refused(name):
     cycle, table = ["a"], {"a": 1}
