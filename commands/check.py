@@ -58,8 +58,8 @@ PROMETHEUS = (
     "(docs/prometheus.md)."
 )
 NO_PROMETHEUS = (
-    "Prometheus could notify instead: let it scrape this driver (http_host) or set "
-    "pushgateway_url, and load queries.yaml (docs/prometheus.md)."
+    "Prometheus could notify instead: let it scrape this driver (http_host, http_port) or "
+    "set pushgateway_url, and load queries.yaml (docs/prometheus.md)."
 )
 
 
@@ -113,12 +113,13 @@ def _who_is_notified(settings: Settings) -> tuple[int, str]:
     gap = find_gap(settings, settings.app_name or "")
     if not gap:
         return 0, f": {receivers_text(settings)}. querypulse test-alert tries them."
+    if not settings.enabled:
+        return 1, f", but {gap}."
     is_scraped = settings.http_port >= 0 and not is_loopback(settings.http_host)
     pushes_otlp = settings.otlp_endpoint is not None and push.is_installed()
     is_exported = is_scraped or pushes_otlp or settings.pushgateway_url is not None
-    if gap == NOBODY and is_exported:
-        return 0, f", but {gap}. {PROMETHEUS}"
-    return 1, f", but {gap}. {NO_PROMETHEUS}"
+    code = 0 if gap == NOBODY and is_exported else 1
+    return code, f", but {gap}. {PROMETHEUS if is_exported else NO_PROMETHEUS}"
 
 
 def _require_usable(settings: Settings) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
@@ -17,18 +18,30 @@ WORDS = {bool: "`true`, `false`", str: "text", int: "a whole number", float: "a 
 _SIGNS = (("gt", "above {}"), ("ge", "{} or more"), ("lt", "below {}"), ("le", "at most {}"))
 _EXAMPLES: dict[str, object] = {
     "enabled": False,
-    "alertmanager_urls": ["http://alertmanager-0:9093"],
+    "alertmanager_urls": ["https://alertmanager-0:9093"],
+    "complete_by": "mon-fri 06:00 Europe/Berlin",
     "expected_errors": ["UNKNOWN_FIELD_EXCEPTION*"],
     "labels": {"env": "prod"},
     "match": {"team": "payments"},
+    "pagerduty_routing_key": "0123456789abcdef" * 2,
+    "routing_key": "0123456789abcdef" * 2,
+    "port": 587,
+    "proxy_url": "http://proxy.example.com:3128",
     "queries": {"nightly*": {"stall_floor_seconds": 3600}},
+    "reads": ["kafka:orders"],
+    "writes": ["delta:/lake/bronze"],
+    "restart_hint": "kubectl -n streaming rollout restart deploy/orders",
     "host": "mail.example.com",
     "sender": "querypulse@example.com",
     "to": ["oncall@example.com"],
     "receivers": [{"type": "slack", "name": "team", "url_file": "/run/secrets/slack"}],
     "redact_patterns": ["customer-[0-9]+"],
 }
-"""Of lists and tables, and of fields; others are made of their type."""
+"""By the name of a setting or field, where it has this type; others are made of their type."""
+_OF_A_FORM = re.compile(
+    r".*(_files?|_by|_dir|host|key|password|urls?|_endpoint)|reads|writes|sender|to"
+)
+"""Names of texts that a number, or a word, cannot be."""
 _DURATION = re.compile(
     r"(?P<count>\d+(?:\.\d+)?)\s*(?P<unit>ms|milli\w*|s|sec\w*|m|min\w*|h|hours?|d|days?)",
     re.IGNORECASE,
@@ -89,11 +102,23 @@ def _limits(meta: Meta) -> Iterator[str]:
 
 def example(kind: Any, name: str, default: object = None) -> object:
     """A value that is allowed; ``default`` if it says something."""
-    if name in _EXAMPLES:
-        return _EXAMPLES[name]
+    kind = plain(kind)
+    named = _EXAMPLES.get(name)
+    candidates = [named, *(named if isinstance(named, list) else ())]
     if default is not msgspec.NODEFAULT and default not in (None, (), "", False):
-        return default
-    return _example_of(plain(kind), name)
+        candidates.append(default)
+    for candidate in candidates:
+        if candidate is not None and _is_allowed(candidate, kind):
+            return candidate
+    return _example_of(kind, name)
+
+
+def _is_allowed(value: object, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _example_of(kind: Any, name: str) -> object:
@@ -106,16 +131,16 @@ def _example_of(kind: Any, name: str) -> object:
         return [example(inner[0], name.removesuffix("s"))]
     if get_origin(kind) is dict:
         return {"name": example(inner[1], name)}
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        field = msgspec.structs.fields(kind)[0]
+        return {field.name: example(field.type, field.name)}
     return True if kind is bool else _example_text(name)
 
 
 def _example_number(kind: Any) -> float:
     for number in (300, 1, 0.5):
-        try:
-            msgspec.convert(number, kind)
-        except msgspec.ValidationError:
-            continue
-        return number
+        if _is_allowed(number, kind):
+            return number
     return 0
 
 
@@ -136,35 +161,47 @@ def meant(kind: Any, name: str, value: object) -> object:
         word = str(value).strip().lower()
         return True if word in _YES else False if word in _NO else None
     guess: object = None
+    if isinstance(value, bool):
+        return None
     if bare in (int, float):
-        guess = _number(value, is_duration=name.endswith("_seconds"))
-    elif bare is str:
-        guess = str(value) if type(value) in (int, float) else None
-    elif get_origin(bare) is tuple and isinstance(value, (str, int)):
-        guess = [word.strip() for word in str(value).split(",")]
-    else:
-        return None
-    try:
-        msgspec.convert(guess, kind)
-    except msgspec.ValidationError:
-        return None
-    return guess
+        guess = _number(value, is_duration=name.endswith("_seconds"), is_share=_is_share(kind))
+    elif not _OF_A_FORM.fullmatch(name):
+        guess = _text_or_texts(bare, value)
+    return guess if guess is not None and _is_allowed(guess, kind) else None
 
 
-def _number(value: object, *, is_duration: bool) -> float | None:
-    """Of ``60s``, ``5 minutes``, ``70%``, ``"30"``; of 70 where a share is meant, 0.7."""
+def _text_or_texts(kind: Any, value: object) -> object:
+    if kind is str:
+        return str(value) if isinstance(value, (int, float)) else None
+    if get_origin(kind) is tuple and isinstance(value, (str, int)):
+        return [word.strip() for word in str(value).split(",") if word.strip()] or None
+    return None
+
+
+def _is_share(kind: Any) -> bool:
+    """Whether a type is a number of at most 1."""
+    bounds = [meta.le for meta in get_args(kind)[1:] if isinstance(meta, Meta)]
+    return any(bound is not None and bound <= 1 for bound in bounds)
+
+
+def _number(value: object, *, is_duration: bool, is_share: bool) -> float | None:
+    """Of ``60s``, ``5 minutes``, ``"30"``; of 70 and ``70%`` where a share is meant, 0.7."""
     if isinstance(value, (int, float)):
-        return value / 100
+        return value / 100 if is_share else None
     text = str(value).strip()
-    duration = _DURATION.fullmatch(text) if is_duration else None
-    if duration is not None:
+    scale = 1.0
+    if duration := _DURATION.fullmatch(text) if is_duration else None:
         unit = duration["unit"].lower()
         scale = _UNITS.get(unit) or _UNITS.get(unit[:3]) or _UNITS[unit[0]]
-        return _whole(float(duration["count"]) * scale)
+        text = duration["count"]
+    elif is_share and text.endswith("%"):
+        scale = 0.01
+        text = text.removesuffix("%")
     try:
-        return _whole(float(text.removesuffix("%")) / (100 if text.endswith("%") else 1))
-    except (ValueError, OverflowError):
+        number = round(float(text) * scale, 9)
+    except ValueError:
         return None
+    return _whole(number) if isfinite(number) else None
 
 
 def _whole(number: float) -> float:
@@ -178,7 +215,7 @@ def assignment(name: str, value: object, origin: str) -> str:
     """A setting as the place ``origin`` gives it: ``http_port = 9719`` in a file."""
     kind, _, key = origin.partition(" ")
     if kind == "file":
-        return f"{name} = {toml(value)}"
+        return f"{_key(name)} = {toml(value)}"
     if kind == "--set":
         return f"--set {name}={toml(value)}"
     if kind in ("argument", "an"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ import msgspec
 
 from ..alerting.receivers import RECEIVER_TYPES
 from ..core.secret import Holds, declared_in, holds
-from ..core.text import suggest
+from ..core.text import encodable, suggest
 from .allowed import allowed, assignment, example, meant, plain, toml
 
 HIDDEN = "********"
@@ -78,6 +79,47 @@ def mask_mistake(value: object, *, shows_words: bool = True) -> object:
     if value is None or isinstance(value, (bool, int, float)):
         return value
     return "a table" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+
+
+def unusable(value: object) -> str:
+    """Why no setting can hold a value of any type; empty if one can.
+
+    A text, also within lists, tables and records, is in UTF-8 and without NUL, which no path may
+    hold; a number is finite and has a float. A list may contain itself.
+    """
+    pending = [value]
+    seen: dict[int, object] = {}
+    while pending:
+        part = pending.pop()
+        if wrong := _unusable_part(part):
+            return wrong
+        parts = _parts(part)
+        if parts and id(part) not in seen:
+            seen[id(part)] = part
+            pending += parts
+    return ""
+
+
+def _unusable_part(part: object) -> str:
+    if isinstance(part, str):
+        if encodable(part) != part:
+            return "a text in it is not UTF-8"
+        return "a text in it has a NUL character" if "\0" in part else ""
+    if isinstance(part, (int, float)):
+        try:
+            return "" if isfinite(part) else "a number in it is not finite"
+        except OverflowError:
+            return "a number in it has over 300 digits"
+    return ""
+
+
+def _parts(part: object) -> list[object]:
+    """The keys and values of a table, the entries of a list, the fields of a record."""
+    if isinstance(part, Mapping):
+        return [*part.keys(), *part.values()]
+    if isinstance(part, msgspec.Struct):
+        return list(msgspec.structs.astuple(part))
+    return list(part) if isinstance(part, (list, tuple, set, frozenset)) else []
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -154,8 +196,7 @@ def _inside_table(outer: Mistake, key_kind: Any, entry_kind: Any) -> Mistake:
             why = f"the name {shown!r} is not allowed; allowed: {words}"
             return Mistake(outer.path, "", key_kind, key, why=why)
         if _is_wrong(entry_kind, entry):
-            name = shown if _PLAIN_NAME.fullmatch(shown) else "name"
-            return _inside(Mistake(f"{outer.path}[{shown!r}]", name, entry_kind, entry))
+            return _inside(Mistake(f"{outer.path}[{shown!r}]", shown, entry_kind, entry))
     return outer
 
 

@@ -7,7 +7,6 @@ the default is one.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -28,10 +27,10 @@ from ..core.secret import (
     holds,
     shown_path,
 )
-from ..core.text import is_encodable
+from ..core.text import HOST, HOST_WORDS
 from ..exporter.metrics import LABEL_NAMES
-from .allowed import assignment, example
-from .mistakes import find_mistake, mask_value
+from .allowed import allowed, assignment, example
+from .mistakes import find_mistake, mask_value, unusable
 
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
 
@@ -133,7 +132,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Another service region. Default: the US region.
     Example: `"https://events.eu.pagerduty.com/v2/enqueue"`"""
     alertmanager_urls: tuple[Address, ...] = ()
-    """All members of one Alertmanager cluster. Example: `["http://alertmanager-0:9093"]`"""
+    """All members of one Alertmanager cluster. Example: `["https://alertmanager-0:9093"]`"""
     alertmanager_credentials_file: SecretFile | None = None
     """The file of a bearer token, or of `user:password`, that they require.
     Example: `"/run/secrets/alertmanager"`"""
@@ -183,7 +182,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
     """How often Spark is polled while a batch takes long; at most once a second otherwise."""
     # The HTTP server
-    http_host: Text = "127.0.0.1"
+    http_host: Annotated[Text, Meta(pattern=HOST, description=HOST_WORDS)] = "127.0.0.1"
     """The address to listen on. Example: `"0.0.0.0"`"""
     http_port: Annotated[int, Meta(ge=-1, le=65535)] = 9719
     """`0` is any free port, `-1` is no server."""
@@ -282,20 +281,22 @@ def check_value(name: str, value: object, origin: str, *, is_text: bool = False)
 
     """
     place = f"setting {name!r} from {origin}"
-    if not is_encodable(value):
-        raise SettingsError(f"{place}: a text in it is not UTF-8; allowed: text in UTF-8")
+    _require_usable(place, name, value, origin)
     strict = not is_text or not isinstance(value, str)
     try:
         checked = msgspec.convert(value, TYPES[name], strict=strict)
-        json.dumps(msgspec.to_builtins(checked), allow_nan=False)  # refuses infinity
     except msgspec.ValidationError:
         mistake = find_mistake(name, TYPES[name], value, DEFAULTS[name])
         hint = "; it is a setting of its own: write it above the first table"
         stray = hint if mistake.unknown in TYPES else ""
         raise SettingsError(f"{place}: {mistake.explained(origin)}{stray}") from None
-    except ValueError:
-        raise SettingsError(
-            f"{place}: a number in it is not finite; allowed: finite numbers; example: "
-            f"{assignment(name, example(TYPES[name], name, DEFAULTS[name]), origin)}"
-        ) from None
+    # A text may have become an infinite number.
+    _require_usable(place, name, checked, origin)
     return checked
+
+
+def _require_usable(place: str, name: str, value: object, origin: str) -> None:
+    if wrong := unusable(value):
+        right = assignment(name, example(TYPES[name], name, DEFAULTS[name]), origin)
+        words = allowed(TYPES[name], name)
+        raise SettingsError(f"{place}: {wrong}; allowed: {words}; example: {right}")

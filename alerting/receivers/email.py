@@ -19,7 +19,7 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from ...core.secret import Key, Secret, SecretFile, Text
 from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
-from ...core.text import shorten, utc
+from ...core.text import HOST, HOST_WORDS, shorten, utc
 from ..alert import Incident
 from ..words.headlines import headline_of, status
 from ..words.messages import as_lines, incident_details, line, links, more_labels, others
@@ -266,9 +266,7 @@ class EmailSettings(ReceiverSettings, tag_field="type", tag="email", frozen=True
 
     makes = Email
 
-    host: Annotated[
-        Text, Meta(pattern=r"^([A-Za-z0-9_]([A-Za-z0-9_-]*\.?)*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$")
-    ]
+    host: Annotated[Text, Meta(pattern=HOST, description=HOST_WORDS)]
     port: Annotated[int, Meta(ge=1, le=65535)] | None = None
     """By default 587, 465 or 25, by ``tls``."""
     sender: Text

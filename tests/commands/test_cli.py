@@ -18,6 +18,7 @@ from support.http_double import HttpDouble, raw, reply
 from querypulse import commands, sidecar
 from querypulse.alerting.alert import TEST_ALERT
 from querypulse.commands import cli
+from querypulse.commands.check import NO_PROMETHEUS, PROMETHEUS
 from querypulse.commands.demo.scenarios import DemoSettings
 from querypulse.core import installed
 from querypulse.core.installed import NotInstalledError, require_spark
@@ -196,7 +197,24 @@ def test_prometheus_does_not_stand_in_for_receivers_that_take_nothing(check):
     labels = "{team = 'risk'}"
     settings = {"receivers": TEAM, "labels": labels, "pushgateway_url": "https://gate.example"}
 
-    assert check(**settings)[0] == 1
+    code, output, _ = check(**settings)
+
+    assert code == 1
+    assert output.splitlines()[-1].endswith(PROMETHEUS)
+
+
+@pytest.mark.parametrize("served", [{}, {"http_host": "0.0.0.0", "http_allow_anonymous": "true"}])
+def test_check_advises_no_prometheus_where_nothing_is_watched(check, served):
+    code, output, _ = check(enabled="false", pushgateway_url="https://gate.example", **served)
+
+    assert code == 1
+    assert "setting 'enabled' is false, so nothing is watched" in output
+    assert "Prometheus" not in output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("settings", [{}, {"receivers": TEAM, "labels": "{team = 'risk'}"}])
+def test_check_says_how_prometheus_could_notify_where_it_gets_nothing(check, settings):
+    assert check(**settings)[1].splitlines()[-1].endswith(NO_PROMETHEUS)
 
 
 def test_check_says_that_an_optional_package_is_missing(check, monkeypatch):

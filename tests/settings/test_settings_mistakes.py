@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.planted import PLANTED, Planted
 from support.published_states import full_published
 
+from querypulse.alerting.receivers.slack import SlackSettings
 from querypulse.core.guard import Guard
 from querypulse.exporter.metrics import all_families
 from querypulse.settings.loading import load_settings, load_strictly, parse_text
@@ -144,8 +145,65 @@ def test_lone_surrogate_is_refused_wherever_it_is(name, value):
     conf = value if isinstance(value, str) else json.dumps(value)
     for message in (refused({name: value}), refused({}, {}, {f"spark.querypulse.{name}": conf})):
         assert f"setting {name!r} from" in message
-        assert "UTF-8" in message
+        assert "a text in it is not UTF-8; allowed: " in message
         message.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("http_host", "\0"),
+        ("ca_file", "/run/\0"),
+        ("expected_queries", ["a", "b\0"]),
+        ("labels", {"env": "\0"}),
+        ("receivers", [{"type": "email", "ca_file": "\0"}]),
+        ("receivers", [SlackSettings(name="a", url_file="/run/\0")]),
+    ],
+)
+def test_nul_character_is_refused_wherever_it_is(name, value):
+    begin = f"setting {name!r} from argument {name}: a text in it has a NUL character; allowed: "
+    assert refused({name: value}).startswith(begin)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "a b", " a", "http://0.0.0.0:9719", "0.0.0.0:9719", "[::]", "256.0.0.1", "5", "a,b"],
+)
+def test_host_to_listen_on_that_is_none_is_refused_also_if_everybody_may_read(host):
+    message = refused({"http_host": host, "http_allow_anonymous": True})
+
+    assert message.startswith("setting 'http_host' from argument http_host: ")
+    assert "; allowed: text, a host name or an IP address, without brackets" in message
+    assert message.endswith("; example: http_host='127.0.0.1'")
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "::1", "fe80::1%eth0", "localhost", "node_1.svc."]
+)
+def test_host_to_listen_on_is_a_name_or_an_address(host):
+    assert load_settings({"http_host": host}, {}, {}).settings.http_host == host
+
+
+def test_long_host_of_mail_is_judged_at_once():
+    receiver = {
+        "type": "email",
+        "name": "a",
+        "host": "mail" * 100 + "!",
+        "sender": "a@b",
+        "to": ["a@b"],
+    }
+
+    assert "a host name or an IP address" in refused({"receivers": [receiver]})
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_list_or_table_that_contains_itself_is_refused(name):
+    cycle, table = ["a"], {"a": 1}
+    cycle += [cycle, cycle]
+    table["b"] = [table, table]
+
+    for value in (cycle, table, [table]):
+        assert f"setting {name!r} from argument {name}: " in refused({name: value})
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary()
@@ -275,7 +333,7 @@ def test_number_that_is_not_finite_is_refused_from_every_origin(name, text, conf
 
     for message in (refused(*source) for source in sources):
         assert f"setting {name!r} from" in message
-        assert "a number in it is not finite" in message
+        assert "a number in it is not finite; allowed: a " in message
 
 
 # -- nested settings ------------------------------------------------------------------------------

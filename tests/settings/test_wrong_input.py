@@ -6,18 +6,27 @@ the record ``Settings``, so that a new setting is held to the same.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args, get_origin
+import copy
+import re
+import sys
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 from msgspec import Meta
 from support.wrong_input import ACCEPTED, answer, entries, lay
 
+from querypulse.alerting.receivers import RECEIVER_TYPES
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Holds
-from querypulse.settings.allowed import plain
+from querypulse.settings.allowed import meant, plain
 from querypulse.settings.loading import load_settings
-from querypulse.settings.settings import HOLDS, TYPES, SettingsError
+from querypulse.settings.settings import HOLDS, TYPES, QuerySettings, SettingsError, check_value
 from querypulse.sidecar.assemble import Components
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +88,134 @@ def test_value_of_a_wrong_type_or_size_is_refused_by_name_place_and_what_is_allo
     assert "write " in message or "example: " in message
     if not isinstance(value, (list, dict)) and HOLDS.get(name) not in (Holds.KEY, Holds.PATTERN):
         assert repr(value) in message
+
+
+RECORDS = {"queries": QuerySettings} | {kind.type_name(): kind for kind in RECEIVER_TYPES}
+"""The records in the tables of settings."""
+
+
+def in_table(record: str, **given: object) -> dict[str, object]:
+    """The setting that has these fields in one of its tables."""
+    if record == "queries":
+        return {"queries": {"nightly*": given}}
+    return {"receivers": [{"type": record, **given}]}
+
+
+def types_of(record: str) -> dict[str, Any]:
+    return get_type_hints(RECORDS[record], include_extras=True) if record else TYPES
+
+
+PLACES_OF_VALUES = [
+    (record, name)
+    for record in ("", *RECORDS)
+    for name in (RECORDS[record].__struct_fields__ if record else TYPES)
+]
+"""Each setting, and each field of a table."""
+
+
+@pytest.mark.parametrize(("record", "name"), PLACES_OF_VALUES)
+def test_number_of_any_length_is_refused_by_its_name(record, name):
+    """Python makes no float of 10**400, and no text of 10**5000."""
+    for digits in (400, 5000):
+        for value in (10**digits, -(10**digits), [10**digits], {"a": 10**digits}):
+            given = in_table(record, **{name: value}) if record else {name: value}
+
+            message = problem(given, {}, {})
+            assert message.startswith(f"setting {next(iter(given))!r} from argument ")
+            assert "; allowed: " in message
+            assert len(message) < 1000
+
+
+NEEDED: dict[str, dict[str, object]] = {
+    "email": {"host": "a", "sender": "a@b", "to": ["a@b"]},
+    "alertmanager": {"urls": ["https://a"]},
+}
+"""The fields that a table must have, beside its name."""
+REFUSED = [5, True, "", "x" * 600, "60s", "a,b", 99_999, -1, 2.5]
+REFUSED += [["a"], [5], [[]], {"a": 5}, {"n*": 5}, {"1": 5}]
+OTHERS = (" needs ", "cannot read ", "No such file", "not another receiver", "give ", "go together")
+"""Of a setting that others must go with, and of a file that must be there."""
+
+
+@pytest.mark.parametrize(("record", "name"), PLACES_OF_VALUES)
+def test_example_in_an_answer_is_accepted_when_it_is_given(record, name):
+    examples = set()
+    for value in REFUSED:
+        given = {name: value}
+        if record:
+            own = {} if record == "queries" else {"name": "a"} | NEEDED.get(record, {})
+            given = in_table(record, **own | given)
+        setting = next(iter(given))
+        try:
+            check_value(setting, given[setting], "file settings.toml")
+        except SettingsError as error:
+            message = str(error)
+        else:
+            continue
+        if "the name " in message:
+            continue  # It has no example.
+
+        right = corrected(given, message)
+        if repr(right) in examples:
+            continue
+        answer = problem(right, {}, {})
+        assert answer == "" or any(words in answer for words in OTHERS), (message, right)
+        examples.add(repr(right))
+    assert examples
+
+
+def corrected(given: dict[str, Any], message: str) -> dict[str, Any]:
+    """The settings with the example of a message at the place that it names."""
+    _, _, rest = message.partition("from file settings.toml: ")
+    place = re.match(r"at (\S+): ", rest)
+    path = place[1] if place else next(iter(given))
+    *steps, last = [
+        int(number) if number else key or name
+        for number, key, name in re.findall(r"\[(\d+)\]|\['(.*?)'\]|(\w+)", path)
+    ]
+    written = re.split("; (?:write|example:) ", rest)[-1]
+    is_entry = isinstance(last, int)
+    values = tomllib.loads(f"value = {written}" if is_entry else written)
+    assert list(values) == (["value"] if is_entry else [last])
+    right = copy.deepcopy(given)
+    part: Any = right
+    for step in steps:
+        part = part[step]
+    (part[last],) = values.values()
+    return right
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "guess"),
+    [
+        ("data_loss_warning_ratio", 70, 0.7),
+        ("data_loss_warning_ratio", "70%", 0.7),
+        ("data_loss_warning_ratio", "0.5", 0.5),
+        ("stall_floor_seconds", "5 minutes", 300),
+        ("data_loss_warning_ratio", True, None),
+        ("probe_interval_seconds", 120, None),
+        ("probe_interval_seconds", "90%", None),
+        ("stall_floor_seconds", True, None),
+        ("stall_floor_seconds", "90%", None),
+        ("stall_floor_seconds", -60, None),
+        ("stall_floor_seconds", "9" * 400, None),
+        ("stall_floor_seconds", "9" * 400 + " h", None),
+        ("restart_budget", 300, None),
+        ("http_port", 971900, None),
+        ("http_port", "9719", 9719),
+        ("expected_queries", "a, b", ["a", "b"]),
+        ("expected_queries", "", None),
+        ("expected_queries", ",", None),
+        ("expected_queries", True, None),
+        ("app_name", 7, "7"),
+        ("app_name", True, None),
+        ("complete_by", 7, None),
+        ("webhook_url", 7, None),
+        ("alertmanager_urls", "a", None),
+    ],
+)
+def test_wrong_value_is_guessed_only_where_its_form_says_what_is_meant(name, value, guess):
+    assert meant(TYPES[name], name, value) == guess
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from querypulse.settings.settings import SettingsError
 from querypulse.watch import targets
 from querypulse.watch.client import Endpoint
 from querypulse.watch.targets import Targets, endpoint_of, polled
@@ -30,7 +31,7 @@ def dns(monkeypatch):
         ("http://a:9719", "http://a:9719"),
         ("https://a", "https://a"),
         ("http://a", "http://a"),
-        ("http://a:9719/metrics?x=1", "http://a:9719"),
+        ("http://a:9719/metrics", "http://a:9719"),
         ("http://a:9719/status/", "http://a:9719"),
         ("http://a:9719/watch", "http://a:9719"),
         ("a:9719/", "http://a:9719"),
@@ -89,11 +90,53 @@ def test_an_invalid_url_is_rejected_with_its_source_and_the_allowed_form(url):
         endpoint_of(url, "list line 3")
 
 
-@pytest.mark.parametrize("url", ["http://me:hidden@a:9719", "http://hidden@a:9719"])
-def test_a_password_in_a_url_is_rejected_and_not_shown(url):
-    with pytest.raises(match="--token-file") as refused:
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("driver-1,driver-2", "of its own"),
+        ("http://driver-1:9719,http://driver-2:9719", "of its own"),
+        ("::1", "[::1]"),
+        ("http://::1", "[::1]"),
+        ("fd00::1:9719", "[::1]"),
+        ("a:0", "port 0"),
+        ("http://a:0", "port 0"),
+        ("http://a:9719/status?x=1", "a query"),
+        ("http://a:9719#x", "a fragment"),
+        *(
+            (url, "not a URL to watch")
+            for url in ["a b", "*", "..", " a ", "a\tb", "a\n", "-a", "a..b"]
+        ),
+        *(
+            (url, "not a URL to watch")
+            for url in ["10.0.0.256", "5", "http://*:9719", "[::1", "a%20b"]
+        ),
+    ],
+)
+def test_what_is_no_host_is_rejected_before_it_pages_as_a_driver_that_is_down(url, reason):
+    with pytest.raises(SettingsError, match=r"^the command line: ") as refused:
         endpoint_of(url, "the command line")
-    assert "hidden" not in str(refused.value)
+    assert reason in str(refused.value)
+    assert "; allowed: a host, " in str(refused.value)
+
+
+HIDDEN = """http://me:hidden@a:9719 http://hidden@a:9719 htps://admin:hidden@a ftp://u:hidden@h:1
+//u:hidden@h/x u:1234#hidden@h http://a/x?token=hidden ftp://a/?hidden ftp://a/hidden
+https://hooks.example.com/services/hidden a/hidden a?hidden a#hidden ftp://a#hidden token=hidden"""
+
+
+@pytest.mark.parametrize("url", [*HIDDEN.split(), "Authorization: Bearer hidden123456789"])
+def test_a_password_in_a_url_is_rejected_and_not_shown(url, tmp_path):
+    file = tmp_path / "drivers"
+    file.write_text(f"{url}\n")
+    for make in (lambda: endpoint_of(url, "here"), lambda: Targets([], str(file), [])):
+        with pytest.raises(SettingsError) as refused:
+            make()
+        assert "hidden" not in str(refused.value)
+
+
+def test_a_user_in_a_url_is_rejected_with_the_place_of_a_token():
+    with pytest.raises(SettingsError, match="--token-file"):
+        endpoint_of("http://me:hidden@a:9719", "the command line")
 
 
 def test_an_empty_list_of_targets_is_rejected():
