@@ -46,15 +46,15 @@ OF_TYPE_CHECKERS = {"typing_extensions"}
 """Known to each type checker; nothing imports it at run time."""
 BUDGET = {
     "core": (1945, 12),
-    "listener": (11880, 48),
+    "listener": (11890, 48),
     "exporter": (2385, 8),
     "alerting": (12870, 43),
-    "settings": (1540, 10),
-    "sidecar": (3680, 14),
-    "watch": (1825, 6),
+    "settings": (1625, 10),
+    "sidecar": (3790, 14),
+    "watch": (1865, 6),
     "replay": (1090, 6),
     "launch": (470, 7),
-    "commands": (1845, 10),
+    "commands": (1865, 10),
     "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""

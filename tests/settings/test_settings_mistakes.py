@@ -184,7 +184,7 @@ def test_host_to_listen_on_is_a_name_or_an_address(host):
     assert load_settings({"http_host": host}, {}, {}).settings.http_host == host
 
 
-def test_long_host_of_mail_is_judged_at_once():
+def test_long_host_of_mail_is_refused_at_once():
     receiver = {
         "type": "email",
         "name": "a",
