@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from typing import Any
 
 from ..core.installed import VERSION, require_spark
@@ -32,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[:1] == ["run"] and words[1:2] not in (["-h"], ["--help"]):
         # The words belong to the job.
         return exit_code(lambda: run_job(words[1:]))
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal in ASCII shows an escape of a name that it cannot show.
+        sys.stdout.reconfigure(errors="backslashreplace")
     arguments = vars(_parser().parse_args(words))
     command = arguments.pop("command")
     return exit_code(lambda: _COMMANDS[command](**arguments))

@@ -18,6 +18,10 @@ from .allowed import allowed, assignment, example, meant, plain, toml
 HIDDEN = "********"
 TAGS = {kind.type_name(): kind for kind in RECEIVER_TYPES}
 """Receiver types by the value of ``type``."""
+_SHORT_FORMS = {
+    setting: field for kind in RECEIVER_TYPES for field, setting in kind.short_form.items()
+}
+"""The field of a receiver's table by the setting of the same meaning."""
 _TYPE_NAME: Any = Literal.__getitem__(tuple(TAGS))
 _PLAIN = re.compile(
     r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,12}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."
@@ -135,7 +139,7 @@ class Mistake(msgspec.Struct, frozen=True):
     why: str = ""
     """What is wrong if it is not the value: an unknown or a missing field."""
     unknown: str = ""
-    """The unknown field."""
+    """The unknown field, unless the table has it by another name."""
 
     def explained(self, origin: str) -> str:
         """What was given, what is allowed, and an example as the place writes it."""
@@ -212,7 +216,8 @@ def _inside_record(
             return _inside(Mistake(f"{outer.path}.{name}", name, kinds[name], value, default))
         if name not in fields and (name != "type" or tag is None):
             why = _unknown_field(str(name), record)
-            return Mistake(outer.path, "", record, value, why=why, unknown=str(name))
+            unknown = "" if _SHORT_FORMS.get(name) in fields else str(name)
+            return Mistake(outer.path, "", record, value, why=why, unknown=unknown)
     for name, field in fields.items():
         if field.required and name not in given:
             right = assignment(name, example(kinds[name], name), "file")
@@ -226,10 +231,7 @@ def _inside_record(
 def _unknown_field(name: str, record: type[msgspec.Struct]) -> str:
     shown = name if _PLAIN_NAME.fullmatch(name) else HIDDEN
     fields = record.__struct_fields__
-    short_forms = {
-        setting: field for kind in RECEIVER_TYPES for field, setting in kind.short_form.items()
-    }
-    if (field := short_forms.get(name)) in fields:
+    if (field := _SHORT_FORMS.get(name)) in fields:
         hint = f"in a table it is {field!r}"
     else:
         hint = suggest(name, fields) or f"allowed: {', '.join(fields)}"

@@ -103,7 +103,7 @@ def _contradiction(entry: Configured, entries: Sequence[Configured]) -> str:
     if given.fallback is not None and given.fallback not in others:
         return (
             f"{entry.place}'fallback' {given.fallback!r} is not another receiver; "
-            f"there are: {others}"
+            f"there {'are: ' + ', '.join(others) if others else 'is no other'}"
         )
     if not given.severities and all(other.given.fallback != given.name for other in entries):
         return (

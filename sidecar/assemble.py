@@ -149,10 +149,11 @@ def _receiver(entry: Configured, settings: Settings) -> Receiver:
     def secret(field: str) -> Secret:
         value = getattr(entry.given, field, None)
         file = getattr(entry.given, f"{field}_file")
-        return _secret(value, file, f"{field}_file")
+        return _secret(value, file, entry.called(f"{field}_file"))
 
     def secrets(field: str) -> list[Secret]:
-        return [Secret.from_file(path, setting=field) for path in getattr(entry.given, field)]
+        setting = entry.called(field)
+        return [Secret.from_file(path, setting=setting) for path in getattr(entry.given, field)]
 
     page = external_url(settings)
     with as_settings_error(settings, entry.place, entry):

@@ -303,7 +303,9 @@ class HttpPoster:
         self._adapter.wire.cut()
 
     def _check(self, url: str) -> None:
-        self.place = public_part(url, setting=self._setting, allow_http=self._http.allow_http)
+        # Of a file that has changed, the name of its setting helps.
+        setting = self._url.setting or self._setting
+        self.place = public_part(url, setting=setting, allow_http=self._http.allow_http)
 
     def _authorization(self) -> dict[str, str]:
         if self._credentials is None:

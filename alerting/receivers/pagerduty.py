@@ -42,17 +42,18 @@ ABOUT_THE_KEY = re.compile(rb"routing[ _]?key", re.IGNORECASE)
 """In the body of a 400 that is not about the event."""
 
 
-def check_routing_key(routing_key: str) -> str:
-    """The key without surrounding blanks.
+def check_routing_key(routing_key: Secret) -> str:
+    """The current key without surrounding blanks.
 
     Raises:
         ValueError: it does not have 32 characters; the message does not show it.
 
     """
-    key = routing_key.strip()
+    key = routing_key.reveal().strip()
     if len(key) != ROUTING_KEY_CHARACTERS:
         raise ValueError(
-            f"routing_key must have {ROUTING_KEY_CHARACTERS} characters, not {len(key)}"
+            f"{routing_key.setting or 'routing_key'} must have {ROUTING_KEY_CHARACTERS} "
+            f"characters, not {len(key)}"
         )
     return key
 
@@ -151,7 +152,7 @@ class PagerDuty(HttpReceiver):
         """Check the settings, and the key; see ``HttpReceiver``."""
         super().__init__(given, context, Secret(given.targets()[0]))
         self._routing_key = context.secret("routing_key")
-        check_routing_key(self._routing_key.reveal())
+        check_routing_key(self._routing_key)
         self._source = socket.gethostname() or "unknown"
 
     def send(self, incident: Incident, wall: float) -> None:
@@ -167,7 +168,7 @@ class PagerDuty(HttpReceiver):
     def message(self, incident: Incident, *, minimal: bool = False) -> dict[str, Any]:
         """See ``HttpReceiver.message``."""
         try:
-            key = check_routing_key(self._routing_key.reveal())
+            key = check_routing_key(self._routing_key)
         except ValueError as error:
             raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
         if incident.ends_at is not None:

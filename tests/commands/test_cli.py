@@ -10,6 +10,7 @@ import sys
 from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import entry_points, version
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,17 @@ def test_prometheus_does_not_stand_in_for_receivers_that_take_nothing(check):
 
     assert code == 1
     assert output.splitlines()[-1].endswith(PROMETHEUS)
+
+
+def test_check_shows_an_escape_where_the_output_has_no_such_character(monkeypatch):
+    output = TextIOWrapper(BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setenv("QUERYPULSE_APP_NAME", "bestellungen-ü")
+    code = cli.main(["check"])
+    output.flush()
+
+    assert code == 1
+    assert b'"bestellungen-\\xfc"' in output.buffer.getvalue()
 
 
 @pytest.mark.parametrize("served", [{}, {"http_host": "0.0.0.0", "http_allow_anonymous": "true"}])

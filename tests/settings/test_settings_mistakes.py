@@ -196,6 +196,25 @@ def test_long_host_of_mail_is_refused_at_once():
     assert "a host name or an IP address" in refused({"receivers": [receiver]})
 
 
+def test_setting_in_a_table_that_has_it_by_another_name_gets_one_advice():
+    message = refused({"receivers": [{"type": "webhook", "name": "a", "webhook_url": "https://a"}]})
+
+    assert message.endswith("unknown field 'webhook_url'; in a table it is 'url'")
+    stray = refused({"receivers": [{"type": "webhook", "name": "a", "app_name": "a"}]})
+    assert stray.endswith("write it above the first table")
+
+
+@pytest.mark.parametrize(
+    ("others", "words"), [(["b", "c"], "there are: b, c"), ([], "there is no other")]
+)
+def test_unknown_fallback_is_refused_with_the_receivers_that_there_are(others, words):
+    tables = [{"type": "webhook", "name": name, "url": "https://a"} for name in ["a", *others]]
+    tables[0]["fallback"] = "team"
+    message = problem_with(components_of, {"receivers": tables}, {}, {})
+
+    assert f"'fallback' 'team' is not another receiver; {words} (from" in message
+
+
 @pytest.mark.parametrize("name", TYPES)
 def test_list_or_table_that_contains_itself_is_refused(name):
     cycle, table = ["a"], {"a": 1}
