@@ -50,7 +50,7 @@ BUDGET = {
     "exporter": (2385, 8),
     "alerting": (12840, 43),
     "settings": (1545, 10),
-    "sidecar": (3765, 14),
+    "sidecar": (3770, 14),
     "watch": (1785, 6),
     "replay": (1090, 6),
     "launch": (470, 7),
