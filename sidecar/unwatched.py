@@ -15,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.words.reasons import JVM_ENDED
+from ..core.redaction import redact
 from ..core.threads import Deadline
 from ..listener.spark.jvm import NETWORK_ERRORS
 from .failure import QueryFailure, Returned
@@ -76,6 +77,11 @@ def _wait_for_an_end(
         is_over = _wait_for_the_last(spark, seconds, closed)
     except NETWORK_ERRORS as error:
         raise QueryFailure(WHOLE_DRIVER, JVM_ENDED) from error
+    except StreamingQueryException as error:
+        if _is_stopping(spark):
+            return "stopped"
+        # All of it: Spark names the cause at the end.
+        raise QueryFailure(WHOLE_DRIVER, redact_ours(redact(str(error)))) from error
     except Exception as error:
         # Any: while a channel closes, also a ValueError or one of gRPC.
         if _comes_from_stop(error, spark, closed):
