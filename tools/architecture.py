@@ -50,7 +50,7 @@ BUDGET = {
     "exporter": (2385, 8),
     "alerting": (12870, 43),
     "settings": (1625, 10),
-    "sidecar": (3790, 14),
+    "sidecar": (3795, 14),
     "watch": (1865, 6),
     "replay": (1090, 6),
     "launch": (470, 7),
