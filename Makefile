@@ -12,6 +12,8 @@ REAL_TIME := .venv-spark-4.2.0
 BENCH := .venv-bench
 # The oldest versions of querypulse's dependencies that pyproject.toml allows.
 OLDEST_DEPENDENCIES := .venv-oldest
+# And the newest that an index has, which constraints.txt may not have yet.
+NEWEST_DEPENDENCIES := .venv-newest
 runs = $(shell $(1) -c "" 2>/dev/null && echo yes)
 OTHER_PYTHONS := $(if $(call runs,python3.10),.venv-spark-4.0.5-python3.10) \
   $(if $(call runs,python3.12),.venv-spark-4.2.0-python3.12) \
@@ -53,7 +55,7 @@ APT_PACKAGES := prometheus:promtool prometheus-alertmanager:prometheus-alertmana
 # Compiled test modules are kept: each process of a run imports all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-delta test test-fast test-oldest test-rest test-all nightly matrix simulate fuzz soak lint bench dashboards faults dependencies wheels sbom pictures stack clean java system-packages
+.PHONY: help demo demo-delta test test-fast test-oldest test-newest test-rest test-all nightly matrix simulate fuzz soak lint bench dashboards faults dependencies wheels sbom pictures stack clean java system-packages
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -80,6 +82,10 @@ test-fast: $(VENV)/.dev
 test-oldest: $(OLDEST_DEPENDENCIES)/.dev
 	$(OLDEST_DEPENDENCIES)/bin/python -Im pytest -m "$(FAST)" $(SIDE_BY_SIDE) $(ARGS)
 
+## make test-newest  the fast tests on the newest versions of the dependencies that an index has
+test-newest: $(NEWEST_DEPENDENCIES)/.dev
+	$(NEWEST_DEPENDENCIES)/bin/python -Im pytest -m "$(FAST)" $(SIDE_BY_SIDE) $(ARGS)
+
 ## make test-all   make test, and everything else worth waiting for, on the oldest and newest Spark too
 test-all:
 	@ran=yes; $(MAKE) test || failed=", make test"; $(MAKE) test-rest || failed="$$failed, make test-rest"; $(report)
@@ -93,12 +99,13 @@ test-rest: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(OLDEST)/.dev $(
 	$(call stage,5 of 5 on the oldest dependencies,$(OLDEST_DEPENDENCIES),-m "$(FAST)" $(SIDE_BY_SIDE)) \
 	$(report)
 
-## make nightly    long lives, mutations, new examples and new histories, in twenty minutes
-nightly: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(REAL_TIME)/.dev
+## make nightly    long lives, mutations, new examples, new histories and new dependencies, in twenty minutes
+nightly: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(REAL_TIME)/.dev $(NEWEST_DEPENDENCIES)/.dev
 	@export NEW_EXAMPLES=1 ran=yes; \
-	$(call stage,1 of 3 without Spark,$(VENV),-m "nightly and not spark" $(SIDE_BY_SIDE)) \
-	$(call stage,2 of 3 on Spark,$(VENV),-m "nightly and spark" $(DRIVERS_SIDE_BY_SIDE)) \
-	$(call stage,3 of 3 realTime on Kafka,$(REAL_TIME),tests/connectors -m "nightly and kafka") \
+	$(call stage,1 of 4 without Spark,$(VENV),-m "nightly and not spark" $(SIDE_BY_SIDE)) \
+	$(call stage,2 of 4 on Spark,$(VENV),-m "nightly and spark" $(DRIVERS_SIDE_BY_SIDE)) \
+	$(call stage,3 of 4 realTime on Kafka,$(REAL_TIME),tests/connectors -m "nightly and kafka") \
+	$(call stage,4 of 4 on the newest dependencies,$(NEWEST_DEPENDENCIES),-m "$(FAST)" $(SIDE_BY_SIDE)) \
 	$(MAKE) simulate || failed="$$failed, simulate"; \
 	$(report)
 
@@ -145,10 +152,12 @@ lint: $(VENV)/.dev
 bench: java system-packages $(BENCH)/.bench
 	$(BENCH)/bin/python -m benchmarks.run
 
-## make dashboards write docs/settings.md and docs/metrics.md
+## make dashboards write docs/settings.md, docs/metrics.md, the Operator's resources, and the next steps of the Prometheus rules
 dashboards: $(VENV)/.dev
 	$(BIN)/python -m tools.settings
 	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md
+	cd tests && ../$(BIN)/python -m support.rule_steps
+	$(BIN)/python -m tools.kubernetes
 
 ## make dependencies  write the hashes of the versions in constraints.txt to requirements/
 COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
@@ -158,7 +167,7 @@ dependencies: $(BIN)/uv
 	$(COMPILE) pyproject.toml --extra spark --output-file requirements/demo.txt
 	$(COMPILE) pyproject.toml --extra spark --group dev --output-file requirements/dev.txt
 
-## make wheels     build/wheels: querypulse and all it needs, to install without an index on Linux, for ARCH
+## make wheels     build/wheels: querypulse, all it needs and its extras, to install without an index on Linux, for ARCH
 ARCH := x86_64
 # pip takes the markers of this Python, not those of the other version: tomli is named.
 wheels: $(VENV)/.dev
@@ -166,7 +175,8 @@ wheels: $(VENV)/.dev
 	$(BIN)/python -m build --quiet --no-isolation --wheel --outdir build/wheels .
 	for version in 3.10 3.11 3.12 3.13; do $(BIN)/python -m pip download --quiet --only-binary :all: \
 	  --platform manylinux2014_$(ARCH) --platform manylinux_2_17_$(ARCH) \
-	  --python-version $$version --constraint constraints.txt --dest build/wheels build/wheels/querypulse-*.whl tomli || exit; done
+	  --python-version $$version --constraint constraints.txt --dest build/wheels \
+	  "$$(echo build/wheels/querypulse-*.whl)[replay,otlp]" tomli || exit; done
 
 ## make sbom       build/querypulse.cdx.json: what the wheel requires, with versions and hashes (CycloneDX)
 sbom: $(BIN)/uv
@@ -187,7 +197,7 @@ stack: $(VENV)/.demo
 
 ## make clean      remove what the other targets made
 clean:
-	rm -rf $(VENV) .venv-spark-* $(OLDEST_DEPENDENCIES) $(BENCH) build *.egg-info
+	rm -rf $(VENV) .venv-spark-* $(OLDEST_DEPENDENCIES) $(NEWEST_DEPENDENCIES) $(BENCH) build *.egg-info
 
 java:
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { \
@@ -245,15 +255,17 @@ OTHER_PYTHON = $(word 2,$(subst -, ,$*))
 	$(INSTALL) $(if $(OTHER_PYTHON),,--constraint build/constraints-$(SPARK).txt) --group tests --editable . pyspark==$(SPARK)
 	@touch $@
 
-# All else has the versions of constraints.txt, except what these require themselves. Without the
-# extra otlp: the oldest protobuf that it allows is too old for Spark Connect in the tests.
-$(OLDEST_DEPENDENCIES)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
-	@echo "installing the oldest dependencies of querypulse into $(@D) (the first time takes a minute or two)"
+# All else has the versions of constraints.txt, except what these require themselves. Of the oldest,
+# without the extra otlp: the protobuf that it allows is too old for Spark Connect in the tests.
+EDGE = $(@D:.venv-%=%)
+RESOLUTION = $(if $(filter oldest,$(EDGE)),lowest-direct,highest --extra otlp)
+$(OLDEST_DEPENDENCIES)/.dev $(NEWEST_DEPENDENCIES)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
+	@echo "installing the $(EDGE) dependencies of querypulse into $(@D) (the first time takes a minute or two)"
 	$(PYTHON) -m venv $(@D)
 	@mkdir -p build
-	$(BIN)/uv pip compile --quiet --python $(@D) --resolution lowest-direct --no-header --no-annotate --upgrade pyproject.toml --extra replay --output-file build/oldest.txt
-	sed 's/==.*//; s/[-_]/[-_]/g; s/.*/^&==/' build/oldest.txt | grep -vif - constraints.txt > build/constraints-oldest.txt
-	$(INSTALL) --constraint build/constraints-oldest.txt --requirement build/oldest.txt --group tests --editable .
+	$(BIN)/uv pip compile --quiet --python $(@D) --resolution $(RESOLUTION) --no-header --no-annotate --upgrade pyproject.toml --extra replay --output-file build/$(EDGE).txt
+	sed 's/==.*//; s/[-_]/[-_]/g; s/.*/^&==/' build/$(EDGE).txt | grep -vif - constraints.txt > build/constraints-$(EDGE).txt
+	$(INSTALL) --constraint build/constraints-$(EDGE).txt --requirement build/$(EDGE).txt --group tests --editable .
 	@touch $@
 
 $(BENCH)/.bench: pyproject.toml constraints.txt | $(BIN)/uv

@@ -21,6 +21,8 @@ RESOLVED = "resolved"
 """The status of an alert or an incident: without, and with an end."""
 WARNING = Severity.WARNING.value
 CRITICAL = Severity.CRITICAL.value
+TEST_ALERT = "QuerypulseTest"
+"""The name of the alert that ``querypulse test-alert`` sends."""
 FLAPS = 3
 FLAP_WINDOW_SECONDS = 24 * 3600.0
 """An alert that opens so often within so long keeps coming back."""

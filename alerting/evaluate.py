@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..core.states import QueryState
 from ..listener.probe_report import Context
+from ..listener.python_frames import MainThread
 from ..listener.state.flow import Flow, Node, flow_of
 from ..listener.state.identity import UNNAMED, base_label
 from ..listener.state.query import Query
@@ -39,6 +40,7 @@ from .kinds import (
     MONITORING_DEGRADED,
     QUERY_FAILED,
     QUERY_FLAPPING,
+    QUERY_STOPPED,
     SharedCause,
     kind_of,
 )
@@ -53,6 +55,8 @@ from .rules.stuck_batch import waiting_by_holder
 from .words.messages import say
 from .words.reasons import reason_of
 
+ENDS = frozenset({QUERY_FAILED, QUERY_STOPPED})
+"""Alerts for which ``await_any_failure`` raises."""
 INDEPENDENT_RULES = frozenset(rule for name, rule in RULES.items() if kind_of(name).is_independent)
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
@@ -101,7 +105,7 @@ def evaluate(
     now: float,
     policy: Policy,
     is_silenced: Callable[[Finding], bool] = lambda _finding: False,
-    main_thread: Callable[[], str] = str,
+    main_thread: Callable[[], MainThread] = MainThread,
 ) -> Evaluation:
     """Evaluate every query of the snapshot at ``now`` (monotonic seconds).
 
@@ -131,7 +135,9 @@ def evaluate(
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
     findings = stages.run(gather, findings, list(health), unnamed) or findings
     if any(kind_of(finding.alertname).shows_main_thread for finding in findings):
-        findings = _with_main_thread(findings, stages.run(main_thread) or "")
+        restarted = {label for label, query in health.items() if query.restarted}
+        thread = stages.run(main_thread) or MainThread()
+        findings = _with_main_thread(findings, thread, restarted)
     worded = _in_words(findings, stages)
     said = {id(finding.facts): finding.reason for finding in worded}
     health = {label: _with_reason(query, said, stages) for label, query in health.items()}
@@ -506,9 +512,18 @@ def _of_unnamed(members: list[Finding]) -> Finding:
     return replace(newest, query=UNNAMED, facts=found, members=labels)
 
 
-def _with_main_thread(findings: Sequence[Finding], text: str) -> list[Finding]:
+def _with_main_thread(
+    findings: Sequence[Finding], thread: MainThread, restarted: Collection[str]
+) -> list[Finding]:
+    """The findings with what the main thread does; ``supervise`` handles queries ``restarted``."""
     return [
-        _adding(finding, main_thread=text)
+        _adding(
+            finding,
+            main_thread=thread.text,
+            ends_driver=thread.awaits_failure
+            and finding.alertname in ENDS
+            and not set(finding.members or (finding.query,)).issubset(restarted),
+        )
         if kind_of(finding.alertname).shows_main_thread
         and finding.shared is not SharedCause.PROGRAM_ENDED
         else finding

@@ -163,6 +163,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     upstream: Upstream | None = None
     """The query that cuts it off."""
     main_thread: str = ""
+    ends_driver: bool = False
+    """Whether the main thread waits in ``await_any_failure``, which raises because of this."""
 
 
 NO_EVIDENCE = Evidence()

@@ -68,14 +68,13 @@ class Failed(Facts, frozen=True, kw_only=True):
     """A run ended with an exception.
 
     ``expected_within``: a restart is expected within so many seconds, because the error is
-    expected (``is_expected_error``) or the process ends. ``seen_by`` is the signal that showed it.
+    expected (``is_expected_error``) or the process ends.
     """
 
     code = Code.FAILED
     failure: Failure
     expected_within: float | None = None
     is_expected_error: bool = False
-    seen_by: str = ""
 
 
 class GivenUp(Facts, frozen=True, kw_only=True):
@@ -175,6 +174,8 @@ class PoisonBatch(Facts, frozen=True, kw_only=True):
     earlier: int
     """How many of these failures were in earlier processes."""
     failures: tuple[PastFailure, ...] = ()
+    failure: Failure | None = None
+    """The last one; None if it was in an earlier process, of which only the classes are known."""
 
 
 class ManyFailures(Facts, frozen=True, kw_only=True):
@@ -186,6 +187,8 @@ class ManyFailures(Facts, frozen=True, kw_only=True):
     error_class: str
     earlier: int
     failures: tuple[PastFailure, ...] = ()
+    failure: Failure | None = None
+    """As in ``PoisonBatch``."""
 
 
 # -- batches ----------------------------------------------------------------------------------

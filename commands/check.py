@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..alerting.alert import (
+    TEST_ALERT,
     Alert,
     AlertOutcome,
     Incident,
@@ -23,26 +24,50 @@ from ..alerting.alert import (
 from ..alerting.delivery.heartbeat import Heartbeat
 from ..alerting.delivery.spool import try_folder
 from ..alerting.finding import WHOLE_DRIVER, Severity
-from ..alerting.receivers.receiver import DeliveryError, Receiver
+from ..alerting.receivers.receiver import DeliveryError, Receiver, is_loopback
 from ..alerting.silences import read_silences
 from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
-from ..settings.links import runbook_base_url
+from ..exporter import push
+from ..settings.links import guidance, runbooks_url
 from ..settings.loading import load_strictly
-from ..settings.receivers import find_gap, receivers_text
+from ..settings.receivers import (
+    NOBODY,
+    as_settings_error,
+    expired_certificates,
+    find_gap,
+    receivers_text,
+)
 from ..settings.settings import TYPES, Settings, SettingsError, mask
-from ..sidecar.assemble import Components, make_heartbeat, make_receivers, refused_address
+from ..sidecar.assemble import (
+    Components,
+    http_options,
+    make_heartbeat,
+    make_receivers,
+    make_redactor,
+    refused_address,
+)
+from ..sidecar.preflight import known_risks
 
 UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
     "Databricks Shell), alerts that an earlier process left open are not resolved at the start"
 )
+PROMETHEUS = (
+    "Prometheus notifies if it gets the metrics of this driver and has loaded queries.yaml "
+    "(docs/prometheus.md)."
+)
+NO_PROMETHEUS = (
+    "Prometheus could notify instead: let it scrape this driver (http_host, http_port) or "
+    "set pushgateway_url, and load queries.yaml (docs/prometheus.md)."
+)
 
 
 def check(environment: Mapping[str, str]) -> int:
-    """Print every setting, secrets masked, and a summary; 0 when all can be used. Sends nothing.
+    """Print every setting, secrets masked, and a summary; sends nothing.
 
-    Settings come from environment and file: the Spark conf is known only inside a job.
+    Returns 0, or 1 if nobody would be notified. Settings come from environment and file: the Spark
+    conf is known only inside a job.
 
     Raises:
         SettingsError: a setting is unknown, not allowed, or refers to something unusable.
@@ -56,22 +81,58 @@ def check(environment: Mapping[str, str]) -> int:
         text = "-" if value is None else msgspec.json.encode(value).decode()
         sys.stdout.write(f"{name:<{width}}  {text:<34}  {settings.origins.get(name, 'default')}\n")
     note = UNNAMED_APP if settings.app_name is None else problem_of(settings.app_name)
-    sys.stdout.write(f"note: {note}\n" if note else "")
-    names = receivers_text(settings)
-    gap = find_gap(settings, settings.app_name or "")
-    summary = f", but {gap}." if gap else f": {names}. querypulse test-alert tries them."
+    lacks_package = settings.otlp_endpoint is not None and not push.is_installed()
+    notes = [
+        note,
+        push.NOT_INSTALLED if lacks_package else "",
+        *expired_certificates(settings),
+        *(risk.text for risk in known_risks(settings)),
+        *_altered_hints(settings),
+    ]
+    for text in filter(None, notes):
+        sys.stdout.write(f"note: {text}\n")
+    code, summary = _who_is_notified(settings)
     sys.stdout.write(f"\nThese settings can be used{summary}\n")
-    return 0
+    return code
+
+
+def _altered_hints(settings: Settings) -> Iterator[str]:
+    """Restart hints that no message shows as they are, because something looks like a secret."""
+    redact = make_redactor(settings).text
+    for pattern, hint in guidance(settings).restart_hints:
+        shown = redact(hint)
+        if shown != hint:
+            yield (
+                f"restart_hint of {pattern!r} seems to hold a secret and is shown as {shown!r}; "
+                "name a script instead"
+            )
+
+
+def _who_is_notified(settings: Settings) -> tuple[int, str]:
+    """The exit code, and the end of the summary."""
+    gap = find_gap(settings, settings.app_name or "")
+    if not gap:
+        return 0, f": {receivers_text(settings)}. querypulse test-alert tries them."
+    if not settings.enabled:
+        return 1, f", but {gap}."
+    is_scraped = settings.http_port >= 0 and not is_loopback(settings.http_host)
+    pushes_otlp = settings.otlp_endpoint is not None and push.is_installed()
+    is_exported = is_scraped or pushes_otlp or settings.pushgateway_url is not None
+    code = 0 if gap == NOBODY and is_exported else 1
+    return code, f", but {gap}. {PROMETHEUS if is_exported else NO_PROMETHEUS}"
 
 
 def _require_usable(settings: Settings) -> None:
     """Try everything that can be tried without sending anything."""
+    with as_settings_error(settings):
+        http_options(None, settings)
     Components(settings, Guard())
     if settings.silence_file is not None:
         try:
             read_silences(Path(settings.silence_file))
         except (OSError, ValueError) as error:
-            raise settings.error(f"setting 'silence_file': {error}") from None
+            why = getattr(error, "strerror", None) or error
+            raise settings.error(f"setting 'silence_file': {why}") from None
     require_spool(settings)
     if refused := refused_address(settings):
         raise SettingsError(refused)
@@ -96,8 +157,8 @@ def require_spool(settings: Settings) -> None:
 # -- test-alert ---------------------------------------------------------------------------------
 
 
-TEST_NAME = "QuerypulseTest"
 TAKEN = "accepted the test alert and its end"
+GROUPED = "accepted the test alert: it notifies after its group_wait, and in minutes of the end"
 PINGED = "accepted the ping"
 ADVICE = {
     DeliveryOutcome.TRANSIENT: (
@@ -136,7 +197,7 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
     receivers = make_receivers(settings)
     heartbeat = make_heartbeat(settings, Guard())
     if not receivers and heartbeat is None:
-        raise SettingsError("test-alert: no receiver is configured")
+        raise SettingsError(f"test-alert: {NOBODY}")
     require_spool(settings)
     incident = _incident(settings, severity, app or settings.app_name or "querypulse")
     attempts = {receiver.name: partial(_try, receiver, incident) for receiver in receivers}
@@ -148,7 +209,7 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
         result = attempt()
         sys.stdout.write(f"{name:<{width}}  {result}\n")
         sys.stdout.flush()
-        code = code if result in (TAKEN, PINGED) else 1
+        code = code if result in (TAKEN, GROUPED, PINGED) else 1
     return code
 
 
@@ -158,12 +219,18 @@ def _ping(heartbeat: Heartbeat) -> str:
 
 
 def _try(receiver: Receiver, incident: Incident) -> str:
-    """What came of the test alert and of its end, in plain words."""
+    """What came of the test alert and of its end, in plain words.
+
+    One that groups by itself drops an alert that ends before it has notified of it: the alert ends
+    there by itself.
+    """
     ends = tuple(alert.ended(time.time(), AlertOutcome.TEST_OVER) for alert in incident.alerts)
     try:
         error = _send(receiver, incident)
         if error is not None and not error.may_have_arrived:
             return f"did NOT accept the test alert: {_explain(error)}"
+        if error is None and receiver.capabilities.groups_itself:
+            return GROUPED
         end_error = _send(receiver, replace(incident, alerts=ends))
     finally:
         receiver.close()
@@ -191,15 +258,15 @@ def _explain(error: DeliveryError) -> str:
 def _incident(settings: Settings, severity: str, app: str) -> Incident:
     labels = incident_labels(app, WHOLE_DRIVER, settings.labels)
     alert = Alert(
-        labels={**labels, "alertname": TEST_NAME, "severity": severity},
+        labels={**labels, "alertname": TEST_ALERT, "severity": severity},
         annotations={
             "summary": f"[{app}] test alert of querypulse: nothing is wrong",
-            "description": "Somebody ran 'querypulse test-alert'. The alert resolves at once.",
+            "description": "Somebody ran 'querypulse test-alert'. The alert ends by itself.",
             "reason": "a test of the receivers",
-            "runbook_url": runbook_base_url(settings),
+            "runbook_url": runbooks_url(settings),
         },
         starts_at=time.time(),
     )
     # A key of its own: the test must not resolve the open incident of the driver.
-    key = incident_key({**labels, "alertname": TEST_NAME}, severity)
+    key = incident_key({**labels, "alertname": TEST_ALERT}, severity)
     return Incident(key, labels, severity, (alert,))

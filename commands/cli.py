@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
+from typing import Any
 
 from ..core.installed import VERSION, require_spark
+from ..core.text import suggest
 from ..launch.auto_attach import site_packages, status_lines, switch
 from ..launch.launcher import launcher_script, run_job
 from ..replay.command import add_arguments, replay
+from ..settings.mistakes import mask_mistake
 from ..watch.command import WatchRequest, add_watch_arguments, watch
 from .check import add_test_arguments, check, try_receivers
 from .demo.scenarios import DemoSettings, add_demo_arguments
@@ -18,6 +23,7 @@ from .exit_code import exit_code
 from .export_dashboards import add_dashboards_arguments, export_dashboards
 from .silence import SilenceRequest, add_silence_arguments, silence
 
+_OPTION = re.compile(r"--[a-z][a-z-]*")
 RUN_USAGE = "querypulse run job.py ARGS...\n       querypulse run -m MODULE ARGS..."
 
 
@@ -27,9 +33,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[:1] == ["run"] and words[1:2] not in (["-h"], ["--help"]):
         # The words belong to the job.
         return exit_code(lambda: run_job(words[1:]))
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal in ASCII shows an escape of a name that it cannot show.
+        sys.stdout.reconfigure(errors="backslashreplace")
     arguments = vars(_parser().parse_args(words))
     command = arguments.pop("command")
     return exit_code(lambda: _COMMANDS[command](**arguments))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what a word may mean that its command does not take, and shows no value: a secret."""
+
+    def parse_known_args(self, *args: Any, **kwargs: Any) -> Any:
+        arguments, rest = super().parse_known_args(*args, **kwargs)
+        if rest:
+            self.error(_unrecognized(rest, _OPTION.findall(self.format_help())))
+        return arguments, rest
+
+
+def _unrecognized(rest: Sequence[str], options: Sequence[str]) -> str:
+    name = next((word for word in rest if word.startswith("--")), "").partition("=")[0]
+    what = f"unrecognized arguments: {name or mask_mistake(rest[0])}"
+    if f"{name}-file" in options:
+        return f"{what}; ps shows a secret in the command line: give {name}-file FILE"
+    return f"{what}; {suggest(name, options) or '--help lists what is allowed'}"
 
 
 def _show_launcher() -> int:
@@ -67,7 +94,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="querypulse",
         description="Health monitor for the queries of a Spark Structured Streaming job.",
     )

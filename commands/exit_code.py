@@ -7,11 +7,10 @@ import os
 import sys
 from collections.abc import Callable
 
-from ..core import CommandError
+from ..core import COULD_NOT_BEGIN, CommandError
 from ..launch.launcher import LaunchError
 from ..settings.settings import SettingsError
 
-COULD_NOT_BEGIN = 2
 INTERRUPTED = 130
 READER_GONE = 141
 OUTPUT_LOST = 1

@@ -15,7 +15,7 @@ from .. import dashboards
 from ..core import CommandError
 from ..core.files import write_whole
 from ..core.text import listed
-from ..settings.links import runbook_base_url
+from ..settings.links import guidance, runbooks_url
 from ..settings.loading import load_strictly
 from ..settings.settings import DEFAULT_RUNBOOKS
 
@@ -32,6 +32,7 @@ WRITTEN_IN_PART = 1
 _SELECTOR = re.compile(r'(\{[^{}]*=~\\"\$(?:instance|app)\\"[^{}]*)\}')
 """A selector of the dashboards' queries, in JSON."""
 _PARAMETER = "${instance:queryparam}"
+_RUNBOOK_URL = re.compile(r"^( +)runbook_url: .*\n", re.MULTILINE)
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_LABELS = {"alertname", "app", "datasource", "instance", "job", "query", "severity", "state"}
 
@@ -59,20 +60,24 @@ def export_dashboards(
 ) -> int:
     """Write the files that differ and print their paths; 1 when writing failed half-way.
 
-    Runbook links point to the setting ``runbook_base_url``. Dashboards have a variable for each
-    of ``labels``.
+    Runbook links point to the setting ``runbooks_url``, and alerts of Prometheus link to the
+    setting ``dashboard_url``. Dashboards have a variable for each of ``labels``.
 
     Raises:
         CommandError: existing files differ, or one cannot be read.
         SettingsError: a setting is unknown or not allowed.
 
     """
-    base = runbook_base_url(load_strictly({}, environment))
+    settings = load_strictly({}, environment)
+    base = runbooks_url(settings)
+    dashboard = guidance(settings).dashboard_url
     target = Path(folder)
     shipped = {target / name: content for name, content in shipped_files(base).items()}
     for path, content in shipped.items():
         if labels and path.suffix == ".json":
             shipped[path] = select_by_labels(content.decode(), labels).encode()
+        if dashboard and path.parent == target / "prometheus":
+            shipped[path] = link_to_dashboard(content.decode(), dashboard).encode()
     try:
         there = {path: path.read_bytes() for path in shipped if path.exists()}
     except OSError as error:
@@ -110,6 +115,17 @@ def select_by_labels(dashboard: str, labels: Sequence[str]) -> str:
     place, job = next(entry for entry in enumerate(variables) if entry[1]["name"] == "job")
     variables[place + 1 : place + 1] = [_variable(job, label) for label in labels]
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def link_to_dashboard(rules: str, url: str) -> str:
+    """The rules with a ``dashboard_url`` beside each ``runbook_url``, as a driver's alerts have it.
+
+    ``url`` may hold ``{app}`` and ``{query}``. ``$__all`` is Grafana's value for all queries.
+    """
+    app = "{{ $labels.app | urlquery }}"
+    query = '{{ if eq $labels.query "*" }}$__all{{ else }}{{ $labels.query | urlquery }}{{ end }}'
+    link = url.replace("{app}", app).replace("{query}", query)
+    return _RUNBOOK_URL.sub(lambda line: f"{line[0]}{line[1]}dashboard_url: '{link}'\n", rules)
 
 
 def _variable(job: dict[str, Any], label: str) -> dict[str, Any]:

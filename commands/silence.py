@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ from ..alerting.silences import (
     unmatched,
     written,
 )
+from ..core.certificates import load_authorities
 from ..core.secret import Secret
 from ..core.text import rfc3339
 from ..core.wall_time import Times, parse_window
@@ -182,22 +184,39 @@ def _app(request: SilenceRequest, settings: Settings, places: Sequence[Place]) -
 def _places(request: SilenceRequest, settings: Settings) -> list[Place]:
     file = request.file or settings.silence_file
     ca_file = request.ca_file
-    if ca_file is not None and not Path(ca_file).is_file():
-        raise ValueError(f"--ca-file {ca_file}: no such file")
+    if ca_file is not None:
+        load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ca_file, "--ca-file")
     places: list[Place] = [] if file is None else [File(Path(file))]
     if (url := request.alertmanager) is not None:
         name = public_part(url, setting="--alertmanager", allow_http=True)
-        places.append(Alertmanager(name, url, ca_file, labels=settings.labels))
+        header = _alertmanager_authorization(url, settings)
+        places.append(Alertmanager(name, url, ca_file, header, labels=settings.labels))
     if request.urls and request.token_file is None:
         raise ValueError("--url needs --token-file, the drivers' http_token_file")
     if request.urls and request.token_file is not None:
         token = Secret.from_file(request.token_file, setting="--token-file")
-        places += [Driver(url.rstrip("/"), url, ca_file, token) for url in request.urls]
+        header = Secret(f"Bearer {token.known}")
+        places += [Driver(url.rstrip("/"), url, ca_file, header) for url in request.urls]
     if not places:
         raise ValueError(
             "name a place: --url, --alertmanager, --file or the setting 'silence_file'"
         )
     return places
+
+
+def _alertmanager_authorization(url: str, settings: Settings) -> Secret | None:
+    """The header of ``alertmanager_credentials_file``, for one of ``alertmanager_urls`` only.
+
+    Raises:
+        ValueError: the file cannot be used.
+
+    """
+    path = settings.alertmanager_credentials_file
+    ours = [own.rstrip("/") for own in settings.alertmanager_urls]
+    if path is None or url.rstrip("/") not in ours:
+        return None
+    credentials = Secret.from_file(path, setting="alertmanager_credentials_file")
+    return Secret(credentials.authorization())
 
 
 def _ask_each(
@@ -302,14 +321,15 @@ class _Server(msgspec.Struct, frozen=True):
     name: str
     url: str
     ca_file: str | None
-    token: Secret | None = None
+    authorization: Secret | None = None
+    """The header of this name."""
 
     def _ask(self, kind: type[Answer], method: str, path: str, body: object = None) -> Answer:
         with requests.Session() as session:
-            if self.token is not None:
-                # No proxy or netrc of the environment: only the driver may receive the token.
+            if self.authorization is not None:
+                # No proxy or netrc of the environment: only the server may receive it.
                 session.trust_env = False
-                session.headers["Authorization"] = f"Bearer {self.token.known}"
+                session.headers["Authorization"] = self.authorization.known
             session.verify = self.ca_file or True
             try:
                 response = session.request(

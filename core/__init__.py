@@ -5,6 +5,13 @@ AUTO_ATTACH_VARIABLE = "QUERYPULSE_AUTO_ATTACH"
 
 It is here because every Python process may need it, which then imports nothing else.
 """
+ON = ("1", "true", "yes", "on")
+OFF = ("0", "false", "no", "off")
+"""The words for yes and no in a text, such as an environment variable; in any case of letters."""
+
+
+COULD_NOT_BEGIN = 2
+"""The exit code of a command that cannot begin."""
 
 
 class CommandError(Exception):

@@ -4,6 +4,7 @@ one; and which parts of it are hidden.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
@@ -18,6 +19,9 @@ from msgspec import Meta
 from .files import Signature, signature_of
 from .redaction import is_random, names_secret, secrets_of_url
 
+MOST_BYTES = 64 * 1024
+"""Of a file of a secret; ``/dev/zero`` has no end."""
+_ALLOWED = "allowed: the path of a file that holds the secret and nothing else"
 LONGEST_NAME = 28
 """Longer names, of 32 characters and more, may be keys."""
 
@@ -34,6 +38,8 @@ class Secret:
         self._value = value.strip()
         self._path: Path | None = None
         self._seen: Signature | None = None
+        self.setting = ""
+        """The setting that names its file."""
         self.problem = ""
         """Why the file could not be read the last time; it never holds its content."""
 
@@ -47,12 +53,15 @@ class Secret:
         """
         secret = cls("")
         secret._path = Path(path)
+        secret.setting = setting
         try:
             secret._read()
         except (OSError, ValueError) as error:
-            raise ValueError(f"{setting}: cannot read {_shown(path)}: {_reason(error)}") from None
+            raise ValueError(
+                f"{setting}: cannot read {shown_path(path)}: {_reason(error)}; {_ALLOWED}"
+            ) from None
         if not secret._value:
-            raise ValueError(f"{setting}: {path} is empty")
+            raise ValueError(f"{setting}: {shown_path(path)} is empty; {_ALLOWED}")
         return secret
 
     def reveal(self) -> str:
@@ -64,6 +73,24 @@ class Secret:
             except (OSError, ValueError) as error:
                 self.problem = f"cannot read {self._path}: {_reason(error)}"
         return self._value
+
+    def authorization(self) -> str:
+        """The header ``Authorization`` of a bearer token, or of ``user:password``; reads the file.
+
+        They differ by a colon, which neither a token (RFC 6750) nor a user (RFC 7617) has.
+
+        Raises:
+            ValueError: it is something else; the message names the setting.
+
+        """
+        text = self.reveal()
+        user, colon, password = text.partition(":")
+        if user and password and text.isprintable():
+            return f"Basic {b64encode(text.encode()).decode('ascii')}"
+        if text.isascii() and text.isprintable() and not colon and " " not in text:
+            return f"Bearer {text}"
+        what = "a bearer token, without the word Bearer, or user:password"
+        raise ValueError(f"{self.setting} must hold {what}")
 
     @property
     def is_from_file(self) -> bool:
@@ -85,11 +112,15 @@ class Secret:
         seen = signature_of(self._path)
         if seen == self._seen:
             return
-        self._value = self._path.read_text(encoding="utf-8").strip() or self._value
+        with self._path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise TooLargeError
+        self._value = content.decode("utf-8-sig").strip() or self._value
         self._seen = seen
 
 
-def _shown(path: str | Path) -> str:
+def shown_path(path: str | Path) -> str:
     """The path, unless it may be the secret itself, given where its file belongs."""
     place = Path(path)
     # A key may begin with a slash.
@@ -97,7 +128,13 @@ def _shown(path: str | Path) -> str:
     return str(path) if is_place else "a file with this name (not shown)"
 
 
+class TooLargeError(ValueError):
+    """A file is too large for a secret."""
+
+
 def _reason(error: Exception) -> str:
+    if isinstance(error, TooLargeError):
+        return f"it has more than {MOST_BYTES} bytes, and a secret has fewer"
     return getattr(error, "strerror", None) or "it is not UTF-8"
 
 
@@ -133,18 +170,18 @@ SecretFile = Annotated[str, Meta(extra={"holds": Holds.SECRET_FILE})]
 def holds(record: type[msgspec.Struct]) -> Mapping[str, Holds]:
     """What each text field of a settings record holds, as far as its type declares it."""
     hints = get_type_hints(record, include_extras=True)
-    declared = {name: _declared(hints[name]) for name in record.__struct_fields__}
+    declared = {name: declared_in(hints[name]) for name in record.__struct_fields__}
     return {name: kind for name, kind in declared.items() if kind is not None}
 
 
-def _declared(kind: Any) -> Holds | None:
-    """The first declaration anywhere in a type; literal words are no secret."""
+def declared_in(kind: Any) -> Holds | None:
+    """What the first declaration anywhere in a type says; literal words are no secret."""
     if get_origin(kind) is Literal:
         return Holds.NOTHING
     for part in getattr(kind, "__metadata__", ()):
         if isinstance(part, Meta) and part.extra is not None and "holds" in part.extra:
             return Holds(part.extra["holds"])
-    inner = (_declared(part) for part in get_args(kind))
+    inner = (declared_in(part) for part in get_args(kind))
     return next((declared for declared in inner if declared is not None), None)
 
 
@@ -155,14 +192,14 @@ def secret_parts(value: str) -> set[str]:
     """The texts to hide: a key itself; the secret parts of a URL, also decoded.
 
     Of headers the values that their names call secret, or that are random, as written and decoded,
-    with and without a scheme such as ``Bearer``.
+    with and without a scheme such as ``Bearer``. Of ``user:password`` the password, too.
     """
     with suppress(ValueError):
         parse_headers(value)
         # It may also be a key that only looks like a header.
         return {value}.union(*map(_secret_of_header, value.replace("\n", ",").split(",")))
     if "://" not in value:
-        return {value}
+        return {value, value.partition(":")[2]} - {""}
     return _secret_of_url(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from hashlib import sha256
 from typing import Any
@@ -27,6 +27,11 @@ def duration(seconds: float) -> str:
     return _pair(whole // 3600, 24, "d", "h")
 
 
+def exact_duration(seconds: float) -> str:
+    """As ``duration``; below two minutes with tenths of a second: ``0.5 s``."""
+    return f"{round(seconds, 1):g} s" if seconds < 2 * 60 else duration(seconds)
+
+
 def _pair(count: int, size: int, unit: str, smaller: str) -> str:
     units, rest = divmod(count, size)
     return f"{units} {unit} {rest} {smaller}" if rest else f"{units} {unit}"
@@ -42,6 +47,19 @@ def listed(names: Sequence[str], most: int = MAX_NAMES) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+# -- hosts ------------------------------------------------------------------------------------
+
+
+HOST = (
+    r"^(?:(?![0-9.]+\Z)[A-Za-z0-9_][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*\.?"
+    r"|(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])(?:\.(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])){3}"
+    r"|(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?)\Z"
+)
+"""A host name in ASCII, with ``_`` as networks of containers have it; an address of IPv4, or of
+IPv6 without brackets. A name of digits would be read as an address by the system (inet_aton)."""
+HOST_WORDS = "a host name or an IP address, without brackets, scheme and port"
+
+
 # -- utf8 -------------------------------------------------------------------------------------
 # Texts that cannot be encoded: Python reads bytes of the environment that are not UTF-8 as lone
 # surrogates, and so does JSON. Such a text in a label or a log line would fail much later.
@@ -55,20 +73,6 @@ def encodable(text: str) -> str:
 def digest(text: str, characters: int) -> str:
     """The first hexadecimal ``characters`` of the SHA-256 of a text, which may be any text."""
     return sha256(text.encode(errors="surrogatepass")).hexdigest()[:characters]
-
-
-def is_encodable(value: object) -> bool:
-    """Whether every text in a value, its lists and its tables can be encoded."""
-    pending = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, str) and encodable(part) != part:
-            return False
-        if isinstance(part, Mapping):
-            pending += [*part.keys(), *part.values()]
-        elif isinstance(part, (list, tuple, set, frozenset)):
-            pending += part
-    return True
 
 
 def to_json(body: dict[str, Any] | list[dict[str, Any]]) -> bytes:

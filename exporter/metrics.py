@@ -25,6 +25,8 @@ T = TypeVar("T")
 Figures = dict[Labels, float | None]
 Reading = float | Figures | Buckets | None
 
+DRIVER_LABELS = ("app",)
+"""Every figure of a driver and of its monitor has this too."""
 QUERY_LABELS = ("app", "query")
 """Every figure of a query has these too."""
 MAX_QUERIES = 1000
@@ -54,13 +56,16 @@ Table = dict[str, Figure[T]]
 
 
 def all_families(published: PublishedState | None) -> Iterator[Family]:
-    """All families; before the first evaluation only ``querypulse_build_info``."""
-    yield from _families(BUILD_FIGURES, [((), published)])
-    if published is not None:
-        rows = _most_important(tuple(published.rows))
-        shown = [((published.app, row.label), row) for row in rows]
-        yield from _families(QUERY_FIGURES, shown, QUERY_LABELS)
-        yield from _families(DRIVER_FIGURES, [((), published)])
+    """All families; before the first evaluation only ``querypulse_build_info``, without an app."""
+    if published is None:
+        yield from _families(BUILD_FIGURES, [((), None)])
+        return
+    driver = [((published.app,), published)]
+    yield from _families(BUILD_FIGURES, driver, DRIVER_LABELS)
+    rows = _most_important(tuple(published.rows))
+    shown = [((published.app, row.label), row) for row in rows]
+    yield from _families(QUERY_FIGURES, shown, QUERY_LABELS)
+    yield from _families(DRIVER_FIGURES, driver, DRIVER_LABELS)
 
 
 def _families(
@@ -293,6 +298,12 @@ QUERY_FIGURES: Table[QueryRow] = {
         "1 for the state the query is in, 0 for every other.",
         lambda row: {(state,): float(state == row.state) for state in STATES},
     ),
+    # A dashboard that adds 15 weighted series up takes half a minute for 400 queries.
+    "spark_streaming_query_state_rank": Figure(
+        f"How bad the state is, as a number: {len(STATES)} for {STATES[0]}, the worst, down to 1 "
+        f"for {STATES[-1]}.",
+        lambda row: float(len(STATES) - STATES.index(row.state)),
+    ),
     "spark_streaming_query_phase_duration_seconds{phase}": Figure(
         "The time that the last batch spent in each phase, by Spark's names (durationMs).",
         lambda row: _by_label(row.progress.phase_seconds),
@@ -391,11 +402,11 @@ def _by_receiver(
     return figures
 
 
-def _driver_needed(published: PublishedState) -> Figures:
+def _driver_needed(published: PublishedState) -> float | None:
     """The time of the last evaluation, while a query should keep running."""
     if not any(row.is_needed for row in published.rows):
-        return {}
-    return {(published.app,): published.monitor.heartbeat_timestamp}
+        return None
+    return published.monitor.heartbeat_timestamp
 
 
 def _alerts(published: PublishedState) -> Figures:
@@ -404,6 +415,10 @@ def _alerts(published: PublishedState) -> Figures:
     for alert in published.alerts:
         figures[alert_labels(alert)] = 1.0
     return figures
+
+
+def _alert_starts(published: PublishedState) -> Figures:
+    return {alert_labels(alert): alert.starts_at for alert in published.alerts}
 
 
 def _alerts_firing(published: PublishedState) -> Figures:
@@ -419,28 +434,28 @@ BUILD_FIGURES: Table[PublishedState | None] = {
 DRIVER_FIGURES: Table[PublishedState] = {
     # A rule about a vanished driver can only compare the last samples, so both families hold the
     # time of the same heartbeat.
-    "querypulse_driver_heartbeat_timestamp_seconds{app}": Figure(
-        "When the monitor last evaluated the queries, by its app.",
-        lambda published: {(published.app,): published.monitor.heartbeat_timestamp},
+    "querypulse_driver_heartbeat_timestamp_seconds": Figure(
+        "When the monitor last evaluated the queries.",
+        lambda published: published.monitor.heartbeat_timestamp,
     ),
-    "querypulse_driver_expected_timestamp_seconds{app}": Figure(
+    "querypulse_driver_expected_timestamp_seconds": Figure(
         "The same time while a query should keep running, so that the driver should not end; "
         "absent otherwise.",
         _driver_needed,
     ),
-    "spark_streaming_query_alert{app,query,alertname,severity}": Figure(
+    "spark_streaming_query_alert{query,alertname,severity}": Figure(
         "1 while querypulse has this alert open, and 0 for ten minutes after it ended; "
         'query "*" is the whole driver.',
         _alerts,
     ),
-    "querypulse_alerts_firing{alertname,severity}": Figure("Alerts firing now.", _alerts_firing),
-    "querypulse_queries_without_series{app}": Figure(
-        f"Queries beyond the first {MAX_QUERIES}: only /status and their alerts show them.",
-        lambda published: {(published.app,): max(0, len(published.queries) - MAX_QUERIES)},
+    # A sum over the samples of the alert would count its earlier episodes, too.
+    "spark_streaming_query_alert_start_timestamp_seconds{query,alertname,severity}": Figure(
+        "When this alert began; absent once it has ended.", _alert_starts
     ),
-    "querypulse_heartbeat_timestamp_seconds": Figure(
-        "When the monitor last evaluated the queries.",
-        lambda published: published.monitor.heartbeat_timestamp,
+    "querypulse_alerts_firing{alertname,severity}": Figure("Alerts firing now.", _alerts_firing),
+    "querypulse_queries_without_series": Figure(
+        f"Queries beyond the first {MAX_QUERIES}: only /status and their alerts show them.",
+        lambda published: max(0, len(published.queries) - MAX_QUERIES),
     ),
     "querypulse_mailbox_depth": Figure(
         "Events received but not read yet.", lambda published: published.monitor.mailbox_depth

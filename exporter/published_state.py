@@ -81,10 +81,21 @@ class Pushes(msgspec.Struct, frozen=True):
     """What became of the pushes to one target: counts by outcome (``core.states``), and more."""
 
     outcomes: Mapping[str, int] = {}
-    problem: str = ""
-    """Why the last push failed; empty after a success."""
+    problem: str | None = None
+    """Why the last push failed; None after a success."""
     last_success: float | None = None
     """Unix seconds."""
+
+
+class Risk(msgspec.Struct, frozen=True):
+    """What is risky in how the job is set up, and the remedy; ``sidecar/preflight.py`` finds it.
+
+    ``queries`` are the labels of the named ones that it is about; none if it is of the whole job.
+    """
+
+    code: str
+    text: str
+    queries: tuple[str, ...] = ()
 
 
 class Monitor(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +103,7 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
 
     heartbeat_timestamp: float | None = None
     """Unix seconds of the newest evaluation."""
-    listener_path: str = ""
+    listener_path: str | None = None
     """The event path: ``bus_queue``, ``python_proxy``, ..."""
     listener_registered: bool | None = None
     reregistrations: int = 0
@@ -119,12 +130,13 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """By receiver and reason."""
     circuits_open: Mapping[str, bool] = {}
     """By receiver: whether sending is paused for a while after repeated failures."""
-    spool_problem: str = ""
+    spool_problem: str | None = None
     """Why undelivered alerts would be lost with this driver, although they are to be kept."""
     file_problems: Mapping[str, str] = {}
     """By what the files hold (silences, secrets, http): why what was read last may be old."""
-    app_name_problem: str = ""
+    app_name_problem: str | None = None
     """The effect of an app name that other drivers may share."""
+    preflight: tuple[Risk, ...] = ()
     pushes: Mapping[str, Pushes] = {}
     """By target: what became of the pushes of the metrics."""
     callback_duration_seconds: Timing = Timing()
@@ -132,14 +144,14 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Labels = tuple[str, ...]
-ALERT_LABELS = ("app", "query", "alertname", "severity")
+ALERT_LABELS = ("query", "alertname", "severity")
 ENDED_ALERT_SECONDS = 600.0
 """How long an alert that has ended keeps its series, as 0: while a scrape fails, Prometheus cannot
 know a series that has gone because the alert ended from one that it did not get."""
 
 
 def alert_labels(alert: Alert) -> Labels:
-    """The values of ``ALERT_LABELS``."""
+    """The values of ``ALERT_LABELS``; its app is the driver's."""
     return tuple(alert.labels[name] for name in ALERT_LABELS)
 
 

@@ -93,9 +93,11 @@ class Otlp:
         """Push all figures.
 
         Raises:
-            DeliveryError: some were not taken.
+            DeliveryError: some were not taken, or a package is missing.
 
         """
+        if not is_installed():
+            raise DeliveryError(NOT_INSTALLED, DeliveryOutcome.MISCONFIGURED)
         headers = {"Content-Type": "application/x-protobuf", **self._own_headers()}
         body = request_body(published, began=self._began, wall=time.time())
         answer = self.poster.post(body, headers, address=_metrics_url)
@@ -146,7 +148,7 @@ class Publisher:
     @property
     def pushes(self) -> Pushes:
         """What became of the pushes so far."""
-        return Pushes(self._outcomes.copy(), self._problem.text, self._pushed_at)
+        return Pushes(self._outcomes.copy(), self._problem.text or None, self._pushed_at)
 
     def start(self) -> None:
         """Start the thread."""
@@ -200,8 +202,7 @@ class Publisher:
 # https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 
 
-PACKAGE = "opentelemetry-proto"
-"""What to install: it is the extra ``otlp``."""
+NOT_INSTALLED = "setting 'otlp_endpoint' needs the extra otlp: pip install 'querypulse[otlp]'"
 Fields = dict[str, Any]
 """Fields of a protobuf message; its constructor takes dictionaries for the messages in it."""
 _CUMULATIVE: Fields = {"aggregation_temporality": "AGGREGATION_TEMPORALITY_CUMULATIVE"}

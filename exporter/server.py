@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 import msgspec
 from prometheus_client.exposition import gzip_accepted
 
+from ..core.certificates import load_authorities, load_own
 from ..core.files import Signature, signature_of
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
@@ -97,20 +98,15 @@ class Tls(msgspec.Struct, frozen=True):
         """Read the files.
 
         Raises:
-            OSError: a file cannot be read, or they do not match; the message names them.
+            CertificateError: a file cannot be used, or they do not match.
 
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        place = f"TLS files {self.cert_file}, {self.key_file}"
-        try:
-            # Without a password argument, an encrypted key would prompt at the terminal.
-            context.load_cert_chain(self.cert_file, self.key_file, password="")
-            if self.client_ca_file is not None:
-                place = f"TLS client CA file {self.client_ca_file}"
-                context.load_verify_locations(self.client_ca_file)
-                context.verify_mode = ssl.CERT_REQUIRED
-        except OSError as error:
-            raise OSError(f"{place}: {error}") from error
+        names = ("http_tls_cert_file", "http_tls_key_file")
+        load_own(context, self.cert_file, self.key_file, names)
+        if self.client_ca_file is not None:
+            load_authorities(context, self.client_ca_file, "http_tls_client_ca_file")
+            context.verify_mode = ssl.CERT_REQUIRED
         return context
 
 

@@ -7,16 +7,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from html import escape
+from typing import TypeVar
 
 import msgspec
 
 from ..alerting.words.messages import annotations_of
 from ..alerting.words.reasons import JVM_ENDED
+from ..core.installed import VERSION
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
 from ..listener.probe_report import Context
 from .published_state import Monitor, Process, PublishedState, QueryRow, iso
 
+RecordT = TypeVar("RecordT", bound=msgspec.Struct)
+MILLISECONDS = 3
+"""Digits of a figure."""
 MAX_ROWS = 50
 """How many queries a notebook's table shows."""
 UNREADY = frozenset(
@@ -31,16 +36,17 @@ class SupervisedStatus(msgspec.Struct, frozen=True):
     restarts: int
     next_start_seconds: float | None
     """Seconds until its next start is due, negative once that is overdue; None while it runs."""
-    failure: str
-    """Why it was started again last; empty before the first failure."""
-    given_up: str
-    """Why it is not restarted any more; empty while it is."""
+    failure: str | None
+    """Why it was started again last; None before the first failure."""
+    given_up: str | None
+    """Why it is not restarted any more; None while it is."""
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One query; ``id`` and ``run_id`` are None for an expected query that was never seen.
 
-    Times are ISO 8601 in UTC, ages and durations are seconds. Unknown values are None.
+    Times are ISO 8601 in UTC, ages and durations are seconds. What is unknown or absent is None;
+    only ``reason`` is an empty text for a state that needs none.
     """
 
     name: str
@@ -78,7 +84,7 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_input_age_seconds: float | None
     """Seconds since its run last read rows; None before the first."""
     checkpoint_problem: str | None
-    """Why its next start may not find its checkpoint; empty if nothing is wrong."""
+    """Why its next start may not find its checkpoint; None if nothing is known to be wrong."""
     upstream: tuple[str, ...] = ()
     """The queries that write what it reads, at most 50."""
     downstream: tuple[str, ...] = ()
@@ -126,6 +132,8 @@ class Status(msgspec.Struct, frozen=True):
     inhibited: tuple[InhibitedStatus, ...] = msgspec.field(default=(), name="suppressed")
     end_expected: bool = False
     """Whether somebody has announced that the whole driver will end now."""
+    version: str = VERSION
+    """The version of querypulse."""
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -148,7 +156,7 @@ def status(published: PublishedState) -> Status:
             AlertStatus(alert.labels, annotations_of(alert), iso(alert.starts_at))
             for alert in published.alerts
         ),
-        monitor=published.monitor,
+        monitor=_monitor(published.monitor),
         at=iso(published.wall),
         end_expected=published.snapshot.end_expected,
         inhibited=tuple(
@@ -179,7 +187,7 @@ def why_unready(published: PublishedState | None) -> list[Reason]:
 def _query(row: QueryRow) -> QueryStatus:
     query, facts, progress, flight = row.query, row.facts, row.live_progress, row.in_flight
     began = row.published.unix(query.run.started_at) if row.is_seen else None
-    return QueryStatus(
+    shown = QueryStatus(
         name=row.label,
         id=query.query_id if row.is_seen else None,
         run_id=query.run.run_id if row.is_seen else None,
@@ -199,18 +207,19 @@ def _query(row: QueryRow) -> QueryStatus:
         sink=None if facts is None else facts.sink,
         batch_in_flight=None if flight is None else flight.batch_id,
         last_idle_age_seconds=row.age(query.run.last_idle_at),
-        recent_batch_seconds=query.history.recent_batches,
+        recent_batch_seconds=tuple(map(_milliseconds, query.history.recent_batches)),
         input_rows_per_second=progress.input_rows_per_second,
         processed_rows_per_second=progress.processed_rows_per_second,
         lag_seconds=max(row.source_ages.values(), default=None),
         last_input_age_seconds=row.age(query.run.last_input_at),
-        checkpoint_problem=None if facts is None else checkpoint_problem(facts.checkpoint),
+        checkpoint_problem=None if facts is None else checkpoint_problem(facts.checkpoint) or None,
         upstream=row.upstream,
         downstream=row.downstream,
         complete_by=None if row.health.due_at is None else iso(row.health.due_at),
         end_to_end_age_seconds=row.end_to_end_age_seconds,
         supervised=_supervised(row),
     )
+    return _rounded(shown)
 
 
 def _supervised(row: QueryRow) -> SupervisedStatus | None:
@@ -218,7 +227,32 @@ def _supervised(row: QueryRow) -> SupervisedStatus | None:
     if query is None:
         return None
     due = None if query.due_at is None else query.due_at - row.published.snapshot.at
-    return SupervisedStatus(query.restarts, due, query.failure, query.given_up)
+    failure = query.failure or None
+    given_up = query.given_up or None
+    return _rounded(SupervisedStatus(query.restarts, due, failure, given_up))
+
+
+def _monitor(monitor: Monitor) -> Monitor:
+    callbacks = monitor.callback_duration_seconds
+    probes = monitor.probe_duration_seconds
+    return msgspec.structs.replace(
+        _rounded(monitor),
+        # a callback takes microseconds
+        callback_duration_seconds=_rounded(callbacks, digits=6),
+        probe_duration_seconds=_rounded(probes),
+        pushes={target: _rounded(pushes) for target, pushes in monitor.pushes.items()},
+    )
+
+
+def _rounded(record: RecordT, digits: int = MILLISECONDS) -> RecordT:
+    """The record with its own figures rounded: more digits than were measured mislead."""
+    fields = msgspec.structs.asdict(record)
+    figures = {name: round(v, digits) for name, v in fields.items() if isinstance(v, float)}
+    return msgspec.structs.replace(record, **figures)
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds, MILLISECONDS)
 
 
 def notebook_page(status: Status, url: str | None) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..core import AUTO_ATTACH_VARIABLE, CommandError
-from .startup import is_asked
+from .startup import is_asked, mistake
 
 # Python reads these files in order, and that of an editable install must come first.
 NAME = "querypulse_auto_attach.pth"
@@ -51,7 +53,7 @@ def switch(folder: Path, *, on: bool) -> None:
 
 
 def status_lines(folder: Path, environment: Mapping[str, str]) -> list[str]:
-    """What is in force: the file, the variable, and what they mean together.
+    """What is in force: the file, the variable, PySpark, and what they mean together.
 
     Raises:
         CommandError: the file cannot be read.
@@ -69,12 +71,18 @@ def status_lines(folder: Path, environment: Mapping[str, str]) -> list[str]:
             state += ", of another version (`querypulse auto-attach on` renews it)"
     missing = [] if state.startswith("on") else ["run `querypulse auto-attach on`"]
     missing += [] if is_asked(environment) else [f"set {AUTO_ATTACH_VARIABLE}=1"]
+    given = f"{AUTO_ATTACH_VARIABLE} is {'not set' if variable is None else repr(variable)}"
+    pyspark = find_spec("pyspark")
+    where = f"not found by {sys.executable}; spark-submit brings its own"
+    if pyspark is not None:
+        where = f"found in {Path(pyspark.origin or '').parent}"
     result = "drivers that start here are attached"
     if missing:
         result = f"nothing is attached; to attach, {' and '.join(missing)}"
     return [
         f"file      {state}: {folder / NAME}",
-        f"variable  {AUTO_ATTACH_VARIABLE} is {'not set' if variable is None else repr(variable)}",
+        f"variable  {mistake(environment) or given}",
+        f"pyspark   {where}",
         f"result    {result}",
     ]
 

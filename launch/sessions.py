@@ -16,6 +16,12 @@ _ATTACHED: weakref.WeakSet[Any] = weakref.WeakSet()
 """The SparkContexts and Connect sessions that were attached to, or could not be."""
 
 
+@functools.cache
+def warn_once(reason: str) -> None:
+    """Log why nothing is attached, unless this process has said so."""
+    log.warning("querypulse: not attached: %s", reason)
+
+
 def attach_to_sessions(module: ModuleType) -> None:
     """Attach to each SparkContext once it has a session, or to the first session of Spark Connect.
 
@@ -71,11 +77,12 @@ def _attach_connect(spark: Any) -> None:
 
 def _attach(spark: Any, marked: Any) -> None:
     """Attach once, whether that succeeds or not; not in a child of ``multiprocessing``."""
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None and process.parent_process() is not None:
-        return
     # First: `attach` creates further objects of the same session.
     _ATTACHED.add(marked)
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        warn_once("this process is a child of multiprocessing; call attach(spark) in it")
+        return
     from ..sidecar.sidecar import attach_automatically
 
     attach_automatically(spark)

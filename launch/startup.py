@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
-from ..core import AUTO_ATTACH_VARIABLE
+from ..core import AUTO_ATTACH_VARIABLE, OFF, ON
 
 
 class ImportHook:
@@ -22,18 +22,27 @@ class ImportHook:
     A module that cannot be imported raises what it would raise without us.
     """
 
-    def __init__(self, names: Collection[str], action: Callable[[ModuleType], None]) -> None:
+    def __init__(
+        self,
+        names: Collection[str],
+        action: Callable[[ModuleType], None],
+        *,
+        gives_way: bool = False,
+    ) -> None:
         self._names = names
         self._action = action
+        self.gives_way = gives_way
         self._finding: set[str] = set()
 
     def install(self) -> None:
         """Act at once on modules that are imported already, and on the others later.
 
-        One hook is enough: while there is one, nothing happens.
+        One hook is enough: while there is one, nothing happens, unless that one gives way.
         """
-        if any(isinstance(finder, ImportHook) for finder in sys.meta_path):
-            return
+        for other in [finder for finder in sys.meta_path if isinstance(finder, ImportHook)]:
+            if self.gives_way or not other.gives_way:
+                return
+            sys.meta_path.remove(other)
         for name in self._names:
             if name in sys.modules:
                 self._act(sys.modules[name])
@@ -80,7 +89,6 @@ class _Follower:
 
 
 SESSIONS = ("pyspark.sql.session", "pyspark.sql.connect.session")
-_ON = frozenset({"1", "true", "yes", "on"})
 _WORKER_VARIABLES = ("PYTHON_WORKER_FACTORY_PORT", "PYTHON_WORKER_FACTORY_SECRET")
 """Spark sets one of them for the Python processes of executors (PythonWorkerFactory.scala)."""
 _WITHOUT_VALUE = "bBdEhiIOPqRsStuvVx?"
@@ -89,22 +97,46 @@ _WITHOUT_VALUE = "bBdEhiIOPqRsStuvVx?"
 
 def start() -> None:
     """Wait for the SparkSession of this process, unless it is no driver; never raises."""
+    _follow_pyspark(lambda module: _sessions().attach_to_sessions(module))
+
+
+def start_if_asked() -> None:
+    """The same where the environment asks for it; the ``.pth`` file calls this.
+
+    Only where PySpark is imported, the log says that its value is not understood.
+    """
+    if is_asked(os.environ):
+        start()
+    elif problem := mistake(os.environ):
+        # The launcher, which comes later, attaches all the same.
+        _follow_pyspark(lambda _: _sessions().warn_once(problem), gives_way=True)
+
+
+def _follow_pyspark(action: Callable[[ModuleType], None], *, gives_way: bool = False) -> None:
     try:
         if may_be_driver(sys.orig_argv, os.environ):
-            ImportHook(SESSIONS, _attach_to_sessions).install()
+            ImportHook(SESSIONS, action, gives_way=gives_way).install()
     except Exception as error:  # noqa: BLE001 - the job continues after any error
         sys.stderr.write(f"querypulse: not attached: {error}\n")
 
 
-def start_if_asked() -> None:
-    """The same where the environment asks for it; the ``.pth`` file calls this."""
-    if is_asked(os.environ):
-        start()
+def _sessions() -> Any:
+    """The module that needs more than this one; it is imported late."""
+    return import_module(".sessions", __package__)
 
 
 def is_asked(environment: Mapping[str, str]) -> bool:
     """Whether ``QUERYPULSE_AUTO_ATTACH`` is 1, true, yes or on."""
-    return environment.get(AUTO_ATTACH_VARIABLE, "").strip().lower() in _ON
+    return environment.get(AUTO_ATTACH_VARIABLE, "").strip().lower() in ON
+
+
+def mistake(environment: Mapping[str, str]) -> str:
+    """What is wrong with ``QUERYPULSE_AUTO_ATTACH``; empty if it is a yes, a no or not set."""
+    value = environment.get(AUTO_ATTACH_VARIABLE, "")
+    if value.strip().lower() in (*ON, *OFF, ""):
+        return ""
+    allowed = f"{', '.join(ON)}; or {', '.join(OFF)}"
+    return f"{AUTO_ATTACH_VARIABLE} is {value[:40]!r}; allowed: {allowed}"
 
 
 def may_be_driver(command: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -138,7 +170,3 @@ def program(command: Sequence[str]) -> tuple[str, str]:
             if letters[0] in "cm":
                 return letters[0], value
     return "", ""
-
-
-def _attach_to_sessions(module: ModuleType) -> None:
-    import_module(".sessions", __package__).attach_to_sessions(module)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ..core.text import listed
 from ..core.threads import TimedCall, TimedCalls
 from .commit_log import (
     COMMITS,
@@ -30,7 +29,6 @@ from .commit_log import (
 )
 from .probe_report import ProbedRun, ProbeReport, RunFacts, is_temporary
 from .state.identity import base_label
-from .state.snapshot import Snapshot
 from .stores import store_of
 
 if TYPE_CHECKING:
@@ -377,16 +375,3 @@ def checkpoint_problem(checkpoint: str) -> str:
     if folder is None:
         return ""
     return f"under /{folder.group(1)} on the driver's machine: another machine cannot read it"
-
-
-def warn_of_checkpoints(snapshot: Snapshot, logged: set[str]) -> None:
-    """Log each problem not yet ``logged``, with its queries; ``/status`` has it for each."""
-    labels: dict[str, list[str]] = {}
-    for query in snapshot.queries:
-        facts = query.run.facts
-        problem = checkpoint_problem(facts.checkpoint) if facts is not None else ""
-        if problem and problem not in logged:
-            labels.setdefault(problem, []).append(query.label)
-    for problem, queries in labels.items():
-        log.warning("querypulse: the checkpoint of %s is %s", listed(queries), problem)
-    logged.update(labels)

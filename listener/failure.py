@@ -22,6 +22,8 @@ MAX_TEXT_CHARACTERS = 64 * 1024
 _FRAME = re.compile(r'[ \t]*File "([^"\n]{1,500})", line ([0-9]{1,9}), in ([^\n]{1,200})')
 # Executors have their own installations, in other places than the driver's.
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|python3(?:\.\d+)?|pyspark|py4j)[/\\]")
+_DEMO = re.compile(r"[/\\]querypulse[/\\]commands[/\\]demo[/\\]pipeline\.py$")
+"""The demo's job, which an installation has among its packages."""
 _NOT_CODE = re.compile(r"[ \t]*[\^~][ \t^~]*$")
 
 
@@ -63,7 +65,8 @@ def _frames(text: str) -> list[list[str]]:
 
 def _is_users(frame: list[str]) -> bool:
     path = _place(frame).rpartition(":")[0]
-    return not is_library(path) and _INSTALLED.search(path) is None
+    is_installed = is_library(path) or _INSTALLED.search(path) is not None
+    return not is_installed or _DEMO.search(path) is not None
 
 
 def _place(frame: list[str]) -> str:

@@ -237,12 +237,55 @@ def _cpu_seconds(idents: list[int]) -> float | None:
 # -- lines ------------------------------------------------------------------------------------
 
 
-def main_thread() -> str:
-    """The line of the job's main thread; empty where that shows nothing about the job."""
+class MainThread(NamedTuple):
+    """The line of the job's main thread; empty where that shows nothing about the job.
+
+    ``awaits_failure``: it is in ``await_any_failure``, which raises when a query fails.
+    """
+
+    text: str = ""
+    awaits_failure: bool = False
+
+
+def main_thread() -> MainThread:
+    """Return where the job's main thread is."""
     thread = threading.main_thread()
     if not thread.is_alive():
-        return "has ended"
-    return waits_in(_locations(stack_of(thread.ident)))
+        return MainThread("has ended")
+    stack = _locations(stack_of(thread.ident))
+    awaits = any(
+        place.function == "await_any_failure" and place.file.startswith(_OURS) for place in stack
+    )
+    return MainThread(waits_in(stack), awaits)
+
+
+def waits_for_one_query() -> str:
+    """The job's line where the main thread waits in ``query.awaitTermination()``; else empty.
+
+    Empty with a timeout, or while other threads wait for queries, too: such a program may look
+    after its other queries.
+    """
+    ident = threading.main_thread().ident
+    stacks = _stacks()
+    stack = stacks.pop(ident or 0, [])
+    waiting = next((code for code, _ in stack if _awaits_one_query(code)), None)
+    if any(_awaits_queries(code) for other in stacks.values() for code, _ in other):
+        return ""
+    if ident is None or waiting is None or _local(ident, waiting, "timeout") is not None:
+        return ""
+    still_waits = _local(ident, waiting, "self") is not None
+    return waits_in(_locations(stack)).partition(", ")[2] if still_waits else ""
+
+
+def _awaits_one_query(code: CodeType) -> bool:
+    """Whether the code is PySpark's ``StreamingQuery.awaitTermination``."""
+    return code.co_name == "awaitTermination" and _awaits_queries(code)
+
+
+def _awaits_queries(code: CodeType) -> bool:
+    """Whether the code is PySpark's, and waits for one query or for any."""
+    is_spark = _SPARK.search(code.co_filename) is not None and "/sql/" in code.co_filename
+    return code.co_name in ("awaitTermination", "awaitAnyTermination") and is_spark
 
 
 def waits_in(stack: Sequence[CodeLocation]) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.installed import require_spark
-from ..settings.loading import load_strictly
-from ..settings.settings import Settings, SettingsError
+from ..settings.loading import load_strictly, parse_text
+from ..settings.settings import TYPES, Settings, SettingsError, check_value
 from ..sidecar.assemble import make_policy
 from .engine import Change, Replayed, replay_application
 from .log_files import Application, find_applications
@@ -41,6 +41,9 @@ def chosen_settings(choices: Iterable[str]) -> Settings:
         try:
             _merge(values, tomllib.loads(choice))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
+            if name in TYPES:
+                check_value(name, parse_text(name, value), "--set", is_text=True)
+            # It is a text, and lacks only its quotes.
             text = value.strip("\"'")
             raise SettingsError(
                 f'--set {choice}: the value is not TOML ({error}); write a text as {name}="{text}"'

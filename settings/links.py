@@ -9,12 +9,16 @@ from urllib.parse import urlsplit
 
 from .. import dashboards
 from ..alerting.words.messages import Guidance
-from ..core.secret import Holds
-from .mistakes import mask_value
-from .settings import DEFAULT_RUNBOOKS, Settings
+from .settings import Settings
 
 _ALLOWED = re.compile(r"https?://[^\s\"'<>\\^`|{}]+", re.IGNORECASE)
 _PLACES = ("{app}", "{query}")
+_PLACE = re.compile(r"\{[^{}]*\}")
+_EXAMPLES = {
+    "external_url": "https://spark.example.com/orders",
+    "dashboard_url": "https://grafana.example.com/d/querypulse-query?var-app={app}&var-query={query}",
+    "runbooks_url": "https://wiki.example.com/runbooks",
+}
 _FOLDER = "runbooks"
 _INDEX = "README"
 _NAME = re.compile(r"[A-Za-z]{1,100}")
@@ -32,36 +36,41 @@ def external_url(settings: Settings) -> str:
     return _link(settings, "external_url", url, ", query string or fragment").rstrip("/")
 
 
-def runbook_base_url(settings: Settings) -> str:
+def runbooks_url(settings: Settings) -> str:
     """The URL that precedes a runbook's name, without a trailing slash.
 
     Raises:
         SettingsError: it cannot be shown as a link.
 
     """
-    return _link(settings, "runbook_base_url", settings.runbook_base_url).rstrip("/")
+    return _link(settings, "runbooks_url", settings.runbooks_url).rstrip("/")
 
 
-def guidance(settings: Settings, spark_ui_url: str = "", *, from_outside: bool = False) -> Guidance:
+def guidance(settings: Settings) -> Guidance:
     """Links and next steps for the alerts of one driver.
 
-    ``from_outside``: for alerts about a driver that is down and so serves no runbook.
+    Runbooks are never the driver's own: they are read when it has ended.
 
     Raises:
         SettingsError: an address cannot be shown as a link.
 
     """
-    home = "" if from_outside else external_url(settings)
-    own = bool(home) and settings.runbook_base_url == DEFAULT_RUNBOOKS
-    base = runbook_base_url(settings)
+    external_url(settings)
     return Guidance(
-        runbook_url=f"{home}/runbooks/{{alertname}}" if own else f"{base}/{{alertname}}.md",
+        runbook_url=f"{runbooks_url(settings)}/{{alertname}}.md",
         dashboard_url=_link(
             settings, "dashboard_url", settings.dashboard_url or None, places=_PLACES
         ),
-        spark_ui_url=spark_ui_url,
         next_steps=next_steps(),
+        restart_hints=_restart_hints(settings),
     )
+
+
+def _restart_hints(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """By name pattern, the most general first."""
+    hints = {"*": settings.restart_hint}
+    hints |= {pattern: own.restart_hint for pattern, own in settings.queries.items()}
+    return tuple((pattern, hint) for pattern, hint in hints.items() if hint is not None)
 
 
 def _link(
@@ -74,11 +83,14 @@ def _link(
     for place in places:
         plain = plain.replace(place, "x")
     if not _is_address(plain) or (without and set(url) & {"?", "#"}):
-        may_hold = f", and may hold {' and '.join(places)}" if places else ""
+        unknown = [place for place in _PLACE.findall(url) if place not in places]
+        may_hold = f"; it may hold {' and '.join(places)}" if places else ""
+        if places and unknown:
+            may_hold += f", and not {', '.join(unknown)}"
         raise settings.error(
-            f"setting {name!r}: it must be an http or https address with a host, without spaces, "
-            f"quotes, user name, password{without}{may_hold}; "
-            f"write an @ in a path as %40 (given: {mask_value(Holds.ADDRESS, url)!r})"
+            f"setting {name!r} must be an http or https address with a host, without spaces, "
+            f"quotes, user name, password{without}{may_hold}; write an @ in a path as %40; "
+            f"example: {_EXAMPLES[name]}"
         )
     return url
 

@@ -11,10 +11,12 @@ from typing import Any, get_origin
 
 import msgspec
 
-from ..core import AUTO_ATTACH_VARIABLE
+from ..alerting.receivers import RECEIVER_TYPES
+from ..core import AUTO_ATTACH_VARIABLE, OFF, ON
 from ..core.text import encodable, suggest
+from .mistakes import ALL_SETTINGS
 from .secrets import refuse_secret
-from .settings import TYPES, Settings, SettingsError, check_value
+from .settings import TYPES, QuerySettings, Settings, SettingsError, check_value
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -32,6 +34,17 @@ _SERVICE_LINK = re.compile(
 )
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 LISTS_OF_WORDS = frozenset({"expected_queries", "expected_errors", "alertmanager_urls"})
+MOST_BYTES = 1_000_000
+"""Of a file of settings; ``/dev/zero`` has no end."""
+_PARTS: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    "receivers": RECEIVER_TYPES,
+    "queries": (QuerySettings,),
+}
+"""The records in the tables of a setting."""
+_PART_EXAMPLES = {
+    "receivers": '[[receivers]] type = "slack", name = "team", ...',
+    "queries": '[queries."nightly*"] ignore = true',
+}
 _Row = tuple[str, Any, str]
 """The name of a setting, what was given for it, and where."""
 
@@ -66,8 +79,7 @@ def load_settings(
 
     def take(name: str, value: object, origin: str, *, is_text: bool = False) -> None:
         if name not in TYPES:
-            hint = suggest(name, TYPES) or "`querypulse check` lists all settings"
-            raise SettingsError(f"unknown setting {name!r} from {origin}; {hint}")
+            raise SettingsError(f"unknown setting {name!r} from {origin}; {_place_of(name, value)}")
         values[name] = check_value(name, value, origin, is_text=is_text)
         origins[name] = origin
 
@@ -104,9 +116,13 @@ def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str
 def parse_text(name: str, text: str) -> object:
     """Parse a setting's value from text: lists and tables as JSON or TOML.
 
+    ``enabled`` takes more words than the others: a typo in it would notify people from a test.
     Lists of words may be words separated by commas, all or none of them in quotes;
     ``redact_patterns`` may be one pattern.
     """
+    if name == "enabled":
+        word = text.strip().lower()
+        return word in ON if word in (*ON, *OFF) else text
     if get_origin(TYPES.get(name)) not in (tuple, dict):
         return text
     if name in LISTS_OF_WORDS and text.lstrip().startswith(("'", '"')):
@@ -136,10 +152,46 @@ def _from_file(path: str | None) -> list[_Row]:
         return []
     origin = f"file {path}"
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        content = tomllib.loads(_content(Path(path)))
     except (OSError, ValueError, RecursionError) as error:
-        raise SettingsError(f"{origin}, named by {CONFIG_VARIABLE}: {error}") from None
+        why = getattr(error, "strerror", None) or str(error)
+        raise SettingsError(
+            f"{origin}, named by {CONFIG_VARIABLE}: {why}; allowed: a file in TOML; example of a "
+            "line: http_port = 9719"
+        ) from None
     return [(name, value, origin) for name, value in content.items()]
+
+
+def _content(path: Path) -> str:
+    """The text of a file, with the byte-order mark that some editors write, or without.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is too large, or not UTF-8.
+
+    """
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not UTF-8 at byte {error.start}") from None
+
+
+def _place_of(name: str, value: object) -> str:
+    """Where an unknown setting belongs, or what it is called."""
+    plain = re.sub(r"[.-]", "_", name.strip().lower())
+    plain = plain.removeprefix("spark_").removeprefix("querypulse_")
+    if plain in TYPES:
+        return f"did you mean {plain!r}?"
+    if isinstance(value, Mapping) and not TYPES.keys().isdisjoint(value):
+        return "write settings at the top of the file, not in a table"
+    for place, records in _PARTS.items():
+        if any(plain in record.__struct_fields__ for record in records):
+            return f"it belongs into a table of the setting {place!r}: {_PART_EXAMPLES[place]}"
+    return suggest(plain, TYPES) or f"all settings: {ALL_SETTINGS}"
 
 
 def _from_spark(conf: Mapping[str, str]) -> list[_Row]:

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from math import isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ..alerting.receivers import RECEIVER_TYPES
-from ..core.secret import Holds, holds
-from ..core.text import suggest
+from ..core.secret import Holds, declared_in, holds
+from ..core.text import encodable, suggest
+from .allowed import allowed, assignment, example, meant, plain, toml
 
 HIDDEN = "********"
 TAGS = {kind.type_name(): kind for kind in RECEIVER_TYPES}
 """Receiver types by the value of ``type``."""
-TABLES = {
-    "labels": '{env = "prod"}',
-    "queries": '{"nightly*" = {stall_floor_seconds = 3600}}',
+_SHORT_FORMS = {
+    setting: field for kind in RECEIVER_TYPES for field, setting in kind.short_form.items()
 }
-"""How the settings that are tables are written."""
+"""The field of a receiver's table by the setting of the same meaning."""
+_TYPE_NAME: Any = Literal.__getitem__(tuple(TAGS))
 _PLAIN = re.compile(
     r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,12}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."
 )
 """A number, with a unit or without; a short word; a URL without its path."""
 _PLAIN_NAME = re.compile(r"[a-z_.*-]{1,40}")
-_PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
-_UNKNOWN_FIELD = re.compile(r"(?s)Object contains unknown field `(?P<field>.*)`")
-_INVALID = re.compile(
-    r"(?s)(?P<what>Invalid (?:enum )?value) (?P<quote>['\"])(?P<value>.*)(?P=quote)"
-)
+ALL_SETTINGS = "https://github.com/querypulse/querypulse/blob/main/docs/settings.md"
 
 
 def mask_value(kind: Holds | None, value: object) -> object:
@@ -84,78 +82,176 @@ def mask_mistake(value: object, *, shows_words: bool = True) -> object:
         return shown if shows_words and _PLAIN.fullmatch(shown) else HIDDEN
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    return f"a {type(value).__name__}"
+    return "a table" if isinstance(value, Mapping) else f"a {type(value).__name__}"
 
 
-def _masked_name(unknown: re.Match[str]) -> str:
-    name = unknown["field"]
-    shown = name if _PLAIN_NAME.fullmatch(name) else HIDDEN
-    return f"Object contains unknown field `{shown}`"
+def unusable(value: object) -> str:
+    """Why no setting can hold a value of any type; empty if one can.
+
+    A text, also within lists, tables and records, is in UTF-8 and without NUL, which no path may
+    hold; a number is finite and has a float. A list may contain itself.
+    """
+    pending = [value]
+    seen: dict[int, object] = {}
+    while pending:
+        part = pending.pop()
+        if wrong := _unusable_part(part):
+            return wrong
+        parts = _parts(part)
+        if parts and id(part) not in seen:
+            seen[id(part)] = part
+            pending += parts
+    return ""
 
 
-def explain(name: str, kind: Any, value: object, error: msgspec.ValidationError) -> str:
-    """What is wrong with the ``value`` of setting ``name``, where in it, and what is allowed."""
-    if get_origin(kind) is dict and not isinstance(value, Mapping):
-        return f"write a table: {TABLES[name]}"
+def _unusable_part(part: object) -> str:
+    if isinstance(part, str):
+        if encodable(part) != part:
+            return "a text in it is not UTF-8"
+        return "a text in it has a NUL character" if "\0" in part else ""
+    if isinstance(part, (int, float)):
+        try:
+            return "" if isfinite(part) else "a number in it is not finite"
+        except OverflowError:
+            return "a number in it has over 300 digits"
+    return ""
+
+
+def _parts(part: object) -> list[object]:
+    """The keys and values of a table, the entries of a list, the fields of a record."""
+    if isinstance(part, Mapping):
+        return [*part.keys(), *part.values()]
+    if isinstance(part, msgspec.Struct):
+        return list(msgspec.structs.astuple(part))
+    return list(part) if isinstance(part, (list, tuple, set, frozenset)) else []
+
+
+class Mistake(msgspec.Struct, frozen=True):
+    """The innermost part of a value that is not allowed."""
+
+    path: str
+    """Where it is: ``receivers[0].region``."""
+    name: str
+    """Its setting or field."""
+    kind: Any
+    value: object
+    default: object = None
+    why: str = ""
+    """What is wrong if it is not the value: an unknown or a missing field."""
+    unknown: str = ""
+    """The unknown field, unless the table has it by another name."""
+
+    def explained(self, origin: str) -> str:
+        """What was given, what is allowed, and an example as the place writes it."""
+        place = f"at {self.path}: " if self.path != self.name else ""
+        if self.why:
+            return place + self.why
+        is_hidden = declared_in(self.kind) in (Holds.KEY, Holds.PATTERN)
+        shown = HIDDEN if is_hidden else mask_mistake(self.value)
+        guess = meant(self.kind, self.name, self.value) if shown == self.value else None
+        right = guess if guess is not None else example(self.kind, self.name, self.default)
+        is_entry = self.path.endswith("]") and not self.path.endswith("']")
+        written = assignment(self.name, right, "file" if place else origin)
+        written = toml(right) if is_entry else written
+        what = shown if is_kind(shown) else repr(shown)
+        words = allowed(self.kind, self.name)
+        verb = "write" if guess is not None else "example:"
+        return f"{place}{what} is not allowed; allowed: {words}; {verb} {written}"
+
+
+def is_kind(shown: object) -> bool:
+    """Whether ``mask_mistake`` has left only the kind of a value."""
+    return isinstance(shown, str) and shown.startswith("a ")
+
+
+def find_mistake(name: str, kind: Any, value: object, default: object = None) -> Mistake:
+    """The innermost part of a wrong ``value`` that is not allowed.
+
+    msgspec names no key of a table, and only types where people need words.
+    """
+    return _inside(Mistake(name, name, kind, value, default))
+
+
+def _inside(outer: Mistake) -> Mistake:
+    kind, value = plain(outer.kind), outer.value
+    if get_origin(kind) is tuple and isinstance(value, (list, tuple)):
+        entry_kind = get_args(kind)[0]
+        for position, entry in enumerate(value):
+            if _is_wrong(entry_kind, entry):
+                return _inside(Mistake(f"{outer.path}[{position}]", outer.name, entry_kind, entry))
     if get_origin(kind) is dict and isinstance(value, Mapping):
-        # msgspec does not name the key of the wrong entry.
-        of_key, of_entry = get_args(kind)
-        for key, entry in value.items():
-            shown = HIDDEN if "://" in str(key) else str(key)
-            if _mistake(of_key, key) is not None:
-                allowed = of_key.__metadata__[0].description or "a text"
-                return f"at {name}: the name {shown!r} is not allowed; allowed: {allowed}"
-            wrong = _mistake(of_entry, entry)
-            if wrong is not None:
-                name, kind, value, error = f"{name}[{shown!r}]", of_entry, entry, wrong
-                break
-    text = str(error)
-    at = _PLACE.search(text)
-    path = at["path"] if at else ""
-    text = text[: at.start()] if at else text
-    allowed = _allowed(text, path, _record(kind, value, path))
-    text = _UNKNOWN_FIELD.sub(_masked_name, text)
-    text = _INVALID.sub(lambda wrong: f"{wrong['what']} {mask_mistake(wrong['value'])!r}", text)
-    place = f"at {name}{path}: " if path or "[" in name else ""
-    return f"{place}{text}{allowed}"
+        return _inside_table(outer, *get_args(kind))
+    if isinstance(value, Mapping) and (record := _record(kind, value)) is not None:
+        return _inside_record(outer, record, value)
+    if isinstance(value, Mapping) and "type" not in value and _is_tagged(kind):
+        why = f"the field 'type' is missing; allowed: {', '.join(TAGS)}; example: type = \"slack\""
+        return Mistake(outer.path, "", kind, value, why=why)
+    if isinstance(value, Mapping) and _is_tagged(kind):
+        return Mistake(f"{outer.path}.type", "type", _TYPE_NAME, value["type"])
+    return outer
 
 
-def _mistake(kind: Any, value: object) -> msgspec.ValidationError | None:
+def _inside_table(outer: Mistake, key_kind: Any, entry_kind: Any) -> Mistake:
+    table: Any = outer.value
+    for key, entry in table.items():
+        shown = HIDDEN if "://" in str(key) else str(key)
+        if _is_wrong(key_kind, key):
+            words = allowed(key_kind)
+            why = f"the name {shown!r} is not allowed; allowed: {words}"
+            return Mistake(outer.path, "", key_kind, key, why=why)
+        if _is_wrong(entry_kind, entry):
+            return _inside(Mistake(f"{outer.path}[{shown!r}]", shown, entry_kind, entry))
+    return outer
+
+
+def _inside_record(
+    outer: Mistake, record: type[msgspec.Struct], given: Mapping[Any, object]
+) -> Mistake:
+    tag = record.__struct_config__.tag
+    fields = {field.name: field for field in msgspec.structs.fields(record)}
+    kinds = get_type_hints(record, include_extras=True)
+    for name, value in given.items():
+        if name in fields and _is_wrong(kinds[name], value):
+            default = fields[name].default
+            return _inside(Mistake(f"{outer.path}.{name}", name, kinds[name], value, default))
+        if name not in fields and (name != "type" or tag is None):
+            why = _unknown_field(str(name), record)
+            unknown = "" if _SHORT_FORMS.get(name) in fields else str(name)
+            return Mistake(outer.path, "", record, value, why=why, unknown=unknown)
+    for name, field in fields.items():
+        if field.required and name not in given:
+            right = assignment(name, example(kinds[name], name), "file")
+            why = (
+                f"the field {name!r} is missing; allowed: {allowed(kinds[name])}; example: {right}"
+            )
+            return Mistake(outer.path, "", record, given, why=why)
+    return outer
+
+
+def _unknown_field(name: str, record: type[msgspec.Struct]) -> str:
+    shown = name if _PLAIN_NAME.fullmatch(name) else HIDDEN
+    fields = record.__struct_fields__
+    if (field := _SHORT_FORMS.get(name)) in fields:
+        hint = f"in a table it is {field!r}"
+    else:
+        hint = suggest(name, fields) or f"allowed: {', '.join(fields)}"
+    return f"unknown field {shown!r}; {hint}"
+
+
+def _is_wrong(kind: Any, value: object) -> bool:
     try:
         msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        return error
-    return None
+    except msgspec.ValidationError:
+        return True
+    return False
 
 
-def _record(kind: Any, value: object, path: str) -> type[msgspec.Struct] | None:
-    """The record that contains the mistake, if known."""
-    position = re.match(r"\[(\d+)\]", path)
-    if position is not None and isinstance(value, Sequence):
-        kind, value = get_args(kind)[0], value[int(position[1])]
+def _is_tagged(kind: Any) -> bool:
+    return set(get_args(kind)) == set(RECEIVER_TYPES)
+
+
+def _record(kind: Any, value: Mapping[Any, object]) -> type[msgspec.Struct] | None:
+    """The record that a table makes; None if it is none, or its ``type`` is unknown."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
-    return TAGS.get(str(value.get("type"))) if isinstance(value, Mapping) else None
-
-
-def _allowed(text: str, path: str, record: type[msgspec.Struct] | None) -> str:
-    unknown = _UNKNOWN_FIELD.match(text)
-    if unknown is not None and record is not None:
-        fields = record.__struct_fields__
-        return f"; {suggest(unknown['field'], fields) or _choices(fields)}"
-    last = path.rpartition(".")[2].partition("[")[0]
-    if last == "type" or "required field `type`" in text:
-        return f"; {_choices(TAGS)}"
-    words = _literals(get_type_hints(record).get(last)) if record is not None else []
-    return f"; {_choices(words)}" if words else ""
-
-
-def _choices(names: Iterable[str]) -> str:
-    return f"allowed: {', '.join(names)}"
-
-
-def _literals(kind: Any) -> list[str]:
-    """The literal words anywhere in a type."""
-    if get_origin(kind) is Literal:
-        return [str(word) for word in get_args(kind)]
-    return [word for part in get_args(kind) for word in _literals(part)]
+    return TAGS.get(str(value.get("type"))) if _is_tagged(kind) else None

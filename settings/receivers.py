@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,7 +12,13 @@ import msgspec
 from ..alerting.alert import CRITICAL, Incident, incident_labels
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.receivers import RECEIVER_TYPES
-from ..alerting.receivers.receiver import HttpOptions, ReceiverSettings, Route
+from ..alerting.receivers.receiver import (
+    HttpOptions,
+    HttpReceiverSettings,
+    ReceiverSettings,
+    Route,
+)
+from ..core.certificates import expiry
 from .settings import Settings, first_word
 
 log = logging.getLogger("querypulse")
@@ -96,7 +103,7 @@ def _contradiction(entry: Configured, entries: Sequence[Configured]) -> str:
     if given.fallback is not None and given.fallback not in others:
         return (
             f"{entry.place}'fallback' {given.fallback!r} is not another receiver; "
-            f"there are: {others}"
+            f"there {'are: ' + ', '.join(others) if others else 'is no other'}"
         )
     if not given.severities and all(other.given.fallback != given.name for other in entries):
         return (
@@ -143,6 +150,8 @@ OTHER_QUERY = "?"
 
 def find_gap(settings: Settings, app: str) -> str:
     """Of which critical incidents of this job nobody would be notified; empty if there are none."""
+    if not settings.enabled:
+        return str(settings.error("setting 'enabled' is false, so nothing is watched"))
     if not configured(settings):
         return NOBODY
     queries = (WHOLE_DRIVER, *(settings.expected_queries or (OTHER_QUERY,)))
@@ -165,12 +174,31 @@ def is_taken(settings: Settings, labels: dict[str, str]) -> bool:
     return any(route.takes(incident) for route in routes(settings).values())
 
 
+def expired_certificates(settings: Settings) -> list[str]:
+    """Which certificates of ours have expired: nobody trusts them, but the job may start."""
+    files = {"http_tls_cert_file": settings.http_tls_cert_file}
+    files |= {
+        f"client_cert_file of receiver {receiver.name!r}": receiver.client_cert_file
+        for receiver in settings.receivers
+        if isinstance(receiver, HttpReceiverSettings)
+    }
+    files |= {"ca_file": settings.ca_file}
+    notes = []
+    for name, path in files.items():
+        end = None if path is None else expiry(path)
+        if end is not None and end.timestamp() < time.time():
+            notes.append(f"{name} {path}: the certificate expired on {end:%Y-%m-%d %H:%M} UTC")
+    return notes
+
+
 def log_start(settings: Settings, app: str, status_page: str | None) -> None:
     """Log ``watching "orders": 2 receivers (oncall, team), status page at http://...``.
 
     It is followed by a warning when nobody would be notified.
     """
     where = f"status page at {status_page}" if status_page else "no status page"
+    for note in expired_certificates(settings):
+        log.warning("querypulse: %s", note)
     log.info('querypulse: watching "%s": %s, %s', app, receivers_text(settings), where)
     if gap := find_gap(settings, app):
         log.warning("querypulse: %s", gap)

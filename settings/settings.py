@@ -7,22 +7,36 @@ the default is one.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, get_origin
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from ..alerting.policy import Grace, LimitSettings, Seconds
 from ..alerting.receivers import AnyReceiverSettings
-from ..core.secret import Address, Holds, Key, Pattern, SecretFile, SecretUrl, Text, holds
-from ..core.text import is_encodable
+from ..core.secret import (
+    Address,
+    Holds,
+    Key,
+    Pattern,
+    SecretFile,
+    SecretUrl,
+    Text,
+    holds,
+    shown_path,
+)
+from ..core.text import HOST, HOST_WORDS
 from ..exporter.metrics import LABEL_NAMES
-from .mistakes import explain, mask_mistake, mask_value
+from .allowed import allowed, assignment, example
+from .mistakes import find_mistake, mask_value, unusable
 
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
+
+
+RestartHint = Annotated[str, Meta(min_length=1, max_length=500, extra={"holds": Holds.NOTHING})]
+"""A text for people; longer ones belong into a runbook."""
 
 
 class _OfQueries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,6 +50,8 @@ class _OfQueries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     heartbeat_url: SecretUrl | None = None
     """Pinged when such a query commits or completes, unless one of them is unhealthy."""
     heartbeat_url_file: SecretFile | None = None
+    restart_hint: RestartHint | None = None
+    """How such a query is restarted, where that differs from the job's own ``restart_hint``."""
 
     def __repr__(self) -> str:
         return f"QuerySettings({mask_value(None, self)})"
@@ -95,6 +111,9 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     queries: dict[Text, QuerySettings] = msgspec.field(default_factory=dict)
     """Other limits by name pattern: see [By query](#by-query).
     Example: `{"nightly*" = {stall_floor_seconds = 3600}}`"""
+    enabled: bool = True
+    """`false` turns querypulse off, as for a job's own tests: `attach` does nothing
+    ([api.md](api.md#in-your-tests)). Example: `false`"""
     # Receivers
     webhook_url: SecretUrl | None = None
     """Receives Alertmanager's version-4 JSON.
@@ -113,7 +132,10 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Another service region. Default: the US region.
     Example: `"https://events.eu.pagerduty.com/v2/enqueue"`"""
     alertmanager_urls: tuple[Address, ...] = ()
-    """All members of one Alertmanager cluster. Example: `["http://alertmanager-0:9093"]`"""
+    """All members of one Alertmanager cluster. Example: `["https://alertmanager-0:9093"]`"""
+    alertmanager_credentials_file: SecretFile | None = None
+    """The file of a bearer token, or of `user:password`, that they require.
+    Example: `"/run/secrets/alertmanager"`"""
     slack_webhook_url_file: SecretFile | None = None
     """The file of an incoming webhook of a Slack channel. Example: `"/run/secrets/slack"`"""
     heartbeat_url: SecretUrl | None = None
@@ -138,14 +160,17 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where undelivered and open alerts, and the failures that `StreamingQueryFlapping` counts,
     outlive the driver. Example: `"/var/lib/querypulse"`"""
     external_url: Text | None = None
-    """Where people reach this driver's status page: alerts link to it, and to the runbooks that the
-    driver serves. Example: `"https://spark.example.com/orders"`"""
+    """Where people reach this driver's status page: alerts link to it.
+    Example: `"https://spark.example.com/orders"`"""
     dashboard_url: Text | None = None
     """A dashboard that alerts link to; `{app}` and `{query}` are filled in.
-    Example: `"https://grafana.example.com/d/querypulse-query?var-query={query}"`"""
-    runbook_base_url: Text = DEFAULT_RUNBOOKS
-    """Where `runbook_url` points. Default: the runbooks in the repository; with `external_url`
-    those that the driver serves. Example: `"https://wiki.example.com/runbooks"`"""
+    Example: `"https://grafana.example.com/d/querypulse-query?var-app={app}&var-query={query}"`"""
+    runbooks_url: Text = DEFAULT_RUNBOOKS
+    """The folder of the runbooks that alerts link to; it must outlive the driver. Default: the
+    project's. Example: `"https://wiki.example.com/runbooks"`"""
+    restart_hint: RestartHint | None = None
+    """How this job is restarted: a command, a link, or whom to ask. Each alert whose next steps
+    have a restart shows it. Example: `"kubectl -n streaming rollout restart deploy/orders"`"""
     redact_patterns: tuple[Pattern, ...] = ()
     r"""Regular expressions of further texts that must not leave the driver:
     [security.md](security.md#redaction). Example: `['customer-\d+']`"""
@@ -157,7 +182,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
     """How often Spark is polled while a batch takes long; at most once a second otherwise."""
     # The HTTP server
-    http_host: Text = "127.0.0.1"
+    http_host: Annotated[Text, Meta(pattern=HOST, description=HOST_WORDS)] = "127.0.0.1"
     """The address to listen on. Example: `"0.0.0.0"`"""
     http_port: Annotated[int, Meta(ge=-1, le=65535)] = 9719
     """`0` is any free port, `-1` is no server."""
@@ -177,6 +202,9 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A Prometheus Pushgateway that gets all metrics, where nobody can scrape:
     [prometheus.md](prometheus.md#push).
     Example: `"https://pushgateway.example.com"`"""
+    pushgateway_credentials_file: SecretFile | None = None
+    """The file of a bearer token, or of `user:password`, that it requires.
+    Example: `"/run/secrets/pushgateway"`"""
     otlp_endpoint: Address | None = None
     """An OpenTelemetry receiver that gets all metrics by OTLP over HTTP; `/v1/metrics` is appended.
     Needs the extra `otlp`: [prometheus.md](prometheus.md#opentelemetry).
@@ -202,8 +230,21 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
         first = first_word(message)
         first = "receivers" if first == "receiver" else first
         names = [first] if first in TYPES else re.findall(r"'(\w+)'", message)
-        origins = dict.fromkeys(self.origins[name] for name in names if name in self.origins)
-        return SettingsError(f"{message} (from {', '.join(origins)})" if origins else message)
+        given = [name for name in dict.fromkeys(names) if name in self.origins]
+        if not given:
+            return SettingsError(message)
+        values = [shown for name in given if (shown := self._shown(name)).strip("'") not in message]
+        what = f"given: {' and '.join(values)}, " if values else ""
+        origins = ", ".join(dict.fromkeys(self.origins[name] for name in given))
+        return SettingsError(f"{message} ({what}from {origins})")
+
+    def _shown(self, name: str) -> str:
+        """A value as a message shows it; empty of tables, whose wrong part the message names."""
+        value = mask(name, getattr(self, name))
+        if HOLDS.get(name) is Holds.SECRET_FILE and isinstance(value, str):
+            return repr(shown_path(value))
+        is_table = isinstance(value, dict) or name == "receivers"
+        return "" if is_table else repr(value)
 
     def __repr__(self) -> str:
         shown = (f"{name}={mask(name, getattr(self, name))!r}" for name in self.__struct_fields__)
@@ -215,6 +256,7 @@ _FIELDS = msgspec.structs.fields(Settings)
 _LIMITS = len(LimitSettings.__struct_fields__)
 TYPES = {field.name: field.type for field in (*_FIELDS[_LIMITS:], *_FIELDS[:_LIMITS])}
 """The type of each setting; the limits, which msgspec puts first, are the last."""
+DEFAULTS = {field.name: field.default for field in _FIELDS}
 
 
 class SettingsError(ValueError):
@@ -238,19 +280,23 @@ def check_value(name: str, value: object, origin: str, *, is_text: bool = False)
         SettingsError: it is not allowed.
 
     """
-    if not is_encodable(value):
-        raise SettingsError(f"setting {name!r} from {origin}: a text in it is not UTF-8")
+    place = f"setting {name!r} from {origin}"
+    _require_usable(place, name, value, origin)
     strict = not is_text or not isinstance(value, str)
     try:
         checked = msgspec.convert(value, TYPES[name], strict=strict)
-        json.dumps(msgspec.to_builtins(checked), allow_nan=False)  # refuses infinity
-    except msgspec.ValidationError as error:
-        why = explain(name, TYPES[name], value, error)
-        if not strict and get_origin(TYPES[name]) is tuple:
-            why = "it is no list in JSON or TOML"
-    except ValueError:
-        why = "a number must be finite"
-    else:
-        return checked
-    shown = mask_mistake(value, shows_words=HOLDS.get(name) not in (Holds.KEY, Holds.PATTERN))
-    raise SettingsError(f"setting {name!r} from {origin}: {why} (given: {shown!r})")
+    except msgspec.ValidationError:
+        mistake = find_mistake(name, TYPES[name], value, DEFAULTS[name])
+        hint = "; it is a setting of its own: write it above the first table"
+        stray = hint if mistake.unknown in TYPES else ""
+        raise SettingsError(f"{place}: {mistake.explained(origin)}{stray}") from None
+    # A text may have become an infinite number.
+    _require_usable(place, name, checked, origin)
+    return checked
+
+
+def _require_usable(place: str, name: str, value: object, origin: str) -> None:
+    if wrong := unusable(value):
+        right = assignment(name, example(TYPES[name], name, DEFAULTS[name]), origin)
+        words = allowed(TYPES[name], name)
+        raise SettingsError(f"{place}: {wrong}; allowed: {words}; example: {right}")

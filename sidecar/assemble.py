@@ -147,12 +147,13 @@ def _heartbeat(
 
 def _receiver(entry: Configured, settings: Settings) -> Receiver:
     def secret(field: str) -> Secret:
-        value = getattr(entry.given, field)
+        value = getattr(entry.given, field, None)
         file = getattr(entry.given, f"{field}_file")
-        return _secret(value, file, f"{field}_file")
+        return _secret(value, file, entry.called(f"{field}_file"))
 
     def secrets(field: str) -> list[Secret]:
-        return [Secret.from_file(path, setting=field) for path in getattr(entry.given, field)]
+        setting = entry.called(field)
+        return [Secret.from_file(path, setting=setting) for path in getattr(entry.given, field)]
 
     page = external_url(settings)
     with as_settings_error(settings, entry.place, entry):
@@ -240,13 +241,8 @@ def http_access(settings: Settings) -> tuple[Secret | None, Tls | None]:
     if cert is None or key is None:
         return token, None
     tls = Tls(cert, key, settings.http_tls_client_ca_file)
-    try:
+    with as_settings_error(settings):
         tls.context()
-    except OSError as error:
-        raise settings.error(
-            "settings 'http_tls_cert_file', 'http_tls_key_file' and 'http_tls_client_ca_file': "
-            f"{error}"
-        ) from None
     return token, tls
 
 
@@ -286,16 +282,18 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
     """The configured targets; nothing is sent yet.
 
     Raises:
-        SettingsError: a URL or a file of headers cannot be used, or a package is not installed.
+        SettingsError: a URL, or a file of headers or credentials, cannot be used.
 
     """
     if settings.otlp_headers_file is not None and settings.otlp_endpoint is None:
         raise settings.error("setting 'otlp_headers_file' needs 'otlp_endpoint'")
-    if settings.otlp_endpoint is not None and not push.is_installed():
-        raise settings.error(f"setting 'otlp_endpoint' needs: pip install {push.PACKAGE}")
+    if settings.pushgateway_credentials_file is not None and settings.pushgateway_url is None:
+        raise settings.error("setting 'pushgateway_credentials_file' needs 'pushgateway_url'")
     targets: list[PushTarget] = []
     if settings.pushgateway_url is not None:
-        poster = _poster("pushgateway_url", settings.pushgateway_url, settings)
+        path = settings.pushgateway_credentials_file
+        credentials = secret_in(path, "pushgateway_credentials_file", settings)
+        poster = _poster("pushgateway_url", settings.pushgateway_url, settings, credentials)
         targets.append(push.Pushgateway(poster))
     if settings.otlp_endpoint is not None:
         poster = _poster("otlp_endpoint", settings.otlp_endpoint, settings)
@@ -307,9 +305,12 @@ def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
     return tuple(targets)
 
 
-def _poster(name: str, url: str, settings: Settings) -> HttpPoster:
+def _poster(
+    name: str, url: str, settings: Settings, credentials: Secret | None = None
+) -> HttpPoster:
     with as_settings_error(settings):
-        return HttpPoster(Secret(url), setting=name, http=http_options(None, settings))
+        http = http_options(None, settings)
+        return HttpPoster(Secret(url), setting=name, http=http, credentials=credentials)
 
 
 # -- components -------------------------------------------------------------------------------

@@ -1,21 +1,21 @@
-"""Which failure ends ``await_any_failure``."""
+"""What ends ``await_any_failure``: a failure, or that nothing is left that could fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
 from ..alerting.evaluate import Evaluation
 from ..alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.kinds import DRIVER_DOWN, QUERY_STALLED, QUERY_STOPPED, SharedCause
 from ..alerting.words.reasons import JVM_ENDED, SESSION_GONE
-from ..core.redaction import redact
 from ..core.states import QueryState
 from ..listener.probe_report import Context
 from ..listener.state.snapshot import Snapshot
 
 CRITICAL_STALL = (QUERY_STALLED, Severity.CRITICAL.value)
+Returned = Literal["completed", "stopped", "closed", "timeout"]
+"""Why ``await_any_failure`` returned."""
 END_ALERTS = (QUERY_STOPPED, DRIVER_DOWN)
 """Alerts that mean that a query, or the whole driver, no longer runs."""
 
@@ -30,6 +30,10 @@ class QueryFailure(Exception):  # noqa: N818 - named in the public contract
         super().__init__(f"streaming query {query}: {reason}")
         self.query = query
         self.reason = reason
+
+    def __reduce__(self) -> tuple[type[QueryFailure], tuple[str, str]]:
+        """Pickle what makes it: ``multiprocessing`` brings it from a worker to its parent."""
+        return QueryFailure, (self.query, self.reason)
 
 
 def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | None:
@@ -48,7 +52,7 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
             return QueryFailure(finding.query, finding.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, JVM_ENDED)
-    if snapshot.context is Context.SESSION_ENDED and not nothing_left(snapshot, evaluation):
+    if snapshot.context is Context.SESSION_ENDED and why_over(snapshot, evaluation) is None:
         return QueryFailure(WHOLE_DRIVER, SESSION_GONE)
     return None
 
@@ -100,33 +104,17 @@ def _counts(health: QueryHealth) -> bool:
     return health.reported_elsewhere or not health.ignored
 
 
-def wait_in_spark(streams: Any, timeout: float | None, redact_ours: Callable[[str], str]) -> None:
-    """Wait as ``StreamingQueryManager.awaitAnyTermination`` does, for where nothing is watched.
-
-    ``redact_ours`` hides our own secrets.
-
-    Raises:
-        QueryFailure: a query of the session failed.
-
-    """
-    from pyspark.errors import StreamingQueryException
-
-    try:
-        streams.awaitAnyTermination(*(() if timeout is None else (timeout,)))
-    except StreamingQueryException as error:
-        raise QueryFailure("*", redact_ours(redact(str(error)))) from error
-
-
-def nothing_left(snapshot: Snapshot, evaluation: Evaluation) -> bool:
-    """Whether no query is left that could fail: all completed, or the application stopped.
+def why_over(snapshot: Snapshot, evaluation: Evaluation) -> Returned | None:
+    """Why no query is left that could fail: all completed, or Spark was stopped; None if one is.
 
     In a Spark Connect session that has ended, none starts any more.
     """
-    if snapshot.context.is_on_purpose:
-        return True
     foreign = _foreign(snapshot)
     health = evaluation.health.items()
     states = {query.state for label, query in health if _counts(query) and label not in foreign}
-    if snapshot.context is Context.SESSION_ENDED:
-        return states <= {QueryState.COMPLETED, QueryState.STOPPED}
-    return states == {QueryState.COMPLETED}
+    if states == {QueryState.COMPLETED}:
+        return "completed"
+    has_ended = snapshot.context is Context.SESSION_ENDED
+    if has_ended and states <= {QueryState.COMPLETED, QueryState.STOPPED}:
+        return "stopped"
+    return "stopped" if snapshot.context.is_on_purpose else None

@@ -1,16 +1,23 @@
-"""What readers see of a driver: ``/status``, metrics and pushes, as of the newest evaluation."""
+"""What readers see of a driver as of the newest evaluation: ``/status``, pushes, and metrics, also
+in the job's own registry.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from prometheus_client import Metric
 
 from ..alerting.alert import problem_of
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.incidents.lifecycle import Evaluated
+from ..exporter.exposition import Family, base_name, printable
+from ..exporter.metrics import all_families
 from ..exporter.published_state import (
     Buckets,
     Monitor,
@@ -19,15 +26,22 @@ from ..exporter.published_state import (
     process_of,
 )
 from ..exporter.push import Publisher
-from ..listener.checkpoints import warn_of_checkpoints
 from ..listener.connect.event_path import ConnectPath
 from ..listener.probe_report import ListenerHealth
 from ..listener.spark.event_paths import EventPath
 from ..listener.spark.health_listener import HealthListener
 from ..listener.state.snapshot import Snapshot
+from ..settings.settings import Settings
 from .assemble import Components
 from .observers import FileReaders, Observers
+from .preflight import Preflight
 from .worker import Worker
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
+else:
+    # The oldest prometheus_client that we allow has no such class; a registry needs none.
+    Collector = object
 
 
 class Publishing:
@@ -49,6 +63,7 @@ class Publishing:
         worker: Worker,
         notifier: Notifier,
         publishers: Sequence[Publisher],
+        preflight: Preflight,
     ) -> None:
         self._guard = components.guard
         self._path = path
@@ -58,8 +73,7 @@ class Publishing:
         self._worker = worker
         self._notifier = notifier
         self._publishers = publishers
-        self._checkpoint_problems: set[str] = set()
-        """Those that were logged."""
+        self._preflight = preflight
         nothing = PublishedState(
             app=app,
             labels=components.settings.labels,
@@ -76,9 +90,11 @@ class Publishing:
         """Everything that readers may see: frozen, and replaced as a whole."""
 
     def publish(self, evaluated: Evaluated) -> None:
-        """Replace what readers see, and log what is wrong with checkpoints, once."""
+        """Replace what readers see, and log what is risky in how the job is set up, once."""
+        self._guard.attempt(
+            "preflight", lambda: self._preflight.check(evaluated.snapshot, self._worker.policy)
+        )
         self.newest = self._after(self.newest, evaluated)
-        warn_of_checkpoints(evaluated.snapshot, self._checkpoint_problems)
 
     def _after(self, before: PublishedState, evaluated: Evaluated) -> PublishedState:
         callbacks = before.callback_durations.add(_drain(self._listener.callback_durations))
@@ -130,9 +146,10 @@ class Publishing:
             outbox_pending={delivery.name: delivery.pending for delivery in deliveries},
             alerts_lost={delivery.name: delivery.losses for delivery in deliveries},
             circuits_open={delivery.name: delivery.circuit_open for delivery in deliveries},
-            spool_problem=self._notifier.spool_problem,
+            spool_problem=self._notifier.spool_problem or None,
             file_problems=self._files.problems,
-            app_name_problem=problem_of(app),
+            app_name_problem=problem_of(app) or None,
+            preflight=self._preflight.risks,
             pushes={publisher.name: publisher.pushes for publisher in self._publishers},
             callback_duration_seconds=callbacks.timing(),
             probe_duration_seconds=polls.timing(),
@@ -165,3 +182,49 @@ def _sources_unread(snapshot: Snapshot) -> dict[str, str]:
 
 def _drain(samples: deque[float]) -> list[float]:
     return [samples.popleft() for _ in range(len(samples))]
+
+
+def nothing_published(settings: Settings) -> PublishedState:
+    """What readers see where nothing is watched: no query, no alert."""
+    now = time.monotonic()
+    return PublishedState(
+        app=settings.app_name or "",
+        labels=settings.labels,
+        spark_version="",
+        snapshot=Snapshot(at=now, began_at=now),
+        health={},
+        alerts=(),
+        monitor=Monitor(),
+        wall=time.time(),
+    )
+
+
+class MetricsCollector(Collector):
+    """The families of ``/metrics``, for ``prometheus_client.REGISTRY.register``.
+
+    ``published`` returns what ``/metrics`` shows now, or None before the first evaluation; a closed
+    sidecar has no metrics, as its port has none.
+    """
+
+    def __init__(
+        self, published: Callable[[], PublishedState | None], is_closed: Callable[[], bool]
+    ) -> None:
+        self._published = published
+        self._is_closed = is_closed
+
+    def collect(self) -> Iterable[Metric]:
+        """The families, with the newest figures."""
+        families = () if self._is_closed() else all_families(self._published())
+        return [_metric(family) for family in families]
+
+    def describe(self) -> Iterable[Metric]:
+        """All families without figures: a registry refuses to take them twice."""
+        return [_metric(family) for family in all_families(nothing_published(Settings()))]
+
+
+def _metric(family: Family) -> Metric:
+    metric = Metric(base_name(family), family.documentation, family.kind)
+    for name, names, values, figure in family.samples:
+        labels = dict(zip(names, map(printable, values), strict=True))
+        metric.add_sample(name, labels, float(figure))
+    return metric

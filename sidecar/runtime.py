@@ -49,6 +49,7 @@ from ..alerting.silences import (
     post_silence,
     written,
 )
+from ..alerting.words.messages import Guidance
 from ..core.guard import Guard
 from ..core.text import listed
 from ..core.threads import Deadline, Loop
@@ -68,7 +69,7 @@ from ..listener.mailbox import (
     ProgramEnd,
 )
 from ..listener.probe_report import Context
-from ..listener.python_frames import main_thread
+from ..listener.python_frames import main_thread, waits_for_one_query
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
@@ -80,9 +81,18 @@ from . import assemble
 from .assemble import Components, refused_address
 from .failure import QueryFailure
 from .observers import FileReaders, observe_classic, observe_connect
-from .program import uncaught_exception
+from .preflight import Preflight, Surroundings
+from .program import is_interactive, uncaught_exception
 from .publishing import Publishing
-from .session import app_name, is_connect, spark_ui_url
+from .session import (
+    app_name,
+    conf_reader,
+    is_connect,
+    place_of,
+    restarted_by,
+    scheduler_mode,
+    spark_ui_url,
+)
 from .worker import Inputs, Worker
 
 log = logging.getLogger("querypulse")
@@ -200,6 +210,17 @@ def _just_ended(query: Query, snapshot: Snapshot, policy: Policy) -> bool:
     return gone_at is not None and snapshot.watched(gone_at, snapshot.at) <= grace
 
 
+def guidance_here(components: Components, spark: Any) -> Guidance:
+    """The guidance of the settings, without secrets, and what is known of this driver."""
+    conf = conf_reader(spark)
+    return replace(
+        components.guidance.redacted(components.redacting.text),
+        spark_ui_url=spark_ui_url(spark),
+        place=place_of(spark, conf),
+        restarted_by=restarted_by(conf),
+    )
+
+
 class Runtime:
     """Everything that runs, from ``start`` to ``end``. Data flows one way:
 
@@ -216,6 +237,7 @@ class Runtime:
         *,
         on_evaluated: Callable[[], None],
         supervised: Callable[[], Mapping[str, SupervisedQuery]],
+        is_awaited: Callable[[], bool] = bool,
     ) -> None:
         self.path = path
         self._settings = settings = components.settings
@@ -223,6 +245,8 @@ class Runtime:
         self._silencing = components.silencing
         self._on_evaluated = on_evaluated
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
+        self._is_read = False
+        """Whether anybody has read the metrics or the status."""
         app = app_name(settings, spark)
         if isinstance(path, ConnectPath):
             version = path.version
@@ -232,7 +256,7 @@ class Runtime:
             self._observers = observe_classic(
                 components, spark, path, self._arrived, lambda: self.evaluated.snapshot
             )
-        guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
+        guidance = guidance_here(components, spark)
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
         self._notifier = self._make_notifier(components, app, lifecycle)
@@ -251,11 +275,27 @@ class Runtime:
             worker=self._worker,
             notifier=self._notifier,
             publishers=self._publishers,
+            preflight=Preflight(settings, self._surroundings(spark, is_awaited)),
         )
         self._loops = [
             *self._observers.loops,
             Loop("worker", self._worker.step, guard, wake=self._arrived.wake),
         ]
+
+    def _surroundings(self, spark: Any, is_awaited: Callable[[], bool]) -> Surroundings:
+        return Surroundings(
+            is_interactive=is_interactive(),
+            is_connect=is_connect(spark),
+            scheduler_mode=scheduler_mode(spark),
+            waits_for_one=waits_for_one_query,
+            is_awaited=is_awaited,
+            is_read=lambda: self._is_read,
+        )
+
+    def read(self) -> PublishedState:
+        """The published state, for somebody outside: a scraper, a watcher or a person."""
+        self._is_read = True
+        return self.published
 
     @property
     def published(self) -> PublishedState:
@@ -429,7 +469,7 @@ class Runtime:
         if settings.http_port < 0 or refused:
             return None
         content = Content(
-            published=lambda: self.published,
+            published=self.read,
             alive=lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
             runbook=runbook,
             silence=self._silence,

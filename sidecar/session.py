@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,12 +20,13 @@ from ..listener.connect.client import ConnectCallError, conf_of
 from ..listener.spark.jvm import THROWN, reason_of
 from ..listener.state.query import Query
 from ..listener.state.state import has_name
-from ..settings.loading import SPARK_PREFIX, load_settings
-from ..settings.settings import Settings
+from ..settings.loading import ENVIRONMENT_PREFIX, SPARK_PREFIX, Loaded, load_settings
+from ..settings.settings import Settings, SettingsError
 
 log = logging.getLogger("querypulse")
 
 APP_NAME = "spark.app.name"
+ENABLED_VARIABLE = f"{ENVIRONMENT_PREFIX}ENABLED"
 
 
 class NoSessionError(RuntimeError):
@@ -82,15 +87,47 @@ def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
     """
     spark = spark if spark is not None else _known_session()
     conf = _conf_unless_refused(spark) if spark is not None else {}
-    loaded = load_settings(arguments, os.environ, conf)
+    return _settings_of(load_settings(arguments, os.environ, conf))
+
+
+def _settings_of(loaded: Loaded) -> Settings:
     for problem in loaded.problems:
-        _warn_once(problem)
+        warn_once(f"{problem} (ignored; `querypulse check` lists all problems)")
     return loaded.settings
 
 
 @cache
-def _warn_once(problem: str) -> None:
-    log.warning("querypulse: %s (ignored; `querypulse check` lists all problems)", problem)
+def warn_once(text: str) -> None:
+    """Log a warning, unless this process has logged it before."""
+    log.warning("querypulse: %s", text)
+
+
+def settings_in_force(
+    settings: Settings | None, arguments: Mapping[str, object], spark: Any
+) -> Settings:
+    """The settings that were given, or those of all sources.
+
+    ``QUERYPULSE_ENABLED=false`` counts for a given record, too: it is for a user's own tests, which
+    run the job unchanged.
+
+    Raises:
+        SettingsError: both were given, or as ``settings_of``.
+
+    """
+    if settings is None:
+        return settings_of(spark, arguments)
+    if not isinstance(settings, Settings):
+        given = type(settings).__name__
+        raise SettingsError(f"'settings' takes a Settings record, given {given}; give keywords")
+    if arguments:
+        raise SettingsError(f"give 'settings' or keywords, not both: {', '.join(arguments)}")
+    switch = {key: os.environ[key] for key in (ENABLED_VARIABLE,) if key in os.environ}
+    switched = _settings_of(load_settings({}, switch, {}))
+    if switched.enabled:
+        return settings
+    off = msgspec.structs.replace(settings, enabled=False)
+    msgspec.structs.force_setattr(off, "origins", {**settings.origins, **switched.origins})
+    return off
 
 
 def app_name(settings: Settings, spark: Any) -> str:
@@ -107,6 +144,16 @@ def app_name(settings: Settings, spark: Any) -> str:
     if problem := problem_of(app):
         log.warning("querypulse: %s", problem)
     return app
+
+
+def scheduler_mode(spark: Any) -> str:
+    """``spark.scheduler.mode`` of the application; empty where it is not known."""
+    if is_connect(spark):
+        return ""
+    try:
+        return str(conf_reader(spark)("spark.scheduler.mode") or "FIFO").upper()
+    except THROWN:
+        return ""
 
 
 def spark_ui_url(spark: Any) -> str:
@@ -144,6 +191,74 @@ def _known_session() -> Any:
     module = sys.modules.get("pyspark.sql.connect.session")
     find = getattr(getattr(module, "SparkSession", None), "_get_default_session", None)
     return classic or (find() if find is not None else None)
+
+
+# -- where the driver runs, and who starts it again ---------------------------------------------
+
+Conf = Callable[[str], str | None]
+
+_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+IN_KUBERNETES = "KUBERNETES_SERVICE_HOST"
+"""Kubernetes sets it in every container."""
+CLUSTER_ID = "spark.databricks.clusterUsageTags.clusterId"
+CLUSTER_NAME = "spark.databricks.clusterUsageTags.clusterName"
+JOB_ID = "spark.databricks.job.id"
+JOB_CLUSTER = re.compile(r"job-\d+-run-\d+")
+"""How Databricks names the cluster of a job's run."""
+CLUSTER_MODE = ("spark.submit.deployMode", "cluster")
+
+
+def place_of(spark: Any, conf: Conf, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the host or pod, the process and Spark's application id, as far as they are known."""
+    host = socket.gethostname()
+    parts = [f"host {host}"] if host else []
+    if IN_KUBERNETES in environment:
+        parts = [f"pod {host}"]
+        with suppress(OSError, ValueError):
+            parts.append(f"namespace {_NAMESPACE.read_text('utf-8').strip()}")
+    parts.append(f"process {os.getpid()}")
+    cluster = conf(CLUSTER_ID)
+    if cluster:
+        parts.append(f"cluster {cluster}")
+    application = _application_id(spark)
+    if application:
+        parts.append(f"application {application}")
+    return ", ".join(parts)
+
+
+def _application_id(spark: Any) -> str:
+    """Return what ``yarn logs -applicationId`` and the history server call it; empty if unknown."""
+    try:
+        application = spark.sparkContext.applicationId
+    except (*THROWN, OSError, TypeError, AttributeError):
+        # A client of Spark Connect has no application of its own.
+        return ""
+    return application if isinstance(application, str) else ""
+
+
+def restarted_by(conf: Conf, environment: Mapping[str, str] = os.environ) -> str:
+    """Return who starts the driver again after it has failed; empty if that is not known.
+
+    Spark's documentation: "Running Spark on YARN" (``spark.yarn.maxAppAttempts``), "Spark
+    Standalone Mode" (``--supervise``).
+    """
+    mode, in_cluster = CLUSTER_MODE
+    is_in_cluster = conf(mode) == in_cluster
+    master = conf("spark.master") or ""
+    if conf(CLUSTER_ID):
+        is_job = conf(JOB_ID) or JOB_CLUSTER.match(conf(CLUSTER_NAME) or "")
+        return "the Databricks job, if it has retries or is continuous" if is_job else ""
+    if IN_KUBERNETES in environment:
+        return "Kubernetes or the Spark operator, if the restart policy of the job says so"
+    if master == "yarn" and is_in_cluster:
+        attempts = conf("spark.yarn.maxAppAttempts")
+        if attempts == "1":
+            return "nobody: spark.yarn.maxAppAttempts is 1"
+        most = f"spark.yarn.maxAppAttempts, {attempts}" if attempts else "its max-attempts"
+        return f"YARN, up to {most}"
+    if master.startswith("spark://") and is_in_cluster and conf("spark.driver.supervise") == "true":
+        return "the standalone master (spark.driver.supervise)"
+    return ""
 
 
 # -- the queries that the application means -------------------------------------------------------

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ from ..alerting.words.messages import annotations_of
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline
+from ..exporter.published_state import PublishedState
 from ..exporter.status import Status, notebook_page, status
 from ..listener.mailbox import ExpectStop, Forget, ProgramEnd
 from ..listener.probe_report import Context
@@ -37,11 +38,13 @@ from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError
 from ..listener.state.query import Query
 from ..listener.state.state import has_name
+from ..settings.arguments import with_settings
 from ..settings.loading import load_settings
-from ..settings.settings import Settings, SettingsError
+from ..settings.settings import TYPES, Settings, SettingsError
 from .assemble import Components
-from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
+from .failure import QueryFailure, Returned, first_failure, first_stall, why_over
 from .program import program_end
+from .publishing import MetricsCollector, nothing_published
 from .runtime import MAILBOX_CAPACITY, Runtime, open_event_path
 from .session import (
     NoSessionError,
@@ -50,25 +53,37 @@ from .session import (
     conf_reader,
     is_connect,
     is_stopped,
-    settings_of,
+    settings_in_force,
     target_of,
+    warn_once,
     watched_by,
 )
-from .supervise import RestartTerms, Starts, Supervisor, check_starts, run_unwatched
+from .supervise import RestartTerms, Starts, Supervisor, check_starts
 from .termination import TERMINATION, AtTermination
+from .unwatched import run_unwatched, wait_in_spark
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..settings.arguments import SettingArguments
 
 log = logging.getLogger("querypulse")
 
 EXIT_SECONDS = 8.0
 ROLLBACK_SECONDS = 2.0
+STAND_BY_SECONDS = 5.0
+NOTHING_IS_WATCHED = "nothing is watched, nobody is notified"
+ADDED_AFTER_CLOSE = "this sidecar is closed, so its listener watches nothing: make another Sidecar"
 
 
 class Sidecar:
     """Watches the queries of one driver from the moment it is started.
 
     ``spark.streams.addListener(Sidecar(webhook_url=...).listener)`` starts it, and so does
-    ``attach``. Settings come from the arguments, else the environment, else the Spark conf,
-    else the TOML file. A ``Settings`` object is used unchanged.
+    ``attach``. Settings come from the keywords, else the environment, else the Spark conf, else
+    the TOML file; or a ``Settings`` record has all of them. ``docs/settings.md`` says what each
+    does. ``spark`` is the session to watch, by default the active one. Removing the listener
+    closes it.
 
     Raises:
         SettingsError: a setting is unknown or not allowed, or a configured limit, receiver,
@@ -77,20 +92,33 @@ class Sidecar:
     """
 
     def __init__(
-        self, settings: Settings | None = None, spark: Any = None, **arguments: object
+        self,
+        settings: Settings | None = None,
+        spark: Any = None,
+        **arguments: Unpack[SettingArguments],
     ) -> None:
         self._spark = spark
-        if settings is not None and arguments:
-            raise SettingsError(f"give Settings or arguments, not both: {', '.join(arguments)}")
-        self.settings = settings if settings is not None else settings_of(spark, arguments)
+        self.settings = settings_in_force(settings, arguments, spark)
         self._guard = Guard()
-        self._components = Components(self.settings, self._guard)
+        # A disabled one reads no secret and needs no receiver: a test may have neither.
+        used = self.settings if self.settings.enabled else Settings()
+        self._components = Components(used, self._guard)
         self._redacted_log = RedactedLog(self._components.redacting.text)
         self._runtime: Runtime | None = None
         self._news = threading.Condition()
         """Notified of each evaluation, and of the end."""
-        self._streams: Any = None
-        """Spark's own ``StreamingQueryManager``, to wait in where nothing is watched."""
+        self._unwatched: Any = None
+        """The session to wait in, where nothing is watched."""
+        self._released = threading.Event()
+        """Set once the application has called ``close``."""
+        self._is_awaited = False
+        """Whether the application has waited for all its queries with us."""
+        self._additions = 0
+        """How often the listener was added and not removed."""
+        self._is_by_hand = False
+        """Whether adding the listener has started it, so that removing it closes it."""
+        self._inert_listener: Any = None
+        """The Java object for PySpark where nothing is watched; kept, so that it can be removed."""
         self._supervisor = Supervisor(
             lambda: self._require_runtime().evaluated.snapshot,
             closed=lambda: self.closed,
@@ -100,20 +128,21 @@ class Sidecar:
         self._closing = threading.Lock()
         self.closed, self._ended = False, threading.Event()
         """Whether ``close`` has begun; and its end."""
-        self.is_automatic = False
-        """Whether it makes way for a sidecar that the application starts."""
         self._failure_raised_at: float | None = None
         """When the application was last informed of a failure, in monotonic seconds."""
         self._pid = os.getpid()
+        self.collector = MetricsCollector(self._published, self._has_no_metrics)
+        """The metrics, for a job's own registry: ``REGISTRY.register(sidecar.collector)``."""
         self.listener = HealthListener(
             capacity=MAILBOX_CAPACITY,
-            start=self._start_by_hand,
-            start_on=self.start_or_stand_by,
+            start=self._add_by_hand,
+            start_on=self._start_or_stand_by,
+            remove=self._remove_by_hand,
         )
 
     def __repr__(self) -> str:
         if self._runtime is None or self.closed:
-            return f"<Sidecar {'closed' if self.closed else 'not started'}>"
+            return f"<Sidecar {self._idle_state}>"
         published = self._runtime.published
         count, alerts = len(published.snapshot.queries), len(self._runtime.evaluated.alerts)
         app, url = published.app, self._runtime.url
@@ -122,10 +151,14 @@ class Sidecar:
     def _repr_html_(self) -> str:
         """What a notebook shows for the last value of a cell."""
         if self._runtime is None or self.closed:
-            return (
-                f"<div><p><b>querypulse</b> {'closed' if self.closed else 'not started'}</p></div>"
-            )
+            return f"<div><p><b>querypulse</b> {self._idle_state}</p></div>"
         return notebook_page(status(self._runtime.published), self._runtime.url)
+
+    @property
+    def _idle_state(self) -> str:
+        if not self.settings.enabled:
+            return "off: 'enabled' is false"
+        return "closed" if self.closed else "not started"
 
     @property
     def url(self) -> str | None:
@@ -133,12 +166,14 @@ class Sidecar:
         return self._runtime.url if self._runtime is not None and not self.closed else None
 
     def snapshot(self) -> Status:
-        """A frozen view of all queries, the same as ``/status`` serves.
+        """A frozen view of all queries, as ``/status`` serves it; it has none where it is off.
 
         Raises:
             RuntimeError: the listener has not been added to Spark yet.
 
         """
+        if self._watches_nothing:
+            return status(nothing_published(self.settings))
         return status(self._require_runtime().published)
 
     def alerts(self) -> tuple[Alert, ...]:
@@ -155,11 +190,13 @@ class Sidecar:
 
         """
         deadline = Deadline(timeout)
+        if not self.settings.enabled:
+            return True
         if self._runtime is None or os.getpid() != self._pid:
             return False
         return self._runtime.flush(deadline)
 
-    def start_or_stand_by(self, spark: Any = None, *, by_hand: bool = False) -> None:
+    def _start_or_stand_by(self, spark: Any = None, *, by_hand: bool = False) -> None:
         """Start watching ``spark``, unless a session is given already; once.
 
         An internal error does not end the job: nothing is watched, and ``await_any_failure``
@@ -171,24 +208,27 @@ class Sidecar:
 
         """
         self._spark = self._spark or spark
+        if not self.settings.enabled:
+            origin = self.settings.origins.get("enabled", "the settings")
+            warn_once(f"off, 'enabled' is false (from {origin}): {NOTHING_IS_WATCHED}")
+            self._unwatched = self._spark
+            return
         try:
             self._start(by_hand=by_hand)
         except (NoSessionError, SettingsError):
             raise
         except Exception as error:  # noqa: BLE001 - the calling job continues after any error
-            self.stand_by(error)
+            self._stand_by(error)
 
-    def stand_by(self, error: Exception) -> None:
+    def _stand_by(self, error: Exception) -> None:
         """Watch nothing, because of an internal error."""
         if isinstance(error, UnsupportedSparkError):
             log.error("querypulse: %s", error)
         else:
             self._guard.report("attach", error)
         log.warning("querypulse: this job is not monitored; it continues without querypulse")
-        self._streams = self._guard.attempt(
-            "attach", lambda: (self._spark or active_session()).streams
-        )
-        self.close()
+        self._unwatched = self._guard.attempt("attach", lambda: self._spark or active_session())
+        self._close(STAND_BY_SECONDS)
 
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds; an interrupt ends the wait.
@@ -199,6 +239,7 @@ class Sidecar:
             ValueError: ``timeout`` is no number of seconds.
 
         """
+        self._released.set()
         self._close(timeout)
 
     def _close(self, timeout: float, program: ProgramEnd | None = None) -> None:
@@ -224,12 +265,13 @@ class Sidecar:
             atexit.unregister(self._at_exit)
             self._wake()
 
-    def await_any_failure(self, timeout: float | None = None, on_stall: bool = False) -> None:
+    def await_any_failure(self, timeout: float | None = None, on_stall: bool = False) -> Returned:
         """Block until a query fails or disappears; use it in place of ``awaitAnyTermination``.
 
-        Returns when ``timeout`` seconds have passed, the sidecar was closed, the application
-        stopped its SparkContext, or every query has completed. Processes on one JVM wait for their
-        own queries and ``expected_queries``. With ``on_stall`` a critical stall is a failure.
+        Returns why nothing is left to wait for: every query has "completed", the application
+        "stopped" Spark, the sidecar was "closed", or "timeout": so many seconds have passed.
+        Processes on one JVM wait for their own queries and ``expected_queries``. With ``on_stall``
+        a critical stall is a failure. Where it is off, it waits for the queries of its session.
 
         Raises:
             QueryFailure: a query failed or disappeared, as with its Spark Connect session, or the
@@ -238,14 +280,17 @@ class Sidecar:
 
         """
         seconds = None if timeout is None else Deadline(timeout).left
-        if self._streams is not None:
-            wait_in_spark(self._streams, timeout, self._components.redacting.text)
-            return
+        self._is_awaited = True
+        if self._watches_nothing:
+            spark = self._unwatched or active_session()
+            redact = self._components.redacting.text
+            return wait_in_spark(spark, timeout, redact, self._released)
         with self._news:
             outcome = self._news.wait_for(lambda: self._outcome(on_stall=on_stall), seconds)
         if isinstance(outcome, QueryFailure):
             self._failure_raised_at = time.monotonic()
             raise outcome
+        return outcome or "timeout"
 
     def supervise(
         self,
@@ -270,8 +315,10 @@ class Sidecar:
         """
         terms = RestartTerms(restarts, within_seconds, max_pause_seconds, same_batch_failures)
         check_starts(starts)
-        if self._streams is not None:
-            run_unwatched(starts, self._components.redacting.text)
+        self._is_awaited = True
+        if self._watches_nothing:
+            spark = self._unwatched or active_session()
+            run_unwatched(spark, starts, self._components.redacting.text, self._released)
         else:
             self._require_runtime()
             self._supervisor.supervise(starts, terms)
@@ -286,6 +333,8 @@ class Sidecar:
 
         """
         target = target_of("expect_stop", name)
+        if self._watches_nothing:
+            return
         if not any(query.run.alive for query in target.current(self._queries)):
             # The event of a run that started just now may not have arrived.
             self.flush()
@@ -307,6 +356,8 @@ class Sidecar:
 
         """
         target = target_of("forget", name)
+        if self._watches_nothing:
+            return
         current = target.current(self._queries)
         is_expected = not target.is_one and not current and target.text in self._expected
         if not is_expected and all(query.run.alive for query in current):
@@ -358,24 +409,64 @@ class Sidecar:
         if note:
             log.warning("querypulse: silence: %s", note)
 
-    def _start_by_hand(self) -> Any:
-        """The Java listener, when PySpark adds or removes it; starts the sidecar.
+    @property
+    def _watches_nothing(self) -> bool:
+        """Whether it never will: the settings say so, or an internal error came first."""
+        return not self.settings.enabled or self._unwatched is not None
 
-        Where nothing is watched, it is one that does nothing.
+    def _add_by_hand(self) -> Any:
+        """The Java listener, when PySpark adds it; starts the sidecar.
 
         Raises:
             Py4JError: this driver refuses Java classes and Python listeners.
 
         """
-        spark = self._spark
-        self.start_or_stand_by(by_hand=True)
-        listener = self._runtime.path.java_listener if self._runtime else None
-        if listener is not None:
-            return listener
+        if self.closed and not self._watches_nothing:
+            log.warning("querypulse: %s", ADDED_AFTER_CLOSE)
+        spark, was_running = self._spark, self._runtime is not None
+        self._start_or_stand_by(by_hand=True)
+        if self._runtime is not None and not was_running:
+            self._is_by_hand = True
+        self._additions += 1
+        in_use = self._listener_in_use
+        return self._make_inert_listener(spark) if in_use is None else in_use
+
+    def _remove_by_hand(self) -> Any:
+        """The same, when PySpark removes it; closes a sidecar that was started by adding it.
+
+        It closes once the listener was removed as often as it was added. A removal without an
+        addition removes nothing, also not what ``attach`` itself has added to Spark: Spark finds no
+        listener that is null.
+        """
+        if not self._additions:
+            return None
+        self._additions -= 1
+        listener = self._listener_in_use
+        if self._is_by_hand and not self._additions and not self.closed:
+            log.info("querypulse: the listener was removed: the sidecar closes")
+            self._guard.attempt("close", self.close)
+        return listener
+
+    @property
+    def _listener_in_use(self) -> Any:
+        """The Java listener that PySpark was given, or may be given; None if it must be made."""
+        in_use = self._runtime.path.java_listener if self._runtime else None
+        return self._inert_listener if in_use is None else in_use
+
+    def _make_inert_listener(self, spark: Any) -> Any:
+        """Make a Java listener that does nothing, where nothing is watched.
+
+        Raises:
+            Py4JError: this driver refuses Java classes and Python listeners.
+
+        """
+        self.listener.closed = True
         try:
-            return EventQueue(spark or active_session(), self.listener).java_listener
+            queue = EventQueue(spark or active_session(), self.listener)
+            self._inert_listener = queue.java_listener
         except (*THROWN, OSError, ValueError, AttributeError, NoSessionError):
-            return self.listener.proxy()
+            self._inert_listener = self.listener.proxy()
+        return self._inert_listener
 
     def _start(self, *, by_hand: bool) -> None:
         with SIDECARS.lock:
@@ -394,6 +485,7 @@ class Sidecar:
                     path,
                     on_evaluated=self._on_evaluated,
                     supervised=self._supervisor.publish,
+                    is_awaited=lambda: self._is_awaited,
                 )
                 undo.callback(
                     self._guard.attempt, "attach", lambda: runtime.stop(Deadline(ROLLBACK_SECONDS))
@@ -431,11 +523,16 @@ class Sidecar:
             raise RuntimeError("querypulse has not started: add sidecar.listener to Spark")
         return self._runtime
 
-    @property
-    def session_has_ended(self) -> bool:
+    def _session_has_ended(self) -> bool:
         """Whether the server has ended the Spark Connect session, without the job's wish."""
         evaluated = self._evaluated()
         return evaluated is not None and evaluated.snapshot.context is Context.SESSION_ENDED
+
+    def _has_no_metrics(self) -> bool:
+        return self.closed or not self.settings.enabled
+
+    def _published(self) -> PublishedState | None:
+        return self._runtime.read() if self._runtime is not None else None
 
     def _evaluated(self) -> Evaluated | None:
         return self._runtime.evaluated if self._runtime else None
@@ -445,15 +542,15 @@ class Sidecar:
         with self._news:
             self._news.notify_all()
 
-    def _outcome(self, *, on_stall: bool) -> QueryFailure | bool:
-        """A failure, or whether nothing is left to wait for."""
+    def _outcome(self, *, on_stall: bool) -> QueryFailure | Returned | None:
+        """A failure, or why nothing is left to wait for; None while there is."""
+        closed: Returned | None = "closed" if self.closed else None
         evaluated = self._evaluated()
         if evaluated is None:
-            return self.closed
+            return closed
         failure = first_failure(evaluated.snapshot, evaluated.evaluation)
         failure = failure or (first_stall(evaluated) if on_stall else None)
-        left = self.closed or nothing_left(evaluated.snapshot, evaluated.evaluation)
-        return left if failure is None else failure
+        return failure or why_over(evaluated.snapshot, evaluated.evaluation) or closed
 
     def _on_evaluated(self) -> None:
         self._wake()
@@ -495,6 +592,8 @@ class Registry:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         """Held from the search for a sidecar until a new one is recorded."""
+        self.automatic: weakref.WeakSet[Sidecar] = weakref.WeakSet()
+        """Those that make way for a sidecar that the application starts."""
         self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
 
     def find(self, context: Any) -> Sidecar | None:
@@ -514,12 +613,13 @@ class Registry:
 
         """
         sidecar = self.find(context)
-        if sidecar is not None and not sidecar.is_automatic:
+        if sidecar is not None and sidecar not in self.automatic:
             raise SettingsError("another sidecar watches this SparkContext: use or close that")
         if sidecar is not None:
             sidecar.close()
         for watched, stale in list(self._sidecars.items()):
-            if is_stopped(watched) or stale.session_has_ended:
+            has_ended = stale._session_has_ended()  # noqa: SLF001 - both are of this module
+            if is_stopped(watched) or has_ended:
                 stale.close(timeout=2.0)
 
     def remember(self, context: Any, sidecar: Sidecar) -> None:
@@ -536,16 +636,19 @@ class Registry:
 SIDECARS = Registry()
 
 
-def attach(spark: Any, **arguments: object) -> Sidecar:
+def attach(
+    spark: Any, *, settings: Settings | None = None, **arguments: Unpack[SettingArguments]
+) -> Sidecar:
     """Watch all queries of ``spark``'s SparkContext, or Spark Connect session, from now on.
 
-    Settings come from the arguments, else the environment, else the Spark conf, else the
-    TOML file. A second call for the same one returns the same sidecar. An internal
-    error is logged and does not end the job: the sidecar then watches nothing.
+    Settings come from the keywords, else the environment, else the Spark conf, else the TOML file;
+    or ``settings`` has all of them. ``docs/settings.md`` says what each does. A second call for the
+    same one returns the same sidecar. An internal error is logged and does not end the job: the
+    sidecar then watches nothing. Nor does it with ``enabled=False``, for a job's own tests.
 
     Raises:
-        SettingsError: a setting is unknown or not allowed, or a second call has other settings
-            than the first.
+        SettingsError: a setting is unknown or not allowed, ``settings`` and keywords were given, or
+            a second call has other settings than the first.
         TypeError: ``spark`` is not a SparkSession.
 
     """
@@ -554,12 +657,12 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
         raise TypeError(f"attach() needs a SparkSession, given {given}")
     with SIDECARS.lock:
         present = SIDECARS.find(watched_by(spark))
-        if present is not None and not _must_make_way(present, spark, arguments):
-            present.is_automatic = False
+        if present is not None and not _must_make_way(present, settings, spark, arguments):
+            SIDECARS.automatic.discard(present)
             return present
         if present is not None:
             present.close()
-        return _started(spark, arguments)
+        return _started(settings, spark, arguments)
 
 
 def attach_automatically(spark: Any) -> None:
@@ -571,37 +674,49 @@ def attach_automatically(spark: Any) -> None:
         Exception: as ``attach``.
 
     """
-    attach(spark).is_automatic = True
+    SIDECARS.automatic.add(attach(spark))
 
 
-def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
+def _started(settings: Settings | None, spark: Any, arguments: SettingArguments) -> Sidecar:
     try:
-        sidecar = Sidecar(settings_of(spark, arguments), spark=spark)
+        sidecar = Sidecar(settings, spark, **arguments)
     except SettingsError:
         raise
     except Exception as error:  # noqa: BLE001 - the calling job continues after any error
         sidecar = Sidecar(Settings(), spark=spark)
-        sidecar.stand_by(error)
+        sidecar._stand_by(error)  # noqa: SLF001 - both are of this module
     else:
-        sidecar.start_or_stand_by()
+        sidecar._start_or_stand_by()  # noqa: SLF001 - both are of this module
     return sidecar
 
 
-def _must_make_way(present: Sidecar, spark: Any, arguments: Mapping[str, object]) -> bool:
+def _must_make_way(
+    present: Sidecar, settings: Settings | None, spark: Any, arguments: Mapping[str, object]
+) -> bool:
     """Whether settings differ from those of an automatic sidecar.
 
     Raises:
         SettingsError: they differ from those of another sidecar.
 
     """
-    if present.is_automatic:
+    if present in SIDECARS.automatic:
         # The conf of the session, too, may be another one by now.
-        return settings_of(spark, arguments) != present.settings
-    wanted = load_settings(arguments, {}, {}).settings
-    other = [key for key in arguments if getattr(wanted, key) != getattr(present.settings, key)]
+        return settings_in_force(settings, arguments, spark) != present.settings
+    if settings is None:
+        wanted, given = load_settings(arguments, {}, {}).settings, list(arguments)
+    else:
+        wanted, given = settings_in_force(settings, arguments, spark), list(TYPES)
+    other = [key for key in given if getattr(wanted, key) != getattr(present.settings, key)]
     if other:
         raise SettingsError(
             f"attach was called before with other settings for {', '.join(map(repr, other))}; "
             "close the first sidecar, or give all settings to the first call"
         )
     return False
+
+
+# For ``help`` and IPython; a type checker reads ``SettingArguments``.
+for _function in (attach, Sidecar.__init__):
+    setattr(_function, "__signature__", with_settings(_function))  # noqa: B010 - typed as none
+    # ``get_type_hints`` would look for ``Unpack``, which Python 3.10 does not have.
+    _function.__annotations__["arguments"] = Any

@@ -380,7 +380,7 @@ class Supervisor:
         """Call the start function, without any lock: it may take as long as it likes."""
         self._advance(mine)
         try:
-            handle = start()
+            handle = started_by(start)
             run_id = str(handle.runId)
             name = handle.name
         except Exception as error:  # noqa: BLE001 - a start function may raise anything
@@ -427,6 +427,20 @@ def check_starts(starts: Starts) -> None:
             raise ValueError(f"supervise: {name!r}: give a query's name and a start function")
 
 
+def started_by(start: Callable[[], Any]) -> Any:
+    """Call a start function; return the query that it has started.
+
+    Raises:
+        TypeError: it returned something else.
+        Exception: what it raises.
+
+    """
+    query = start()
+    if not hasattr(query, "runId"):
+        raise TypeError(f"its start function returned no query, but {type(query).__name__}")
+    return query
+
+
 def describe_error(error: Exception, redact_ours: Callable[[str], str]) -> str:
     """Class and first line of an error, without secrets."""
     text = redact(f"{type(error).__name__}: {error}").strip()
@@ -439,30 +453,3 @@ def _is_active(handle: Any) -> bool:
         return handle is not None and bool(handle.isActive)
     except (*THROWN, OSError):
         return True
-
-
-def run_unwatched(starts: Starts, redact_ours: Callable[[str], str]) -> None:
-    """Start each query once, and wait until none is active, where nothing can be watched.
-
-    Raises:
-        QueryFailure: the first of those that did not start, or that failed.
-
-    """
-    failures: list[QueryFailure] = []
-
-    def attempt(name: str, action: Callable[[], Any]) -> Any:
-        try:
-            return action()
-        except Exception as error:  # noqa: BLE001 - the other queries go on after any error
-            failure = QueryFailure(name, describe_error(error, redact_ours))
-            failure.__cause__ = error
-            failures.append(failure)
-            log.error("querypulse: %s, and nothing restarts it", failure)  # noqa: TRY400 - redacted
-            return None
-
-    handles = {name: attempt(name, start) for name, start in starts.items()}
-    for name, handle in handles.items():
-        if handle is not None:
-            attempt(name, handle.awaitTermination)
-    if failures:
-        raise failures[0]

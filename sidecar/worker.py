@@ -30,6 +30,7 @@ from ..listener.mailbox import (
     Marker,
 )
 from ..listener.probe_report import ProbeReport
+from ..listener.python_frames import MainThread
 from ..listener.source_polls import SourceReport
 from ..listener.state.end_to_end import EndToEnd
 from ..listener.state.snapshot import ALONE, Ownership, Snapshot, SupervisedQuery
@@ -56,7 +57,7 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     silences: Callable[[], Sequence[Silence]] = tuple
     supervised: Callable[[], Mapping[str, SupervisedQuery]] = dict
     """By label: the queries that the application lets querypulse restart."""
-    main_thread: Callable[[], str] = str
+    main_thread: Callable[[], MainThread] = MainThread
     """Where the main thread is; called at most once in an evaluation."""
 
 

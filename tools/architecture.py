@@ -42,17 +42,19 @@ MAY_IMPORT: dict[str, set[str]] = {
 """What each folder imports besides itself."""
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
+OF_TYPE_CHECKERS = {"typing_extensions"}
+"""Known to each type checker; nothing imports it at run time."""
 BUDGET = {
-    "core": (1690, 12),
-    "listener": (11850, 48),
-    "exporter": (2350, 9),
-    "alerting": (12345, 44),
-    "settings": (1100, 9),
-    "sidecar": (3105, 12),
-    "watch": (1760, 6),
-    "replay": (1150, 6),
-    "launch": (450, 7),
-    "commands": (1720, 10),
+    "core": (1945, 12),
+    "listener": (11890, 48),
+    "exporter": (2385, 8),
+    "alerting": (12870, 43),
+    "settings": (1625, 10),
+    "sidecar": (3795, 14),
+    "watch": (1865, 6),
+    "replay": (1090, 6),
+    "launch": (470, 7),
+    "commands": (1870, 10),
     "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""
@@ -136,7 +138,7 @@ def dependencies() -> set[str]:
 
 def dependency_is_declared(_: str, tree: ast.Module) -> Iterator[str]:
     """Only the standard library, our dependencies, extras, and what the host brings."""
-    allowed = dependencies() | HOSTS_OWN | EXTRAS | set(sys.stdlib_module_names)
+    allowed = dependencies() | HOSTS_OWN | EXTRAS | OF_TYPE_CHECKERS | set(sys.stdlib_module_names)
     for module in sorted(set(absolute_imports(tree)) - allowed - {"querypulse", *MAY_IMPORT}):
         yield f"imports {module}, which is no dependency"
 

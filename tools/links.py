@@ -50,6 +50,13 @@ def below() -> str:
     return f"{home}/blob/main/"
 
 
+def local(link: str) -> str:
+    """The address of a file, of its raw content, too: an index needs that of pictures."""
+    raw = below().replace("https://github.com/", "https://raw.githubusercontent.com/")
+    raw = raw.replace("/blob/", "/")
+    return below() + link.removeprefix(raw) if link.startswith(raw) else link
+
+
 def links(text: str) -> list[str]:
     """The targets of links and pictures of a document, in Markdown and in HTML."""
     return _LINK.findall(_CODE.sub("", text)) + _HTML.findall(text)
@@ -73,6 +80,7 @@ def _anchor(heading: str) -> str:
 
 def broken(name: str, link: str) -> str:
     """What is wrong with a link of a file; empty for a link to the web, or with a target."""
+    link = local(link)
     is_address = link.startswith(below())
     if re.match(r"[a-z]+:", link) and not is_address:
         return ""

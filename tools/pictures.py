@@ -1,6 +1,7 @@
 """``python -m tools.pictures [FOLDER]``: take every picture, by default for the docs.
 
-They are screenshots of the status page during the incident of ``querypulse demo``.
+They are screenshots of the status page during the incident of ``querypulse demo``, and its output
+as it came, in a picture that moves.
 """
 
 from __future__ import annotations
@@ -11,16 +12,24 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
 from typing import IO, Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-HOME = Path(__file__).parents[1] / "docs" / "pictures"
+from .terminal import Line, picture
+
+ROOT = Path(__file__).parents[1]
+HOME = ROOT / "docs" / "pictures"
+TITLE = "querypulse demo: one of eight queries fails, and within a second the page arrives"
 AFTER_SECONDS = 60
 """How long all queries are healthy first: sparklines need batches."""
+COMMAND = f"querypulse demo --after {AFTER_SECONDS}"
 PATIENCE_MILLISECONDS = 180_000.0
 MAX_BYTES = 200_000
 DEMO = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
@@ -36,7 +45,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
 
 def take(folder: Path) -> None:
     """Run the demo and take each picture while its query 8 has failed."""
-    with _demo() as address, _chromium() as browser:
+    with _demo() as (address, recording), _chromium() as browser:
         pages = {name: _open(browser, address, options) for name, options in WINDOWS.items()}
         for name, page in pages.items():
             page.wait_for_selector(INCIDENT)
@@ -44,6 +53,10 @@ def take(folder: Path) -> None:
             path = folder / f"{name}.png"
             page.screenshot(path=path, animations="disabled")
             _check_size(path)
+        recording.finished.wait(PATIENCE_MILLISECONDS / 1000)
+    path = folder / "demo.svg"
+    path.write_text(picture(TITLE, COMMAND, recording.shown()), encoding="utf-8")
+    _check_size(path)
 
 
 def _open(browser: Browser, address: str, options: dict[str, Any]) -> Page:
@@ -53,27 +66,49 @@ def _open(browser: Browser, address: str, options: dict[str, Any]) -> Page:
     return page
 
 
+class Recording(threading.Thread):
+    """Reads the demo's output, line by line, with the time at which each came."""
+
+    def __init__(self, output: IO[str]) -> None:
+        super().__init__(daemon=True)
+        self._output = output
+        self._lines: list[Line] = []
+        self._began = time.monotonic()
+        self.address: Queue[str] = Queue()
+        self.finished = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        """Read until the demo ends."""
+        for line in self._output:
+            self._lines.append(Line(time.monotonic() - self._began, line.rstrip("\n")))
+            if match := ADDRESS.search(line):
+                self.address.put(match[1])
+        self.finished.set()
+
+    def shown(self) -> list[Line]:
+        """The lines, with no path of the machine that took them."""
+        lines = [line._replace(text=line.text.replace(str(ROOT), "...")) for line in self._lines]
+        if any(str(ROOT.parent) in line.text for line in lines):
+            raise SystemExit(f"the demo's output holds a path below {ROOT.parent}")
+        return lines
+
+
 @contextmanager
-def _demo() -> Iterator[str]:
+def _demo() -> Iterator[tuple[str, Recording]]:
     command = [sys.executable, "-Iuc", DEMO, "demo", "--after", str(AFTER_SECONDS)]
     labels = {"QUERYPULSE_LABELS": "{env = 'prod', team = 'fleet'}"}
     with subprocess.Popen(  # noqa: S603 - our own
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, **labels}
     ) as process:
         try:
-            yield _address(process.stdout)
+            assert process.stdout is not None
+            recording = Recording(process.stdout)
+            yield recording.address.get(timeout=PATIENCE_MILLISECONDS / 1000), recording
         finally:
             # Like Ctrl-C: the demo stops its queries and its JVM gracefully.
             process.send_signal(signal.SIGINT)
             process.communicate()
-
-
-def _address(output: IO[str] | None) -> str:
-    """The address of the status page in the demo's output."""
-    for line in output or ():
-        if match := ADDRESS.search(line):
-            return match[1]
-    raise SystemExit("the demo ended before it printed the address of its status page")
 
 
 @contextmanager

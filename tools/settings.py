@@ -6,17 +6,16 @@ import ast
 import inspect
 import re
 import textwrap
-import types
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import get_type_hints
 
 import msgspec
-from msgspec import Meta
 
 from querypulse.alerting.policy import LimitSettings
+from querypulse.settings.allowed import allowed
 from querypulse.settings.settings import QuerySettings, Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -26,9 +25,7 @@ EVERYDAY = (
     *("external_url", "spool_dir"),
 )
 """What most jobs set; the page has them first."""
-SIGNS = (("gt", "above {}"), ("ge", "{} or more"), ("lt", "below {}"), ("le", "at most {}"))
 LIMITS = re.compile(r"(?<=Allowed there are\n).*(?=, and$)", re.MULTILINE)
-WORDS = {bool: "`true`, `false`", str: "text", int: "a whole number", float: "a number"}
 
 
 def page(text: str) -> str:
@@ -98,29 +95,6 @@ def default(name: str) -> str:
         return "none"
     shown = msgspec.json.encode(value).decode().strip('"')
     return f"`{shown.removesuffix('.0')}`"
-
-
-def allowed(kind: Any) -> str:
-    """What the record allows, in words."""
-    if get_origin(kind) in (Union, types.UnionType):
-        return allowed(next(part for part in get_args(kind) if part is not types.NoneType))
-    if get_origin(kind) is Annotated:
-        plain, meta = get_args(kind)
-        return ", ".join(filter(None, [WORDS[plain], _bounds(meta)]))
-    if get_origin(kind) is tuple:
-        return "a list of texts" if _allowed_in(kind) == WORDS[str] else "a list of tables"
-    return "a table" if get_origin(kind) is dict else WORDS[kind]
-
-
-def _allowed_in(kind: Any) -> str:
-    """What the record allows as an entry of a list."""
-    inner = get_args(kind)[0]
-    return allowed(inner) if inner is str or get_origin(inner) is Annotated else ""
-
-
-def _bounds(meta: Meta) -> str:
-    bounds = ((words, getattr(meta, sign)) for sign, words in SIGNS)
-    return ", ".join(words.format(bound) for words, bound in bounds if bound is not None)
 
 
 if __name__ == "__main__":

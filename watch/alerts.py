@@ -24,8 +24,9 @@ from ..alerting.facts import Reported
 from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.kinds import DRIVER_DOWN, MONITORING_DEGRADED, QUERY_MISSING
 from ..alerting.words.messages import Guidance, alert_of
+from ..alerting.words.next_steps import NEXT_STEPS
 from ..core.states import QueryState
-from ..core.text import listed, rfc3339
+from ..core.text import duration, listed, utc
 from ..exporter.pages import Notice
 from .client import OpenAlerts, Said
 from .tracker import TargetTracker, WatchedDriver
@@ -49,6 +50,40 @@ MAY_COME_BACK: dict[Notice | None, str] = {
     Notice.ENDED: "has ended with its main program while queries ran",
 }
 """How a driver has ended, by the notice that it gave."""
+STEPS_OF_NEVER = (
+    "1. Check the address that the watcher polls: the host, the port, a firewall between them.\n"
+    "2. Find out whether it runs, from the cluster manager or its log: if not, start its job.\n"
+    "3. If it is not to come, remove its address from the watcher's targets."
+)
+STEPS_OF_FROZEN = (
+    "1. Take stacks before a restart: a thread dump of its JVM, py-spy dump of its Python.\n"
+    "2. Check memory, swapping, CPU and garbage collection of its host; may its queries go on?\n"
+    "3. If it does not recover, end it for certain, then restart the job from the same checkpoints."
+)
+STEPS_OF_CUT_OFF = (
+    "1. Find out whether it still runs: from the cluster manager, or on its host.\n"
+    "2. If it does, repair the way to it: its network, a firewall, a proxy, file descriptors.\n"
+    "3. Never start a second driver beside it; only once it has ended, with the same checkpoints."
+)
+STEPS_OF_REPLACED = (
+    "1. The old driver has been replaced: another app answers at its address.\n"
+    "2. Find out where its job runs now, and let the watcher poll it there.\n"
+    "3. If the job is not needed any more, start the watcher once with --forget and its app."
+)
+STEPS = {
+    Said.STUCK: STEPS_OF_FROZEN,
+    Said.SILENT: STEPS_OF_FROZEN,
+    Said.BROKEN: STEPS_OF_CUT_OFF,
+    Said.UNREACHABLE: STEPS_OF_CUT_OFF,
+    Said.REPLACED: STEPS_OF_REPLACED,
+}
+"""The next steps where those of the runbook, for a driver that is gone, do not fit."""
+STEPS_OF_LATE = (
+    "1. Check the scheduler that starts its runs, and the log of the last one.\n"
+    "2. Start a run now: it goes on from the checkpoint.\n"
+    "3. If it may take so long, set complete_by of the query later."
+)
+"""As for a run that its own driver reports, which then is not running."""
 ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
@@ -61,9 +96,9 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
         evidence["last_seen"] = "never by this watcher"
     else:
         ago, beat = now - seen.at, seen.heartbeat
-        evidence["last_seen"] = f"{rfc3339(wall - ago)}, {ago:.0f} s ago"
+        evidence["last_seen"] = f"{utc(wall - ago)}, {duration(ago)} ago"
         evidence["last_heartbeat"] = (
-            "unknown" if beat is None else f"{rfc3339(beat)} by the driver's clock"
+            "unknown" if beat is None else f"{utc(beat)} by the driver's clock"
         )
         # By query: its state, or the alert that the driver has reported.
         unhealthy = {**seen.unhealthy, **dict(driver.reported)}
@@ -71,6 +106,7 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
         evidence["unhealthy_before"] = (
             listed(names, MAX_UNHEALTHY) or "none: every query was healthy"
         )
+    evidence[NEXT_STEPS] = _steps(driver)
     reason = f"driver {_how(driver)} ({detail})"
     return Finding(
         alertname=DRIVER_DOWN,
@@ -84,7 +120,7 @@ def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
 def late_finding(driver: WatchedDriver, query: str, due: float) -> Finding:
     """The finding about a run that has not completed in time, while its driver is not there."""
     reason = (
-        f"no run has completed for {rfc3339(due)}, as far as its driver has said, and that has "
+        f"no run has completed for {utc(due)}, as far as its driver has said, and that has "
         "ended and has not come back"
     )
     return Finding(
@@ -95,7 +131,7 @@ def late_finding(driver: WatchedDriver, query: str, due: float) -> Finding:
         facts=Reported(
             reason=reason,
             summary=f"{query} has not completed in time: {reason}",
-            evidence={ADDRESS: driver.endpoint.shown},
+            evidence={ADDRESS: driver.endpoint.shown, NEXT_STEPS: STEPS_OF_LATE},
         ),
     )
 
@@ -111,6 +147,15 @@ def _how(driver: WatchedDriver) -> str:
     if not driver.seen or driver.last is None:
         return "has never answered since the watcher started"
     return HOW.get(driver.last.said, "")
+
+
+def _steps(driver: WatchedDriver) -> str:
+    """Its own next steps; empty where those of the runbook fit."""
+    if driver.may_restart:
+        return ""
+    if not driver.seen or driver.last is None:
+        return STEPS_OF_NEVER
+    return STEPS.get(driver.last.said, "")
 
 
 def _has_ended(driver: WatchedDriver) -> str:

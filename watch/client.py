@@ -221,6 +221,7 @@ def _no_answer(error: Exception, where: str, path: str) -> NoAnswer:
 POLL_SECONDS = 3.0
 """For all requests of one poll together."""
 OK = 200
+NOT_FOUND = 404
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 BARS = frozenset({401, 403, 421})
 MAX_APP_CHARACTERS = 200
@@ -293,6 +294,7 @@ def poll(client: Client) -> Poll:
     except NoAnswer as error:
         return Poll(began_at=began, at=time.monotonic(), said=error.said, detail=str(error))
     detail = f"GET /livez answered {code}"
+    detail += ", as no server of querypulse does" if code == NOT_FOUND else ""
     said = Said.BARRED if code in BARS else Said.HEALTHY if code == OK else Said.STUCK
     seen = Poll(began_at=began, at=time.monotonic(), said=said, detail=detail)
     if said is Said.HEALTHY:

@@ -21,6 +21,7 @@ from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.redaction import EvaluationRedactor
 from ..alerting.silences import SilenceStore, why_muted
+from ..core.certificates import CertificateError, load_authorities, load_own
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
@@ -33,7 +34,7 @@ from ..settings.settings import Settings, SettingsError
 from ..sidecar import assemble
 from .alerts import APP, DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
-from .targets import Host, Targets, answers, receiver_hosts
+from .targets import Host, Targets, answers, polled, receiver_hosts
 from .tracker import TERMINATED_AFTER_SECONDS, TargetTracker
 
 log = logging.getLogger("querypulse")
@@ -76,7 +77,7 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the fields of a ``WatchRequest``."""
     defaults = WatchRequest()
     parser.add_argument(
-        "urls", nargs="*", metavar="URL", help="a driver's server, such as http://HOST:9719"
+        "urls", nargs="*", metavar="URL", help="a driver's server: HOST, or http://HOST:9719"
     )
     parser.add_argument(
         "--dns",
@@ -268,6 +269,7 @@ class Watcher:
         for endpoint in self._pollers.keys() - wanted:
             self._pollers.pop(endpoint).stop()
         for endpoint in wanted - self._pollers.keys():
+            log.info("querypulse: polls %s", polled(endpoint))
             self._pollers[endpoint] = DriverPoller(
                 endpoint, self._access, self._interval, self._observations.put, self._guard
             )
@@ -305,8 +307,8 @@ class Watcher:
 FILES_SECONDS = 1.0
 CLOSING_SECONDS = 6.0
 UNLABELLED = (
-    "querypulse: no receiver takes critical incidents without labels (see `match` and "
-    "`severities`): nobody is notified of a driver that has never answered"
+    "querypulse: no receiver takes critical incidents with only the labels of these settings (see "
+    "`match` and `severities`): nobody is notified of a driver that has never answered"
 )
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -327,10 +329,12 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
     evaluate = DriverAlerts(
-        TargetTracker(request.gone_after, request.interval, request.terminated_after),
+        TargetTracker(
+            request.gone_after, request.interval, request.terminated_after, settings.labels
+        ),
         resolve_after_seconds=settings.resolve_after_seconds,
         repeat_interval_seconds=settings.repeat_interval_seconds,
-        guidance=guidance(settings, from_outside=True),
+        guidance=guidance(settings).redacted(redacting.text),
         forgotten=request.forget,
     )
     notifier = make_notifier(settings, evaluate, guard)
@@ -345,7 +349,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     log.addFilter(RedactedLog(redacting.text))
-    if not is_taken(settings, incident_labels(APP, WHOLE_DRIVER, {})):
+    if not is_taken(settings, incident_labels(APP, WHOLE_DRIVER, settings.labels)):
         log.warning(UNLABELLED)
     ended = threading.Event()
     for number in ENDING_SIGNALS:
@@ -402,15 +406,12 @@ def access_of(request: WatchRequest, settings: Settings) -> Access:
     if request.client_key_file is not None and request.client_cert_file is None:
         raise SettingsError("--client-key-file needs --client-cert-file")
     try:
+        if request.ca_file is not None:
+            load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), request.ca_file, "--ca-file")
         context = ssl.create_default_context(cafile=request.ca_file)
-    except OSError as error:
-        raise SettingsError(f"--ca-file {request.ca_file}: {error}") from None
-    if request.client_cert_file is not None:
-        cert = request.client_cert_file
-        key = request.client_key_file
-        try:
-            # Without a password, OpenSSL would prompt for that of an encrypted key.
-            context.load_cert_chain(cert, key, password="")
-        except OSError as error:
-            raise SettingsError(f"--client-cert-file {cert}, key {key}: {error}") from None
+        if request.client_cert_file is not None:
+            names = ("--client-cert-file", "--client-key-file")
+            load_own(context, request.client_cert_file, request.client_key_file, names)
+    except CertificateError as error:
+        raise SettingsError(str(error)) from None
     return Access(token, context)

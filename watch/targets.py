@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,6 +12,9 @@ from urllib.parse import urlsplit
 from requests.utils import select_proxy
 
 from ..alerting.receivers.receiver import is_loopback
+from ..core.redaction import Redactor
+from ..core.text import HOST, shorten
+from ..exporter.pages import LIVEZ, WATCH
 from ..settings.receivers import configured
 from ..settings.settings import Settings, SettingsError
 from ..sidecar.assemble import http_options
@@ -20,7 +24,15 @@ from .client import Endpoint
 # Which drivers to watch: URLs, a file of URLs, DNS names.
 
 
-ALLOWED = "http:// or https://, a host, and optionally a port"
+PORT = Settings().http_port
+"""Of a host that is given without scheme and port."""
+ALLOWED = f"a host, which is polled at port {PORT}; or http:// or https://, a host and a port"
+_HOST = re.compile(HOST)
+_HEAD = re.compile(r"(?:[A-Za-z]*:)?/{0,2}[^/?#]*")
+"""Scheme and host."""
+MOST_SHOWN = 80
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+PAGES = ("", "/status", "/metrics", "/readyz", LIVEZ, *WATCH)
 
 
 class Targets:
@@ -63,30 +75,79 @@ class Targets:
             lines = self._file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"--targets {self._file}: {error}") from None
-        texts = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
+        texts = [(number, _COMMENT.sub("", line).strip()) for number, line in enumerate(lines, 1)]
         return [endpoint_of(text, f"{self._file} line {number}") for number, text in texts if text]
 
 
 def endpoint_of(url: str, where: str) -> Endpoint:
-    """The endpoint of a URL, without its path.
+    """The endpoint of a URL, without its path, or of a host, at our own port.
 
     Raises:
         SettingsError: it is not the URL of a driver, or holds a password.
 
     """
+    if "@" in url:
+        raise SettingsError(f"{where}: no user or password in a URL; a token goes to --token-file")
     try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        host = parts.hostname
+        return _endpoint(url)
+    except ValueError as error:
+        shown = f"{_without_path(url)!r} {error}"
+        raise SettingsError(f"{where}: {shown}; allowed: {ALLOWED}") from None
+
+
+def _endpoint(url: str) -> Endpoint:
+    """An endpoint of a URL without user; a ``ValueError`` says what is wrong with the URL."""
+    has_scheme = "://" in url
+    try:
+        parts = urlsplit(url if has_scheme else f"http://{url}")
+        host = parts.hostname or ""
         port = parts.port
     except ValueError:
-        raise SettingsError(f"{where}: not a URL to watch; allowed: {ALLOWED}") from None
-    if parts.scheme not in {"http", "https"} or not host:
-        raise SettingsError(f"{where}: {url!r} is not a URL to watch; allowed: {ALLOWED}")
-    if parts.username is not None or parts.password is not None:
-        raise SettingsError(f"{where}: no user or password in a URL; a token goes to --token-file")
+        # Its message may hold a part of the URL.
+        raise ValueError(_no_host(url)) from None
+    # urlsplit drops some white space.
+    is_printed = url.isprintable() and " " not in url
+    if parts.scheme not in {"http", "https"} or not is_printed or not _HOST.match(host):
+        raise ValueError(_no_host(url))
+    if port == 0:
+        raise ValueError("has port 0, where nothing listens")
+    if parts.query or parts.fragment:
+        raise ValueError("has a query or a fragment, which is not sent: name the driver without it")
+    if parts.path.rstrip("/") not in PAGES:
+        raise ValueError(
+            "has a path, and only the root of a server is polled: name the driver without a path"
+        )
     shown = f"[{host}]" if ":" in host else host
-    base = f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
+    port = PORT if port is None and not has_scheme else port
+    base = f"{parts.scheme}://{shown}{'' if port is None else f':{port}'}"
     return Endpoint(base, loopback=is_loopback(host))
+
+
+def _no_host(url: str) -> str:
+    """What is wrong with a URL without a host."""
+    if "," in url:
+        return "has a comma: give each driver as an argument, or a line, of its own"
+    authority = url.rpartition("://")[2].partition("/")[0]
+    if authority.count(":") > 1 and "[" not in authority:
+        return "is not a URL to watch: an IPv6 address has brackets, such as [::1]"
+    return "is not a URL to watch"
+
+
+def _without_path(url: str) -> str:
+    """A wrong URL, of which no password and no path of a webhook may be shown."""
+    shown = _HEAD.match(url)
+    head = shown[0] if shown is not None else ""
+    return Redactor().text(shorten(head, MOST_SHOWN)) + ("/..." if head != url else "")
+
+
+def polled(endpoint: Endpoint) -> str:
+    """What is polled, for the log; a port that is not given is named."""
+    parts = urlsplit(endpoint.url)
+    base = endpoint.url if parts.port else f"{endpoint.url}:{PORTS[parts.scheme]}"
+    line = f"{base}/status{f' ({endpoint.address})' if endpoint.address else ''}"
+    if parts.port or parts.scheme == "https":
+        return line
+    return f"{line}: the URL has no port, and a driver listens on {PORT} (http_port)"
 
 
 def addresses(name: Endpoint) -> list[Endpoint]:

@@ -6,7 +6,7 @@ All times are monotonic seconds of the watcher.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 import msgspec
@@ -207,7 +207,8 @@ class TargetTracker:
     """Remembers what was seen of each driver; ``drivers`` are the expected ones.
 
     ``endpoint_states`` has the endpoints to poll: those listed, and those that left DNS without a
-    notice. A driver is polled once in each ``interval_seconds``.
+    notice. A driver is polled once in each ``interval_seconds``, and has ``labels`` until it has
+    said which are its own.
     """
 
     def __init__(
@@ -215,9 +216,11 @@ class TargetTracker:
         gone_after_seconds: float,
         interval_seconds: float,
         terminated_after_seconds: float = TERMINATED_AFTER_SECONDS,
+        labels: Mapping[str, str] = {},
     ) -> None:
         self._gone_after = gone_after_seconds
         self._terminated_after = max(gone_after_seconds, terminated_after_seconds)
+        self._labels = dict(labels)
         self.interval_seconds = interval_seconds
         self._longest_pause = interval_seconds + SLACK_SECONDS
         self.endpoint_states: dict[Endpoint, EndpointState] = {}
@@ -238,7 +241,7 @@ class TargetTracker:
                 continue
             self.endpoint_states[endpoint] = EndpointState()
             if not self._under(endpoint.url):
-                self.drivers.append(WatchedDriver(endpoint))
+                self.drivers.append(WatchedDriver(endpoint, labels=self._labels))
         self.forget(driver for driver in self.drivers if not self.is_watched(driver.endpoint.url))
 
     def forget(self, drivers: Iterable[WatchedDriver]) -> None:

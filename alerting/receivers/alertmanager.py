@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Meta
 
 from ...core.guard import Problem
-from ...core.secret import Address, Secret
+from ...core.secret import Address, Secret, SecretFile
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
-from ..alert import Alert, AlertOutcome, Incident, is_generic
+from ..alert import TEST_ALERT, Alert, AlertOutcome, Incident, is_generic
 from ..words.messages import shown_annotations
 from .http import TOTAL_SECONDS, HttpPoster, not_a_page
 from .receiver import DeliveryError, HttpReceiverSettings, ReceiverCapabilities, ReceiverContext
@@ -34,7 +34,7 @@ RESEND_RESOLVED_SECONDS = 300.0
 ABANDONED_SECONDS = 1.5 * RESEND_SECONDS
 """An alert that was not posted for so long has no process that posts it."""
 LAPSE_SECONDS = 4 * RESEND_SECONDS
-"""A warning ends by itself this long after its last post, as with Prometheus."""
+"""A warning or a test ends by itself this long after its last post, as with Prometheus."""
 CRITICAL_LAPSE_SECONDS = 365 * 24 * 3600.0
 """The same for critical alerts: a driver that crashed with its query sends no more posts, and an
 ``endsAt`` that lapses would make Alertmanager report the failed query as resolved. A year is never:
@@ -96,7 +96,7 @@ def api_alerts(
 def _ends_at(alert: Alert, wall: float) -> float:
     if alert.ends_at is not None:
         return max(alert.ends_at, alert.starts_at)
-    if not alert.is_critical:
+    if not alert.is_critical or alert.name == TEST_ALERT:
         return wall + LAPSE_SECONDS
     # Under a generic name, no later process ends what this one leaves open.
     is_ended_later = not is_generic(alert.labels["app"])
@@ -128,11 +128,13 @@ class Alertmanager:
         """Check the URLs; see ``ReceiverSettings.makes``."""
         self.name = given.name
         self._external_url = context.external_url
+        credentials = context.secret("credentials") if given.credentials_file else None
         self._members = [
             HttpPoster(
                 Secret(url.rstrip("/") + PATH),
                 setting="urls",
                 http=context.http,
+                credentials=credentials,
                 total_seconds=max(LEAST_SECONDS, TOTAL_SECONDS / len(given.urls)),
             )
             for url in given.urls
@@ -225,8 +227,13 @@ class AlertmanagerSettings(
 
     makes = Alertmanager
 
-    short_form: ClassVar[Mapping[str, str]] = {"urls": "alertmanager_urls"}
+    one_of = ("urls",)
+    short_form: ClassVar[Mapping[str, str]] = {
+        "urls": "alertmanager_urls",
+        "credentials_file": "alertmanager_credentials_file",
+    }
     urls: Annotated[tuple[Address, ...], Meta(min_length=1)]
+    credentials_file: SecretFile | None = None
 
     def targets(self) -> Sequence[str]:
         """The members."""

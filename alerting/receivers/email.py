@@ -19,7 +19,7 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from ...core.secret import Key, Secret, SecretFile, Text
 from ...core.socket_deadline import SocketDeadline
 from ...core.states import DeliveryOutcome
-from ...core.text import shorten
+from ...core.text import HOST, HOST_WORDS, shorten, utc
 from ..alert import Incident
 from ..words.headlines import headline_of, status
 from ..words.messages import as_lines, incident_details, line, links, more_labels, others
@@ -72,7 +72,7 @@ def email_message(
 
 def _text(incident: Incident, headline: str, external_url: str) -> str:
     own = ", ".join(f"{name}={value}" for name, value in more_labels(incident).items())
-    since = f"{incident.alerts[0].name} since {formatdate(incident.starts_at)}"
+    since = f"{incident.alerts[0].name} since {utc(incident.starts_at)}"
     urls = links(incident.alerts[0], external_url) if incident.ends_at is None else {}
     details = [line(name, reason) for name, reason in others(incident).items()]
     details.append(as_lines(incident_details(incident)))
@@ -266,9 +266,7 @@ class EmailSettings(ReceiverSettings, tag_field="type", tag="email", frozen=True
 
     makes = Email
 
-    host: Annotated[
-        Text, Meta(pattern=r"^([A-Za-z0-9_]([A-Za-z0-9_-]*\.?)*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$")
-    ]
+    host: Annotated[Text, Meta(pattern=HOST, description=HOST_WORDS)]
     port: Annotated[int, Meta(ge=1, le=65535)] | None = None
     """By default 587, 465 or 25, by ``tls``."""
     sender: Text

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -215,12 +216,14 @@ class HttpPoster:
         *,
         setting: str,
         http: HttpOptions | None = None,
+        credentials: Secret | None = None,
         total_seconds: float = TOTAL_SECONDS,
     ) -> None:
-        """Check the URL.
+        """Check the URL, and the ``credentials``, which are sent as the header ``Authorization``.
 
         Raises:
-            ValueError: it cannot be posted to; the message names ``setting``.
+            ValueError: one cannot be used; the message names ``setting``, or the setting of the
+                credentials.
 
         """
         self._url = url
@@ -229,6 +232,8 @@ class HttpPoster:
         self.place = ""
         """What may be shown of the URL."""
         self._check(url.reveal())
+        self._credentials = credentials
+        self._authorization()
         self._total_seconds = total_seconds
         self._adapter = DeadlineAdapter()
 
@@ -250,11 +255,12 @@ class HttpPoster:
         """
         url = self._url.reveal()
         try:
-            self._check(url)  # a file may have changed it since the last post
+            # Files may have changed since the last post.
+            self._check(url)
+            fixed = {"User-Agent": USER_AGENT, "Connection": "close", **self._authorization()}
         except ValueError as error:
             raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
         url = address(url)
-        fixed = {"User-Agent": USER_AGENT, "Connection": "close"}
         if body is not None:
             fixed["Content-Type"] = "application/json"
         request = requests.Request(method, url, data=body, headers={**fixed, **headers})
@@ -297,7 +303,16 @@ class HttpPoster:
         self._adapter.wire.cut()
 
     def _check(self, url: str) -> None:
-        self.place = public_part(url, setting=self._setting, allow_http=self._http.allow_http)
+        # Of a file that has changed, the name of its setting helps.
+        setting = self._url.setting or self._setting
+        self.place = public_part(url, setting=setting, allow_http=self._http.allow_http)
+
+    def _authorization(self) -> dict[str, str]:
+        if self._credentials is None:
+            return {}
+        if "@" in urlsplit(self._url.known).netloc:
+            raise ValueError(f"{self._credentials.setting}: there is a user in the URL already")
+        return {"Authorization": self._credentials.authorization()}
 
 
 def _read(response: requests.Response, most: int) -> bytes:

@@ -20,6 +20,7 @@ from ..words.messages import (
     more_labels,
     says_reason,
 )
+from ..words.next_steps import NEXT_STEPS
 from .http import HttpReceiver
 from .receiver import (
     DeliveryError,
@@ -41,17 +42,18 @@ ABOUT_THE_KEY = re.compile(rb"routing[ _]?key", re.IGNORECASE)
 """In the body of a 400 that is not about the event."""
 
 
-def check_routing_key(routing_key: str) -> str:
-    """The key without surrounding blanks.
+def check_routing_key(routing_key: Secret) -> str:
+    """The current key without surrounding blanks.
 
     Raises:
         ValueError: it does not have 32 characters; the message does not show it.
 
     """
-    key = routing_key.strip()
+    key = routing_key.reveal().strip()
     if len(key) != ROUTING_KEY_CHARACTERS:
         raise ValueError(
-            f"routing_key must have {ROUTING_KEY_CHARACTERS} characters, not {len(key)}"
+            f"{routing_key.setting or 'routing_key'} must have {ROUTING_KEY_CHARACTERS} "
+            f"characters, not {len(key)}"
         )
     return key
 
@@ -97,8 +99,11 @@ def _member(alert: Alert, headline: str, shared: Mapping[str, str]) -> dict[str,
     reason = alert.annotations.get("reason", "")
     said = alert.ends_at is not None or says_reason(headline, alert)
     own = {"status": status(alert)} | ({} if said else {"reason": reason})
+    dropped = {"reason", NEXT_STEPS} if NEXT_STEPS in shared else {"reason"}
     return own | {
-        name: text for name, text in details(alert).items() if name not in {"reason", *shared}
+        name: text
+        for name, text in details(alert).items()
+        if name not in dropped and shared.get(name) != text
     }
 
 
@@ -147,7 +152,7 @@ class PagerDuty(HttpReceiver):
         """Check the settings, and the key; see ``HttpReceiver``."""
         super().__init__(given, context, Secret(given.targets()[0]))
         self._routing_key = context.secret("routing_key")
-        check_routing_key(self._routing_key.reveal())
+        check_routing_key(self._routing_key)
         self._source = socket.gethostname() or "unknown"
 
     def send(self, incident: Incident, wall: float) -> None:
@@ -163,7 +168,7 @@ class PagerDuty(HttpReceiver):
     def message(self, incident: Incident, *, minimal: bool = False) -> dict[str, Any]:
         """See ``HttpReceiver.message``."""
         try:
-            key = check_routing_key(self._routing_key.reveal())
+            key = check_routing_key(self._routing_key)
         except ValueError as error:
             raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
         if incident.ends_at is not None:

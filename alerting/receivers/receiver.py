@@ -14,6 +14,7 @@ import requests
 import requests.utils
 from msgspec import Meta
 
+from ...core.certificates import load_authorities, load_own
 from ...core.secret import Address, Holds, Secret, SecretFile, SecretUrl, Text
 from ...core.states import DeliveryOutcome
 from ..alert import Incident
@@ -87,7 +88,10 @@ class Receiver(Protocol):
 # -- where alerts are posted, and how -----------------------------------------------------------
 
 
-_ALLOWED = "must be an https:// URL with a host; http:// is allowed for this machine"
+_ALLOWED = (
+    "must be an https:// URL with a host; http:// is allowed for this machine; "
+    "example: https://example.com/x"
+)
 
 
 def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:
@@ -185,20 +189,18 @@ class HttpOptions(msgspec.Struct, frozen=True):
         """
         if self.proxy_url is not None and not _is_proxy(self.proxy_url):
             # The URL is not shown: it may hold the proxy's password.
-            raise ValueError("proxy_url must be an http:// or https:// URL with a host")
+            raise ValueError(
+                "proxy_url must be an http:// or https:// URL with a host; "
+                "example: http://proxy.example.com:3128"
+            )
         cert, key = self.client_cert_file, self.client_key_file
         if key is not None and cert is None:
             raise ValueError("client_key_file needs client_cert_file")
-        files = f"ca_file {self.ca_file}"
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-            if cert is not None:
-                files = f"client_cert_file {cert}"
-                files += "" if key is None else f" with client_key_file {key}"
-                # Without a password, OpenSSL would ask the terminal for that of an encrypted key.
-                context.load_cert_chain(cert, key, password="")
-        except OSError as error:
-            raise ValueError(f"{files}: {error.strerror or error}") from None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.ca_file is not None:
+            load_authorities(context, self.ca_file, "ca_file")
+        if cert is not None:
+            load_own(context, cert, key, ("client_cert_file", "client_key_file"))
 
 
 def _is_proxy(url: str) -> bool:
@@ -213,9 +215,20 @@ def _is_proxy(url: str) -> bool:
 
 SeverityName = Literal["critical", "warning"]
 _Name = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", extra={"holds": Holds.NOTHING})
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$",
+        description="at most 64 ASCII letters, digits, _, . and -; the first a letter or digit",
+        extra={"holds": Holds.NOTHING},
+    ),
 ]
-_MatchName = Annotated[str, Meta(pattern="^(?!(alertname|query|severity)$)[A-Za-z_][A-Za-z0-9_]*$")]
+_MatchName = Annotated[
+    str,
+    Meta(
+        pattern="^(?!(alertname|query|severity)$)[A-Za-z_][A-Za-z0-9_]*$",
+        description="the name of a label, and not alertname, query or severity",
+    ),
+]
 """A label of incidents; their queries and severities have fields of their own."""
 
 

@@ -106,8 +106,8 @@ PREFIX = "whsec_"
 MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
 
 
-def signing_key(secret: str) -> bytes:
-    """Decode ``whsec_...``.
+def signing_key(secret: str, setting: str = "secret_files") -> bytes:
+    """Decode ``whsec_...``, which ``setting`` names.
 
     Raises:
         ValueError: it is not ``whsec_`` and the base64 of 24 to 64 bytes.
@@ -120,7 +120,7 @@ def signing_key(secret: str) -> bytes:
         key = b""
     if not encoded.startswith(PREFIX) or not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
         raise ValueError(
-            f"secret_files must hold '{PREFIX}' and the base64 "
+            f"{setting} must hold '{PREFIX}' and the base64 "
             f"of {MIN_KEY_BYTES} to {MAX_KEY_BYTES} bytes"
         ) from None
     return key
@@ -186,7 +186,7 @@ class Webhook(HttpReceiver):
         """Any body will do: it is a server of our own."""
 
     def _signing_keys(self) -> list[bytes]:
-        return [signing_key(secret.reveal()) for secret in self._secrets]
+        return [signing_key(secret.reveal(), secret.setting) for secret in self._secrets]
 
 
 class WebhookSettings(

@@ -70,7 +70,6 @@ def query_failed(context: RuleContext) -> Finding | None:
         failure=failure,
         expected_within=grace if has_time else None,
         is_expected_error=is_expected,
-        seen_by=ended.signal,
         unfinished=unfinished(context),
     )
     is_mild = has_time or is_restarted(context)
@@ -452,6 +451,7 @@ def _poison(context: RuleContext, failure: RunFailure) -> PoisonBatch:
         error_class=failure.error_class,
         earlier=_count_earlier(context, context.query.history.failures[-times:]),
         failures=_past_failures(context),
+        failure=_last_failure(context),
     )
 
 
@@ -465,7 +465,13 @@ def _many_failures(context: RuleContext) -> ManyFailures:
         error_class=last.error_class,
         earlier=_count_earlier(context, counted),
         failures=_past_failures(context),
+        failure=_last_failure(context),
     )
+
+
+def _last_failure(context: RuleContext) -> Failure | None:
+    ended = context.query.failure
+    return None if ended is None else ended.failure
 
 
 def _count_earlier(context: RuleContext, failures: Sequence[RunFailure]) -> int:

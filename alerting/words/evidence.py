@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from ...core.text import duration, listed
+from ...core.text import duration, exact_duration, listed
 from ...listener.failure import Failure
 from ...listener.probe_report import JobCounts
 from .. import facts
@@ -20,6 +20,7 @@ from ..evidence import (
     OnRestart,
     QueryEvidence,
     RunEvidence,
+    Signal,
     SourceBacklog,
     SourceLag,
 )
@@ -40,6 +41,10 @@ OVER_RESTARTS = "over_restarts"
 MAX_OFFSET_CHARACTERS = 300
 """Of the offsets at each end: a topic may have a thousand partitions."""
 MAX_LOSSES = 10
+DRIVER_ENDS = "driver_ends"
+ENDS_DRIVER = (
+    "await_any_failure() raises in the main thread: the driver ends, unless the job goes on"
+)
 
 Texts = dict[str, str]
 
@@ -52,23 +57,28 @@ def evidence_texts(found: Facts, evidence: Evidence) -> Texts:
     texts |= _of_facts_first(found)
     if evidence.query is not None:
         texts |= _query(evidence.query)
-    texts["slots"] = slots_text(evidence.slots)
+    texts |= _of_evidence(evidence) | _of_facts(found)
+    waiting = found.newest.facts.waiting if isinstance(found, facts.Unnamed) else found.waiting
+    if waiting:
+        texts["waiting"] = ", ".join(waiting)
+    texts[NEXT_STEPS] = own_steps(found, evidence)
+    return {name: text for name, text in texts.items() if text}
+
+
+def _of_evidence(evidence: Evidence) -> Texts:
+    texts = {"slots": slots_text(evidence.slots), "main_thread": evidence.main_thread}
     if evidence.critical_after is not None:
         texts["critical_after"] = _critical_after(evidence.critical_after)
     if evidence.on_restart is not None:
         texts["on_restart"] = on_restart_text(evidence.on_restart)
-    texts |= _of_facts(found)
-    waiting = found.newest.facts.waiting if isinstance(found, facts.Unnamed) else found.waiting
-    if waiting:
-        texts["waiting"] = ", ".join(waiting)
-    texts[NEXT_STEPS] = own_steps(found)
     if evidence.downstream:
         verb = "gets" if len(evidence.downstream) == 1 else "get"
         texts["downstream"] = f"{listed(evidence.downstream)} {verb} no data from it"
     if evidence.upstream is not None:
         texts["upstream"] = cut_off_by(evidence.upstream)
-    texts["main_thread"] = evidence.main_thread
-    return {name: text for name, text in texts.items() if text}
+    if evidence.ends_driver:
+        texts[DRIVER_ENDS] = ENDS_DRIVER
+    return texts
 
 
 # -- what the facts themselves add --------------------------------------------------------------
@@ -105,7 +115,6 @@ def _failed(found: facts.Failed) -> Texts:
         texts["exception"] = failure.exception
     if not failure.reason.endswith(failure.message):
         texts["error_message"] = failure.message
-    texts["seen_by"] = found.seen_by
     return texts
 
 
@@ -127,7 +136,10 @@ def _never_seen(found: facts.NeverSeen) -> Texts:
 @_of_facts.register(facts.PoisonBatch)
 @_of_facts.register(facts.ManyFailures)
 def _failures(found: facts.PoisonBatch | facts.ManyFailures) -> Texts:
-    return {"deaths": "\n".join(map(_past_failure, found.failures))}
+    texts = {"deaths": "\n".join(map(_past_failure, found.failures))}
+    if found.failure is None:
+        return texts
+    return texts | _failure(found.failure) | {"error_message": found.failure.message}
 
 
 @_of_facts.register
@@ -178,7 +190,7 @@ def _failure(failure: Failure) -> Texts:
 def _past_failure(failure: facts.PastFailure) -> str:
     batch = "unknown batch" if failure.batch_id is None else f"batch {failure.batch_id}"
     earlier = ", in an earlier process" if failure.is_of_earlier_process else ""
-    return f"{failure.seconds_ago:.0f} s ago: {batch}, {failure.error_class}{earlier}"
+    return f"{duration(failure.seconds_ago)} ago: {batch}, {failure.error_class}{earlier}"
 
 
 # -- the query ----------------------------------------------------------------------------------
@@ -190,12 +202,12 @@ def _query(query: QueryEvidence) -> Texts:
         "run_id": query.run_id,
         "last_commit": _last_commit(query.last_commit),
         OVER_RESTARTS: "" if query.unfinished is None else unfinished_text(query.unfinished),
-        "window": window_text(query.window),
+        "time_allowed": window_text(query.window),
         "batch_ids": reason_of(query.ids_went_back),
         "lag": "; ".join(map(_lag, query.lags)),
         "backlog": "; ".join(map(_backlog, query.backlogs)),
         "sources_unread": query.sources_unread,
-        "signals": ", ".join(f"{s.name} {s.age_seconds:.1f} s ago" for s in query.signals),
+        "signals": ", ".join(map(_signal, query.signals)),
         "reads": "; ".join(query.reads),
         "trigger": "" if query.trigger is None else str(query.trigger),
         "sink": query.sink,
@@ -205,9 +217,16 @@ def _query(query: QueryEvidence) -> Texts:
     return texts if query.run is None else texts | _run(query.run)
 
 
+SIGNALS = {"event": "Spark's last event", "probe": "last poll", "commit log": "last read commit"}
+
+
+def _signal(signal: Signal) -> str:
+    return f"{SIGNALS[signal.name]} {duration(signal.age_seconds)} ago"
+
+
 def _last_commit(commit: LastCommit) -> str:
     batch = f"batch {commit.batch_id}"
-    ago = f"{commit.age_seconds:.0f} s ago"
+    ago = f"{duration(commit.age_seconds)} ago"
     return {
         CommitSeen.BY_THIS_RUN: f"{batch}, {ago}",
         CommitSeen.BY_EARLIER_RUN: f"{batch}, {ago} by an earlier run",
@@ -221,12 +240,12 @@ def _last_commit(commit: LastCommit) -> str:
 
 
 WINDOW_CAUSES = {
-    WindowCause.USUAL_BATCH: "the usual longest batch",
+    WindowCause.USUAL_BATCH: "its usual longest batch",
     WindowCause.ONLY_BATCH: "its only batch so far",
-    WindowCause.TRIGGER: "the trigger interval",
-    WindowCause.FLOOR: "the least (stall_floor_seconds)",
-    WindowCause.START_GRACE: "the least at first (start_grace_seconds)",
-    WindowCause.WITHOUT_CPU: "the most without a job or CPU time",
+    WindowCause.TRIGGER: "its trigger interval",
+    WindowCause.FLOOR: "without a commit (stall_floor_seconds)",
+    WindowCause.START_GRACE: "to start and commit (start_grace_seconds)",
+    WindowCause.WITHOUT_CPU: "without a job or CPU time",
 }
 
 
@@ -234,14 +253,15 @@ def window_text(window: Window) -> str:
     """Return the length of a window, and why it is so long."""
     cause = WINDOW_CAUSES[window.cause]
     if window.is_least:
-        return f"{window.seconds:.0f} s: {cause}"
-    unit = round(window.seconds / WINDOW_FACTOR, 1)
-    return f"{window.seconds:.0f} s: {WINDOW_FACTOR:.0f} times {unit:g} s, {cause}"
+        return f"{duration(window.seconds)} {cause}"
+    unit = exact_duration(window.seconds / WINDOW_FACTOR)
+    factor = f"{WINDOW_FACTOR:.0f} times {cause}"
+    return f"{duration(window.seconds)} without a commit: {factor} ({unit})"
 
 
 def _lag(lag: SourceLag) -> str:
-    if lag.is_polled:
-        return f"{lag.description}: {lag.offsets:.0f} offsets, {lag.age_seconds:.0f} s ago"
+    if lag.is_polled and lag.age_seconds is not None:
+        return f"{lag.description}: {lag.offsets:.0f} offsets, {duration(lag.age_seconds)} ago"
     return f"{lag.description}: {lag.offsets:.0f} offsets, {_reported(lag.age_seconds)}"
 
 
@@ -257,7 +277,7 @@ def _backlog(backlog: SourceBacklog) -> str:
 def _reported(age_seconds: float | None) -> str:
     if age_seconds is None:
         return "as Spark reported"
-    return f"as Spark reported {age_seconds:.0f} s ago"
+    return f"as Spark reported {duration(age_seconds)} ago"
 
 
 def _run(run: RunEvidence) -> Texts:
@@ -265,7 +285,7 @@ def _run(run: RunEvidence) -> Texts:
     if run.is_in_flight:
         batch = run.batch_id
         what = "asking for offsets" if batch is None else f"batch {batch} in flight"
-        texts["batch_in_flight"] = f"{what} for {run.in_flight_seconds:.0f} s"
+        texts["batch_in_flight"] = f"{what} for {duration(run.in_flight_seconds)}"
     if run.commit_log is not None:
         texts["commit_log"] = _commit_log(run.commit_log)
     texts["spark_says"] = run.spark_says
@@ -310,12 +330,17 @@ def _tasks(counts: JobCounts, activity: Activity) -> str:
 
 
 def _critical_after(after: CriticalAfter) -> str:
-    seconds = f"{after.seconds:.0f} s"
+    seconds = duration(after.seconds)
     if after.of is After.IN_FLIGHT:
         return f"{seconds} in flight"
     if after.of is After.NO_PROGRESS:
         return f"{seconds} without progress"
-    return f"{seconds} without a finished task, or {after.or_in_flight:.0f} s in flight"
+    text = f"{seconds} without a finished task"
+    return (
+        text
+        if after.or_in_flight is None
+        else f"{text}, or {duration(after.or_in_flight)} in flight"
+    )
 
 
 def on_restart_text(repeated: OnRestart) -> str:

@@ -60,7 +60,7 @@ def _text(found: Facts) -> str:
     if found.expected_within is None:
         return headline
     why = "this error is expected" if found.is_expected_error else "the process ends"
-    return f"{headline}; {why}, and a restart is expected within {found.expected_within:.0f} s"
+    return f"{headline}; {why}, and a restart is expected within {duration(found.expected_within)}"
 
 
 @singledispatch

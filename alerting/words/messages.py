@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
-from ...core.text import MAX_NAMES, duration, encodable
+from ...core.text import MAX_NAMES, duration, encodable, listed
 from ...listener.state.identity import RESERVED
+from .. import facts
 from ..alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
 from ..finding import Finding, Words
-from .evidence import evidence_texts
+from .evidence import DRIVER_ENDS, evidence_texts
 from .headlines import (
     called,
     code_last,
@@ -22,7 +25,7 @@ from .headlines import (
     queries,
     summary_of,
 )
-from .next_steps import NEXT_STEPS
+from .next_steps import NAMED_BY_STEPS, NEXT_STEPS, has_restart
 from .reasons import code_of, reason_of
 
 # -- details ----------------------------------------------------------------------------------
@@ -37,11 +40,22 @@ INCIDENT = "incident"
 """The annotation of an alert in the incident of another subject: which, such as ``*``."""
 MUTED = "muted"
 """The annotation that says why nobody is notified of an alert."""
-WORDS = ("summary", "description", "reason", INCIDENT, *LINKS)
+HERE = "\nTo restart it here: "
+"""Between the next steps and the hint how such a query is restarted."""
+REASON = "reason"
+WORDS = ("summary", "description", REASON, INCIDENT, *LINKS)
 """Annotations that are not evidence."""
+WHERE = "where"
+RESTARTED_BY = "restarted_by"
 FIRST = (
-    "error_message",
+    # What to do comes before an error, whose length nobody knows: chats cut what is long.
+    NEXT_STEPS,
+    DRIVER_ENDS,
+    RESTARTED_BY,
+    WHERE,
+    REASON,
     "python_line",
+    "error_message",
     "traceback",
     "queries",
     "retention",
@@ -49,7 +63,6 @@ FIRST = (
     "deaths",
     "downstream",
     "upstream",
-    NEXT_STEPS,
     "table",
     "on_restart",
     "critical_after",
@@ -65,25 +78,26 @@ FIRST = (
     "all_queries",
     "flapping",
     MUTED,
+    "stream_thread",
+    "main_thread",
+    "checkpoint",
 )
 """Evidence shown first; names neither here nor in ``LAST`` are shown in between."""
 LAST = (
     "sources_unread",
     "commit_log",
-    "stream_thread",
-    "main_thread",
     "error_class",
     "exception",
-    "window",
+    "time_allowed",
     "signals",
-    "seen_by",
     "trigger",
     "sink",
     "committed_offsets",
-    "checkpoint",
     "query_id",
     "run_id",
 )
+OF_GROUPS = frozenset({NEXT_STEPS, *NAMED_BY_STEPS, DRIVER_ENDS, RESTARTED_BY, WHERE})
+"""Evidence that the message of a group shows."""
 REPEATED = frozenset(
     {"error_class", "exception", "error_message", "table", "batch_in_flight", "queries", "drivers"}
 )
@@ -92,6 +106,8 @@ _RANKS = {name: rank for rank, name in enumerate(FIRST)} | {
     name: 1000 + rank for rank, name in enumerate(LAST)
 }
 _BETWEEN = 500
+LONG_REASON = 300
+"""Characters. A longer reason, such as that of an exception, comes after the next steps."""
 
 
 def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
@@ -130,12 +146,43 @@ def details(alert: Alert) -> dict[str, str]:
 
 
 def incident_details(incident: Incident) -> dict[str, str]:
-    """What its headline does not say: the details of its first alert, or a group's next steps."""
+    """What its headline does not say: the details of its first alert, or what a group shares.
+
+    Of a group: the next steps of its first alert, what they name, and where the driver is.
+    """
     if len(queries(incident)) == 1:
         return details(incident.alerts[0])
-    steps = (alert.annotations.get(NEXT_STEPS, "") for alert in incident.firing)
-    text = next(steps, "")
-    return {NEXT_STEPS: text} if text else {}
+    if not incident.firing:
+        return {}
+    first = incident.firing[0]
+    names = [name for name in ordered(first.annotations) if name in OF_GROUPS]
+    return {name: _of_group(name, incident.firing) for name in names}
+
+
+def _of_group(name: str, alerts: Sequence[Alert]) -> str:
+    """The text that all share, else that of the first with its query's name."""
+    if name == NEXT_STEPS:
+        return _steps_of_group(alerts)
+    text = alerts[0].annotations[name]
+    is_shared = all(alert.annotations.get(name) == text for alert in alerts)
+    return text if is_shared else f"{called(alerts[0].query)}: {text}"
+
+
+def _steps_of_group(alerts: Sequence[Alert]) -> str:
+    """The next steps of the first; where its queries are restarted differently, how each is."""
+    text = alerts[0].annotations[NEXT_STEPS]
+    steps, _, own = text.partition(HERE)
+    if not own:
+        return text
+    by_hint: dict[str, list[str]] = {}
+    for alert in alerts:
+        hint = alert.annotations.get(NEXT_STEPS, "").partition(HERE)[2]
+        if hint:
+            by_hint.setdefault(hint, []).append(called(alert.query))
+    if len(by_hint) == 1:
+        return text
+    lines = [f"To restart {listed(names)} here: {hint}" for hint, names in by_hint.items()]
+    return "\n".join([steps, *lines[:MAX_LINES]])
 
 
 def others(incident: Incident) -> dict[str, str]:
@@ -207,12 +254,15 @@ def _not_shown(
     headline: str, reason: str, code: str, annotations: Mapping[str, str]
 ) -> dict[str, str]:
     """The reason if the headline does not contain it, and the evidence that neither contains."""
-    shown = {} if not reason or contains(headline, reason, code) else {"reason": reason}
-    return shown | {
+    shown = {} if not reason or contains(headline, reason, code) else {REASON: reason}
+    evidence = {
         name: text
-        for name, text in ordered(annotations).items()
+        for name, text in annotations.items()
         if name not in WORDS and not (name in REPEATED and (text in headline or text in reason))
     }
+    if len(reason) > LONG_REASON:
+        return ordered(shown | evidence)
+    return shown | ordered(evidence)
 
 
 def says_reason(headline: str, alert: Alert) -> bool:
@@ -236,6 +286,8 @@ def as_lines(details: Mapping[str, str]) -> str:
 
 # -- from a finding to an alert ---------------------------------------------------------------
 
+ALL = "*"
+"""The name pattern of the hint that holds for the whole job."""
 ALL_QUERIES = "$__all"
 """The query in a dashboard URL if an alert is about several queries: Grafana's value for all."""
 
@@ -244,13 +296,43 @@ class Guidance(msgspec.Struct, frozen=True):
     """Links and steps for all alerts of one driver; empty ones are left out.
 
     ``runbook_url`` holds ``{alertname}``; ``dashboard_url`` may hold ``{app}`` and ``{query}``.
-    ``next_steps`` are short lines by alert name.
+    ``next_steps`` are short lines by alert name, of kinds that have one code. ``restart_hints`` say
+    how to restart a query, by name pattern; the last one that matches counts. ``place`` is where
+    the driver runs, ``restarted_by`` who starts it again; empty if that is not known.
     """
 
     runbook_url: str
     dashboard_url: str = ""
     spark_ui_url: str = ""
     next_steps: Mapping[str, str] = {}
+    restart_hints: tuple[tuple[str, str], ...] = ()
+    place: str = ""
+    restarted_by: str = ""
+
+    def redacted(self, redact: Callable[[str], str]) -> Guidance:
+        """The same without secrets in what people have written."""
+        hints = tuple((pattern, redact(hint)) for pattern, hint in self.restart_hints)
+        return replace(self, restart_hints=hints)
+
+    def steps(self, finding: Finding, own: str) -> str:
+        """The next steps of a finding, which may have its ``own``, and how to restart here."""
+        steps = own or self.next_steps.get(finding.alertname, "")
+        hint = self._restart_hint(finding.query)
+        return f"{steps}{HERE}{hint}" if hint and has_restart(steps) else steps
+
+    def _restart_hint(self, query: str) -> str:
+        """The hint for a query; that of the job, ``*``, for the whole driver."""
+        matches = [
+            hint
+            for pattern, hint in self.restart_hints
+            if pattern == ALL or (query not in RESERVED and fnmatchcase(query, pattern))
+        ]
+        return matches[-1] if matches else ""
+
+    def whereabouts(self, *, is_ending: bool) -> dict[str, str]:
+        """Where the driver runs and, if it ends, who starts it again; without empty ones."""
+        texts = {WHERE: self.place, RESTARTED_BY: self.restarted_by if is_ending else ""}
+        return {name: text for name, text in texts.items() if text}
 
     def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
         """The annotations that are links."""
@@ -261,6 +343,12 @@ class Guidance(msgspec.Struct, frozen=True):
             "spark_ui_url": self.spark_ui_url,
         }
         return {name: url for name, url in urls.items() if url}
+
+
+def ends_driver(finding: Finding) -> bool:
+    """Whether the driver has ended, or ends because of this."""
+    found = finding.facts
+    return finding.evidence.ends_driver or isinstance(found, (facts.JvmEnded, facts.ProgramEnded))
 
 
 def _filled(template: str, names: Mapping[str, str]) -> str:
@@ -304,13 +392,19 @@ def alert_of(
     words = finding.words or say(finding)
     code = code_of(finding.facts).value
     summary = f"[{app}] {words.summary}"
-    steps = guidance.next_steps.get(finding.alertname, "")
-    evidence = ordered(({NEXT_STEPS: steps} if steps else {}) | words.evidence)
+    steps = guidance.steps(finding, words.evidence.get(NEXT_STEPS, ""))
+    texts = words.evidence | ({NEXT_STEPS: steps} if steps else {})
+    is_ending = ends_driver(finding)
+    evidence = ordered(texts | guidance.whereabouts(is_ending=is_ending))
+    links = guidance.links(finding.alertname, app, finding.query)
+    if is_ending:
+        # Nothing answers there any more when somebody reads this.
+        links.pop("spark_ui_url", None)
     annotations = {
         "summary": summary,
         "description": description(summary, words.reason, code, evidence),
         "reason": words.reason,
-        **guidance.links(finding.alertname, app, finding.query),
+        **links,
         **evidence,
     }
     return Alert(

@@ -1,6 +1,7 @@
-"""Next steps: what to do about one finding, where its runbook's are too general.
+"""Next steps: what to do about one finding. They name only evidence that its alert has.
 
-The usual next steps of an alert are a section of its runbook, ``dashboards/runbooks/``.
+A kind of alert with one code has those of its runbook, ``dashboards/runbooks/``; all others are
+here.
 """
 
 from __future__ import annotations
@@ -8,19 +9,37 @@ from __future__ import annotations
 import re
 from functools import singledispatch
 
-from ...listener.failure import SESSION_ENDED
+from ...core.text import duration
+from ...listener.failure import SESSION_ENDED, Failure
 from ...listener.state.positions import Cause
 from .. import facts
+from ..evidence import NO_EVIDENCE, Evidence
 from ..facts import Facts
 
 NEXT_STEPS = "next_steps"
 """The annotation: three lines."""
 
+NAMED_BY_STEPS = frozenset(
+    {
+        "error_message",
+        "python_line",
+        "deaths",
+        "stream_thread",
+        "tasks",
+        "on_restart",
+        "known_queries",
+        "waiting",
+        "listener_registered",
+        "other_listeners",
+    }
+)
+"""The evidence that next steps name, where an alert has it."""
+
 ENDS_EARLIER = (
     "1. The log ends before the offset that the query has read: it was cut (unclean leader"
     " election), restored or mirrored, or the topic was created again (another TopicId).\n"
-    "2. If the records up to there come back, restart then; otherwise start with a new checkpoint,"
-    " and startingOffsets where the old log was left.\n"
+    "2. If the same records are restored, restart then: new ones at those offsets are never read."
+    " Otherwise start with a new checkpoint and startingOffsets.\n"
     "3. Retention does not help. Rows that were written and are gone from the log stay in the sink."
 )
 TOPIC_GONE = (
@@ -40,6 +59,18 @@ AGED_OUT = (
     "2. Restore that data, or accept the loss: failOnDataLoss=false reads on behind it.\n"
     "3. Raise the retention of the source, or find out why the query was late."
 )
+SNAPSHOT_EXPIRED = (
+    "1. The table has expired the snapshot of the checkpoint: a restart fails again.\n"
+    "2. Start with a new checkpoint and stream-from-timestamp, the time of the last commit;"
+    " read snapshots that have expired since then from the table itself.\n"
+    "3. Keep snapshots (history.expire.max-snapshot-age-ms) longer than it may be down."
+)
+LOG_CLEANED = (
+    "1. The log of the table was cleaned up before the query had read it: a restart fails"
+    " again, also with failOnDataLoss=false.\n"
+    "2. Start with a new checkpoint: it reads the whole table, or from startingTimestamp.\n"
+    "3. Keep the log (delta.logRetentionDuration) longer than the query may be down."
+)
 _MOVED = re.compile(
     r"offset was changed from (\d+) to (\d+)"
     r"|Starting offset for \S+ was (\d+) but consumer reset to (\d+)"
@@ -53,7 +84,7 @@ STEPS_BY_ERROR = {
         "|Multiple streaming (?:jobs|queries)|same id is already active": (
             "1. Another run uses this checkpoint: find the second driver or query, and stop one.\n"
             "2. Give each query a checkpoint of its own.\n"
-            "3. Restart this query from the same checkpoint."
+            "3. Once only one is left, start that one again from the same checkpoint."
         ),
         "UNKNOWN_FIELD_EXCEPTION|UnknownFieldException|DELTA_STREAMING_METADATA_EVOLUTION"
         "|DELTA_SCHEMA_CHANGED(?:_WITH_VERSION|_WITH_STARTING_OPTIONS)?": (
@@ -85,24 +116,14 @@ STEPS_BY_ERROR = {
             " streaming-skip-delete-snapshots (Iceberg), and restart.\n"
             "3. If so, write the sink again from the table, with a new checkpoint."
         ),
-        "Cannot load current offset at snapshot|Cannot find snapshot after": (
-            "1. The table has expired the snapshot of the checkpoint: a restart fails again.\n"
-            "2. Start with a new checkpoint and stream-from-timestamp, the time of the last commit;"
-            " read snapshots that have expired since then from the table itself.\n"
-            "3. Keep snapshots (history.expire.max-snapshot-age-ms) longer than it may be down."
-        ),
+        "Cannot load current offset at snapshot|Cannot find snapshot after": SNAPSHOT_EXPIRED,
         r'return value of "org\.apache\.iceberg\.Snapshot\.parentId\(\)" is null'
         "|is not a parent ancestor of end snapshot": (
             "1. The table was rolled back behind the snapshot of the checkpoint.\n"
             "2. Roll it forward again, or start with a new checkpoint and stream-from-timestamp.\n"
             "3. Rows that were rolled back may have been written already: check the sink."
         ),
-        "DELTA_LOG_FILE_NOT_FOUND(?:_FOR_STREAMING_SOURCE)?|DELTA_VERSION_NOT_FOUND": (
-            "1. The log of the table was cleaned up before the query had read it: a restart fails"
-            " again, also with failOnDataLoss=false.\n"
-            "2. Start with a new checkpoint: it reads the whole table, or from startingTimestamp.\n"
-            "3. Keep the log (delta.logRetentionDuration) longer than the query may be down."
-        ),
+        "DELTA_LOG_FILE_NOT_FOUND(?:_FOR_STREAMING_SOURCE)?|DELTA_VERSION_NOT_FOUND": LOG_CLEANED,
         r"FAILED_READ_FILE\.FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND_DETAILED"
         r"|iceberg\.exceptions\.NotFoundException: Failed to open input stream for file": (
             "1. A data file was deleted before it was read: VACUUM, expire_snapshots, by hand.\n"
@@ -181,58 +202,352 @@ FOLDER_BACK = (
 )
 
 
+REPEATS = "its sink may then have rows twice"
+"""What a restart does that repeats a batch."""
+
+
+def _numbered(*steps: str) -> str:
+    return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
+
+
+_RESTART = re.compile(
+    r"(?<!not )\b(?:restart|start) (?:it|the query|the queries|the job|a run)\b(?! with\b)",
+    re.IGNORECASE,
+)
+"""A step that restarts what the alert is about as it is: not with a new checkpoint or path, and not
+one of several queries that use the same checkpoint.
+"""
+
+
+def has_restart(steps: str) -> bool:
+    """Return whether one of the next steps is a restart, so that they should say how."""
+    return _RESTART.search(steps) is not None
+
+
+STEPS: dict[type[Facts], str] = {
+    facts.CheckpointTaken: STEPS_OF_TAKEN,
+    facts.ProgramEnded: STEPS_OF_PROGRAM,
+    facts.NoActivity: _numbered(
+        "See in a thread dump (Spark UI, Executors, driver) what its stream thread waits for.",
+        "Free that: a source or catalog that does not answer, a checkpoint store, a lock.",
+        "If it does not begin, restart the query, or the job.",
+    ),
+    facts.StartOverdue: _numbered(
+        "See in the driver log what the function that starts it waits for, or raises.",
+        "Free that: a source or catalog that does not answer, a lock, another start before it.",
+        "If it does not return, restart the job from the same checkpoints.",
+    ),
+    facts.NeverSeen: _numbered(
+        "Compare known_queries with the expected name: a typo, or a query without a name?",
+        "If it did not start, read the driver log, then start the query, or restart the job.",
+        "If it is not needed any more, remove it from expected_queries.",
+    ),
+    facts.SchedulerStopped: _numbered(
+        "Read in the driver log why dag-scheduler-event-loop ended or waits: memory, a listener.",
+        "Take a thread dump of the driver for later (Spark UI, Executors), if it still answers.",
+        f"Restart the job: batches in flight are repeated; {REPEATS}.",
+    ),
+    facts.WaitingForSlots: _numbered(
+        "Read in the reason who holds the slots: another query, a backfill, a job of a notebook.",
+        "End it, or give it a pool of its own (spark.scheduler.pool) so that each gets a share.",
+        "If all of them are needed at once, add executors; the batch goes on by itself.",
+    ),
+    facts.SourceHung: _numbered(
+        "Check that the source answers: brokers, the listing of a folder, a catalog, the network.",
+        "Repair it; most clients go on by themselves.",
+        "If the query does not continue, restart it: no batch is in flight.",
+    ),
+    **dict.fromkeys(
+        (facts.WaitsForLog, facts.LogBehind, facts.NoEpoch),
+        _numbered(
+            "Check the storage of the checkpoint: full, slow, read-only; can the driver write?",
+            "Repair it: commits are then written, and the query goes on.",
+            f"If it does not, restart it: batches since the last commit are repeated; {REPEATS}.",
+        ),
+    ),
+    facts.Silent: _numbered(
+        "Check the JVM of the driver: does the Spark UI answer; memory, CPU, garbage collection?",
+        "Take a thread dump for later, if it answers (Spark UI, Executors, driver).",
+        f"Else restart the job: batches in flight are repeated; {REPEATS}.",
+    ),
+    facts.NoTrigger: _numbered(
+        "Take a thread dump of the driver (Spark UI, Executors): where is its stream thread?",
+        "Free what it waits for: a listener, a lock, a source that does not answer.",
+        "If it does not continue, restart the query: no batch is in flight.",
+    ),
+    facts.SlotsHeld: _numbered(
+        "Decide which query goes first: those in waiting get nothing until this one frees slots.",
+        "Stop or limit this one, or add executors.",
+        "Restart it in a pool of its own (spark.scheduler.pool), so that each query gets a share.",
+    ),
+    facts.OpenTransaction: _numbered(
+        "Find the producer whose transaction stays open: kafka-transactions.sh find-hanging.",
+        "End that producer, or abort its transaction: kafka-transactions.sh abort.",
+        "The query then reads on by itself. A shorter transaction.timeout.ms prevents the next.",
+    ),
+    facts.WatermarkAhead: _numbered(
+        "Find the producer whose event times are in the future: a clock, a unit, a time zone.",
+        "Filter such rows out before withWatermark: the watermark never goes back.",
+        "Start the query with a new checkpoint, or wait until the clock has reached the watermark.",
+    ),
+    facts.WatermarkStuck: _numbered(
+        "See which source's event times do not advance: an idle topic or partition, a stopped one.",
+        "Repair that producer; the watermark is that of the slowest source.",
+        "If one may be idle: multipleWatermarkPolicy max, only with a new checkpoint; rows of the "
+        "slower source are then dropped.",
+    ),
+    **dict.fromkeys(
+        (facts.SkippedBySink, facts.SinkRemembers, facts.BatchIdsWentBack),
+        NEW_OUTPUT,
+    ),
+    facts.FolderGone: FOLDER_BACK,
+    facts.ReadsNothing: _numbered(
+        "New data arrives, and the query reads none of it: check its filter, schema, subscription.",
+        "Look for aborted transactions, or files and records that it skips (ignoreCorruptFiles).",
+        "Repair that and restart it; what it has passed over is not read again.",
+    ),
+    facts.JvmEnded: _numbered(
+        "Check that the job is started again: without its JVM, the driver can only end.",
+        "Read the end of the driver log and its exit code: out of memory (137), an eviction.",
+        "If nothing starts it, restart the job from the same checkpoints.",
+    ),
+}
+"""The next steps of facts for which nothing else counts."""
+
+
 @singledispatch
-def own_steps(_: Facts) -> str:
+def own_steps(found: Facts, _evidence: Evidence = NO_EVIDENCE) -> str:
     """Return the next steps of what was found; empty where those of the runbook fit."""
-    return ""
+    return STEPS.get(type(found), "")
 
 
 @own_steps.register
-def _of_newest(found: facts.Unnamed) -> str:
-    return own_steps(found.newest.facts)
+def _as_reported(found: facts.Reported, _evidence: Evidence = NO_EVIDENCE) -> str:
+    return found.evidence.get(NEXT_STEPS, "")
 
 
 @own_steps.register
-def _of_first(found: facts.ShareCause) -> str:
-    return own_steps(found.members[0].facts)
+def _of_newest(found: facts.Unnamed, evidence: Evidence = NO_EVIDENCE) -> str:
+    return own_steps(found.newest.facts, evidence)
 
 
 @own_steps.register
-def _after_error(found: facts.Failed) -> str:
+def _of_first(found: facts.ShareCause, evidence: Evidence = NO_EVIDENCE) -> str:
+    return own_steps(found.members[0].facts, evidence)
+
+
+# -- runs that ended, or never began ----------------------------------------------------------
+
+
+@own_steps.register
+def _after_error(found: facts.Failed, evidence: Evidence = NO_EVIDENCE) -> str:
     failure = found.failure
     text = f"{failure.error_class} {failure.exception} {failure.message}"
     moved = _MOVED.search(text)
     if moved is not None:
         was, now = (int(offset) for offset in moved.groups() if offset is not None)
         return ENDS_EARLIER if now < was else AGED_OUT
-    return next((steps for error, steps in STEPS_BY_ERROR.items() if error.search(text)), "")
+    steps = next((steps for error, steps in STEPS_BY_ERROR.items() if error.search(text)), "")
+    if steps:
+        return steps
+    if found.expected_within is not None:
+        wait = (
+            f"Wait {duration(found.expected_within)}: its restart is expected, and ends this alert."
+        )
+        return _numbered(wait, f"If it does not come: {_restart(evidence)}", _repair(failure))
+    read = f"{_read_error(failure)}; a conflict or an outage may be over already."
+    return _numbered(read, _restart(evidence), _repair(failure))
+
+
+def _read_error(failure: Failure) -> str:
+    return "Read the error and python_line" if failure.raised_at.line else "Read the error"
+
+
+def _restart(evidence: Evidence) -> str:
+    if evidence.ends_driver:
+        return (
+            "Check that the job is started again, else start it, from the same checkpoints: "
+            "the batch is repeated."
+        )
+    return "Restart the query or the job from the same checkpoint: the failed batch is repeated."
+
+
+def _repair(failure: Failure) -> str:
+    where = " at that line" if failure.raised_at.line else ""
+    return (
+        f"If the same batch fails again{where}, repair or set aside its rows: see the runbook "
+        "StreamingQueryFlapping."
+    )
+
+
+@own_steps.register
+def _after_stop(found: facts.Stopped, evidence: Evidence = NO_EVIDENCE) -> str:
+    if found.how is facts.HowStopped.WITH_CONTEXT:
+        return _numbered(
+            "Find in the driver log what stopped the SparkContext: memory, a lost master.",
+            "Restart the job: no query can run in this SparkContext any more.",
+            "If the job itself ends like that, let it call spark.stop(), which announces the end.",
+        )
+    ask = "Ask who stopped it: a deployment, a colleague, the job's own code."
+    if found.how is facts.HowStopped.VANISHED:
+        ask = "Read its end in the driver log: Spark did not report it; a fatal error?"
+    again = "Start the query again, or restart the job."
+    if evidence.ends_driver:
+        again = "Check that the job is started again, else start it, from the same checkpoints."
+    return _numbered(
+        ask, again, "If it was planned, announce it next time with sidecar.expect_stop(name)."
+    )
+
+
+@own_steps.register
+def _complete(found: facts.NotCompleted, _evidence: Evidence = NO_EVIDENCE) -> str:
+    first = "Check the scheduler that starts its runs, and the log of the last one."
+    second = "Start a run now: it goes on from the checkpoint."
+    if found.running_seconds is not None:
+        first = "See on the status page and the Spark UI whether the run makes progress."
+        second = "If it does, let it complete; if not, restart it from the same checkpoint."
+    return _numbered(first, second, "If it may take so long, set complete_by of the query later.")
+
+
+@own_steps.register
+def _set_aside(found: facts.PoisonBatch, _evidence: Evidence = NO_EVIDENCE) -> str:
+    return _numbered(
+        f"Stop whatever restarts the query, then {_read_last(found)}: which row or file breaks it?",
+        f"Repair the rows of batch {found.batch_id}, or set them aside; a restart does not help.",
+        "Then restart the query from the same checkpoint.",
+    )
+
+
+def _read_last(found: facts.PoisonBatch | facts.ManyFailures) -> str:
+    failure = found.failure
+    names = {
+        "error_message": failure is not None and failure.message,
+        "python_line": failure is not None and failure.raised_at.line,
+        "deaths": found.failures,
+    }
+    return f"read {' and '.join([name for name, text in names.items() if text][:2])}"
+
+
+@own_steps.register
+def _find_disturber(found: facts.ManyFailures, _evidence: Evidence = NO_EVIDENCE) -> str:
+    return _numbered(
+        f"Stop whatever restarts the query, then {_read_last(found)}: several batches fail.",
+        "Remove the cause, such as a second writer, an outage, or too little memory.",
+        "Then restart the query from the same checkpoint.",
+    )
+
+
+# -- batches ----------------------------------------------------------------------------------
+
+
+@own_steps.register
+def _free_task(found: facts.TaskRunning, evidence: Evidence = NO_EVIDENCE) -> str:
+    where = "the stage of its active job"
+    if found.longest is not None:
+        where = f"stage {found.longest.stage}, partition {found.longest.partition}"
+    return _numbered(
+        f"Open {where} in the Spark UI: one partition with far more rows, or a task that waits?",
+        "Free what it waits for, or end its executor: Spark then runs the task elsewhere.",
+        _restart_batch(evidence),
+    )
+
+
+def _restart_batch(evidence: Evidence) -> str:
+    if evidence.on_restart is not None and evidence.on_restart.is_done:
+        return (
+            f"If it does not continue, restart the job; batches in on_restart run again: {REPEATS}."
+        )
+    return f"If it does not continue, restart the job: the batch is repeated; {REPEATS}."
 
 
 @own_steps.register(facts.ExecutorsLost)
 @own_steps.register(facts.NoExecutors)
-@own_steps.register(facts.BatchSlow)
-def _keep_executors(found: Facts) -> str:
-    return STEPS_OF_LOST if found.lost is not None and found.lost.are_a_cause else ""
+def _keep_executors(found: Facts, _evidence: Evidence = NO_EVIDENCE) -> str:
+    if isinstance(found, facts.ExecutorsLost) or _loses_executors(found):
+        return STEPS_OF_LOST
+    return _numbered(
+        "See why the cluster gives no executor: quota, capacity, an image, the queue, dead nodes.",
+        "Give it executors: the batch then goes on by itself.",
+        "If dynamic allocation waits for none, raise spark.dynamicAllocation.minExecutors.",
+    )
+
+
+def _loses_executors(found: Facts) -> bool:
+    return found.lost is not None and found.lost.are_a_cause
 
 
 @own_steps.register
-def _decide_owner(_: facts.CheckpointTaken) -> str:
-    return STEPS_OF_TAKEN
+def _free_thread(_: facts.BatchHung, evidence: Evidence = NO_EVIDENCE) -> str:
+    return _numbered(
+        f"{_where_it_waits(evidence)}: what does the batch wait for?",
+        "Free that: a lock, a slow service, another job.",
+        _restart_batch(evidence),
+    )
+
+
+def _where_it_waits(evidence: Evidence) -> str:
+    run = None if evidence.query is None else evidence.query.run
+    activity = None if run is None else run.activity
+    if activity is None:
+        return "Take a thread dump of the driver (Spark UI, Executors)"
+    names = {
+        "python_line": activity.python_line,
+        "stream_thread": activity.jvm_stack,
+        "tasks": True,
+    }
+    return f"Read {' and '.join([name for name, text in names.items() if text][:2])}"
 
 
 @own_steps.register
-def _start_again(_: facts.ProgramEnded) -> str:
-    return STEPS_OF_PROGRAM
-
-
-@own_steps.register(facts.SkippedBySink)
-@own_steps.register(facts.SinkRemembers)
-def _change_output(_: Facts) -> str:
-    return NEW_OUTPUT
+def _let_it_work(found: facts.BatchSlow, evidence: Evidence = NO_EVIDENCE) -> str:
+    if _loses_executors(found):
+        return STEPS_OF_LOST
+    return _numbered(
+        "Check on the status page whether completed tasks and started jobs still grow.",
+        f"{_where_it_waits(evidence)}: is it more data than usual, or something slow?",
+        "If the backlog shrinks, do nothing; otherwise limit the batch size or add executors.",
+    )
 
 
 @own_steps.register
-def _read_again(found: facts.PassedOver) -> str:
+def _end_retries(found: facts.Retrying, evidence: Evidence = NO_EVIDENCE) -> str:
+    if _loses_executors(found):
+        return STEPS_OF_LOST
+    return _numbered(
+        f"{_where_it_waits(evidence)}: what does the batch repeat, such as a MERGE?",
+        "Stop what it conflicts with, such as a second writer or a compaction.",
+        _restart_batch(evidence),
+    )
+
+
+@own_steps.register
+def _finish_batch(found: facts.NeverCommitted, _evidence: Evidence = NO_EVIDENCE) -> str:
+    if _loses_executors(found):
+        return STEPS_OF_LOST
+    return _numbered(
+        "Do not restart it: each time, this batch begins again from nothing.",
+        "Give it what it needs to finish: executors, memory, a longer time-out of what ends it.",
+        "If it cannot finish, see the runbook: a planned batch keeps its size over restarts.",
+    )
+
+
+@own_steps.register
+def _after_going_back(found: facts.OffsetsWentBack, _evidence: Evidence = NO_EVIDENCE) -> str:
+    if not found.has_gone_back:
+        return STEPS_OF_LOST_IDENTITY
+    if not found.ends_before:
+        return ""
+    return ENDS_EARLIER if found.ends_before[0].source.startswith("Kafka") else TABLE_REPLACED
+
+
+# -- unread and late data -----------------------------------------------------------------------
+
+
+# -- lost and missing data ----------------------------------------------------------------------
+
+
+@own_steps.register
+def _read_again(found: facts.PassedOver, _evidence: Evidence = NO_EVIDENCE) -> str:
     if all(gap.cause is Cause.RECREATED for gap in found.gaps):
         return READ_NEW_TOPIC
     if found.is_readable:
@@ -241,19 +556,49 @@ def _read_again(found: facts.PassedOver) -> str:
 
 
 @own_steps.register
-def _bring_back(_: facts.FolderGone) -> str:
-    return FOLDER_BACK
-
-
-@own_steps.register
-def _after_going_back(found: facts.OffsetsWentBack) -> str:
-    if not found.has_gone_back:
-        return STEPS_OF_LOST_IDENTITY
-    if not found.ends_before:
+def _restore(found: facts.RetentionUsed, _evidence: Evidence = NO_EVIDENCE) -> str:
+    worst = found.risks[0]
+    if not (worst.lost or worst.gone):
         return ""
-    return ENDS_EARLIER if found.ends_before[0].source.startswith("Kafka") else TABLE_REPLACED
+    return {"version": LOG_CLEANED, "snapshot": SNAPSHOT_EXPIRED}.get(worst.unit, AGED_OUT)
+
+
+# -- the driver and the monitor -----------------------------------------------------------------
 
 
 @own_steps.register
-def _restore(found: facts.RetentionUsed) -> str:
-    return AGED_OUT if found.risks[0].lost else ""
+def _unblock_events(found: facts.EventsMissing, _evidence: Evidence = NO_EVIDENCE) -> str:
+    if not found.is_registered:
+        repair = (
+            "The job's own code has removed the listener (listener_registered): restart the job."
+        )
+    elif found.full_queues:
+        repair = "Remove or repair the slow listener of other_listeners, then restart the job."
+    else:
+        repair = "Find the slow listener in the job's code or jars, then restart the job."
+    return _numbered(
+        "No hurry: alerts still work, since the probe sees failures and hangs without events.",
+        repair,
+        "If none is slow, raise spark.scheduler.listenerbus.eventqueue.capacity.",
+    )
+
+
+@own_steps.register
+def _restore_sight(found: facts.Degraded, _evidence: Evidence = NO_EVIDENCE) -> str:
+    if found.silent_seconds is not None:
+        return _numbered(
+            "The JVM does not answer: check garbage collections, memory and CPU.",
+            "Watch the queries in the Spark UI: until it answers, a hang may be seen late.",
+            "If queries are stalled too, their own alert says what to do.",
+        )
+    if found.unread_checkpoints:
+        return _numbered(
+            "Read in the reason which checkpoints cannot be read, and why.",
+            "Give the driver permission to read them, or wait until the storage is back.",
+            "Watch these queries in the Spark UI: their commits are not seen.",
+        )
+    return _numbered(
+        "A rule of querypulse has raised an error; the other rules still work.",
+        "Report it with the traceback in the driver log, and the version of querypulse.",
+        "Watch in the Spark UI what that rule would report.",
+    )

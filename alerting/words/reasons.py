@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import singledispatch
 
 from ...core.states import QueryState
-from ...core.text import duration, listed, rfc3339, utc
+from ...core.text import duration, exact_duration, listed, utc
 from ...listener.failure import Failure
 from ...listener.probe_report import LongTask, Moves
 from ...listener.source_polls import OFFSET
@@ -72,7 +72,7 @@ def with_addition(found: Facts, text: str) -> str:
     if found.lost is not None:
         text += f"; {_losses(found.lost)}"
     if found.stopping_seconds is not None:
-        text += f"; it was stopped {found.stopping_seconds:.0f} s ago and still runs"
+        text += f"; it was stopped {duration(found.stopping_seconds)} ago and still runs"
     return text
 
 
@@ -103,13 +103,13 @@ def _stopped(found: facts.Stopped) -> str:
         facts.HowStopped.VANISHED: "disappeared without an end event",
         facts.HowStopped.WITH_CONTEXT: "ended with its SparkContext, which stopped by itself",
     }[found.how]
-    return f"{how} {found.seconds:.0f} s ago and has not restarted"
+    return f"{how} {duration(found.seconds)} ago and has not restarted"
 
 
 @text_of.register
 def _checkpoint_taken(found: facts.CheckpointTaken) -> str:
     where = f"its checkpoint, {found.checkpoint}" if found.checkpoint else "its checkpoint"
-    return f"Spark stopped it {found.seconds:.0f} s ago: {found.by} was started on {where}"
+    return f"Spark stopped it {duration(found.seconds)} ago: {found.by} was started on {where}"
 
 
 @text_of.register
@@ -124,25 +124,25 @@ def _count_queries(count: int) -> str:
 
 @text_of.register
 def _no_activity(found: facts.NoActivity) -> str:
-    return f"started {found.seconds:.0f} s ago, no activity since"
+    return f"started {duration(found.seconds)} ago, no activity since"
 
 
 @text_of.register
 def _start_overdue(found: facts.StartOverdue) -> str:
-    return f"its start has been due for {found.seconds:.0f} s"
+    return f"its start has been due for {duration(found.seconds)}"
 
 
 @text_of.register
 def _never_seen(found: facts.NeverSeen) -> str:
-    return f"expected, but not seen in {found.seconds:.0f} s of monitoring"
+    return f"expected, but not seen in {duration(found.seconds)} of monitoring"
 
 
 @text_of.register
 def _not_completed(found: facts.NotCompleted) -> str:
-    begin = f"no run has completed for {rfc3339(found.due_at)} ({found.times})"
+    begin = f"no run has completed for {utc(found.due_at)} ({found.times})"
     last = "no earlier completion is known"
     if found.completed_at is not None:
-        last = f"the last one did at {rfc3339(found.completed_at)}"
+        last = f"the last one did at {utc(found.completed_at)}"
     if found.running_seconds is None:
         return f"{begin}, and none is running; {last}"
     doing = "" if found.batch_id is None else f", in batch {found.batch_id}"
@@ -157,7 +157,7 @@ def _poison_batch(found: facts.PoisonBatch) -> str:
 
 @text_of.register
 def _many_failures(found: facts.ManyFailures) -> str:
-    begin = f"{found.times} failures within {found.within_seconds:.0f} s"
+    begin = f"{found.times} failures within {duration(found.within_seconds)}"
     return f"{begin}{_in_earlier_processes(found.earlier)}, the last with {found.error_class}"
 
 
@@ -187,7 +187,7 @@ def slots_text(slots: facts.Slots | None) -> str:
 def _flight(flight: facts.Flight) -> str:
     is_planned = flight.batch_id is not None
     what = f"batch {flight.batch_id} in flight" if is_planned else "planning the next batch"
-    return f"{what} for {flight.seconds:.0f} s"
+    return f"{what} for {duration(flight.seconds)}"
 
 
 @text_of.register
@@ -196,7 +196,7 @@ def _scheduler_stopped(found: facts.SchedulerStopped) -> str:
     if found.waits_seconds is None:
         why = f"{loop} has ended, so that no job starts or ends"
     else:
-        why = f"{loop} has handled no event for {found.waits_seconds:.0f} s"
+        why = f"{loop} has handled no event for {duration(found.waits_seconds)}"
     return f"{_flight(found.flight)}, {why}"
 
 
@@ -211,10 +211,10 @@ def _task_running(found: facts.TaskRunning) -> str:
 
 def _long_task(task: LongTask) -> str:
     where = f"partition {task.partition} of stage {task.stage} on {task.host}"
-    text = f"{where} for {task.seconds:.0f} s"
+    text = f"{where} for {duration(task.seconds)}"
     if task.usual_seconds is None:
         return text
-    return f"{text}, while its siblings took {round(task.usual_seconds, 1):g} s"
+    return f"{text}, while its siblings took {exact_duration(task.usual_seconds)}"
 
 
 @text_of.register
@@ -224,14 +224,14 @@ def _no_executors(found: facts.NoExecutors) -> str:
 
 @text_of.register
 def _executors_lost(found: facts.ExecutorsLost) -> str:
-    why = f"its tasks begin again and again, none made progress for {found.still_seconds:.0f} s"
+    why = f"its tasks begin again and again, none made progress for {duration(found.still_seconds)}"
     return f"{_flight(found.flight)}, {why}"
 
 
 def _losses(lost: facts.Losses) -> str:
     count = "1 executor was" if lost.count == 1 else f"{lost.count} executors were"
     why = f" ({lost.reason.rstrip('.')})" if lost.reason else ""
-    return f"{count} lost in {lost.seconds:.0f} s{why}"
+    return f"{count} lost in {duration(lost.seconds)}{why}"
 
 
 @text_of.register
@@ -240,20 +240,20 @@ def _waiting_for_slots(found: facts.WaitingForSlots) -> str:
 
 
 def _delayed(found: facts.TaskRunning | facts.NoExecutors | facts.WaitingForSlots, why: str) -> str:
-    return f"{_flight(found.flight)}, {why}, none finished for {found.still_seconds:.0f} s"
+    return f"{_flight(found.flight)}, {why}, none finished for {duration(found.still_seconds)}"
 
 
 @text_of.register
 def _batch_hung(found: facts.BatchHung) -> str:
     nothing = "Spark Connect does not show its tasks"
     if found.still_seconds is not None:
-        nothing = f"no task of its own finished for {found.still_seconds:.0f} s"
+        nothing = f"no task of its own finished for {duration(found.still_seconds)}"
     return f"{_flight(found.flight)}, {nothing}{_blocked_at(found.place)}"
 
 
 @text_of.register
 def _source_hung(found: facts.SourceHung) -> str:
-    return f"{found.step!r} for {found.seconds:.0f} s{_blocked_at(found.place)}"
+    return f"{found.step!r} for {duration(found.seconds)}{_blocked_at(found.place)}"
 
 
 def _blocked_at(place: facts.Place) -> str:
@@ -265,31 +265,31 @@ def _blocked_at(place: facts.Place) -> str:
 
 @text_of.register
 def _waits_for_log(found: facts.WaitsForLog) -> str:
-    return f"the next batch has waited for the commit log for {found.seconds:.0f} s"
+    return f"the next batch has waited for the commit log for {duration(found.seconds)}"
 
 
 @text_of.register
 def _log_behind(found: facts.LogBehind) -> str:
     where = "empty" if found.logged is None else f"at batch {found.logged}"
     return (
-        f"the commit log has been {where} for {found.seconds:.0f} s, "
+        f"the commit log has been {where} for {duration(found.seconds)}, "
         f"while batches have reached {found.reached}"
     )
 
 
 @text_of.register
 def _no_epoch(found: facts.NoEpoch) -> str:
-    return f"no epoch committed for {found.seconds:.0f} s"
+    return f"no epoch committed for {duration(found.seconds)}"
 
 
 @text_of.register
 def _silent(found: facts.Silent) -> str:
-    return f"no activity for {found.seconds:.0f} s from events, probe or commit log"
+    return f"no activity for {duration(found.seconds)} from events, probe or commit log"
 
 
 @text_of.register
 def _no_trigger(found: facts.NoTrigger) -> str:
-    return f"no batch in flight and no trigger for {found.seconds:.0f} s"
+    return f"no batch in flight and no trigger for {duration(found.seconds)}"
 
 
 @text_of.register
@@ -333,7 +333,7 @@ def _stuck_source(source: facts.StuckSource) -> str:
     if source.count > len(source.partitions):
         names += f" and {source.count - len(source.partitions)} more"
     have = "has" if source.count == 1 else "have"
-    stuck = f"{names or 'its offset'} {have} not advanced for {source.seconds:.0f} s"
+    stuck = f"{names or 'its offset'} {have} not advanced for {duration(source.seconds)}"
     return f"{source.description}: {stuck}"
 
 
@@ -374,21 +374,21 @@ def _batch_ids_went_back(found: facts.BatchIdsWentBack) -> str:
 @text_of.register
 def _waited_too_long(found: facts.WaitedTooLong) -> str:
     where = f" of {found.partition}" if found.partition else ""
-    waited = f"the first unread record{where} has waited for {found.seconds:.0f} s"
-    return f"{waited} ({found.allowed:.0f} s allowed)"
+    waited = f"the first unread record{where} has waited for {duration(found.seconds)}"
+    return f"{waited} ({duration(found.allowed)} allowed)"
 
 
 @text_of.register
 def _lag_rises(found: facts.LagRises) -> str:
     lags = f"lag rose from {found.first:.0f} to {found.newest:.0f} {found.unit}"
-    return f"{lags} in {found.seconds:.0f} s ({found.allowed:.0f} allowed)"
+    return f"{lags} in {duration(found.seconds)} ({found.allowed:.0f} allowed)"
 
 
 @text_of.register
 def _open_transaction(found: facts.OpenTransaction) -> str:
     text = (
         f"{found.partition}: {found.records} records wait behind an open transaction, "
-        f"for {found.seconds:.0f} s"
+        f"for {duration(found.seconds)}"
     )
     return text + _in_total(found.partitions, "partitions")
 
@@ -399,18 +399,18 @@ def _in_total(count: int, what: str) -> str:
 
 @text_of.register
 def _batches_grow(found: facts.BatchesGrow) -> str:
-    before = f"{found.first:.0f} s at first"
+    before = f"{duration(found.first)} at first"
     if found.day_ago is not None and not found.is_loop:
-        before = f"at most {found.day_ago:.0f} s a day ago"
+        before = f"at most {duration(found.day_ago)} a day ago"
     what = "runs" if found.is_loop else "batches"
-    took = f"each of the last {found.batches} {what} took longer than {found.limit:g} s"
-    return f"{took}, for {found.seconds:.0f} s: {before}, {found.newest:.0f} s now"
+    took = f"each of the last {found.batches} {what} took longer than {exact_duration(found.limit)}"
+    return f"{took}, for {duration(found.seconds)}: {before}, {duration(found.newest)} now"
 
 
 @text_of.register
 def _watermark_stuck(found: facts.WatermarkStuck) -> str:
     return (
-        f"the watermark has not advanced for {found.seconds:.0f} s and {found.batches} batches "
+        f"the watermark has not advanced for {duration(found.seconds)} and {found.batches} batches "
         "with rows, although newer event times were read"
     )
 
@@ -427,7 +427,7 @@ def _watermark_ahead(found: facts.WatermarkAhead) -> str:
 @text_of.register
 def _rows_dropped(found: facts.RowsDropped) -> str:
     text = f"each of the last {found.batches} batches with rows dropped late ones"
-    text += f", for {found.seconds:.0f} s"
+    text += f", for {duration(found.seconds)}"
     if found.rows:
         text += f" (at least {found.rows} of {found.input_rows})"
     if found.usual_share is not None:
@@ -513,7 +513,7 @@ def gap_text(gap: Gap) -> str:
 @text_of.register
 def _folder_gone(found: facts.FolderGone) -> str:
     return (
-        f"{found.folder} has not been there for {found.seconds:.0f} s: "
+        f"{found.folder} has not been there for {duration(found.seconds)}: "
         f"{found.source} finds nothing to read"
     )
 
@@ -522,7 +522,7 @@ def _folder_gone(found: facts.FolderGone) -> str:
 def _reads_nothing(found: facts.ReadsNothing) -> str:
     return (
         f"{found.source}: {found.batches} batches in a row read no rows in "
-        f"{found.seconds:.0f} s, although its offsets advance"
+        f"{duration(found.seconds)}, although its offsets advance"
     )
 
 
@@ -539,13 +539,13 @@ def _no_rows(found: facts.NoRows) -> str:
         sources = [_dry_source(source) for source in found.sources]
         text = f"{listed(sources, MAX_DRY)}, while other sources had some"
     else:
-        text = f"no rows read for {found.seconds:.0f} s{SINCE[found.since]}"
-    return f"{text} ({found.allowed:.0f} s allowed)"
+        text = f"no rows read for {duration(found.seconds)}{SINCE[found.since]}"
+    return f"{text} ({duration(found.allowed)} allowed)"
 
 
 def _dry_source(source: facts.DrySource) -> str:
     which = f" ({source.number} of {source.alike})" if source.alike > 1 else ""
-    text = f"no rows read for {source.seconds:.0f} s{SINCE[source.since]}"
+    text = f"no rows read for {duration(source.seconds)}{SINCE[source.since]}"
     return f"{source.description}{which}: {text}"
 
 
@@ -568,7 +568,7 @@ def _events_missing(found: facts.EventsMissing) -> str:
     if found.late:
         texts.append(
             "the probe saw commits that no event reported "
-            f"for {found.late_seconds:.0f} s: {', '.join(found.late)}"
+            f"for {duration(found.late_seconds)}: {', '.join(found.late)}"
         )
     if found.dropped is not None:
         texts.append(f"Spark's listener queue has dropped {found.dropped} events")
@@ -581,7 +581,7 @@ def _degraded(found: facts.Degraded) -> str:
     if found.failed_rules:
         texts.append(f"rules that fail: {', '.join(found.failed_rules)}")
     if found.silent_seconds is not None:
-        texts.append(f"the JVM has not answered the probe for {found.silent_seconds:.0f} s")
+        texts.append(f"the JVM has not answered the probe for {duration(found.silent_seconds)}")
     if found.unread_checkpoints:
         unread = "; ".join(f"{label}: {why}" for label, why in found.unread_checkpoints)
         texts.append(f"checkpoints cannot be read: {unread}")

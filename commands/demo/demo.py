@@ -76,7 +76,7 @@ class PageReceiver:
 _HEALTHY = frozenset({"running", "idle", "waiting", "slow", "lagging"})
 _SHOWN = (
     *("summary", "reason", "python_line", "all_queries", "downstream"),
-    *("last_commit", "window", "tasks"),
+    *("last_commit", "time_allowed", "tasks"),
 )
 
 
@@ -104,14 +104,14 @@ class DemoOutput:
             self._last = text
             self.say(text)
 
-    def page(self, page: ReceivedAlert, seconds: float) -> None:
-        """Print a page as the person on call reads it, ``seconds`` after its cause."""
+    def page(self, page: ReceivedAlert, seconds: float | None) -> None:
+        """Print a page as the person on call reads it, ``seconds`` after its cause, if known."""
         labels = page.labels
         annotations = page.annotations
         if page.status == "resolved":
             self.say(annotations["summary"])
             return
-        self.say(f"a page arrives, {seconds:.2f} s later")
+        self.say("a page arrives" + ("" if seconds is None else f", {seconds:.2f} s later"))
         rows = [(name, labels[name]) for name in ("alertname", "query", "severity")]
         reason = annotations.get("reason", "")
         code = reason.partition(": ")[0]
@@ -205,7 +205,7 @@ class DemoRun(msgspec.Struct, eq=False):
     as_expected: bool = False
     """Whether exactly the expected alerts were reported."""
     firing: list[ReceivedAlert] = []
-    struck_at: float = 0.0
+    struck_at: float | None = None
     commits_before: dict[str, int | None] = {}
     error: Exception | None = None
     """What ended the scenario early, as an output that cannot be written."""
@@ -294,13 +294,17 @@ class DemoRun(msgspec.Struct, eq=False):
                 page = self.receiver.pages.popleft()
                 if page.status == "firing":
                     self.firing.append(page)
-                self.output.page(page, page.arrived_at - self.struck_at)
+                self.output.page(page, self._seconds_after(page))
             if done():
                 return True
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_SECONDS)
         return False
+
+    def _seconds_after(self, page: ReceivedAlert) -> float | None:
+        """How long after the scenario began a page arrived; None for one that came before."""
+        return None if self.struck_at is None else page.arrived_at - self.struck_at
 
     def _commits(self) -> dict[str, int | None]:
         """The last batch that each query has committed."""
@@ -334,9 +338,9 @@ class DemoRun(msgspec.Struct, eq=False):
         scenario = self.scenario
         facts = {"scenario": f"{self.settings.scenario}: {scenario.description}", "page": "none"}
         for page in self.firing[:1]:
-            seconds = page.arrived_at - self.struck_at
             facts["page"] = f"{page.labels['alertname']} for {page.labels['query']}"
-            facts[f"{scenario.event} to webhook"] = f"{seconds:.2f} s"
+            if (seconds := self._seconds_after(page)) is not None:
+                facts[f"{scenario.event} to webhook"] = f"{seconds:.2f} s"
         facts["job"] = self._job()
         facts["committed since"] = f"{len(self._gone_on())} of {len(self.pipeline.names)} queries"
         if scenario.query == BRONZE:
@@ -388,6 +392,7 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
                 receivers=[{"type": "webhook", "name": "demo", "url": receiver.url}],
                 http_port=settings.http_port,
                 stall_floor_seconds=pipeline.stall_floor_seconds,
+                enabled=True,
                 gone_grace_seconds=GONE_GRACE_SECONDS,
             )
             output.say(f"Spark {spark.version}")

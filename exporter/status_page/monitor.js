@@ -38,6 +38,9 @@ function monitorFacts(monitor, now, elapsed) {
   for (const [what, problem] of Object.entries(monitor.file_problems)) {
     facts.push([`${what} file`, problem, "bad"]);
   }
+  for (const [target, { problem }] of Object.entries(monitor.pushes)) {
+    if (problem) facts.push([`push to ${target}`, problem, "bad"]);
+  }
   for (const what of monitor.missing) facts.push(["not visible", what, "note"]);
   for (const text of monitor.other_listeners) facts.push(["other listeners", text, "note"]);
   if (monitor.app_name_problem) facts.push(["app name", monitor.app_name_problem, "note"]);

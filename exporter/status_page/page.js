@@ -108,8 +108,9 @@ class Page {
   show(status) {
     setText(byId("app"), status.app);
     setText(byId("spark"), `Spark ${status.spark_version}`);
+    setText(byId("version"), status.version);
     setText(byId("labels"), Object.entries(status.labels).map((pair) => pair.join(" = ")).join(", "));
-    setText(byId("sentence"), sentence(status.queries));
+    setText(byId("sentence"), sentence(status));
     const counts = countByState(status.queries);
     this.counts.update(counts.map(([state, count]) => [state, [state, count]]));
     this.alerts.update(status.alerts);
@@ -138,11 +139,10 @@ class Page {
   /** Set the tab's title and icon: the worst state, or the connection's state. */
   setTitle() {
     const live = this.connection === "live";
-    const worst = live ? counted(this.status.queries)[0]?.state : null;
     const app = this.status?.app ?? "querypulse";
     const title = live ? titleOf(this.status) : `${this.connection} · ${app}`;
     if (document.title !== title) document.title = title;
-    setAttribute(byId("icon"), "href", iconOf(worst ?? (live ? "running" : "none")));
+    setAttribute(byId("icon"), "href", iconOf(live ? iconStateOf(this.status) : "none"));
   }
 }
 

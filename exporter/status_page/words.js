@@ -47,13 +47,18 @@ function age(seconds) {
 function duration(seconds) {
   if (seconds === null) return UNKNOWN;
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  return seconds < 9.95 ? `${seconds.toFixed(1)} s` : age(seconds);
+  return seconds < 9.95 ? `${(Math.round(seconds * 10) / 10).toFixed(1)} s` : age(seconds);
 }
 
 // Made once: to make a formatter takes far longer than to use it.
 const MILLIONS = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const TENTHS = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
-const TIME = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+const TIME = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  timeZoneName: "short",
+});
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 /** @param {number|null} value @returns {string} such as "12,345" or "1.2M" */
@@ -63,7 +68,7 @@ function amount(value) {
   return (value < 10 ? TENTHS : WHOLE).format(value);
 }
 
-/** @param {string} iso @returns {string} the viewer's local time, with the date if not today */
+/** @param {string} iso @returns {string} the viewer's local time and zone, with the date if not today */
 function clock(iso) {
   const at = new Date(iso);
   if (Number.isNaN(at.getTime())) return iso;
@@ -99,14 +104,22 @@ function byBadness(a, b) {
 }
 
 /** @returns {string} such as "7 of 8 queries are healthy; bronze has failed." */
-function sentence(queries) {
+function sentence({ queries, alerts }) {
   const all = counted(queries);
-  if (!all.length) return "No query is monitored.";
+  if (!queries.length) return "No query has started yet.";
+  if (!all.length) return "No query is monitored: the settings ignore all of them.";
   const others = all.filter((query) => !HEALTHY.has(query.state));
   const noun = all.length === 1 ? "query" : "queries";
-  if (!others.length) return all.length === 1 ? "The query is healthy." : `All ${all.length} queries are healthy.`;
+  if (!others.length) {
+    const healthy = all.length === 1 ? "The query is healthy" : `All ${all.length} queries are healthy`;
+    return `${healthy}${alerts.length ? `, but there ${openAlerts(alerts.length)}` : ""}.`;
+  }
   const healthy = all.length - others.length;
   return `${healthy} of ${all.length} ${noun} ${healthy === 1 ? "is" : "are"} healthy; ${problems(others)}.`;
+}
+
+function openAlerts(count) {
+  return count === 1 ? "is 1 open alert" : `are ${count} open alerts`;
 }
 
 /** A few queries by name, more of them by number. */
@@ -135,11 +148,26 @@ function countByState(queries) {
   return [...counts];
 }
 
-/** @returns {string} the document's title: the worst state and its query */
-function titleOf(status) {
-  const all = counted(status.queries);
+/** @returns {string} the document's title: the worst state and its query, or the first alert */
+function titleOf({ app, queries, alerts }) {
+  const all = counted(queries);
   const healthy = all.filter((query) => HEALTHY.has(query.state)).length;
+  const shares = all.length ? ` · ${healthy}/${all.length}` : "";
+  return `${worstOf(all, alerts)}${shares} · ${app}`;
+}
+
+function worstOf(all, alerts) {
   const worst = all.find((query) => !HEALTHY.has(query.state));
-  const what = worst ? `${worst.state}: ${worst.name}` : "all healthy";
-  return `${what} · ${healthy}/${all.length} · ${status.app}`;
+  if (worst) return `${worst.state}: ${worst.name}`;
+  const [alert] = [...alerts].sort(byUrgency);
+  if (alert) return alert.labels.alertname;
+  return all.length ? "all healthy" : "no queries";
+}
+
+/** @returns {string} the state whose icon the tab shows; an alert of healthy queries counts, too */
+function iconStateOf({ queries, alerts }) {
+  const worst = counted(queries)[0]?.state ?? "none";
+  const isHealthy = worst === "none" || HEALTHY.has(worst);
+  if (!isHealthy || !alerts.length) return worst;
+  return alerts.some((alert) => alert.labels.severity === "critical") ? "failed" : "slow";
 }

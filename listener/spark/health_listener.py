@@ -9,6 +9,7 @@ the handle's JSON.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -35,12 +36,17 @@ class HealthListener(StreamingQueryListener):
     """Give it to ``addListener`` of any number of sessions.
 
     ``start`` starts monitoring if it is not running, and returns the JVM listener that PySpark
-    adds or removes; it raises errors that the user must see. ``start_on`` starts for the Spark
-    Connect session that it is given.
+    adds; it raises errors that the user must see. ``remove`` returns the one that PySpark removes.
+    ``start_on`` starts for the Spark Connect session that it is given.
     """
 
     def __init__(
-        self, *, capacity: int, start: Callable[[], Any], start_on: Callable[[Any], object]
+        self,
+        *,
+        capacity: int,
+        start: Callable[[], Any],
+        start_on: Callable[[Any], object],
+        remove: Callable[[], Any] | None = None,
     ) -> None:
         self.mailbox: Mailbox[Received] = Mailbox(capacity)
         """The events that Spark's threads submit where they call Python."""
@@ -52,6 +58,7 @@ class HealthListener(StreamingQueryListener):
         self.closed = False
         """Whether nobody reads submitted events any more."""
         self._start = start
+        self._remove = remove or start
         self._start_on = start_on
 
     def proxy(self) -> Any:
@@ -86,9 +93,11 @@ class HealthListener(StreamingQueryListener):
     @property
     def _jlistener(self) -> Any:
         """The object PySpark passes to the JVM; always the same one, so that it can be removed."""
-        # PySpark reads this attribute in addListener and removeListener, and calls nothing else.
+        # PySpark reads this attribute in addListener and removeListener, and calls nothing else:
+        # only its own frame says which of the two it is.
         self.wirings += 1
-        return self._start()
+        is_removed = sys._getframe(1).f_code.co_name == "removeListener"  # noqa: SLF001
+        return self._remove() if is_removed else self._start()
 
     def _set_spark_session(self, session: Any) -> None:
         """Start; Spark Connect's ``addListener`` calls this, and reads no ``_jlistener``."""

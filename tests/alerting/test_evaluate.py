@@ -5,13 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
-from support.story import CONFLICT, Story
+from support.story import CONFLICT, Story, policy
 
 from querypulse.alerting import rules
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.incidents.recovery import DriverHealth
 from querypulse.alerting.policy import Policy
 from querypulse.alerting.words.reasons import reason_of
+from querypulse.listener.python_frames import MainThread
 from querypulse.sidecar.failure import first_failure
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
@@ -98,11 +99,24 @@ def test_error_in_a_stage_hides_no_other_finding(monkeypatch, stage, lost):
 
 
 def test_main_thread_that_cannot_be_read_hides_no_finding():
-    story, policy = two_queries(), Policy(expected=("expected",))
-    evaluation = evaluate(story.snapshot(301), 301, policy, main_thread=broken)
+    story, expects = two_queries(), Policy(expected=("expected",))
+    evaluation = evaluate(story.snapshot(301), 301, expects, main_thread=broken)
 
     assert evaluation.findings == found(story)[1].findings
     assert [name for name, _ in evaluation.errors] == ["broken"]
+
+
+@pytest.mark.parametrize(("supervised", "ends"), [((), ["b"]), (("b",), []), (("a",), ["b"])])
+def test_failure_that_supervise_restarts_does_not_end_a_driver_that_awaits_any(supervised, ends):
+    story, thread = two_queries(), MainThread("waits", awaits_failure=True)
+    for query in supervised:
+        story.supervised(query)
+    snapshot = story.snapshot(301)
+    evaluation = evaluate(snapshot, 301, policy(), main_thread=lambda: thread)
+    found = [finding.query for finding in evaluation.findings if finding.evidence.ends_driver]
+
+    assert found == ends
+    assert (first_failure(snapshot, evaluation) is not None) == bool(ends)
 
 
 def test_error_in_words_is_reported_and_loses_no_alert(monkeypatch):
@@ -136,8 +150,8 @@ def test_query_that_cannot_be_evaluated_neither_recovers_nor_counts_where_it_is_
     monkeypatch.setattr(EVALUATION, "rule_context", broken)
     story = two_queries().commit(batch=2, at=300).commit(batch=3, at=301)
     snapshot = story.snapshot(302)
-    policy = Policy(overrides=(("*", {"ignore": True}),) if ignore else ())
-    evaluation = evaluate(snapshot, 302, policy)
+    ignoring = Policy(overrides=(("*", {"ignore": True}),) if ignore else ())
+    evaluation = evaluate(snapshot, 302, ignoring)
     health = DriverHealth(evaluation, snapshot, 302)
 
     assert [health.recovery(label, "warning", None) for label in ("a", "b")] == [None, None]

@@ -145,6 +145,7 @@ def test_passwords_and_tokens_of_urls_and_headers_are_secret():
         "x-tenant=prod": {"x-tenant=prod"},
         f"x-team={TOKEN},dsn=https://abcd@h": {f"x-team={TOKEN},dsn=https://abcd@h", TOKEN, "abcd"},
         "QWxhZGRpbg==": {"QWxhZGRpbg=="},
+        "etl:pass word:1": {"etl:pass word:1", "pass word:1"},
     }
 
     assert {value: set(secret_parts(value)) for value in parts} == parts

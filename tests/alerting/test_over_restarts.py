@@ -68,11 +68,11 @@ def says_so():
          fails(Story().started(at=1)).started(run=2, at=40).began(run=2, at=41, unfinished=(41, FORTY_MINUTES), committed=(40, FORTY_MINUTES))
          .ended(run=2, at=45, exception=CONFLICT), 46, "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
         ("hangs for longer than the window of this run", hangs(resumed(), until=170), 170, "StreamingQueryStalled",
-         f"batch_hung: batch 41 in flight for 168 s, no task of its own finished for 168 s; {PLANNED_42_MIN}"),
+         f"batch_hung: batch 41 in flight for 2 min, no task of its own finished for 2 min; {PLANNED_42_MIN}"),
         ("its tasks finish, and each process is killed before the batch is done", advances(resumed(), until=170), 170, "StreamingBatchSlow",
-         f"not_committed: batch 41 in flight for 168 s, its tasks still finish, {PLANNED_42_MIN}"),
+         f"not_committed: batch 41 in flight for 2 min, its tasks still finish, {PLANNED_42_MIN}"),
         ("takes three times as long as its usual batches", advances(resumed(usual=100.0), until=320), 320, "StreamingBatchSlow",
-         "not_committed: batch 41 in flight for 318 s, its tasks still finish, batch 41 was planned 45 min ago and never committed, over restarts"),
+         "not_committed: batch 41 in flight for 5 min, its tasks still finish, batch 41 was planned 45 min ago and never committed, over restarts"),
     ]  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def test_batch_that_hangs_over_restarts_states_its_age_before_it_is_old():
     """Its plan is older than the window, and younger than the age that is critical by itself."""
     (finding,) = hangs(resumed(planned=-300.0), until=170).evaluate(170, **SOON).findings
 
-    assert say(finding).reason.startswith("batch_hung: batch 41 in flight for 168 s")
+    assert say(finding).reason.startswith("batch_hung: batch 41 in flight for 2 min")
     assert say(finding).evidence[OVER_RESTARTS].startswith("batch 41 was planned 7 min ago")
 
 

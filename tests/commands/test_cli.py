@@ -7,19 +7,23 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import entry_points, version
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 from support.http_double import HttpDouble, raw, reply
 
-from querypulse import sidecar
+from querypulse import commands, sidecar
+from querypulse.alerting.alert import TEST_ALERT
 from querypulse.commands import cli
-from querypulse.commands.check import TEST_NAME
+from querypulse.commands.check import NO_PROMETHEUS, PROMETHEUS
 from querypulse.commands.demo.scenarios import DemoSettings
 from querypulse.core import installed
 from querypulse.core.installed import NotInstalledError, require_spark
+from querypulse.exporter import push
 from querypulse.settings.settings import TYPES
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
@@ -76,7 +80,7 @@ def test_version_is_printed(capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "code"), [("check", 0), ("launcher", 0), ("silence", 1), ("watch", 141)]
+    ("command", "code"), [("check", 1), ("launcher", 0), ("silence", 1), ("watch", 141)]
 )
 def test_closed_output_pipe_shows_no_traceback(run, monkeypatch, command, code):
     """Also if all output is written at the end; a command that had ended keeps its code."""
@@ -142,29 +146,98 @@ def test_check_shows_every_setting_with_its_origin(check, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "summary"),
+    ("settings", "ends", "summary"),
     [
-        ({}, "These settings can be used, but no receiver is configured, so nobody is notified"),
+        ({}, 1, "These settings can be used, but no receiver is configured, so nobody is notified"),
         (
             {"webhook_url": "https://h.example/x", "alertmanager_urls": "https://am.example"},
+            0,
             "These settings can be used: 2 receivers (webhook, alertmanager).",
         ),
         (
             {"receivers": TEAM, "app_name": "etl", "labels": "{env = 'prod', team = 'risk'}"},
+            1,
             "These settings can be used, but no receiver takes critical incidents of this job "
             "(app=etl, env=prod, team=risk): see `match` and `severities`; nobody is notified",
         ),
         (
             {"receivers": TEAM, "labels": "{env = 'prod', team = 'payments-eu'}"},
+            0,
             "These settings can be used: 1 receiver (team).",
         ),
     ],
 )
-def test_check_ends_with_a_summary(check, settings, summary):
+def test_check_ends_with_a_summary_and_with_1_if_nobody_would_be_notified(
+    check, settings, ends, summary
+):
     code, output, _ = check(**settings)
 
-    assert code == 0
+    assert code == ends
     assert output.splitlines()[-1].startswith(summary)
+
+
+@pytest.mark.parametrize(
+    ("settings", "ends"),
+    [
+        ({"http_host": "0.0.0.0", "http_allow_anonymous": "true"}, 0),
+        ({"pushgateway_url": "https://gate.example"}, 0),
+        ({"otlp_endpoint": "https://collector.example"}, 0),
+        ({"http_host": "127.0.0.1"}, 1),
+        ({"http_host": "0.0.0.0", "http_port": "-1", "http_allow_anonymous": "true"}, 1),
+        ({"heartbeat_url": "https://hc.example/x"}, 1),
+    ],
+)
+def test_prometheus_may_notify_where_it_gets_the_metrics(check, settings, ends):
+    code, output, _ = check(**settings)
+
+    assert code == ends
+    assert "queries.yaml" in output.splitlines()[-1]
+
+
+def test_prometheus_does_not_stand_in_for_receivers_that_take_nothing(check):
+    labels = "{team = 'risk'}"
+    settings = {"receivers": TEAM, "labels": labels, "pushgateway_url": "https://gate.example"}
+
+    code, output, _ = check(**settings)
+
+    assert code == 1
+    assert output.splitlines()[-1].endswith(PROMETHEUS)
+
+
+def test_check_shows_an_escape_where_the_output_has_no_such_character(monkeypatch):
+    output = TextIOWrapper(BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setenv("QUERYPULSE_APP_NAME", "bestellungen-ü")
+    code = cli.main(["check"])
+    output.flush()
+
+    assert code == 1
+    assert b'"bestellungen-\\xfc"' in output.buffer.getvalue()
+
+
+@pytest.mark.parametrize("served", [{}, {"http_host": "0.0.0.0", "http_allow_anonymous": "true"}])
+def test_check_advises_no_prometheus_where_nothing_is_watched(check, served):
+    code, output, _ = check(enabled="false", pushgateway_url="https://gate.example", **served)
+
+    assert code == 1
+    assert "setting 'enabled' is false, so nothing is watched" in output
+    assert "Prometheus" not in output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("settings", [{}, {"receivers": TEAM, "labels": "{team = 'risk'}"}])
+def test_check_says_how_prometheus_could_notify_where_it_gets_nothing(check, settings):
+    assert check(**settings)[1].splitlines()[-1].endswith(NO_PROMETHEUS)
+
+
+def test_check_says_that_an_optional_package_is_missing(check, monkeypatch):
+    monkeypatch.setattr(push, "find_spec", lambda _: None)
+    settings = {"otlp_endpoint": "https://collector.example"}
+    code, output, errors = check(**settings, webhook_url="https://h.example/x")
+
+    assert (code, errors) == (0, "")
+    assert f"note: {push.NOT_INSTALLED}\n" in output
+    monkeypatch.delenv("QUERYPULSE_WEBHOOK_URL")
+    assert check(**settings)[0] == 1
 
 
 def named(app_name):
@@ -180,11 +253,28 @@ def named(app_name):
     ],
 )
 def test_check_explains_the_cost_of_a_generic_app_name(check, app_name, note):
-    code, output, _ = check(**named(app_name))
+    code, output, _ = check(**named(app_name), webhook_url="https://h.example/x")
 
     assert code == 0
     assert any(line.startswith(note) for line in output.splitlines())
     assert "left open are not resolved at the start" in output
+
+
+@pytest.mark.parametrize(
+    ("hint", "is_altered"),
+    [
+        ("kubectl -n shop rollout restart deployment/orders", False),
+        ("Airflow, DAG nightly_orders: clear the task load", False),
+        ("https://airflow.example.com/dags/orders", False),
+        ("curl -H 'Authorization: Bearer $TOKEN' https://jobs.example.com/orders", True),
+    ],
+)
+def test_check_says_when_a_restart_hint_is_not_shown_as_it_is(check, hint, is_altered):
+    _, output, _ = check(restart_hint=hint)
+
+    notes = [line for line in output.splitlines() if line.startswith("note: restart_hint of '*'")]
+    assert len(notes) == is_altered
+    assert all("[redacted]" in line for line in notes)
 
 
 def test_check_masks_secrets_and_the_paths_of_webhooks(check, tmp_path):
@@ -235,7 +325,7 @@ def test_check_rejects_unusable_settings_in_one_line(check, settings, word):
 def test_installed_command_is_this_one():
     (script,) = entry_points(group="console_scripts", name="querypulse")
 
-    assert script.load() is cli.main
+    assert script.load() is commands.main
 
 
 @pytest.mark.slow
@@ -248,7 +338,7 @@ def test_settings_can_be_checked_without_pyspark():
     )
     done = subprocess.run([sys.executable, "-Ic", script], capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")
     assert "stall_floor_seconds" in done.stdout
 
 
@@ -264,8 +354,8 @@ def reported(server):
 def test_test_alert_is_a_warning_that_resolves_at_once(run_test_alert, server):
     assert run_test_alert(webhook_url=server.url)[0] == 0
     assert reported(server) == [
-        ("firing", TEST_NAME, "warning"),
-        ("resolved", TEST_NAME, "warning"),
+        ("firing", TEST_ALERT, "warning"),
+        ("resolved", TEST_ALERT, "warning"),
     ]
     (alert,) = json.loads(server.requests[0].body)["alerts"]
     assert "nothing is wrong" in alert["annotations"]["summary"]
@@ -314,10 +404,21 @@ def test_every_receiver_gets_the_test_alert_despite_its_route(run_test_alert, se
     code, output, _ = run_test_alert(receivers=tables, webhook_url=server.url)
 
     assert code == 0
-    assert len(server.requests) == 10
+    assert len(server.requests) == 9
     lines = output.splitlines()
     assert [line.split()[0] for line in lines] == ["webhook", "oncall", "team", "pd", "am"]
-    assert all(line.endswith("accepted the test alert and its end") for line in lines)
+    assert all(line.endswith("accepted the test alert and its end") for line in lines[:-1])
+    assert "accepted the test alert: it notifies after its group_wait" in lines[-1]
+
+
+def test_alertmanager_ends_a_critical_test_alert_by_itself_after_its_group_wait(run_test_alert):
+    with HttpDouble(otherwise=reply(200)) as server:
+        run_test_alert("--severity", "critical", alertmanager_urls=[server.url])
+        (posted,) = server.requests
+    (alert,) = json.loads(posted.body)
+    starts, ends = (datetime.fromisoformat(alert[at]) for at in ("startsAt", "endsAt"))
+
+    assert timedelta(minutes=3) < ends - starts < timedelta(minutes=5)
 
 
 PROBLEMS = [
@@ -406,7 +507,7 @@ def test_every_demo_setting_can_be_given(scripts):
 WRONG = {
     "": "required: command",
     "dance": "'dance' (choose from",
-    "check --scenario failure": "unrecognized arguments: --scenario failure",
+    "check --scenario failure": "unrecognized arguments: --scenario; --help lists",
     "demo failure": "unrecognized arguments: failure",
     "demo --scenario flies": "--scenario: invalid choice: 'flies'",
     "demo --scenario": "--scenario: expected one argument",

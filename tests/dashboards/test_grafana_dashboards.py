@@ -14,6 +14,7 @@ from support.panels import (
     every_expression,
     every_target,
     filled,
+    in_order,
     panels,
     values_of,
     variables,
@@ -39,9 +40,17 @@ def strings(value):
 
 @each_dashboard
 def test_panels_fill_the_page_without_gaps_and_overlaps(name):
-    lines, top = {}, 0
-    for panel in DASHBOARDS[name]["panels"]:
-        lines.setdefault(panel["gridPos"]["y"], []).append(panel["gridPos"])
+    assert_filled([panel["gridPos"] for panel in DASHBOARDS[name]["panels"]], 0)
+    for row in DASHBOARDS[name]["panels"]:
+        inner = [panel["gridPos"] for panel in row.get("panels", ())]
+        assert_filled(inner, row["gridPos"]["y"] + 1)
+
+
+def assert_filled(all_places, top):
+    """Places in a grid of 24 columns, from the line ``top`` on."""
+    lines = {}
+    for place in all_places:
+        lines.setdefault(place["y"], []).append(place)
     for y, places in sorted(lines.items()):
         left = 0
         for place in places:
@@ -55,7 +64,7 @@ def test_panels_fill_the_page_without_gaps_and_overlaps(name):
 def test_dashboard_can_be_provisioned_as_it_is(name):
     """Its panels have ids and titles of their own, and its variables the same order and form in all."""
     dashboard = DASHBOARDS[name]
-    numbers = [panel["id"] for panel in dashboard["panels"]]
+    numbers = [panel["id"] for panel in in_order(dashboard)]
     titles = [panel["title"] for panel in panels(dashboard)]
     names = [variable["name"] for variable in dashboard["templating"]["list"]]
 
@@ -85,20 +94,10 @@ def test_every_state_has_its_name_and_the_worst_has_the_highest_number(name):
     options = values_of(DASHBOARDS[name], "options")
     maps = [option for option in options if isinstance(option, dict) and "15" in option]
 
-    assert len(maps) == {"fleet": 3, "query": 2}[name]
+    assert len(maps) == {"fleet": 5, "query": 2}[name]
     assert all(
         {value: shown["text"] for value, shown in option.items()} == WORST_FIRST for option in maps
     )
-
-
-def test_query_for_a_state_as_a_number_has_every_state():
-    numbered = r'(\d+) \* spark_streaming_query_state{[^}]*state="(\w+)"}'
-    states_shown = [
-        dict(re.findall(numbered, expression)) for expression in every_expression().values()
-    ]
-    with_states = [states for states in states_shown if states]
-
-    assert with_states == [WORST_FIRST] * len(with_states) != []
 
 
 # -- links ------------------------------------------------------------------------------------
@@ -116,7 +115,7 @@ def has_target(url):
     if url.startswith(f"{DEFAULT_RUNBOOKS}/"):
         file = url.removeprefix(f"{DEFAULT_RUNBOOKS}/")
         return file == "${__value.raw}.md" or (ROOT / "dashboards/runbooks" / file).is_file()
-    return url in {DEFAULT_RUNBOOKS, "http://${__value.raw}/"}
+    return url == DEFAULT_RUNBOOKS
 
 
 @each_dashboard
@@ -128,6 +127,79 @@ def test_every_link_has_a_target_and_keeps_the_selected_variables(name):
     for url in [url for url in links if url.startswith("/d/")]:
         assert all(f"${{{label}:queryparam}}" in url for label in ("datasource", "job", "instance"))
         assert "${app:queryparam}" in url or ":percentencode}" in url
+
+
+# -- a fleet of forty jobs --------------------------------------------------------------------
+
+
+def test_fleet_opens_with_the_worst_and_all_queries_are_in_rows_that_are_closed():
+    shown = DASHBOARDS["fleet"]["panels"]
+    rows = [panel for panel in shown if panel["type"] == "row"]
+    opened = [panel for panel in shown if panel["type"] != "row"]
+    tables = {
+        panel["title"]: panel["options"]["sortBy"] for panel in opened if panel["type"] == "table"
+    }
+
+    assert [row["collapsed"] and bool(row["panels"]) for row in rows] == [True] * 5
+    assert shown[-5:] == rows
+    assert tables == {
+        "Open alerts": [{"displayName": "severity", "desc": False}],
+        "Applications": [{"displayName": "state", "desc": True}],
+        "Queries that need attention": [{"displayName": "state", "desc": True}],
+    }
+
+
+def test_one_click_leads_from_an_application_to_its_queries_and_from_each_query_to_its_page():
+    links = {}
+    for panel in panels(DASHBOARDS["fleet"]):
+        for override in panel["fieldConfig"]["overrides"]:
+            for link in values_of(override["properties"], "url"):
+                links[panel["title"], override["matcher"]["options"]] = link
+    to_query = (
+        "&var-app=${__data.fields.app:percentencode}&var-query=${__data.fields.query:percentencode}"
+    )
+
+    assert links["Applications", "app"].startswith("/d/querypulse-fleet?")
+    assert links["Applications", "app"].endswith("&var-app=${__data.fields.app:percentencode}")
+    for title in ("Open alerts", "Queries that need attention", "Every query"):
+        assert links[title, "query"].startswith("/d/querypulse-query?"), title
+        assert links[title, "query"].endswith(to_query), title
+
+
+def test_warning_is_amber_and_red_is_left_for_what_is_critical():
+    shown = {panel["title"]: panel["fieldConfig"] for panel in panels(DASHBOARDS["fleet"])}
+    open_now = shown["Alerts open now"]
+    (warning,) = open_now["overrides"]
+
+    assert warning["matcher"]["options"] == "warning"
+    assert "#D55E00" in values_of(open_now["defaults"], "color")
+    assert values_of(warning, "color")[-1] == "#E69F00"
+    # QuerypulseDeliveryFailing is a warning.
+    for title in ("Receivers", "Pages"):
+        assert "#D55E00" not in str(shown[title]), title
+
+
+def test_each_series_of_a_dashboard_keeps_its_app():
+    """Two jobs may have receivers, queries and topics of the same names."""
+    groups = {
+        (name, labels)
+        for name, text in every_expression().items()
+        for labels in re.findall(r"by \(([^)]*)\)", text)
+    }
+
+    assert [group for group in groups if "app" not in re.findall(r"\w+", group[1])] == []
+    assert [
+        name
+        for name, text in every_expression().items()
+        if "querypulse_" in text and "app=~" not in text
+    ] == []
+
+
+def test_no_query_evaluates_a_subquery():
+    """Each refresh would evaluate all its steps: 1,440 of each series for six hours in steps of 15 s."""
+    assert [
+        name for name, text in every_expression().items() if re.search(r"\[\w+:\w*\]", text)
+    ] == []
 
 
 # -- queries ----------------------------------------------------------------------------------

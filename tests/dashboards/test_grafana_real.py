@@ -20,7 +20,7 @@ import requests
 import yaml
 from support.exporter_http import serving
 from support.needs import docker_trouble
-from support.panels import DASHBOARDS, FOLDER, panels
+from support.panels import DASHBOARDS, FOLDER, in_order, panels
 from support.patience import PATIENCE_SECONDS, until
 from support.prometheus import RealPrometheus
 from support.published_states import full_published
@@ -203,7 +203,7 @@ def points(answer):
 def test_grafana_serves_every_shipped_panel_and_answers_its_targets(grafana, uid):
     def described(dashboard):
         return [
-            (panel["id"], panel["type"], panel.get("title", "")) for panel in dashboard["panels"]
+            (panel["id"], panel["type"], panel.get("title", "")) for panel in in_order(dashboard)
         ]
 
     shipped, served = UIDS[uid], grafana.get(f"dashboards/uid/{uid}")

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from support.prometheus import accepted, run_tool
 from support.repository import DASHBOARDS, ROOT, RULES, fenced, rules_of
+from support.rule_steps import FILES, steps_of, with_steps
 
 from querypulse.alerting.kinds import ALERT_NAMES
 
@@ -47,6 +48,32 @@ def test_each_alert_of_a_driver_has_a_rule_of_the_same_form_and_so_has_what_none
     assert {key for rule in rules for key in rule} == {"alert", "expr", "annotations"}
 
 
+def test_rules_have_the_annotations_of_a_drivers_alert_and_the_steps_of_their_runbook():
+    """So that one template of Alertmanager fits both. ``make dashboards`` writes the steps."""
+    shared = {"summary", "description", "next_steps", "runbook_url"}
+    alerts = {
+        name: {rule["alert"]: rule["annotations"] for rule in rules_of(name) if "alert" in rule}
+        for name in ("drivers", "queries")
+    }
+    every = [*alerts["drivers"].items(), *alerts["queries"].items()]
+
+    assert [name for name, shown in every if not shared <= shown.keys()] == []
+    for name, shown in alerts["queries"].items():
+        assert shown["next_steps"] == steps_of(name)
+    assert [path.name for path in FILES if path.read_text() != with_steps(path)] == []
+
+
+def test_late_run_without_a_driver_has_steps_that_need_none():
+    (steps,) = (
+        rule["annotations"]["next_steps"]
+        for rule in rules_of("drivers")
+        if rule.get("alert") == "StreamingQueryMissing"
+    )
+
+    assert "1. Check the scheduler" in steps
+    assert [word for word in ("status page", "typo", "expected_queries") if word in steps] == []
+
+
 def test_documented_command_wraps_the_rules_for_the_operator():
     commands = fenced((ROOT / "docs" / "prometheus.md").read_text(), "sh")
     (command,) = [text for text in commands if "PrometheusRule" in text]
@@ -55,7 +82,7 @@ def test_documented_command_wraps_the_rules_for_the_operator():
 
     kind = manifest["apiVersion"], manifest["kind"]
     assert kind == ("monitoring.coreos.com/v1", "PrometheusRule")
-    assert manifest["spec"] == yaml.safe_load((RULES / "drivers.yaml").read_text())
+    assert manifest["spec"] == yaml.safe_load((RULES / "queries.yaml").read_text())
 
 
 MUTANTS = [
@@ -73,7 +100,7 @@ MUTANTS = [
     ("drivers", "without (instance, pod)", "by (app, job)"),
     ("drivers", "without (instance, pod)", "without (instance)"),
     ("drivers", "seconds[10m]) > 0", "seconds[10m]) >= 0"),
-    ("drivers", "ignoring (app)", "on (job)"),
+    ("drivers", "> 0\n            and (", "> 0\n            and on (job) ("),
     ("drivers", "outbox_pending) > 0", "outbox_pending) > 9"),
     ("drivers", 'reason!="obsolete"', 'reason!="none"'),
     ("drivers", "[1h]", "[3h]"),
@@ -128,7 +155,7 @@ def documented(key):
 def test_each_scrape_configuration_and_the_shipped_monitor_keep_the_labels_of_querypulse():
     shipped = yaml.safe_load((DASHBOARDS / "compose/prometheus.yaml").read_text())
     configs = documented("scrape_configs")["scrape_configs"] + shipped["scrape_configs"]
-    monitor = yaml.safe_load((ROOT / "deploy/kubernetes/podmonitor.yaml").read_text())
+    monitor = yaml.safe_load((ROOT / "deploy/kubernetes/base/podmonitor.yaml").read_text())
 
     assert {config["honor_labels"] for config in configs} == {True}
     assert {end["honorLabels"] for end in monitor["spec"]["podMetricsEndpoints"]} == {True}

@@ -19,6 +19,8 @@ from support.published_states import (
 from support.receiver_incidents import alert
 from support.story import CONFLICT, Lake, Story, progress, run
 
+from querypulse.alerting.finding import QueryHealth
+from querypulse.core.states import STATES, QueryState
 from querypulse.exporter import metrics
 from querypulse.exporter.metrics import DROP_REASONS
 from querypulse.exporter.published_state import (
@@ -76,7 +78,28 @@ def test_rows_of_a_query_that_spark_counts_no_rows_of_are_absent(trigger, expect
         assert of_query(shown, "a", name) == expected
 
 
+def test_rank_of_a_state_is_higher_the_worse_it_is():
+    """The dashboards show it by name: WORST_FIRST of ``test_grafana_dashboards.py``."""
+    shown = published(Story().started(at=0))
+    ranks = {}
+    for state in STATES:
+        health = {"a": QueryHealth(QueryState(state))}
+        (ranks[state],) = of_query(replace(shown, health=health), "a", "state_rank").values()
+
+    assert ranks == {state: 15 - place for place, state in enumerate(STATES)}
+
+
 # -- the monitor's own metrics ----------------------------------------------------------------
+
+
+def test_every_series_names_its_app_and_the_heartbeat_is_one_series():
+    """So that drivers whose series arrive at one Pushgateway or collector stay apart."""
+    series = samples(full_published())
+
+    assert {sample.name for sample in series if sample.labels.get("app") != "shop"} == set()
+    assert {sample.name for sample in series if "heartbeat" in sample.name} == {
+        "querypulse_driver_heartbeat_timestamp_seconds"
+    }
 
 
 def test_monitor_counts_known_kinds_from_0():
@@ -89,27 +112,31 @@ def test_monitor_counts_known_kinds_from_0():
     }
     for name, known in kinds.items():
         of_receiver = {} if "events" in name else {"receiver": "webhook"}
-        assert values(shown, name, **of_receiver) == {(kind,): 0 for kind in known.split()}
-    assert values(shown, "querypulse_receiver_circuit_open") == {("webhook",): 0}
-    assert values(shown, "querypulse_outbox_pending") == {("webhook",): 0}
+        assert values(shown, name, app="shop", **of_receiver) == {
+            (kind,): 0 for kind in known.split()
+        }
+    for name in ("querypulse_receiver_circuit_open", "querypulse_outbox_pending"):
+        assert values(shown, name, app="shop") == {("webhook",): 0}
 
 
 def test_heartbeat_pings_are_counted_as_deliveries():
     monitor = Monitor(receivers=("webhook",), deliveries={"heartbeat": {"delivered": 3}})
     shown = full_published(monitor=monitor)
 
-    assert values(shown, "querypulse_deliveries_total", receiver="heartbeat") == {("delivered",): 3}
+    assert values(shown, "querypulse_deliveries_total", app="shop", receiver="heartbeat") == {
+        ("delivered",): 3
+    }
     assert values(shown, "querypulse_alerts_lost_total", receiver="heartbeat") == {}
 
 
 def test_alerts_with_one_name_are_counted_together():
     story = Story().started("a", at=0).started("b", at=0)
     story.ended("a", at=10, exception=CONFLICT).ended("b", at=10, exception=CONFLICT)
-    firing = values(published(story), "querypulse_alerts_firing")
+    firing = values(published(story), "querypulse_alerts_firing", app="shop")
     assert firing == {("StreamingQueryFailed", "critical"): 2}
 
 
-ORDERS = ("etl", "orders", "StreamingQueryFailed", "critical")
+ORDERS = ("orders", "StreamingQueryFailed", "critical")
 
 
 @pytest.mark.parametrize(
@@ -133,12 +160,22 @@ def test_series_of_an_alert_is_1_while_it_is_open_and_0_for_ten_minutes_afterwar
     for at in [*open_at, now]:
         alerts = (failed,) if at in open_at else ()
         last_open = alerts_last_open(last_open, alerts, at)
-    shown = replace(published(), alerts=alerts, alerts_last_open=last_open)
+    shown = replace(published(app="etl"), alerts=alerts, alerts_last_open=last_open)
 
     result = [sample for sample in samples(shown) if sample.name == "spark_streaming_query_alert"]
     assert {
         tuple(entry.labels[name] for name in ALERT_LABELS): entry.value for entry in result
     } == series
+
+
+def test_begin_of_an_alert_is_that_of_its_present_episode_and_goes_with_it():
+    began = replace(alert("orders", name="StreamingQueryFailed"), starts_at=WALL - 90)
+    name = "spark_streaming_query_alert_start_timestamp_seconds"
+
+    assert values(replace(published(app="etl"), alerts=(began,)), name, app="etl") == {
+        ("StreamingQueryFailed", "orders", "critical"): WALL - 90
+    }
+    assert values(replace(published(app="etl"), alerts=()), name) == {}
 
 
 def test_warning_that_becomes_critical_ends_and_another_series_begins():
@@ -148,7 +185,7 @@ def test_warning_that_becomes_critical_ends_and_another_series_begins():
         for severity in ("warning", "critical")
     )
     last_open = alerts_last_open(alerts_last_open({}, [warning], 0), [critical], 1)
-    shown = replace(published(), alerts=(critical,), alerts_last_open=last_open)
+    shown = replace(published(app="etl"), alerts=(critical,), alerts_last_open=last_open)
 
     assert values(
         shown, "spark_streaming_query_alert", app="etl", query="*", alertname=critical.name

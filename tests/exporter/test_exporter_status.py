@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import msgspec
 from msgspec.structs import replace
-from support.published_states import PROCESS, full_published, published
+from support.published_states import MONITOR, PROCESS, WALL, full_published, published
 from support.story import CONFLICT, IdStory, Story, run
 
 from querypulse.alerting.finding import QueryHealth
+from querypulse.core.installed import VERSION
 from querypulse.core.states import STATES, QueryState
-from querypulse.exporter.published_state import process_of
+from querypulse.exporter.published_state import Monitor, Pushes, process_of
 from querypulse.exporter.status import (
     MAX_ROWS,
     UNREADY,
@@ -50,6 +51,50 @@ def test_process_has_an_id_of_its_own_and_its_start():
         "id": PROCESS.id,
         "started_at": "2023-11-14T21:13:20.000+00:00",
     }
+
+
+def figures_of(value):
+    """Every figure in a piece of JSON."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [figure for part in value for figure in figures_of(part)]
+    return [value] if isinstance(value, float) else []
+
+
+def test_status_names_the_version_of_querypulse():
+    assert as_json(full_published())["version"] == VERSION
+
+
+def test_figures_have_at_most_milliseconds_and_the_microseconds_of_callbacks():
+    third = Story().started(at=1 / 3).commit(batch=0, at=71.647780807000345, seconds=2 / 3)
+    shown = replace(published(third, now=100.0), wall=WALL + 1 / 3)
+    (query,) = as_json(shown)["queries"]
+
+    assert query["last_commit_age_seconds"] == 28.352
+    assert query["recent_batch_seconds"] == [0.667]
+    monitor = as_json(full_published(monitor=replace(MONITOR, probe_age_seconds=1 / 3)))["monitor"]
+    assert monitor["probe_age_seconds"] == 0.333
+    assert monitor["callback_duration_seconds"]["total_seconds"] == 0.50001
+    long = [figure for figure in figures_of(as_json(shown)) if figure != round(figure, 6)]
+    assert long == []
+
+
+def test_what_is_not_there_is_null_in_every_field_but_the_reason_of_a_state():
+    """A script that asks ``if problem is None`` must not meet two forms of nothing."""
+
+    def empty(value, place=""):
+        if isinstance(value, dict):
+            value = list(value.items())
+        if isinstance(value, list):
+            parts = [part if isinstance(part, tuple) else ("", part) for part in value]
+            return {name for key, part in parts for name in empty(part, key or place)}
+        return {place} if value == "" else set()
+
+    story = Story().supervised("a").probe(run("a"), run("b"), at=0).commit(batch=0, at=90)
+    monitor = Monitor(pushes={"gateway": Pushes()})
+
+    assert empty(as_json(published(story, monitor=monitor, expected=("c",)))) == {"reason"}
 
 
 def test_last_thirty_batches_are_shown_and_survive_a_restart():

@@ -105,12 +105,12 @@ def test_open_alerts_come_first_with_runbook_and_evidence(page):
         "by a concurrent update"
     )
     assert card.locator(".reason").is_hidden(), "the headline already contains the reason"
-    assert re.fullmatch(r"since \d\d:\d\d:\d\d, for \d+ s", card.locator(".when").inner_text())
+    assert re.fullmatch(r"since \d\d:\d\d:\d\d \S+, for \d+ s", card.locator(".when").inner_text())
     link = card.get_by_role("link", name="Runbook")
     assert link.get_attribute("href") == "https://runbooks.example/StreamingQueryFailed.md"
     assert link.get_attribute("rel") == "noopener noreferrer"
     card.locator("summary").click()
-    assert "seen by" in card.locator("dt").all_inner_texts()
+    assert "signals" in card.locator("dt").all_inner_texts()
     above = page.locator("#alerts").bounding_box()["y"]
     assert above < page.locator("#queries").bounding_box()["y"]
 

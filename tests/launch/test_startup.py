@@ -64,6 +64,72 @@ def test_only_a_plain_yes_asks_for_it():
     assert not startup.is_asked({})
 
 
+def test_only_a_plain_no_or_nothing_is_understood_as_no():
+    texts = ["ja", "2", "enabled", "1;", "0", "false", " NO ", "off", "", "1", "true"]
+    wrong = [text for text in texts if startup.mistake({"QUERYPULSE_AUTO_ATTACH": text})]
+
+    assert wrong == texts[:4]
+    assert startup.mistake({}) == ""
+
+
+@pytest.fixture
+def waiting(monkeypatch):
+    """The hooks that are installed meanwhile."""
+    others = [entry for entry in sys.meta_path if not isinstance(entry, ImportHook)]
+    monkeypatch.setattr(sys, "meta_path", others)
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    for name in startup.SESSIONS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    sessions.warn_once.cache_clear()
+    return lambda: [entry for entry in sys.meta_path if isinstance(entry, ImportHook)]
+
+
+def test_a_value_that_is_not_understood_is_said_once_where_spark_is_used(
+    waiting, monkeypatch, caplog
+):
+    monkeypatch.setattr(sys, "orig_argv", ["python", "job.py"])
+    monkeypatch.setenv("QUERYPULSE_AUTO_ATTACH", "ja")
+    startup.start_if_asked()
+    (hook,) = waiting()
+    assert caplog.text == ""  # a process without Spark has nothing to say
+    for name in startup.SESSIONS:
+        hook._act(ModuleType(name))
+
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "QUERYPULSE_AUTO_ATTACH is 'ja'" in record.getMessage()
+    assert "1, true, yes, on" in record.getMessage()
+
+
+@pytest.mark.parametrize("order", [("start_if_asked", "start"), ("start", "start_if_asked")])
+def test_the_launcher_attaches_whatever_the_variable_says(order, waiting, monkeypatch, caplog):
+    """Python reads the ``.pth`` file before our ``sitecustomize``."""
+    attached = []
+    monkeypatch.setattr(sessions, "attach_to_sessions", attached.append)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "job.py"])
+    monkeypatch.setenv("QUERYPULSE_AUTO_ATTACH", "ja")
+    for name in order:
+        getattr(startup, name)()
+    for hook in waiting():
+        hook._act(ModuleType(startup.SESSIONS[0]))
+
+    assert len(attached) == 1
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "command"), [("0", "job.py"), ("", "job.py"), ("ja", "-m pyspark.daemon")]
+)
+def test_a_plain_no_and_a_process_that_is_no_driver_wait_for_nothing(
+    value, command, waiting, monkeypatch
+):
+    monkeypatch.setattr(sys, "orig_argv", ["python", *command.split()])
+    monkeypatch.setenv("QUERYPULSE_AUTO_ATTACH", value)
+    startup.start_if_asked()
+
+    assert waiting() == []
+
+
 def test_the_start_imports_little(tmp_path):
     script = "import sys, querypulse.launch.startup as s; s.start(); print(*sys.modules)"
     ran = subprocess.run(
@@ -224,12 +290,14 @@ def test_a_session_that_cannot_be_created_shows_no_frame_of_ours(attached):
     assert attached.sessions == []
 
 
-def test_a_child_of_multiprocessing_attaches_nothing(attached, monkeypatch):
+def test_a_child_of_multiprocessing_attaches_nothing_and_says_so(attached, monkeypatch, caplog):
+    sessions.warn_once.cache_clear()
     process = SimpleNamespace(parent_process=object)
     monkeypatch.setitem(sys.modules, "multiprocessing.process", process)
     classic_session()(SparkContextDouble())
 
     assert attached.sessions == []
+    assert "attach(spark)" in caplog.text
 
 
 def connect_builder():

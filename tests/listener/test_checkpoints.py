@@ -17,10 +17,8 @@ from querypulse.exporter.status import status
 from querypulse.listener.checkpoints import (
     RETRY_SECONDS,
     SINK_SECONDS,
-    TEMPORARY,
     LogReader,
     checkpoint_problem,
-    warn_of_checkpoints,
 )
 from querypulse.listener.commit_log import (
     CLOCKS_DIFFER_SECONDS,
@@ -846,24 +844,8 @@ def warnings(caplog):
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
-def test_problem_is_logged_once_with_the_queries_that_have_it(caplog):
-    """Nothing is logged before the probe knows the checkpoint."""
-    logged, story = set(), Story().started(at=0)
-    warn_of_checkpoints(story.state.snapshot(0), logged)
-    temporary = f"file:/tmp/temporary-{UUID}"
-    story.probe(at(temporary), at(temporary, "b"), at(LOCAL, "c"), at=1)
-    warn_of_checkpoints(story.state.snapshot(1), logged)
-    story.probe(at(temporary, number=2), at(LOCAL, "d"), at("s3a://b/cp", "e"), at=2)
-    warn_of_checkpoints(story.state.snapshot(2), logged)
-
-    assert warnings(caplog) == [
-        f"querypulse: the checkpoint of a, b is {TEMPORARY}",
-        f"querypulse: the checkpoint of c is {checkpoint_problem(LOCAL)}",
-    ]
-
-
 def test_status_shows_the_problem_as_long_as_it_exists():
     story = Story().probe(at(LOCAL), at("s3a://b/cp", "b"), at=0).started("c", at=0)
     shown = {one.name: one.checkpoint_problem for one in status(published(story)).queries}
 
-    assert shown == {"a": checkpoint_problem(LOCAL), "b": "", "c": None}
+    assert shown == {"a": checkpoint_problem(LOCAL), "b": None, "c": None}

@@ -409,3 +409,12 @@ def test_place_is_found_in_a_cause_where_the_message_names_none():
     )
 
     assert describe_failure(text).place == "store:8020"
+
+
+def test_job_of_an_installed_demo_is_the_users_code():
+    folder = "/opt/venv/lib/python3.12/site-packages/querypulse"
+    job = frame(f"{folder}/commands/demo/pipeline.py", 194, "merge")
+    ours = frame(f"{folder}/sidecar/sidecar.py", 9, "call")
+
+    raised = raised_at(HEAD + job + ours + "ValueError: no\n")
+    assert raised.line == f"{folder}/commands/demo/pipeline.py:194 in merge"

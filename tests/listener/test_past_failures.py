@@ -115,7 +115,7 @@ def unseen(count, *, committed):
 
 
 LAST_OF = "the last with ConcurrentAppendException"
-THREE = f"3 failures within 600 s, 2 of them in earlier processes, {LAST_OF}"
+THREE = f"3 failures within 10 min, 2 of them in earlier processes, {LAST_OF}"
 POISON = "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"
 
 
@@ -125,10 +125,10 @@ def flapping_histories():
         ("failed in each process, with commits in between", failing(3), 61, THREE),
         ("failed twice in the process before", Process().fails().fails(run=2, at=100).next().fails(), 61, THREE),
         ("failed in three processes, and starts in the fourth", failing(3).next().started(at=5), 6,
-         f"3 failures within 600 s, 3 of them in earlier processes, {LAST_OF}"),
+         f"3 failures within 10 min, 3 of them in earlier processes, {LAST_OF}"),
         ("failed in three processes, and commits in the fourth",
          failing(3).next().started(at=5).commit(batch=400, at=8), 9,
-         f"3 failures within 600 s, 3 of them in earlier processes, {LAST_OF}"),
+         f"3 failures within 10 min, 3 of them in earlier processes, {LAST_OF}"),
         ("was not started in the process in between", failing(2).next(after=100).next(after=100).fails(), 61, THREE),
         ("each process has another checkpoint, under the same name",
          dies(of_session(failing(2).next(), 1, "id-new", session="s9", at=50), 1, "id-new", at=60), 61, THREE),

@@ -408,7 +408,7 @@ from querypulse.listener.python_frames import main_thread
 done = threading.Event()
 def report():
     text = ''
-    while not ('in main' in text and text.startswith('waits')): text = main_thread()
+    while not ('in main' in text and text.startswith('waits')): text = main_thread().text
     print(text); done.set()
 threading.Thread(target=report).start()
 def main():
@@ -420,7 +420,7 @@ import threading, time
 from querypulse.listener.python_frames import main_thread
 def report():
     while threading.main_thread().is_alive(): time.sleep(0.01)
-    print(main_thread())
+    print(main_thread().text)
 threading.Thread(target=report).start()
 """
 
@@ -461,7 +461,7 @@ def test_finding_the_main_thread_keeps_no_deleted_object_alive():
     results = []
 
     assert not CallInJob().run(lambda: results.append(from_another_thread(main_thread)))
-    assert results[0]
+    assert results[0].text
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 does not know a function's class")
@@ -477,7 +477,7 @@ def test_method_is_reported_with_the_class_that_defines_it(monkeypatch):
 
     def call(function):
         job = code(JOB, "return inner()")
-        return job(partial(function, partial(from_another_thread, main_thread)))
+        return job(partial(function, partial(from_another_thread, main_thread))).text
 
     assert call(Inner().run).startswith("waits in Inner.run(), job line /jobs/etl/job.py:2 in f")
     assert call(plain).startswith("waits in plain(), job line /jobs/etl/job.py:2 in f")

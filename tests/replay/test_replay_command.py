@@ -134,7 +134,7 @@ def test_invalid_set_option_gives_one_error_line(replay, log):
     choices = [
         ("colour=1", ["colour"]),
         ("stall_flor_seconds=1", ["stall_flor_seconds", "stall_floor_seconds"]),
-        ("stall_floor_seconds=0", ["stall_floor_seconds", "> 0"]),
+        ("stall_floor_seconds=0", ["stall_floor_seconds", "above 0"]),
         ('stall_floor_seconds="x"', ["stall_floor_seconds"]),
         ("http_port=70000", ["http_port"]),
         ("app_name=prod", ["app_name=prod", 'app_name="prod"']),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -21,7 +22,7 @@ import querypulse
 pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(__file__).with_name("typed_example.py")
-DATA = {".java", ".html", ".css", ".js", ".json", ".yaml", ".yml", ".md", ".typed"}
+DATA = {".java", ".tmpl", ".html", ".css", ".js", ".json", ".yaml", ".yml", ".md", ".typed"}
 """What the packages contain beside Python."""
 FROM_ARCHIVE = """
 import sys
@@ -104,9 +105,41 @@ def test_it_contains_every_file_of_its_packages(wheel):
     assert "querypulse/py.typed" in names(wheel)
 
 
-def test_it_has_its_extras_and_never_installs_pyspark(wheel):
+def metadata_of(wheel):
     (name,) = (name for name in names(wheel) if name.endswith(".dist-info/METADATA"))
-    metadata = message_from_string(ZipFile(wheel).read(name).decode())
+    return message_from_string(ZipFile(wheel).read(name).decode())
+
+
+def test_its_page_on_an_index_has_no_link_that_needs_the_checkout(wheel):
+    """An index shows the README beside nothing: each link and picture has a whole address."""
+    metadata = metadata_of(wheel)
+    page = metadata.get_payload()
+    targets = re.findall(r"\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"", page)
+    relative = [link for pair in targets for link in pair if link and "://" not in link]
+    pictures = re.findall(r"https?://\S+\.(?:svg|png)", page)
+
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert len(targets) > 20
+    assert relative == []
+    assert len(pictures) > 2
+    assert [link for link in pictures if "//raw.githubusercontent.com/" not in link] == []
+
+
+def test_its_metadata_says_whose_it_is_and_where_things_are(wheel):
+    metadata = metadata_of(wheel)
+    links = dict(entry.split(", ") for entry in metadata.get_all("Project-URL"))
+
+    assert set(links) == {"Repository", "Documentation", "Runbooks", "Changelog", "Issues"}
+    assert {link.partition("/querypulse/querypulse")[0] for link in links.values()} == {
+        "https://github.com"
+    }
+    assert f"## [{metadata['Version']}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert len(metadata["Keywords"].split(",")) > 5
+    assert "Programming Language :: Python :: 3.13" in metadata.get_all("Classifier")
+
+
+def test_it_has_its_extras_and_never_installs_pyspark(wheel):
+    metadata = metadata_of(wheel)
     required = metadata.get_all("Requires-Dist")
 
     assert set(metadata.get_all("Provides-Extra")) == {"spark", "replay", "otlp"}
@@ -121,7 +154,7 @@ def test_its_program_runs_where_nothing_else_is(installed):
     version = installed("querypulse", "--version")
 
     assert (version.code, version.output) == (0, f"querypulse {querypulse.__version__}\n")
-    assert installed("querypulse", "check").code == 0
+    assert installed("querypulse", "check").output.endswith("queries.yaml (docs/prometheus.md).\n")
     assert installed("querypulse", "demo", "--help").code == 0
     assert Path(installed("querypulse", "launcher").output.strip()).is_file()
 
@@ -173,13 +206,8 @@ def test_the_typed_example_uses_every_public_name():
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     text = EXAMPLE.read_text()
-    internal = {
-        "session_has_ended",
-        "start_or_stand_by",
-        "stand_by",
-    }
-    methods = {name for name in vars(querypulse.Sidecar) if not name.startswith("_")}
+    members = {name for name in dir(querypulse.Sidecar) if not name.startswith("_")}
 
     assert [name for name in querypulse.__all__ if not hasattr(example, name)] == []
-    assert [name for name in methods - internal if f".{name}" not in text] == []
+    assert [name for name in members if f".{name}" not in text] == []
     assert f"mypy --strict {EXAMPLE.relative_to(ROOT)}" in (ROOT / "Makefile").read_text()

@@ -5,7 +5,19 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from querypulse import QueryFailure, Settings, SettingsError, Sidecar, __version__, attach
+from prometheus_client import CollectorRegistry
+
+from querypulse import (
+    Alert,
+    QueryFailure,
+    QueryStatus,
+    Settings,
+    SettingsError,
+    Sidecar,
+    Status,
+    __version__,
+    attach,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +31,10 @@ def watched(spark: SparkSession) -> Sidecar:
         raise SystemExit(str(error)) from error
 
 
+def watched_with_a_record(spark: SparkSession) -> Sidecar:
+    return attach(spark, settings=Settings(http_port=-1, enabled=False))
+
+
 def wired_by_hand(spark: SparkSession) -> Sidecar:
     sidecar = Sidecar(Settings(webhook_url="https://hooks.example.com/pages"))
     spark.streams.addListener(sidecar.listener)
@@ -26,11 +42,21 @@ def wired_by_hand(spark: SparkSession) -> Sidecar:
 
 
 def unhealthy(sidecar: Sidecar) -> list[str]:
-    shown = [alert.labels["alertname"] for alert in sidecar.alerts()]
-    for query in sidecar.snapshot().queries:
-        age: float | None = query.last_commit_age_seconds
-        shown.append(f"{query.name} {query.state} {query.reason} {age}")
-    return shown
+    alerts: tuple[Alert, ...] = sidecar.alerts()
+    shown = [alert.labels["alertname"] for alert in alerts]
+    status: Status = sidecar.snapshot()
+    return [*shown, *map(described, status.queries)]
+
+
+def described(query: QueryStatus) -> str:
+    age: float | None = query.last_commit_age_seconds
+    return f"{query.name} {query.state} {query.reason} {age}"
+
+
+def in_a_registry_of_the_job(sidecar: Sidecar) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(sidecar.collector)
+    return registry
 
 
 def until_failure(sidecar: Sidecar) -> tuple[str, str] | None:
@@ -40,7 +66,9 @@ def until_failure(sidecar: Sidecar) -> tuple[str, str] | None:
     sidecar.silence("bronze*", minutes=30, reason=f"migration {url} {__version__}")
     sidecar.silence("*", until=datetime.now(timezone.utc) + timedelta(hours=1))
     try:
-        sidecar.await_any_failure(timeout=60.0, on_stall=True)
+        why = sidecar.await_any_failure(timeout=60.0, on_stall=True)
+        if why == "timeout":
+            return None
     except QueryFailure as failure:
         return failure.query, failure.reason
     delivered: bool = sidecar.flush(timeout=5.0)

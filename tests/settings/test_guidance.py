@@ -5,14 +5,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 from support.exporter_http import get, serving
 from support.published_states import full_published
 from support.repository import runbooks
 
 from querypulse.alerting.facts import Reported
-from querypulse.alerting.finding import Finding, Severity
+from querypulse.alerting.finding import Finding, Severity, finding_about
 from querypulse.alerting.words.messages import ALL_QUERIES, Guidance, alert_of
 from querypulse.core.guard import Guard
+from querypulse.core.redaction import Redactor
 from querypulse.core.states import QueryState
 from querypulse.settings.links import guidance, runbook
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
@@ -44,17 +46,58 @@ def refusal(**settings):
     return ""
 
 
-def test_runbook_is_the_published_one_unless_a_living_driver_serves_its_own():
-    published = f"{DEFAULT_RUNBOOKS}/StreamingQueryFailed.md"
+def test_runbook_outlives_the_driver():
+    """Also with ``external_url``, which leads to the driver."""
     by_default = annotations(guidance(Settings()))
-    of_driver = annotations(guidance(Settings(external_url=f"{HOME}/")))
-    settings = Settings(external_url=HOME, dashboard_url=BOARD)
-    of_dead_driver = annotations(guidance(settings, from_outside=True))
+    of_driver = annotations(guidance(Settings(external_url=f"{HOME}/", dashboard_url=BOARD)))
+    elsewhere = annotations(guidance(Settings(external_url=HOME, runbooks_url="https://wiki/r/")))
 
-    assert by_default["runbook_url"] == of_dead_driver["runbook_url"] == published
-    assert of_driver["runbook_url"] == f"{HOME}/runbooks/StreamingQueryFailed"
+    published = f"{DEFAULT_RUNBOOKS}/StreamingQueryFailed.md"
+    assert by_default["runbook_url"] == of_driver["runbook_url"] == published
+    assert elsewhere["runbook_url"] == "https://wiki/r/StreamingQueryFailed.md"
     assert not {"dashboard_url", "spark_ui_url"} & set(by_default)
-    assert of_dead_driver["dashboard_url"].startswith("https://grafana.example")
+    assert of_driver["dashboard_url"].startswith("https://grafana.example")
+
+
+HINTS = {
+    "restart_hint": "kubectl rollout restart deploy/orders",
+    "queries": {
+        "nightly*": {"restart_hint": "airflow dags trigger nightly"},
+        "nightly_b": {"restart_hint": "ask Kim"},
+        "other": {"stall_floor_seconds": 9.0},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "hint"),
+    [
+        ("billing", HINTS["restart_hint"]),
+        ("other", HINTS["restart_hint"]),
+        ("*", HINTS["restart_hint"]),
+        ("unnamed", HINTS["restart_hint"]),
+        ("nightly_a", "airflow dags trigger nightly"),
+        ("nightly_b", "ask Kim"),
+    ],
+)
+def test_restart_hint_of_the_query_counts_else_that_of_the_job(query, hint):
+    own = replace(guidance(Settings(**HINTS)), next_steps={"StreamingDriverDown": "1. Restart it."})
+    finding = finding_about(
+        query, "StreamingDriverDown", Severity.CRITICAL, Reported(reason="why", summary="a")
+    )
+
+    steps = alert_of(finding, "orders", own, 0.0).annotations["next_steps"]
+    assert steps == f"1. Restart it.\nTo restart it here: {hint}"
+
+
+def test_restart_hint_is_redacted_and_one_that_is_too_long_is_refused():
+    secret = guidance(Settings(restart_hint="curl -H 'Authorization: Bearer abcdefgh12345678' x"))
+
+    assert "abcdefgh" not in str(secret.redacted(Redactor().text))
+    assert "restart_hint" in refusal(restart_hint="x" * 501)
+    assert "restart_hint" in refusal(restart_hint="")
+    assert "restart_hint" in refusal(queries={"a": {"restart_hint": "x" * 501}})
+    assert refusal(restart_hint="x" * 500) == ""
 
 
 def test_dashboard_link_selects_the_query():
@@ -83,7 +126,7 @@ USABLE = """http://driver https://driver:9719/a/b https://[::1]:9719/ https://dr
 https://driver/%3Fto/%23panel/"""
 
 
-@pytest.mark.parametrize("name", ["external_url", "dashboard_url", "runbook_base_url"])
+@pytest.mark.parametrize("name", ["external_url", "dashboard_url", "runbooks_url"])
 def test_address_that_is_no_link_is_refused_by_its_setting_name(name):
     urls = [*UNUSABLE.split(), "https://driver/a b", "https://u:hidden hidden@driver/"]
     messages = {url: refusal(**{name: url}) for url in urls}

@@ -138,7 +138,7 @@ def test_every_url_setting_is_masked():
         *TOP_URLS,
         "dashboard_url",
         "external_url",
-        "runbook_base_url",
+        "runbooks_url",
     }
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.planted import PLANTED, Planted
 from support.published_states import full_published
 
+from querypulse.alerting.receivers.slack import SlackSettings
 from querypulse.core.guard import Guard
 from querypulse.exporter.metrics import all_families
 from querypulse.settings.loading import load_settings, load_strictly, parse_text
@@ -144,8 +145,84 @@ def test_lone_surrogate_is_refused_wherever_it_is(name, value):
     conf = value if isinstance(value, str) else json.dumps(value)
     for message in (refused({name: value}), refused({}, {}, {f"spark.querypulse.{name}": conf})):
         assert f"setting {name!r} from" in message
-        assert "UTF-8" in message
+        assert "a text in it is not UTF-8; allowed: " in message
         message.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("http_host", "\0"),
+        ("ca_file", "/run/\0"),
+        ("expected_queries", ["a", "b\0"]),
+        ("labels", {"env": "\0"}),
+        ("receivers", [{"type": "email", "ca_file": "\0"}]),
+        ("receivers", [SlackSettings(name="a", url_file="/run/\0")]),
+    ],
+)
+def test_nul_character_is_refused_wherever_it_is(name, value):
+    begin = f"setting {name!r} from argument {name}: a text in it has a NUL character; allowed: "
+    assert refused({name: value}).startswith(begin)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "a b", " a", "http://0.0.0.0:9719", "0.0.0.0:9719", "[::]", "256.0.0.1", "5", "a,b"],
+)
+def test_host_to_listen_on_that_is_none_is_refused_also_if_everybody_may_read(host):
+    message = refused({"http_host": host, "http_allow_anonymous": True})
+
+    assert message.startswith("setting 'http_host' from argument http_host: ")
+    assert "; allowed: text, a host name or an IP address, without brackets" in message
+    assert message.endswith("; example: http_host='127.0.0.1'")
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "::1", "fe80::1%eth0", "localhost", "node_1.svc."]
+)
+def test_host_to_listen_on_is_a_name_or_an_address(host):
+    assert load_settings({"http_host": host}, {}, {}).settings.http_host == host
+
+
+def test_long_host_of_mail_is_refused_at_once():
+    receiver = {
+        "type": "email",
+        "name": "a",
+        "host": "mail" * 100 + "!",
+        "sender": "a@b",
+        "to": ["a@b"],
+    }
+
+    assert "a host name or an IP address" in refused({"receivers": [receiver]})
+
+
+def test_setting_in_a_table_that_has_it_by_another_name_gets_one_advice():
+    message = refused({"receivers": [{"type": "webhook", "name": "a", "webhook_url": "https://a"}]})
+
+    assert message.endswith("unknown field 'webhook_url'; in a table it is 'url'")
+    stray = refused({"receivers": [{"type": "webhook", "name": "a", "app_name": "a"}]})
+    assert stray.endswith("write it above the first table")
+
+
+@pytest.mark.parametrize(
+    ("others", "words"), [(["b", "c"], "there are: b, c"), ([], "there is no other")]
+)
+def test_unknown_fallback_is_refused_with_the_receivers_that_there_are(others, words):
+    tables = [{"type": "webhook", "name": name, "url": "https://a"} for name in ["a", *others]]
+    tables[0]["fallback"] = "team"
+    message = problem_with(components_of, {"receivers": tables}, {}, {})
+
+    assert f"'fallback' 'team' is not another receiver; {words} (from" in message
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_list_or_table_that_contains_itself_is_refused(name):
+    cycle, table = ["a"], {"a": 1}
+    cycle += [cycle, cycle]
+    table["b"] = [table, table]
+
+    for value in (cycle, table, [table]):
+        assert f"setting {name!r} from argument {name}: " in refused({name: value})
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.binary()
@@ -244,13 +321,15 @@ def test_text_that_begins_as_a_list_and_is_none_is_refused(name, text):
         refused({}, {}, {key: text}),
     ):
         assert f"setting {name!r} from" in message
-        assert "it is no list in JSON or TOML" in message
+        assert "is not allowed; allowed: a list of t" in message
 
 
 def test_text_is_no_number_where_numbers_can_be_written(config):
     named = config('stall_floor_seconds = "30"')
     for message in (refused({"stall_floor_seconds": "30"}), refused({}, named)):
-        assert "Expected `float`, got `str`" in message
+        assert (
+            "'30' is not allowed; allowed: a number of seconds without a unit, above 0" in message
+        )
 
 
 @pytest.mark.parametrize(
@@ -273,7 +352,7 @@ def test_number_that_is_not_finite_is_refused_from_every_origin(name, text, conf
 
     for message in (refused(*source) for source in sources):
         assert f"setting {name!r} from" in message
-        assert "a number must be finite" in message
+        assert "a number in it is not finite; allowed: a " in message
 
 
 # -- nested settings ------------------------------------------------------------------------------
@@ -281,15 +360,15 @@ def test_number_that_is_not_finite_is_refused_from_every_origin(name, text, conf
 NESTED = [
     (
         {"receivers": [{"type": "pager", "name": "a"}]},
-        "at receivers[0].type: Invalid value 'pager'; allowed: webhook, pagerduty, alertmanager, slack, teams, email",
+        "at receivers[0].type: 'pager' is not allowed; allowed: webhook, pagerduty, alertmanager, slack, teams, email",
     ),
     (
         {"receivers": [{"name": "a"}]},
-        "missing required field `type`; allowed: webhook, pagerduty, alertmanager, slack",
+        "the field 'type' is missing; allowed: webhook, pagerduty, alertmanager, slack",
     ),
     (
         {"receivers": [{"type": "slack", "name": "a", "ulr_file": "/u"}]},
-        "at receivers[0]: Object contains unknown field `ulr_file`; did you mean 'url_file'?",
+        "at receivers[0]: unknown field 'ulr_file'; did you mean 'url_file'?",
     ),
     (
         {
@@ -298,45 +377,57 @@ NESTED = [
                 {"type": "pagerduty", "name": "b", "region": "mars"},
             ]
         },
-        "at receivers[1].region: Invalid enum value 'mars'; allowed: us, eu",
+        "at receivers[1].region: 'mars' is not allowed; allowed: us, eu; example: region = \"us\"",
     ),
     (
         {"receivers": [{"type": "webhook", "name": "a", "severities": ["info"]}]},
-        "at receivers[0].severities[0]: Invalid enum value 'info'; allowed: critical, warning",
+        "at receivers[0].severities[0]: 'info' is not allowed; allowed: critical, warning",
     ),
     (
         {"receivers": [{"type": "webhook", "name": "a", "match": {"severity": "warning"}}]},
-        "matching regex '^(?!(alertname|query|severity)$)",
+        "at receivers[0].match: the name 'severity' is not allowed; allowed: text, the name of a label, and not",
     ),
     (
         {"receivers": [{"type": "webhook", "name": "a", "fallback_after_seconds": -1}]},
-        "at receivers[0].fallback_after_seconds: Expected `float` >= 0.0",
+        "at receivers[0].fallback_after_seconds: -1 is not allowed; allowed: a number of seconds without a unit, 0 or more; example: fallback_after_seconds = 60",
     ),
     (
         {"receivers": [{"type": "email", "name": "a", "client_key_file": "/k"}]},
-        "unknown field `client_key_file`; allowed: ",
+        "unknown field 'client_key_file'; allowed: ",
     ),
     (
         {"queries": {"a*": {"ignore": True}, "nightly*": {"stall_flor_seconds": 1}}},
-        "at queries['nightly*']: Object contains unknown field `stall_flor_seconds`; did you mean 'stall_floor_seconds'?",
+        "at queries['nightly*']: unknown field 'stall_flor_seconds'; did you mean 'stall_floor_seconds'?",
     ),
     (
         {"queries": {"nightly*": {"stall_floor_seconds": 0}}},
-        "at queries['nightly*'].stall_floor_seconds: Expected `float` > 0.0",
+        "at queries['nightly*'].stall_floor_seconds: 0 is not allowed; allowed: a number of seconds without a unit, above 0",
     ),
-    ({"queries": {5: {}}}, "at queries: the name '5' is not allowed; allowed: a text"),
-    ({"queries": {"nightly*": 5}}, "at queries['nightly*']: Expected `object`, got `int`"),
+    ({"queries": {5: {}}}, "at queries: the name '5' is not allowed; allowed: text"),
+    ({"queries": {"nightly*": 5}}, "at queries['nightly*']: 5 is not allowed; allowed: a table"),
     ({"queries": {"nightly*": {"colour": 5}}}, "allowed: stall_floor_seconds, "),
-    ({"queries": "nightly"}, """write a table: {"nightly*" = {stall_floor_seconds = 3600}}"""),
-    ({"labels": "env=prod,team=payments"}, """write a table: {env = "prod"}"""),
-    ({"labels": {"env": 1}}, "at labels['env']: Expected `str`, got `int`"),
+    (
+        {"queries": "nightly"},
+        """allowed: a table; example: queries={'nightly*': {'stall_floor_seconds': 3600}}""",
+    ),
+    ({"labels": "env=prod,team=payments"}, """allowed: a table; example: labels={'env': 'prod'}"""),
+    (
+        {"labels": {"env": 1}},
+        "at labels['env']: 1 is not allowed; allowed: text; write env = \"1\"",
+    ),
     (
         {"labels": {"env": "prod", "cost-center": "7"}},
-        "at labels: the name 'cost-center' is not allowed; allowed: ASCII letters, digits and _; ",
+        "at labels: the name 'cost-center' is not allowed; allowed: text, ASCII letters, digits and _; ",
     ),
     ({"labels": {"source": "a"}}, "names that our metrics use: alertname, app, component, "),
-    ({"expected_queries": ["a", 1]}, "at expected_queries[1]: Expected `str`, got `int`"),
-    ({"http_port": -2}, "setting 'http_port' from argument http_port: Expected `int` >= -1"),
+    (
+        {"expected_queries": ["a", 1]},
+        'at expected_queries[1]: 1 is not allowed; allowed: text; write "1"',
+    ),
+    (
+        {"http_port": -2},
+        "setting 'http_port' from argument http_port: -2 is not allowed; allowed: a whole number, -1 or more, at most 65535; example: http_port=9719",
+    ),
 ]
 
 
@@ -381,7 +472,7 @@ def components_of(*sources):
 
 def test_file_that_a_heartbeat_of_queries_cannot_use_is_that_of_its_own_setting():
     queries = {"nightly*": {"heartbeat_url": "https://h/x"}}
-    with pytest.raises(SettingsError, match=r"^ca_file .* \(from argument ca_file\)$"):
+    with pytest.raises(SettingsError, match=r"^ca_file .*from argument ca_file\)$"):
         components_of({"queries": queries, "ca_file": __file__}, {}, {})
 
 
@@ -414,8 +505,9 @@ COMBINED = [
     ({"pagerduty_url": "https://h/x"}, "needs"),
     ({"http_tls_cert_file": "/c"}, "go together"),
     ({"http_tls_client_ca_file": "/c"}, "needs"),
-    ({"http_tls_cert_file": "/c", "http_tls_key_file": "/k"}, "No such file"),
     ({"otlp_headers_file": "/h"}, "needs"),
+    ({"alertmanager_credentials_file": "/c"}, "needs"),
+    ({"pushgateway_credentials_file": "/c"}, "needs"),
     ({"redact_patterns": ["("]}, "not a regular expression"),
     ({"queries": {"a": {"reads": ["x"]}}}, "could never match"),
     ({"queries": {" ": {"writes": ["/x"]}}}, "matches no query"),
@@ -452,7 +544,7 @@ def test_settings_that_contradict_each_other_are_reported_with_their_origins(set
         message = problem_with(components_of, *sources)
 
         assert word in message
-        assert message.endswith(f" (from {origin})")
+        assert message.endswith((f" (from {origin})", f", from {origin})"))
 
 
 URLS = "webhook_url = 'https://h/x'\nheartbeat_url = 'https://h/x'"
@@ -474,7 +566,7 @@ def test_each_origin_of_a_contradiction_is_named_once_and_no_other(
     named = config(content)
     message = problem_with(components_of, arguments, named, {})
 
-    assert message.endswith(f" (from {origins.format(file=named['QUERYPULSE_CONFIG'])})")
+    assert message.endswith(f"from {origins.format(file=named['QUERYPULSE_CONFIG'])})")
 
 
 PUSHED = {

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from pyspark import SparkContext
+from pyspark.sql.streaming.query import StreamingQueryManager
 
 
 @pytest.fixture
@@ -15,3 +19,13 @@ def file(tmp_path):
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def streams(driver, monkeypatch):
+    """PySpark's own ``spark.streams``, whose methods read the listener's Java object."""
+    context = SimpleNamespace(_gateway=SimpleNamespace(jvm=None))
+    monkeypatch.setattr(SparkContext, "_gateway", context._gateway)
+    monkeypatch.setattr("py4j.java_gateway.java_import", lambda jvm, name: None)
+    monkeypatch.setattr("pyspark.java_gateway.ensure_callback_server_started", lambda gateway: None)
+    return lambda: StreamingQueryManager(driver.manager)

@@ -6,8 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 import trustme
+from support.deliveries import incident
 
 from querypulse.alerting.policy import Limits
+from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.core.states import DeliveryOutcome
 from querypulse.listener.state.flow import PATH, TABLE, TOPIC, Dataset, Declared
 from querypulse.settings.settings import QuerySettings
 from querypulse.sidecar import Settings, SettingsError, assemble
@@ -196,9 +199,33 @@ def test_server_may_start_if_readers_are_authenticated_or_local(settings):
 
 
 @pytest.mark.fault("Settings", "A public address without a token", "The server stays off")
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "driver.example.com", ""])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "driver.example.com"])
 def test_server_stays_off_if_anybody_could_read(host):
     message = assemble.refused_address(Settings(http_host=host, http_tls_cert_file="/c"))
 
     for name in ("http_host", host, "http_token_file", "http_allow_anonymous"):
         assert name in message
+
+
+ROTATED = {
+    "alertmanager_credentials_file": ("a" * 32, {"alertmanager_urls": ["http://127.0.0.1:1"]}),
+    "pagerduty_routing_key_file": ("0123456789abcdef" * 2, {}),
+    "slack_webhook_url_file": ("http://127.0.0.1:1/x", {}),
+    "webhook_url_file": ("http://127.0.0.1:1/x", {}),
+    "webhook_secret_file": ("whsec_" + "A" * 32, {"webhook_url": "http://127.0.0.1:1/x"}),
+}
+"""By setting: a good content of its file, and the other settings that it needs."""
+
+
+@pytest.mark.parametrize("name", ROTATED)
+def test_delivery_after_a_bad_rotation_names_the_setting_as_the_user_wrote_it(name, tmp_path):
+    file = tmp_path / "secret"
+    good, others = ROTATED[name]
+    file.write_text(good)
+    (receiver,) = assemble.make_receivers(Settings(**{name: str(file)}, **others))
+    file.write_text("two words\n")
+
+    with pytest.raises(DeliveryError, match=f"^{name} must ") as error:
+        receiver.send(incident("bronze"), 0.0)
+    assert error.value.answer is DeliveryOutcome.MISCONFIGURED
+    assert "two words" not in str(error.value)

@@ -33,8 +33,7 @@ from querypulse.sidecar import (
     runtime,
     session,
 )
-from querypulse.sidecar import sidecar as sidecar_module
-from querypulse.sidecar.sidecar import SIDECARS
+from querypulse.sidecar.sidecar import SIDECARS, attach_automatically
 
 QUIET = {"http_port": -1, "source_interval_seconds": 0}
 """Without a port and without brokers."""
@@ -148,7 +147,7 @@ def test_second_attach_returns_the_same_sidecar(driver, fakes):
 
 def test_attach_after_the_automatic_one_counts_what_the_conf_has_by_then(driver, monkeypatch):
     monkeypatch.setenv("QUERYPULSE_HTTP_PORT", "-1")
-    sidecar_module.attach_automatically(driver)
+    attach_automatically(driver)
     automatic = SIDECARS.find(driver.sparkContext)
     driver.spark_conf = {"spark.querypulse.stall_floor_seconds": "5"}
     own = attach(driver)
@@ -204,6 +203,72 @@ def test_manually_added_listener_can_be_removed_after_closing(driver):
     driver.manager.removeListener(sidecar.listener._jlistener)
 
     assert len(driver.manager.listeners) == 1
+    assert our_threads() == []
+
+
+@pytest.mark.parametrize("refused", [{}, {"janino": Py4JError("refused")}], ids=["bus", "proxy"])
+def test_removing_the_listener_closes_the_sidecar_that_adding_it_started(driver, streams, refused):
+    driver.java_errors.update(refused)
+    sidecar = Sidecar(spark=driver, **QUIET)
+    streams().addListener(sidecar.listener)
+    streams().addListener(sidecar.listener)
+    assert attach(driver) is sidecar
+    streams().removeListener(sidecar.listener)
+    assert not sidecar.closed
+    streams().removeListener(sidecar.listener)
+
+    assert sidecar.closed
+    assert our_threads() == []
+    assert SIDECARS.find(driver.sparkContext) is None
+    assert (driver.bus.queues, len(driver.manager.listeners)) == ([], 1)
+
+
+def test_removing_the_listener_closes_no_sidecar_of_attach(driver, streams):
+    sidecar = attach(driver, **QUIET)
+    streams().addListener(sidecar.listener)
+    for _ in range(2):
+        streams().removeListener(sidecar.listener)
+
+    assert not sidecar.closed
+    assert attach(driver) is sidecar
+
+
+@pytest.mark.parametrize("additions", [0, 1, 2])
+@pytest.mark.parametrize("refused", [{}, {"janino": Py4JError("refused")}], ids=["bus", "proxy"])
+def test_removing_the_listener_takes_no_event_from_a_sidecar_of_attach(
+    driver, streams, refused, additions
+):
+    """Where Java is refused, the listener that ``attach`` has added is its only source."""
+    driver.java_errors.update(refused)
+    sidecar = attach(driver, **QUIET)
+    before = driver.manager.listListeners()
+    for _ in range(additions):
+        streams().addListener(sidecar.listener)
+    for _ in range(additions + 2):
+        streams().removeListener(sidecar.listener)
+
+    assert driver.manager.listListeners() == before
+    assert not sidecar.closed
+
+
+def test_removing_a_listener_that_was_never_added_starts_and_compiles_nothing(driver, streams):
+    sidecar = Sidecar(spark=driver, **QUIET)
+    streams().removeListener(sidecar.listener)
+
+    assert driver.sources == []
+    assert (repr(sidecar), our_threads(), driver.bus.queues) == ("<Sidecar not started>", [], [])
+
+
+def test_adding_the_listener_of_a_closed_sidecar_says_that_nothing_is_watched(
+    driver, streams, caplog
+):
+    sidecar = Sidecar(spark=driver, **QUIET)
+    streams().addListener(sidecar.listener)
+    streams().removeListener(sidecar.listener)
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        streams().addListener(sidecar.listener)
+
+    assert "this sidecar is closed, so its listener watches nothing" in caplog.text
     assert our_threads() == []
 
 
@@ -275,7 +340,7 @@ BREAK = {
     "the worker": lambda driver, patch: patch.setattr(runtime, "Worker", fail),
     "the server": lambda driver, patch: patch.setattr(runtime.Runtime, "_open_port", fail),
     "a thread": refuse_a_thread,
-    "the settings": lambda driver, patch: patch.setattr(sidecar_module, "settings_of", fail),
+    "the settings": lambda driver, patch: patch.setattr(session, "settings_of", fail),
 }
 
 
@@ -308,7 +373,7 @@ def test_sidecar_closed_while_it_starts_leaves_nothing_behind(driver, monkeypatc
 
     monkeypatch.setattr(runtime, "open_path", waits)
     sidecar = Sidecar(Settings(**QUIET), spark=driver)
-    attaching = threading.Thread(target=sidecar.start_or_stand_by)
+    attaching = threading.Thread(target=sidecar._start_or_stand_by)
     attaching.start()
     assert opening.wait(PATIENCE_SECONDS)
     sidecar.close()
@@ -339,9 +404,9 @@ def test_older_spark_is_refused_in_one_sentence_and_the_job_waits_in_spark(drive
 
     assert "Spark 3.4.1 is too old: querypulse needs 3.5 or newer" in caplog.text
     assert "Traceback" not in caplog.text
-    sidecar.await_any_failure()
-    sidecar.await_any_failure(timeout=2.0)
-    assert driver.waits == [(), (2.0,)]
+    assert sidecar.await_any_failure() == "completed"
+    driver.has_ended = False
+    assert sidecar.await_any_failure(timeout=0.0) == "timeout"
 
 
 def test_interrupt_while_the_listener_is_added_leaves_nothing_behind(driver, monkeypatch):
@@ -385,14 +450,15 @@ def test_spark_connect_server_that_does_not_answer_leaves_the_job_unmonitored(mo
         raise ServerSilentError(CallFailure.REFUSED)
 
     monkeypatch.setattr(session, "conf_of", silent)
-    streams = SimpleNamespace(awaitAnyTermination=lambda *timeout: None)
+    streams = SimpleNamespace(awaitAnyTermination=lambda timeout: True, active=[])
+    client = SimpleNamespace(is_closed=False)
 
-    sidecar = attach(ConnectSession(streams=streams), **QUIET)
+    sidecar = attach(ConnectSession(streams=streams, client=client), **QUIET)
 
     assert sidecar.closed
     assert "the Spark conf cannot be read" in caplog.text
     assert "this job is not monitored; it continues without querypulse" in caplog.text
-    sidecar.await_any_failure(1)
+    assert sidecar.await_any_failure(1) == "completed"
 
 
 def test_second_sidecar_on_one_spark_context_is_an_error_at_the_users_line(driver):

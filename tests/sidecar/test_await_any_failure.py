@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from msgspec import structs
-from pyspark.errors import StreamingQueryException
-from support.patience import PATIENCE_SECONDS
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException, StreamingQueryException, UnknownException
+from support.patience import PATIENCE_SECONDS, ended
 from support.rules.failed import session_ended
 from support.rules.slow import live_locked
 from support.rules.stories import hung_batch, lost, one_task, steady, watched
@@ -15,12 +17,14 @@ from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.words.messages import Guidance, alert_of
+from querypulse.alerting.words.reasons import JVM_ENDED
 from querypulse.core.redaction import Redactor
 from querypulse.listener.events import Started
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state.snapshot import parse_watchers
-from querypulse.sidecar import QueryFailure, Settings, Sidecar
-from querypulse.sidecar.failure import first_failure, first_stall, nothing_left, wait_in_spark
+from querypulse.sidecar import QueryFailure, Settings, Sidecar, unwatched
+from querypulse.sidecar.failure import first_failure, first_stall, why_over
+from querypulse.sidecar.unwatched import wait_in_spark
 
 ONCE = "AvailableNowTrigger"
 
@@ -29,8 +33,8 @@ def failure(story, now, **policy):
     return first_failure(story.state.snapshot(now), story.evaluate(now, **policy))
 
 
-def is_over(story, now=100.0, **policy):
-    return nothing_left(story.state.snapshot(now), story.evaluate(now, **policy))
+def over(story, now=100.0, **policy):
+    return why_over(story.state.snapshot(now), story.evaluate(now, **policy))
 
 
 # -- failures that end the wait ---------------------------------------------------------------
@@ -201,23 +205,27 @@ def test_stall_of_another_process_ends_the_wait_only_if_expected(expected, sessi
 
 def test_wait_ends_when_every_query_completed_or_the_application_stopped_its_context():
     story = Story().probe(run(trigger=ONCE), run("b", trigger=ONCE), at=0)
-    assert not is_over(story.ended(at=1))
-    assert is_over(story.ended("b", at=2))
-    assert is_over(Story().started(at=0).probe(run(), at=1, context=Context.STOPPED_BY_APPLICATION))
+    assert over(story.ended(at=1)) is None
+    assert over(story.ended("b", at=2)) == "completed"
+    for context in (Context.STOPPED_BY_APPLICATION, Context.TERMINATED):
+        assert over(Story().started(at=0).probe(run(), at=1, context=context)) == "stopped"
+    # The application stops Spark after its last query.
+    story.probe(at=3, context=Context.STOPPED_BY_APPLICATION)
+    assert over(story) == "completed"
 
 
 def test_wait_ends_with_its_session_where_no_query_was_lost():
     stories = {
-        "completed": completed(),
-        "stopped as announced": stopped().expect_stop(),
-        "stopped": stopped(),
-        "nothing started": Story(),
-        "its stop was announced": committed().expect_stop(),
+        "completed": (completed(), "completed"),
+        "stopped as announced": (stopped().expect_stop(), "stopped"),
+        "stopped": (stopped(), "stopped"),
+        "nothing started": (Story(), "stopped"),
+        "its stop was announced": (committed().expect_stop().probe(lost(), at=2), "stopped"),
     }
-    stories["its stop was announced"].probe(lost(), at=2)
 
-    assert all(is_over(session_ended(story, at=3), 4) for story in stories.values())
-    assert not is_over(session_ended(committed(), lost(), at=6), 7)
+    for name, (story, why) in stories.items():
+        assert over(session_ended(story, at=3), 4) == why, name
+    assert over(session_ended(committed(), lost(), at=6), 7) is None
 
 
 def test_wait_goes_on_while_something_can_still_fail():
@@ -233,7 +241,7 @@ def test_wait_goes_on_while_something_can_still_fail():
         "one living": (completed().started("b", at=2), {}),
     }
 
-    assert [name for name, (story, policy) in stories.items() if is_over(story, **policy)] == []
+    assert [name for name, (story, policy) in stories.items() if over(story, **policy)] == []
 
 
 @pytest.mark.parametrize("end", [None, CONFLICT])
@@ -242,7 +250,7 @@ def test_ignored_query_does_not_prolong_the_wait(end):
     story = Story().probe(run(trigger=ONCE), run("scratch"), at=0).ended(at=1)
     story.ended("scratch", at=2, exception=end)
 
-    assert is_over(story, overrides=[("scratch", {"ignore": True})])
+    assert over(story, overrides=[("scratch", {"ignore": True})]) == "completed"
 
 
 # -- the wait itself --------------------------------------------------------------------------
@@ -263,13 +271,15 @@ def test_closing_ends_the_wait_of_another_thread_and_later_waits(is_started):
     sidecar = Sidecar(Settings())
     if is_started:
         sidecar._runtime = Evaluating(committed(), 10)
-    waiting = threading.Thread(target=sidecar.await_any_failure, daemon=True)
+    returned = []
+    wait = lambda: returned.append(sidecar.await_any_failure())
+    waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
     sidecar.close()
     waiting.join(PATIENCE_SECONDS)
 
-    assert not waiting.is_alive()
-    sidecar.await_any_failure()
+    assert returned == ["closed"]
+    assert sidecar.await_any_failure(timeout=0) == "closed"
 
 
 def test_wait_raises_as_soon_as_the_worker_sees_that_the_jvm_is_gone():
@@ -307,7 +317,7 @@ def test_wait_ends_for_a_stall_only_if_requested():
         ),
     )
 
-    sidecar.await_any_failure(timeout=0.05)
+    assert sidecar.await_any_failure(timeout=0.05) == "timeout"
     with pytest.raises(QueryFailure, match="batch_hung") as raised:
         sidecar.await_any_failure(timeout=PATIENCE_SECONDS, on_stall=True)
 
@@ -317,33 +327,137 @@ def test_wait_ends_for_a_stall_only_if_requested():
 # -- an unwatched driver --------------------------------------------------------------------------
 
 
-class Streams:
-    """A session's ``StreamingQueryManager``."""
+class UnwatchedSpark:
+    """A session whose ``StreamingQueryManager`` remembers that a query has ended, or its failure.
 
-    def __init__(self, error=None):
+    ``ends`` has what each wait finds: False, True, or an error; the last one stays.
+    """
+
+    def __init__(self, *ends, active=()):
+        self.ends = list(ends)
+        self.active = list(active)
         self.waits = []
-        self.error = error
+        self.streams = self
+        self.sparkContext = SimpleNamespace(_jsc=object())
+        self._jsc = SimpleNamespace(sc=lambda: self)
+        self.is_stopping = False
 
-    def awaitAnyTermination(self, *timeout):
+    def awaitAnyTermination(self, timeout):
+        assert timeout > 0, "Spark refuses it"
         self.waits.append(timeout)
-        if self.error is not None:
-            raise self.error
+        end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        if isinstance(end, Exception):
+            raise end
+        if end == "the last one ends":
+            self.active.clear()
+            return True
+        if end == "stop()":
+            self.sparkContext._jsc = None
+            return True
+        if end == "stop() raises":
+            self.sparkContext._jsc = None
+            raise Py4JError("SparkContext was shut down")
+        return end
+
+    def isStopped(self):
+        return self.is_stopping
 
 
-@pytest.mark.parametrize(("timeout", "passed_on"), [(None, ()), (3.0, (3.0,))])
-def test_unwatched_driver_waits_with_sparks_own_method(timeout, passed_on):
-    streams = Streams()
-    wait_in_spark(streams, timeout, str)
+def wait(spark, timeout=None, redact=str, is_closed=False):
+    closed = threading.Event()
+    if is_closed:
+        closed.set()
+    return ended(lambda: wait_in_spark(spark, timeout, redact, closed))
 
-    assert streams.waits == [passed_on]
+
+def test_unwatched_driver_waits_until_its_last_query_has_ended(monkeypatch):
+    """Spark's ``awaitAnyTermination`` returns after the first one, and from then on at once."""
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
+    spark = UnwatchedSpark(False, True, True, "the last one ends", active=["a"])
+
+    assert wait(spark) == "completed"
+    assert len(spark.waits) == 5, "the last one asks whether it has failed"
 
 
-def test_failure_in_an_unwatched_driver_is_raised_without_secrets():
+def test_unwatched_driver_says_why_its_wait_ends():
+    assert wait(UnwatchedSpark(False), timeout=0) == "timeout"
+    assert wait(UnwatchedSpark(False), is_closed=True) == "closed"
+    assert wait(UnwatchedSpark("stop()", active=["a"])) == "stopped"
+    # Before any query has started, there is nothing that could have completed.
+    assert wait(UnwatchedSpark(False, active=[]), timeout=0.01) == "timeout"
+
+
+def test_queries_that_fail_because_the_application_stops_spark_are_no_failure():
+    spark = UnwatchedSpark(StreamingQueryException("SparkContext was shut down"))
+    spark.is_stopping = True
+
+    assert wait(spark) == "stopped"
+
+
+def test_failure_in_an_unwatched_driver_is_raised_without_secrets(monkeypatch):
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
     error = StreamingQueryException("a failed: password=hunter2hunter of acct-4711")
+    spark = UnwatchedSpark(True, error, active=["b"])
     with pytest.raises(QueryFailure) as raised:
-        wait_in_spark(Streams(error), None, Redactor(patterns=["acct-[0-9]+"]).text)
+        wait(spark, redact=Redactor(patterns=["acct-[0-9]+"]).text)
 
     assert raised.value.query == "*"
     assert "a failed" in raised.value.reason
     assert "hunter2hunter" not in str(raised.value)
     assert "4711" not in str(raised.value)
+
+
+def test_jvm_that_is_gone_is_a_failure_in_an_unwatched_driver():
+    for error in (Py4JNetworkError("no answer"), ConnectionRefusedError()):
+        with pytest.raises(QueryFailure) as raised:
+            wait(UnwatchedSpark(error))
+        assert (raised.value.query, raised.value.reason) == ("*", JVM_ENDED)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownException(
+            "(SparkSQLException) [INVALID_HANDLE.SESSION_CLOSED] The handle is invalid"
+        ),
+        PySparkException("[NO_ACTIVE_SESSION] No active Spark session found"),
+    ],
+)
+def test_spark_connect_session_that_the_application_stops_ends_the_wait(error):
+    assert wait(UnwatchedSpark(error, active=["a"])) == "stopped"
+
+
+def test_spark_that_was_stopped_before_the_wait_is_not_asked():
+    spark = UnwatchedSpark(AssertionError("asked"))
+    spark.sparkContext._jsc = None
+
+    assert wait(spark) == "stopped"
+    assert wait(UnwatchedSpark("stop() raises", active=["a"])) == "stopped"
+
+
+def test_stop_that_takes_a_moment_ends_the_wait(monkeypatch):
+    """Spark Connect closes its channel, and a moment later its client says so."""
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
+    spark = UnwatchedSpark(ValueError("Cannot invoke RPC: Channel closed!"), active=["a"])
+    looks = [object(), object(), None]
+    spark.sparkContext = type("Context", (), {"_jsc": property(lambda _: looks.pop(0))})()
+
+    assert wait(spark) == "stopped"
+
+
+def test_any_other_error_of_spark_is_a_failure_of_the_driver(monkeypatch):
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
+    for error in (PySparkException("UNAVAILABLE password=hunter2"), Py4JError("refused")):
+        with pytest.raises(QueryFailure) as raised:
+            wait(UnwatchedSpark(error, active=["a"]))
+        assert raised.value.query == "*"
+        assert raised.value.reason.startswith(type(error).__name__)
+        assert "hunter2" not in raised.value.reason
+        assert raised.value.__cause__ is error
+
+
+def test_failure_after_the_answer_that_another_query_has_ended_is_no_completion(monkeypatch):
+    monkeypatch.setattr(unwatched, "PAUSE_SECONDS", 0.0)
+    spark = UnwatchedSpark("the last one ends", StreamingQueryException("b failed"), active=["b"])
+    with pytest.raises(QueryFailure, match="b failed"):
+        wait(spark)

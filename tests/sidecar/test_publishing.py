@@ -12,6 +12,7 @@ from querypulse.alerting.delivery.deliveries import Notifier
 from querypulse.core.guard import Guard
 from querypulse.settings.settings import Settings
 from querypulse.sidecar.assemble import Components
+from querypulse.sidecar.preflight import Preflight, Surroundings
 from querypulse.sidecar.publishing import Publishing
 
 FROZEN_SECONDS = 900.0
@@ -33,6 +34,7 @@ def harness():
         worker=harness.worker,
         notifier=Notifier(()),
         publishers=(),
+        preflight=Preflight(Settings(), Surroundings(is_interactive=False, is_connect=False)),
     )
     harness.worker._on_evaluated = harness.publishing.publish
     return harness

@@ -160,7 +160,7 @@ CONTRADICTIONS = [
     *(
         (
             {"receivers": [hook("a", fallback=name), hook("b")]},
-            f"receiver 'a': 'fallback' {name!r} is not another receiver; there are: ['b']",
+            f"receiver 'a': 'fallback' {name!r} is not another receiver; there are: b",
         )
         for name in ("c", "", "a")
     ),

@@ -20,7 +20,6 @@ from querypulse.sidecar.supervise import (
     Supervision,
     Supervisor,
     check_starts,
-    run_unwatched,
 )
 
 ONCE = "AvailableNowTrigger"
@@ -470,35 +469,13 @@ def test_run_that_spark_calls_active_is_not_started_again(harness):
     assert len(set(due)) == 1
 
 
-def test_where_nothing_is_watched_all_others_run_to_their_end_and_the_first_failure_is_raised():
-    """An internal error of querypulse must not end a job."""
-    ended = []
-
-    def query(name, error=None):
-        def wait():
-            ended.append(name)
-            if error is not None:
-                raise error
-
-        return lambda: SimpleNamespace(awaitTermination=wait)
-
-    def broken():
-        raise RuntimeError("password=hunter2")
-
-    failing = query("failing", ValueError("later"))
-    starts = {
-        "broken": broken,
-        "failing": failing,
-        "finite": query("finite"),
-        "endless": query("endless"),
-    }
-    with pytest.raises(QueryFailure, match="RuntimeError") as raised:
-        run_unwatched(starts, redact)
-
-    assert ended == ["failing", "finite", "endless"]
-    assert raised.value.query == "broken"
-    assert "hunter2" not in str(raised.value)
-    assert isinstance(raised.value.__cause__, RuntimeError)
+def test_start_function_that_returns_no_query_says_so(harness):
+    for nothing in (None, "a"):
+        with pytest.raises(
+            QueryFailure, match="its start function returned no query, but"
+        ) as raised:
+            Harness().run(a=lambda nothing=nothing: nothing)
+        assert raised.value.query == "a"
 
 
 def test_what_is_no_start_function_by_name_is_refused():

@@ -109,8 +109,8 @@ def test_internal_error_still_gives_pyspark_a_listener(jvm):
     assert sidecar.listener._jlistener.proxy is not None
     assert sidecar.closed
     assert SIDECARS.find(driver.sparkContext) is None
-    sidecar.await_any_failure(timeout=3.0)
-    assert driver.waits == [(3.0,)]
+    assert sidecar.await_any_failure() == "completed"
+    assert driver.waits
 
 
 def test_listener_added_to_a_connect_session_starts_for_that_session_in_the_jobs_thread(
@@ -120,7 +120,7 @@ def test_listener_added_to_a_connect_session_starts_for_that_session_in_the_jobs
     started = []
     monkeypatch.setattr(
         Sidecar,
-        "start_or_stand_by",
+        "_start_or_stand_by",
         lambda _, spark: started.append((spark, threading.current_thread())),
     )
     client = SimpleNamespace(execute_command_as_iterator=lambda command: iter(()))

@@ -117,8 +117,8 @@ class Failing(Property):
                     key == query.key for sent in receiver.rejected for key, _ in sent.named
                 )
                 # An incident that begins again before its end was accepted is still open there.
-                is_told = receiver.trouble_ended_at < query.failures[-2].at
-                works = is_up(receiver) and is_told and not refused
+                is_notified = receiver.trouble_ended_at < query.failures[-2].at
+                works = is_up(receiver) and is_notified and not refused
                 if receiver.kind == "webhook" and works:
                     self._check(receiver, query)
 

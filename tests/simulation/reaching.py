@@ -398,9 +398,12 @@ class Reaching(Property):
     def _check_exit(self, query: SimQuery, episode: Episode, closed_at: float) -> None:
         # With a spool, undelivered messages wait for the next process.
         up = [
-            receiver for receiver in self._stage.receivers
-            if is_up(receiver, episode.began_at) and receiver.is_up_from < closed_at
-        ]  # fmt: skip
+            receiver
+            for receiver in self._stage.receivers
+            if is_up(receiver, episode.began_at)
+            and receiver.is_up_from < closed_at
+            and not self._is_rejected(query, episode, receiver)
+        ]
         if up and not any(self._is_known(query, episode, receiver) for receiver in up):
             raise Violation("P1", f"{query.key} was gone when its driver closed")
 
@@ -448,9 +451,12 @@ class Reaching(Property):
 
 
 def _fails_fast(driver: SimDriver, closed_at: float) -> bool:
-    """Whether a failure of the last minute explains the end of the main program."""
-    failed_at = (failure.at for query in driver.queries for failure in query.failures)
-    return any(0.0 <= closed_at - at <= EXPLAINS_SECONDS for at in failed_at)
+    """Whether a failure of the last minute, without pauses, explains the end of the main program."""
+    for failed_at in (failure.at for query in driver.queries for failure in query.failures):
+        asleep = max(0.0, driver.awake_since - max(failed_at, driver.asleep_since))
+        if 0.0 <= closed_at - failed_at - asleep <= EXPLAINS_SECONDS:
+            return True
+    return False
 
 
 def _reported_since(driver: SimDriver, query: SimQuery) -> float:

@@ -211,5 +211,11 @@ SEEDS = (
     Seed(1060000885, "a crash loop that follows a lost session in the next process", Terms()),
     Seed(898515692, "a receiver that is busy, and then down", Terms()),
     Seed(898515754, "a receiver that accepts no end before the next failure", Terms()),
+    Seed(
+        513159096,
+        "a failure that explains the end of the program, with a pause in between",
+        Terms(),
+    ),
+    Seed(513160907, "a rejected page of a SparkContext that has stopped, and a crash", Terms()),
     Seed(898514671, "a checkpoint that another query has had in an earlier process", Terms()),
 )

@@ -38,7 +38,7 @@ def test_late_run_is_reported_while_it_runs_and_ends_when_it_completes(
     finally:
         go.set()
     assert page.annotations["reason"].startswith(
-        "not_completed: no run has completed for 2026-11-23T06:00:00.000Z (06:00 UTC): one has run"
+        "not_completed: no run has completed for 2026-11-23 06:00:00 UTC (06:00 UTC): one has run"
     )
     assert query.awaitTermination(SPARK_PATIENCE_SECONDS)
     pages.wait_for("StreamingQueryMissing", "nightly", status="resolved")

@@ -254,7 +254,7 @@ def test_session_released_elsewhere_after_its_queries_were_done_pages_nobody(con
     silver.stop()
 
     release_elsewhere(spark)
-    until(lambda: sidecar.session_has_ended, "the end of the session is known")
+    until(sidecar._session_has_ended, "the end of the session is known")
     sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
 
     states = {query.name: query.state for query in sidecar.snapshot().queries}

@@ -144,6 +144,12 @@ def test_dropped_listener_is_registered_again_and_a_removed_one_pages(
     start(rate(spark), "received again")
     until(lambda: events(sidecar, "progress"), "events arrive again")
 
+    # A removal without an addition takes nothing away.
+    spark.streams.removeListener(sidecar.listener)
+    listeners = spark.streams._jsqm.listListeners()
+    assert any(listener.equals(sidecar._runtime.path.java_listener) for listener in listeners)
+
+    spark.newSession().streams.addListener(sidecar.listener)
     spark.streams.removeListener(sidecar.listener)
     until(lambda: monitor(sidecar).listener_registered is False, "the removal is detected")
     start(rate(spark), "probed")

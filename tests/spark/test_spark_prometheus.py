@@ -59,6 +59,8 @@ EXPECTED_EMPTY = {
 }
 """Targets without data here: no query reads from a broker, a table or another query, and no Python of
 ours runs on Spark's threads."""
+MAY_BE_EMPTY = {"fleet: Queries that need attention E"}
+"""The lag of unhealthy queries: most of them have no current one."""
 TIMESTAMPS = {"fleet: annotation Starts", "query: annotation Starts"}
 """Annotations whose values are timestamps."""
 
@@ -167,7 +169,8 @@ def test_every_query_of_a_panel_or_an_annotation_returns_data(observed):
         for name, expression in every_expression().items()
     }
 
-    assert {name: why for name, why in answers.items() if why} == EXPECTED_EMPTY
+    wrong = {name: why for name, why in answers.items() if why and name not in MAY_BE_EMPTY}
+    assert wrong == EXPECTED_EMPTY
 
 
 def test_start_annotations_are_in_milliseconds(observed):
@@ -203,7 +206,7 @@ def test_query_variable_limits_the_series_to_one_query(observed):
 
 def test_state_panel_agrees_with_the_status_of_the_driver(observed):
     """The panel maps its numbers to words."""
-    panel = every_panel()["fleet: State of every query"]
+    panel = every_panel()["fleet: State of the 20 queries with most trouble"]
     [mapping] = panel["fieldConfig"]["defaults"]["mappings"]
     words = {number: shown["text"] for number, shown in mapping["options"].items()}
     expression = filled(panel["targets"][0]["expr"], instance=re.escape(observed.url[7:]))

@@ -59,7 +59,7 @@ def test_metrics_status_and_readiness_follow_a_query_until_it_fails(spark, watch
     dead = "spark_streaming_query_state", "served", "failed"
     until(lambda: samples(sidecar)[dead] == 1, "the failure is served")
     assert samples(sidecar)["spark_streaming_query_active", "served", None] == 0
-    assert samples(sidecar)["querypulse_heartbeat_timestamp_seconds", None, None] > 0
+    assert samples(sidecar)["querypulse_driver_heartbeat_timestamp_seconds", None, None] > 0
     assert 'error_class="Boom"' in get(sidecar, "/metrics").text
     status = get(sidecar, "/status").json()
     queries = {query["name"]: query for query in status["queries"]}

@@ -72,7 +72,8 @@ class Manager:
     def removeListener(self, listener: object) -> None:
         if self.refusal is not None:
             raise self.refusal
-        self.listeners.remove(listener)
+        if listener in self.listeners:
+            self.listeners.remove(listener)
 
 
 class Execution:
@@ -191,8 +192,10 @@ class FakeDriver:
         self.conf = SimpleNamespace(get=lambda name, default=None: default)
         self.spark_conf: dict[str, str] = {}
         self.executions = object()
-        self.waits: list[tuple] = []
-        self.streams = SimpleNamespace(awaitAnyTermination=lambda *args: self.waits.append(args))
+        self.waits: list[float] = []
+        self.streams = SimpleNamespace(awaitAnyTermination=self._await_any_termination, active=[])
+        self.has_ended = True
+        """Whether a query of the session has ended, as ``awaitAnyTermination`` knows it."""
         self._jsc = SimpleNamespace(sc=lambda: self)
         self._jsparkSession = SimpleNamespace(
             sharedState=lambda: SimpleNamespace(activeStreamingQueries=lambda: self.executions),
@@ -212,9 +215,16 @@ class FakeDriver:
         (queue,) = self.queues
         return queue
 
+    def isStopped(self) -> bool:
+        return self.sparkContext._jsc is None
+
     def listenerBus(self) -> FakeBus:
         self.require("listener_bus")
         return self.bus
+
+    def _await_any_termination(self, timeout: float) -> bool:
+        self.waits.append(timeout)
+        return self.has_ended
 
     def _conf(self, separator: str) -> str:
         return separator.join(f"{key} -> {text}" for key, text in self.spark_conf.items())

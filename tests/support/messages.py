@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any
 
 from msgspec.structs import replace
+from support.alertmanager_doubles import Everywhere, everywhere
 from support.receiver_incidents import holding
-from support.story import Story, processing, run, source
+from support.story import Story, policy, processing, run, source
 
 from querypulse.alerting.alert import Alert, Incident, recovered
+from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.receivers.alertmanager import api_alerts
@@ -21,17 +27,23 @@ from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.core.states import QueryState
 from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe_report import Context, JobActivity, JobCounts
+from querypulse.listener.python_frames import MainThread
 from querypulse.settings.links import next_steps
 
 APP = "orders"
 BEGAN = 1795251728.119
 LASTED = 242.0
 HOME = "https://orders.example"
+THROUGH = "--- Alertmanager -> "
+"""Before what a receiver shows by way of Alertmanager."""
 GUIDANCE = Guidance(
     HOME + "/runbooks/{alertname}",
     dashboard_url="https://grafana.example/d/q?var-app={app}&var-query={query}",
     spark_ui_url="http://driver-1:4040",
     next_steps=next_steps(),
+    restart_hints=(("*", "kubectl -n streaming rollout restart deployment/orders"),),
+    place="pod orders-driver, namespace streaming, process 17, application spark-7f3a",
+    restarted_by="Kubernetes or the Spark operator, if the restart policy of the job says so",
 )
 
 NO_ROUTE = "java.net.ConnectException: no route to host"
@@ -55,6 +67,16 @@ def failed() -> Incident:
     story.commit("billing", batch=10, at=30, sources=(kafka,))
     story.ended("billing", at=100, exception=IN_PYTHON)
     return incident(story, 102)
+
+
+def failed_in_a_driver_that_ends() -> Incident:
+    """The job waits in ``await_any_failure``."""
+    story = Story().started("billing", at=0).probe(run("billing", batch=10), at=5)
+    story.commit("billing", batch=10, at=30).ended("billing", at=100, exception=NO_ROUTE)
+    waits = "waits in Sidecar.await_any_failure(), job line /jobs/billing.py:60 in main"
+    thread = MainThread(waits, awaits_failure=True)
+    found = evaluate(story.snapshot(102), 102, policy(), main_thread=lambda: thread).findings
+    return holding(*(alert_of(finding, APP, GUIDANCE, BEGAN) for finding in found))
 
 
 def several_failed() -> Incident:
@@ -202,6 +224,7 @@ def starred() -> Incident:
 
 CASES: dict[str, Callable[[], Incident]] = {
     "A query failed in Python": failed,
+    "A query failed, and the driver ends": failed_in_a_driver_that_ends,
     "Three queries failed together": several_failed,
     "A slow query that falls behind failed": slow_and_failed,
     "A query is stalled": stalled,
@@ -241,9 +264,53 @@ def resolved(incident: Incident) -> Incident:
     return replace(incident, alerts=tuple(ended))
 
 
-def page() -> str:
-    """All cases as receivers show them."""
-    return "\n".join(line for title, make in CASES.items() for line in _case(title, make()))
+def page(through: Mapping[str, Sequence[str]] = MappingProxyType({})) -> str:
+    """All cases as receivers show them; ``through``: what they show by way of Alertmanager."""
+    lines: list[str] = []
+    for title, make in CASES.items():
+        lines += [*_case(title, make()), *through.get(title, ()), ""]
+    return "\n".join(lines)
+
+
+def without_alertmanager(text: str) -> str:
+    """A page without what is shown by way of Alertmanager."""
+    cases = text.split("\n=== ")
+    return "\n=== ".join(case.partition(f"\n{THROUGH}")[0].rstrip("\n") + "\n" for case in cases)
+
+
+def through_alertmanager(manager: Everywhere) -> dict[str, list[str]]:
+    """What each receiver shows of each case by way of Alertmanager, while it fires and at its end."""
+    shown = {}
+    for title, make in CASES.items():
+        incident, now = make(), time.time()
+        fired = manager.notified_of(api_alerts(incident.alerts, now, HOME))
+        ended = manager.notified_of(api_alerts(resolved(incident).alerts, now, HOME))
+        lines = [line for way, message in fired.items() for line in _by_way(way, message)]
+        for way in ("Slack", "E-mail"):
+            lines += _by_way(f"{way}, resolved", ended[way])
+        shown[title] = lines
+    return shown
+
+
+def _by_way(way: str, message: Any) -> Iterator[str]:
+    if way == "PagerDuty":
+        event = message["payload"]
+        yield f"{THROUGH}PagerDuty: {event['summary']}"
+        yield from _flat(
+            {name: event[name] for name in ("severity", "class", "component", "group")}
+        )
+        yield from _flat({name: text for name, text in event["custom_details"].items() if text})
+        yield from (f"{link['text']}: {link['href']}" for link in message["links"])
+        yield f"client_url: {message['client_url']}"
+    elif way.startswith("E-mail"):
+        yield f"{THROUGH}{way}: {' '.join(message['Subject'].split())}"
+        (text,) = (part for part in message.walk() if part.get_content_type() == "text/plain")
+        yield from text.get_content().rstrip().splitlines()
+    else:
+        (attachment,) = message["attachments"]
+        yield f"{THROUGH}{way}"
+        yield attachment["title"]
+        yield from attachment["text"].splitlines()
 
 
 def _case(title: str, incident: Incident) -> Iterator[str]:
@@ -267,7 +334,6 @@ def _case(title: str, incident: Incident) -> Iterator[str]:
     yield "--- Alertmanager, resolved"
     for alert in api_alerts(over.alerts, BEGAN, HOME)[:1]:
         yield from _flat({name: alert["annotations"][name] for name in ("summary", "description")})
-    yield ""
 
 
 def _teams(incident: Incident) -> Iterator[str]:
@@ -300,5 +366,12 @@ def _flat(facts: dict, indent: str = "") -> Iterator[str]:
             yield from (f"{indent}  {line}" for line in more)
 
 
+def write() -> None:
+    """Write the fixture; it needs an installed Alertmanager."""
+    with TemporaryDirectory() as folder, everywhere(Path(folder)) as manager:
+        text = page(through_alertmanager(manager))
+    (Path(__file__).parent.parent / "fixtures" / "messages.txt").write_text(text)
+
+
 if __name__ == "__main__":
-    (Path(__file__).parent.parent / "fixtures" / "messages.txt").write_text(page())
+    write()

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from support.patience import PATIENCE_SECONDS
 
-OPT_IN = {"docker", "grafana", "soak", "collector"}
+OPT_IN = {"docker", "grafana", "soak", "collector", "kubectl"}
 """What no system package provides, or what takes too long: these tests run where they can."""
 IN_TEST_ALL = {
     *("prometheus", "pushgateway", "alertmanager", "browser", "iceberg", "connect", "yarn"),
@@ -92,6 +92,7 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "alertmanager": partial(
         _programs, "Alertmanager (Debian: prometheus-alertmanager)", "prometheus-alertmanager"
     ),
+    "kubectl": partial(_programs, "kubectl, of any version", "kubectl"),
     "browser": partial(_programs, "Chromium (Debian: chromium)", "chromium"),
     "soak": partial(_variable, "SOAK_MINUTES", " (make soak)"),
     "collector": partial(_variable, "OTELCOL", ", the program of an OpenTelemetry Collector"),

@@ -24,9 +24,14 @@ def values_of(value, key):
     return here + [inner for part in value.values() for inner in values_of(part, key)]
 
 
+def in_order(dashboard):
+    """All headings and panels; those of a closed row follow its heading."""
+    return [shown for panel in dashboard["panels"] for shown in (panel, *panel.get("panels", ()))]
+
+
 def panels(dashboard):
     """All panels except the headings."""
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    return [panel for panel in in_order(dashboard) if panel["type"] != "row"]
 
 
 def variables(dashboard):

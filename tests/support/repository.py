@@ -76,6 +76,7 @@ def own_alerts() -> set[str]:
     return {DRIVER_DOWN, *(finding.alertname for finding in own_findings())}
 
 
+@lru_cache
 def evidence_of(alertname: str) -> set[str]:
     """The names of the evidence of an alert."""
     findings = [finding for finding in own_findings() if finding.alertname == alertname]

@@ -17,6 +17,7 @@ from querypulse.alerting.words.messages import Guidance
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Arrived, Mailbox, Marker
 from querypulse.listener.probe_report import ProbedRun, ProbeReport
+from querypulse.listener.python_frames import MainThread
 from querypulse.sidecar.worker import TICK_SECONDS, Inputs, Worker
 
 
@@ -62,9 +63,9 @@ class WorkerHarness:
     def on_evaluated(self, evaluated: Evaluated) -> None:
         self.published.append(evaluated)
 
-    def main_thread(self) -> str:
+    def main_thread(self) -> MainThread:
         self.asked_for_main_thread += 1
-        return self.main_thread_is
+        return MainThread(self.main_thread_is)
 
     def redact(self, evaluation: Evaluation) -> Evaluation:
         return evaluation if self.redactor is None else self.redactor(evaluation)

@@ -116,7 +116,7 @@ def test_graceful_shutdown_of_a_driver_is_not_paged(run, pages):
     assert [page.labels["app"] for page in pages.pages] == ["control"]
 
 
-UNLABELLED = "no receiver takes critical incidents without labels"
+UNLABELLED = "no receiver takes critical incidents with only the labels"
 PAYMENTS, ALL = {"match": {"team": "payments"}}, {}
 
 
@@ -141,6 +141,19 @@ def test_the_watcher_warns_if_nobody_is_notified_of_drivers_that_never_answered(
     with serving("etl") as driver, run(driver.url, receivers=json.dumps(hooks)) as watcher:
         watcher.wait_for("etl is up")
         assert (UNLABELLED in watcher.log) == warned
+
+
+@pytest.mark.slow
+def test_the_log_names_what_is_polled_and_labels_are_those_of_the_settings_until_it_answers(
+    run, pages
+):
+    """So that Alertmanager's routes and groups take a driver that never answered, too."""
+    labels = '{"namespace": "streaming"}'
+    with run("127.0.0.1:1", labels=labels, webhook_url=pages.url) as watcher:
+        watcher.wait_for("querypulse: polls http://127.0.0.1:1/status")
+        until(lambda: pages.pages, "it is paged")
+
+    assert pages.pages[0].labels["namespace"] == "streaming"
 
 
 @pytest.mark.slow

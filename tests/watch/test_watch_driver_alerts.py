@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from support.watch_harness import BAD, DAY, ENDPOINTS, WALL, A, B, WatchHarness, left_open, pod
 
+from querypulse.alerting.words.next_steps import has_restart
 from querypulse.exporter.pages import Notice
 from querypulse.watch.client import Said
 
@@ -311,6 +312,32 @@ REASONS = [
 @by_name("story, reason", REASONS)
 def test_the_page_says_what_happened(story, reason):
     assert reason in WatchHarness().play(story).page["reason"]
+
+
+FIRST_STEPS = [
+    ("never seen", "refused 62", "address that the watcher polls"),
+    ("unreachable", "healthy, proved + unreachable 17", "whether it still runs"),
+    ("a broken connection", "healthy, broken 17", "whether it still runs"),
+    ("replaced", "healthy, healthy app=other 17", "has been replaced"),
+    ("frozen", "healthy, silent 17", "before a restart"),
+    ("stuck", "healthy, stuck 17", "before a restart"),
+    # The runbook's own: nothing is left to look at, or that may still run.
+    ("killed", "healthy, refused 17", ""),
+    ("a signal", "healthy, terminated, refused 310", ""),
+    ("an announced end, without an answer", "healthy ends, proved + unreachable 310", ""),
+]
+
+
+@by_name("story, step", FIRST_STEPS)
+def test_the_next_steps_are_those_of_what_the_watcher_has_found(story, step):
+    steps = WatchHarness().play(story).page.get("next_steps", "")
+
+    assert step in steps.partition("\n2. ")[0]
+    assert bool(step) == bool(steps)
+    assert len(steps.splitlines()) in (0, 3)
+    assert max(map(len, steps.splitlines()), default=0) <= 170
+    is_running = step not in ("", "before a restart")
+    assert not (is_running and has_restart(steps)), "two drivers would use the same checkpoints"
 
 
 def test_what_a_driver_has_reported_explains_its_end_before_an_announcement():

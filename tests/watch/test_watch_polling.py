@@ -185,6 +185,13 @@ def test_each_answer_of_livez_has_its_meaning(name):
         assert len(driver.requests) <= 1
 
 
+def test_another_server_at_the_url_is_named_as_such():
+    with HttpDouble(otherwise=reply(404)) as spark_ui:
+        detail = seen(spark_ui.url).detail
+
+    assert detail == "GET /livez answered 404, as no server of querypulse does"
+
+
 @pytest.mark.parametrize(
     ("script", "seconds", "said"),
     [([], [0.3], Said.SILENT), ([reply(200)], [PATIENCE_SECONDS, 0.3], Said.HEALTHY)],

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from support.messages import BEGAN, CASES, LASTED, page
+from support.messages import BEGAN, CASES, GUIDANCE, LASTED, page, without_alertmanager
 from support.receiver_incidents import alert, holding
 from support.repository import ROOT
 
 from querypulse.alerting.alert import AlertOutcome, GoesOn
 from querypulse.alerting.words.headlines import headline_of, summary_of
-from querypulse.alerting.words.messages import details, others
+from querypulse.alerting.words.messages import details, incident_details, others
 
 GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
 """Written by ``python -m support.messages``, here in ``tests/``; read it before you commit."""
 
 
 def test_every_receiver_shows_the_expected_messages():
-    assert page() == GOLDEN.read_text()
+    assert page() == without_alertmanager(GOLDEN.read_text())
 
 
 def test_error_appears_once_in_a_message():
@@ -30,6 +30,42 @@ def test_error_appears_once_in_a_message():
     }
 
     assert failures == {}
+
+
+def test_an_end_of_the_driver_says_who_starts_it_again_and_nothing_else_does():
+    ends = {"A query failed, and the driver ends", "The JVM has ended", "The main program ended"}
+    said = {
+        title
+        for title, make in CASES.items()
+        for one in make().alerts
+        if one.annotations.get("restarted_by") == GUIDANCE.restarted_by
+    }
+
+    assert said == ends
+
+
+HINTED = "1. Restart it.\nTo restart it here: "
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ((HINTED + "x", HINTED + "x"), HINTED + "x"),
+        ((HINTED + "x", "1. Wait."), HINTED + "x"),
+        (("1. Wait.", HINTED + "x"), "1. Wait."),
+        ((HINTED + "x", HINTED + "y"), "1. Restart it.\nTo restart a here: x\nTo restart b here: y"),
+        (
+            (HINTED + "x", HINTED + "y", HINTED + "x"),
+            "1. Restart it.\nTo restart a, c here: x\nTo restart b here: y",
+        ),
+    ],
+)  # fmt: skip
+def test_group_whose_queries_are_restarted_differently_names_those_of_each_hint(steps, expected):
+    group = holding(
+        *(alert(query, next_steps=text) for query, text in zip("abc", steps, strict=False))
+    )
+
+    assert incident_details(group)["next_steps"] == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,423 @@
+"""The next steps of each code name only what the message shows, and say how this job is restarted."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+from support.receiver_incidents import holding
+
+from querypulse.alerting import facts, kinds
+from querypulse.alerting.evidence import (
+    NO_EVIDENCE,
+    Activity,
+    CommitSeen,
+    Evidence,
+    LastCommit,
+    OnRestart,
+    QueryEvidence,
+    RunEvidence,
+)
+from querypulse.alerting.facts import Facts, Flight, HowStopped, Losses, Place, Slots, Unfinished
+from querypulse.alerting.finding import Severity, finding_about
+from querypulse.alerting.kinds import Code, SharedCause
+from querypulse.alerting.policy import Window, WindowCause
+from querypulse.alerting.receivers.slack import slack_message
+from querypulse.alerting.words.messages import FIRST, LAST, Guidance, alert_of
+from querypulse.alerting.words.next_steps import NAMED_BY_STEPS
+from querypulse.listener.failure import Failure, RaisedAt
+from querypulse.listener.probe_report import JobCounts, LongTask, Moves
+from querypulse.listener.state.positions import Cause, Gap
+from querypulse.settings.links import next_steps
+
+FLIGHT, SLOTS = Flight(7, 700.0), Slots(4, 4, 3, "bronze")
+JAVA = Failure("ConnectException", "no route to host", "ConnectException")
+PYTHON = Failure("ValueError", "negative", "ValueError", raised_at=RaisedAt("/job.py:3 in f", "x"))
+BARE = Failure("ValueError", "", "ValueError")
+PAST = (facts.PastFailure(3.0, 7, "ValueError", is_of_earlier_process=False),)
+IDS = facts.BatchIdsWentBack(earlier=90, first=0)
+LOST = Losses(9, 60.0, "spot")
+
+
+def gap(cause=Cause.SKIPPED, **changes):
+    return Gap("kafka t/0", 0, 9, cause, 1.0, **changes)
+
+
+def risk(**changes):
+    named = {"name": "t/0", "unit": "offset", "committed": 5, "earliest": 1, "used": 0.8}
+    return facts.RetentionUsed(risks=(facts.RetentionRisk(**(named | changes)),), count=1)
+
+
+def passed(*gaps, **changes):
+    named = {"is_lost": False, "is_readable": True, "are_tables": False}
+    return facts.PassedOver(gaps=gaps, count=len(gaps), **(named | changes))
+
+
+def silent():
+    return facts.Silent(seconds=70)
+
+
+FOUND: dict[str, list[Facts]] = {
+    kinds.QUERY_FAILED: [
+        facts.Failed(failure=JAVA),
+        facts.Failed(failure=PYTHON),
+        facts.Failed(failure=BARE),
+        facts.Failed(failure=PYTHON, expected_within=300.0),
+        facts.Unnamed(newest=facts.Member("u-1", facts.Failed(failure=JAVA)), others=(), count=1),
+    ],
+    kinds.QUERY_GIVEN_UP: [facts.GivenUp(why="no", restarts=3)],
+    kinds.QUERY_STOPPED: [
+        *(facts.Stopped(how=how, seconds=70) for how in HowStopped),
+        facts.CheckpointTaken(by="b", seconds=9, checkpoint="/cp"),
+        facts.ProgramEnded(how="the main program ended", queries=("a",)),
+        facts.ShareCause(
+            cause=SharedCause.CONTEXT_STOPPED,
+            members=(facts.Member("a", facts.Stopped(how=HowStopped.WITH_CONTEXT, seconds=9)),),
+        ),
+    ],
+    kinds.QUERY_MISSING: [
+        facts.NoActivity(seconds=310),
+        facts.StartOverdue(seconds=310),
+        facts.NeverSeen(seconds=310, known_queries=("b",)),
+        facts.NotCompleted(times="06:00", due_at=9.0, completed_at=None),
+        facts.NotCompleted(times="06:00", due_at=9.0, completed_at=1.0, running_seconds=9.0),
+    ],
+    kinds.QUERY_STALLED: [
+        facts.SchedulerStopped(flight=FLIGHT),
+        facts.TaskRunning(flight=FLIGHT, still_seconds=70, tasks=1),
+        facts.TaskRunning(flight=FLIGHT, still_seconds=70, tasks=1, longest=LongTask(4, 1, "h", 9)),
+        facts.NoExecutors(flight=FLIGHT, still_seconds=70),
+        facts.NoExecutors(flight=FLIGHT, still_seconds=70, lost=LOST),
+        facts.ExecutorsLost(flight=FLIGHT, still_seconds=70, lost=LOST),
+        facts.WaitingForSlots(flight=FLIGHT, still_seconds=70, slots=SLOTS),
+        facts.BatchHung(flight=FLIGHT, still_seconds=70, place=Place()),
+        facts.BatchHung(flight=FLIGHT, still_seconds=None, place=Place("/job.py:3")),
+        facts.SourceHung(step="getting offsets", seconds=70, place=Place()),
+        facts.WaitsForLog(seconds=70),
+        facts.LogBehind(seconds=70, logged=None, reached=7),
+        facts.NoEpoch(seconds=70),
+        silent(),
+        facts.NoTrigger(seconds=70),
+        facts.ShareCause(
+            cause=SharedCause.JVM_SILENT, members=(facts.Member("a", silent()),)
+        ),
+    ],
+    kinds.OFFSETS_STALLED: [facts.OffsetsStuck(sources=(facts.StuckSource("k", ("0",), 1, 9),))],
+    kinds.QUERY_FLAPPING: [
+        kind(times=3, error_class="ValueError", earlier=0, failures=PAST, failure=failure, **own)
+        for kind, own in (
+            (facts.PoisonBatch, {"batch_id": 7}),
+            (facts.ManyFailures, {"within_seconds": 600}),
+        )
+        for failure in (None, JAVA, PYTHON, BARE)
+    ],
+    kinds.OFFSETS_REWOUND: [
+        facts.OffsetsWentBack(went_back=(facts.WentBack("k", 9, 3),)),
+        facts.OffsetsWentBack(ends_before=(facts.EndsBefore("Kafka", 3, 9),)),
+        facts.OffsetsWentBack(ends_before=(facts.EndsBefore("delta", 3, 9),)),
+        facts.OffsetsWentBack(new_id_of="/cp", id_before="1"),
+        IDS,
+    ],
+    kinds.BATCH_SLOW: [
+        *(facts.BatchSlow(flight=FLIGHT, moves=moves) for moves in Moves),
+        facts.BatchSlow(flight=FLIGHT, moves=Moves.TASKS, lost=LOST),
+        facts.Retrying(flight=FLIGHT, moves=Moves.TASKS, jobs=400, usual_jobs=2),
+        facts.NeverCommitted(flight=FLIGHT, moves=Moves.TASKS, planned=Unfinished(7, 9000)),
+        facts.SlotsHeld(slots=SLOTS, waiting=("b",)),
+    ],
+    kinds.DATA_LOSS_RISK: [
+        risk(), risk(lost=3), risk(gone="is gone", unit="snapshot"),
+        facts.SkippedBySink(sink="files", until=9, batches=2),
+        facts.SinkRemembers(sink="delta", ids=IDS),
+        passed(gap()), passed(gap(), is_readable=False, is_lost=True),
+        passed(gap(Cause.RECREATED)), passed(gap(Cause.DELETED), are_tables=True),
+    ],
+    kinds.QUERY_LAGGING: [
+        facts.WaitedTooLong(partition="t/0", seconds=900, allowed=300),
+        facts.LagRises(unit="offsets", first=1, newest=9000, seconds=400, allowed=1000),
+        facts.OpenTransaction(partition="t/0", records=4, seconds=70, partitions=1),
+    ],
+    kinds.QUERY_FALLING_BEHIND: [
+        facts.BatchesGrow(batches=9, is_loop=False, limit=60, seconds=900, first=30, newest=90)
+    ],
+    kinds.WATERMARK_STUCK: [
+        facts.WatermarkStuck(seconds=400, batches=9),
+        facts.WatermarkAhead(watermark=9e9, ahead_seconds=9000, late_rows=4),
+    ],
+    kinds.ROWS_DROPPED: [facts.RowsDropped(batches=9, seconds=400, rows=9, input_rows=90)],
+    kinds.INPUT_MISSING: [
+        facts.FolderGone(folder="/in", source="files", seconds=400),
+        facts.ReadsNothing(source="Kafka", batches=100, seconds=900),
+        facts.NoRows(allowed=600, seconds=700),
+    ],
+    kinds.DRIVER_DOWN: [facts.JvmEnded(queries=("a",)), facts.Reported(reason="no", summary="no")],
+    kinds.EVENTS_MISSING: [
+        facts.EventsMissing(late=("a",), late_seconds=70),
+        facts.EventsMissing(dropped=9, is_registered=False),
+        facts.EventsMissing(dropped=9, full_queues=("streams: slow",)),
+    ],
+    kinds.MONITORING_DEGRADED: [
+        facts.Degraded(failed_rules=("query_failed",)),
+        facts.Degraded(silent_seconds=70),
+        facts.Degraded(unread_checkpoints=(("a", "no answer"),)),
+    ],
+}  # fmt: skip
+"""By kind: everything that can be found, in each of its forms."""
+
+
+def activity(python_line="", stack=()):
+    return Activity(JobCounts(4, 1, 4, 1), JobCounts(), True, python_line, stack)
+
+
+def evidence(of_run=None, **changes):
+    commit = LastCommit(CommitSeen.NEVER)
+    window = Window(60.0, WindowCause.FLOOR)
+    query = QueryEvidence(
+        query_id="1", run_id="2", last_commit=commit, window=window,
+        run=None if of_run is None else RunEvidence(activity=of_run),
+    )  # fmt: skip
+    return Evidence(query=query, **changes)
+
+
+EVIDENCES = [
+    NO_EVIDENCE,
+    evidence(),
+    evidence(activity()),
+    evidence(activity("/job.py:7 in wait"), on_restart=OnRestart(7, 8, is_done=True)),
+    evidence(activity("", ("java.net.read",)), ends_driver=True, main_thread="waits"),
+]
+HINT = "kubectl -n streaming rollout restart deploy/orders"
+OTHERS = (
+    "deaths",
+    "known_queries",
+    "listener_registered",
+    "other_listeners",
+    "exception",
+    "waiting",
+)
+NAMES = {*FIRST, *LAST, *OTHERS} - {
+    "reason",
+    "queries",
+    "table",
+    "trigger",
+    "sink",
+    "checkpoint",
+    "lag",
+}
+"""The names of evidence that are no plain words of a sentence; ``tasks`` and ``slots`` are both."""
+PLAIN = {
+    "tasks",
+    "slots",
+    "backlog",
+    "where",
+    "signals",
+    "exception",
+    "window",
+    "downstream",
+    "waiting",
+    "retention",
+    "traceback",
+}
+GUIDES = {
+    hint: Guidance("https://runbooks/{alertname}", next_steps=next_steps(), restart_hints=hints)
+    for hint, hints in {"": (), HINT: (("*", HINT),)}.items()
+}
+
+
+def shown(alertname, found, evidence, hint=""):
+    finding = finding_about("a", alertname, Severity.CRITICAL, found, evidence)
+    return alert_of(finding, "etl", GUIDES[hint], 0.0).annotations
+
+
+def named_in(steps):
+    """The names of evidence in next steps."""
+    words = set(re.findall(r"[a-z]+(?:_[a-z]+)*", steps)) & (NAMES - PLAIN)
+    read = re.findall(r"(?:[Rr]ead|and|those in) ([a-z_]+)[:;,. ]", steps)
+    return words | (
+        {*read}
+        & (NAMES - {"window", "lag"})
+        & PLAIN - {"where", "exception", "retention", "traceback"}
+    )
+
+
+CASES = [
+    pytest.param(name, found, id=f"{name}-{found.code.value}-{index}")
+    for name, every in FOUND.items()
+    for index, found in enumerate(every)
+]
+
+
+@pytest.mark.parametrize(("alertname", "found"), CASES)
+def test_next_steps_name_only_evidence_that_the_message_has(alertname, found):
+    for given in EVIDENCES:
+        annotations = shown(alertname, found, given)
+        named = named_in(annotations["next_steps"])
+
+        assert named <= annotations.keys(), annotations["next_steps"]
+        assert named <= NAMED_BY_STEPS, "a group would not show it"
+        lines = re.findall(r"^(\w+): ", annotations["description"], re.MULTILINE)
+        assert named <= {*lines}, "Alertmanager would not show it"
+
+
+@pytest.mark.parametrize(("alertname", "found"), CASES)
+def test_next_steps_are_three_short_lines_without_marks(alertname, found):
+    for given in EVIDENCES:
+        steps = shown(alertname, found, given)["next_steps"].splitlines()
+
+        assert [line[:3] for line in steps] == ["1. ", "2. ", "3. "]
+        assert max(map(len, steps)) <= 170, steps
+        assert not set("[]`*") & set("".join(steps))
+
+
+LONG = Failure("ValueError", "m " * 750, "ValueError", raised_at=RaisedAt("/job.py:3", "t\n" * 600))
+
+
+@pytest.mark.parametrize(
+    ("alertname", "found"),
+    [
+        (kinds.QUERY_FAILED, facts.Failed(failure=LONG)),
+        (kinds.QUERY_GIVEN_UP, facts.GivenUp(why=LONG.message, restarts=3)),
+        (
+            kinds.QUERY_FLAPPING,
+            facts.PoisonBatch(
+                times=3, error_class="ValueError", earlier=0, failures=PAST * 50, failure=LONG, batch_id=7
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_a_long_error_cuts_off_neither_the_next_steps_nor_the_restart_hint(alertname, found):
+    finding = finding_about("a", alertname, Severity.CRITICAL, found, EVIDENCES[-1])
+    alert = alert_of(finding, "etl", GUIDES[HINT], 0.0)
+
+    for shown in (alert.annotations["description"][:1200], str(slack_message(holding(alert)))):
+        assert "1. " in shown
+        assert f"To restart it here: {HINT}" in shown
+
+
+def test_the_longest_restart_hint_is_shown_in_slack_after_any_next_steps():
+    hint = "h" * 500
+    guidance = Guidance(
+        "https://r/{alertname}", next_steps=next_steps(), restart_hints=(("*", hint),)
+    )
+    long = facts.Failed(failure=Failure("ValueError", "m " * 140, "ValueError"))
+    cases = [*FOUND.items(), (kinds.QUERY_FAILED, [long])]
+    for (name, every), given in product(cases, EVIDENCES):
+        for found in every:
+            alert = alert_of(
+                finding_about("a", name, Severity.CRITICAL, found, given), "etl", guidance, 0.0
+            )
+            is_hinted = hint in alert.annotations["next_steps"]
+            assert (hint in str(slack_message(holding(alert)))) == is_hinted, found
+
+
+def code_of(found):
+    return found.newest.facts.code if isinstance(found, facts.Unnamed) else found.code
+
+
+def has_hint(alertname, found, given=NO_EVIDENCE):
+    plain, hinted = (shown(alertname, found, given, hint)["next_steps"] for hint in ("", HINT))
+    assert hinted in {plain, f"{plain}\nTo restart it here: {HINT}"}
+    return hinted != plain
+
+
+WITHOUT_HINT = {
+    # Only their cause can be removed.
+    Code.NO_EXECUTORS, Code.EXECUTORS_LOST, Code.WAITING_FOR_SLOTS, Code.LAG_RISES, Code.WAITED_TOO_LONG,
+    Code.OPEN_TRANSACTION, Code.BATCHES_GROW, Code.WORKING, Code.ROWS_DROPPED, Code.DEGRADED, Code.PASSED_OVER,
+    # Another checkpoint, path, or a decision which query goes on.
+    Code.OFFSETS_WENT_BACK, Code.BATCH_IDS_WENT_BACK, Code.SKIPPED_BY_SINK, Code.SINK_REMEMBERS,
+    Code.WATERMARK_STUCK, Code.WATERMARK_AHEAD, Code.FOLDER_GONE, Code.CHECKPOINT_TAKEN,
+    # It begins again from nothing.
+    Code.NOT_COMMITTED,
+}  # fmt: skip
+"""Codes after which a restart of the job as it is does harm, or cannot help."""
+
+
+def test_a_restart_hint_is_shown_where_a_restart_as_it_is_helps():
+    for (name, every), given in product(FOUND.items(), EVIDENCES):
+        for found in every:
+            if code_of(found) is not Code.RETENTION_USED:
+                assert has_hint(name, found, given) == (code_of(found) not in WITHOUT_HINT), found
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ("CONCURRENT_STREAM_LOG_UPDATE", ""),
+        ("IllegalStateException", "Multiple streaming queries are concurrently using /cp"),
+        ("OffsetOutOfRangeException", ""),
+        ("UnknownTopicOrPartitionException", ""),
+        ("StreamingQueryException", "t-0's offset was changed from 5000 to 12, some data may"),
+        ("DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE", ""),
+        ("DELTA_VERSIONS_NOT_CONTIGUOUS", ""),
+        ("DELTA_SOURCE_IGNORE_DELETE", ""),
+        ("DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE", ""),
+        ("FAILED_READ_FILE.FILE_NOT_EXIST", ""),
+        ("IllegalStateException", "Cannot load current offset at snapshot 12"),
+        ("IllegalStateException", "snapshot 1 is not a parent ancestor of end snapshot 2"),
+        ("RuntimeException", "The snapshot with id 7 has expired"),
+    ],
+)
+def test_after_an_error_that_a_restart_repeats_no_restart_hint_is_shown(error, message):
+    assert not has_hint(kinds.QUERY_FAILED, facts.Failed(failure=Failure(error, message, error)))
+
+
+@pytest.mark.parametrize(
+    "error", ["ConnectException", "UNRELEASED_THREAD_ERROR", "UNKNOWN_FIELD_EXCEPTION", "CONNECT_SESSION_ENDED"]
+)  # fmt: skip
+def test_after_an_error_that_a_restart_repairs_its_hint_is_shown(error):
+    assert has_hint(kinds.QUERY_FAILED, facts.Failed(failure=Failure(error, "", error)))
+
+
+def test_unread_data_that_is_gone_has_the_steps_of_the_error_of_its_source():
+    def error(text):
+        found = facts.Failed(failure=Failure("IllegalStateException", text, text))
+        return shown(kinds.QUERY_FAILED, found, NO_EVIDENCE)["next_steps"]
+
+    def unread(**changes):
+        return shown(kinds.DATA_LOSS_RISK, risk(**changes), NO_EVIDENCE)["next_steps"]
+
+    assert unread(gone="has expired", unit="snapshot") == error(
+        "Cannot load current offset at snapshot 12"
+    )
+    assert unread(lost=3, unit="version") == error("DELTA_LOG_FILE_NOT_FOUND")
+    assert unread(lost=3) == error("OffsetOutOfRangeException")
+    assert has_hint(kinds.DATA_LOSS_RISK, risk())
+    assert not has_hint(kinds.DATA_LOSS_RISK, risk(gone="x", unit="snapshot"))
+
+
+def test_batch_ids_that_a_sink_remembers_have_the_steps_against_skipped_batches():
+    went_back = shown(kinds.OFFSETS_REWOUND, IDS, NO_EVIDENCE)["next_steps"]
+    skipped = shown(kinds.DATA_LOSS_RISK, facts.SinkRemembers(sink="x", ids=IDS), NO_EVIDENCE)
+
+    assert went_back == skipped["next_steps"]
+
+
+ALIKE = {
+    (Code.WAITED_TOO_LONG, Code.LAG_RISES),
+    (Code.SKIPPED_BY_SINK, Code.SINK_REMEMBERS),
+    (Code.NO_EXECUTORS, Code.EXECUTORS_LOST),
+    (Code.SILENT, Code.SHARED_CAUSE),
+    (Code.STOPPED, Code.SHARED_CAUSE),
+}
+"""Codes of one kind with the same next steps: the same is to be done."""
+
+
+def test_every_code_of_a_finding_is_in_the_table_and_codes_of_one_kind_have_steps_of_their_own():
+    codes = {code_of(found) for every in FOUND.values() for found in every}
+    without = {Code.UNNAMED, Code.NOT_EVALUATED, Code.NOT_SEEN_YET, Code.RESTARTING, Code.UPSTREAM}
+
+    assert codes == set(Code) - without
+    for name, every in FOUND.items():
+        by_steps: dict[str, dict[Code, None]] = {}
+        for found in every:
+            steps = shown(name, found, NO_EVIDENCE)["next_steps"]
+            by_steps.setdefault(steps, {})[code_of(found)] = None
+        assert {tuple(alike) for alike in by_steps.values() if len(alike) > 1} <= ALIKE, name
+
+
+def test_no_next_step_says_that_nothing_is_lost_where_rows_may_be_written_twice():
+    for (name, every), given in product(FOUND.items(), EVIDENCES):
+        for found in every:
+            assert "nothing is lost" not in shown(name, found, given)["next_steps"]
