@@ -484,7 +484,7 @@ IDENTITY = (
              fold, "recovered", lambda history: history,
              only("fail_first", "dry", finite=1.0, steps=(6,))),
     Mutation("an expected query is forgotten", "P2|P6",
-             state, "to_forget", lambda queries, now, _, supervised: _forget(queries, now, (), supervised),
+             state, "to_forget", lambda queries, now, _, *more: _forget(queries, now, (), *more),
              only("restart", finite=1.0, expected=1.0, queries=(6,), small_memory=1.0, minutes=(8.0,))),
     Mutation("each unnamed query has an alert of its own", "P5|P7",
              EVALUATION, "gather", lambda findings, labels, _: _gather(findings, labels),
