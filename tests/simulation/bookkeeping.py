@@ -87,18 +87,20 @@ class Bookkeeping(Property):
             raise Violation("P7", f"a label has {len(label)} characters")
         owner = driver.spark.keys.get(query.run.run_id, query.query_id)
         before = self._owners.setdefault((driver, label), owner)
-        if before != owner and not self._seems_renamed(driver, before):
+        if before != owner and not self._seems_renamed(driver, before, owner):
             raise Violation(
                 "P6", f"label {label!r} belonged to {before} and belongs to {owner} now"
             )
 
-    def _seems_renamed(self, driver: SimDriver, key: str) -> bool:
-        """Whether a start of another query on this one's checkpoint shows only a new name.
+    def _seems_renamed(self, driver: SimDriver, *keys: str) -> bool:
+        """Whether a start of the one on the other's checkpoint shows only a new name.
 
         Earlier processes have seen both on it, and this one has not.
         """
-        query = self._stage.queries.get(key)
-        return query is not None and isfinite(query.taken_at) and query.taken_at < driver.born_at
+        queries = [self._stage.queries[key] for key in keys if key in self._stage.queries]
+        return any(
+            isfinite(query.taken_at) and query.taken_at < driver.born_at for query in queries
+        )
 
     def _check_counters(self, driver: SimDriver, label: str, query: Query) -> None:
         place = (driver, label)
