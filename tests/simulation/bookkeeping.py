@@ -34,6 +34,8 @@ class Bookkeeping(Property):
         super().__init__(stage)
         self._totals: dict[tuple[SimDriver, str], Totals] = {}
         self._owners: dict[tuple[SimDriver, str], str] = {}
+        self._shared: set[tuple[SimDriver, str]] = set()
+        """Labels of two queries that seem to be one, renamed."""
         self._unreported: dict[Courier, dict[str, OutboxRow]] = {}
         self._losses: dict[Courier, int] = {}
         self._within_at = stage.time.now
@@ -87,10 +89,13 @@ class Bookkeeping(Property):
             raise Violation("P7", f"a label has {len(label)} characters")
         owner = driver.spark.keys.get(query.run.run_id, query.query_id)
         before = self._owners.setdefault((driver, label), owner)
-        if before != owner and not self._seems_renamed(driver, before, owner):
+        if before == owner or (driver, label) in self._shared:
+            return
+        if not self._seems_renamed(driver, before, owner):
             raise Violation(
                 "P6", f"label {label!r} belonged to {before} and belongs to {owner} now"
             )
+        self._shared.add((driver, label))
 
     def _seems_renamed(self, driver: SimDriver, *keys: str) -> bool:
         """Whether a start of the one on the other's checkpoint shows only a new name.
