@@ -76,7 +76,11 @@ class Bookkeeping(Property):
     def _check_twice(self, driver: SimDriver, labels: Mapping[str, Query]) -> None:
         """Check that no query with a name of its own is shown under two labels."""
         # Nothing shows the name of a run whose start was lost and that failed before a poll.
-        named = [label for label, query in labels.items() if not query.is_unnamed]
+        named = [
+            label
+            for label, query in labels.items()
+            if not query.is_unnamed and (driver, label) not in self._shared
+        ]
         shown = Counter(driver.owners.get(label, label) for label in named)
         for key, count in shown.items():
             query = self._stage.queries.get(key)
