@@ -217,6 +217,5 @@ SEEDS = (
         Terms(),
     ),
     Seed(513160907, "a rejected page of a SparkContext that has stopped, and a crash", Terms()),
-    Seed(513162134, "a query whose checkpoint was taken in an earlier process comes back", Terms()),
     Seed(898514671, "a checkpoint that another query has had in an earlier process", Terms()),
 )
