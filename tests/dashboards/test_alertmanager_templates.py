@@ -87,8 +87,8 @@ def test_alert_without_annotations_is_still_a_message(manager):
     got = manager.notified_of([alert(app)])
 
     assert all(f"[{app}] orders: StreamingQueryFailed" in title for title in titles(got).values())
-    hrefs = {link["href"] for link in got["PagerDuty"]["links"]} | {got["PagerDuty"]["client_url"]}
-    assert all(href.startswith("http://") for href in hrefs)
+    assert "links" not in got["PagerDuty"]
+    assert got["PagerDuty"]["client_url"].startswith("http://")
     over = manager.notified_of([alert(app, endsAt="2026-11-21T09:12:08Z")])
     assert all(
         f"Resolved: [{app}] orders" in title
@@ -220,7 +220,7 @@ def test_spark_ui_is_linked_in_pagerduty_only_where_the_alert_has_one(manager):
     def links(**annotations):
         (app, query) = (next(APPS), "orders")
         got = manager.notified_of([alert(app, query, annotations=annotations)])["PagerDuty"]
-        return {link["text"]: link["href"] for link in got["links"]}
+        return {link["text"]: link["href"] for link in got.get("links", ())}
 
     assert links(spark_ui_url="http://driver:4040")["Spark UI"] == "http://driver:4040"
     assert "Spark UI" not in links()
