@@ -177,7 +177,7 @@ def test_neighbour_whose_queue_drops_events_is_named_once(pages, tmp_path):
     until(lambda: sidecar.snapshot().monitor.other_listeners != first)
     for text in sidecar.snapshot().monitor.other_listeners: say(f"status: {{text}}")
     for text in logged:
-        if "checkpoint" not in text: say(f"log: {{text}}")
+        if "pre-flight" not in text: say(f"log: {{text}}")
     say("done")
     time.sleep(3600)
     """

@@ -71,6 +71,8 @@ start("victim")
 start("healed", fails_for_a_while)
 start("lost", fails_for_a_while)
 until_commits(sidecar, "victim", "healed", "lost")
+# A removal without an addition takes nothing away.
+spark.newSession().streams.addListener(sidecar.listener)
 spark.streams.removeListener(sidecar.listener)
 say(sidecar.url)
 until((folder / "heal").exists)
