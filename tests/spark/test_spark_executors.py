@@ -64,6 +64,8 @@ time.sleep(3600)
 """
 
 
+# Nightly: while a machine is busy, executors take so long to start that this takes minutes.
+@pytest.mark.nightly
 @pytest.mark.fault(
     "Spark",
     "executors are lost every few seconds, and their tasks begin again and again",
