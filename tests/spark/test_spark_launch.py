@@ -17,7 +17,7 @@ from support.wheel import build_wheel
 from querypulse.launch.auto_attach import CONTENT, NAME
 from querypulse.launch.launcher import __file__ as LAUNCHER
 
-pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 SCRIPTS = Path(__file__).parent / "scripts"
 SUBMIT = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
@@ -57,6 +57,7 @@ def run_third_party(pages, folder, command, **settings):
     return driver.lines, failure.labels
 
 
+@pytest.mark.every_spark
 def test_untouched_script_is_watched_by_run(pages, tmp_path):
     command = (sys.executable, "-c", CLI, "run")
     _, alert = run_third_party(

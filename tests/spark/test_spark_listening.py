@@ -149,7 +149,8 @@ def test_dropped_listener_is_registered_again_and_a_removed_one_pages(
     listeners = spark.streams._jsqm.listListeners()
     assert any(listener.equals(sidecar._runtime.path.java_listener) for listener in listeners)
 
-    spark.newSession().streams.addListener(sidecar.listener)
+    other = spark.newSession()
+    other.streams.addListener(sidecar.listener)
     spark.streams.removeListener(sidecar.listener)
     until(lambda: monitor(sidecar).listener_registered is False, "the removal is detected")
     start(rate(spark), "probed")
@@ -158,6 +159,7 @@ def test_dropped_listener_is_registered_again_and_a_removed_one_pages(
     assert shown(sidecar, "probed").last_commit_batch is not None
     assert monitor(sidecar).reregistrations == 1
     assert pages.reported == [("firing", "QuerypulseEventsMissing", "*")]
+    other.streams._jsqm.removeListener(sidecar._runtime.path.java_listener)
 
 
 # -- the bus queue ----------------------------------------------------------------------------
