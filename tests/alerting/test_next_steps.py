@@ -99,9 +99,7 @@ FOUND: dict[str, list[Facts]] = {
         facts.NoEpoch(seconds=70),
         silent(),
         facts.NoTrigger(seconds=70),
-        facts.ShareCause(
-            cause=SharedCause.JVM_SILENT, members=(facts.Member("a", silent()),)
-        ),
+        facts.ShareCause(cause=SharedCause.JVM_SILENT, members=(facts.Member("a", silent()),)),
     ],
     kinds.OFFSETS_STALLED: [facts.OffsetsStuck(sources=(facts.StuckSource("k", ("0",), 1, 9),))],
     kinds.QUERY_FLAPPING: [
@@ -127,11 +125,15 @@ FOUND: dict[str, list[Facts]] = {
         facts.SlotsHeld(slots=SLOTS, waiting=("b",)),
     ],
     kinds.DATA_LOSS_RISK: [
-        risk(), risk(lost=3), risk(gone="is gone", unit="snapshot"),
+        risk(),
+        risk(lost=3),
+        risk(gone="is gone", unit="snapshot"),
         facts.SkippedBySink(sink="files", until=9, batches=2),
         facts.SinkRemembers(sink="delta", ids=IDS),
-        passed(gap()), passed(gap(), is_readable=False, is_lost=True),
-        passed(gap(Cause.RECREATED)), passed(gap(Cause.DELETED), are_tables=True),
+        passed(gap()),
+        passed(gap(), is_readable=False, is_lost=True),
+        passed(gap(Cause.RECREATED)),
+        passed(gap(Cause.DELETED), are_tables=True),
     ],
     kinds.QUERY_LAGGING: [
         facts.WaitedTooLong(partition="t/0", seconds=900, allowed=300),
@@ -162,7 +164,7 @@ FOUND: dict[str, list[Facts]] = {
         facts.Degraded(silent_seconds=70),
         facts.Degraded(unread_checkpoints=(("a", "no answer"),)),
     ],
-}  # fmt: skip
+}
 """By kind: everything that can be found, in each of its forms."""
 
 
@@ -174,9 +176,12 @@ def evidence(of_run=None, **changes):
     commit = LastCommit(CommitSeen.NEVER)
     window = Window(60.0, WindowCause.FLOOR)
     query = QueryEvidence(
-        query_id="1", run_id="2", last_commit=commit, window=window,
+        query_id="1",
+        run_id="2",
+        last_commit=commit,
+        window=window,
         run=None if of_run is None else RunEvidence(activity=of_run),
-    )  # fmt: skip
+    )
     return Evidence(query=query, **changes)
 
 
@@ -281,11 +286,16 @@ LONG = Failure("ValueError", "m " * 750, "ValueError", raised_at=RaisedAt("/job.
         (
             kinds.QUERY_FLAPPING,
             facts.PoisonBatch(
-                times=3, error_class="ValueError", earlier=0, failures=PAST * 50, failure=LONG, batch_id=7
+                times=3,
+                error_class="ValueError",
+                earlier=0,
+                failures=PAST * 50,
+                failure=LONG,
+                batch_id=7,
             ),
         ),
     ],
-)  # fmt: skip
+)
 def test_a_long_error_cuts_off_neither_the_next_steps_nor_the_restart_hint(alertname, found):
     finding = finding_about("a", alertname, Severity.CRITICAL, found, EVIDENCES[-1])
     alert = alert_of(finding, "etl", GUIDES[HINT], 0.0)
@@ -323,14 +333,29 @@ def has_hint(alertname, found, given=NO_EVIDENCE):
 
 WITHOUT_HINT = {
     # Only their cause can be removed.
-    Code.NO_EXECUTORS, Code.EXECUTORS_LOST, Code.WAITING_FOR_SLOTS, Code.LAG_RISES, Code.WAITED_TOO_LONG,
-    Code.OPEN_TRANSACTION, Code.BATCHES_GROW, Code.WORKING, Code.ROWS_DROPPED, Code.DEGRADED, Code.PASSED_OVER,
+    Code.NO_EXECUTORS,
+    Code.EXECUTORS_LOST,
+    Code.WAITING_FOR_SLOTS,
+    Code.LAG_RISES,
+    Code.WAITED_TOO_LONG,
+    Code.OPEN_TRANSACTION,
+    Code.BATCHES_GROW,
+    Code.WORKING,
+    Code.ROWS_DROPPED,
+    Code.DEGRADED,
+    Code.PASSED_OVER,
     # Another checkpoint, path, or a decision which query goes on.
-    Code.OFFSETS_WENT_BACK, Code.BATCH_IDS_WENT_BACK, Code.SKIPPED_BY_SINK, Code.SINK_REMEMBERS,
-    Code.WATERMARK_STUCK, Code.WATERMARK_AHEAD, Code.FOLDER_GONE, Code.CHECKPOINT_TAKEN,
+    Code.OFFSETS_WENT_BACK,
+    Code.BATCH_IDS_WENT_BACK,
+    Code.SKIPPED_BY_SINK,
+    Code.SINK_REMEMBERS,
+    Code.WATERMARK_STUCK,
+    Code.WATERMARK_AHEAD,
+    Code.FOLDER_GONE,
+    Code.CHECKPOINT_TAKEN,
     # It begins again from nothing.
     Code.NOT_COMMITTED,
-}  # fmt: skip
+}
 """Codes after which a restart of the job as it is does harm, or cannot help."""
 
 
@@ -364,8 +389,14 @@ def test_after_an_error_that_a_restart_repeats_no_restart_hint_is_shown(error, m
 
 
 @pytest.mark.parametrize(
-    "error", ["ConnectException", "UNRELEASED_THREAD_ERROR", "UNKNOWN_FIELD_EXCEPTION", "CONNECT_SESSION_ENDED"]
-)  # fmt: skip
+    "error",
+    [
+        "ConnectException",
+        "UNRELEASED_THREAD_ERROR",
+        "UNKNOWN_FIELD_EXCEPTION",
+        "CONNECT_SESSION_ENDED",
+    ],
+)
 def test_after_an_error_that_a_restart_repairs_its_hint_is_shown(error):
     assert has_hint(kinds.QUERY_FAILED, facts.Failed(failure=Failure(error, "", error)))
 

@@ -73,8 +73,9 @@ def test_headline_is_that_of_the_most_prominent_alert_whatever_comes_first(manag
 
 
 @pytest.mark.parametrize(
-    ("severity", "shown"), [("critical", "critical"), ("warning", "warning"), ("none", "info"), ("", "info")]
-)  # fmt: skip
+    ("severity", "shown"),
+    [("critical", "critical"), ("warning", "warning"), ("none", "info"), ("", "info")],
+)
 def test_severity_of_pagerduty_is_one_that_it_knows(manager, severity, shown):
     got = manager.notified_of([alert(next(APPS), severity=severity)])
 
@@ -106,10 +107,14 @@ def test_forty_queries_in_one_group_stay_within_the_limits_of_each_receiver(mana
         alert(
             "forty",
             f"query{number:02}",
-            annotations={"summary": f"[forty] query{number:02} failed: {long}", "reason": long, "description": long * 9},
+            annotations={
+                "summary": f"[forty] query{number:02} failed: {long}",
+                "reason": long,
+                "description": long * 9,
+            },
         )
         for number in range(FORTY)
-    )  # fmt: skip
+    )
 
     assert "(and 39 more)" in titles(got)["E-mail"]
     assert len(titles(got)["PagerDuty"]) <= 1024
@@ -141,17 +146,22 @@ def test_no_name_or_text_makes_markup_in_any_way(manager, name):
     app = next(APPS)
     summary = f"[{app}] {name} failed: {name}"
     annotations = {
-        "summary": summary, "reason": name, "next_steps": "1. x", "runbook_url": "https://r.example/x",
-        "description": f"error_message: {name}\nnext_steps: 1. x", "dashboard_url": f"https://g.example/{name}",
-    }  # fmt: skip
+        "summary": summary,
+        "reason": name,
+        "next_steps": "1. x",
+        "runbook_url": "https://r.example/x",
+        "description": f"error_message: {name}\nnext_steps: 1. x",
+        "dashboard_url": f"https://g.example/{name}",
+    }
     got = manager.notified_of([alert(app, name, annotations=annotations, labels={"team": name})])
     slack, teams = (got[way]["attachments"][0] for way in ("Slack", "Teams"))
     html = next(part for part in got["E-mail"].walk() if part.get_content_type() == "text/html")
 
     assert got["PagerDuty"]["payload"]["summary"] == " ".join(summary.split())
     assert set(re.findall(r"<([^|>]*)\|[^>]*>", slack["text"])) <= {
-        "https://r.example/x", "https://g.example/" + re.sub(r"[<>|`\s]", "", name),
-    }  # fmt: skip
+        "https://r.example/x",
+        "https://g.example/" + re.sub(r"[<>|`\s]", "", name),
+    }
     for mark in ("<!", "<@", "<script"):
         assert mark not in slack["text"] + slack["title"]
     assert slack["text"].count("```") == 2
@@ -201,14 +211,24 @@ def test_of_equal_alerts_the_message_is_about_the_one_with_its_own_next_steps(ma
     """The watcher's, not that of Prometheus about the same driver, whichever comes first."""
     for first in (True, False):
         sent = {
-            "job": {"summary": "by Prometheus", "reason": "no heartbeat", "next_steps": "1. Of the rule."},
+            "job": {
+                "summary": "by Prometheus",
+                "reason": "no heartbeat",
+                "next_steps": "1. Of the rule.",
+            },
             "key": {"summary": "by the watcher", "description": "next_steps: 1. Of the watcher."},
-        }  # fmt: skip
+        }
         app = next(APPS)
         got = manager.notified_of(
-            alert(app, "*", "StreamingDriverDown", annotations=words, labels={name: f"{first == (name == 'job')}"})
+            alert(
+                app,
+                "*",
+                "StreamingDriverDown",
+                annotations=words,
+                labels={name: f"{first == (name == 'job')}"},
+            )
             for name, words in sent.items()
-        )  # fmt: skip
+        )
 
         assert all("by the watcher (and 1 more)" in title for title in titles(got).values())
         for message in got.values():

@@ -46,16 +46,36 @@ STANDALONE = {"spark.master": "spark://m:7077", "spark.submit.deployMode": "clus
         (STANDALONE, {}, ""),
         ({**STANDALONE, "spark.driver.supervise": "false"}, {}, ""),
         ({"spark.master": "spark://m:7077", "spark.driver.supervise": "true"}, {}, ""),
-        ({**STANDALONE, "spark.driver.supervise": "true"}, {}, "the standalone master (spark.driver.supervise)"),
+        (
+            {**STANDALONE, "spark.driver.supervise": "true"},
+            {},
+            "the standalone master (spark.driver.supervise)",
+        ),
         (YARN, {}, "YARN, up to its max-attempts"),
-        ({**YARN, "spark.yarn.maxAppAttempts": "4"}, {}, "YARN, up to spark.yarn.maxAppAttempts, 4"),
+        (
+            {**YARN, "spark.yarn.maxAppAttempts": "4"},
+            {},
+            "YARN, up to spark.yarn.maxAppAttempts, 4",
+        ),
         ({**YARN, "spark.yarn.maxAppAttempts": "1"}, {}, "nobody: spark.yarn.maxAppAttempts is 1"),
-        ({}, KUBERNETES, "Kubernetes or the Spark operator, if the restart policy of the job says so"),
+        (
+            {},
+            KUBERNETES,
+            "Kubernetes or the Spark operator, if the restart policy of the job says so",
+        ),
         (CLUSTER, {}, ""),
         ({**CLUSTER, CLUSTER_NAME: "Kim's cluster"}, {}, ""),
-        ({**CLUSTER, CLUSTER_NAME: "job-7-run-9-orders"}, {}, "the Databricks job, if it has retries or is continuous"),
-        ({**CLUSTER, CLUSTER_NAME: "Kim's cluster", "spark.databricks.job.id": "7"}, {}, "the Databricks job, if it has retries or is continuous"),
+        (
+            {**CLUSTER, CLUSTER_NAME: "job-7-run-9-orders"},
+            {},
+            "the Databricks job, if it has retries or is continuous",
+        ),
+        (
+            {**CLUSTER, CLUSTER_NAME: "Kim's cluster", "spark.databricks.job.id": "7"},
+            {},
+            "the Databricks job, if it has retries or is continuous",
+        ),
     ],
-)  # fmt: skip
+)
 def test_only_what_restarts_a_driver_is_named(conf, environment, who):
     assert restarted_by(conf.get, environment) == who

@@ -53,13 +53,16 @@ HINTED = "1. Restart it.\nTo restart it here: "
         ((HINTED + "x", HINTED + "x"), HINTED + "x"),
         ((HINTED + "x", "1. Wait."), HINTED + "x"),
         (("1. Wait.", HINTED + "x"), "1. Wait."),
-        ((HINTED + "x", HINTED + "y"), "1. Restart it.\nTo restart a here: x\nTo restart b here: y"),
+        (
+            (HINTED + "x", HINTED + "y"),
+            "1. Restart it.\nTo restart a here: x\nTo restart b here: y",
+        ),
         (
             (HINTED + "x", HINTED + "y", HINTED + "x"),
             "1. Restart it.\nTo restart a, c here: x\nTo restart b here: y",
         ),
     ],
-)  # fmt: skip
+)
 def test_group_whose_queries_are_restarted_differently_names_those_of_each_hint(steps, expected):
     group = holding(
         *(alert(query, next_steps=text) for query, text in zip("abc", steps, strict=False))
@@ -126,21 +129,54 @@ def at_end(one, seconds, **notes):
         ((FAILED,), "bronze failed", {}),
         ((FAILED, SLOW), "bronze failed", {"StreamingBatchSlow": "slow"}),
         ((SLOW, at_end(FAILED, 60)), "bronze is slow", {}),
-        ((alert("a"), alert("b"), alert("*", name="QuerypulseEventsMissing", reason="none")), "[etl] 2 queries failed: ConcurrentAppendException (a, b)",
-         {"StreamingQueryFailed of a": "ConcurrentAppendException", "StreamingQueryFailed of b": "ConcurrentAppendException",
-          "QuerypulseEventsMissing of all queries": "none"}),
-        ((at_end(FAILED, 240, outcome=AlertOutcome.COMMITS), at_end(SLOW, 60, outcome=AlertOutcome.HEALTHY)),
-         "Resolved: [etl] bronze commits again after 4 min", {}),
-        ((at_end(SLOW, 240, goes_on=GoesOn.CRITICAL_INCIDENT), at_end(FAILED, 60)),
-         "Replaced by the critical incident: [etl] bronze after 4 min", {}),
-        ((at_end(FAILED, 240), at_end(alert("b"), 240, outcome=AlertOutcome.COMPLETED)),
-         "Resolved: [etl] StreamingQueryFailed of 2 queries is over after 4 min (bronze, b)", {}),
-        ((at_end(alert("a"), 240), at_end(alert("b"), 240), at_end(alert("a", severity="warning"), 60, goes_on=GoesOn.CRITICAL_ALERT)),
-         "Resolved: [etl] 2 queries commit again after 4 min (a, b)", {}),
+        (
+            (alert("a"), alert("b"), alert("*", name="QuerypulseEventsMissing", reason="none")),
+            "[etl] 2 queries failed: ConcurrentAppendException (a, b)",
+            {
+                "StreamingQueryFailed of a": "ConcurrentAppendException",
+                "StreamingQueryFailed of b": "ConcurrentAppendException",
+                "QuerypulseEventsMissing of all queries": "none",
+            },
+        ),
+        (
+            (
+                at_end(FAILED, 240, outcome=AlertOutcome.COMMITS),
+                at_end(SLOW, 60, outcome=AlertOutcome.HEALTHY),
+            ),
+            "Resolved: [etl] bronze commits again after 4 min",
+            {},
+        ),
+        (
+            (at_end(SLOW, 240, goes_on=GoesOn.CRITICAL_INCIDENT), at_end(FAILED, 60)),
+            "Replaced by the critical incident: [etl] bronze after 4 min",
+            {},
+        ),
+        (
+            (at_end(FAILED, 240), at_end(alert("b"), 240, outcome=AlertOutcome.COMPLETED)),
+            "Resolved: [etl] StreamingQueryFailed of 2 queries is over after 4 min (bronze, b)",
+            {},
+        ),
+        (
+            (
+                at_end(alert("a"), 240),
+                at_end(alert("b"), 240),
+                at_end(alert("a", severity="warning"), 60, goes_on=GoesOn.CRITICAL_ALERT),
+            ),
+            "Resolved: [etl] 2 queries commit again after 4 min (a, b)",
+            {},
+        ),
     ],
-    ids=["one", "several of one query", "one is over", "group and driver", "resolved", "replaced",
-         "group with different outcomes", "resolved group"],
-)  # fmt: skip
+    ids=[
+        "one",
+        "several of one query",
+        "one is over",
+        "group and driver",
+        "resolved",
+        "replaced",
+        "group with different outcomes",
+        "resolved group",
+    ],
+)
 def test_headline_is_of_the_first_alert_and_the_others_are_listed(alerts, headline, listed):
     incident = holding(*alerts)
 
