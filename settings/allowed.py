@@ -108,12 +108,13 @@ def example(kind: Any, name: str, default: object = None) -> object:
     if default is not msgspec.NODEFAULT and default not in (None, (), "", False):
         candidates.append(default)
     for candidate in candidates:
-        if candidate is not None and _is_allowed(candidate, kind):
+        if candidate is not None and is_allowed(candidate, kind):
             return candidate
     return _example_of(kind, name)
 
 
-def _is_allowed(value: object, kind: Any) -> bool:
+def is_allowed(value: object, kind: Any) -> bool:
+    """Whether a type allows a value."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -139,7 +140,7 @@ def _example_of(kind: Any, name: str) -> object:
 
 def _example_number(kind: Any) -> float:
     for number in (300, 1, 0.5):
-        if _is_allowed(number, kind):
+        if is_allowed(number, kind):
             return number
     return 0
 
@@ -159,15 +160,15 @@ def meant(kind: Any, name: str, value: object) -> object:
     bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if bare is bool:
         word = str(value).strip().lower()
-        return True if word in _YES else False if word in _NO else None
-    guess: object = None
+        return word in _YES if word in _YES | _NO else None
     if isinstance(value, bool):
         return None
+    guess: object = None
     if bare in (int, float):
         guess = _number(value, is_duration=name.endswith("_seconds"), is_share=_is_share(kind))
     elif not _OF_A_FORM.fullmatch(name):
         guess = _text_or_texts(bare, value)
-    return guess if guess is not None and _is_allowed(guess, kind) else None
+    return guess if guess is not None and is_allowed(guess, kind) else None
 
 
 def _text_or_texts(kind: Any, value: object) -> object:

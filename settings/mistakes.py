@@ -13,7 +13,7 @@ import msgspec
 from ..alerting.receivers import RECEIVER_TYPES
 from ..core.secret import Holds, declared_in, holds
 from ..core.text import encodable, suggest
-from .allowed import allowed, assignment, example, meant, plain, toml
+from .allowed import allowed, assignment, example, is_allowed, meant, plain, toml
 
 HIDDEN = "********"
 TAGS = {kind.type_name(): kind for kind in RECEIVER_TYPES}
@@ -177,7 +177,7 @@ def _inside(outer: Mistake) -> Mistake:
     if get_origin(kind) is tuple and isinstance(value, (list, tuple)):
         entry_kind = get_args(kind)[0]
         for position, entry in enumerate(value):
-            if _is_wrong(entry_kind, entry):
+            if not is_allowed(entry, entry_kind):
                 return _inside(Mistake(f"{outer.path}[{position}]", outer.name, entry_kind, entry))
     if get_origin(kind) is dict and isinstance(value, Mapping):
         return _inside_table(outer, *get_args(kind))
@@ -195,11 +195,11 @@ def _inside_table(outer: Mistake, key_kind: Any, entry_kind: Any) -> Mistake:
     table: Any = outer.value
     for key, entry in table.items():
         shown = HIDDEN if "://" in str(key) else str(key)
-        if _is_wrong(key_kind, key):
+        if not is_allowed(key, key_kind):
             words = allowed(key_kind)
             why = f"the name {shown!r} is not allowed; allowed: {words}"
             return Mistake(outer.path, "", key_kind, key, why=why)
-        if _is_wrong(entry_kind, entry):
+        if not is_allowed(entry, entry_kind):
             return _inside(Mistake(f"{outer.path}[{shown!r}]", shown, entry_kind, entry))
     return outer
 
@@ -211,7 +211,7 @@ def _inside_record(
     fields = {field.name: field for field in msgspec.structs.fields(record)}
     kinds = get_type_hints(record, include_extras=True)
     for name, value in given.items():
-        if name in fields and _is_wrong(kinds[name], value):
+        if name in fields and not is_allowed(value, kinds[name]):
             default = fields[name].default
             return _inside(Mistake(f"{outer.path}.{name}", name, kinds[name], value, default))
         if name not in fields and (name != "type" or tag is None):
@@ -236,14 +236,6 @@ def _unknown_field(name: str, record: type[msgspec.Struct]) -> str:
     else:
         hint = suggest(name, fields) or f"allowed: {', '.join(fields)}"
     return f"unknown field {shown!r}; {hint}"
-
-
-def _is_wrong(kind: Any, value: object) -> bool:
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        return True
-    return False
 
 
 def _is_tagged(kind: Any) -> bool:
