@@ -266,12 +266,12 @@ def waits_for_one_query() -> str:
     after its other queries.
     """
     ident = threading.main_thread().ident
-    stacks = _stacks()
-    stack = stacks.pop(ident or 0, [])
+    stack = stack_of(ident)
     waiting = next((code for code, _ in stack if _awaits_one_query(code)), None)
-    if any(_awaits_queries(code) for other in stacks.values() for code, _ in other):
-        return ""
     if ident is None or waiting is None or _local(ident, waiting, "timeout") is not None:
+        return ""
+    others = (other for thread, other in _stacks().items() if thread != ident)
+    if any(_awaits_queries(code) for other in others for code, _ in other):
         return ""
     still_waits = _local(ident, waiting, "self") is not None
     return waits_in(_locations(stack)).partition(", ")[2] if still_waits else ""

@@ -159,26 +159,24 @@ def _of_several(queries: dict[str, Query], policy: Policy, around: Surroundings)
 
 def _of_checkpoints(snapshot: Snapshot, policy: Policy) -> list[Risk]:
     """Checkpoints that the next start may not find, by problem; of any query that runs."""
-    labels: dict[str, list[str]] = {}
+    at_risk: dict[str, list[Query]] = {}
     for query in snapshot.queries:
         facts = query.run.facts
         is_ours = snapshot.ownership.is_own(query.run.session)
         is_meant = query.run.alive and is_ours and not policy.limits(query.base_name).ignore
         problem = checkpoint_problem(facts.checkpoint) if facts is not None and is_meant else ""
         if problem:
-            labels.setdefault(problem, []).append(query.label)
-    return [
-        Risk(
-            f"{'temporary' if problem.startswith('temporary') else 'local'}_checkpoint",
-            f"the checkpoint of {listed(queries)} is {problem}. Set checkpointLocation to a shared "
-            "folder",
-            _named(queries, snapshot),
-        )
-        for problem, queries in labels.items()
-    ]
+            at_risk.setdefault(problem, []).append(query)
+    return [_of_checkpoint(problem, queries) for problem, queries in at_risk.items()]
 
 
-def _named(queries: list[str], snapshot: Snapshot) -> tuple[str, ...]:
-    """Those with a name: each start of another one has another label."""
-    labels = snapshot.labels()
-    return tuple(label for label in queries if not labels[label].is_unnamed)
+def _of_checkpoint(problem: str, queries: list[Query]) -> Risk:
+    kind = "temporary" if problem.startswith("temporary") else "local"
+    labels = [query.label for query in queries]
+    text = (
+        f"the checkpoint of {listed(labels)} is {problem}. Set checkpointLocation to a shared "
+        "folder"
+    )
+    # Each start of a query without a name has another label.
+    named = tuple(query.label for query in queries if not query.is_unnamed)
+    return Risk(f"{kind}_checkpoint", text, named)

@@ -77,19 +77,21 @@ def _wait_for_an_end(
         is_over = _wait_for_the_last(spark, seconds, closed)
     except NETWORK_ERRORS as error:
         raise QueryFailure(WHOLE_DRIVER, JVM_ENDED) from error
-    except StreamingQueryException as error:
-        if _is_stopping(spark):
-            return "stopped"
-        # All of it: Spark names the cause at the end.
-        raise QueryFailure(WHOLE_DRIVER, redact_ours(redact(str(error)))) from error
     except Exception as error:
         # Any: while a channel closes, also a ValueError or one of gRPC.
         if _comes_from_stop(error, spark, closed):
             return "stopped"
-        raise QueryFailure(WHOLE_DRIVER, describe_error(error, redact_ours)) from error
+        raise QueryFailure(WHOLE_DRIVER, _reason_of(error, redact_ours)) from error
     if is_stopped(watched_by(spark)):
         return "stopped"
     return "completed" if is_over else None
+
+
+def _reason_of(error: Exception, redact_ours: Callable[[str], str]) -> str:
+    if isinstance(error, StreamingQueryException):
+        # All of it: Spark names the cause at the end.
+        return redact_ours(redact(str(error)))
+    return describe_error(error, redact_ours)
 
 
 def _wait_for_the_last(spark: Any, seconds: float, closed: threading.Event) -> bool:
