@@ -34,8 +34,6 @@ class Bookkeeping(Property):
         super().__init__(stage)
         self._totals: dict[tuple[SimDriver, str], Totals] = {}
         self._owners: dict[tuple[SimDriver, str], str] = {}
-        self._shared: set[tuple[SimDriver, str]] = set()
-        """Labels of two queries that seem to be one, renamed."""
         self._unreported: dict[Courier, dict[str, OutboxRow]] = {}
         self._losses: dict[Courier, int] = {}
         self._within_at = stage.time.now
@@ -76,11 +74,7 @@ class Bookkeeping(Property):
     def _check_twice(self, driver: SimDriver, labels: Mapping[str, Query]) -> None:
         """Check that no query with a name of its own is shown under two labels."""
         # Nothing shows the name of a run whose start was lost and that failed before a poll.
-        named = [
-            label
-            for label, query in labels.items()
-            if not query.is_unnamed and (driver, label) not in self._shared
-        ]
+        named = [label for label, query in labels.items() if not query.is_unnamed]
         shown = Counter(driver.owners.get(label, label) for label in named)
         for key, count in shown.items():
             query = self._stage.queries.get(key)
@@ -93,23 +87,18 @@ class Bookkeeping(Property):
             raise Violation("P7", f"a label has {len(label)} characters")
         owner = driver.spark.keys.get(query.run.run_id, query.query_id)
         before = self._owners.setdefault((driver, label), owner)
-        if before == owner or (driver, label) in self._shared:
-            return
-        if not self._seems_renamed(driver, before, owner):
+        if before != owner and not self._seems_renamed(driver, before):
             raise Violation(
                 "P6", f"label {label!r} belonged to {before} and belongs to {owner} now"
             )
-        self._shared.add((driver, label))
 
-    def _seems_renamed(self, driver: SimDriver, *keys: str) -> bool:
-        """Whether a start of the one on the other's checkpoint shows only a new name.
+    def _seems_renamed(self, driver: SimDriver, key: str) -> bool:
+        """Whether a start of another query on this one's checkpoint shows only a new name.
 
         Earlier processes have seen both on it, and this one has not.
         """
-        queries = [self._stage.queries[key] for key in keys if key in self._stage.queries]
-        return any(
-            isfinite(query.taken_at) and query.taken_at < driver.born_at for query in queries
-        )
+        query = self._stage.queries.get(key)
+        return query is not None and isfinite(query.taken_at) and query.taken_at < driver.born_at
 
     def _check_counters(self, driver: SimDriver, label: str, query: Query) -> None:
         place = (driver, label)
