@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
-from math import hypot, inf, sqrt
+from math import ceil, hypot, inf, sqrt
 from statistics import fmean, median, pvariance
 
 import msgspec
@@ -22,8 +22,8 @@ from .sources import spread
 MAX_MARKS = 24
 QUARTER_SECONDS = 900.0
 DAY_QUARTERS = 96
-RATIO_QUARTERS = 8
-"""Two hours show by how much today differs from the day before."""
+RATIO_QUARTERS = 24
+"""Six hours show by how much today differs from the day before."""
 KEPT_QUARTERS = DAY_QUARTERS + RATIO_QUARTERS
 SMOOTHED_QUARTERS = 4
 """The rhythm of a day is smooth: an hour to each side; what remains is noise."""
@@ -38,12 +38,12 @@ LONG_GAP = 4.0
 MIN_STEPS = 3
 UNKNOWN_NOISE = 0.05
 """Between two commits the rate differs by so much, at least: few steps show too little of it."""
-DRIFT_AN_HOUR = 0.05
+DRIFT_AN_HOUR = 0.03
 """Without a day that is known, traffic may change by so much within an hour."""
 RATIO_ERROR = 0.05
 SURE = 1.6
 """So many standard errors to each side are nine cases of ten."""
-WIDE = 0.8
+WIDE = 1.0
 """An interval that is longer than this part of the time says nothing."""
 NEVER_SECONDS = 7 * 86_400.0
 WITHOUT_A_DAY = 6 * 3600.0
@@ -77,7 +77,8 @@ class Intake(msgspec.Struct, frozen=True, gc=False):
     marks: tuple[Mark, ...] = ()
     quarters: bytes = b""
     quarter: int = 0
-    quarter_end: float = 0.0
+    quarter_end: float | None = None
+    """None in the first quarter, of which only a part is known."""
 
     @property
     def read(self) -> float:
@@ -127,16 +128,18 @@ def follow_intake(
     lag: float,
     committed_at: float,
     *,
+    batch_seconds: float,
     close_seconds: float,
 ) -> Intake:
     """Add a poll ``at`` this time, since the last one of which so much has ``arrived``.
 
-    ``committed_at`` is when the newest commit was. A query has caught up once all that is unread
+    ``committed_at`` is when the newest commit was; such a batch takes ``batch_seconds``, or so long
+    is the trigger interval. A query has caught up once all that is unread
     may have arrived in the last ``close_seconds``.
     """
     if before is None or before.unit != unit:
-        first = Intake(unit, at, lag, lag, quarter=int(at // QUARTER_SECONDS), quarter_end=lag)
-        return replace(first, marks=(Mark(at, 0.0, at, lag),))
+        marks = (Mark(at, 0.0, at, lag),)
+        return Intake(unit, at, lag, lag, marks, quarter=int(at // QUARTER_SECONDS))
     polled = replace(before, at=at, end=before.end + arrived, lag=lag)
     after = _with_quarters(polled, before)
     last = before.marks[-1] if before.marks else None
@@ -151,7 +154,11 @@ def follow_intake(
     mark = replace(mark, is_close=is_close)
     if is_close or _was_down(before.marks, mark.at, close_seconds):
         return replace(after, marks=(mark,))
-    return replace(after, marks=spread((*before.marks, mark), MAX_MARKS))
+    marks = before.marks
+    if len(marks) == 1 and mark.at - last.at <= 2 * batch_seconds:
+        # A run takes time until its first batch begins.
+        marks = (replace(last, at=max(last.at, mark.at - batch_seconds)),)
+    return replace(after, marks=spread((*marks, mark), MAX_MARKS))
 
 
 def between_runs(intake: Intake) -> Intake:
@@ -178,6 +185,8 @@ def _with_quarters(intake: Intake, before: Intake) -> Intake:
         return intake
     polls = [(before.at, before.end), (intake.at, intake.end)]
     quarter_end = _end_at(polls, quarter * QUARTER_SECONDS)
+    if intake.quarter_end is None:
+        return replace(intake, quarter=quarter, quarter_end=quarter_end)
     arrived = (quarter_end - intake.quarter_end) / over
     added = array("f", [arrived] * min(over, KEPT_QUARTERS)).tobytes()
     quarters = (intake.quarters + added)[-KEPT_QUARTERS * array("f").itemsize :]
@@ -190,8 +199,8 @@ Ends = list[tuple[float, float]]
 
 def _ends(intake: Intake, marks: Sequence[Mark]) -> Ends:
     """All that is known of when what arrived."""
-    end, at = intake.quarter_end, intake.quarter * QUARTER_SECONDS
-    ends = [(at, end)] if intake.quarters else []
+    end, at = intake.quarter_end or 0.0, intake.quarter * QUARTER_SECONDS
+    ends = [] if intake.quarter_end is None else [(at, end)]
     for arrived in reversed(intake.by_quarter):
         end -= arrived
         at -= QUARTER_SECONDS
@@ -232,7 +241,8 @@ def caught_up(intake: Intake, now: float, *, close_seconds: float) -> CaughtUp |
         return None
     lag = intake.lag - consumption.value * (intake.at - last.at)
     gap = median(after.at - before.at for before, after in pairwise(intake.marks[-4:]))
-    meeting = Meeting(lag, consumption, close_seconds, min(gap, close_seconds) / 2)
+    fitted = last.at - intake.marks[0].at
+    meeting = Meeting(lag, consumption, close_seconds, fitted, min(gap, close_seconds) / 2)
     answers = [_by_persistence(meeting, intake, ends), _by_rhythm(meeting, intake)]
     sure = [answer for answer in answers if answer is not None and _is_sure(answer)]
     return min(sure, key=_width, default=None)
@@ -251,8 +261,8 @@ def _width(answer: CaughtUp) -> float:
 def _consumption(marks: Sequence[Mark], now: float) -> Rate | None:
     """How fast the query reads, by what its commits have read; None while that is unknown."""
     steps = [(after.at - before.at, after.read - before.read) for before, after in pairwise(marks)]
-    usual = median(seconds for seconds, _ in steps)
-    if len(steps) > MIN_STEPS and steps[0][0] > LONG_GAP * usual:
+    if len(steps) > MIN_STEPS:
+        # What a run begins with differs.
         del steps[0]
     if now - marks[-1].at > LONG_GAP * max(seconds for seconds, _ in steps):
         return None
@@ -260,10 +270,7 @@ def _consumption(marks: Sequence[Mark], now: float) -> Rate | None:
     rate = sum(read for _, read in steps) / seconds
     noise = sum((read - rate * step) ** 2 for step, read in steps)
     noise += sum((UNKNOWN_NOISE * rate * step) ** 2 for step, _ in steps)
-    if len(steps) > 1:
-        noise *= len(steps) / (len(steps) - 1)
-    else:
-        noise *= LONG_GAP
+    noise *= len(steps) / max(1 / LONG_GAP, len(steps) - 1)
     return Rate(rate, sqrt(noise) / seconds)
 
 
@@ -273,6 +280,8 @@ class Meeting(msgspec.Struct, frozen=True, gc=False):
     lag: float
     consumption: Rate
     close_seconds: float
+    fitted_seconds: float
+    """For so long the consumption was followed."""
     late: float
     """It is seen at the end of a batch, so many seconds after it, plus or minus."""
 
@@ -299,19 +308,27 @@ class Meeting(msgspec.Struct, frozen=True, gc=False):
             length, place = QUARTER_SECONDS, place + 1
         return inf
 
+    @staticmethod
+    def arrival(rates: Sequence[float], begun: float, seconds: float) -> float:
+        """The mean of the rates that come first."""
+        count = ceil((min(seconds, DAY_QUARTERS * QUARTER_SECONDS) + begun) / QUARTER_SECONDS)
+        return fmean(rates[: max(1, count)])
+
     def answer(
         self, intake: Intake, rates: Sequence[float], begun: float, error: float
     ) -> CaughtUp:
         """The answer if what arrives is right up to this part of it."""
         most, least = 1 + SURE * error, max(0.0, 1 - SURE * error)
         seconds = self.after(rates, begun, 1.0, 0.0)
-        arrival = fmean(rates)
-        soon = self.after(rates, begun, least, SURE)
+        arrival = self.arrival(rates, begun, seconds)
+        # The batches to come differ as those before did: the fewer there are, the more.
+        sure = SURE * sqrt(1 + self.fitted_seconds / max(seconds, self.late, 1.0))
+        soon = self.after(rates, begun, least, sure)
         if seconds == inf:
             return CaughtUp(inf, soon, inf, intake.unit, arrival, self.consumption.value)
-        fast = seconds - self.after(rates, begun, 1.0, SURE)
+        fast = seconds - self.after(rates, begun, 1.0, sure)
         few = seconds - self.after(rates, begun, least, 0.0)
-        slow = self.after(rates, begun, 1.0, -SURE) - seconds
+        slow = self.after(rates, begun, 1.0, -sure) - seconds
         many = self.after(rates, begun, most, 0.0) - seconds
         return CaughtUp(
             seconds + self.late,
@@ -348,7 +365,10 @@ def _error_of(ends: Ends, now: float, length: float, known: float, horizon: floa
     if len(rates) > BLOCKS:
         return sqrt(fmean((after - before) ** 2 for before, after in pairwise(rates)))
     rates = _rates(ends, now, length / BLOCKS, BLOCKS)
-    drift = DRIFT_AN_HOUR * fmean(rates) * (length + horizon) / 2 / 3600
+    usual = DRIFT_AN_HOUR * fmean(rates) * (length + horizon) / 2 / 3600
+    half = BLOCKS // 2
+    seen = (fmean(rates[:half]) - fmean(rates[half:])) * (1 + horizon / length) / 2
+    drift = hypot(usual, seen)
     noise = pvariance(rates) * (1 + length / horizon) / (BLOCKS - 1)
     return hypot(drift, sqrt(noise))
 
@@ -363,7 +383,7 @@ def _by_rhythm(meeting: Meeting, intake: Intake) -> CaughtUp | None:
     """Expect what arrived at these hours of the day before, as much more as today has more."""
     quarters = intake.by_quarter
     compared = len(quarters) - DAY_QUARTERS
-    if compared < RATIO_QUARTERS / 2:
+    if compared < RATIO_QUARTERS / 4:
         return None
     day = quarters[-DAY_QUARTERS:]
     window = 2 * SMOOTHED_QUARTERS + 1

@@ -44,7 +44,7 @@ class Outage:
     arrived: list[float] = field(default_factory=list)
     shares: tuple[float, ...] = (1.0,)
     slowness: tuple[float, ...] = (1.0,)
-    commits: list[tuple[float, float]] = field(default_factory=list)
+    commits: list[tuple[float, float, float]] = field(default_factory=list)
     caught_up_at: float | None = None
 
     def arrived_by(self, at: float) -> float:
@@ -60,8 +60,8 @@ class Outage:
             return (self.ends + self.caught_up_at) / 2
         return self.ends + (1 + self.seed % 8) * 3600.0
 
-    def read_by(self, at: float) -> tuple[float, float]:
-        """The newest commit by then, and what it had read."""
+    def read_by(self, at: float) -> tuple[float, float, float]:
+        """The newest commit by then, what it had read, and how long it took."""
         place = bisect_left(self.commits, (at, math.inf)) - 1
         return self.commits[place]
 
@@ -92,13 +92,21 @@ class Outage:
         return intake
 
     def _polled(self, intake: Intake | None, now: float, lag: float | None = None) -> Intake:
-        end, committed_at = self.arrived_by(now), now
+        end, committed_at, seconds = self.arrived_by(now), now, 1.0
         if lag is None:
-            committed_at, read = self.read_by(now)
+            committed_at, read, seconds = self.read_by(now)
+            seconds = max(seconds, self.interval)
             lag = end - read
         arrived = 0.0 if intake is None else end - self.arrived_by(intake.at)
         return follow_intake(
-            intake, "offset", now, arrived, lag, committed_at, close_seconds=self.close
+            intake,
+            "offset",
+            now,
+            arrived,
+            lag,
+            committed_at,
+            batch_seconds=seconds,
+            close_seconds=self.close,
         )
 
 
@@ -108,7 +116,7 @@ def outage(seed: int) -> Outage:
     it = Outage(seed, random.choice(SHAPES), random.choices(STARTS, (30, 45, 25))[0])
     it.known = random.choice((0.0, 3600.0, 6 * 3600.0, 27 * 3600.0, 30 * 3600.0, 40 * 3600.0))
     it.begins = it.known + random.uniform(0, DAY)
-    it.ends = it.begins + min(10 * 3600.0, 1200.0 * random.lognormvariate(1.0, 1.0))
+    it.ends = it.begins + min(10 * 3600.0, 1200.0 + 1200 * random.lognormvariate(0.5, 1.0))
     it.poll = random.choice((5.0, 15.0, 15.0, 15.0, 30.0, 60.0))
     usual = 10 ** random.uniform(0, 4)
     _arrive(it, random, usual, it.ends + LONGEST)
@@ -141,19 +149,20 @@ def _arrive(it: Outage, random: Random, usual: float, until: float) -> None:
 def _plan(it: Outage, random: Random, usual: float) -> None:
     """How the query reads: a part of its capacity is what usually arrives."""
     usual = it.arrived[-1] / (len(it.arrived) * STEP)
-    load = random.uniform(0.15, 0.85) if random.random() < 0.87 else random.uniform(1.1, 1.8)
+    load = random.uniform(0.1, 0.75) if random.random() < 0.87 else random.uniform(1.1, 1.8)
     capacity = usual / load
-    it.noise = random.uniform(0.03, 0.2)
-    it.interval = random.choice((0.0, 0.0, 10.0, 60.0, 300.0))
+    it.noise = random.uniform(0.03, 0.15)
+    outage = it.ends - it.begins
+    it.interval = min(outage / 20, random.choice((0.0, 0.0, 10.0, 60.0, 300.0)))
     if it.shape == "slow partition":
         it.shares = (0.4, 0.2, 0.2, 0.1, 0.1)
         it.slowness = (random.uniform(1, 2), 1.0, 1.0, random.uniform(1, 3), 1.0)
     it.overhead = random.uniform(0.5, 10)
     slowest = max(share * slow for share, slow in zip(it.shares, it.slowness, strict=True))
-    if random.random() < 0.75 or load > 1:
-        length = max(it.interval, random.choice((10.0, 30.0, 60.0, 60.0, 180.0, 300.0)))
+    if random.random() < 0.9 or load > 1:
+        length = max(it.interval, min(outage / 20, random.choice((10.0, 30.0, 60.0, 180.0, 600.0))))
         it.most = capacity * length
-        busy = random.uniform(0.4, 0.99) if it.interval == length else 1.0
+        busy = random.uniform(0.4, 0.9) if it.interval == length else 1.0
         it.overhead = min(it.overhead, length * busy / 3)
         it.speed = it.most * slowest / (length * busy - it.overhead)
     else:
@@ -165,8 +174,8 @@ def _plan(it: Outage, random: Random, usual: float) -> None:
 def _run(it: Outage, random: Random) -> None:
     read = [it.arrived_by(it.begins) * share for share in it.shares]
     at = it.ends
-    it.commits = [(it.begins, sum(read))]
-    at += random.uniform(5, 60)
+    it.commits = [(it.begins, sum(read), 1.0)]
+    at += random.uniform(2, 30)
     while at < it.ends + LONGEST - 3600:
         unread = [it.arrived_by(at) * share - done for share, done in zip(it.shares, read)]
         part = min(1.0, it.most / max(1e-9, sum(unread)))
@@ -176,7 +185,7 @@ def _run(it: Outage, random: Random) -> None:
         seconds *= random.lognormvariate(0, it.noise / max(1.0, seconds / 120) ** 0.5)
         read = [done + count for done, count in zip(read, rows)]
         committed = at + seconds
-        it.commits.append((committed, sum(read)))
+        it.commits.append((committed, sum(read), seconds))
         if sum(read) >= it.arrived_by(committed - it.close):
             it.caught_up_at = committed
             return
