@@ -1,14 +1,13 @@
 """When a query has caught up: its arrivals and its consumption, fitted apart.
 
-What has arrived at a source and what the query has read of it are two rising lines. Their slopes
-say when they meet, and their noise says how sure that is. Traffic has a rhythm, so arrivals are
-also kept by quarter of an hour, for a day. Pure; times are monotonic seconds.
+The lines of an ``Intake`` are extrapolated until they meet; their noise shows how sure that is. The
+consumption is that of the commits since the query fell behind. What arrives is expected as in a
+past of the same length, or as at these hours of the day before. Nothing is learned; the answer is
+None where it would be a guess. Pure; times are monotonic seconds.
 """
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil, hypot, inf, sqrt
@@ -17,99 +16,71 @@ from statistics import fmean, median, pvariance
 import msgspec
 from msgspec.structs import replace
 
-from .sources import spread
+from .intake import (
+    DAY_QUARTERS,
+    LONG_GAP,
+    MAX_MARKS,
+    QUARTER_SECONDS,
+    Ends,
+    Intake,
+    Mark,
+    end_at,
+)
+from .query import Query, pace_of
+from .sources import Edge, Exposure, PolledSource
 
-MAX_MARKS = 24
-QUARTER_SECONDS = 900.0
-DAY_QUARTERS = 96
-RATIO_QUARTERS = 24
-"""Six hours show by how much today differs from the day before."""
-KEPT_QUARTERS = DAY_QUARTERS + RATIO_QUARTERS
-SMOOTHED_QUARTERS = 4
-"""The rhythm of a day is smooth: an hour to each side; what remains is noise."""
+OLD_SECONDS = 300.0
+"""Twenty polls at the default interval: the source does not answer."""
 SHORTEST_SECONDS = 120.0
 """Arrivals of a shorter time show nothing."""
 BLOCKS = 6
-"""Into so many parts of the same length a time is cut, to see how much they differ."""
-OLD_SECONDS = 300.0
-"""Twenty polls at the default interval: the source does not answer."""
-LONG_GAP = 4.0
-"""So many times the gaps between other commits, a query was hung or down."""
-MIN_STEPS = 3
-UNKNOWN_NOISE = 0.05
-"""Between two commits the rate differs by so much, at least: few steps show too little of it."""
+"""A time is cut into so many parts of one length, to see how much they differ."""
+MANY_STEPS = 4
+NOISE = 0.05
+"""The rates between two commits differ by so much at least: few steps show too little of it."""
+LONG_BATCH = 300.0
+"""In a longer batch, noise evens out."""
 DRIFT_AN_HOUR = 0.03
 """Without a day that is known, traffic may change by so much within an hour."""
+COMPARED_QUARTERS = 6
+"""So many quarters at least show how much more today has than the day before."""
 RATIO_ERROR = 0.05
+SMOOTHED_QUARTERS = 4
+"""The rhythm of a day is smooth: an hour to each side is the same; the rest is noise."""
 SURE = 1.6
-"""So many standard errors to each side are nine cases of ten."""
-WIDE = 1.0
+"""So many standard errors to each side hold nine cases of ten."""
+WIDE = 1.05
 """An interval that is longer than this part of the time says nothing."""
-NEVER_SECONDS = 7 * 86_400.0
+LONGEST_SECONDS = 7 * 86_400.0
 WITHOUT_A_DAY = 6 * 3600.0
-"""Without a day that is known, no rate is extrapolated any further."""
+"""Without a day that is known, no error is extrapolated any further."""
 
 
-class Mark(msgspec.Struct, frozen=True, gc=False):
-    """A commit ``at`` this time, up to which so much was ``read``; by the poll after it, ``end``
-    had arrived. ``is_close``: the query had caught up then.
+class Deletion(msgspec.Struct, frozen=True, gc=False):
+    """Retention deletes unread data before the query has caught up.
+
+    It begins in ``seconds``; ``lost`` is deleted until the query has caught up, or ``per_second``
+    from then on if it never does.
     """
 
-    at: float
-    read: float
-    polled_at: float
-    end: float
-    is_close: bool = False
-
-
-class Intake(msgspec.Struct, frozen=True, gc=False):
-    """What has arrived at one source, and what the query has read of it, in its ``unit``.
-
-    ``end`` counts all arrivals up to ``at``, of which ``lag`` are unread. ``marks`` are the commits
-    since the query fell behind, thinned. ``quarters`` are the arrivals of the quarters of an hour
-    before ``quarter``, by whose end ``quarter_end`` had arrived: 32-bit floats, packed.
-    """
-
-    unit: str
-    at: float
-    end: float
-    lag: float
-    marks: tuple[Mark, ...] = ()
-    quarters: bytes = b""
-    quarter: int = 0
-    quarter_end: float | None = None
-    """None in the first quarter, of which only a part is known."""
-
-    @property
-    def read(self) -> float:
-        """What the query has read of all arrivals."""
-        return self.end - self.lag
-
-    @property
-    def by_quarter(self) -> Sequence[float]:
-        """Arrivals by quarter of an hour, the newest last; at most ``KEPT_QUARTERS``."""
-        return array("f", self.quarters)
-
-
-class Rate(msgspec.Struct, frozen=True, gc=False):
-    """Units a second, and the standard error of that."""
-
-    value: float
-    error: float
+    seconds: float
+    lost: float
+    per_second: float
 
 
 class CaughtUp(msgspec.Struct, frozen=True, gc=False):
-    """When a query has caught up, in seconds from now; ``inf`` for never at these rates.
+    """In how many seconds a query has caught up: 0 if it has, ``inf`` for never at these rates.
 
-    ``arrival`` and ``consumption`` are units a second.
+    ``arrival`` and ``consumption`` are in ``unit`` a second, the first as expected until then.
     """
 
     seconds: float
     earliest: float
     latest: float
-    unit: str
-    arrival: float
-    consumption: float
+    unit: str = ""
+    arrival: float = 0.0
+    consumption: float = 0.0
+    deletion: Deletion | None = None
 
     @property
     def is_never(self) -> bool:
@@ -117,135 +88,70 @@ class CaughtUp(msgspec.Struct, frozen=True, gc=False):
         return self.seconds == inf
 
 
-# -- follow -------------------------------------------------------------------------------------
+NOW = CaughtUp(0.0, 0.0, 0.0)
 
 
-def follow_intake(
-    before: Intake | None,
-    unit: str,
-    at: float,
-    arrived: float,
-    lag: float,
-    committed_at: float,
-    *,
-    batch_seconds: float,
-    close_seconds: float,
-) -> Intake:
-    """Add a poll ``at`` this time, since the last one of which so much has ``arrived``.
+def caught_up(query: Query, now: float) -> CaughtUp | None:
+    """Return when the query has read all that has arrived at all its sources; None if unknown.
 
-    ``committed_at`` is when the newest commit was; such a batch takes ``batch_seconds``, or so long
-    is the trigger interval. A query has caught up once all that is unread
-    may have arrived in the last ``close_seconds``.
+    A run that ends by itself reads only what was there when it began, and ``continuous`` reports
+    nothing: of these it is not known.
     """
-    if before is None or before.unit != unit:
-        marks = (Mark(at, 0.0, at, lag),)
-        return Intake(unit, at, lag, lag, marks, quarter=int(at // QUARTER_SECONDS))
-    polled = replace(before, at=at, end=before.end + arrived, lag=lag)
-    after = _with_quarters(polled, before)
-    last = before.marks[-1] if before.marks else None
-    if last is None or after.read < last.read:
-        # The first poll of a run, a rewound query, or another set of partitions.
-        return replace(after, marks=(Mark(at, after.read, at, after.end),))
-    if after.read == last.read:
-        return after
-    is_known = last.at < committed_at <= at
-    mark = Mark(committed_at if is_known else at, after.read, at, after.end)
-    is_close = mark.read >= _end_at(_ends(after, before.marks), mark.at - close_seconds)
-    mark = replace(mark, is_close=is_close)
-    if is_close or _was_down(before.marks, mark.at, close_seconds):
-        return replace(after, marks=(mark,))
-    marks = before.marks
-    if len(marks) == 1 and mark.at - last.at <= 2 * batch_seconds:
-        # A run takes time until its first batch begins.
-        marks = (replace(last, at=max(last.at, mark.at - batch_seconds)),)
-    return replace(after, marks=spread((*marks, mark), MAX_MARKS))
+    trigger = query.run.trigger
+    is_endless = trigger is None or not (trigger.ends_by_itself or trigger.is_continuous)
+    checkpoint = query.checkpoint
+    if not query.run.alive or not is_endless or not checkpoint.intakes:
+        return None
+    close = pace_of(query).close
+    answers = []
+    for index, intake in checkpoint.intakes.items():
+        answer = meeting_of(intake, now, close)
+        if answer is None:
+            return None
+        source = checkpoint.sources.get(index)
+        deletion = None if source is None else _deletion(source, now, answer.seconds)
+        answers.append(replace(answer, deletion=deletion))
+    return max(answers, key=_seconds)
 
 
-def between_runs(intake: Intake) -> Intake:
-    """What the next run on the same checkpoint knows: the rhythm of the source, not our speed."""
-    return replace(intake, marks=())
-
-
-def _was_down(marks: Sequence[Mark], now: float, close_seconds: float) -> bool:
-    """Whether it was hung between its last commit and the one now, as far as its commits show.
-
-    A query that had caught up commits again soon, or has nothing to read.
-    """
-    gaps = [after.at - before.at for before, after in pairwise(marks)]
-    if len(gaps) >= MIN_STEPS - 1:
-        return now - marks[-1].at > LONG_GAP * max(gaps)
-    return marks[-1].is_close and now - marks[-1].at > LONG_GAP * close_seconds
-
-
-def _with_quarters(intake: Intake, before: Intake) -> Intake:
-    """Close the quarters that are over; a time without polls is spread evenly over its quarters."""
-    quarter = int(intake.at // QUARTER_SECONDS)
-    over = quarter - intake.quarter
-    if over <= 0:
-        return intake
-    polls = [(before.at, before.end), (intake.at, intake.end)]
-    quarter_end = _end_at(polls, quarter * QUARTER_SECONDS)
-    if intake.quarter_end is None:
-        return replace(intake, quarter=quarter, quarter_end=quarter_end)
-    arrived = (quarter_end - intake.quarter_end) / over
-    added = array("f", [arrived] * min(over, KEPT_QUARTERS)).tobytes()
-    quarters = (intake.quarters + added)[-KEPT_QUARTERS * array("f").itemsize :]
-    return replace(intake, quarters=quarters, quarter=quarter, quarter_end=quarter_end)
-
-
-Ends = list[tuple[float, float]]
-"""Times, and what had arrived by then; ascending."""
-
-
-def _ends(intake: Intake, marks: Sequence[Mark]) -> Ends:
-    """All that is known of when what arrived."""
-    end, at = intake.quarter_end or 0.0, intake.quarter * QUARTER_SECONDS
-    ends = [] if intake.quarter_end is None else [(at, end)]
-    for arrived in reversed(intake.by_quarter):
-        end -= arrived
-        at -= QUARTER_SECONDS
-        ends.append((at, end))
-    ends += [(mark.polled_at, mark.end) for mark in marks]
-    ends.append((intake.at, intake.end))
-    ends.sort()
-    return ends
-
-
-def _end_at(ends: Ends, at: float) -> float:
-    """What had arrived by then; the first or the last that is known."""
-    place = bisect_right(ends, (at, inf))
-    if place in (0, len(ends)):
-        return ends[min(place, len(ends) - 1)][1]
-    (before_at, before), (after_at, after) = ends[place - 1], ends[place]
-    return before + (after - before) * (at - before_at) / (after_at - before_at)
-
-
-# -- fit ----------------------------------------------------------------------------------------
-
-
-def caught_up(intake: Intake, now: float, *, close_seconds: float) -> CaughtUp | None:
-    """Return when the query has read all that arrived; None if that is unknown or too unsure.
-
-    A query that has just read all that there was has caught up: in 0 seconds.
-    """
+def meeting_of(intake: Intake, now: float, close_seconds: float) -> CaughtUp | None:
+    """Return when all that is unread in one source has arrived in the last ``close_seconds``."""
     if now - intake.at > OLD_SECONDS or not intake.marks:
         return None
-    ends = _ends(intake, intake.marks)
+    if intake.lag <= 0:
+        return NOW
+    ends = intake.ends
     last = intake.marks[-1]
     if len(intake.marks) == 1:
-        is_close = last.read >= _end_at(ends, now - LONG_GAP * close_seconds)
-        is_close = is_close and ends[0][0] <= now - LONG_GAP * close_seconds
-        return CaughtUp(0.0, 0.0, 0.0, intake.unit, 0.0, 0.0) if is_close else None
+        # Before the next commit, the unread data may be a few batches old.
+        since = now - LONG_GAP * close_seconds
+        return NOW if ends[0][0] <= since and last.read >= end_at(ends, since) else None
     consumption = _consumption(intake.marks, intake.at)
     if consumption is None:
         return None
-    lag = intake.lag - consumption.value * (intake.at - last.at)
-    gap = median(after.at - before.at for before, after in pairwise(intake.marks[-4:]))
-    fitted = last.at - intake.marks[0].at
-    meeting = Meeting(lag, consumption, close_seconds, fitted, min(gap, close_seconds) / 2)
-    answers = [_by_persistence(meeting, intake, ends), _by_rhythm(meeting, intake)]
+    gap = median(after.at - before.at for before, after in pairwise(intake.marks[-MANY_STEPS:]))
+    meeting = _Meeting(
+        unit=intake.unit,
+        lag=intake.lag - consumption.value * (intake.at - last.at),
+        consumption=consumption,
+        fitted_seconds=last.at - intake.marks[0].at,
+        close_seconds=close_seconds,
+        late=min(gap, close_seconds) / 2,
+        passed=now - intake.at,
+    )
+    answers = (_by_persistence(meeting, intake, ends), _by_rhythm(meeting, intake))
     sure = [answer for answer in answers if answer is not None and _is_sure(answer)]
+    if len(intake.marks) <= MANY_STEPS:
+        sure = [answer for answer in sure if not answer.is_never]
     return min(sure, key=_width, default=None)
+
+
+def _seconds(answer: CaughtUp) -> float:
+    return answer.seconds
+
+
+def _width(answer: CaughtUp) -> float:
+    return 0.0 if answer.is_never else answer.latest - answer.earliest
 
 
 def _is_sure(answer: CaughtUp) -> bool:
@@ -254,154 +160,242 @@ def _is_sure(answer: CaughtUp) -> bool:
     return 0 < _width(answer) <= WIDE * answer.seconds
 
 
-def _width(answer: CaughtUp) -> float:
-    return 0.0 if answer.is_never else answer.latest - answer.earliest
+# -- consumption --------------------------------------------------------------------------------
 
 
-def _consumption(marks: Sequence[Mark], now: float) -> Rate | None:
-    """How fast the query reads, by what its commits have read; None while that is unknown."""
+class _Rate(msgspec.Struct, frozen=True, gc=False):
+    """Units a second, and the standard error of that."""
+
+    value: float
+    error: float
+
+
+def _consumption(marks: Sequence[Mark], now: float) -> _Rate | None:
+    """How fast the query reads, by its commits; None if the next one is overdue: it may hang."""
     steps = [(after.at - before.at, after.read - before.read) for before, after in pairwise(marks)]
-    if len(steps) > MIN_STEPS:
+    if len(steps) >= MANY_STEPS:
         # What a run begins with differs.
         del steps[0]
     if now - marks[-1].at > LONG_GAP * max(seconds for seconds, _ in steps):
         return None
-    seconds = sum(step for step, _ in steps)
-    rate = sum(read for _, read in steps) / seconds
-    noise = sum((read - rate * step) ** 2 for step, read in steps)
-    noise += sum((UNKNOWN_NOISE * rate * step) ** 2 for step, _ in steps)
+    total = sum(seconds for seconds, _ in steps)
+    rate = sum(read for _, read in steps) / total
+    noise = sum((read - rate * seconds) ** 2 for seconds, read in steps)
+    noise += sum((NOISE * rate) ** 2 * seconds * min(seconds, LONG_BATCH) for seconds, _ in steps)
+    # Of a single step, nothing shows how much others differ.
     noise *= len(steps) / max(1 / LONG_GAP, len(steps) - 1)
-    return Rate(rate, sqrt(noise) / seconds)
+    return _Rate(rate, sqrt(noise) / total)
 
 
-class Meeting(msgspec.Struct, frozen=True, gc=False):
-    """So much is unread, and it is read at this rate, until only ``close_seconds`` are unread."""
+class _Meeting(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The two lines: ``lag`` is read at the rate of ``consumption``, which was followed for
+    ``fitted_seconds``, until only ``close_seconds`` are unread.
 
+    That shows at the end of a batch, about ``late`` seconds after it. ``passed`` are the seconds
+    since the poll, which count from an answer.
+    """
+
+    unit: str
     lag: float
-    consumption: Rate
-    close_seconds: float
+    consumption: _Rate
     fitted_seconds: float
-    """For so long the consumption was followed."""
+    close_seconds: float
     late: float
-    """It is seen at the end of a batch, so many seconds after it, plus or minus."""
+    passed: float
 
-    def after(self, rates: Sequence[float], begun: float, arrives: float, reads: float) -> float:
-        """Seconds until then, if what arrives and what is read differ by so many errors.
+    def seconds(self, arrivals: _Arrivals, arriving: float = 1.0, errors: float = 0.0) -> float:
+        """Seconds until the lines meet, if so much more arrives, and so many errors more is read.
 
-        ``rates`` are those of the quarters of a day to come, of the first of which ``begun``
-        seconds are over; a single one holds for ever.
+        ``inf`` if they do not within ``LONGEST_SECONDS``.
         """
-        speed = self.consumption.value + reads * self.consumption.error
-        lag = self.lag - rates[0] * arrives * self.close_seconds
-        if lag <= 0:
-            return 0.0
-        if len(rates) == 1:
-            net = speed - rates[0] * arrives
-            return lag / net if net > 0 else inf
-        seconds, length, place = 0.0, QUARTER_SECONDS - begun, 0
-        while seconds < NEVER_SECONDS:
-            net = speed - rates[place % len(rates)] * arrives
-            if net * length >= lag:
-                return seconds + lag / net
+        speed = self.consumption.value + errors * self.consumption.error
+        lag = self.lag - arrivals.rates[0] * arriving * self.close_seconds
+        seconds = 0.0
+        for length, rate in arrivals.ahead():
+            net = speed - rate * arriving
+            if lag <= 0 or net * length >= lag:
+                return seconds + max(0.0, lag / net)
             lag -= net * length
             seconds += length
-            length, place = QUARTER_SECONDS, place + 1
         return inf
 
-    @staticmethod
-    def arrival(rates: Sequence[float], begun: float, seconds: float) -> float:
-        """The mean of the rates that come first."""
-        count = ceil((min(seconds, DAY_QUARTERS * QUARTER_SECONDS) + begun) / QUARTER_SECONDS)
-        return fmean(rates[: max(1, count)])
-
-    def answer(
-        self, intake: Intake, rates: Sequence[float], begun: float, error: float
-    ) -> CaughtUp:
-        """The answer if what arrives is right up to this part of it."""
-        most, least = 1 + SURE * error, max(0.0, 1 - SURE * error)
-        seconds = self.after(rates, begun, 1.0, 0.0)
-        arrival = self.arrival(rates, begun, seconds)
+    def answer(self, arrivals: _Arrivals) -> CaughtUp:
+        """The answer with its interval, by the errors of both lines."""
+        seconds = self.seconds(arrivals)
+        most = 1 + SURE * arrivals.error
+        least = max(0.0, 1 - SURE * arrivals.error)
         # The batches to come differ as those before did: the fewer there are, the more.
-        sure = SURE * sqrt(1 + self.fitted_seconds / max(seconds, self.late, 1.0))
-        soon = self.after(rates, begun, least, sure)
+        errors = SURE * sqrt(1 + self.fitted_seconds / max(seconds, self.late, 1.0))
+        arrival = arrivals.mean(seconds)
         if seconds == inf:
-            return CaughtUp(inf, soon, inf, intake.unit, arrival, self.consumption.value)
-        fast = seconds - self.after(rates, begun, 1.0, sure)
-        few = seconds - self.after(rates, begun, least, 0.0)
-        slow = self.after(rates, begun, 1.0, -sure) - seconds
-        many = self.after(rates, begun, most, 0.0) - seconds
+            soonest = self.seconds(arrivals, least, errors)
+            return CaughtUp(inf, soonest, inf, self.unit, arrival, self.consumption.value)
+        sooner = hypot(
+            seconds - self.seconds(arrivals, errors=errors),
+            seconds - self.seconds(arrivals, least),
+            self.late,
+        )
+        later = hypot(
+            self.seconds(arrivals, errors=-errors) - seconds,
+            self.seconds(arrivals, most) - seconds,
+            self.late,
+        )
+        expected = max(0.0, seconds + self.late / 2 - self.passed)
         return CaughtUp(
-            seconds + self.late,
-            max(0.0, seconds + self.late - hypot(fast, few, self.late)),
-            seconds + self.late + hypot(slow, many, self.late),
-            intake.unit,
+            expected,
+            max(0.0, expected - sooner),
+            expected + later,
+            self.unit,
             arrival,
             self.consumption.value,
         )
 
 
-def _by_persistence(meeting: Meeting, intake: Intake, ends: Ends) -> CaughtUp | None:
-    """Expect for a time to come what arrived in a time of the same length."""
-    known = intake.at - ends[0][0]
-    if known < SHORTEST_SECONDS:
+# -- arrivals -----------------------------------------------------------------------------------
+
+
+class _Arrivals(msgspec.Struct, frozen=True, gc=False):
+    """What is expected to arrive: ``rates`` in units a second, right up to this part of it.
+
+    They are those of the quarters of a day, of the first of which ``begun`` seconds are over. A
+    single one holds for ever.
+    """
+
+    rates: Sequence[float]
+    error: float
+    begun: float = 0.0
+
+    def ahead(self) -> Sequence[tuple[float, float]]:
+        """Times and their rates, one after the other."""
+        if len(self.rates) == 1:
+            return [(LONGEST_SECONDS, self.rates[0])]
+        days = int(LONGEST_SECONDS // QUARTER_SECONDS // DAY_QUARTERS)
+        lengths = [QUARTER_SECONDS - self.begun]
+        lengths += [QUARTER_SECONDS] * (days * len(self.rates) - 1)
+        return list(zip(lengths, [*self.rates] * days, strict=True))
+
+    def mean(self, seconds: float) -> float:
+        """The mean rate of so many seconds to come, at most of a day."""
+        count = ceil((min(seconds, DAY_QUARTERS * QUARTER_SECONDS) + self.begun) / QUARTER_SECONDS)
+        return fmean(self.rates[: max(1, count)])
+
+
+def _by_persistence(meeting: _Meeting, intake: Intake, ends: Ends) -> CaughtUp | None:
+    """Expect in a time to come what arrived in a past of the same length."""
+    longest = intake.at - ends[0][0]
+    if longest < SHORTEST_SECONDS:
         return None
-    length = min(known, SHORTEST_SECONDS)
+    length = SHORTEST_SECONDS
     while True:
-        rate = (intake.end - _end_at(ends, intake.at - length)) / length
-        seconds = meeting.after([rate], 0.0, 1.0, 0.0)
-        if length >= min(seconds, known):
+        rate = (intake.end - end_at(ends, intake.at - length)) / length
+        seconds = meeting.seconds(_Arrivals([rate], 0.0))
+        if length >= min(seconds, longest):
             break
-        length = min(2 * length, known)
+        length = min(2 * length, longest)
     horizon = min(max(seconds, 1.0), WITHOUT_A_DAY)
-    error = _error_of(ends, intake.at, length, known, horizon)
-    relative = error / rate if rate > 0 else 0.0
-    return meeting.answer(intake, [rate], 0.0, relative)
+    # How much arrivals differ does not show in a time without polls.
+    polled = [(at, end) for at, end in ends if at >= intake.since]
+    if intake.at - polled[0][0] < SHORTEST_SECONDS:
+        return None
+    shorter = min(length, intake.at - polled[0][0])
+    error = max(
+        _error(polled, intake.at, shorter, horizon), _error(ends, intake.at, length, horizon)
+    )
+    return meeting.answer(_Arrivals([rate], error / rate if rate > 0 else 0.0))
 
 
-def _error_of(ends: Ends, now: float, length: float, known: float, horizon: float) -> float:
-    """How much the arrivals of the time to come may differ, by how much they did before."""
-    count = int(known // length)
-    rates = _rates(ends, now, length, min(count, MAX_MARKS))
+def _error(ends: Ends, now: float, length: float, horizon: float) -> float:
+    """How much the rate to come may differ: by so much did one such time from the next before.
+
+    Where too few are known, by the parts of the last one: by their noise, and by their drift.
+    """
+    rates = _rates(ends, now, length, MAX_MARKS)
     if len(rates) > BLOCKS:
         return sqrt(fmean((after - before) ** 2 for before, after in pairwise(rates)))
     rates = _rates(ends, now, length / BLOCKS, BLOCKS)
     usual = DRIFT_AN_HOUR * fmean(rates) * (length + horizon) / 2 / 3600
-    half = BLOCKS // 2
-    seen = (fmean(rates[:half]) - fmean(rates[half:])) * (1 + horizon / length) / 2
-    drift = hypot(usual, seen)
+    newer, older = rates[: BLOCKS // 2], rates[BLOCKS // 2 :]
+    drift = (fmean(newer) - fmean(older)) * (1 + horizon / length) / 2
     noise = pvariance(rates) * (1 + length / horizon) / (BLOCKS - 1)
-    return hypot(drift, sqrt(noise))
+    return hypot(usual, drift, sqrt(noise))
 
 
-def _rates(ends: Ends, now: float, length: float, count: int) -> list[float]:
-    """The rates of so many times of this length before now."""
-    marks = [_end_at(ends, now - length * place) for place in range(count + 1)]
+def _rates(ends: Ends, now: float, length: float, most: int) -> list[float]:
+    """The rates of the times of this length before now that are known, at most so many."""
+    count = min(most, round((now - ends[0][0]) // length))
+    marks = [end_at(ends, now - length * place) for place in range(max(count, 1) + 1)]
     return [(after - before) / length for after, before in pairwise(marks)]
 
 
-def _by_rhythm(meeting: Meeting, intake: Intake) -> CaughtUp | None:
-    """Expect what arrived at these hours of the day before, as much more as today has more."""
+def _by_rhythm(meeting: _Meeting, intake: Intake) -> CaughtUp | None:
+    """Expect what arrived at these hours of the day before, and as much more as today had."""
     quarters = intake.by_quarter
     compared = len(quarters) - DAY_QUARTERS
-    if compared < RATIO_QUARTERS / 4:
-        return None
     day = quarters[-DAY_QUARTERS:]
-    window = 2 * SMOOTHED_QUARTERS + 1
+    if compared < COMPARED_QUARTERS or sum(quarters[:compared]) <= 0:
+        return None
+    around = range(-SMOOTHED_QUARTERS, SMOOTHED_QUARTERS + 1)
     smooth = [
-        sum(day[(place + shift) % DAY_QUARTERS] for shift in range(-SMOOTHED_QUARTERS, window // 2 + 1))
-        / window
+        fmean(day[(place + shift) % DAY_QUARTERS] for shift in around)
         for place in range(DAY_QUARTERS)
     ]
-    before = sum(quarters[:compared])
-    total = sum(smooth)
-    if before <= 0 or total <= 0:
-        return None
-    ratio = sum(quarters[-compared:]) / before
-    noise = sqrt(2 * fmean((a - b) ** 2 for a, b in zip(day, smooth, strict=True)))
+    usual = fmean(smooth)
+    ratio = sum(quarters[-compared:]) / sum(quarters[:compared])
+    noise = sqrt(2 * fmean((a - b) ** 2 for a, b in zip(day, smooth, strict=True))) / usual
     rates = [ratio * arrived / QUARTER_SECONDS for arrived in smooth]
-    begun = intake.at - intake.quarter * QUARTER_SECONDS
-    seconds = min(meeting.after(rates, begun, 1.0, 0.0), NEVER_SECONDS)
+    arrivals = _Arrivals(rates, 0.0, intake.at - intake.quarter * QUARTER_SECONDS)
+    seconds = min(meeting.seconds(arrivals), LONGEST_SECONDS)
     count = max(1.0, seconds / QUARTER_SECONDS)
-    usual = total / DAY_QUARTERS
-    error = hypot(RATIO_ERROR, noise / usual / sqrt(compared), noise / usual / sqrt(count))
-    return meeting.answer(intake, rates, begun, error)
+    error = hypot(RATIO_ERROR, noise / sqrt(compared), noise / sqrt(count))
+    return meeting.answer(replace(arrivals, error=error))
+
+
+# -- retention ----------------------------------------------------------------------------------
+
+
+def _deletion(source: PolledSource, now: float, seconds: float) -> Deletion | None:
+    """The first deletion of unread data before ``seconds`` from now; None if there is none."""
+    deletions = [
+        deletion
+        for exposure in source.exposures.values()
+        if (deletion := _overtaken(source, exposure, now, seconds)) is not None
+    ]
+    return min(deletions, key=lambda deletion: deletion.seconds, default=None)
+
+
+def _overtaken(
+    source: PolledSource, exposure: Exposure, now: float, seconds: float
+) -> Deletion | None:
+    """When the edge of what is retained overtakes the query in one partition."""
+    edge = source.edges.get(exposure.partition)
+    ahead = None if edge is None else _edge_ahead(source, exposure, edge, now)
+    if edge is None or ahead is None or len(edge.points) <= 1:
+        return None
+    first, last = edge.points[0], edge.points[-1]
+    distance, speed = ahead
+    gained = speed - (last.committed - first.committed) / (last.at - first.at)
+    if gained <= 0 or distance / gained >= seconds:
+        return None
+    begins = distance / gained
+    lost = 0.0 if seconds == inf else gained * (seconds - begins)
+    return Deletion(begins, lost, gained)
+
+
+def _edge_ahead(
+    source: PolledSource, exposure: Exposure, edge: Edge, now: float
+) -> tuple[float, float] | None:
+    """How far behind the query the edge is, and its speed; None where that is unknown.
+
+    An edge by time moves over what is unread as fast as that has arrived.
+    """
+    poll, partition = source.poll, exposure.partition
+    if poll is None or exposure.lost or exposure.gone:
+        return None
+    if exposure.keeps_seconds is not None and exposure.written_at is not None:
+        age = now - exposure.written_at
+        speed = poll.lag_by_partition.get(partition, 0) / age if age > 0 else 0.0
+        return max(0.0, exposure.keeps_seconds - age) * speed, speed
+    edge_speed = edge.speed(now) if exposure.passed_at is not None else None
+    if edge_speed is None:
+        return None
+    return float(poll.committed[partition] - edge.earliest), edge_speed

@@ -33,11 +33,12 @@ from .history import (
     recovered,
 )
 from .inputs import follow_inputs, had_input
+from .intake import follow_polled, follow_reported
 from .positions import Reading, compare, continued, follow_batch, follow_poll, of_topics_read
-from .query import Query, with_reading
+from .query import Query, pace_of, with_reading
 from .run import Ended, LogBehind, Outcome, Run, SkippedBatches, UnreportedCommit, follow_in_flight
 from .sources import PolledSource, between_runs, follow_source
-from .trends import MUCH_LATE, LateShare, Trends, follow, follow_polls, learn_late
+from .trends import MUCH_LATE, LateShare, Trends, answers, follow, follow_polls, learn_late
 
 # -- ending -----------------------------------------------------------------------------------
 
@@ -169,6 +170,7 @@ def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) ->
         query.checkpoint,
         sources={**between_runs(before), **followed},
         trends=follow_polls(query.checkpoint.trends, before, followed, loop_began=loop_began),
+        intakes=follow_polled(query.checkpoint.intakes, followed, pace_of(query)),
     )
     query = with_reading(query, _read_up_to(query, polls))
     return _with_begin(replace(query, run=run, checkpoint=checkpoint))
@@ -320,7 +322,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
         newest = progress
         if unreported is not None and progress.batch_id >= unreported.batch_id:
             unreported = None
-    return replace(
+    folded = replace(
         query,
         name=progress.name or query.name,
         history=replace(
@@ -340,6 +342,21 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
             unreported=unreported,
         ),
     )
+    return folded if newest is not progress else _with_intakes(folded, progress, at)
+
+
+def _with_intakes(query: Query, progress: Progress, at: float) -> Query:
+    """Follow the lag that Spark reports of sources that do not answer polls."""
+    checkpoint = query.checkpoint
+    reported = {
+        index: source
+        for index, source in enumerate(progress.sources)
+        if not answers(checkpoint.sources.get(index), at)
+    }
+    if not reported:
+        return query
+    intakes = follow_reported(checkpoint.intakes, reported, at, pace_of(query))
+    return replace(query, checkpoint=replace(checkpoint, intakes=intakes))
 
 
 def _trends(query: Query, progress: Progress, at: float, late: LateShare | None) -> Trends:

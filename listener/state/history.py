@@ -17,6 +17,7 @@ from ..failure import Failure
 from ..source_polls import SourcePoll
 from .flow import Datasets
 from .inputs import SourceInput
+from .intake import Intake
 from .positions import Reading
 from .run import Ended, InFlight, Outcome
 from .sources import PolledSource
@@ -221,6 +222,8 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     without_input_before: float = 0.0
     """For how many seconds the runs before this one had read no rows when they ended."""
     trends: Trends = Trends()
+    intakes: dict[int, Intake] = {}
+    """By source index: what has arrived and what was read, where a source shows that."""
     datasets: Datasets = Datasets()
     """What the query reads and writes, as far as known."""
 

@@ -6,13 +6,15 @@ run before, nothing is left. Times are monotonic seconds.
 
 from __future__ import annotations
 
+from math import ceil
 from operator import attrgetter
+from statistics import median
 
 import msgspec
 from msgspec.structs import replace
 
 from ..commit_log import USUAL_HOURS
-from . import positions
+from . import intake, positions
 from .history import MAX_PAST_FAILURES, Checkpoint, History, add_totals, latest, with_longest
 from .inputs import SourceInput
 from .positions import LastRead, Reading
@@ -93,6 +95,31 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if run.start is None or done is None or done.at is None:
             return False
         return done.at < run.started_at - CLOCKS_DIFFER_SECONDS
+
+
+# -- pace -------------------------------------------------------------------------------------
+
+
+CLOSE_SECONDS = 60.0
+BATCHES_OF_A_PACE = 5
+
+
+def pace_of(query: Query) -> intake.Pace:
+    """The pace of its batches; a query is close if no more is unread than usually arrives in one.
+
+    Nobody is late by less than a minute.
+    """
+    run = query.run
+    trigger = run.trigger
+    interval = 0.0 if trigger is None else trigger.interval_seconds
+    newest = 0.0 if run.progress is None else run.progress.batch_seconds or 0.0
+    recent = query.history.recent_batches
+    usual = median(recent) if len(recent) >= BATCHES_OF_A_PACE else 0.0
+    committed_at = run.started_at if run.last_commit_at is None else run.last_commit_at
+    if interval:
+        # The next batch begins at a multiple of it.
+        newest = interval * max(1, ceil(newest / interval))
+    return intake.Pace(committed_at, newest, max(CLOSE_SECONDS, interval, usual))
 
 
 # -- input rows -------------------------------------------------------------------------------
@@ -269,6 +296,7 @@ def _next_checkpoint(old: Query, query_id: str, at: float) -> Checkpoint:
         sources=between_runs(checkpoint.sources),
         inputs=_inputs_before(old, until),
         without_input_before=_without_input(old, until),
+        intakes=intake.between_runs(checkpoint.intakes),
         trends=carry_over(checkpoint.trends, at=at, completed=old.run.completed_loop),
     )
 
@@ -289,6 +317,7 @@ def with_checkpoint_of(query: Query, holder: Query) -> Query:
         last_commit_batch=holder.checkpoint.last_commit_batch,
         newest_commit=holder.checkpoint.newest_commit,
         sources=between_runs(holder.checkpoint.sources),
+        intakes=intake.between_runs(holder.checkpoint.intakes),
         start_point=holder.checkpoint.start_point,
     )
     return with_reading(replace(query, checkpoint=checkpoint), reading)
@@ -308,7 +337,7 @@ def remains(query: Query) -> Query:
     return replace(
         query,
         history=history,
-        checkpoint=replace(query.checkpoint, sources={}),
+        checkpoint=replace(query.checkpoint, sources={}, intakes={}),
         run=replace(query.run, ended=over, progress=None, probed=None),
     )
 

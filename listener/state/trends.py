@@ -410,7 +410,7 @@ def _rises(
     reported: dict[str, list[tuple[float, int]]] = {}
     for index, source in enumerate(progress.sources if progress.input_rows else ()):
         # A source may report its lag in several units, the most exact one first.
-        if source.lag_offsets is not None and not _answers(polled.get(index), at):
+        if source.lag_offsets is not None and not answers(polled.get(index), at):
             unit, lag = "offsets", source.lag_offsets
         elif source.backlog_files is not None:
             unit, lag = "files", source.backlog_files
@@ -430,7 +430,7 @@ def _rises(
     return grown
 
 
-def _answers(source: PolledSource | None, at: float) -> bool:
+def answers(source: PolledSource | None, at: float) -> bool:
     """Whether a source is polled, and its broker answers."""
     poll = source.poll if source is not None else None
     return poll is not None and at - poll.at <= POLL_IS_OLD_SECONDS and poll.lag_offsets is not None

@@ -7,13 +7,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from random import Random
 
-from querypulse.listener.state.catching_up import (
-    CaughtUp,
-    Intake,
-    between_runs,
-    caught_up,
-    follow_intake,
-)
+from querypulse.listener.state.catching_up import CaughtUp, meeting_of
+from querypulse.listener.state.intake import Intake, Pace, between_runs, follow_intake
 
 STEP = 30.0
 DAY = 86_400.0
@@ -48,10 +43,10 @@ class Outage:
     caught_up_at: float | None = None
 
     def arrived_by(self, at: float) -> float:
-        """What had arrived by then."""
+        """How many records had arrived by then."""
         place = min(max(at / STEP, 0.0), len(self.arrived) - 1.001)
         before, after = self.arrived[int(place)], self.arrived[int(place) + 1]
-        return before + (after - before) * (place - int(place))
+        return float(round(before + (after - before) * (place - int(place))))
 
     @property
     def asked_at(self) -> float:
@@ -73,7 +68,7 @@ class Outage:
             intake = self._polled(intake, now)
             now += self.poll
         assert intake is not None
-        return caught_up(intake, self.asked_at, close_seconds=self.close)
+        return meeting_of(intake, self.asked_at, self.close)
 
     def _before(self) -> Intake | None:
         if self.start == "new process":
@@ -84,7 +79,7 @@ class Outage:
             intake = self._polled(intake, now, self.arrived_by(now) - self.arrived_by(now - 5))
             now += 240.0
         if self.start == "restart":
-            return None if intake is None else between_runs(intake)
+            return None if intake is None else between_runs({0: intake})[0]
         while now < self.ends:
             lag = self.arrived_by(now) - self.arrived_by(self.begins)
             intake = self._polled(intake, now, lag)
@@ -95,19 +90,12 @@ class Outage:
         end, committed_at, seconds = self.arrived_by(now), now, 1.0
         if lag is None:
             committed_at, read, seconds = self.read_by(now)
-            seconds = max(seconds, self.interval)
+            if self.interval:
+                seconds = self.interval * max(1, math.ceil(seconds / self.interval))
             lag = end - read
         arrived = 0.0 if intake is None else end - self.arrived_by(intake.at)
-        return follow_intake(
-            intake,
-            "offset",
-            now,
-            arrived,
-            lag,
-            committed_at,
-            batch_seconds=seconds,
-            close_seconds=self.close,
-        )
+        pace = Pace(committed_at, seconds, self.close)
+        return follow_intake(intake, "offset", now, arrived, lag, pace)
 
 
 def outage(seed: int) -> Outage:
@@ -174,18 +162,18 @@ def _plan(it: Outage, random: Random, usual: float) -> None:
 def _run(it: Outage, random: Random) -> None:
     read = [it.arrived_by(it.begins) * share for share in it.shares]
     at = it.ends
-    it.commits = [(it.begins, sum(read), 1.0)]
+    it.commits = [(it.begins, float(round(sum(read))), 1.0)]
     at += random.uniform(2, 30)
     while at < it.ends + LONGEST - 3600:
-        unread = [it.arrived_by(at) * share - done for share, done in zip(it.shares, read)]
+        unread = [it.arrived_by(at) * share - done for share, done in zip(it.shares, read, strict=True)]
         part = min(1.0, it.most / max(1e-9, sum(unread)))
         rows = [lag * part for lag in unread]
-        slowest = max(count * slow for count, slow in zip(rows, it.slowness))
+        slowest = max(count * slow for count, slow in zip(rows, it.slowness, strict=True))
         seconds = it.overhead + slowest / it.speed
         seconds *= random.lognormvariate(0, it.noise / max(1.0, seconds / 120) ** 0.5)
-        read = [done + count for done, count in zip(read, rows)]
+        read = [done + count for done, count in zip(read, rows, strict=True)]
         committed = at + seconds
-        it.commits.append((committed, sum(read), seconds))
+        it.commits.append((committed, float(round(sum(read))), seconds))
         if sum(read) >= it.arrived_by(committed - it.close):
             it.caught_up_at = committed
             return

@@ -1,0 +1,238 @@
+"""What has arrived at a source, and what the query has read of it: two rising lines.
+
+``catching_up.py`` reads from them when they meet. Traffic has a rhythm, so arrivals are also kept
+by quarter of an hour, for a day and six hours: half a kilobyte for each source. Pure; times are
+monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import inf
+
+import msgspec
+from msgspec.structs import replace
+
+from ..events import SourceProgress
+from .sources import PolledSource, spread
+
+MAX_MARKS = 24
+QUARTER_SECONDS = 900.0
+DAY_QUARTERS = 96
+KEPT_QUARTERS = DAY_QUARTERS + 24
+LONG_GAP = 4.0
+"""After so many times the usual time between two commits, a query was hung or down."""
+MIN_GAPS = 2
+SECONDS = "s"
+"""The unit of a source that reports how late it is: a second of data arrives each second."""
+
+Ends = list[tuple[float, float]]
+"""Times, and how much had arrived by then; ascending."""
+
+
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """A commit: when it was, and how much the query had ``read`` by then.
+
+    ``end`` had arrived by the poll after it. ``is_close``: the query had caught up.
+    """
+
+    at: float
+    read: float
+    polled_at: float
+    end: float
+    is_close: bool = False
+
+
+class Intake(msgspec.Struct, frozen=True, gc=False):
+    """The arrivals at one source and the commits of the query, in its ``unit``.
+
+    ``end`` counts the arrivals up to ``at``, of which ``lag`` are unread; ``since`` then there was
+    no long time without a poll. ``marks`` are the commits
+    since the query fell behind, thinned. ``quarters`` are the arrivals in each quarter of an hour
+    before ``quarter``, as 32-bit floats; ``quarter_end`` had arrived by its beginning, or None in
+    the first one.
+    """
+
+    unit: str
+    at: float
+    end: float
+    lag: float
+    since: float
+    marks: tuple[Mark, ...] = ()
+    quarters: bytes = b""
+    quarter: int = 0
+    quarter_end: float | None = None
+    ends_polled: tuple[int, int] = (0, 0)
+    """How many partitions the newest poll had, and the sum of their ends."""
+
+    @property
+    def read(self) -> float:
+        """How much the query has read of all arrivals."""
+        return self.end - self.lag
+
+    @property
+    def by_quarter(self) -> Sequence[float]:
+        """Arrivals by quarter of an hour, the newest last; at most ``KEPT_QUARTERS``."""
+        return array("f", self.quarters)
+
+    @property
+    def ends(self) -> Ends:
+        """All that is known of how much had arrived when."""
+        ends: Ends = []
+        if self.quarter_end is not None:
+            end, at = self.quarter_end, self.quarter * QUARTER_SECONDS
+            ends.append((at, end))
+            for arrived in reversed(self.by_quarter):
+                end -= arrived
+                at -= QUARTER_SECONDS
+                ends.append((at, end))
+        ends += [(mark.polled_at, mark.end) for mark in self.marks]
+        return sorted([*ends, (self.at, self.end)])
+
+
+class Pace(msgspec.Struct, frozen=True, gc=False):
+    """The newest commit of a query, and the pace of its batches, in seconds.
+
+    A batch takes ``batch``, or so long is the trigger interval. Once all that is unread may have
+    arrived in the last ``close`` seconds, the query has caught up.
+    """
+
+    committed_at: float
+    batch: float
+    close: float
+
+
+def follow_intake(
+    before: Intake | None, unit: str, at: float, arrived: float, lag: float, pace: Pace
+) -> Intake:
+    """Apply a poll: so much has ``arrived`` since the one before, and ``lag`` is unread."""
+    if before is None or before.unit != unit:
+        marks = (Mark(at, 0.0, at, lag),)
+        return Intake(unit, at, lag, lag, at, marks, quarter=int(at // QUARTER_SECONDS))
+    if at <= before.at:
+        return before
+    since = at if at - before.at > QUARTER_SECONDS else before.since
+    after = replace(before, at=at, end=before.end + arrived, lag=lag, since=since)
+    after = _with_quarters(after, before)
+    last = before.marks[-1] if before.marks else None
+    if last is None or after.read < last.read:
+        # The first poll of a run, a rewound query, or another set of partitions.
+        return replace(after, marks=(Mark(at, after.read, at, after.end),))
+    if after.read == last.read:
+        return after
+    return replace(after, marks=_marked(after, last, pace))
+
+
+def follow_polled(
+    intakes: Mapping[int, Intake], polled: Mapping[int, PolledSource], pace: Pace
+) -> dict[int, Intake]:
+    """Apply the polls of the sources of a query."""
+    followed = dict(intakes)
+    for index, source in polled.items():
+        poll = source.poll
+        lag = None if poll is None else poll.lag_offsets
+        if poll is None or lag is None:
+            continue
+        before = intakes.get(index)
+        ends = len(poll.latest), sum(poll.latest.values())
+        arrived = 0
+        if before is not None and before.ends_polled[0] == ends[0]:
+            arrived = max(0, ends[1] - before.ends_polled[1])
+        after = follow_intake(before, poll.unit, poll.at, arrived, lag, pace)
+        followed[index] = replace(after, ends_polled=ends)
+    return followed
+
+
+def follow_reported(
+    intakes: Mapping[int, Intake], sources: Mapping[int, SourceProgress], at: float, pace: Pace
+) -> dict[int, Intake]:
+    """Apply what Spark reported of sources that are not polled, in the most exact unit."""
+    followed = dict(intakes)
+    for index, source in sources.items():
+        before = intakes.get(index)
+        since = at if before is None else before.at
+        unread = 0.0 if before is None else before.lag
+        if source.behind_seconds is not None:
+            unit, lag, arrived = SECONDS, source.behind_seconds, at - since
+        elif source.lag_offsets is not None:
+            unit, lag = "offset", source.lag_offsets
+            arrived = max(0.0, _read_in(source) + lag - unread)
+        elif source.backlog_bytes is not None:
+            # What arrives meanwhile is not reported: only that the backlog shrinks is known.
+            unit, lag, arrived = "byte", source.backlog_bytes, 0.0
+        elif source.backlog_files is not None:
+            unit, lag, arrived = "file", source.backlog_files, 0.0
+        else:
+            continue
+        followed[index] = follow_intake(before, unit, at, arrived, lag, pace)
+    return followed
+
+
+def between_runs(intakes: Mapping[int, Intake]) -> dict[int, Intake]:
+    """Keep the rhythm of the sources for the next run on the checkpoint, but not our speed."""
+    return {index: replace(intake, marks=()) for index, intake in intakes.items()}
+
+
+def end_at(ends: Ends, at: float) -> float:
+    """How much had arrived by then; the first or the last figure outside of what is known."""
+    place = bisect_right(ends, (at, inf))
+    if place in (0, len(ends)):
+        return ends[min(place, len(ends) - 1)][1]
+    (before_at, before), (after_at, after) = ends[place - 1], ends[place]
+    return before + (after - before) * (at - before_at) / (after_at - before_at)
+
+
+def _read_in(source: SourceProgress) -> float:
+    """How many offsets a batch has read; its rows, where offsets are no numbers."""
+    start, end = source.start, source.end
+    if not isinstance(start, dict) or not isinstance(end, dict):
+        return float(source.input_rows)
+    moves = [
+        now - was
+        for name, now in end.items()
+        if isinstance(now, int) and isinstance(was := start.get(name), int)
+    ]
+    return float(sum(moves)) if moves else float(source.input_rows)
+
+
+def _marked(after: Intake, last: Mark, pace: Pace) -> tuple[Mark, ...]:
+    """The marks with that of the newest commit, which alone is left once it has caught up."""
+    marks = after.marks
+    committed_at = pace.committed_at if last.at < pace.committed_at <= after.at else after.at
+    recent = [*((mark.polled_at, mark.end) for mark in marks), (after.at, after.end)]
+    is_close = after.read >= end_at(recent, committed_at - pace.close)
+    mark = Mark(committed_at, after.read, after.at, after.end, is_close)
+    if is_close or _was_down(marks, committed_at, pace):
+        return (mark,)
+    if len(marks) == 1 and committed_at - last.at <= 2 * pace.batch:
+        # A run takes time until its first batch begins.
+        marks = (replace(last, at=max(last.at, committed_at - pace.batch)),)
+    return spread((*marks, mark), MAX_MARKS)
+
+
+def _was_down(marks: Sequence[Mark], committed_at: float, pace: Pace) -> bool:
+    """Whether it was hung before this commit; one that had caught up commits soon, or is idle."""
+    gap = committed_at - marks[-1].at
+    gaps = [after.at - before.at for before, after in pairwise(marks)]
+    if len(gaps) >= MIN_GAPS:
+        return gap > LONG_GAP * max(gaps)
+    return marks[-1].is_close and gap > LONG_GAP * pace.close
+
+
+def _with_quarters(intake: Intake, before: Intake) -> Intake:
+    """Close the quarters that are over; a time without polls is spread evenly over its quarters."""
+    quarter = int(intake.at // QUARTER_SECONDS)
+    over = quarter - intake.quarter
+    if over <= 0:
+        return intake
+    polls = [(before.at, before.end), (intake.at, intake.end)]
+    quarter_end = end_at(polls, quarter * QUARTER_SECONDS)
+    if intake.quarter_end is None:
+        return replace(intake, quarter=quarter, quarter_end=quarter_end)
+    arrived = (quarter_end - intake.quarter_end) / over
+    added = array("f", [arrived] * min(over, KEPT_QUARTERS)).tobytes()
+    quarters = (intake.quarters + added)[-KEPT_QUARTERS * array("f").itemsize :]
+    return replace(intake, quarters=quarters, quarter=quarter, quarter_end=quarter_end)
