@@ -10,6 +10,7 @@ from enum import Enum
 import msgspec
 
 from ..listener.probe_report import JobCounts, Trigger
+from ..listener.state.catching_up import CaughtUp
 from .facts import BatchIdsWentBack, Slots, Unfinished, Upstream
 from .policy import Window
 
@@ -58,6 +59,13 @@ class Signal(msgspec.Struct, frozen=True):
     age_seconds: float
 
 
+class CatchingUp(msgspec.Struct, frozen=True):
+    """When the query has caught up; ``wall`` is the Unix time now, None if that is unknown."""
+
+    caught_up: CaughtUp
+    wall: float | None
+
+
 class CommitLog(msgspec.Struct, frozen=True):
     """The newest batches in the checkpoint."""
 
@@ -101,6 +109,8 @@ class QueryEvidence(msgspec.Struct, frozen=True, kw_only=True):
     ids_went_back: BatchIdsWentBack | None = None
     lags: tuple[SourceLag, ...] = ()
     backlogs: tuple[SourceBacklog, ...] = ()
+    catching_up: CatchingUp | None = None
+    """None where it has caught up, or where that is unknown or does not matter."""
     sources_unread: str = ""
     signals: tuple[Signal, ...] = ()
     reads: tuple[str, ...] = ()

@@ -37,6 +37,16 @@ def _pair(count: int, size: int, unit: str, smaller: str) -> str:
     return f"{units} {unit} {rest} {smaller}" if rest else f"{units} {unit}"
 
 
+def amount(count: float) -> str:
+    """``0.5``, ``38``, ``950``, ``1.2 k``, ``38 M``: a count in two digits, or all below 1,000."""
+    for size, suffix in ((1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")):
+        if count >= 10 * size:
+            return f"{count / size:.0f}{suffix}"
+        if count >= size:
+            return f"{count / size:.2g}{suffix}"
+    return f"{count:.2g}"
+
+
 MAX_NAMES = 10
 
 

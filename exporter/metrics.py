@@ -372,6 +372,11 @@ QUERY_FIGURES: Table[QueryRow] = {
         "absent if unknown.",
         lambda row: {place: left for place, (_, left) in row.topic_retention.items()},
     ),
+    "spark_streaming_query_caught_up_seconds": Figure(
+        "In how many seconds the query has read all that has arrived: 0 if it has, infinite if "
+        "more arrives than is read; absent if unknown.",
+        lambda row: None if row.caught_up is None else row.caught_up.seconds,
+    ),
     "spark_streaming_query_end_to_end_age_seconds": Figure(
         "Age of the newest data that has passed from the first sources, through all queries before "
         "it, into the query's table; absent if unknown.",

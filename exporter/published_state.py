@@ -20,6 +20,7 @@ from ..alerting.incidents.lifecycle import Inhibited
 from ..core.states import QueryState
 from ..listener.events import Progress, SourceProgress
 from ..listener.source_polls import SourcePoll, topic_of
+from ..listener.state.catching_up import CaughtUp, caught_up
 from ..listener.state.flow import Flow
 from ..listener.state.identity import base_label
 from ..listener.state.query import Query
@@ -412,6 +413,11 @@ class QueryRow:
         }
         polled = {index: max(ages.values()) for index, ages in self.topic_ages.items() if ages}
         return reported | polled
+
+    @cached_property
+    def caught_up(self) -> CaughtUp | None:
+        """When the query has read all that arrived; None if unknown."""
+        return caught_up(self.query, self.published.snapshot.at) if self.is_seen else None
 
     @cached_property
     def topic_retention(self) -> dict[tuple[str, str], tuple[float, float | None]]:

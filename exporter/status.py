@@ -11,6 +11,8 @@ from typing import TypeVar
 
 import msgspec
 
+from ..alerting.evidence import CatchingUp
+from ..alerting.words.evidence import caught_up_text
 from ..alerting.words.messages import annotations_of
 from ..alerting.words.reasons import JVM_ENDED
 from ..core.installed import VERSION
@@ -40,6 +42,28 @@ class SupervisedStatus(msgspec.Struct, frozen=True):
     """Why it was started again last; None before the first failure."""
     given_up: str | None
     """Why it is not restarted any more; None while it is."""
+
+
+class CaughtUpStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """When a query has read all that has arrived; what it never reaches is None.
+
+    ``arrival`` and ``consumption`` are in ``unit`` a second.
+    """
+
+    text: str
+    """The same in words; empty if it has caught up."""
+    at: str | None
+    """ISO 8601 in UTC."""
+    seconds: float | None
+    earliest_seconds: float | None
+    latest_seconds: float | None
+    never: bool
+    """Whether more arrives than is read."""
+    unit: str
+    arrival: float
+    consumption: float
+    deletion_seconds: float | None
+    """In how many seconds retention begins to delete unread data; None if it does not before."""
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +117,8 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """By when its next run must complete, ISO 8601 in UTC; None without such a setting."""
     end_to_end_age_seconds: float | None = None
     """The age of the newest data that has passed from the first sources into its table."""
+    caught_up: CaughtUpStatus | None = None
+    """None if it is unknown."""
     supervised: SupervisedStatus | None = None
     """None unless the application lets querypulse restart it."""
 
@@ -217,7 +243,30 @@ def _query(row: QueryRow) -> QueryStatus:
         downstream=row.downstream,
         complete_by=None if row.health.due_at is None else iso(row.health.due_at),
         end_to_end_age_seconds=row.end_to_end_age_seconds,
+        caught_up=_caught_up(row),
         supervised=_supervised(row),
+    )
+    return _rounded(shown)
+
+
+def _caught_up(row: QueryRow) -> CaughtUpStatus | None:
+    answer = row.caught_up
+    if answer is None:
+        return None
+    wall = row.published.wall
+    deletion = answer.deletion
+    never = answer.is_never
+    shown = CaughtUpStatus(
+        text=caught_up_text(CatchingUp(answer, wall)) if answer.seconds else "",
+        at=None if never else iso(wall + answer.seconds),
+        seconds=None if never else answer.seconds,
+        earliest_seconds=None if never else answer.earliest,
+        latest_seconds=None if never else answer.latest,
+        never=never,
+        unit=answer.unit,
+        arrival=answer.arrival,
+        consumption=answer.consumption,
+        deletion_seconds=None if deletion is None else deletion.seconds,
     )
     return _rounded(shown)
 

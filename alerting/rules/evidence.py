@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...core.states import QueryState
 from ...listener.probe_report import JobActivity, ProbedRun
+from ...listener.state.catching_up import NOW, caught_up
 from ...listener.state.query import CLOCKS_DIFFER_SECONDS, Query
 from ..evidence import (
     Activity,
+    CatchingUp,
     CommitLog,
     CommitSeen,
     Evidence,
@@ -20,9 +24,12 @@ from ..evidence import (
 )
 from ..facts import BatchIdsWentBack, Facts, Unfinished
 from ..finding import Finding, Severity, finding_about
-from ..kinds import SharedCause
+from ..kinds import BATCH_SLOW, DATA_LOSS_RISK, QUERY_FALLING_BEHIND, QUERY_LAGGING, SharedCause
 from ..policy import Window
 from .context import RuleContext
+
+BEHIND = frozenset({QUERY_LAGGING, BATCH_SLOW, DATA_LOSS_RISK, QUERY_FALLING_BEHIND})
+"""Who is notified of these asks when the query has caught up."""
 
 
 def report(
@@ -37,12 +44,16 @@ def report(
     is_past: bool = False,
 ) -> Finding:
     """Return the finding of a rule about one query, with its evidence unless that is given."""
+    evidence = collect(context) if evidence is None else evidence
+    if alertname in BEHIND and evidence.query is not None:
+        catching_up = replace(evidence.query, catching_up=_catching_up(context))
+        evidence = replace(evidence, query=catching_up)
     return finding_about(
         context.query.label,
         alertname,
         severity,
         facts,
-        collect(context) if evidence is None else evidence,
+        evidence,
         state=state,
         shared=shared,
         is_past=is_past,
@@ -176,6 +187,15 @@ def _backlogs(context: RuleContext) -> tuple[SourceBacklog, ...]:
         for source in (query.run.progress.sources if query.run.progress is not None else ())
         if source.backlog_files is not None or source.backlog_bytes is not None
     )
+
+
+def _catching_up(context: RuleContext) -> CatchingUp | None:
+    answer = caught_up(context.query, context.now)
+    if answer is None or answer == NOW:
+        return None
+    snapshot = context.snapshot
+    wall = None if snapshot.wall is None else snapshot.wall + context.now - snapshot.at
+    return CatchingUp(answer, wall)
 
 
 def _signals(context: RuleContext) -> tuple[Signal, ...]:

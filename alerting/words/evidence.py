@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from ...core.text import duration, exact_duration, listed
+from ...core.text import amount, duration, exact_duration, listed, utc
 from ...listener.failure import Failure
 from ...listener.probe_report import JobCounts
+from ...listener.source_polls import OFFSET
+from ...listener.state.catching_up import CaughtUp, Deletion
+from ...listener.state.intake import SECONDS
 from .. import facts
 from ..evidence import (
     Activity,
     After,
+    CatchingUp,
     CommitLog,
     CommitSeen,
     CriticalAfter,
@@ -206,6 +210,7 @@ def _query(query: QueryEvidence) -> Texts:
         "batch_ids": reason_of(query.ids_went_back),
         "lag": "; ".join(map(_lag, query.lags)),
         "backlog": "; ".join(map(_backlog, query.backlogs)),
+        "caught_up": "" if query.catching_up is None else caught_up_text(query.catching_up),
         "sources_unread": query.sources_unread,
         "signals": ", ".join(map(_signal, query.signals)),
         "reads": "; ".join(query.reads),
@@ -272,6 +277,46 @@ def _backlog(backlog: SourceBacklog) -> str:
     if backlog.size_bytes is not None:
         sizes.append(f"{backlog.size_bytes:.0f} bytes")
     return f"{backlog.description}: {', '.join([*sizes, _reported(backlog.age_seconds)])}"
+
+
+def caught_up_text(catching_up: CatchingUp) -> str:
+    """Return when a query has caught up, or why it never does, and what is deleted before."""
+    answer = catching_up.caught_up
+    text = _never(answer) if answer.is_never else _meeting(answer, catching_up.wall)
+    return text if answer.deletion is None else f"{text}; {_deletion(answer, answer.deletion)}"
+
+
+def _meeting(answer: CaughtUp, wall: float | None) -> str:
+    between = f"{duration(answer.earliest)} to {duration(answer.latest)}"
+    if wall is None:
+        return f"in {duration(answer.seconds)} ({between})"
+    day, clock, zone = utc(wall + answer.seconds).split(" ")
+    at = f"{clock[:5]} {zone}" if utc(wall).startswith(day) else f"{day} {clock[:5]} {zone}"
+    return f"at {at} ({duration(answer.seconds)}, {between})"
+
+
+def _never(answer: CaughtUp) -> str:
+    if answer.unit == SECONDS:
+        return f"never at this rate: it reads {answer.consumption:.2f} s of data in a second"
+    arrive = _per_hour(answer.arrival, answer.unit)
+    read = _per_hour(answer.consumption, answer.unit)
+    return f"never at this rate: {arrive} arrive, {read} are read"
+
+
+def _deletion(answer: CaughtUp, deletion: Deletion) -> str:
+    begins = f"retention deletes unread data in {duration(deletion.seconds)}"
+    if answer.is_never:
+        return f"{begins}, then {_per_hour(deletion.per_second, answer.unit)}"
+    return f"{begins}, about {amount(deletion.lost)}{_units(answer.unit)} before that"
+
+
+def _per_hour(per_second: float, unit: str) -> str:
+    return f"{amount(3600 * per_second)}{_units(unit)}/h"
+
+
+def _units(unit: str) -> str:
+    """Offsets need no name: a reader thinks of records."""
+    return "" if unit == OFFSET else f" {unit}s"
 
 
 def _reported(age_seconds: float | None) -> str:

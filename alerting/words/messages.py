@@ -73,6 +73,7 @@ FIRST = (
     "slots",
     "other_jobs",
     "spark_says",
+    "caught_up",
     "lag",
     "backlog",
     "all_queries",

@@ -312,9 +312,9 @@ def _error(ends: Ends, now: float, length: float, horizon: float) -> float:
     rates = _rates(ends, now, length, MAX_MARKS)
     if len(rates) > BLOCKS:
         return sqrt(fmean((after - before) ** 2 for before, after in pairwise(rates)))
-    rates = _rates(ends, now, length / BLOCKS, BLOCKS)
+    rates = _rates(ends, now, length / BLOCKS, MAX_MARKS)
     usual = DRIFT_AN_HOUR * fmean(rates) * (length + horizon) / 2 / 3600
-    newer, older = rates[: BLOCKS // 2], rates[BLOCKS // 2 :]
+    newer, older = rates[: BLOCKS // 2], rates[BLOCKS // 2 : BLOCKS]
     drift = (fmean(newer) - fmean(older)) * (1 + horizon / length) / 2
     noise = pvariance(rates) * (1 + length / horizon) / (BLOCKS - 1)
     return hypot(usual, drift, sqrt(noise))

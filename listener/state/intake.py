@@ -106,7 +106,7 @@ class Pace(msgspec.Struct, frozen=True, gc=False):
 
 
 def follow_intake(
-    before: Intake | None, unit: str, at: float, arrived: float, lag: float, pace: Pace
+    before: Intake | None, unit: str, at: float, *, arrived: float, lag: float, pace: Pace
 ) -> Intake:
     """Apply a poll: so much has ``arrived`` since the one before, and ``lag`` is unread."""
     if before is None or before.unit != unit:
@@ -141,7 +141,7 @@ def follow_polled(
         arrived = 0
         if before is not None and before.ends_polled[0] == ends[0]:
             arrived = max(0, ends[1] - before.ends_polled[1])
-        after = follow_intake(before, poll.unit, poll.at, arrived, lag, pace)
+        after = follow_intake(before, poll.unit, poll.at, arrived=arrived, lag=lag, pace=pace)
         followed[index] = replace(after, ends_polled=ends)
     return followed
 
@@ -167,7 +167,7 @@ def follow_reported(
             unit, lag, arrived = "file", source.backlog_files, 0.0
         else:
             continue
-        followed[index] = follow_intake(before, unit, at, arrived, lag, pace)
+        followed[index] = follow_intake(before, unit, at, arrived=arrived, lag=lag, pace=pace)
     return followed
 
 

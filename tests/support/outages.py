@@ -95,7 +95,7 @@ class Outage:
             lag = end - read
         arrived = 0.0 if intake is None else end - self.arrived_by(intake.at)
         pace = Pace(committed_at, seconds, self.close)
-        return follow_intake(intake, "offset", now, arrived, lag, pace)
+        return follow_intake(intake, "offset", now, arrived=arrived, lag=lag, pace=pace)
 
 
 def outage(seed: int) -> Outage:
@@ -165,7 +165,9 @@ def _run(it: Outage, random: Random) -> None:
     it.commits = [(it.begins, float(round(sum(read))), 1.0)]
     at += random.uniform(2, 30)
     while at < it.ends + LONGEST - 3600:
-        unread = [it.arrived_by(at) * share - done for share, done in zip(it.shares, read, strict=True)]
+        unread = [
+            it.arrived_by(at) * share - done for share, done in zip(it.shares, read, strict=True)
+        ]
         part = min(1.0, it.most / max(1e-9, sum(unread)))
         rows = [lag * part for lag in unread]
         slowest = max(count * slow for count, slow in zip(rows, it.slowness, strict=True))
