@@ -120,12 +120,10 @@ def meeting_of(intake: Intake, now: float, close_seconds: float) -> CaughtUp | N
         return None
     if intake.lag <= 0:
         return NOW
-    ends = intake.ends
     last = intake.marks[-1]
     if len(intake.marks) == 1:
-        # Before the next commit, the unread data may be a few batches old.
-        since = now - LONG_GAP * close_seconds
-        return NOW if ends[0][0] <= since and last.read >= end_at(ends, since) else None
+        has_caught_up = last.is_close and now - last.at <= LONG_GAP * close_seconds
+        return NOW if has_caught_up else None
     consumption = _consumption(intake.marks, intake.at)
     if consumption is None:
         return None
@@ -139,7 +137,7 @@ def meeting_of(intake: Intake, now: float, close_seconds: float) -> CaughtUp | N
         late=min(gap, close_seconds) / 2,
         passed=now - intake.at,
     )
-    answers = (_by_persistence(meeting, intake, ends), _by_rhythm(meeting, intake))
+    answers = (_by_persistence(meeting, intake), _by_rhythm(meeting, intake))
     sure = [answer for answer in answers if answer is not None and _is_sure(answer)]
     if len(intake.marks) <= MANY_STEPS:
         sure = [answer for answer in sure if not answer.is_never]
@@ -280,8 +278,9 @@ class _Arrivals(msgspec.Struct, frozen=True, gc=False):
         return fmean(self.rates[: max(1, count)])
 
 
-def _by_persistence(meeting: _Meeting, intake: Intake, ends: Ends) -> CaughtUp | None:
+def _by_persistence(meeting: _Meeting, intake: Intake) -> CaughtUp | None:
     """Expect in a time to come what arrived in a past of the same length."""
+    ends = intake.ends
     longest = intake.at - ends[0][0]
     if longest < SHORTEST_SECONDS:
         return None

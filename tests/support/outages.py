@@ -10,9 +10,9 @@ from random import Random
 from querypulse.listener.state.catching_up import CaughtUp, meeting_of
 from querypulse.listener.state.intake import Intake, Pace, between_runs, follow_intake
 
-STEP = 30.0
+STEP = 60.0
 DAY = 86_400.0
-LONGEST = 4 * DAY
+LONGEST = 3 * DAY
 SHAPES = ("steady", "rhythm", "bursts", "slow partition")
 STARTS = ("new process", "restart", "hang")
 
@@ -99,7 +99,7 @@ class Outage:
 
 
 def outage(seed: int) -> Outage:
-    """The outage of this seed, run until the query has caught up, or for four days."""
+    """The outage of this seed, run until the query has caught up, or for three days."""
     random = Random(seed)
     it = Outage(seed, random.choice(SHAPES), random.choices(STARTS, (30, 45, 25))[0])
     it.known = random.choice((0.0, 3600.0, 6 * 3600.0, 27 * 3600.0, 30 * 3600.0, 40 * 3600.0))
