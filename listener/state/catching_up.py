@@ -49,7 +49,7 @@ SMOOTHED_QUARTERS = 4
 """The rhythm of a day is smooth: an hour to each side is the same; the rest is noise."""
 SURE = 1.6
 """So many standard errors to each side hold nine cases of ten."""
-WIDE = 1.05
+WIDE = 1.02
 """An interval that is longer than this part of the time says nothing."""
 LONGEST_SECONDS = 7 * 86_400.0
 WITHOUT_A_DAY = 6 * 3600.0
@@ -180,8 +180,8 @@ def _consumption(marks: Sequence[Mark], now: float) -> _Rate | None:
     rate = sum(read for _, read in steps) / total
     noise = sum((read - rate * seconds) ** 2 for seconds, read in steps)
     noise += sum((NOISE * rate) ** 2 * seconds * min(seconds, LONG_BATCH) for seconds, _ in steps)
-    # Of a single step, nothing shows how much others differ.
-    noise *= len(steps) / max(1 / LONG_GAP, len(steps) - 1)
+    # How much steps differ is itself unsure by few of them; a single one shows nothing of it.
+    noise *= (len(steps) + 1) / max(1 / LONG_GAP, len(steps) - 1)
     return _Rate(rate, sqrt(noise) / total)
 
 

@@ -13,6 +13,7 @@ from querypulse.listener.state.intake import Intake, Pace, between_runs, follow_
 STEP = 60.0
 DAY = 86_400.0
 LONGEST = 3 * DAY
+SHORTEST = 600.0
 SHAPES = ("steady", "rhythm", "bursts", "slow partition")
 STARTS = ("new process", "restart", "hang")
 
@@ -99,8 +100,19 @@ class Outage:
 
 
 def outage(seed: int) -> Outage:
-    """The outage of this seed, run until the query has caught up, or for three days."""
+    """The outage of this seed, run until the query has caught up, or for three days.
+
+    Nobody asks when a query has caught up that needs less than ten minutes.
+    """
     random = Random(seed)
+    while True:
+        simulated = _simulated(seed, random)
+        caught_up_at = simulated.caught_up_at
+        if caught_up_at is None or caught_up_at - simulated.ends >= SHORTEST:
+            return simulated
+
+
+def _simulated(seed: int, random: Random) -> Outage:
     it = Outage(seed, random.choice(SHAPES), random.choices(STARTS, (30, 45, 25))[0])
     it.known = random.choice((0.0, 3600.0, 6 * 3600.0, 27 * 3600.0, 30 * 3600.0, 40 * 3600.0))
     it.begins = it.known + random.uniform(0, DAY)

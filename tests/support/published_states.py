@@ -23,6 +23,8 @@ from querypulse.exporter.published_state import (
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.probe_report import FullQueue
 from querypulse.listener.state.flow import Flow
+from querypulse.listener.state.intake import Intake, Mark
+from querypulse.listener.state.query import Query
 
 PROCESS = Process("4711-aa6f8a24c3d1", iso(WALL - 3600))
 
@@ -130,7 +132,14 @@ def full_published(**changes) -> PublishedState:
         full_story(), **{"expected": ("busy", "absent"), "overrides": overrides, **changes}
     )
     flow = Flow(upstream={"busy": ("dead",)}, downstream={"dead": ("busy",)})
-    return replace(shown, flow=flow, passed={"busy": 60.0})
+    snapshot = replace(shown.snapshot, queries=tuple(map(_caught_up, shown.snapshot.queries)))
+    return replace(shown, flow=flow, passed={"busy": 60.0}, snapshot=snapshot)
+
+
+def _caught_up(query: Query) -> Query:
+    intake = Intake("offset", 90.0, 100.0, 0.0, 0.0, (Mark(90.0, 100.0, 90.0, 100.0),))
+    checkpoint = replace(query.checkpoint, intakes={0: intake} if query.label == "busy" else {})
+    return replace(query, checkpoint=checkpoint)
 
 
 class Collector:
