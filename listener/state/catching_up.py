@@ -8,8 +8,8 @@ None where it would be a guess. Pure; times are monotonic seconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice, pairwise
 from math import ceil, hypot, inf, sqrt
 from statistics import fmean, median, pvariance
 
@@ -109,6 +109,9 @@ def caught_up(query: Query, now: float) -> CaughtUp | None:
         if answer is None:
             return None
         source = checkpoint.sources.get(index)
+        if source is not None and any(edge.lost for edge in source.exposures.values()):
+            # What was deleted counts as read, so that no rate is right.
+            return None
         deletion = None if source is None else _deletion(source, now, answer.seconds)
         answers.append(replace(answer, deletion=deletion))
     return max(answers, key=_seconds)
@@ -211,11 +214,13 @@ class _Meeting(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         seconds = 0.0
         for length, rate in arrivals.ahead():
             net = speed - rate * arriving
-            if lag <= 0 or net * length >= lag:
-                return seconds + max(0.0, lag / net)
+            if lag <= 0 or seconds >= LONGEST_SECONDS:
+                break
+            if net > 0 and net * length >= lag:
+                return seconds + lag / net
             lag -= net * length
             seconds += length
-        return inf
+        return seconds if lag <= 0 else inf
 
     def answer(self, arrivals: _Arrivals) -> CaughtUp:
         """The answer with its interval, by the errors of both lines."""
@@ -263,14 +268,13 @@ class _Arrivals(msgspec.Struct, frozen=True, gc=False):
     error: float
     begun: float = 0.0
 
-    def ahead(self) -> Sequence[tuple[float, float]]:
-        """Times and their rates, one after the other."""
+    def ahead(self) -> Iterator[tuple[float, float]]:
+        """Times and their rates, one after the other, for ever."""
         if len(self.rates) == 1:
-            return [(LONGEST_SECONDS, self.rates[0])]
-        days = int(LONGEST_SECONDS // QUARTER_SECONDS // DAY_QUARTERS)
-        lengths = [QUARTER_SECONDS - self.begun]
-        lengths += [QUARTER_SECONDS] * (days * len(self.rates) - 1)
-        return list(zip(lengths, [*self.rates] * days, strict=True))
+            yield LONGEST_SECONDS, self.rates[0]
+        yield QUARTER_SECONDS - self.begun, self.rates[0]
+        for rate in islice(cycle(self.rates), 1, None):
+            yield QUARTER_SECONDS, rate
 
     def mean(self, seconds: float) -> float:
         """The mean rate of so many seconds to come, at most of a day."""
@@ -333,12 +337,12 @@ def _by_rhythm(meeting: _Meeting, intake: Intake) -> CaughtUp | None:
     day = quarters[-DAY_QUARTERS:]
     if compared < COMPARED_QUARTERS or sum(quarters[:compared]) <= 0:
         return None
-    around = range(-SMOOTHED_QUARTERS, SMOOTHED_QUARTERS + 1)
-    smooth = [
-        fmean(day[(place + shift) % DAY_QUARTERS] for shift in around)
-        for place in range(DAY_QUARTERS)
-    ]
-    usual = fmean(smooth)
+    usual = fmean(day)
+    if usual <= 0:
+        return None
+    width = 2 * SMOOTHED_QUARTERS + 1
+    around = [*day[-SMOOTHED_QUARTERS:], *day, *day[:SMOOTHED_QUARTERS]]
+    smooth = [sum(around[place : place + width]) / width for place in range(DAY_QUARTERS)]
     ratio = sum(quarters[-compared:]) / sum(quarters[:compared])
     noise = sqrt(2 * fmean((a - b) ** 2 for a, b in zip(day, smooth, strict=True))) / usual
     rates = [ratio * arrived / QUARTER_SECONDS for arrived in smooth]

@@ -26,6 +26,8 @@ KEPT_QUARTERS = DAY_QUARTERS + 24
 LONG_GAP = 4.0
 """After so many times the usual time between two commits, a query was hung or down."""
 MIN_GAPS = 2
+MOST = 1e18
+"""More is unread nowhere; a source may report any number."""
 SECONDS = "s"
 """The unit of a source that reports how late it is: a second of data arrives each second."""
 
@@ -159,7 +161,7 @@ def follow_reported(
             unit, lag, arrived = SECONDS, source.behind_seconds, at - since
         elif source.lag_offsets is not None:
             unit, lag = "offset", source.lag_offsets
-            arrived = max(0.0, _read_in(source) + lag - unread)
+            arrived = min(MOST, max(0.0, _read_in(source) + lag - unread))
         elif source.backlog_bytes is not None:
             # What arrives meanwhile is not reported: only that the backlog shrinks is known.
             unit, lag, arrived = "byte", source.backlog_bytes, 0.0
@@ -167,7 +169,10 @@ def follow_reported(
             unit, lag, arrived = "file", source.backlog_files, 0.0
         else:
             continue
-        followed[index] = follow_intake(before, unit, at, arrived=arrived, lag=lag, pace=pace)
+        lag = min(lag, MOST)
+        after = follow_intake(before, unit, at, arrived=arrived, lag=lag, pace=pace)
+        # The next poll does not count again what is counted here.
+        followed[index] = replace(after, ends_polled=(0, 0))
     return followed
 
 

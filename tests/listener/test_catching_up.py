@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import inf
+from math import inf, isnan
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.outages import outage
 from support.story import Story, run, source
 
-from querypulse.listener.state.catching_up import NOW, caught_up
-from querypulse.listener.state.intake import KEPT_QUARTERS, MAX_MARKS
+from querypulse.listener.state.catching_up import NOW, caught_up, meeting_of
+from querypulse.listener.state.intake import KEPT_QUARTERS, MAX_MARKS, Pace, follow_intake
 
 RATE = 100
 """What arrives in a second."""
@@ -262,3 +264,27 @@ def test_nine_of_ten_answers_of_a_thousand_outages_are_right():
     assert counts["right"] >= 0.9 * counts["answered"]
     assert counts["in its interval"] >= 0.9 * counts["answered"]
     assert counts["never, wrongly"] < 0.01 * (counts["never, wrongly"] + counts["never, rightly"])
+
+
+# -- any numbers ------------------------------------------------------------------------------
+
+STEPS = st.tuples(
+    st.sampled_from([0.001, 1.0, 15.0, 300.0, 901.0, 90_000.0]),
+    st.sampled_from([0.0, 1.0, 1e3, 1e9, 1e18]),
+    st.sampled_from([0.0, 1.0, 1e3, 1e9, 1e18]),
+    st.sampled_from([0.0, 0.5, 60.0, 1e6]),
+)
+
+
+@given(st.lists(STEPS, min_size=1, max_size=40), st.integers(1, 8))
+def test_any_polls_have_an_answer_or_none_and_no_error(steps, repeats):
+    intake, now = None, 0.0
+    for passed, arrived, lag, batch in steps * repeats:
+        now += passed
+        pace = Pace(now - passed / 2, batch, 60.0)
+        intake = follow_intake(intake, "offset", now, arrived=arrived, lag=lag, pace=pace)
+        answer = meeting_of(intake, now, 60.0)
+
+        assert answer is None or 0 <= answer.earliest <= answer.seconds <= answer.latest
+        assert answer is None or not isnan(answer.arrival + answer.consumption)
+    assert len(intake.marks) <= MAX_MARKS
