@@ -102,7 +102,7 @@ def caught_up(query: Query, now: float) -> CaughtUp | None:
     checkpoint = query.checkpoint
     if not query.run.alive or not is_endless or not checkpoint.intakes:
         return None
-    close = pace_of(query).close
+    close = pace_of(query, query.run.progress).close
     answers = []
     for index, intake in checkpoint.intakes.items():
         answer = meeting_of(intake, now, close)

@@ -33,7 +33,7 @@ from .history import (
     recovered,
 )
 from .inputs import follow_inputs, had_input
-from .intake import follow_polled, follow_reported
+from .intake import Intake, follow_polled, follow_reported
 from .positions import Reading, compare, continued, follow_batch, follow_poll, of_topics_read
 from .query import Query, pace_of, with_reading
 from .run import Ended, LogBehind, Outcome, Run, SkippedBatches, UnreportedCommit, follow_in_flight
@@ -170,7 +170,7 @@ def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) ->
         query.checkpoint,
         sources={**between_runs(before), **followed},
         trends=follow_polls(query.checkpoint.trends, before, followed, loop_began=loop_began),
-        intakes=follow_polled(query.checkpoint.intakes, followed, pace_of(query)),
+        intakes=follow_polled(query.checkpoint.intakes, followed, pace_of(query, run.progress)),
     )
     query = with_reading(query, _read_up_to(query, polls))
     return _with_begin(replace(query, run=run, checkpoint=checkpoint))
@@ -312,6 +312,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
     late_share = history.late_share
     inputs = follow_inputs(query.checkpoint.inputs, progress, at)
     trends = query.checkpoint.trends
+    intakes = query.checkpoint.intakes
     run = query.run
     newest = run.progress
     unreported = run.unreported
@@ -319,10 +320,11 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
         reading = follow_batch(reading, progress, at, is_first=newest is None)
         late_share = learn_late(late_share, progress, at)
         trends = _trends(query, progress, at, late_share)
+        intakes = _intakes(query, progress, at)
         newest = progress
         if unreported is not None and progress.batch_id >= unreported.batch_id:
             unreported = None
-    folded = replace(
+    return replace(
         query,
         name=progress.name or query.name,
         history=replace(
@@ -332,7 +334,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
             recent_batches=recent[-RECENT_BATCHES:],
             totals=count_batch(history.totals, progress),
         ),
-        checkpoint=replace(query.checkpoint, inputs=inputs, trends=trends),
+        checkpoint=replace(query.checkpoint, inputs=inputs, trends=trends, intakes=intakes),
         run=replace(
             run,
             last_event_at=event_at,
@@ -342,10 +344,9 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
             unreported=unreported,
         ),
     )
-    return folded if newest is not progress else _with_intakes(folded, progress, at)
 
 
-def _with_intakes(query: Query, progress: Progress, at: float) -> Query:
+def _intakes(query: Query, progress: Progress, at: float) -> dict[int, Intake]:
     """Follow the lag that Spark reports of sources that do not answer polls."""
     checkpoint = query.checkpoint
     reported = {
@@ -354,9 +355,8 @@ def _with_intakes(query: Query, progress: Progress, at: float) -> Query:
         if not answers(checkpoint.sources.get(index), at)
     }
     if not reported:
-        return query
-    intakes = follow_reported(checkpoint.intakes, reported, at, pace_of(query))
-    return replace(query, checkpoint=replace(checkpoint, intakes=intakes))
+        return checkpoint.intakes
+    return follow_reported(checkpoint.intakes, reported, at, pace_of(query, progress))
 
 
 def _trends(query: Query, progress: Progress, at: float, late: LateShare | None) -> Trends:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from contextlib import suppress
 from math import inf
 
 import msgspec
 from msgspec.structs import replace
 
 from ..events import SourceProgress
-from .sources import PolledSource, spread
+from .sources import PolledSource, thinned
 
 MAX_MARKS = 24
 QUARTER_SECONDS = 900.0
@@ -193,37 +193,46 @@ def end_at(ends: Ends, at: float) -> float:
 def _read_in(source: SourceProgress) -> float:
     """How many offsets a batch has read; its rows, where offsets are no numbers."""
     start, end = source.start, source.end
-    if not isinstance(start, dict) or not isinstance(end, dict):
-        return float(source.input_rows)
-    moves = [
-        now - was
-        for name, now in end.items()
-        if isinstance(now, int) and isinstance(was := start.get(name), int)
-    ]
-    return float(sum(moves)) if moves else float(source.input_rows)
+    if isinstance(start, dict) and isinstance(end, dict) and start.keys() == end.keys():
+        with suppress(TypeError):
+            # An offset may be a text or a tuple.
+            return float(sum(end.values()) - sum(start.values()))
+    return float(source.input_rows)
 
 
 def _marked(after: Intake, last: Mark, pace: Pace) -> tuple[Mark, ...]:
     """The marks with that of the newest commit, which alone is left once it has caught up."""
     marks = after.marks
     committed_at = pace.committed_at if last.at < pace.committed_at <= after.at else after.at
-    recent = [*((mark.polled_at, mark.end) for mark in marks), (after.at, after.end)]
-    is_close = after.read >= end_at(recent, committed_at - pace.close)
+    is_close = after.read >= _arrived_by(after, committed_at - pace.close)
     mark = Mark(committed_at, after.read, after.at, after.end, is_close)
     if is_close or _was_down(marks, committed_at, pace):
         return (mark,)
     if len(marks) == 1 and committed_at - last.at <= 2 * pace.batch:
         # A run takes time until its first batch begins.
         marks = (replace(last, at=max(last.at, committed_at - pace.batch)),)
-    return spread((*marks, mark), MAX_MARKS)
+    return thinned((*marks, mark), MAX_MARKS)
+
+
+def _arrived_by(intake: Intake, at: float) -> float:
+    """How much had arrived by then, as the newest marks show; the first of them is the limit."""
+    later: Mark | Intake = intake
+    for mark in reversed(intake.marks):
+        if mark.polled_at <= at:
+            return end_at([(mark.polled_at, mark.end), _polled(later)], at)
+        later = mark
+    return later.end
+
+
+def _polled(point: Mark | Intake) -> tuple[float, float]:
+    return (point.at if isinstance(point, Intake) else point.polled_at), point.end
 
 
 def _was_down(marks: Sequence[Mark], committed_at: float, pace: Pace) -> bool:
     """Whether it was hung before this commit; one that had caught up commits soon, or is idle."""
     gap = committed_at - marks[-1].at
-    gaps = [after.at - before.at for before, after in pairwise(marks)]
-    if len(gaps) >= MIN_GAPS:
-        return gap > LONG_GAP * max(gaps)
+    if len(marks) > MIN_GAPS:
+        return gap > LONG_GAP * (marks[-1].at - marks[0].at) / (len(marks) - 1)
     return marks[-1].is_close and gap > LONG_GAP * pace.close
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from math import ceil
 from operator import attrgetter
-from statistics import median
 
 import msgspec
 from msgspec.structs import replace
 
 from ..commit_log import USUAL_HOURS
+from ..events import Progress
 from . import intake, positions
 from .history import MAX_PAST_FAILURES, Checkpoint, History, add_totals, latest, with_longest
 from .inputs import SourceInput
@@ -104,17 +104,17 @@ CLOSE_SECONDS = 60.0
 BATCHES_OF_A_PACE = 5
 
 
-def pace_of(query: Query) -> intake.Pace:
-    """The pace of its batches; a query is close if no more is unread than usually arrives in one.
+def pace_of(query: Query, progress: Progress | None) -> intake.Pace:
+    """The pace of its batches, of which ``progress`` is the newest.
 
-    Nobody is late by less than a minute.
+    A query is close if no more is unread than usually arrives within a batch, or a minute.
     """
     run = query.run
     trigger = run.trigger
     interval = 0.0 if trigger is None else trigger.interval_seconds
-    newest = 0.0 if run.progress is None else run.progress.batch_seconds or 0.0
+    newest = 0.0 if progress is None else progress.batch_seconds or 0.0
     recent = query.history.recent_batches
-    usual = median(recent) if len(recent) >= BATCHES_OF_A_PACE else 0.0
+    usual = sorted(recent)[len(recent) // 2] if len(recent) >= BATCHES_OF_A_PACE else 0.0
     committed_at = run.started_at if run.last_commit_at is None else run.last_commit_at
     if interval:
         # The next batch begins at a multiple of it.
