@@ -49,7 +49,7 @@ SMOOTHED_QUARTERS = 4
 """The rhythm of a day is smooth: an hour to each side is the same; the rest is noise."""
 SURE = 1.6
 """So many standard errors to each side hold nine cases of ten."""
-WIDE = 1.02
+WIDE = 1.03
 """An interval that is longer than this part of the time says nothing."""
 LONGEST_SECONDS = 7 * 86_400.0
 WITHOUT_A_DAY = 6 * 3600.0

@@ -211,6 +211,9 @@ def _marked(after: Intake, last: Mark, pace: Pace) -> tuple[Mark, ...]:
     if len(marks) == 1 and committed_at - last.at <= 2 * pace.batch:
         # A run takes time until its first batch begins.
         marks = (replace(last, at=max(last.at, committed_at - pace.batch)),)
+    if len(marks) > 1 and committed_at - marks[-2].at < (committed_at - marks[0].at) / MAX_MARKS:
+        # They cover the whole time evenly.
+        marks = marks[:-1]
     return thinned((*marks, mark), MAX_MARKS)
 
 
