@@ -21,6 +21,8 @@ _large_figure: Callable[[float], str] = floatToGoString
 MILLION = 1e6
 KEPT_LABELS = 4096
 """Cached label texts: many samples share their labels, also in the next scrape; at most 1 MB."""
+INFINITE = frozenset({"spark_streaming_query_caught_up_seconds"})
+"""Only these are infinite on purpose: never."""
 _SUFFIXES = {"counter": "_total", "info": "_info"}
 """The suffixes that OpenMetrics omits from family names."""
 
@@ -47,7 +49,8 @@ class Family:
 
     def add(self, labels: Labels, value: float | None) -> None:
         """Add one sample, unless the value is unknown: None, not finite, or Spark's -1."""
-        if value is not None and value >= 0 and math.isfinite(value):
+        may_be_infinite = self.name in INFINITE
+        if value is not None and value >= 0 and (may_be_infinite or math.isfinite(value)):
             self.samples.append((self.name, self.labels, labels, value))
 
     def add_buckets(self, labels: Labels, buckets: Buckets) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.core.text import duration, listed
+from querypulse.core.text import amount, duration, listed
 
 
 def test_duration_is_printed_in_readable_units():
@@ -22,6 +22,23 @@ def test_duration_is_printed_in_readable_units():
     }
 
     assert {seconds: duration(seconds) for seconds in cases} == cases
+
+
+def test_counts_are_shown_in_two_digits_or_below_1000_in_all():
+    cases = {
+        0: "0",
+        0.25: "0.25",
+        4.5: "4.5",
+        95.4: "95",
+        950: "950",
+        1200: "1.2 k",
+        38_400: "38 k",
+        999_000: "999 k",
+        1.25e6: "1.2 M",
+        3.8e10: "38 G",
+    }
+
+    assert {count: amount(count) for count in cases} == cases
 
 
 def test_first_names_and_the_count_of_the_others():
