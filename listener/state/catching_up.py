@@ -99,22 +99,22 @@ def caught_up(query: Query, now: float) -> CaughtUp | None:
     """
     trigger = query.run.trigger
     is_endless = trigger is None or not (trigger.ends_by_itself or trigger.is_continuous)
-    checkpoint = query.checkpoint
-    if not query.run.alive or not is_endless or not checkpoint.intakes:
+    sources = query.checkpoint.sources.values()
+    # What was deleted counts as read, so that no rate is right.
+    has_lost = any(exposure.lost for source in sources for exposure in source.exposures.values())
+    if not query.run.alive or not is_endless or has_lost:
         return None
     close = pace_of(query, query.run.progress).close
-    answers = []
-    for index, intake in checkpoint.intakes.items():
-        answer = meeting_of(intake, now, close)
-        if answer is None:
-            return None
-        source = checkpoint.sources.get(index)
-        if source is not None and any(edge.lost for edge in source.exposures.values()):
-            # What was deleted counts as read, so that no rate is right.
-            return None
-        deletion = None if source is None else _deletion(source, now, answer.seconds)
-        answers.append(replace(answer, deletion=deletion))
-    return max(answers, key=_seconds)
+    # Those without a mark have not been seen in this run, which may have fewer sources.
+    intakes = [intake for intake in query.checkpoint.intakes.values() if intake.marks]
+    answers = [meeting_of(intake, now, close) for intake in intakes]
+    known = [answer for answer in answers if answer is not None]
+    if not answers or len(known) < len(answers):
+        return None
+    last = max(known, key=_seconds)
+    deletions = [_deletion(source, now, last.seconds) for source in sources]
+    first = min(filter(None, deletions), key=_seconds, default=None)
+    return last if first is None else replace(last, deletion=first)
 
 
 def meeting_of(intake: Intake, now: float, close_seconds: float) -> CaughtUp | None:
@@ -147,7 +147,7 @@ def meeting_of(intake: Intake, now: float, close_seconds: float) -> CaughtUp | N
     return min(sure, key=_width, default=None)
 
 
-def _seconds(answer: CaughtUp) -> float:
+def _seconds(answer: CaughtUp | Deletion) -> float:
     return answer.seconds
 
 
@@ -189,11 +189,10 @@ def _consumption(marks: Sequence[Mark], now: float) -> _Rate | None:
 
 
 class _Meeting(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The two lines: ``lag`` is read at the rate of ``consumption``, which was followed for
-    ``fitted_seconds``, until only ``close_seconds`` are unread.
+    """The two lines, from the newest poll on, ``passed`` seconds ago.
 
-    That shows at the end of a batch, about ``late`` seconds after it. ``passed`` are the seconds
-    since the poll, which count from an answer.
+    ``lag`` is read at the rate of ``consumption``, which was followed for ``fitted_seconds``, until
+    only ``close_seconds`` are unread. That shows up to ``late`` seconds later, when a batch ends.
     """
 
     unit: str
@@ -363,7 +362,7 @@ def _deletion(source: PolledSource, now: float, seconds: float) -> Deletion | No
         for exposure in source.exposures.values()
         if (deletion := _overtaken(source, exposure, now, seconds)) is not None
     ]
-    return min(deletions, key=lambda deletion: deletion.seconds, default=None)
+    return min(deletions, key=_seconds, default=None)
 
 
 def _overtaken(

@@ -58,6 +58,9 @@ SILENT = {
     "it commits rarely and reads as much as arrives": behind(reads=RATE + 2),
     "more arrives than it reads, since a minute": behind(reads=RATE // 2, until=100),
     "it was rewound a moment ago": behind().ask(at=600, committed=0, latest=240_500),
+    "unread records were deleted": behind().ask(
+        at=596, committed=171_000, earliest=200_000, latest=239_600
+    ),
     "another source is unknown": (
         behind().commit(batch=90, at=590, sources=(source(1, 1), source(1, 2, backlog_bytes=None)))
     ),
@@ -209,6 +212,18 @@ def test_the_rhythm_of_a_source_survives_a_restart_and_its_speed_does_not():
     assert [mark.at for mark in after.marks] == [8005]
     assert after.end - before.end == pytest.approx(RATE * 4000, rel=0.05)
     assert after.by_quarter[-1] == pytest.approx(RATE * 900, rel=0.05)
+
+
+def test_a_source_that_the_next_run_does_not_have_is_not_waited_for():
+    story = Story().started(at=0)
+    for at in range(30, 300, 30):
+        both = source(at, behind_seconds=900.0), source(at, behind_seconds=90.0)
+        story.commit(batch=at, at=at, sources=both)
+    story.ended(at=300).started(at=310)
+    for at in range(330, 900, 30):
+        story.commit(batch=at, at=at, sources=(source(at, behind_seconds=3600.0 - 2 * at),))
+
+    assert asked(story).unit == "s"
 
 
 def test_an_intake_stays_small_however_long_a_query_is_behind():
