@@ -10,6 +10,7 @@ from enum import Enum
 import msgspec
 
 from ..listener.probe_report import JobCounts, Trigger
+from ..listener.source_polls import OFFSET
 from ..listener.state.catching_up import CaughtUp
 from .facts import BatchIdsWentBack, Slots, Unfinished, Upstream
 from .policy import Window
@@ -35,12 +36,16 @@ class LastCommit(msgspec.Struct, frozen=True):
 
 
 class SourceLag(msgspec.Struct, frozen=True):
-    """The lag of one source, and its age; ``is_polled``: the source itself has answered."""
+    """The lag of one source, and its age; ``is_polled``: the source itself has answered.
+
+    A table's is in ``unit``: versions, or the snapshots after the one that was read.
+    """
 
     description: str
     offsets: float
     age_seconds: float | None
     is_polled: bool
+    unit: str = OFFSET
 
 
 class SourceBacklog(msgspec.Struct, frozen=True):

@@ -166,7 +166,13 @@ def _lags(context: RuleContext) -> tuple[SourceLag, ...]:
         if source.lag_offsets is not None
     }
     lags |= {
-        index: SourceLag(poll.description, poll.lag_offsets, context.now - poll.at, is_polled=True)
+        index: SourceLag(
+            poll.description,
+            poll.lag_offsets,
+            context.now - poll.at,
+            is_polled=True,
+            unit=poll.unit,
+        )
         for index, poll in query.checkpoint.polls.items()
         if poll.lag_offsets is not None
     }

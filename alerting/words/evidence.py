@@ -266,7 +266,8 @@ def window_text(window: Window) -> str:
 
 def _lag(lag: SourceLag) -> str:
     if lag.is_polled and lag.age_seconds is not None:
-        return f"{lag.description}: {lag.offsets:.0f} offsets, {duration(lag.age_seconds)} ago"
+        unread = f"{lag.offsets:.0f} {lag.unit}s"
+        return f"{lag.description}: {unread}, {duration(lag.age_seconds)} ago"
     return f"{lag.description}: {lag.offsets:.0f} offsets, {_reported(lag.age_seconds)}"
 
 

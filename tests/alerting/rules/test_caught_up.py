@@ -134,3 +134,12 @@ def test_what_is_unknown_is_absent():
 
     assert query.caught_up is None
     assert values(unknown, "spark_streaming_query_caught_up_seconds") == {}
+
+
+@pytest.mark.parametrize("unit", ["version", "snapshot"])
+def test_the_lag_of_a_table_is_in_its_unit(unit):
+    story = Story().started(at=0).commit(batch=0, at=1)
+    story.table(at=5, read=3, end=6, unit=unit).failed(at=8)
+    (finding,) = story.evaluate(9).findings
+
+    assert say(finding).evidence["lag"] == f"DeltaSource[/t]: 3 {unit}s, 4 s ago"
