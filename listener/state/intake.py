@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from math import inf
 
 import msgspec
@@ -194,9 +193,10 @@ def _read_in(source: SourceProgress) -> float:
     """How many offsets a batch has read; its rows, where offsets are no numbers."""
     start, end = source.start, source.end
     if isinstance(start, dict) and isinstance(end, dict) and start.keys() == end.keys():
-        with suppress(TypeError):
-            # An offset may be a text or a tuple.
-            return float(sum(end.values()) - sum(start.values()))
+        begun = [position for position in start.values() if isinstance(position, int)]
+        ended = [position for position in end.values() if isinstance(position, int)]
+        if len(begun) == len(ended) == len(end):
+            return float(sum(ended) - sum(begun))
     return float(source.input_rows)
 
 
