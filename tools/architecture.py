@@ -48,7 +48,7 @@ BUDGET = {
     "core": (1955, 12),
     "listener": (12600, 50),
     "exporter": (2450, 8),
-    "alerting": (12960, 43),
+    "alerting": (12970, 43),
     "settings": (1625, 10),
     "sidecar": (3795, 14),
     "watch": (1865, 6),

@@ -288,12 +288,15 @@ def caught_up_text(catching_up: CatchingUp) -> str:
 
 
 def _meeting(answer: CaughtUp, wall: float | None) -> str:
-    between = f"{duration(answer.earliest)} to {duration(answer.latest)}"
+    expected = duration(answer.seconds)
+    earliest = duration(answer.earliest)
+    latest = duration(answer.latest)
+    between = "" if earliest == latest else f"{earliest} to {latest}"
     if wall is None:
-        return f"in {duration(answer.seconds)} ({between})"
+        return f"in {expected} ({between})" if between else f"in {expected}"
     day, clock, zone = utc(wall + answer.seconds).split(" ")
     at = f"{clock[:5]} {zone}" if utc(wall).startswith(day) else f"{day} {clock[:5]} {zone}"
-    return f"at {at} ({duration(answer.seconds)}, {between})"
+    return f"at {at} ({', '.join(filter(None, (expected, between)))})"
 
 
 def _never(answer: CaughtUp) -> str:

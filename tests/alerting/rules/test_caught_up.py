@@ -45,6 +45,10 @@ TEXTS = {
         (SOON, None),
         "in 2 h 10 min (110 min to 2 h 41 min)",
     ),
+    "no interval that is shorter than it is exact": (
+        (CaughtUp(150.0, 130.0, 170.0), MONDAY),
+        "at 00:02 UTC (2 min)",
+    ),
     "never, and both rates": (
         (NEVER, MONDAY),
         "never at this rate: 1.2 M/h arrive, 900 k/h are read",
