@@ -97,6 +97,19 @@ def test_details_open_with_one_click(page):
     assert facts["run id"] == "alerts-1"
 
 
+def test_details_say_when_a_query_has_caught_up(windows):
+    story = Story().started(at=0)
+    for at in range(30, int(BEGAN), 30):
+        story.commit(batch=at // 30, at=at, seconds=30.0)
+        story.ask(at=at + 5, committed=20 * at, latest=200_000 + 100 * (at + 5))
+    with status_page(windows, ChangingState(story)) as (page, _):
+        behind = row(page, "a")
+        behind.locator("summary").click()
+        assert "caught up" in behind.locator(".facts dt").all_inner_texts()
+        text = "never at this rate: 360 k/h arrive, 72 k/h are read"
+        assert text in behind.locator(".facts dd").all_inner_texts()
+
+
 def test_open_alerts_come_first_with_runbook_and_evidence(page):
     card = page.locator(".alert").first
     assert card.locator("h3").inner_text() == "StreamingQueryFailed of alerts"
