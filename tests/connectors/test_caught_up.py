@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 from support.connectors import DeltaTable, IcebergTable
-from support.queries import shown
+from support.queries import SPARK_PATIENCE_SECONDS, shown
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(1500)]
 
@@ -57,6 +57,12 @@ def starts(stream, folder, name):
     return writer.trigger(processingTime=f"{INTERVAL_SECONDS} seconds").start()
 
 
+def read_once(stream, folder, name):
+    """Read what is there, so that what is written later is a backlog of versions or snapshots."""
+    writer = stream.writeStream.format("noop").option("checkpointLocation", str(folder / name))
+    writer.trigger(availableNow=True).start().awaitTermination(SPARK_PATIENCE_SECONDS)
+
+
 def comes_true(stream, folder, watch, name):
     """Whether what is said half-way is right within a fifth of the time that is left."""
     sidecar, began = watch(source_interval_seconds=1), time.monotonic()
@@ -85,18 +91,23 @@ def test_a_backlog_of_a_topic(spark, kafka, watch, tmp_path):
 
 @pytest.mark.delta
 def test_a_backlog_of_a_delta_table(spark, watch, tmp_path):
-    table = DeltaTable(spark, tmp_path / "facts").write(90)
+    table = DeltaTable(spark, tmp_path / "table").write()
+    stream = table.stream(maxFilesPerTrigger="1")
+    read_once(stream, tmp_path, "facts")
+    table.write(100)
 
     with fed(table.write, every=10):
-        comes_true(table.stream(maxFilesPerTrigger="1"), tmp_path, watch, "facts")
+        comes_true(stream, tmp_path, watch, "facts")
 
 
 @pytest.mark.iceberg
 def test_a_backlog_of_an_iceberg_table(spark, watch, tmp_path):
     spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
     warehouse = spark.conf.get("spark.sql.catalog.ice.warehouse")
-    table = IcebergTable(spark, warehouse, "behind").write(90)
+    table = IcebergTable(spark, warehouse, "behind").write()
     stream = table.stream(**{"streaming-max-files-per-micro-batch": "1"})
+    read_once(stream, tmp_path, "behind")
+    table.write(100)
 
     with fed(table.write, every=10):
         comes_true(stream, tmp_path, watch, "behind")
