@@ -22,13 +22,14 @@ import tomli
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"core", "listener"}
-BELOW_SETTINGS = {*SHARED, "alerting", "exporter"}
+BELOW_SETTINGS = {*SHARED, "alerting", "recording", "exporter"}
 WITH_SETTINGS = {*BELOW_SETTINGS, "settings"}
 WITH_SIDECAR = {*WITH_SETTINGS, "sidecar"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "listener": {"core"},
-    "exporter": {*SHARED, "alerting"},
+    "exporter": {*SHARED, "alerting", "recording"},
+    "recording": {*SHARED, "alerting"},
     "alerting": SHARED,
     "dashboards": set(),
     "settings": {*BELOW_SETTINGS, "dashboards"},
@@ -49,6 +50,7 @@ BUDGET = {
     "listener": (11890, 48),
     "exporter": (2385, 8),
     "alerting": (12870, 43),
+    "recording": (2000, 8),
     "settings": (1625, 10),
     "sidecar": (3795, 14),
     "watch": (1865, 6),
