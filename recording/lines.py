@@ -195,7 +195,10 @@ class RecordingError(ValueError):
 
 
 class Recording(msgspec.Struct, frozen=True):
-    """All lines of one recording, in order; ``unread`` lines were cut off, or are of no known kind."""
+    """All lines of one recording, in order.
+
+    ``unread`` lines were cut off, or are of no known kind.
+    """
 
     begin: Begin
     lines: tuple[AnyLine, ...]
@@ -230,11 +233,19 @@ def decode(content: bytes, place: str) -> Recording:
     lines: list[AnyLine] = []
     unread = 0
     for text in filter(None, rest):
-        try:
-            lines.append(_decoder.decode(text))
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        line = _decoded(text)
+        if line is None:
             unread += 1
+        else:
+            lines.append(line)
     return Recording(begin, tuple(lines), unread)
+
+
+def _decoded(text: bytes) -> AnyLine | None:
+    try:
+        return _decoder.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
 
 
 def recording_id(app: str, query: str, labels: dict[str, str], at: float) -> str:
