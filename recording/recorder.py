@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.finding import WHOLE_DRIVER, Finding
-from ..alerting.incidents.lifecycle import Evaluated
+from ..alerting.incidents.lifecycle import Evaluated, Opened
 from ..listener.mailbox import ExpectEnd, ExpectStop, Forget
 from ..listener.state.identity import UNNAMED
 from ..listener.state.query import Query
@@ -230,7 +231,7 @@ class Recorder:
             spark_version=about.spark_version,
             continues=before,
             settings=about.settings,
-            opened=first.opened,
+            opened=_opened_before(first),
             restored=() if inherited is None else (inherited,),
         )
         recording = OpenRecording(begin)
@@ -488,6 +489,15 @@ def _waits(evaluated: Evaluated) -> bool:
         (alert.name, alert.query) for incident in evaluated.incidents for alert in incident.alerts
     }
     return any((alert.name, alert.query) not in inside for alert in evaluated.alerts)
+
+
+def _opened_before(evaluated: Evaluated) -> tuple[Opened, ...]:
+    """When alerts had opened before an evaluation, which may have opened some itself."""
+    now = evaluated.snapshot.at
+    before = (
+        replace(opened, at=tuple(at for at in opened.at if at < now)) for opened in evaluated.opened
+    )
+    return tuple(opened for opened in before if opened.at)
 
 
 def _newest_of_each(events: list[Received], most: int) -> list[Received]:
