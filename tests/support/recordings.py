@@ -299,7 +299,7 @@ def hung_and_stopped() -> Tape:
     )
     tape.notified("webhook", at=160.5, alerts=(STALLED,))
     tape.works("bronze", at=670, batch=3, own=own, stack=("java.lang.Object.wait",))
-    reason = f"task_running: batch 3 in flight for 600 s, {held}"
+    reason = f"task_running: batch 3 in flight for 10 min, {held}"
     tape.alert(
         "bronze",
         STALLED,
@@ -346,8 +346,8 @@ def killed_and_continued() -> list[Tape]:
     first.notified("pagerduty", at=61.4, alerts=(FAILED,))
     second = Tape("billing", at=600, continues=first)
     second.alert("billing", FAILED, at=600, since=61, **failed)
-    second.started("billing", at=605)
-    second.commit("billing", batch=1, at=620)
+    second.started("billing", 2, at=605)
+    second.commit("billing", 2, batch=1, at=620)
     second.state(at=621)
     second.alert("billing", FAILED, at=651, change=Change.ENDED, since=61, outcome="commits")
     second.end(at=651)
