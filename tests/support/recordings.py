@@ -336,7 +336,7 @@ def hung_and_stopped() -> Tape:
 
 def killed_and_continued() -> list[Tape]:
     """A driver is killed while its query has failed; the next process continues the incident."""
-    first = Tape("billing", at=61)
+    first = Tape("billing", at=62)
     first.started("billing", at=1)
     first.commit("billing", batch=0, at=10)
     first.terminated("billing", at=60.5, exception=MISTAKE)
