@@ -70,14 +70,15 @@ def alert_stories(parts: Sequence[Recording]) -> list[AlertStory]:
     """
     stories: list[AlertStory] = []
     is_open: dict[tuple[str, str], AlertStory] = {}
-    for line in (line for part in parts for line in part.lines):
+    lines = ((part.begin, line) for part in parts for line in part.lines)
+    for begin, line in lines:
         if not isinstance(line, AlertChanged):
             continue
         identity = (line.alertname, line.query)
         story = is_open.get(identity)
         if story is None:
-            # Its opening may have been left out.
-            is_opening = line.change is Change.OPENED
+            # Where its opening was left out, or is in a part that is not there, it is older.
+            is_opening = line.change is Change.OPENED and not begin.continues
             since = line.at if is_opening else min(line.at, line.starts_at)
             story = is_open[identity] = AlertStory(*identity, since, [])
             stories.append(story)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 from support.story import MONDAY, Story, processing, run
 
+from querypulse.alerting.alert import recording_id
 from querypulse.core.text import rfc3339
 from querypulse.listener.events import EventKind, decode
 from querypulse.listener.probe_report import JobCounts, LongTask, SlotUse
@@ -32,8 +32,8 @@ from querypulse.recording.lines import (
     Thinned,
     encode,
     patch_between,
-    recording_id,
 )
+from querypulse.recording.states import driver_state, query_state
 
 APP = "orders"
 MISTAKE = (
@@ -82,7 +82,7 @@ class Tape:
     """
 
     def __init__(self, query="billing", *, at, continues=None, seen_from=SeenFrom.DRIVER):
-        first = recording_id(APP, query, {}, MONDAY + at)
+        first = recording_id({"app": APP, "query": query}, MONDAY + at)
         begin = Begin(
             at=MONDAY + at,
             version=VERSION,
@@ -160,14 +160,18 @@ class Tape:
     def state(self, *, at):
         """What has changed in the state."""
         now = at - self.began
-        snapshot = msgspec.to_builtins(self.story.snapshot(now))
-        queries = {query["label"]: query for query in snapshot.pop("queries")}
-        driver_patch = patch_between(self._driver, snapshot)
-        query_patch = patch_between(self._queries, queries)
-        self._driver, self._queries = snapshot, queries
-        line = State(at=MONDAY + at, now=now, driver=driver_patch, queries=query_patch)
-        # As it is read: in JSON there are no tuples.
-        return self.add(msgspec.json.decode(msgspec.json.encode(line), type=State))
+        snapshot = self.story.snapshot(now)
+        driver = driver_state(snapshot, None)
+        queries = {query.label: query_state(query) for query in snapshot.queries}
+        line = State(
+            at=MONDAY + at,
+            now=now,
+            driver=patch_between(self._driver, driver),
+            queries=patch_between(self._queries, queries),
+        )
+        self._driver = driver
+        self._queries = queries
+        return self.add(line)
 
     def alert(self, query, name, *, at, change=Change.OPENED, since=None, **fields):
         """An alert changes; ``reason`` becomes its words."""
