@@ -405,8 +405,9 @@ class _Story:
         lines = "1 line" if unread == 1 else f"{unread} lines"
         words = f"{lines} of the recording could not be read."
         note = [element("p", words, class_="note soft")] if unread else []
-        title = [self._title("The batches as tables")] if shown else []
-        return joined([*note, *title, *shown])
+        title = self._title("The batches as tables")
+        folded = [element("div", title, *shown, class_="tables")] if shown else []
+        return joined([*note, *folded])
 
     def _table(self, query: str, batches: Sequence[Batch]) -> Html | str:
         if not batches:
@@ -557,16 +558,19 @@ def _strip_mark(axis: Axis, story: _Story) -> Html:
 
 def _list(stories: Sequence[_Story]) -> Html:
     heads = ("since (UTC)", "lasted", "query", "what", "cause", "how it ended", "notifications")
-    head = element("tr", *(element("th", text, scope="col") for text in heads))
-    body = element("tbody", *map(_entry, stories))
+    head = element("tr", *(element("th", text, scope="col") for text in heads), role="row")
+    # On a phone the rows are cards, which are a table only by these roles.
+    body = element("tbody", *map(_entry, stories), role="rowgroup")
     caption = element("caption", "All incidents", class_="unseen")
-    return _scrolled(element("table", caption, element("thead", head), body), "All incidents")
+    table = element("table", caption, element("thead", head), body, role="table")
+    return _scrolled(table, "All incidents")
 
 
 def _entry(story: _Story) -> Html:
     summary = story.summary
     severity = element("span", f"{summary.severity}: ", class_="unseen")
     link = element("a", summary.headline, href=f"#{story.anchor}")
+    unit = " notification" if summary.notifications == 1 else " notifications"
     cells: tuple[str, ...] = (
         f"{date_of(summary.since):%Y-%m-%d %H:%M:%S}",
         story.lasted,
@@ -574,6 +578,6 @@ def _entry(story: _Story) -> Html:
         joined([symbol(_known(summary.severity)), severity, link]),
         summary.cause,
         summary.how,
-        str(summary.notifications),
+        joined([str(summary.notifications), element("span", unit, class_="card")]),
     )
-    return element("tr", *(element("td", cell) for cell in cells))
+    return element("tr", *(element("td", cell, role="cell") for cell in cells), role="row")
