@@ -495,6 +495,8 @@ class Runtime:
             silence=self._silence,
             expect_stop=self._expect_stop,
             silences=lambda: [written(silence) for silence in self._silencing()],
+            incidents=self._black_box.summaries,
+            timeline=self._black_box.timeline,
         )
         return HttpServer(
             settings.http_host,
