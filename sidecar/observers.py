@@ -95,9 +95,13 @@ def observe_classic(
         logs.close()
         storage.release()
 
-    interval = components.settings.source_interval_seconds
-    reads = SparkSources(spark), latest_snapshot, arrived.wake
-    sources = SourceReader(*reads, guard, interval_seconds=interval)
+    sources = SourceReader(
+        SparkSources(spark),
+        latest_snapshot,
+        arrived.wake,
+        guard,
+        interval_seconds=components.settings.source_interval_seconds,
+    )
     reader = EventReader(
         path.source,
         arrived,
@@ -107,21 +111,27 @@ def observe_classic(
         jvm_ended=lambda: probe.ended,
         on_event=on_event,
     )
-    loops = [
-        Loop("reader", reader.step, guard),
-        Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
-        Loop("commit-log", logs.step, guard, last=end_logs, wake=logs.poke),
-    ]
-    if interval:
-        loops.append(Loop("sources", sources.step, guard, last=sources.close, wake=sources.stop))
     return Observers(
         reader=reader,
         prober=prober,
-        loops=loops,
+        loops=[
+            Loop("reader", reader.step, guard),
+            Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
+            Loop("commit-log", logs.step, guard, last=end_logs, wake=logs.poke),
+            *_source_loops(components, sources),
+        ],
         latest_log=lambda: logs.latest,
         latest_sources=lambda: sources.latest,
         has_lost_jvm=probe.has_lost_jvm,
     )
+
+
+def _source_loops(components: Components, sources: SourceReader) -> list[Loop]:
+    """The thread that asks the sources; none where the settings say so."""
+    if not components.settings.source_interval_seconds:
+        return []
+    guard = components.guard
+    return [Loop("sources", sources.step, guard, last=sources.close, wake=sources.stop)]
 
 
 def observe_connect(

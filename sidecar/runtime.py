@@ -82,7 +82,7 @@ from . import assemble
 from .assemble import Components, refused_address
 from .black_box import BlackBox, about_process
 from .failure import QueryFailure
-from .observers import FileReaders, observe_classic, observe_connect
+from .observers import FileReaders, Observers, observe_classic, observe_connect
 from .preflight import Preflight, Surroundings
 from .program import is_interactive, uncaught_exception
 from .publishing import Publishing
@@ -254,21 +254,8 @@ class Runtime:
         app = app_name(settings, spark)
         version = path.version if isinstance(path, ConnectPath) else str(spark.version)
         about = about_process(settings, app, version, SeenFrom.DRIVER)
-        self._black_box = black_box = BlackBox(about, guard, redact=components.redacting.text)
-        on_event = black_box.ring.add
-        if isinstance(path, ConnectPath):
-            self._observers = observe_connect(
-                components, path, self._arrived, on_event=on_event
-            )
-        else:
-            self._observers = observe_classic(
-                components,
-                spark,
-                path,
-                self._arrived,
-                lambda: self.evaluated.snapshot,
-                on_event=on_event,
-            )
+        self._black_box = BlackBox(about, guard, redact=components.redacting.text)
+        self._observers = self._observe(components, spark, path)
         guidance = guidance_here(components, spark)
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
@@ -294,6 +281,19 @@ class Runtime:
             *self._observers.loops,
             Loop("worker", self._worker.step, guard, wake=self._arrived.wake),
         ]
+
+    def _observe(self, components: Components, spark: Any, path: EventPath) -> Observers:
+        on_event = self._black_box.ring.add
+        if isinstance(path, ConnectPath):
+            return observe_connect(components, path, self._arrived, on_event=on_event)
+        return observe_classic(
+            components,
+            spark,
+            path,
+            self._arrived,
+            lambda: self.evaluated.snapshot,
+            on_event=on_event,
+        )
 
     def _surroundings(self, spark: Any, is_awaited: Callable[[], bool]) -> Surroundings:
         return Surroundings(
