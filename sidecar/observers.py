@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..core.files import FileLoop
-from ..core.guard import Problem
+from ..core.guard import Guard, Problem
 from ..core.threads import Loop
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import LogReader
@@ -95,13 +95,9 @@ def observe_classic(
         logs.close()
         storage.release()
 
-    sources = SourceReader(
-        SparkSources(spark),
-        latest_snapshot,
-        arrived.wake,
-        guard,
-        interval_seconds=components.settings.source_interval_seconds,
-    )
+    interval = components.settings.source_interval_seconds
+    reads = SparkSources(spark), latest_snapshot, arrived.wake
+    sources = SourceReader(*reads, guard, interval_seconds=interval)
     reader = EventReader(
         path.source,
         arrived,
@@ -118,7 +114,7 @@ def observe_classic(
             Loop("reader", reader.step, guard),
             Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
             Loop("commit-log", logs.step, guard, last=end_logs, wake=logs.poke),
-            *_source_loops(components, sources),
+            *_source_loops(sources, interval, guard),
         ],
         latest_log=lambda: logs.latest,
         latest_sources=lambda: sources.latest,
@@ -126,11 +122,10 @@ def observe_classic(
     )
 
 
-def _source_loops(components: Components, sources: SourceReader) -> list[Loop]:
+def _source_loops(sources: SourceReader, interval: float, guard: Guard) -> list[Loop]:
     """The thread that asks the sources; none where the settings say so."""
-    if not components.settings.source_interval_seconds:
+    if not interval:
         return []
-    guard = components.guard
     return [Loop("sources", sources.step, guard, last=sources.close, wake=sources.stop)]
 
 
