@@ -73,12 +73,13 @@ from ..listener.python_frames import main_thread, waits_for_one_query
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
+from ..listener.spark.storage import SparkFolder
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot, SupervisedQuery
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from . import assemble
-from .assemble import Components, refused_address
+from .assemble import Components, Hadoop, refused_address
 from .failure import QueryFailure
 from .observers import FileReaders, observe_classic, observe_connect
 from .preflight import Preflight, Surroundings
@@ -259,7 +260,8 @@ class Runtime:
         guidance = guidance_here(components, spark)
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
-        self._notifier = self._make_notifier(components, app, lifecycle)
+        hadoop = None if is_connect(spark) else partial(SparkFolder, spark)
+        self._notifier = self._make_notifier(components, app, lifecycle, hadoop)
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server)
@@ -421,7 +423,9 @@ class Runtime:
             publisher.join(deadline.left)
         self._files.stop()
 
-    def _make_notifier(self, components: Components, app: str, lifecycle: Lifecycle) -> Notifier:
+    def _make_notifier(
+        self, components: Components, app: str, lifecycle: Lifecycle, hadoop: Hadoop | None
+    ) -> Notifier:
         return assemble.make_notifier(
             self._settings,
             app,
@@ -431,6 +435,7 @@ class Runtime:
             heartbeat=components.heartbeat,
             query_heartbeats=components.query_heartbeats,
             redact=components.redacting.text,
+            hadoop=hadoop,
         )
 
     def _make_worker(
