@@ -8,6 +8,7 @@ import re
 import ssl
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,7 @@ def _summaries(recordings: Sequence[Sequence[Path]]) -> Iterator[Summary]:
         if parts:
             yield summary_of(parts)
     if refusals:
-        more = f"; and {len(refusals) - 1} more files" if len(refusals) > 1 else ""
+        more = f"; {len(refusals)} files are none" if len(refusals) > 1 else ""
         sys.stderr.write(f"querypulse: {printable(refusals[0])}{more}\n")
 
 
@@ -315,7 +316,7 @@ def _rest_text(timeline: Timeline, *, full: bool) -> Iterator[str]:
         notes.append(f"{query}: {count}, the longest took {exact_duration(longest)}")
     if details and not full:
         lines = sum(len(detail.splitlines()) for detail in details)
-        notes.append(f"{len(details)} stacks and errors of {lines} lines; --full prints them")
+        notes.append(f"stacks and errors: {len(details)}, of {lines} lines; --full prints them")
     if timeline.unread:
         notes.append(f"{timeline.unread} lines could not be read")
     if notes:
@@ -391,10 +392,13 @@ def _file(recording: str, environment: Mapping[str, str]) -> Path:
 
     """
     path = Path(recording)
-    if path.is_dir():
-        raise CommandError(f"{path}: a folder; querypulse incidents {path} lists its recordings")
-    if path.exists() or path.name != recording:
-        return path
+    with _refusing(path):
+        if path.is_dir():
+            raise CommandError(
+                f"{path}: a folder; querypulse incidents {path} lists its recordings"
+            )
+        if path.exists() or path.name != recording:
+            return path
     folder = _default_folder(environment)
     if folder is None:
         raise CommandError(f"{recording}: no such file")
@@ -405,6 +409,18 @@ def _file(recording: str, environment: Mapping[str, str]) -> Path:
             "lists what there is"
         )
     return named
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Turn what the system, or a decoder, says about a file into a ``CommandError``."""
+    try:
+        yield
+    except RecordingError as error:
+        raise CommandError(str(error)) from None
+    except (OSError, ValueError) as error:
+        # A path that cannot be one, as with a null character, is a ValueError.
+        raise CommandError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _parts_of(path: Path) -> list[Path]:
@@ -427,18 +443,12 @@ def _read(path: Path, beginnings: tuple[bytes, ...] = (b"",)) -> Recording:
         CommandError: it cannot be read, or is no recording.
 
     """
-    try:
+    with _refusing(path):
         if not path.is_file():
-            what = "not a file" if path.exists() else "no such file"
-            raise CommandError(f"{path}: {what}")
+            raise CommandError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
         with path.open("rb") as file:
             content = file.read(len(Recording.BEGINS))
             if content != Recording.BEGINS:
                 raise CommandError(f"{path}: not a recording of an incident")
             content += file.read(MAX_BYTES)
         return decode(content, str(path), beginnings=beginnings)
-    except RecordingError as error:
-        raise CommandError(str(error)) from None
-    except (OSError, ValueError) as error:
-        # A null character in a path is a ValueError.
-        raise CommandError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

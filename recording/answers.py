@@ -83,10 +83,11 @@ class Shown(msgspec.Struct, frozen=True):
         return self.subject in (WHOLE_DRIVER, query)
 
 
-def _batch_of(found: dict[str, Any]) -> Any:
+def _batch_of(found: dict[str, Any]) -> int | None:
     """The batch in flight that facts name."""
     flight = found.get("flight")
-    return flight.get("batch_id") if isinstance(flight, dict) else None
+    batch_id = flight.get("batch_id") if isinstance(flight, dict) else None
+    return batch_id if isinstance(batch_id, int) else None
 
 
 def answers_of(shown: Shown) -> dict[str, str]:
