@@ -21,9 +21,10 @@ from support.recordings import (
 from querypulse.commands import cli
 from querypulse.commands.incidents import HEADINGS, MOST_MOMENTS, show_incident
 from querypulse.core import CommandError
+from querypulse.recording.page import page_of
 from querypulse.recording.timeline import Summary, Timeline, summary_of, timeline_of
 
-REFUSED, COULD_NOT_BEGIN = 1, 2
+COULD_NOT_BEGIN = 2
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -110,11 +111,14 @@ def test_files_that_are_no_recordings_are_named_and_left_out(run, folder):
     assert errors.endswith("notes.jsonl: not a recording of an incident; 2 files are none\n")
 
 
-def test_default_folder_is_that_of_the_settings(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("QUERYPULSE_SPOOL_DIR", str(tmp_path))
-    (tmp_path / "incidents").mkdir()
+@pytest.mark.parametrize(
+    ("setting", "inside"), [("INCIDENTS_DIR", "."), ("SPOOL_DIR", "incidents")]
+)
+def test_default_folder_is_that_of_the_settings(run, tmp_path, monkeypatch, setting, inside):
+    monkeypatch.setenv(f"QUERYPULSE_{setting}", str(tmp_path))
+    (tmp_path / inside).mkdir(exist_ok=True)
     tape = failed_and_restarted()
-    tape.write_to(tmp_path / "incidents")
+    tape.write_to(tmp_path / inside)
 
     assert tape.id in run("incidents")[1]
     assert run("incident", tape.id)[1] == run("incident", f"{tape.id}.jsonl")[1]
@@ -158,6 +162,16 @@ def test_parts_beside_a_file_are_read_with_it(run, folder):
     assert f"recording {first.id}, 2 files" in output
 
 
+def test_part_that_cannot_be_read_is_named_and_left_out(run, folder):
+    first, second = killed_and_continued()
+    (folder / f"{second.id}.jsonl").write_bytes(b"")
+
+    code, output, errors = run("incident", folder / f"{first.id}.jsonl")
+    assert (code, errors.count("\n")) == (0, 1)
+    assert f"{second.id}.jsonl: not a recording of an incident" in errors
+    assert "it breaks off at 00:01:01 UTC" in output
+
+
 def test_copy_of_one_part_is_read_alone(run, tmp_path):
     second = killed_and_continued()[1]
     path = tmp_path / "copy"
@@ -194,6 +208,19 @@ def test_incident_as_json_is_its_timeline(run, folder):
 
     assert code == 0
     assert msgspec.json.decode(output, type=Timeline) == timeline_of([tape.recording])
+
+
+def test_page_is_written_of_one_incident_and_of_many(run, folder, tmp_path):
+    tape = failed_and_restarted()
+    one, many = tmp_path / "one.html", tmp_path / "many.html"
+
+    assert run("incident", folder / f"{tape.id}.jsonl", "--html", one) == (0, "", "")
+    tape.write_to(folder).rename(folder / "renamed.jsonl")
+    assert run("incidents", folder, "--html", many) == (0, "", "")
+    assert one.read_text() == page_of(
+        [timeline_of([tape.recording])], "[orders] billing failed: ValueError: negative amount"
+    )
+    assert many.read_text().count("<section") > one.read_text().count("<section")
 
 
 HOSTILE = "bronze\x1b[2J\x1b]0;title\x07\n\r\u202eevil"
@@ -235,6 +262,12 @@ def test_hostile_names_are_printed_as_escapes(run, tmp_path):
         (["incident", "{empty}"], "{empty}: not a recording of an incident"),
         (["incident", "/dev/zero"], "/dev/zero: not a file"),
         (["incident", "{newer}"], "{newer}: written by querypulse 9.0, as version 99; this one "),
+        (
+            ["incidents", "{folder}/empty-folder", "--html", "{folder}/x"],
+            "not written: no incident ",
+        ),
+        (["incident", "{recording}", "--html", "{folder}"], "{folder}: Is a directory"),
+        (["incident", "{recording}", "--html", "/nowhere/x"], "/nowhere/x: No such file"),
         (["incident", "https://h/x"], "the URL of an incident ends in /incidents/ID; "),
     ],
 )
@@ -244,7 +277,9 @@ def test_wrong_input_gets_a_clear_answer(run, tmp_path, arguments, answer):
     paths["empty"].touch()
     content = Tape(at=1).content.replace(b'"version":1', b'"version":99')
     paths["newer"].write_bytes(content.replace(b"0.1.0", b"9.0"))
-    places = {**paths, "folder": tmp_path}
+    (tmp_path / "empty-folder").mkdir()
+    recording = failed_and_restarted().write_to(tmp_path)
+    places = {**paths, "folder": tmp_path, "recording": recording}
 
     code, output, errors = run(*[argument.format(**places) for argument in arguments])
     assert (code, output, errors.count("\n")) == (COULD_NOT_BEGIN, "", 1)
@@ -310,13 +345,23 @@ def test_driver_shows_one_incident(run, driver):
     assert "Authorization" not in driver.requests[0].headers
 
 
+def test_page_of_a_driver_has_all_its_incidents(run, driver, tmp_path):
+    timelines = [timeline_of([part.recording for part in parts]) for parts in all_stories()]
+    bodies = [[timeline.summary for timeline in timelines], *timelines]
+    driver.script.extend(reply(200, body=msgspec.json.encode(body)) for body in bodies)
+
+    assert run("incidents", f"{driver.url}/incidents/", "--html", tmp_path / "page")[0] == 0
+    assert len(driver.requests) == 1 + len(timelines)
+    assert "bronze is stalled" in (tmp_path / "page").read_text()
+
+
 @pytest.mark.parametrize("path", ["", "/incidents/x"])
 def test_driver_that_refuses_is_named(run, driver, path):
     command = "incident" if path else "incidents"
     driver.otherwise = reply(401, body=b'{"error":"no token\\u001b[2J"}')
 
     code, output, errors = run(command, f"{driver.url}{path}")
-    assert (code, output) == (REFUSED, "")
+    assert (code, output) == (COULD_NOT_BEGIN, "")
     assert errors == f"querypulse: {driver.url} answered 401: no token\\x1b[2J\n"
 
 
@@ -324,4 +369,4 @@ def test_driver_that_does_not_answer_is_named(run):
     with closed_port() as port:
         url = f"http://127.0.0.1:{port}"
         answer = f"querypulse: {url}: ConnectionError: no answer\n"
-        assert run("incidents", url) == (REFUSED, "", answer)
+        assert run("incidents", url) == (COULD_NOT_BEGIN, "", answer)
