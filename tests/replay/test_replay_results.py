@@ -14,9 +14,9 @@ from querypulse.alerting.finding import Finding, Severity
 from querypulse.core.states import QueryState
 from querypulse.listener.events import Idle, Started, Terminated
 from querypulse.replay import engine as replaying
+from querypulse.replay.command import terms_of
 from querypulse.replay.engine import Replayed, ReplayEngine
 from querypulse.settings.settings import Settings
-from querypulse.sidecar.assemble import make_policy
 
 TICK = 1.0
 
@@ -240,7 +240,7 @@ def test_incident_is_a_notification_when_it_opens_or_becomes_critical(
     ]
     monkeypatch.setattr(replaying, "evaluate", lambda *_: steps.pop(0))
     replay = Replayed("app", "log")
-    engine = ReplayEngine(make_policy(Settings()), replay, BEGAN)
+    engine = ReplayEngine(terms_of(Settings()), replay, BEGAN)
     for _ in severities:
         engine.evaluate()
 
@@ -303,7 +303,7 @@ def the_same(one, other):
 )
 @example(story=[("c", "started", 9.0), ("a", "idle", 9.0), ("c", "commit", 9.0)], grace=0, floor=20)
 def test_skipping_a_silent_stretch_equals_evaluating_every_tick(story, grace, floor):
-    wanted = make_policy(
+    wanted = terms_of(
         Settings(
             expected_queries=("a", "z"),
             gone_grace_seconds=grace,
