@@ -54,10 +54,10 @@ class EventLog:
         sources = [] if rows is None else [{"description": "RateStreamV2", "numInputRows": rows}]
         return self.add(STREAMING.format("Progress"), progress=reported | {"sources": sources})
 
-    def commits(self, query="a", *, since, until, batch=0):
+    def commits(self, query="a", run=1, *, since, until, batch=0):
         """A batch every two seconds."""
         while since <= until:
-            self.commit(query, batch=batch, at=since)
+            self.commit(query, run, batch=batch, at=since)
             since, batch = since + 2.0, batch + 1
         return self
 
