@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..alerting.incidents.lifecycle import LifecycleSettings
 from ..core.installed import require_spark
 from ..settings.loading import load_strictly, parse_text
 from ..settings.settings import TYPES, Settings, SettingsError, check_value
 from ..sidecar.assemble import make_policy
-from .engine import Change, Replayed, replay_application
+from .engine import Change, Replayed, Terms, replay_application
 from .log_files import Application, find_applications
 from .report import as_json, as_text, complaints, exit_code, summary
 
@@ -111,7 +112,18 @@ def replay(
     require_spark("replay --spark")
     from .fleet import replay_fleet
 
-    return replay_fleet(applications, make_policy(settings), settings.app_name, out)
+    return replay_fleet(applications, terms_of(settings), out)
+
+
+def terms_of(settings: Settings) -> Terms:
+    """What a replay with these settings evaluates by.
+
+    Raises:
+        SettingsError: a limit cannot be used.
+
+    """
+    lifecycle = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
+    return Terms(make_policy(settings), lifecycle, settings.app_name)
 
 
 LONG_BYTES = 64 * 1024 * 1024
@@ -151,9 +163,7 @@ def _replay_here(
     replays = [Replayed(settings.app_name or entry.label, entry.path) for entry in applications]
     progress = Progress(applications)
     for application, replayed in zip(applications, replays, strict=True):
-        for change in replay_application(
-            application, make_policy(settings), settings.app_name, replayed, progress.add
-        ):
+        for change in replay_application(application, terms_of(settings), replayed, progress.add):
             progress.clear()
             sys.stdout.write(f"{shown(change)}\n")
         progress.clear()

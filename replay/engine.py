@@ -11,10 +11,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import FIRING, RESOLVED
+from ..alerting.alert import FIRING, RESOLVED, Alert, Incident
 from ..alerting.evaluate import Evaluation, evaluate
-from ..alerting.finding import Finding, Severity
+from ..alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from ..alerting.policy import Policy
+from ..alerting.words.messages import Guidance
 from ..listener.events import Event, Started, Terminated
 from ..listener.probe_report import Context, ProbeReport
 from ..listener.state.identity import UNNAMED
@@ -51,7 +52,7 @@ class Replayed(msgspec.Struct):
     ended_at: float | None = None
     opened: int = 0
     notifications: int = 0
-    """How often an incident opened, or became critical."""
+    """How often people would have been notified."""
     error: str | None = None
 
 
@@ -67,7 +68,23 @@ def iso(seconds: float) -> str:
 
 LONGEST_STRETCH = 60
 """A stretch of up to so many seconds is evaluated at its end only, unless that shows a change."""
+LONGEST_SILENCE_STRETCH = 3600
+"""The same in a long silence: a reminder is late by no more."""
 FORGET_EVERY_SECONDS = 60.0
+
+NO_LINKS = Guidance("")
+"""A replay prints no links."""
+
+Identity = tuple[str, str]
+"""The name of an alert, and its query."""
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a replay evaluates by; ``app_name`` overrides the name in the log."""
+
+    policy: Policy
+    lifecycle: LifecycleSettings = LifecycleSettings()
+    app_name: str | None = None
 
 
 class ReplayEngine:
@@ -75,16 +92,22 @@ class ReplayEngine:
 
     Times are Unix seconds of the log and never go back; the state uses them as monotonic time.
     A log has no probe results: stalls are found by events alone, and no trigger is known.
-    ``replayed`` gets the counts.
+    Alerts open and end as in a driver. ``replayed`` gets the counts.
     """
 
-    def __init__(self, policy: Policy, replayed: Replayed, began_at: float) -> None:
+    def __init__(self, terms: Terms, replayed: Replayed, began_at: float) -> None:
+        policy = terms.policy
         self.now = began_at
         self._replayed = replayed
         self._policy = policy
         self._state = State(began_at, policy.expected)
         self._context = Context.RUNNING
-        self._firing: dict[tuple[str, str], Finding] = {}
+        self._lifecycle = Lifecycle(replayed.app, NO_LINKS, terms.lifecycle)
+        self._found: set[Identity] = set()
+        """What the last evaluation found."""
+        self._open: dict[Identity, Alert] = {}
+        self._notified: dict[str, int] = {}
+        """By key of an open incident: the revision that people were notified of."""
         self._began_at = self._forgot_at = began_at
         # Whole seconds since the beginning, the precision of an alert's time: the last one seen,
         # the last one evaluated, and the last one before an event.
@@ -118,9 +141,7 @@ class ReplayEngine:
         changes: list[Change] = []
         last = int(self.now - self._began_at)
         while last > self._seen:
-            # The longer a silence, the rarer the evaluations.
-            stretch = max(self._stretch, self._evaluated - self._received)
-            due = max(self._seen + 1, self._evaluated + stretch)
+            due = max(self._seen + 1, self._evaluated + self._next_stretch())
             self._seen = min(due, last)
             self._pending.append(self._state.snapshot(self._began_at + self._seen))
             if self._seen == due:
@@ -135,6 +156,12 @@ class ReplayEngine:
         changes = self._evaluate(math.ceil(passed))
         self._evaluated = int(passed)
         return changes
+
+    def _next_stretch(self) -> int:
+        """Seconds until the next evaluation: the longer a silence, the rarer they are."""
+        pause = self._lifecycle.longest_pause_seconds
+        silent = min(LONGEST_SILENCE_STRETCH, self._evaluated - self._received)
+        return int(min(pause, max(self._stretch, silent)))
 
     def _has_news(self, query_id: str) -> bool:
         """Whether the findings of one query, evaluated alone, have changed.
@@ -154,25 +181,38 @@ class ReplayEngine:
             replace(snapshot, queries=(query,)), self.now, replace(self._policy, expected=expected)
         )
         shown = UNNAMED if query.is_unnamed else query.label
-        before = {alertname for alertname, label in self._firing if label == shown}
+        before = {alertname for alertname, label in self._found if label == shown}
         return before != {finding.alertname for finding in evaluation.findings}
 
     def _evaluate(self, end: int) -> list[Change]:
-        """Evaluate the last pending second and, if it shows a change, search the others."""
-        changes = self._search(min(self._evaluated, end), end, self._evaluation(end))
+        """Evaluate up to a pending second; while alerts open or end, each second before it, too."""
+        second = min(self._evaluated, end)
+        changes: list[Change] = []
+        while True:
+            second = min(end, self._next_second(second, end))
+            changes += self._update(second)
+            if second == end:
+                break
         self._pending.clear()
         if self.now - self._forgot_at >= FORGET_EVERY_SECONDS:
             self._forgot_at = self.now
             self._state.forget(self.now)
         return changes
 
-    def _search(self, begin: int, end: int, evaluation: Evaluation) -> list[Change]:
-        """The changes between two seconds; a binary search finds that of each change."""
-        if end - begin > 1 and _found(evaluation) != self._firing.keys():
-            middle = (begin + end) // 2
-            changes = self._search(begin, middle, self._evaluation(middle))
-            return changes + self._search(middle, end, evaluation)
-        return list(self._report(evaluation, self._pending_at(end)[0]))
+    def _next_second(self, begin: int, end: int) -> int:
+        """The next second to evaluate: that of a change, or the last one before it."""
+        pause = self._lifecycle.longest_pause_seconds
+        end = int(min(end, begin + pause))
+        if _identities(self._evaluation(end)) == self._found:
+            return end
+        before = begin
+        while end - before > 1:
+            middle = (before + end) // 2
+            if _identities(self._evaluation(middle)) == self._found:
+                before = middle
+            else:
+                end = middle
+        return before if before > begin else end
 
     def _evaluation(self, second: int) -> Evaluation:
         at, snapshot = self._pending_at(second)
@@ -185,49 +225,46 @@ class ReplayEngine:
             return last.at, last
         return at, self._pending[bisect_left(self._pending, at, key=lambda snapshot: snapshot.at)]
 
-    def _report(self, evaluation: Evaluation, now: float) -> Iterator[Change]:
-        """The alerts that opened or resolved since the last evaluation.
-
-        A replay evaluates rules, not messages: an alert is open for as long as its finding holds.
-        """
-        before = self._firing
-        self._firing = {
-            (finding.alertname, finding.query): finding for finding in evaluation.findings
-        }
-        urgency = _urgency(before.values())
-        self._replayed.notifications += sum(
-            rank > urgency.get(query, 0) for query, rank in _urgency(evaluation.findings).items()
-        )
-        for key, finding in before.items():
-            if key not in self._firing:
-                yield self._change(RESOLVED, finding, now)
-        for key, finding in self._firing.items():
-            if key not in before:
+    def _update(self, second: int) -> Iterator[Change]:
+        """The alerts that open or end at a second."""
+        now, snapshot = self._pending_at(second)
+        evaluation = evaluate(snapshot, now, self._policy)
+        self._found = _identities(evaluation)
+        incidents = self._lifecycle.update(evaluation, snapshot, now, now)
+        self._replayed.notifications += sum(map(self._notifies, incidents))
+        before = self._open
+        self._open = {(alert.name, alert.query): alert for alert in self._lifecycle.alerts}
+        for identity, alert in before.items():
+            if identity not in self._open:
+                yield self._change(RESOLVED, alert, now)
+        for identity, alert in self._open.items():
+            if identity not in before:
                 self._replayed.opened += 1
-                yield self._change(FIRING, finding, now)
+                yield self._change(FIRING, alert, now)
 
-    def _change(self, status: str, finding: Finding, now: float) -> Change:
+    def _notifies(self, incident: Incident) -> bool:
+        """Note what people know of an incident; return whether they are notified of it now."""
+        if incident.is_over or incident.is_orphan:
+            self._notified.pop(incident.key, None)
+            return False
+        if incident.muted or self._notified.get(incident.key) == incident.revision:
+            return False
+        self._notified[incident.key] = incident.revision
+        return True
+
+    def _change(self, status: str, alert: Alert, now: float) -> Change:
         return Change(
             at=iso(now),
             status=status,
-            alertname=finding.alertname,
-            query=finding.query,
-            severity=finding.severity.value,
-            reason=finding.reason,
+            alertname=alert.name,
+            query=alert.query,
+            severity=alert.labels["severity"],
+            reason=alert.annotations["reason"],
             app=self._replayed.app,
         )
 
 
-def _urgency(findings: Iterable[Finding]) -> dict[str, int]:
-    """By query, how urgent its incident is, which holds all its alerts."""
-    urgency: dict[str, int] = {}
-    for finding in findings:
-        rank = 2 if finding.severity is Severity.CRITICAL else 1
-        urgency[finding.query] = max(rank, urgency.get(finding.query, 0))
-    return urgency
-
-
-def _found(evaluation: Evaluation) -> set[tuple[str, str]]:
+def _identities(evaluation: Evaluation) -> set[Identity]:
     return {(finding.alertname, finding.query) for finding in evaluation.findings}
 
 
@@ -249,15 +286,13 @@ def _seconds(policy: Policy) -> list[tuple[str, float]]:
 
 def replay_application(
     application: Application,
-    policy: Policy,
-    app_name: str | None,
+    terms: Terms,
     replayed: Replayed,
     on_read: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Change]:
     """Evaluate one application from beginning to end; a file with several is evaluated in parts.
 
-    ``app_name`` overrides the name in the log. ``replayed`` gets the counts and times so far,
-    ``on_read`` the bytes of each read.
+    ``replayed`` gets the counts and times so far, ``on_read`` the bytes of each read.
 
     Raises:
         NotInstalledError: a file's codec needs a package that is not installed.
@@ -268,9 +303,9 @@ def replay_application(
     for at, what in _entries(application.files, reader, replayed, on_read):
         if isinstance(what, str):
             yield from _finish(engine, replayed)
-            engine, replayed.app = None, app_name or what or replayed.app
+            engine, replayed.app = None, terms.app_name or what or replayed.app
         if engine is None and at is not None:
-            engine = ReplayEngine(policy, replayed, at)
+            engine = ReplayEngine(terms, replayed, at)
             replayed.began_at = min(at, replayed.began_at or at)
         if engine is None or isinstance(what, str):
             continue
