@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from ..alerting.alert import FIRING, RESOLVED, Alert, Incident
 from ..alerting.evaluate import Evaluation, evaluate
 from ..alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
 from ..alerting.policy import Policy
+from ..alerting.silences import Silence
 from ..alerting.words.messages import Guidance
 from ..listener.events import Event, Started, Terminated
 from ..listener.probe_report import Context, ProbeReport
@@ -87,6 +88,65 @@ class Terms(msgspec.Struct, frozen=True):
     app_name: str | None = None
 
 
+class Reporter:
+    """Opens and ends alerts as a driver does, and reports each change; ``replayed`` gets the counts.
+
+    ``lifecycle`` is that of a driver.
+    """
+
+    def __init__(self, terms: Terms, replayed: Replayed) -> None:
+        self.lifecycle = Lifecycle(replayed.app, NO_LINKS, terms.lifecycle)
+        self._replayed = replayed
+        self._open: dict[Identity, Alert] = {}
+        self._notified: dict[str, int] = {}
+        """By key of an open incident: the revision that people were notified of."""
+
+    def update(
+        self,
+        evaluation: Evaluation,
+        snapshot: Snapshot,
+        wall: float,
+        silences: Sequence[Silence] = (),
+        *,
+        is_last: bool = False,
+    ) -> list[Change]:
+        """The alerts that this evaluation, at Unix time ``wall``, opens or ends."""
+        incidents = self.lifecycle.update(
+            evaluation, snapshot, snapshot.at, wall, silences, is_last=is_last
+        )
+        self._replayed.notifications += sum(map(self._notifies, incidents))
+        before = self._open
+        self._open = {(alert.name, alert.query): alert for alert in self.lifecycle.alerts}
+        ended = [alert for identity, alert in before.items() if identity not in self._open]
+        opened = [alert for identity, alert in self._open.items() if identity not in before]
+        self._replayed.opened += len(opened)
+        return [
+            *(self._change(RESOLVED, alert, wall) for alert in ended),
+            *(self._change(FIRING, alert, wall) for alert in opened),
+        ]
+
+    def _notifies(self, incident: Incident) -> bool:
+        """Note what people know of an incident; return whether they are notified of it now."""
+        if incident.is_over or incident.is_orphan:
+            self._notified.pop(incident.key, None)
+            return False
+        if incident.muted or self._notified.get(incident.key) == incident.revision:
+            return False
+        self._notified[incident.key] = incident.revision
+        return True
+
+    def _change(self, status: str, alert: Alert, at: float) -> Change:
+        return Change(
+            at=iso(at),
+            status=status,
+            alertname=alert.name,
+            query=alert.query,
+            severity=alert.labels["severity"],
+            reason=alert.annotations["reason"],
+            app=self._replayed.app,
+        )
+
+
 class ReplayEngine:
     """Receives the events of a log in order, and returns the changes of alerts.
 
@@ -98,16 +158,12 @@ class ReplayEngine:
     def __init__(self, terms: Terms, replayed: Replayed, began_at: float) -> None:
         policy = terms.policy
         self.now = began_at
-        self._replayed = replayed
         self._policy = policy
         self._state = State(began_at, policy.expected)
         self._context = Context.RUNNING
-        self._lifecycle = Lifecycle(replayed.app, NO_LINKS, terms.lifecycle)
+        self._reporter = Reporter(terms, replayed)
         self._found: set[Identity] = set()
         """What the last evaluation found."""
-        self._open: dict[Identity, Alert] = {}
-        self._notified: dict[str, int] = {}
-        """By key of an open incident: the revision that people were notified of."""
         self._began_at = self._forgot_at = began_at
         # Whole seconds since the beginning, the precision of an alert's time: the last one seen,
         # the last one evaluated, and the last one before an event.
@@ -159,7 +215,7 @@ class ReplayEngine:
 
     def _next_stretch(self) -> int:
         """Seconds until the next evaluation: the longer a silence, the rarer they are."""
-        pause = self._lifecycle.longest_pause_seconds
+        pause = self._reporter.lifecycle.longest_pause_seconds
         silent = min(LONGEST_SILENCE_STRETCH, self._evaluated - self._received)
         return int(min(pause, max(self._stretch, silent)))
 
@@ -189,8 +245,10 @@ class ReplayEngine:
         second = min(self._evaluated, end)
         changes: list[Change] = []
         while True:
-            second = min(end, self._next_second(second, end))
-            changes += self._update(second)
+            second, evaluation = self._next(second, end)
+            self._found = _identities(evaluation)
+            snapshot = self._snapshot_at(second)
+            changes += self._reporter.update(evaluation, snapshot, snapshot.at)
             if second == end:
                 break
         self._pending.clear()
@@ -199,69 +257,35 @@ class ReplayEngine:
             self._state.forget(self.now)
         return changes
 
-    def _next_second(self, begin: int, end: int) -> int:
-        """The next second to evaluate: that of a change, or the last one before it."""
-        pause = self._lifecycle.longest_pause_seconds
-        end = int(min(end, begin + pause))
-        if _identities(self._evaluation(end)) == self._found:
-            return end
-        before = begin
+    def _next(self, begin: int, end: int) -> tuple[int, Evaluation]:
+        """The next second to evaluate, that of a change or the last one before it, and what it
+        finds.
+        """
+        end = int(min(end, begin + self._reporter.lifecycle.longest_pause_seconds))
+        evaluation = self._evaluation(end)
+        if _identities(evaluation) == self._found:
+            return end, evaluation
+        before, unchanged = begin, evaluation
         while end - before > 1:
             middle = (before + end) // 2
-            if _identities(self._evaluation(middle)) == self._found:
-                before = middle
+            between = self._evaluation(middle)
+            if _identities(between) == self._found:
+                before, unchanged = middle, between
             else:
-                end = middle
-        return before if before > begin else end
+                end, evaluation = middle, between
+        return (before, unchanged) if before > begin else (end, evaluation)
 
     def _evaluation(self, second: int) -> Evaluation:
-        at, snapshot = self._pending_at(second)
-        return evaluate(snapshot, at, self._policy)
+        snapshot = self._snapshot_at(second)
+        return evaluate(snapshot, snapshot.at, self._policy)
 
-    def _pending_at(self, second: int) -> tuple[float, Snapshot]:
-        """The time and snapshot of a pending second; the last one may be incomplete."""
+    def _snapshot_at(self, second: int) -> Snapshot:
+        """The snapshot of a pending second; the last one may be incomplete."""
         at, last = self._began_at + second, self._pending[-1]
         if at >= last.at:
-            return last.at, last
-        return at, self._pending[bisect_left(self._pending, at, key=lambda snapshot: snapshot.at)]
-
-    def _update(self, second: int) -> Iterator[Change]:
-        """The alerts that open or end at a second."""
-        now, snapshot = self._pending_at(second)
-        evaluation = evaluate(snapshot, now, self._policy)
-        self._found = _identities(evaluation)
-        incidents = self._lifecycle.update(evaluation, snapshot, now, now)
-        self._replayed.notifications += sum(map(self._notifies, incidents))
-        before = self._open
-        self._open = {(alert.name, alert.query): alert for alert in self._lifecycle.alerts}
-        for identity, alert in before.items():
-            if identity not in self._open:
-                yield self._change(RESOLVED, alert, now)
-        for identity, alert in self._open.items():
-            if identity not in before:
-                self._replayed.opened += 1
-                yield self._change(FIRING, alert, now)
-
-    def _notifies(self, incident: Incident) -> bool:
-        """Note what people know of an incident; return whether they are notified of it now."""
-        if incident.is_over or incident.is_orphan:
-            self._notified.pop(incident.key, None)
-            return False
-        if incident.muted or self._notified.get(incident.key) == incident.revision:
-            return False
-        self._notified[incident.key] = incident.revision
-        return True
-
-    def _change(self, status: str, alert: Alert, now: float) -> Change:
-        return Change(
-            at=iso(now),
-            status=status,
-            alertname=alert.name,
-            query=alert.query,
-            severity=alert.labels["severity"],
-            reason=alert.annotations["reason"],
-            app=self._replayed.app,
-        )
+            return last
+        index = bisect_left(self._pending, at, key=lambda snapshot: snapshot.at)
+        return replace(self._pending[index], at=at)
 
 
 def _identities(evaluation: Evaluation) -> set[Identity]:
