@@ -89,9 +89,9 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Reporter:
-    """Opens and ends alerts as a driver does, and reports each change; ``replayed`` gets the counts.
+    """Opens and ends alerts as a driver does, and reports each change.
 
-    ``lifecycle`` is that of a driver.
+    ``replayed`` gets the counts.
     """
 
     def __init__(self, terms: Terms, replayed: Replayed) -> None:
