@@ -3,64 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from ..alerting.incidents.lifecycle import LifecycleSettings
 from ..core.installed import require_spark
-from ..settings.loading import load_strictly, parse_text
-from ..settings.settings import TYPES, Settings, SettingsError, check_value
-from ..sidecar.assemble import make_policy
-from .engine import Change, Replayed, Terms, replay_application
+from ..settings.settings import Settings
+from .engine import Change, Replayed, replay_application
 from .log_files import Application, find_applications
 from .report import as_json, as_text, complaints, exit_code, summary
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-
-def chosen_settings(choices: Iterable[str]) -> Settings:
-    """The settings in force, overridden by ``choices``, ``NAME=VALUE`` as in TOML.
-
-    A later one wins.
-
-    Raises:
-        SettingsError: a choice is not ``NAME=VALUE``, or its setting is unknown or not allowed.
-
-    """
-    values: dict[str, Any] = {}
-    for choice in choices:
-        name, equals, value = map(str.strip, choice.partition("="))
-        if not equals or not name:
-            raise SettingsError(f"--set {choice}: give NAME=VALUE, such as gone_grace_seconds=30")
-        try:
-            _merge(values, tomllib.loads(choice))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            if name in TYPES:
-                check_value(name, parse_text(name, value), "--set", is_text=True)
-            # It is a text, and lacks only its quotes.
-            text = value.strip("\"'")
-            raise SettingsError(
-                f'--set {choice}: the value is not TOML ({error}); write a text as {name}="{text}"'
-            ) from None
-    return load_strictly(values, os.environ)
-
-
-def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
-    """Add ``more``, also to the tables of tables that earlier choices have given."""
-    for name, value in more.items():
-        earlier = values.get(name)
-        if isinstance(earlier, dict) and isinstance(value, dict):
-            _merge(earlier, value)
-        else:
-            values[name] = value
-
+from .terms import chosen_settings, parse_choices, terms_of
 
 DEFAULT_TABLE = "querypulse-replay.parquet"
 
@@ -105,7 +58,7 @@ def replay(
         ReplayError: a path does not exist or contains no log, or the table exists already.
 
     """
-    settings = chosen_settings(choices)
+    settings = chosen_settings(parse_choices(choices))
     applications = find_applications(paths)
     if not spark:
         return _replay_here(applications, settings, as_json if json else as_text)
@@ -113,17 +66,6 @@ def replay(
     from .fleet import replay_fleet
 
     return replay_fleet(applications, terms_of(settings), out)
-
-
-def terms_of(settings: Settings) -> Terms:
-    """What a replay with these settings evaluates by.
-
-    Raises:
-        SettingsError: a limit cannot be used.
-
-    """
-    lifecycle = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
-    return Terms(make_policy(settings), lifecycle, settings.app_name)
 
 
 LONG_BYTES = 64 * 1024 * 1024

@@ -324,7 +324,7 @@ def replay_application(
     """
     reader = Reader()
     engine: ReplayEngine | None = None
-    for at, what in _entries(application.files, reader, replayed, on_read):
+    for at, what, _ in _entries(application.files, reader, replayed, on_read):
         if isinstance(what, str):
             yield from _finish(engine, replayed)
             engine, replayed.app = None, terms.app_name or what or replayed.app

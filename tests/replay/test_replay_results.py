@@ -9,8 +9,8 @@ from support.event_log import BEGAN, CONFLICT, EventLog, after, changes, replaye
 from support.story import progress
 
 from querypulse.listener.events import Idle, Started, Terminated
-from querypulse.replay.command import terms_of
 from querypulse.replay.engine import Replayed, ReplayEngine
+from querypulse.replay.terms import terms_of
 from querypulse.settings.settings import Settings
 
 TICK = 1.0

@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from querypulse.listener.events import EventKind
-from querypulse.replay.command import terms_of
 from querypulse.replay.engine import Change, Replayed, replay_application
 from querypulse.replay.log_files import find_applications
+from querypulse.replay.terms import terms_of
 from querypulse.settings.settings import Settings
 
 BEGAN = 1_790_000_000.0
