@@ -8,23 +8,17 @@ it does not know.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from datetime import datetime, timezone
 from enum import Enum
-from hashlib import sha256
 from typing import Any, ClassVar
 
 import msgspec
 
+from ..alerting.alert import Incident
 from ..alerting.incidents.lifecycle import Opened
 
 VERSION = 1
 SUFFIX = ".jsonl"
-SLUG_CHARACTERS = 40
-HASH_CHARACTERS = 6
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 
 Patch = dict[str, Any]
 """What is new in a JSON object: an object is patched itself, any other value replaces the old one.
@@ -68,6 +62,8 @@ class Begin(Line, frozen=True, kw_only=True, tag="begin"):
     """The settings that the evaluation depends on, without secrets."""
     opened: tuple[Opened, ...] = ()
     """When its alerts opened lately, in the monotonic seconds of ``State.now``."""
+    restored: tuple[Incident, ...] = ()
+    """The incident as an earlier process has left it."""
 
 
 class Event(Line, frozen=True, kw_only=True, tag="event"):
@@ -243,22 +239,10 @@ def decode(content: bytes, place: str) -> Recording:
 
 def _decoded(text: bytes) -> AnyLine | None:
     try:
-        return _decoder.decode(text)
+        line: AnyLine = _decoder.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-
-
-def recording_id(app: str, query: str, labels: dict[str, str], at: float) -> str:
-    """The name of a new recording: when it began, whose it is, and a hash that tells it apart."""
-    when = datetime.fromtimestamp(at, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    whole = repr((app, query, sorted(labels.items()), at))
-    digest = sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_CHARACTERS]
-    subject = "driver" if query == "*" else _slug(query)
-    return f"{when}-{_slug(app)}-{subject}-{digest}"
-
-
-def _slug(name: str) -> str:
-    return _UNSAFE.sub("-", name).strip("-")[:SLUG_CHARACTERS] or "unnamed"
+    return line
 
 
 # -- patches ----------------------------------------------------------------------------------
@@ -290,6 +274,8 @@ def patched(target: Patch, patch: Patch) -> Patch:
         if name == REMOVED:
             continue
         old = result.get(name)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        result[name] = patched(old, value) if both else value
+        if isinstance(old, dict) and isinstance(value, dict):
+            result[name] = patched(old, value)
+        else:
+            result[name] = value
     return result

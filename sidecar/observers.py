@@ -17,7 +17,7 @@ from ..listener.checkpoints import LogReader
 from ..listener.commit_log import LogReport
 from ..listener.connect.event_path import ConnectPath
 from ..listener.connect.probe import ConnectProbe
-from ..listener.event_reader import EventReader
+from ..listener.event_reader import EventReader, OnEvent
 from ..listener.mailbox import Inbox, Marker
 from ..listener.prober import CALM_SECONDS, Prober
 from ..listener.source_polls import SourceReport
@@ -65,6 +65,8 @@ def observe_classic(
     path: EventPath,
     arrived: Inbox,
     latest_snapshot: Callable[[], Snapshot],
+    *,
+    on_event: OnEvent,
 ) -> Observers:
     """Read the Spark of this process; nothing is started."""
     guard = components.guard
@@ -103,6 +105,7 @@ def observe_classic(
         context=probe.context,
         poke=prober.poke,
         jvm_ended=lambda: probe.ended,
+        on_event=on_event,
     )
     loops = [
         Loop("reader", reader.step, guard),
@@ -121,14 +124,23 @@ def observe_classic(
     )
 
 
-def observe_connect(components: Components, path: ConnectPath, arrived: Inbox) -> Observers:
+def observe_connect(
+    components: Components, path: ConnectPath, arrived: Inbox, *, on_event: OnEvent
+) -> Observers:
     """Read a Spark Connect session, which shows neither checkpoints nor sources."""
     guard = components.guard
     probe = ConnectProbe(path)
 
     interval = max(CONNECT_POLL_SECONDS, components.settings.probe_interval_seconds)
     prober = Prober(probe, interval, arrived.wake)
-    reader = EventReader(path.source, arrived, guard, context=probe.context, poke=prober.poke)
+    reader = EventReader(
+        path.source,
+        arrived,
+        guard,
+        context=probe.context,
+        poke=prober.poke,
+        on_event=on_event,
+    )
     loops = [
         Loop("reader", reader.step, guard, wake=path.source.wake),
         Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),

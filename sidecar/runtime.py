@@ -33,7 +33,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert
+from ..alerting.alert import Alert, Incident
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
@@ -75,10 +75,12 @@ from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot, SupervisedQuery
+from ..recording.lines import SeenFrom
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from . import assemble
 from .assemble import Components, refused_address
+from .black_box import BlackBox, about_process
 from .failure import QueryFailure
 from .observers import FileReaders, observe_classic, observe_connect
 from .preflight import Preflight, Surroundings
@@ -104,6 +106,8 @@ FLUSH_SHARE = 0.7
 INTERRUPTED_SECONDS = 0.5
 """The time to close after a second Ctrl-C."""
 MINUTES_OF_DAY = 24 * 60
+RECORDING_SECONDS = 1.0
+"""How long the end of a process waits for a recording to be written."""
 SILENT_SECONDS = 5.0
 """A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
 
@@ -248,13 +252,22 @@ class Runtime:
         self._is_read = False
         """Whether anybody has read the metrics or the status."""
         app = app_name(settings, spark)
+        version = path.version if isinstance(path, ConnectPath) else str(spark.version)
+        about = about_process(settings, app, version, SeenFrom.DRIVER)
+        self._black_box = black_box = BlackBox(about, guard, redact=components.redacting.text)
+        on_event = black_box.ring.add
         if isinstance(path, ConnectPath):
-            version = path.version
-            self._observers = observe_connect(components, path, self._arrived)
+            self._observers = observe_connect(
+                components, path, self._arrived, on_event=on_event
+            )
         else:
-            version = str(spark.version)
             self._observers = observe_classic(
-                components, spark, path, self._arrived, lambda: self.evaluated.snapshot
+                components,
+                spark,
+                path,
+                self._arrived,
+                lambda: self.evaluated.snapshot,
+                on_event=on_event,
             )
         guidance = guidance_here(components, spark)
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
@@ -317,6 +330,7 @@ class Runtime:
         if self._server is not None and not self._open_port(self._server):
             self._server = None
         self._files.start()
+        self._black_box.start()
         self._notifier.start()
         for publisher in self._publishers:
             publisher.start()
@@ -409,6 +423,7 @@ class Runtime:
             publisher.stop(planned=end in (Notice.STOPPED, Notice.TERMINATED))
         try:
             self._notifier.close(deadline)
+            self._black_box.close(min(deadline.left, RECORDING_SECONDS))
         finally:
             # Even after an interrupt: without the notice, watchers report a crash.
             if self._server is not None:
@@ -422,15 +437,20 @@ class Runtime:
         self._files.stop()
 
     def _make_notifier(self, components: Components, app: str, lifecycle: Lifecycle) -> Notifier:
+        def restore(incidents: tuple[Incident, ...]) -> None:
+            lifecycle.restore(incidents, time.monotonic())
+            self._black_box.inherit(incidents)
+
         return assemble.make_notifier(
             self._settings,
             app,
             self._guard,
             components.receivers,
-            restore=lambda incidents: lifecycle.restore(incidents, time.monotonic()),
+            restore=restore,
             heartbeat=components.heartbeat,
             query_heartbeats=components.query_heartbeats,
             redact=components.redacting.text,
+            on_attempt=self._black_box.attempted,
         )
 
     def _make_worker(
@@ -527,6 +547,7 @@ class Runtime:
         """Do what follows an evaluation whose alerts are handed over."""
         heartbeats = self._notifier.query_heartbeats
         try:
+            self._black_box.offer(evaluated)
             self._publishing.publish(evaluated)
             self._guard.attempt("heartbeats", lambda: heartbeats.update(evaluated))
         finally:

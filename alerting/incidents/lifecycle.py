@@ -23,6 +23,7 @@ from math import inf
 import msgspec
 from msgspec.structs import replace
 
+from ...listener.mailbox import Ending, ExpectEnd, ExpectStop, Forget
 from ...listener.state.history import UNKNOWN_BATCH, History, Totals
 from ...listener.state.identity import RESERVED
 from ...listener.state.snapshot import Snapshot
@@ -36,6 +37,7 @@ from ..alert import (
     Incident,
     incident_key,
     incident_labels,
+    recording_id,
 )
 from ..evaluate import Evaluation, Stages
 from ..finding import WHOLE_DRIVER, Finding
@@ -149,7 +151,7 @@ class OpenIncident(msgspec.Struct):
 
     ``ended`` are alerts that have ended since it opened. ``notified_at`` (monotonic seconds) is
     None until people are notified, ``muted`` why they are not now; ``news`` is what they were
-    notified of, see ``_news``.
+    notified of, see ``_news``. ``recording`` is the id of its recording.
     """
 
     severity: str
@@ -158,6 +160,7 @@ class OpenIncident(msgspec.Struct):
     notified_at: float | None = None
     muted: str = ""
     news: frozenset[Identity] = frozenset()
+    recording: str = ""
 
     @property
     def is_critical(self) -> bool:
@@ -298,6 +301,7 @@ class Lifecycle:
                 notified_at=None if incident.muted else now,
                 muted=incident.muted,
                 news=_news(alerts.values()),
+                recording=incident.recording or recording_id(incident.labels, incident.starts_at),
             )
 
     def forget(self, query: str) -> None:
@@ -501,8 +505,14 @@ class Lifecycle:
                 # Its revisions go on: back at its first severity, it is another message.
                 revision = incident.revision + 1
                 muted = incident.muted or RECOVERS
-                incident = OpenIncident(severity, revision=revision, muted=muted)
-            incident = self._incidents[subject] = incident or OpenIncident(severity)
+                recording = incident.recording
+                incident = OpenIncident(
+                    severity, revision=revision, muted=muted, recording=recording
+                )
+            if incident is None:
+                labels = incident_labels(self._app, subject, self._labels)
+                incident = OpenIncident(severity, recording=recording_id(labels, wall))
+            self._incidents[subject] = incident
             yield self._present_open(subject, incident, alerts, now)
 
     def _present_open(
@@ -589,7 +599,9 @@ class Lifecycle:
         labels = incident_labels(self._app, subject, self._labels)
         severity, revision = incident.severity, incident.revision
         key = incident_key(labels, severity)
-        return Incident(key, labels, severity, tuple(alerts), revision, incident.muted)
+        shown = tuple(alerts)
+        recording = incident.recording
+        return Incident(key, labels, severity, shown, revision, incident.muted, recording)
 
     def _orphans(self, health: DriverHealth, shown: Sequence[str]) -> tuple[Incident, ...]:
         """Ends of what earlier processes may have left open, critical ones first."""
@@ -670,3 +682,13 @@ class Evaluated(msgspec.Struct, frozen=True):
     """By label: see ``end_to_end.py``; monotonic seconds."""
     wall: float = 0.0
     """The Unix time of ``snapshot.at``."""
+    incidents: tuple[Incident, ...] = ()
+    """Those that are open, those that have just ended, and orphans."""
+    silences: tuple[Silence, ...] = ()
+    """All that are known, also past and future ones."""
+    opened: tuple[Opened, ...] = ()
+    """When alerts opened lately, in monotonic seconds."""
+    requests: tuple[ExpectStop | ExpectEnd | Forget, ...] = ()
+    """What was announced since the evaluation before."""
+    ending: Ending | None = None
+    """How the process ends, if it does."""

@@ -462,7 +462,7 @@ class SimDriver:
         server = SimpleNamespace(close=self._server_closed)
         published = SimpleNamespace(alerts=self.worker.evaluated.alerts)
         return SimpleNamespace(  # type: ignore[return-value]
-            _loops=[], _notifier=notifier, _files=nothing, _publishers=[], _server=server, published=published,
+            _loops=[], _notifier=notifier, _black_box=nothing, _files=nothing, _publishers=[], _server=server, published=published,
         )  # fmt: skip
 
     def _server_closed(self, _: float, *, notice: Notice | None) -> None:

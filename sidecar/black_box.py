@@ -1,0 +1,173 @@
+"""Records incidents in a thread of its own: what the worker evaluates, and whom receivers notify.
+
+Nobody waits for it. Where it falls behind, evaluations are left out, and the next one shows what
+has changed since the last one that was recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from ..alerting.alert import Incident
+from ..alerting.delivery.deliveries import Attempt
+from ..alerting.incidents.lifecycle import Evaluated
+from ..alerting.policy import LimitSettings
+from ..core.guard import Guard
+from ..core.installed import VERSION
+from ..core.threads import Loop
+from ..exporter.published_state import process_of
+from ..recording.lines import Notification, SeenFrom
+from ..recording.recorder import About, Recorder
+from ..recording.ring import Ring
+from ..settings.settings import Settings
+
+MOST_WAITING = 256
+"""Items that wait for the thread; the oldest give way."""
+KEPT_BYTES = 2 * 1024 * 1024
+"""What recordings that have ended may hold in memory, where there is no folder."""
+PAUSE_SECONDS = 2.0
+EVALUATED_BY = (
+    *LimitSettings.__struct_fields__,
+    "expected_queries",
+    "expected_errors",
+    "queries",
+    "resolve_after_seconds",
+    "repeat_interval_seconds",
+    "probe_interval_seconds",
+)
+"""The settings that an evaluation depends on."""
+NOT_EVALUATED = ("heartbeat_url", "heartbeat_url_file", "restart_hint")
+"""What else a query may have."""
+
+Inherited = tuple[Incident, ...]
+Item = Evaluated | Attempt | Inherited
+
+
+class BlackBox:
+    """The recordings of one process; the newest ones are kept in memory."""
+
+    def __init__(
+        self,
+        about: About,
+        guard: Guard,
+        *,
+        redact: Callable[[str], str] = str,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.ring = Ring()
+        self._recorder = Recorder(about, self.ring, redact, self._parts_of)
+        self._wall = wall
+        self._items: deque[Item] = deque(maxlen=MOST_WAITING)
+        self._wakes = threading.Event()
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._loop = Loop("recording", self._step, guard, last=self._end, wake=self._wakes.set)
+
+    def start(self) -> None:
+        """Begin to record."""
+        self._loop.start()
+
+    def offer(self, evaluated: Evaluated) -> None:
+        """Record an evaluation that shows, or ends, something; never waits."""
+        is_quiet = not (evaluated.evaluation.findings or evaluated.incidents)
+        if is_quiet and not self._recorder.is_recording:
+            return
+        self._items.append(evaluated)
+        self._wakes.set()
+
+    def attempted(self, attempt: Attempt) -> None:
+        """Record an attempt to notify a receiver; never waits."""
+        self._items.append(attempt)
+        self._wakes.set()
+
+    def inherit(self, incidents: Iterable[Incident]) -> None:
+        """Go on with what an earlier process has left open; never waits."""
+        self._items.append(tuple(incidents))
+        self._wakes.set()
+
+    def close(self, timeout: float) -> None:
+        """Write what is left, within ``timeout`` seconds."""
+        self._loop.stop()
+        self._loop.join(timeout)
+
+    def _step(self) -> None:
+        self._wakes.wait(PAUSE_SECONDS if self._recorder.is_recording else None)
+        self._wakes.clear()
+        self._record()
+
+    def _end(self) -> None:
+        self._record()
+        self._recorder.close(self._wall())
+        self._write()
+
+    def _record(self) -> None:
+        while self._items:
+            item = self._items.popleft()
+            if isinstance(item, Evaluated):
+                self._recorder.update(item)
+            elif isinstance(item, Attempt):
+                self._recorder.notified(item.incident.recording, _notification(item))
+            else:
+                self._recorder.inherit(item)
+        self._write()
+
+    def _write(self) -> None:
+        for written in self._recorder.take(self._wall()):
+            self._keep(written.id, written.whole)
+
+    def _keep(self, name: str, whole: bytes) -> None:
+        self._kept[name] = whole
+        self._kept.move_to_end(name)
+        while sum(map(len, self._kept.values())) > KEPT_BYTES and len(self._kept) > 1:
+            self._kept.popitem(last=False)
+
+    def _parts_of(self, identity: str) -> int:
+        """How many files of a recording there are."""
+        return sum(name.partition(".")[0] == identity for name in self._kept)
+
+
+def _notification(attempt: Attempt) -> Notification:
+    incident = attempt.incident
+    return Notification(
+        at=attempt.at,
+        incident=incident.key,
+        receiver=attempt.receiver,
+        status="resolved" if incident.is_over else "firing",
+        outcome=attempt.outcome,
+        alerts=tuple(alert.name for alert in incident.alerts),
+        error=attempt.error,
+    )
+
+
+def about_process(settings: Settings, app: str, spark_version: str, seen_from: SeenFrom) -> About:
+    """What the recordings of this process begin with."""
+    return About(
+        app=app,
+        seen_from=seen_from,
+        labels=settings.labels,
+        process=process_of(os.getpid()).id,
+        querypulse_version=VERSION,
+        spark_version=spark_version,
+        settings=evaluation_settings(settings),
+    )
+
+
+def evaluation_settings(settings: Settings) -> dict[str, Any]:
+    """The settings that an evaluation depends on; no secret is among them."""
+    given = msgspec.to_builtins(settings)
+    chosen = {name: given[name] for name in EVALUATED_BY if given.get(name) is not None}
+    chosen["queries"] = {
+        pattern: {
+            name: value
+            for name, value in own.items()
+            if value is not None and name not in NOT_EVALUATED
+        }
+        for pattern, own in given["queries"].items()
+    }
+    return chosen
