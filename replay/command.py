@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..core.installed import require_spark
 from ..settings.settings import Settings
 from .engine import Change, Replayed, replay_application
 from .log_files import Application, find_applications
+from .recorded import is_recording, replay_recording
 from .report import as_json, as_text, complaints, exit_code, summary
 from .terms import chosen_settings, parse_choices, terms_of
 
@@ -58,10 +60,11 @@ def replay(
         ReplayError: a path does not exist or contains no log, or the table exists already.
 
     """
-    settings = chosen_settings(parse_choices(choices))
+    chosen = parse_choices(choices)
+    settings = chosen_settings(chosen)
     applications = find_applications(paths)
     if not spark:
-        return _replay_here(applications, settings, as_json if json else as_text)
+        return _replay_here(applications, settings, chosen, as_json if json else as_text)
     require_spark("replay --spark")
     from .fleet import replay_fleet
 
@@ -100,12 +103,20 @@ class Progress:
 
 
 def _replay_here(
-    applications: Sequence[Application], settings: Settings, shown: Callable[[Change], str]
+    applications: Sequence[Application],
+    settings: Settings,
+    chosen: Mapping[str, Any],
+    shown: Callable[[Change], str],
 ) -> int:
+    terms = terms_of(settings)
     replays = [Replayed(settings.app_name or entry.label, entry.path) for entry in applications]
     progress = Progress(applications)
     for application, replayed in zip(applications, replays, strict=True):
-        for change in replay_application(application, terms_of(settings), replayed, progress.add):
+        if is_recording(application):
+            changes = replay_recording(application, chosen, replayed, progress.add)
+        else:
+            changes = replay_application(application, terms, replayed, progress.add)
+        for change in changes:
             progress.clear()
             sys.stdout.write(f"{shown(change)}\n")
         progress.clear()

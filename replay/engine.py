@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -55,6 +55,9 @@ class Replayed(msgspec.Struct):
     notifications: int = 0
     """How often people would have been notified."""
     error: str | None = None
+    notes: tuple[str, ...] = ()
+    """What is less exact than usual."""
+    is_recording: bool = False
 
 
 def iso(seconds: float) -> str:
@@ -74,7 +77,6 @@ LONGEST_SILENCE_STRETCH = 3600
 FORGET_EVERY_SECONDS = 60.0
 
 NO_LINKS = Guidance("")
-"""A replay prints no links."""
 
 Identity = tuple[str, str]
 """The name of an alert, and its query."""
@@ -86,17 +88,20 @@ class Terms(msgspec.Struct, frozen=True):
     policy: Policy
     lifecycle: LifecycleSettings = LifecycleSettings()
     app_name: str | None = None
+    labels: Mapping[str, str] = {}
+    guidance: Guidance = NO_LINKS
 
 
 class Reporter:
     """Opens and ends alerts as a driver does, and reports each change.
 
-    ``replayed`` gets the counts.
+    ``replayed`` gets the counts. Where ``subject`` is not empty, only its incidents count.
     """
 
-    def __init__(self, terms: Terms, replayed: Replayed) -> None:
-        self.lifecycle = Lifecycle(replayed.app, NO_LINKS, terms.lifecycle)
+    def __init__(self, terms: Terms, replayed: Replayed, subject: str = "") -> None:
+        self.lifecycle = Lifecycle(replayed.app, terms.guidance, terms.lifecycle, terms.labels)
         self._replayed = replayed
+        self._subject = subject
         self._open: dict[Identity, Alert] = {}
         self._notified: dict[str, int] = {}
         """By key of an open incident: the revision that people were notified of."""
@@ -116,7 +121,11 @@ class Reporter:
         )
         self._replayed.notifications += sum(map(self._notifies, incidents))
         before = self._open
-        self._open = {(alert.name, alert.query): alert for alert in self.lifecycle.alerts}
+        self._open = {
+            (alert.name, alert.query): alert
+            for alert in self.lifecycle.alerts
+            if self._is_meant(alert.incident or alert.query)
+        }
         ended = [alert for identity, alert in before.items() if identity not in self._open]
         opened = [alert for identity, alert in self._open.items() if identity not in before]
         self._replayed.opened += len(opened)
@@ -125,10 +134,22 @@ class Reporter:
             *(self._change(FIRING, alert, wall) for alert in opened),
         ]
 
+    def restore(self, incidents: Sequence[Incident], now: float) -> None:
+        """Go on with what an earlier process left open, and has notified people of."""
+        self.lifecycle.restore(incidents, now)
+        self._notified |= {
+            incident.key: incident.revision for incident in incidents if not incident.muted
+        }
+
+    def _is_meant(self, subject: str) -> bool:
+        return self._subject in ("", subject)
+
     def _notifies(self, incident: Incident) -> bool:
         """Note what people know of an incident; return whether they are notified of it now."""
         if incident.is_over or incident.is_orphan:
             self._notified.pop(incident.key, None)
+            return False
+        if not self._is_meant(incident.query):
             return False
         if incident.muted or self._notified.get(incident.key) == incident.revision:
             return False

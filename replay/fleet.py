@@ -27,7 +27,7 @@ CHANGE = (
 )
 REPLAYED = (
     "app string, path string, events long, unread long, began_at double, ended_at double, "
-    "opened long, notifications long, error string"
+    "opened long, notifications long, error string, notes array<string>, is_recording boolean"
 )
 EVALUATED = f"{REPLAYED}, changes array<struct<{CHANGE}>>"
 

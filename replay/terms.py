@@ -7,7 +7,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..alerting.incidents.lifecycle import LifecycleSettings
+from ..recording.lines import Begin, SeenFrom
+from ..settings.links import guidance
 from ..settings.loading import load_strictly, parse_text
 from ..settings.settings import TYPES, Settings, SettingsError, check_value
 from ..sidecar.assemble import make_policy
@@ -73,5 +77,37 @@ def terms_of(settings: Settings) -> Terms:
         SettingsError: a limit cannot be used.
 
     """
-    lifecycle = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
-    return Terms(make_policy(settings), lifecycle, settings.app_name)
+    return _terms(settings, probe_expected=False)
+
+
+def recorded_terms(begin: Begin, chosen: Mapping[str, Any]) -> tuple[Terms, list[str]]:
+    """The settings of a recording, overridden by those that are ``chosen``.
+
+    Also the names of those that this version does not know, or does not allow: they are left out.
+
+    Raises:
+        SettingsError: the chosen ones cannot be used with the others.
+
+    """
+    usable = {name: value for name, value in begin.settings.items() if _is_usable(name, value)}
+    settings = load_strictly(merged(usable, chosen), {})
+    terms = _terms(settings, probe_expected=begin.seen_from is SeenFrom.DRIVER)
+    unknown = sorted(begin.settings.keys() - usable.keys())
+    return replace(terms, labels={**begin.labels, **settings.labels}), unknown
+
+
+def _is_usable(name: str, value: object) -> bool:
+    try:
+        return name in TYPES and check_value(name, value, "the recording") is not None
+    except SettingsError:
+        return False
+
+
+def _terms(settings: Settings, *, probe_expected: bool) -> Terms:
+    return Terms(
+        make_policy(settings, probe_expected=probe_expected),
+        LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds),
+        settings.app_name,
+        settings.labels,
+        guidance(settings),
+    )
