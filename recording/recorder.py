@@ -233,6 +233,8 @@ class Recorder:
             restored=() if inherited is None else (inherited,),
         )
         recording = OpenRecording(begin)
+        if inherited is not None:
+            recording.ended = {((one.name, one.query), one.ends_at) for one in inherited.alerts}
         self._open[identity] = recording
         self._choose(recording, [incident], evaluated)
         self._write_events(recording, first, most=EVENTS_BEFORE)
@@ -340,7 +342,8 @@ class Recorder:
         labels = snapshot.labels()
         queries = {label: labels[label] for label in recording.labels if label in labels}
         alerts = {alert.query for alert in evaluated.alerts}
-        own = [label for label in queries if label in alerts]
+        is_of_driver = recording.begin.query == WHOLE_DRIVER
+        own = [label for label in queries if is_of_driver or label in alerts]
         essence = _essence(evaluated)
         has_waited = snapshot.at - recording.recorded_at >= NEIGHBOURS_SECONDS
         is_new = any(queries[label] is not recording.queries.get(label) for label in own)
@@ -518,7 +521,10 @@ def _essence(evaluated: Evaluated) -> tuple[object, ...]:
     incidents = {
         (incident.key, incident.is_over, incident.revision) for incident in evaluated.incidents
     }
-    return found, alerts, incidents, evaluated.ending
+    health = {
+        (label, query.state, query.severity) for label, query in evaluated.evaluation.health.items()
+    }
+    return found, alerts, incidents, health, evaluated.ending
 
 
 def _request_line(request: ExpectStop | ExpectEnd | Forget, evaluated: Evaluated) -> Request:
