@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..alerting.alert import FIRING, RESOLVED, Alert, Incident
 from ..alerting.evaluate import Evaluation, evaluate
-from ..alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
+from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from ..alerting.policy import Policy
 from ..alerting.silences import Silence
 from ..alerting.words.messages import Guidance
@@ -23,6 +23,7 @@ from ..listener.state.identity import UNNAMED
 from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
 from .log_files import Application, Entry, Reader, ReplayError, read_lines
+from .recordings import AppRecordings, Recordings
 
 # -- results ---------------------------------------------------------------------------------
 
@@ -95,12 +96,20 @@ class Terms(msgspec.Struct, frozen=True):
 class Reporter:
     """Opens and ends alerts as a driver does, and reports each change.
 
-    ``replayed`` gets the counts. Where ``subject`` is not empty, only its incidents count.
+    ``replayed`` gets the counts, ``recordings`` all that was found. Where ``subject`` is not empty,
+    only its incidents count.
     """
 
-    def __init__(self, terms: Terms, replayed: Replayed, subject: str = "") -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        replayed: Replayed,
+        recordings: AppRecordings | None = None,
+        subject: str = "",
+    ) -> None:
         self.lifecycle = Lifecycle(replayed.app, terms.guidance, terms.lifecycle, terms.labels)
         self._replayed = replayed
+        self._recordings = recordings
         self._subject = subject
         self._open: dict[Identity, Alert] = {}
         self._notified: dict[str, int] = {}
@@ -119,7 +128,19 @@ class Reporter:
         incidents = self.lifecycle.update(
             evaluation, snapshot, snapshot.at, wall, silences, is_last=is_last
         )
-        self._replayed.notifications += sum(map(self._notifies, incidents))
+        sent = list(self._sent(incidents))
+        self._replayed.notifications += sum(not incident.is_over for incident in sent)
+        if self._recordings is not None:
+            evaluated = Evaluated(
+                snapshot,
+                evaluation,
+                self.lifecycle.alerts,
+                self.lifecycle.inhibited,
+                wall=wall,
+                incidents=incidents,
+                opened=self.lifecycle.opened,
+            )
+            self._recordings.update(evaluated, sent)
         before = self._open
         self._open = {
             (alert.name, alert.query): alert
@@ -144,17 +165,17 @@ class Reporter:
     def _is_meant(self, subject: str) -> bool:
         return self._subject in ("", subject)
 
-    def _notifies(self, incident: Incident) -> bool:
-        """Note what people know of an incident; return whether they are notified of it now."""
-        if incident.is_over or incident.is_orphan:
-            self._notified.pop(incident.key, None)
-            return False
-        if not self._is_meant(incident.query):
-            return False
-        if incident.muted or self._notified.get(incident.key) == incident.revision:
-            return False
-        self._notified[incident.key] = incident.revision
-        return True
+    def _sent(self, incidents: Iterable[Incident]) -> Iterator[Incident]:
+        """What people are notified of: news of open incidents, and the ends of those."""
+        for incident in incidents:
+            if not self._is_meant(incident.query):
+                continue
+            if incident.is_over:
+                if self._notified.pop(incident.key, None) is not None:
+                    yield incident
+            elif not incident.muted and self._notified.get(incident.key) != incident.revision:
+                self._notified[incident.key] = incident.revision
+                yield incident
 
     def _change(self, status: str, alert: Alert, at: float) -> Change:
         return Change(
@@ -173,16 +194,24 @@ class ReplayEngine:
 
     Times are Unix seconds of the log and never go back; the state uses them as monotonic time.
     A log has no probe results: stalls are found by events alone, and no trigger is known.
-    Alerts open and end as in a driver. ``replayed`` gets the counts.
+    Alerts open and end as in a driver. ``replayed`` gets the counts, ``recordings`` all that was
+    found.
     """
 
-    def __init__(self, terms: Terms, replayed: Replayed, began_at: float) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        replayed: Replayed,
+        began_at: float,
+        recordings: AppRecordings | None = None,
+    ) -> None:
         policy = terms.policy
         self.now = began_at
         self._policy = policy
         self._state = State(began_at, policy.expected)
         self._context = Context.RUNNING
-        self._reporter = Reporter(terms, replayed)
+        self._reporter = Reporter(terms, replayed, recordings)
+        self._recordings = recordings
         self._found: set[Identity] = set()
         """What the last evaluation found."""
         self._began_at = self._forgot_at = began_at
@@ -204,6 +233,12 @@ class ReplayEngine:
         self._received = self._seen
         self._state.apply_event(event, self.now, self._context)
         return changes + self.evaluate() if isinstance(event, Terminated) else changes
+
+    def receive(self, event: Event, text: str | bytes, at: float) -> list[Change]:
+        """Apply an event that was read from this JSON."""
+        if self._recordings is not None:
+            self._recordings.receive(event, text, max(at, self.now))
+        return self.apply(event, at)
 
     def stop(self, at: float) -> list[Change]:
         """The application stops its SparkContext: queries that end from now on end as planned."""
@@ -232,6 +267,13 @@ class ReplayEngine:
         passed = self.now - self._began_at
         changes = self._evaluate(math.ceil(passed))
         self._evaluated = int(passed)
+        return changes
+
+    def close(self) -> list[Change]:
+        """Evaluate the last events."""
+        changes = self.evaluate()
+        if self._recordings is not None:
+            self._recordings.close(self.now)
         return changes
 
     def _next_stretch(self) -> int:
@@ -334,10 +376,12 @@ def replay_application(
     terms: Terms,
     replayed: Replayed,
     on_read: Callable[[int], object] = lambda _: None,
+    recordings: Recordings | None = None,
 ) -> Iterator[Change]:
     """Evaluate one application from beginning to end; a file with several is evaluated in parts.
 
-    ``replayed`` gets the counts and times so far, ``on_read`` the bytes of each read.
+    ``replayed`` gets the counts and times so far, ``on_read`` the bytes of each read, and
+    ``recordings`` each incident.
 
     Raises:
         NotInstalledError: a file's codec needs a package that is not installed.
@@ -345,12 +389,13 @@ def replay_application(
     """
     reader = Reader()
     engine: ReplayEngine | None = None
-    for at, what, _ in _entries(application.files, reader, replayed, on_read):
+    for at, what, text in _entries(application.files, reader, replayed, on_read):
         if isinstance(what, str):
             yield from _finish(engine, replayed)
             engine, replayed.app = None, terms.app_name or what or replayed.app
         if engine is None and at is not None:
-            engine = ReplayEngine(terms, replayed, at)
+            of_app = None if recordings is None else recordings.begin(replayed.app)
+            engine = ReplayEngine(terms, replayed, at, of_app)
             replayed.began_at = min(at, replayed.began_at or at)
         if engine is None or isinstance(what, str):
             continue
@@ -358,7 +403,7 @@ def replay_application(
             yield from engine.stop(at or engine.now)
         else:
             replayed.events += 1
-            yield from engine.apply(what, at or engine.now)
+            yield from engine.receive(what, text, at or engine.now)
     if engine is not None:
         yield from engine.wait(reader.newest_time() or engine.now)
     yield from _finish(engine, replayed)
@@ -382,4 +427,4 @@ def _finish(engine: ReplayEngine | None, replayed: Replayed) -> list[Change]:
     if engine is None:
         return []
     replayed.ended_at = max(engine.now, replayed.ended_at or engine.now)
-    return engine.evaluate()
+    return engine.close()
