@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.finding import WHOLE_DRIVER, Finding
-from ..alerting.incidents.lifecycle import Evaluated
+from ..alerting.incidents.lifecycle import Evaluated, Opened
 from ..listener.mailbox import ExpectEnd, ExpectStop, Forget
+from ..listener.state.identity import UNNAMED
 from ..listener.state.query import Query
 from .lines import (
     VERSION,
@@ -143,7 +145,7 @@ class Recorder:
         self._redact = redact
         self._parts_of = parts_of
         self._open: dict[str, OpenRecording] = {}
-        self._before: deque[Evaluated] = deque(maxlen=STEPS_BEFORE)
+        self._before: list[Evaluated] = []
         self._inherited: dict[str, Incident] = {}
         self._early: deque[tuple[str, Notification]] = deque(maxlen=MOST_EARLY)
         """Notifications of incidents whose recordings have not begun: the page goes first."""
@@ -229,7 +231,7 @@ class Recorder:
             spark_version=about.spark_version,
             continues=before,
             settings=about.settings,
-            opened=first.opened,
+            opened=_opened_before(first),
             restored=() if inherited is None else (inherited,),
         )
         recording = OpenRecording(begin)
@@ -268,18 +270,25 @@ class Recorder:
         self._write(recording, End(at=at, how=how))
 
     def _remember(self, evaluated: Evaluated) -> None:
-        """Keep the evaluations since the first finding without an alert, else only the last."""
+        """Keep the evaluations since the first finding that has no incident yet.
+
+        Of too many, those go that found the same as the one before.
+        """
         opened = {(alert.name, alert.query) for alert in evaluated.alerts}
         findings = evaluated.evaluation.findings
         waiting = any((finding.alertname, finding.query) not in opened for finding in findings)
         if not waiting and not _waits(evaluated):
             self._before.clear()
-        elif len(self._before) == STEPS_BEFORE:
-            # The first is when it was found; the newest are when it opened.
-            first = self._before.popleft()
-            self._before.popleft()
-            self._before.appendleft(first)
+            return
         self._before.append(evaluated)
+        if len(self._before) > STEPS_BEFORE:
+            steps = self._before
+            repeated = (
+                number
+                for number in range(1, len(steps) - 1)
+                if _essence(steps[number]) == _essence(steps[number - 1])
+            )
+            del steps[next(repeated, 1)]
 
     def _choose(
         self, recording: OpenRecording, incidents: list[Incident], evaluated: Evaluated
@@ -341,9 +350,8 @@ class Recorder:
         snapshot = evaluated.snapshot
         labels = snapshot.labels()
         queries = {label: labels[label] for label in recording.labels if label in labels}
-        alerts = {alert.query for alert in evaluated.alerts}
-        is_of_driver = recording.begin.query == WHOLE_DRIVER
-        own = [label for label in queries if is_of_driver or label in alerts]
+        subject = recording.begin.query
+        own = [label for label in queries if subject in (WHOLE_DRIVER, UNNAMED, label)]
         essence = _essence(evaluated)
         has_waited = snapshot.at - recording.recorded_at >= NEIGHBOURS_SECONDS
         is_new = any(queries[label] is not recording.queries.get(label) for label in own)
@@ -481,6 +489,15 @@ def _waits(evaluated: Evaluated) -> bool:
         (alert.name, alert.query) for incident in evaluated.incidents for alert in incident.alerts
     }
     return any((alert.name, alert.query) not in inside for alert in evaluated.alerts)
+
+
+def _opened_before(evaluated: Evaluated) -> tuple[Opened, ...]:
+    """When alerts had opened before an evaluation, which may have opened some itself."""
+    now = evaluated.snapshot.at
+    before = (
+        replace(opened, at=tuple(at for at in opened.at if at < now)) for opened in evaluated.opened
+    )
+    return tuple(opened for opened in before if opened.at)
 
 
 def _newest_of_each(events: list[Received], most: int) -> list[Received]:

@@ -599,8 +599,8 @@ class Lifecycle:
         labels = incident_labels(self._app, subject, self._labels)
         severity, revision = incident.severity, incident.revision
         key = incident_key(labels, severity)
-        shown = tuple(alerts)
         recording = incident.recording
+        shown = self._guidance.recorded(alerts, recording) if recording else tuple(alerts)
         return Incident(key, labels, severity, shown, revision, incident.muted, recording)
 
     def _orphans(self, health: DriverHealth, shown: Sequence[str]) -> tuple[Incident, ...]:
