@@ -311,11 +311,12 @@ class InFolder(msgspec.Struct, frozen=True):
     def newest(self, most: int) -> tuple[list[Named], int]:
         """The newest incidents, newest first, and how many are older; only those are read."""
         names = sorted(self.files, key=_when, reverse=True)
-        named: list[Named] = []
         refusals: list[str] = []
-        for name in names[:most]:
-            if parts := _readable(self.files[name], refusals, OUTLINE):
-                named.append((name, summary_of(parts)))
+        named = [
+            (name, summary_of(parts))
+            for name in names[:most]
+            if (parts := _readable(self.files[name], refusals, OUTLINE))
+        ]
         _print_refusals(refusals)
         return _newest_first(named), len(names[most:])
 
