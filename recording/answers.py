@@ -118,7 +118,7 @@ def _first(shown: Shown) -> str:
     if shown.alerts:
         alert = shown.alerts[0]
         text = f"{alert.alertname} of {called(alert.query)} opened: {alert.lines[0].code}"
-        reason = alert.lines[0].annotations.get("reason")
+        reason = alert.lines[0].annotations.get("reason", "").rstrip(".")
         events.append((alert.since, f"{text}: {reason}" if reason else text))
     if not events:
         return "The recording does not show what happened first: it has no alert and no failure."
@@ -133,8 +133,12 @@ def _failures(shown: Shown) -> list[RunStory]:
 
 def _failed_text(run: RunStory) -> str:
     text = f"{called(run.query)} {how_ended(run)}"
-    where = "" if run.failure is None else run.failure.raised_at.line
+    where = _raised_at(run)
     return f"{text}, raised at {where}" if where else text
+
+
+def _raised_at(run: RunStory) -> str:
+    return "" if run.failure is None else run.failure.raised_at.line
 
 
 def how_ended(run: RunStory) -> str:
@@ -145,7 +149,7 @@ def how_ended(run: RunStory) -> str:
         return "disappeared without an event of its end"
     if run.outcome is Outcome.FAILED:
         batch = "" if run.failed_batch is None else f" in batch {run.failed_batch}"
-        why = "" if run.failure is None else f": {run.failure.reason}"
+        why = "" if run.failure is None else f": {run.failure.reason.rstrip('.')}"
         return f"failed{batch}{why}"
     if run.outcome is Outcome.COMPLETED:
         return "completed"
@@ -193,10 +197,14 @@ def _held_by(shown: Shown) -> str:
     failures = _failures(shown)
     if failures:
         first = failures[0]
-        return f"No batch was held: {_failed_text(first)}{_until_restart(first, shown)}."
+        batch = "" if first.failed_batch is None else f" in batch {first.failed_batch}"
+        where = _raised_at(first)
+        at = f", at {where}" if where else ""
+        text = f"{called(first.query)} failed{batch}{at}"
+        return f"No batch was held: {text}{_until_restart(first, shown)}."
     if shown.alerts:
         alert = shown.alerts[0]
-        reason = alert.reason or alert.lines[0].code
+        reason = alert.reason.rstrip(".") or alert.lines[0].code
         return f"The recording shows no batch that was held; the alert says: {reason}."
     return "The recording does not show what held it."
 
@@ -266,7 +274,7 @@ def _notified(shown: Shown) -> str:
     texts = [_receiver_text(attempts, shown) for attempts in first.values()]
     ends = sum(attempts.status == RESOLVED for attempts in accepted)
     count = "1 message was" if len(accepted) == 1 else f"{len(accepted)} messages were"
-    text = f"{listed(texts, MOST)}; {count} accepted, {ends} of them about the end"
+    text = f"{listed(texts, MOST)}; {count} accepted, {ends or 'none'} about the end"
     return f"{text}; {_failures_text(failed)}." if failed else f"{text}."
 
 
