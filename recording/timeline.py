@@ -348,7 +348,7 @@ def _silence_moments(silence: SilenceStory) -> Iterator[Moment]:
 
 
 def _line_moment(line: AnyLine) -> Moment | None:
-    """A moment of a line that stands for itself."""
+    """The moment of a line that needs no other line."""
     if isinstance(line, Stack):
         return _stack_moment(line)
     if isinstance(line, Request):
