@@ -90,7 +90,9 @@ def page_of(timelines: Sequence[Timeline], title: str) -> str:
     parts += [story.section() for story in stories]
     main = element("main", *parts, id="main")
     skip = element("a", "Skip to what happened", href="#main", class_="skip")
-    about = f"querypulse {VERSION}. All times are in UTC; +1:05 is 1 min 5 s after the incident began."
+    about = (
+        f"querypulse {VERSION}. All times are in UTC; +1:05 is 1 min 5 s after the incident began."
+    )
     footer = element("footer", element("p", about), class_="soft")
     body = element("body", skip, PATTERNS, main, footer)
     return f'<!doctype html>\n<html lang="en">{_head(title)}{body}</html>\n'
@@ -193,7 +195,12 @@ class _Story:
         parts += [self._heading(name), self._answers(), self._picture()]
         parts += [self._moments(), self._tables()]
         return element(
-            "section", *parts, id=self.anchor, class_="incident", aria_labelledby=name, tabindex="-1"
+            "section",
+            *parts,
+            id=self.anchor,
+            class_="incident",
+            aria_labelledby=name,
+            tabindex="-1",
         )
 
     def _title(self, text: str, below: int = 1) -> Html:
@@ -203,7 +210,12 @@ class _Story:
         summary = self.summary
         whose = "the whole driver" if summary.query == "*" else summary.query
         facts = (
-            element("span", symbol(_known(summary.severity)), summary.severity, class_=_badge(summary.severity)),
+            element(
+                "span",
+                symbol(_known(summary.severity)),
+                summary.severity,
+                class_=_badge(summary.severity),
+            ),
             element("b", element("bdi", whose)),
             element("span", "of ", element("bdi", summary.app), class_="soft"),
             element("span", f"since {utc_of(summary.since)}"),
@@ -283,7 +295,9 @@ class _Story:
             if linked.moment.what in kinds and query in (None, linked.moment.query)
         ]
 
-    def _lane(self, name: str, spans: Sequence[Span], marks: Sequence[Linked], of: str = "") -> Html:
+    def _lane(
+        self, name: str, spans: Sequence[Span], marks: Sequence[Linked], of: str = ""
+    ) -> Html:
         words = f"{name} {of}".strip()
         note = "" if not of else "of the driver" if of == "*" else ""
         drawing = lane(self.axis, self._grid, words, spans, marks)
@@ -327,9 +341,14 @@ class _Story:
         if query in self._shown:
             head = self._title(name, 2)
         else:
-            head = element("summary", element("b", name), " ", element("span", words, class_="soft"))
+            head = element(
+                "summary", element("b", name), " ", element("span", words, class_="soft")
+            )
         parts = [head]
-        for title, spans, what in (("runs", runs, What.RUN), ("batch in flight", flights, What.BATCH)):
+        for title, spans, what in (
+            ("runs", runs, What.RUN),
+            ("batch in flight", flights, What.BATCH),
+        ):
             marks = self._linked_of(what, query=query)
             if spans or marks:
                 parts.append(self._lane(title, spans, marks))
@@ -364,7 +383,9 @@ class _Story:
 
     def _gap(self) -> Html:
         text = f"{len(self._rest)} moments in between are left out here: querypulse incident shows them."
-        return element("li", element("span", text, class_="soft"), id=f"{self.anchor}-rest", class_="gap")
+        return element(
+            "li", element("span", text, class_="soft"), id=f"{self.anchor}-rest", class_="gap"
+        )
 
     def _moment(self, linked: Linked, before: Moment | None) -> Html:
         moment = linked.moment
@@ -399,7 +420,9 @@ class _Story:
     # -- the tables ---------------------------------------------------------------------------
 
     def _tables(self) -> Html:
-        tables = [self._table(query, self.timeline.batches.get(query, ())) for query in self._queries]
+        tables = [
+            self._table(query, self.timeline.batches.get(query, ())) for query in self._queries
+        ]
         shown = [table for table in tables if table]
         unread = self.timeline.unread
         lines = "1 line" if unread == 1 else f"{unread} lines"
@@ -470,11 +493,7 @@ def _note(measure: Measure, points: Sequence[Point], flights: Sequence[Point]) -
 def _legend(kinds: Iterable[str]) -> Html:
     """The marks that the picture has, in a line."""
     used = set(kinds)
-    items = (
-        element("li", symbol(kind), name)
-        for kind, name in NAMES.items()
-        if kind in used
-    )
+    items = (element("li", symbol(kind), name) for kind, name in NAMES.items() if kind in used)
     return element("ul", *items, class_="legend", aria_label="Marks")
 
 
@@ -510,7 +529,9 @@ def _index(stories: Sequence[_Story], title: str) -> Html:
     heading = element("h1", title, class_="headline")
     if not stories:
         return element("section", heading, element("p", "No incident.", class_="empty"), id="index")
-    return element("section", heading, _sentence(stories), _strip(stories), _list(stories), id="index")
+    return element(
+        "section", heading, _sentence(stories), _strip(stories), _list(stories), id="index"
+    )
 
 
 def _sentence(stories: Sequence[_Story]) -> Html:
@@ -537,7 +558,9 @@ def _strip(stories: Sequence[_Story]) -> Html:
         rows[line].append(_strip_mark(axis, story))
     lines = grid(axis, "strip-grid")
     drawings = (
-        element("svg", use("strip-grid"), *marks, class_="lane", role="group", aria_label="Incidents")
+        element(
+            "svg", use("strip-grid"), *marks, class_="lane", role="group", aria_label="Incidents"
+        )
         for marks in rows
     )
     dates = {day(at): None for at in (axis.begin, axis.end)}

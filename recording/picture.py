@@ -304,13 +304,13 @@ def row(name: str, note: str, drawing: Html, *, of: str = "") -> Html:
     return element("div", label, drawing, class_="row")
 
 
-def lane(axis: Axis, lines: str, words: str, spans: Sequence[Span], marks: Sequence[Linked]) -> Html:
+def lane(
+    axis: Axis, lines: str, words: str, spans: Sequence[Span], marks: Sequence[Linked]
+) -> Html:
     """What lasted, as bars, and what happened, as marks; ``lines`` names the grid."""
     bars = (_bar(axis, span) for span in spans)
     shapes = (_mark(axis, group) for group in _groups(axis, marks))
-    return element(
-        "svg", use(lines), *bars, *shapes, class_="lane", role="group", aria_label=words
-    )
+    return element("svg", use(lines), *bars, *shapes, class_="lane", role="group", aria_label=words)
 
 
 def _bar(axis: Axis, span: Span) -> Html:

@@ -60,7 +60,7 @@ class IncidentPanel {
     setHidden(byId("link-incidents"), incidents === null);
     if (incidents === null) return;
     const count = COUNTED[incidents.length] ?? `${incidents.length} incidents`;
-    setText(byId("link-incidents"), `${count} in ${DAYS} days`);
+    setText(byId("link-incidents"), "incidents");
     setText(byId("incidents-count"), `${count} in the last thirty days.`);
     setText(byId("incidents-trouble"), "");
     setHidden(byId("strip-box"), !incidents.length);
@@ -139,11 +139,12 @@ function stripMark({ id, severity }) {
 }
 
 function incidentRow({ id, severity }) {
-  const [since, lasted, query, how] = [0, 1, 2, 3].map(() => el("td"));
+  // On a phone a row is a card, which is a part of a table only by its role.
+  const [since, lasted, query, how] = [0, 1, 2, 3].map(() => el("td", { role: "cell" }));
   const link = incidentLink(id);
   const badge = el("span", { class: "unseen" }, `${severity}: `);
-  const what = el("td", { "data-severity": severity }, severityMark(severity), badge, link);
-  const node = el("tr", {}, since, lasted, query, what, how);
+  const what = el("td", { role: "cell", "data-severity": severity }, severityMark(severity), badge, link);
+  const node = el("tr", { role: "row" }, since, lasted, query, what, how);
   const update = (incident) => {
     setText(since, clock(isoOf(incident.since)));
     setText(lasted, lastedWords(incident));

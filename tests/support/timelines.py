@@ -70,7 +70,9 @@ def hang() -> Timeline:
         _moment(120, What.ALERT, "StreamingQueryLagging opens", severity="warning"),
         _moment(310, What.SILENCE, "orders is silenced until 09:40 UTC, by kim: looking at it"),
         _moment(640, What.REQUEST, "expect_stop was announced for orders"),
-        _moment(660, What.RUN, "the run failed: SparkException: Job aborted", detail="Caused by: x"),
+        _moment(
+            660, What.RUN, "the run failed: SparkException: Job aborted", detail="Caused by: x"
+        ),
         _moment(735, What.RUN, "the query was started again, from batch 260"),
         _moment(845, What.ALERT, "StreamingQueryStalled ended: the query works again"),
         _moment(846, What.NOTIFICATION, "pagerduty is notified: resolved, accepted"),
