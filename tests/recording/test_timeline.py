@@ -103,6 +103,14 @@ def test_stop_from_before_the_alert_is_not_what_was_done():
     assert story_of(tape).answers["done"] == "The recording shows nothing that was done."
 
 
+def test_stop_before_a_restart_is_not_what_happened_first():
+    tape = Tape(at=61).started("billing", at=1).terminated("billing", at=40).state(at=41)
+    tape.started("billing", 2, at=45).state(at=46)
+    tape.alert("billing", "StreamingQueryLagging", at=61, reason="lag rises", code="lag_rises")
+
+    assert "StreamingQueryLagging of billing opened" in story_of(tape).answers["first"]
+
+
 def test_start_from_before_the_recording_is_no_moment():
     tape = Tape("billing", at=7000).started("billing", at=1).state(at=7000)
     tape.lines.pop(0)  # Its event is too old for the ring.
@@ -346,6 +354,17 @@ def test_state_shows_a_failure_whose_event_was_lost():
     ]
     assert (60.5, "billing failed: ValueError: negative amount") in texts(story_of(tape))
     assert (300, "billing was started again") in texts(story_of(tape))
+
+
+def test_stop_that_an_alert_is_about_happened_first():
+    tape = Tape(at=61).started("billing", at=1).terminated("billing", at=40).state(at=41)
+    tape.alert("billing", "StreamingQueryStopped", at=61, reason="stopped 21 s ago")
+
+    answers = story_of(tape).answers
+    assert answers["first"] == "2026-11-23 00:00:40 UTC: billing was stopped."
+    assert answers["held_by"] == (
+        "No batch was held: billing was stopped, and the recording shows no restart."
+    )
 
 
 def test_restart_by_querypulse_is_said():
