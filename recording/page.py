@@ -29,6 +29,7 @@ from .picture import (
     clock,
     date_of,
     day,
+    days_of,
     element,
     grid,
     joined,
@@ -159,7 +160,9 @@ class _Story:
         self.anchor = anchor
         self._room = room
         self._grid = f"{anchor}-grid"
-        self.axis = axis_over(_times(timeline))
+        times = _times(timeline)
+        self.axis = axis_over(times)
+        self._days = days_of(times)
         self._rest = self._left_out()
         self._linked = [self._link(number) for number in range(len(timeline.moments))]
 
@@ -241,8 +244,7 @@ class _Story:
     # -- the picture --------------------------------------------------------------------------
 
     def _picture(self) -> Html:
-        dates = {day(at): None for at in (self.axis.begin, self.axis.end)}
-        caption = f"{' to '.join(dates)}, times in UTC. The dashed line is when the incident began."
+        caption = f"{self._days}, times in UTC. The dashed line is when the incident began."
         others = [element("details", *self._group(query), class_="group") for query in self._apart]
         groups = [joined(self._group(query)) for query in self._shown]
         head = row("time (UTC)", "", tick_line(self.axis))
@@ -395,7 +397,8 @@ class _Story:
         when = element("time", *date, clock(moment.at), datetime=iso)
         kind = kind_of(moment)
         parts = [symbol(kind), element("span", f"{NAMES[kind]}: ", class_="unseen"), moment.text]
-        if moment.query not in ("", self.summary.query):
+        is_named = moment.query in ("", self.summary.query) or moment.query in moment.text
+        if not is_named:
             query = "the driver" if moment.query == "*" else moment.query
             parts += [" ", element("bdi", query, class_="of")]
         if before is not None and before.at - moment.at >= 1.0:
@@ -483,7 +486,7 @@ def _note(measure: Measure, points: Sequence[Point], flights: Sequence[Point]) -
     """The figures of a plot, and its scale."""
     values = [value for _, value in points]
     usual, highest = measure.write(median(values)), measure.write(max(values))
-    figures = f"median {usual}, up to {highest}"
+    figures = f"median {usual}, up to {highest}" if usual != highest else f"about {highest}"
     longest = max((age for _, age in flights), default=0.0)
     flown = f"; in flight {measure.write(longest)}" if longest > max(values) else ""
     scale = "; log scale" if scale_of(points, flights).is_logarithmic else ""
@@ -544,7 +547,8 @@ def _sentence(stories: Sequence[_Story]) -> Html:
 
 def _strip(stories: Sequence[_Story]) -> Html:
     """A mark for each incident, which is a link; those that are close lie below each other."""
-    axis = axis_over(at for story in stories for at in (story.summary.since, story.ended_at))
+    times = [at for story in stories for at in (story.summary.since, story.ended_at)]
+    axis = axis_over(times)
     rows: list[list[Html]] = []
     free_from: list[float] = []
     for story in stories:
@@ -563,8 +567,7 @@ def _strip(stories: Sequence[_Story]) -> Html:
         )
         for marks in rows
     )
-    dates = {day(at): None for at in (axis.begin, axis.end)}
-    caption = element("figcaption", f"{' to '.join(dates)}, UTC", class_="soft")
+    caption = element("figcaption", f"{days_of(times)}, UTC", class_="soft")
     return element("figure", caption, lines, *drawings, tick_line(axis), class_="picture strip")
 
 

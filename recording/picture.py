@@ -98,6 +98,12 @@ def day(at: float) -> str:
     return f"{date_of(at):%Y-%m-%d}"
 
 
+def days_of(times: Sequence[float]) -> str:
+    """The first and the last day of some times."""
+    days = dict.fromkeys(map(day, (min(times), max(times))))
+    return " to ".join(days)
+
+
 def between(since: float, until: float | None) -> str:
     """A stretch of time, with the zone."""
     if until is None:
@@ -470,7 +476,8 @@ def _thinned(axis: Axis, points: Sequence[Point], columns: int) -> list[Column]:
 
 def _usual_interval(points: Sequence[Point]) -> float:
     times = [at for at, _ in points]
-    return median([later - at for at, later in zip(times, times[1:], strict=False)] or [0.0])
+    intervals = [later - at for at, later in zip(times, times[1:], strict=False)]
+    return median(intervals) if len(intervals) > 1 else 0.0
 
 
 def _level(columns: Sequence[Column], scale: Scale, longest: float) -> str:

@@ -96,7 +96,7 @@ def hang() -> Timeline:
     }
     shown = {"orders": (*before, late, *after)}
     for number, query in enumerate(QUERIES):
-        shown[query] = batches(280, until=BEGAN + 1190, seconds=0.3 * (number + 1), rows=900)
+        shown[query] = batches(70, every=40, until=BEGAN + 1190, seconds=0.3 * (number + 1), rows=900)
     return Timeline(
         summary=summary(), answers=answers, moments=moments, spans=spans, batches=shown, unread=1
     )
