@@ -8,9 +8,11 @@ import re
 import ssl
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -18,9 +20,11 @@ from ..alerting.receivers.receiver import is_readable, public_part
 from ..alerting.words.headlines import called
 from ..core import CommandError
 from ..core.certificates import load_authorities
+from ..core.folders import is_uri
 from ..core.secret import Secret
 from ..core.text import duration, exact_duration, printable, utc
 from ..recording.lines import OUTLINE, SUFFIX, Recording, RecordingError, decode
+from ..recording.page import page_of
 from ..recording.timeline import (
     Moment,
     Summary,
@@ -32,17 +36,14 @@ from ..recording.timeline import (
 )
 from ..settings.loading import load_strictly
 from ..settings.receivers import as_settings_error
-from .silence import Driver, PlaceError
+from .silence import Answer, Driver, PlaceError
 
 LAST = 50
 MAX_BYTES = 100 * 1024 * 1024
 """A recording has at most 1 MB; a larger file than this is none."""
-REFUSED = 1
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _OF_INCIDENT = re.compile(r"(https?://.+?)/(incidents/[^/?#]+)/?", re.IGNORECASE)
 _TIME = re.compile(r"\d{8}T\d{6}Z-", re.ASCII)
-_STORE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+:/")
-"""A URI of Hadoop; a drive of Windows has one letter."""
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -61,7 +62,9 @@ def add_incidents_arguments(parser: argparse.ArgumentParser) -> None:
     )
     last = "the newest incidents, at most so many (%(default)d)"
     parser.add_argument("--last", type=_count, default=LAST, metavar="COUNT", help=last)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--html", metavar="OUT", help="write one page of them, with plots")
     _add_access(parser)
 
 
@@ -74,6 +77,7 @@ def add_incident_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--full", action="store_true", help="print stacks and errors, and each moment"
     )
+    form.add_argument("--html", metavar="OUT", help="write a page, with plots")
     _add_access(parser)
 
 
@@ -101,90 +105,32 @@ def list_incidents(
     *,
     last: int = LAST,
     json: bool = False,
+    html: str | None = None,
     **access: Any,
 ) -> int:
-    """Print the newest incidents, newest first; 1 when a driver refuses or does not answer.
+    """Print the newest incidents, newest first, or write a page of them.
 
     Raises:
-        CommandError: there is no such folder, or a setting or a file cannot be used.
+        CommandError: there is no such folder, or a driver refuses or does not answer.
+        SettingsError: a setting or an argument cannot be used.
 
     """
-    older = 0
+    source: InDriver | InFolder
     if place is not None and _URL.match(place):
         url = place.rstrip("/").removesuffix("/incidents")
-        try:
-            summaries = _driver(url, Access(**access), environment).ask(
-                list[Summary], "GET", "incidents"
-            )
-        except PlaceError as error:
-            return _refused(error)
+        source = InDriver(_driver(url, Access(**access), environment))
     else:
-        folder = _folder(place, environment)
-        recordings = _recordings_in(folder)
-        older = max(0, len(recordings) - last)
-        newest = sorted(recordings, key=_when, reverse=True)[:last]
-        summaries = list(_summaries([recordings[name] for name in newest]))
-    summaries.sort(key=lambda summary: summary.since, reverse=True)
-    older += max(0, len(summaries) - last)
-    del summaries[last:]
+        source = InFolder(_recordings_in(_folder(place, environment)))
+    named, older = source.newest(last)
+    if html is not None:
+        return _write_page(html, [source.timeline(name) for name, _ in named], "Incidents")
+    summaries = [summary for _, summary in named]
     if json:
-        _print_json(summaries)
-        return 0
+        return _print_json(summaries)
     _print_table(summaries)
     if older:
         sys.stdout.write(f"and {older} older; --last {len(summaries) + older} shows all\n")
     return 0
-
-
-def _when(name: str) -> tuple[bool, str]:
-    """Sort the newest recordings last: names begin with a time, except those that people gave."""
-    return _TIME.match(name) is not None, name
-
-
-def _refused(error: Exception) -> int:
-    sys.stderr.write(f"querypulse: {printable(str(error))}\n")
-    return REFUSED
-
-
-def _recordings_in(folder: Path) -> dict[str, list[Path]]:
-    """The files of each recording by the name of its first part."""
-    recordings: dict[str, list[Path]] = {}
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if entry.name.endswith(SUFFIX)]
-    except FileNotFoundError:
-        raise CommandError(
-            f"{folder}: no such folder; no incident has been recorded there"
-        ) from None
-    except NotADirectoryError:
-        raise CommandError(
-            f"{folder}: a file, not a folder; querypulse incident {folder} shows one recording"
-        ) from None
-    except OSError as error:
-        raise CommandError(f"{folder}: {error.strerror}") from None
-    for name in names:
-        first = first_part(name.removesuffix(SUFFIX))
-        recordings.setdefault(first, []).append(folder / name)
-    return recordings
-
-
-def _summaries(recordings: Sequence[Sequence[Path]]) -> Iterator[Summary]:
-    refusals: list[str] = []
-    for paths in recordings:
-        parts = [part for path in paths if (part := _read_or_note(path, refusals)) is not None]
-        if parts:
-            yield summary_of(parts)
-    if refusals:
-        more = f"; and {len(refusals) - 1} more files" if len(refusals) > 1 else ""
-        sys.stderr.write(f"querypulse: {printable(refusals[0])}{more}\n")
-
-
-def _read_or_note(path: Path, refusals: list[str]) -> Recording | None:
-    try:
-        return _read(path, OUTLINE)
-    except CommandError as error:
-        refusals.append(str(error))
-        return None
 
 
 HEADINGS = ("SINCE (UTC)", "LASTED", "QUERY", "CAUSE", "HOW IT ENDED", "NOTIFIED", "RECORDING")
@@ -239,12 +185,14 @@ def show_incident(
     *,
     json: bool = False,
     full: bool = False,
+    html: str | None = None,
     **access: Any,
 ) -> int:
-    """Print the timeline of a recording; 1 when a driver refuses or does not answer.
+    """Print the timeline of a recording, or write it as a page.
 
     Raises:
-        CommandError: there is no such recording, or a setting or a file cannot be used.
+        CommandError: there is no such recording, or a driver refuses or does not answer.
+        SettingsError: a setting or an argument cannot be used.
 
     """
     if _URL.match(recording):
@@ -254,23 +202,32 @@ def show_incident(
                 "the URL of an incident ends in /incidents/ID; querypulse incidents URL lists them"
             )
         driver = _driver(match[1], Access(**access), environment)
-        try:
-            timeline = driver.ask(Timeline, "GET", match[2])
-        except PlaceError as error:
-            return _refused(error)
+        timeline = _ask(driver, Timeline, match[2])
     else:
-        paths = _parts_of(_file(recording, environment))
-        timeline = timeline_of([_read(path) for path in paths])
+        timeline = _timeline_of(_parts_of(_file(recording, environment)))
+    if html is not None:
+        return _write_page(html, [timeline], timeline.summary.headline)
     if json:
-        _print_json(timeline)
-        return 0
+        return _print_json(timeline)
     lines = _text_of(timeline, full=full)
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
-def _print_json(value: object) -> None:
+def _print_json(value: object) -> int:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+    return 0
+
+
+def _write_page(path: str, timelines: Sequence[Timeline], title: str) -> int:
+    if not timelines:
+        raise CommandError(f"{path}: not written: no incident has been recorded")
+    document = page_of(timelines, title)
+    try:
+        Path(path).write_text(document, encoding="utf-8", errors="backslashreplace")
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    return 0
 
 
 def _text_of(timeline: Timeline, *, full: bool) -> Iterator[str]:
@@ -315,7 +272,7 @@ def _rest_text(timeline: Timeline, *, full: bool) -> Iterator[str]:
         notes.append(f"{query}: {count}, the longest took {exact_duration(longest)}")
     if details and not full:
         lines = sum(len(detail.splitlines()) for detail in details)
-        notes.append(f"{len(details)} stacks and errors of {lines} lines; --full prints them")
+        notes.append(f"stacks and errors: {len(details)}, of {lines} lines; --full prints them")
     if timeline.unread:
         notes.append(f"{timeline.unread} lines could not be read")
     if notes:
@@ -324,6 +281,117 @@ def _rest_text(timeline: Timeline, *, full: bool) -> Iterator[str]:
 
 
 # -- places -------------------------------------------------------------------------------------
+
+
+Named = tuple[str, Summary]
+"""An incident, and the name under which its source has it."""
+
+
+class InDriver(msgspec.Struct, frozen=True):
+    """The incidents that a driver serves."""
+
+    driver: Driver
+
+    def newest(self, most: int) -> tuple[list[Named], int]:
+        """The newest incidents, newest first, and how many are older."""
+        summaries = _ask(self.driver, list[Summary], "incidents")
+        named = _newest_first([(summary.id, summary) for summary in summaries])
+        return named[:most], len(named[most:])
+
+    def timeline(self, name: str) -> Timeline:
+        """The whole story of one."""
+        return _ask(self.driver, Timeline, f"incidents/{quote(name)}")
+
+
+class InFolder(msgspec.Struct, frozen=True):
+    """The recordings of a folder: the files of each, by the name of its first part."""
+
+    files: dict[str, list[Path]]
+
+    def newest(self, most: int) -> tuple[list[Named], int]:
+        """The newest incidents, newest first, and how many are older; only those are read."""
+        names = sorted(self.files, key=_when, reverse=True)
+        named: list[Named] = []
+        refusals: list[str] = []
+        for name in names[:most]:
+            if parts := _readable(self.files[name], refusals, OUTLINE):
+                named.append((name, summary_of(parts)))
+        _print_refusals(refusals)
+        return _newest_first(named), len(names[most:])
+
+    def timeline(self, name: str) -> Timeline:
+        """The whole story of one."""
+        return _timeline_of(self.files[name])
+
+
+def _newest_first(named: list[Named]) -> list[Named]:
+    return sorted(named, key=lambda entry: entry[1].since, reverse=True)
+
+
+def _when(name: str) -> tuple[bool, str]:
+    """Sort the newest recordings last: names begin with a time, except those that people gave."""
+    return _TIME.match(name) is not None, name
+
+
+def _timeline_of(paths: Sequence[Path]) -> Timeline:
+    """The story of the parts that can be read.
+
+    Raises:
+        CommandError: none can be read.
+
+    """
+    refusals: list[str] = []
+    parts = _readable(paths, refusals)
+    if not parts:
+        raise CommandError(refusals[0])
+    _print_refusals(refusals)
+    return timeline_of(parts)
+
+
+def _readable(
+    paths: Sequence[Path], refusals: list[str], beginnings: tuple[bytes, ...] = (b"",)
+) -> list[Recording]:
+    parts = []
+    for path in paths:
+        try:
+            parts.append(_read(path, beginnings))
+        except CommandError as error:  # noqa: PERF203 - there are few
+            refusals.append(str(error))
+    return parts
+
+
+def _print_refusals(refusals: Sequence[str]) -> None:
+    if refusals:
+        more = f"; {len(refusals)} files are none" if len(refusals) > 1 else ""
+        sys.stderr.write(f"querypulse: {printable(refusals[0])}{more}\n")
+
+
+def _recordings_in(folder: Path) -> dict[str, list[Path]]:
+    recordings: dict[str, list[Path]] = {}
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.name.endswith(SUFFIX)]
+    except FileNotFoundError:
+        raise CommandError(
+            f"{folder}: no such folder; no incident has been recorded there"
+        ) from None
+    except NotADirectoryError:
+        raise CommandError(
+            f"{folder}: a file, not a folder; querypulse incident {folder} shows one recording"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{folder}: {getattr(error, 'strerror', None) or error}") from None
+    for name in names:
+        first = first_part(name.removesuffix(SUFFIX))
+        recordings.setdefault(first, []).append(folder / name)
+    return recordings
+
+
+def _ask(driver: Driver, kind: type[Answer], path: str) -> Answer:
+    try:
+        return driver.ask(kind, "GET", path)
+    except PlaceError as error:
+        raise CommandError(printable(str(error))) from None
 
 
 def _driver(url: str, access: Access, environment: Mapping[str, str]) -> Driver:
@@ -368,19 +436,18 @@ def _folder(place: str | None, environment: Mapping[str, str]) -> Path:
 
 def _default_folder(environment: Mapping[str, str]) -> Path | None:
     settings = load_strictly({}, environment)
-    named = getattr(settings, "incidents_dir", None)
-    if named is not None:
-        return _local(named)
+    if settings.incidents_dir is not None:
+        return _local(settings.incidents_dir)
     return None if settings.spool_dir is None else _local(f"{settings.spool_dir}/incidents")
 
 
 def _local(place: str) -> Path:
-    if _STORE.match(place):
+    if is_uri(place):
         raise CommandError(
             f"{place}: only Spark can read it: copy its files to a folder, or name a driver, which "
             "serves them"
         )
-    return Path(place.removeprefix("file://"))
+    return Path(place)
 
 
 def _file(recording: str, environment: Mapping[str, str]) -> Path:
@@ -391,10 +458,13 @@ def _file(recording: str, environment: Mapping[str, str]) -> Path:
 
     """
     path = Path(recording)
-    if path.is_dir():
-        raise CommandError(f"{path}: a folder; querypulse incidents {path} lists its recordings")
-    if path.exists() or path.name != recording:
-        return path
+    with _refusing(path):
+        if path.is_dir():
+            raise CommandError(
+                f"{path}: a folder; querypulse incidents {path} lists its recordings"
+            )
+        if path.exists() or path.name != recording:
+            return path
     folder = _default_folder(environment)
     if folder is None:
         raise CommandError(f"{recording}: no such file")
@@ -405,6 +475,18 @@ def _file(recording: str, environment: Mapping[str, str]) -> Path:
             "lists what there is"
         )
     return named
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Turn what the system, or a decoder, says about a file into a ``CommandError``."""
+    try:
+        yield
+    except RecordingError as error:
+        raise CommandError(str(error)) from None
+    except (OSError, ValueError) as error:
+        # A path that cannot be one, as with a null character, is a ValueError.
+        raise CommandError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _parts_of(path: Path) -> list[Path]:
@@ -420,25 +502,19 @@ def _parts_of(path: Path) -> list[Path]:
     return sorted({*parts, path}, key=lambda part: part_number(part.stem))
 
 
-def _read(path: Path, beginnings: tuple[bytes, ...] = (b"",)) -> Recording:
+def _read(path: Path, beginnings: tuple[bytes, ...]) -> Recording:
     """Read a file, and no more of one that is no recording than shows that.
 
     Raises:
         CommandError: it cannot be read, or is no recording.
 
     """
-    try:
+    with _refusing(path):
         if not path.is_file():
-            what = "not a file" if path.exists() else "no such file"
-            raise CommandError(f"{path}: {what}")
+            raise CommandError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
         with path.open("rb") as file:
             content = file.read(len(Recording.BEGINS))
             if content != Recording.BEGINS:
                 raise CommandError(f"{path}: not a recording of an incident")
             content += file.read(MAX_BYTES)
         return decode(content, str(path), beginnings=beginnings)
-    except RecordingError as error:
-        raise CommandError(str(error)) from None
-    except (OSError, ValueError) as error:
-        # A null character in a path is a ValueError.
-        raise CommandError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

@@ -6,7 +6,7 @@ What the recording does not show, the answer says.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -53,6 +53,11 @@ class Shown(msgspec.Struct, frozen=True):
         return self.parts[0].begin.at if first is None else first
 
     @property
+    def begins_at(self) -> float:
+        """When the oldest line was written, which may be an event from before the incident."""
+        return min((line.at for line in self.lines), default=self.parts[0].begin.at)
+
+    @property
     def ends_at(self) -> float:
         """When the newest line was written."""
         return max(part.ends_at for part in self.parts)
@@ -78,10 +83,11 @@ class Shown(msgspec.Struct, frozen=True):
         return self.subject in (WHOLE_DRIVER, query)
 
 
-def _batch_of(found: dict[str, Any]) -> Any:
+def _batch_of(found: dict[str, Any]) -> int | None:
     """The batch in flight that facts name."""
     flight = found.get("flight")
-    return flight.get("batch_id") if isinstance(flight, dict) else None
+    batch_id = flight.get("batch_id") if isinstance(flight, dict) else None
+    return batch_id if isinstance(batch_id, int) else None
 
 
 def answers_of(shown: Shown) -> dict[str, str]:
@@ -282,36 +288,46 @@ def _failures_text(failed: Sequence[Attempts]) -> str:
 # -- what was done ------------------------------------------------------------------------------
 
 
+class Step(NamedTuple):
+    """Something that was done at Unix time ``at``; ``is_ours``: by querypulse itself."""
+
+    at: float
+    text: str
+    is_ours: bool = False
+
+
 def _done(shown: Shown) -> str:
-    steps = sorted(_steps(shown), key=lambda step: step[0])
+    steps = sorted(_steps(shown), key=lambda step: step.at)
     if not steps:
         return "The recording shows nothing that was done."
-    texts = [f"{text} at {clock(at, shown.alerts_since)}" for at, text in steps]
-    shown_texts = "; ".join(texts[:MOST])
-    more = len(texts) - MOST
-    end = f"; and {more} more" if more > 0 else ""
-    return f"{shown_texts}{end}. The recording does not show by whom."
+    texts = [f"{step.text} at {clock(step.at, shown.alerts_since)}" for step in steps]
+    more = f"; and {len(texts) - MOST} more" if len(texts) > MOST else ""
+    by_whom = "" if all(step.is_ours for step in steps) else " The recording does not show by whom."
+    return f"{'; '.join(texts[:MOST])}{more}.{by_whom}"
 
 
-def _steps(shown: Shown) -> Iterator[tuple[float, str]]:
+def _steps(shown: Shown) -> Iterator[Step]:
     """What people, or querypulse for them, did once the first alert had opened."""
     for line in shown.lines:
         if isinstance(line, Request):
-            yield line.at, request_text(line)
+            yield Step(line.at, request_text(line))
     for silence in shown.silences:
         if silence.since >= shown.alerts_since:
-            yield silence.since, f"{silence.queries} was silenced"
+            yield Step(silence.since, f"{silence.queries} was silenced")
+    for part in shown.parts[:-1]:
+        how = "was killed" if end_of(part) is None else "ended in order"
+        yield Step(part.ends_at, f"its process {how}")
     for run in shown.observed.runs:
         if shown.concerns(run.query):
             yield from _run_steps(run, shown.alerts_since)
 
 
-def _run_steps(run: RunStory, opened_at: float) -> Iterator[tuple[float, str]]:
+def _run_steps(run: RunStory, opened_at: float) -> Iterator[Step]:
     is_stop = run.outcome is Outcome.STOPPED and not run.has_vanished
     if is_stop and run.ended_at is not None and run.ended_at >= opened_at:
-        yield run.ended_at, f"{called(run.query)} {how_ended(run)}"
+        yield Step(run.ended_at, f"{called(run.query)} {how_ended(run)}")
     if run.is_restart and run.started_at is not None:
-        yield run.started_at, restart_text(run)
+        yield Step(run.started_at, restart_text(run), is_ours=run.is_supervised)
 
 
 def restart_text(run: RunStory) -> str:
@@ -336,11 +352,14 @@ def request_text(line: Request) -> str:
 # -- what ended it ------------------------------------------------------------------------------
 
 
+def end_of(part: Recording) -> End | None:
+    """Return the last line of a part, unless it breaks off."""
+    return next((line for line in reversed(part.lines) if isinstance(line, End)), None)
+
+
 def _ended(shown: Shown) -> str:
-    end = next((line for line in reversed(list(shown.lines)) if isinstance(line, End)), None)
-    last = shown.parts[-1]
-    is_over = end is not None and end in last.lines
-    if end is None or not is_over:
+    end = end_of(shown.parts[-1])
+    if end is None:
         at = clock(shown.ends_at, shown.alerts_since)
         return (
             f"The recording does not show an end: it breaks off at {at}, where its process was "

@@ -23,6 +23,7 @@ WRITE_SECONDS = 10.0
 RETRY_SECONDS = 10.0
 TIDY_SECONDS = 600.0
 FULL_SECONDS = 60.0
+"""The same where the folder is known to hold too much."""
 DRAFT_SECONDS = 3600.0
 """A draft that is so old was left by a process that was killed while it wrote."""
 MOST_WAITING = 8
@@ -138,7 +139,7 @@ class RecordingStore:
             self.failures += 1
 
     def tidy(self, now: float) -> None:
-        """Write what has waited; every ten minutes, or if it is full every minute, delete the surplus.
+        """Write what has waited; delete what is too old or too much, every ten minutes.
 
         ``now`` is in Unix seconds. Call it every few seconds.
         """

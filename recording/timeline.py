@@ -35,6 +35,7 @@ from .answers import (
     Shown,
     answers_of,
     context_text,
+    end_of,
     flight_text,
     how_ended,
     request_text,
@@ -179,7 +180,7 @@ def summary_of(parts: Sequence[Recording]) -> Summary:
 def _summary(parts: Sequence[Recording], alerts: Sequence[AlertStory]) -> Summary:
     begin = parts[0].begin
     notifications, receivers = count_accepted(parts)
-    end = next((line for line in reversed(parts[-1].lines) if isinstance(line, End)), None)
+    end = end_of(parts[-1])
     first = most_prominent(alerts) if alerts else None
     return Summary(
         id=begin.id,
@@ -250,7 +251,8 @@ def _moments(shown: Shown) -> Iterator[Moment]:
 
 def _query_moments(shown: Shown) -> Iterator[Moment]:
     for run in shown.observed.runs:
-        yield from _run_moments(run)
+        own = shown.concerns(run.query)
+        yield from _run_moments(run, shown.begins_at, 0.0 if own else shown.begins_at)
     for seen in shown.observed.contexts:
         yield Moment(at=seen.at, what=What.RUN, text=_sentence(context_text(seen.context)))
     for flight in shown.long_flights:
@@ -273,15 +275,17 @@ def _begin_text(begin: Begin, number: int) -> str:
     return f"The recording begins {where}"
 
 
-def _run_moments(run: RunStory) -> Iterator[Moment]:
+def _run_moments(run: RunStory, started_from: float, ended_from: float) -> Iterator[Moment]:
+    """Its start, first commit and end, if they were not before these times."""
     query = called(run.query)
-    if run.started_at is not None:
+    if run.started_at is not None and run.started_at >= started_from:
         text = restart_text(run) if run.is_restart else f"{query} was started"
         yield Moment(at=run.started_at, what=What.RUN, text=text, query=run.query)
     if run.is_restart and run.first_commit is not None:
         text = f"{query} commits again: batch {run.first_commit.batch_id}"
         yield Moment(at=run.first_commit.at, what=What.BATCH, text=text, query=run.query)
-    if run.ended_at is not None and not run.with_process:
+    is_shown = run.ended_at is not None and run.ended_at >= ended_from
+    if run.ended_at is not None and is_shown and not run.with_process:
         text = f"{query} {how_ended(run)}"
         yield Moment(
             at=run.ended_at,
@@ -371,7 +375,7 @@ def _stack_moment(line: Stack) -> Moment:
 
 
 def _end_moment(part: Recording, *, is_last: bool) -> Moment:
-    end = next((line for line in reversed(part.lines) if isinstance(line, End)), None)
+    end = end_of(part)
     if end is not None:
         text = "The recording ends: the last alert has ended"
         if end.how is How.CLOSED:
@@ -392,17 +396,7 @@ def _spans(shown: Shown) -> Iterator[Span]:
     for alert in shown.alerts:
         yield from _alert_spans(alert)
     for run in shown.observed.runs:
-        if run.started_at is not None:
-            label = f"run {run.run_id}"
-            if run.outcome is Outcome.FAILED:
-                label = f"{label}, failed"
-            yield Span(
-                what=What.RUN,
-                since=run.started_at,
-                until=run.ended_at,
-                label=label,
-                query=run.query,
-            )
+        yield from _run_spans(run, shown.begins_at)
     for flight in shown.long_flights:
         yield Span(
             what=What.BATCH,
@@ -414,6 +408,15 @@ def _spans(shown: Shown) -> Iterator[Span]:
     for silence in shown.silences:
         label = f"{silence.queries} silenced"
         yield Span(what=What.SILENCE, since=silence.since, until=silence.until, label=label)
+
+
+def _run_spans(run: RunStory, begins_at: float) -> Iterator[Span]:
+    """The part of a run that is in the recording."""
+    if run.ended_at is not None and run.ended_at < begins_at:
+        return
+    since = begins_at if run.started_at is None else max(begins_at, run.started_at)
+    label = f"run {run.run_id}{', failed' if run.outcome is Outcome.FAILED else ''}"
+    yield Span(what=What.RUN, since=since, until=run.ended_at, label=label, query=run.query)
 
 
 def _alert_spans(alert: AlertStory) -> Iterator[Span]:

@@ -20,6 +20,7 @@ from ..alerting.alert import Incident
 from ..alerting.delivery.deliveries import Attempt
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.policy import LimitSettings
+from ..core.folders import Folder
 from ..core.guard import Guard
 from ..core.installed import VERSION
 from ..core.threads import Loop
@@ -66,7 +67,7 @@ Item = Evaluated | Attempt | Inherited
 
 
 class BlackBox:
-    """The recordings of one process; without a ``store``, the newest ones are kept in memory."""
+    """The recordings of one process; without a ``folder``, the newest ones are kept in memory."""
 
     def __init__(
         self,
@@ -74,11 +75,12 @@ class BlackBox:
         guard: Guard,
         *,
         redact: Callable[[str], str] = str,
-        store: RecordingStore | None = None,
+        folder: Folder | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        self.place = "" if folder is None else folder.place
         self.ring = Ring()
-        self.store = store
+        self.store = None if folder is None else RecordingStore(folder, wall)
         self._recorder = Recorder(about, self.ring, redact, self._parts_of)
         self._wall = wall
         self._items: deque[Item] = deque(maxlen=MOST_WAITING)

@@ -15,6 +15,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 import msgspec
+from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident, incident_labels
 from ..alerting.delivery.deliveries import Notifier
@@ -340,17 +341,18 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     guard = Guard()
     silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
+    about = about_process(settings, APP, "", SeenFrom.WATCH)
+    folder = assemble.recordings_folder(settings, None)
+    black_box = BlackBox(about, guard, redact=redacting.text, folder=folder)
     evaluate = DriverAlerts(
         TargetTracker(
             request.gone_after, request.interval, request.terminated_after, settings.labels
         ),
         resolve_after_seconds=settings.resolve_after_seconds,
         repeat_interval_seconds=settings.repeat_interval_seconds,
-        guidance=guidance(settings).redacted(redacting.text),
+        guidance=replace(guidance(settings).redacted(redacting.text), recordings=black_box.place),
         forgotten=request.forget,
     )
-    about = about_process(settings, APP, "", SeenFrom.WATCH)
-    black_box = BlackBox(about, guard, redact=redacting.text)
     notifier = make_notifier(settings, evaluate, black_box, guard)
     watcher = Watcher(
         targets=Targets(request.urls, request.targets, request.dns),

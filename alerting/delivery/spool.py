@@ -208,8 +208,8 @@ class SpoolFile:
         return _complete(msgspec.json.decode(content, type=Kept))
 
 
-def try_folder(folder: Path) -> None:
-    """Lock and write a file in ``folder``, or in the nearest one above it that exists.
+def try_folder(folder: Path, *, locks: bool = True) -> None:
+    """Write a file in ``folder``, or in the nearest one above it that exists, and lock it.
 
     Nothing is left there, and no folder is made: the driver may be another user.
 
@@ -221,7 +221,8 @@ def try_folder(folder: Path) -> None:
     with TemporaryDirectory(dir=nearest, prefix=".querypulse-check-") as made:
         file = SpoolFile(Path(made), "check")
         try:
-            file.take()
+            if locks:
+                file.take()
             file.write(Kept())
         finally:
             file.close()

@@ -66,6 +66,7 @@ OUTAGE_SECONDS = 600.0
 NEWS_SECONDS = 300.0
 """Failures of later batches are news of an open incident at most so often."""
 SHORTEST_CALM_SECONDS, LONGEST_CALM_SECONDS = 15 * 60.0, 2 * 3600.0
+HELD_PAUSE_SECONDS = 10.0
 MAX_REMEMBERED = 1000
 RECOVERS = "it recovers"
 
@@ -231,6 +232,20 @@ class Lifecycle:
         self.alerts = tuple(tracked.shown for tracked in opened)
         incidents = tuple(self._present(now, wall))
         return incidents + self._orphans(health, [incident.key for incident in incidents])
+
+    @property
+    def longest_pause_seconds(self) -> float:
+        """How long the next update may wait, and miss nothing; infinite without a new finding.
+
+        An alert that opens, joins an incident or recovers may do so in each second. One that is
+        held open recovers for minutes.
+        """
+        pauses = (
+            1.0 if not tracked.calm_seconds else HELD_PAUSE_SECONDS
+            for tracked in self._tracked.values()
+            if tracked.opened_at is None or not tracked.subject or not tracked.is_found
+        )
+        return min(pauses, default=inf)
 
     # What an earlier process has left
 

@@ -19,7 +19,7 @@ from ...core.folders import FileEntry
 from ...core.redaction import redact
 from ..commit_log import SINK_LOG, FileTimes, StorageError
 from ..offsets import by_topic
-from .jvm import THROWN, is_gone, java_errors, reason_of
+from .jvm import NETWORK_ERRORS, THROWN, is_gone, java_errors, reason_of
 
 _STATUS = re.compile(
     r"/(\d+)(?:\.compact)?; isDirectory=false; .*?modification_time=(\d+);", re.ASCII
@@ -178,11 +178,12 @@ class SparkFolder:
     appends = False
 
     def __init__(self, spark: Any, uri: str) -> None:
-        self._context = spark.sparkContext
-        self._gateway = self._context._gateway  # noqa: SLF001 - no public way to the JVM
+        self._gateway = spark.sparkContext._gateway  # noqa: SLF001 - no public way to the JVM
         self._java_session = spark._jsparkSession  # noqa: SLF001 - no public way to its conf
         self._uri = uri
         self._opened: _HadoopFiles | None = None
+        self._is_lost = False
+        """Whether the JVM has ended: it is not called again."""
         self.place = redact(uri)
 
     def make(self) -> None:
@@ -217,14 +218,15 @@ class SparkFolder:
     @contextmanager
     def _files(self) -> Iterator[_HadoopFiles]:
         """Open the file system; an error of Java, or a JVM that has ended, is an ``OSError``."""
-        if is_gone(self._gateway):
+        if self._is_lost:
             raise OSError("the driver's JVM has ended")
         try:
             if self._opened is None:
                 conf = self._java_session.sessionState().newHadoopConf()
                 self._opened = _HadoopFiles(self._gateway, self._uri, conf)
             yield self._opened
-        except (*THROWN, EOFError) as error:
+        except (*THROWN, *NETWORK_ERRORS) as error:
+            self._is_lost = isinstance(error, NETWORK_ERRORS) and is_gone(self._gateway)
             reason = reason_of(error)
             kind = FileNotFoundError if "FileNotFoundException" in reason else OSError
             raise kind(reason) from None

@@ -299,7 +299,7 @@ def hung_and_stopped() -> Tape:
         "bronze",
         at=160,
         jvm=("java.lang.Object.wait", "org.apache.spark.scheduler.JobWaiter.awaitResult"),
-        python='File "/job/bronze.py", line 12, in write',
+        python="/job/bronze.py:12 in write",
     )
     tape.notified("webhook", at=160.5, alerts=(STALLED,))
     tape.works("bronze", at=670, batch=3, own=own, stack=("java.lang.Object.wait",))
