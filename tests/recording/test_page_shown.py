@@ -34,26 +34,26 @@ def several():
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("told", [[hang()], several()], ids=["one", "several"])
-def test_nothing_is_wider_than_the_window(opened, told, width):
-    page = opened(*told, viewport={"width": width, "height": 800})
+@pytest.mark.parametrize("timelines", [[hang()], several()], ids=["one", "several"])
+def test_nothing_is_wider_than_the_window(opened, timelines, width):
+    page = opened(*timelines, viewport={"width": width, "height": 800})
     page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_long_names_break_instead_of_widening_the_page(opened):
-    told = later(hang(), 0.0, app=LONG, query=LONG, headline=LONG, cause=LONG, how=LONG)
+    timeline = later(hang(), 0.0, app=LONG, query=LONG, headline=LONG, cause=LONG, how=LONG)
     for page in (
-        opened(told, viewport={"width": 375, "height": 800}),
-        opened(told, told, viewport={"width": 375, "height": 800}),
+        opened(timeline, viewport={"width": 375, "height": 800}),
+        opened(timeline, timeline, viewport={"width": 375, "height": 800}),
     ):
         assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("told", [[hang()], several()], ids=["one", "several"])
-def test_contrast_of_all_text_is_enough(opened, told, scheme):
-    page = opened(*told, color_scheme=scheme)
+@pytest.mark.parametrize("timelines", [[hang()], several()], ids=["one", "several"])
+def test_contrast_of_all_text_is_enough(opened, timelines, scheme):
+    page = opened(*timelines, color_scheme=scheme)
     page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
     assert page.evaluate(AUDIT, "false") == []
 
