@@ -248,9 +248,10 @@ NAMES = {
 
 def kind_of(moment: Moment) -> str:
     """Which mark a moment has: a key of ``SHAPES``."""
-    if moment.what is not What.ALERT:
-        return moment.what.value
-    return _severity(moment.severity) or "ended"
+    if moment.what is What.ALERT:
+        return _severity(moment.severity) or "ended"
+    kind: str = moment.what.value
+    return kind
 
 
 def symbol(kind: str) -> Html:
