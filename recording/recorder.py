@@ -349,7 +349,8 @@ class Recorder:
         """Write what has changed in the states, if that, or what was found, has changed."""
         snapshot = evaluated.snapshot
         labels = snapshot.labels()
-        queries = {label: labels[label] for label in recording.labels if label in labels}
+        # In the order of the snapshot: the first one of a cause has an incident of its own.
+        queries = {label: query for label, query in labels.items() if label in recording.labels}
         subject = recording.begin.query
         own = [label for label in queries if subject in (WHOLE_DRIVER, UNNAMED, label)]
         essence = _essence(evaluated)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -255,6 +255,8 @@ class SimDriver:
         self.program: ProgramEnd | None = None
         """How its main program has ended, if nobody had announced that."""
         self._closes = False
+        self.inherited: list[Incident] = []
+        """What an earlier process has left open."""
         self.asleep_since = float("inf")
         """When its last pause began."""
         self.awake_since = time.now
@@ -277,7 +279,7 @@ class SimDriver:
         self.couriers = [Courier(receiver, self, self.guard, spool) for receiver in world.receivers]
         self.handing = Handing(
             self.couriers, spool, wall=time.wall,
-            restore=lambda incidents: self.lifecycle.restore(incidents, time.now),
+            restore=self._restore,
         )  # fmt: skip
         self.handing.between = self.between
         failure_history = self.handing.failure_history
@@ -325,6 +327,10 @@ class SimDriver:
             wall=time.wall,
         )
         time.after(setup.attach_at if before is None else 0.0, self._attach)
+
+    def _restore(self, incidents: Iterable[Incident]) -> None:
+        self.inherited = list(incidents)
+        self.lifecycle.restore(self.inherited, self.time.now)
 
     @property
     def awake(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import wraps
 from importlib import import_module
 from random import Random
@@ -45,7 +46,9 @@ class PlanOutcome(msgspec.Struct, frozen=True):
 class World:
     """One history. ``drivers`` has the newest process of each name."""
 
-    def __init__(self, plan: Plan, *, checked: bool = True) -> None:
+    def __init__(
+        self, plan: Plan, *, checked: bool = True, more: Sequence[type[Property]] = ()
+    ) -> None:
         self.plan = plan
         self.time = Time()
         self.faults = Faults(self.time)
@@ -76,6 +79,7 @@ class World:
             Looping,
             Grouping,
             Failing,
+            *more,
         )
         self._properties: list[Property] = [of(self) for of in properties] if checked else []
         self._watch = SimWatch(self)
@@ -94,6 +98,8 @@ class World:
                 patch.object(EVALUATION, "ORDER", tuple(map(self._rule, EVALUATION.ORDER))),
             ):
                 self.time.run(BEGIN + self.plan.horizon)
+                for check in self._properties:
+                    check.end()
         except Violation as broken:
             return self._outcome(broken.name, broken.text)
         finally:
@@ -140,5 +146,5 @@ class World:
         return PlanOutcome(self.plan, violation, text, self.time.passed, notified)
 
 
-def run(plan: Plan) -> PlanOutcome:
-    return World(plan).run()
+def run(plan: Plan, *more: type[Property]) -> PlanOutcome:
+    return World(plan, more=more).run()
