@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -19,6 +19,10 @@ from ..alerting.incidents.lifecycle import Opened
 
 VERSION = 1
 SUFFIX = ".jsonl"
+END_OF_TIME = 253_402_300_800.0
+"""The Unix time at which Python's calendar ends: the year 10000."""
+
+UnixSeconds = Annotated[float, msgspec.Meta(ge=0, lt=END_OF_TIME)]
 
 Patch = dict[str, Any]
 """What is new in a JSON object: an object is patched itself, any other value replaces the old one.
@@ -30,7 +34,7 @@ Patch = dict[str, Any]
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
     """What all lines have: ``at`` is in Unix seconds."""
 
-    at: float
+    at: UnixSeconds
 
 
 class SeenFrom(str, Enum):
@@ -109,7 +113,7 @@ class AlertChanged(Line, frozen=True, kw_only=True, tag="alert"):
     query: str
     severity: str
     code: str
-    starts_at: float
+    starts_at: UnixSeconds
     annotations: dict[str, str] = {}
     facts: dict[str, Any] = {}
     muted: str = ""
@@ -147,7 +151,7 @@ class Request(Line, frozen=True, kw_only=True, tag="request"):
 
     request: str
     query: str
-    until: float | None = None
+    until: UnixSeconds | None = None
     """Unix seconds; None without a limit."""
 
 
@@ -160,7 +164,7 @@ class Silenced(Line, frozen=True, kw_only=True, tag="silences"):
 class Thinned(Line, frozen=True, kw_only=True, tag="thinned"):
     """Here lines were left out, to keep the file small: from ``at`` until ``until``."""
 
-    until: float
+    until: UnixSeconds
     lines: int
 
 
@@ -201,6 +205,11 @@ class Recording(msgspec.Struct, frozen=True):
     """Without ``begin``."""
     unread: int = 0
 
+    @property
+    def ends_at(self) -> float:
+        """When its newest line was written, in Unix seconds."""
+        return max((line.at for line in self.lines), default=self.begin.at)
+
     BEGINS: ClassVar[bytes] = b'{"kind":"begin"'
 
 
@@ -209,8 +218,14 @@ def encode(lines: Iterable[AnyLine]) -> bytes:
     return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
-def decode(content: bytes, place: str) -> Recording:
+OUTLINE = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("alert", "notification", "end"))
+"""How the lines begin that a summary needs."""
+
+
+def decode(content: bytes, place: str, *, beginnings: tuple[bytes, ...] = (b"",)) -> Recording:
     """Read the content of a file, which may be cut off anywhere after its first line.
+
+    Of its other lines, those that begin with one of ``beginnings``.
 
     Raises:
         RecordingError: its first line is not that of a recording; the message names ``place``.
@@ -228,7 +243,9 @@ def decode(content: bytes, place: str) -> Recording:
         raise RecordingError(f"{written} {begin.version}; this one reads up to {VERSION}")
     lines: list[AnyLine] = []
     unread = 0
-    for text in filter(None, rest):
+    for text in rest:
+        if not text or not text.startswith(beginnings):
+            continue
         line = _decoded(text)
         if line is None:
             unread += 1

@@ -19,7 +19,7 @@ from ..alerting.policy import Policy
 from ..alerting.silences import Silence
 from ..listener.mailbox import Ending
 from ..listener.state.identity import base_label
-from ..listener.state.snapshot import Snapshot
+from ..listener.state.snapshot import Pause, Snapshot
 from ..recording.lines import (
     AnyLine,
     Begin,
@@ -34,7 +34,7 @@ from ..recording.lines import (
     decode,
     patched,
 )
-from ..recording.recorder import MOST_QUERIES
+from ..recording.recorder import MOST_QUERIES, NEIGHBOURS_SECONDS
 from ..recording.states import ending_of, snapshot_of
 from .engine import Change, Replayed, Reporter, Terms, iso
 from .log_files import Application, ReplayError, read_lines
@@ -117,7 +117,10 @@ class RecordedEngine:
         self._driver: Patch = {}
         self._queries: Patch = {}
         self._silences: tuple[Silence, ...] = ()
-        self._is_begun = False
+        self._evaluated_at: float | None = None
+        self._gaps: tuple[Pause, ...] = ()
+        """Where states were left out: nothing recovers there."""
+        self._is_thinned = any(isinstance(line, Thinned) for line in recording.lines)
         self._unread_states = 0
         self._why_unread = ""
 
@@ -126,7 +129,8 @@ class RecordedEngine:
         """What could not be evaluated."""
         if self._unread_states:
             return [f"{self._unread_states} states were not understood: {self._why_unread}"]
-        return [] if self._is_begun else ["it has no states that could be evaluated"]
+        is_empty = self._evaluated_at is None
+        return [] if not is_empty else ["it has no states that could be evaluated"]
 
     def apply(self, line: AnyLine) -> list[Change]:
         """Apply a line, and evaluate a state."""
@@ -166,18 +170,21 @@ class RecordedEngine:
     def _evaluate(self, snapshot: Snapshot, wall: float, ending: Ending | None) -> list[Change]:
         now = snapshot.at
         lifecycle = self._reporter.lifecycle
-        if not self._is_begun:
-            self._is_begun = True
+        if self._evaluated_at is None:
             lifecycle.restore_opened(self._begin.opened, now)
             self._reporter.restore(self._begin.restored, now)
+        elif self._is_thinned and now - self._evaluated_at > NEIGHBOURS_SECONDS:
+            self._gaps += (Pause(now, now - self._evaluated_at),)
+        self._evaluated_at = now
         snapshot, policy = self._expecting(snapshot)
         if ending is not None:
             crashed, program = ending.crashed, ending.program
             policy = replace(policy, ends=True, crashed=crashed, program=program)
         is_silenced = partial(lifecycle.is_silenced, silences=self._silences, wall=wall)
         evaluation = evaluate(snapshot, now, policy, is_silenced)
+        watched = replace(snapshot, pauses=snapshot.pauses + self._gaps)
         return self._reporter.update(
-            evaluation, snapshot, wall, self._silences, is_last=ending is not None
+            evaluation, watched, wall, self._silences, is_last=ending is not None
         )
 
     def _expecting(self, snapshot: Snapshot) -> tuple[Snapshot, Policy]:

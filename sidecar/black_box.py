@@ -11,6 +11,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -19,13 +20,23 @@ from ..alerting.alert import Incident
 from ..alerting.delivery.deliveries import Attempt
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.policy import LimitSettings
+from ..core.folders import Folder
 from ..core.guard import Guard
 from ..core.installed import VERSION
 from ..core.threads import Loop
 from ..exporter.published_state import process_of
-from ..recording.lines import Notification, SeenFrom
+from ..recording.lines import Notification, Recording, RecordingError, SeenFrom, decode
 from ..recording.recorder import About, Recorder
 from ..recording.ring import Ring
+from ..recording.store import RecordingStore
+from ..recording.timeline import (
+    Summary,
+    Timeline,
+    first_part,
+    part_number,
+    summary_of,
+    timeline_of,
+)
 from ..settings.settings import Settings
 
 MOST_WAITING = 256
@@ -33,6 +44,11 @@ MOST_WAITING = 256
 KEPT_BYTES = 2 * 1024 * 1024
 """What recordings that have ended may hold in memory, where there is no folder."""
 PAUSE_SECONDS = 2.0
+"""Between two writes while an incident is open."""
+CALM_SECONDS = 60.0
+"""Between two looks at the folder while none is."""
+MOST_SHOWN = 200
+"""Incidents that are listed, the newest."""
 EVALUATED_BY = (
     *LimitSettings.__struct_fields__,
     "expected_queries",
@@ -51,7 +67,7 @@ Item = Evaluated | Attempt | Inherited
 
 
 class BlackBox:
-    """The recordings of one process; the newest ones are kept in memory."""
+    """The recordings of one process; without a ``folder``, the newest ones are kept in memory."""
 
     def __init__(
         self,
@@ -59,14 +75,19 @@ class BlackBox:
         guard: Guard,
         *,
         redact: Callable[[str], str] = str,
+        folder: Folder | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        self.place = "" if folder is None else folder.place
         self.ring = Ring()
+        self.store = None if folder is None else RecordingStore(folder, wall)
         self._recorder = Recorder(about, self.ring, redact, self._parts_of)
         self._wall = wall
         self._items: deque[Item] = deque(maxlen=MOST_WAITING)
         self._wakes = threading.Event()
         self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._summaries: dict[str, tuple[int, Summary]] = {}
+        """Of the newest incidents, with the size of what was read."""
         self._loop = Loop("recording", self._step, guard, last=self._end, wake=self._wakes.set)
 
     def start(self) -> None:
@@ -96,8 +117,70 @@ class BlackBox:
         self._loop.stop()
         self._loop.join(timeout)
 
+    def summaries(self) -> list[Summary]:
+        """The newest incidents, the newest first; reads what it has not read yet.
+
+        Raises:
+            OSError: the store refuses.
+
+        """
+        parts: dict[str, list[str]] = {}
+        for name in self._names():
+            parts.setdefault(first_part(name), []).append(name)
+        newest = sorted(parts, reverse=True)[:MOST_SHOWN]
+        seen = {identity: self._summary(identity, parts[identity]) for identity in newest}
+        self._summaries = {identity: entry for identity, entry in seen.items() if entry is not None}
+        return [summary for _, summary in self._summaries.values()]
+
+    def timeline(self, identity: str) -> Timeline | None:
+        """The story of one incident; None if there is no such recording.
+
+        Raises:
+            OSError: the store refuses.
+
+        """
+        names = [name for name in self._names() if first_part(name) == identity]
+        parts = self._read(names)
+        return timeline_of(parts) if parts else None
+
+    def _summary(self, identity: str, names: list[str]) -> tuple[int, Summary] | None:
+        """The summary of a recording, and the size that its files had; None if none can be read."""
+        size = sum(map(self._size_of, names))
+        known = self._summaries.get(identity)
+        if known is not None and known[0] == size:
+            return known
+        parts = self._read(names)
+        return (size, summary_of(parts)) if parts else None
+
+    def _read(self, names: Iterable[str]) -> list[Recording]:
+        parts = []
+        for name in sorted(names, key=part_number):
+            # A file may be deleted meanwhile, or be somebody else's.
+            with suppress(FileNotFoundError, RecordingError):
+                parts.append(decode(self._content(name), name))
+        return parts
+
+    def _content(self, name: str) -> bytes:
+        if self.store is not None:
+            return self.store.read(name)
+        content = self._kept.get(name)
+        if content is None:
+            raise FileNotFoundError(name)
+        return content
+
+    def _names(self) -> list[str]:
+        return list(self._kept if self.store is None else self.store.index)
+
+    def _size_of(self, name: str) -> int:
+        if self.store is None:
+            return len(self._kept.get(name, b""))
+        entry = self.store.index.get(name)
+        return 0 if entry is None else entry.size
+
     def _step(self) -> None:
-        self._wakes.wait(PAUSE_SECONDS if self._recorder.is_recording else None)
+        if self.store is not None:
+            self.store.tidy(self._wall())
+        self._wakes.wait(PAUSE_SECONDS if self._recorder.is_recording else CALM_SECONDS)
         self._wakes.clear()
         self._record()
 
@@ -119,7 +202,12 @@ class BlackBox:
 
     def _write(self) -> None:
         for written in self._recorder.take(self._wall()):
-            self._keep(written.id, written.whole)
+            if self.store is None:
+                self._keep(written.id, written.whole)
+                continue
+            self.store.put(written.id, written.whole, written.added, urgent=written.is_urgent)
+            if written.is_over:
+                self.store.finish(written.id)
 
     def _keep(self, name: str, whole: bytes) -> None:
         self._kept[name] = whole
@@ -129,7 +217,7 @@ class BlackBox:
 
     def _parts_of(self, identity: str) -> int:
         """How many files of a recording there are."""
-        return sum(name.partition(".")[0] == identity for name in self._kept)
+        return sum(first_part(name) == identity for name in self._names())
 
 
 def _notification(attempt: Attempt) -> Notification:

@@ -73,16 +73,17 @@ from ..listener.python_frames import main_thread, waits_for_one_query
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
+from ..listener.spark.storage import SparkFolder
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot, SupervisedQuery
 from ..recording.lines import SeenFrom
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from . import assemble
-from .assemble import Components, refused_address
+from .assemble import Components, Hadoop, refused_address
 from .black_box import BlackBox, about_process
 from .failure import QueryFailure
-from .observers import FileReaders, observe_classic, observe_connect
+from .observers import FileReaders, Observers, observe_classic, observe_connect
 from .preflight import Preflight, Surroundings
 from .program import is_interactive, uncaught_exception
 from .publishing import Publishing
@@ -225,6 +226,25 @@ def guidance_here(components: Components, spark: Any) -> Guidance:
     )
 
 
+def make_black_box(
+    components: Components, app: str, spark_version: str, hadoop: Hadoop | None
+) -> BlackBox:
+    """The unstarted black box of this driver.
+
+    Raises:
+        SettingsError: the folder of recordings is at a URI, and there is no JVM that opens it.
+
+    """
+    settings = components.settings
+    folder = assemble.recordings_folder(settings, hadoop)
+    return BlackBox(
+        about_process(settings, app, spark_version, SeenFrom.DRIVER),
+        components.guard,
+        redact=components.redacting.text,
+        folder=folder,
+    )
+
+
 class Runtime:
     """Everything that runs, from ``start`` to ``end``. Data flows one way:
 
@@ -253,26 +273,13 @@ class Runtime:
         """Whether anybody has read the metrics or the status."""
         app = app_name(settings, spark)
         version = path.version if isinstance(path, ConnectPath) else str(spark.version)
-        about = about_process(settings, app, version, SeenFrom.DRIVER)
-        self._black_box = black_box = BlackBox(about, guard, redact=components.redacting.text)
-        on_event = black_box.ring.add
-        if isinstance(path, ConnectPath):
-            self._observers = observe_connect(
-                components, path, self._arrived, on_event=on_event
-            )
-        else:
-            self._observers = observe_classic(
-                components,
-                spark,
-                path,
-                self._arrived,
-                lambda: self.evaluated.snapshot,
-                on_event=on_event,
-            )
-        guidance = guidance_here(components, spark)
+        hadoop = None if is_connect(spark) else partial(SparkFolder, spark)
+        self._black_box = make_black_box(components, app, version, hadoop)
+        self._observers = self._observe(components, spark, path)
+        guidance = replace(guidance_here(components, spark), recordings=self._black_box.place)
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
-        self._notifier = self._make_notifier(components, app, lifecycle)
+        self._notifier = self._make_notifier(components, app, lifecycle, hadoop)
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server)
@@ -294,6 +301,19 @@ class Runtime:
             *self._observers.loops,
             Loop("worker", self._worker.step, guard, wake=self._arrived.wake),
         ]
+
+    def _observe(self, components: Components, spark: Any, path: EventPath) -> Observers:
+        on_event = self._black_box.ring.add
+        if isinstance(path, ConnectPath):
+            return observe_connect(components, path, self._arrived, on_event=on_event)
+        return observe_classic(
+            components,
+            spark,
+            path,
+            self._arrived,
+            lambda: self.evaluated.snapshot,
+            on_event=on_event,
+        )
 
     def _surroundings(self, spark: Any, is_awaited: Callable[[], bool]) -> Surroundings:
         return Surroundings(
@@ -436,7 +456,9 @@ class Runtime:
             publisher.join(deadline.left)
         self._files.stop()
 
-    def _make_notifier(self, components: Components, app: str, lifecycle: Lifecycle) -> Notifier:
+    def _make_notifier(
+        self, components: Components, app: str, lifecycle: Lifecycle, hadoop: Hadoop | None
+    ) -> Notifier:
         def restore(incidents: tuple[Incident, ...]) -> None:
             lifecycle.restore(incidents, time.monotonic())
             self._black_box.inherit(incidents)
@@ -451,6 +473,7 @@ class Runtime:
             query_heartbeats=components.query_heartbeats,
             redact=components.redacting.text,
             on_attempt=self._black_box.attempted,
+            hadoop=hadoop,
         )
 
     def _make_worker(
@@ -495,6 +518,8 @@ class Runtime:
             silence=self._silence,
             expect_stop=self._expect_stop,
             silences=lambda: [written(silence) for silence in self._silencing()],
+            incidents=self._black_box.summaries,
+            timeline=self._black_box.timeline,
         )
         return HttpServer(
             settings.http_host,

@@ -283,6 +283,10 @@ class Notifier:
         self._heartbeat = heartbeat
         self._restore = restore
         self._wall = wall
+        self._left: dict[str, Incident] = {}
+        """By key, what another process left open, until it certainly does not run any more."""
+        self._ends: dict[str, Incident] = {}
+        """By key, what of it has ended here meanwhile."""
         self._load()
 
     @property
@@ -311,14 +315,14 @@ class Notifier:
     def offer(self, incidents: tuple[Incident, ...]) -> None:
         """Hand all open incidents, and orphans, to every receiver, overdue ones to fallbacks.
 
-        While another process of the same app runs, what is open may be its own: then no orphan
-        incident is sent.
+        While another process of the same app runs, or may run, what is open may be its own: then no
+        orphan incident is sent, and what it left open does not end.
         """
         keys = {incident.key for incident in incidents if not incident.is_orphan}
         late = self._load(0.0)
         incidents += tuple(incident for incident in late if incident.key not in keys)
-        if self._spool is not None and self._spool.is_taken:
-            incidents = tuple(incident for incident in incidents if not incident.is_orphan)
+        if self._spool is not None:
+            incidents = self._held_back(incidents, is_taken=self._spool.is_taken)
         for delivery in self.deliveries:
             delivery.guard.attempt(f"offer-{delivery.name}", partial(delivery.offer, incidents))
         self._escalate(self._wall())
@@ -381,7 +385,30 @@ class Notifier:
         incidents.sort(key=lambda incident: incident.revision)
         restored = tuple({incident.key: incident for incident in incidents}.values())
         self._restore(restored)
+        self._left |= {incident.key: incident for incident in restored}
         return restored
+
+    def _held_back(
+        self, incidents: tuple[Incident, ...], *, is_taken: bool
+    ) -> tuple[Incident, ...]:
+        """Return what may be offered, as ``offer`` says."""
+        firing = {incident.key: incident for incident in incidents if incident.firing}
+        if not is_taken:
+            ends = [end for key, end in self._ends.items() if key not in firing]
+            self._left, self._ends = {}, {}
+            return (*incidents, *ends)
+        self._left |= {key: firing[key] for key in firing.keys() & self._left.keys()}
+        ended = {incident.key: incident for incident in incidents if incident.is_over}
+        ended = {key: end for key, end in ended.items() if key in self._left}
+        self._ends = {
+            key: end for key, end in (self._ends | ended).items() if key not in firing
+        }
+        own = [
+            incident
+            for incident in incidents
+            if not incident.is_orphan and incident.key not in self._ends
+        ]
+        return (*own, *(left for key, left in self._left.items() if key not in firing))
 
     def _escalate(self, now_wall: float) -> None:
         for delivery in self.deliveries:
