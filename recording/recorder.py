@@ -38,7 +38,7 @@ from .lines import (
     patch_between,
 )
 from .ring import Received, Ring
-from .states import driver_state, plain, query_state
+from .states import driver_state, held_state, plain, query_state
 from .thinning import Lines
 
 MOST_QUERIES = 30
@@ -233,6 +233,7 @@ class Recorder:
             settings=about.settings,
             opened=_opened_before(first),
             restored=() if inherited is None else (inherited,),
+            held=self._redacted(held_state(first.before, incident.query)),
         )
         recording = OpenRecording(begin)
         if inherited is not None:

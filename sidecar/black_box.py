@@ -84,6 +84,8 @@ class BlackBox:
         self._recorder = Recorder(about, self.ring, redact, self._parts_of)
         self._wall = wall
         self._items: deque[Item] = deque(maxlen=MOST_WAITING)
+        self._was_quiet = True
+        """Whether the newest evaluation showed nothing."""
         self._wakes = threading.Event()
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._summaries: dict[str, tuple[int, Summary]] = {}
@@ -102,7 +104,8 @@ class BlackBox:
     def offer(self, evaluated: Evaluated) -> None:
         """Record an evaluation that shows, or ends, something; never waits."""
         is_quiet = not (evaluated.evaluation.findings or evaluated.incidents)
-        if is_quiet and not self._recorder.is_recording:
+        was_quiet, self._was_quiet = self._was_quiet, is_quiet
+        if is_quiet and was_quiet and not self._recorder.is_recording:
             return
         self._items.append(evaluated)
         self._wakes.set()
