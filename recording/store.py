@@ -187,7 +187,8 @@ class RecordingStore:
             self._folder.write(name, entry.whole)
         entry.size = len(entry.whole)
         entry.is_urgent = False
-        self._publish({**self.index, recording: FileEntry(entry.size, self._wall())})
+        newest = {recording: FileEntry(entry.size, self._wall())}
+        self.index = MappingProxyType({**self.index, **newest})
 
     def _append(self, name: str, tail: bytes) -> bool:
         """Append; False if somebody has deleted the file."""
@@ -204,14 +205,9 @@ class RecordingStore:
         deleted = surplus(files, now, written)
         for name in deleted:
             self._folder.delete(name)
-        ours = files.keys() - set(deleted)
-        self._publish(
-            {name.removesuffix(SUFFIX): files[name] for name in ours if _OURS.fullmatch(name)}
-        )
+        kept = filter(_OURS.fullmatch, files.keys() - set(deleted))
+        self.index = MappingProxyType({name.removesuffix(SUFFIX): files[name] for name in kept})
         self._tidied_at = self._clock()
-
-    def _publish(self, index: dict[str, FileEntry]) -> None:
-        self.index = MappingProxyType(index)
 
     def _may_try(self) -> bool:
         return self._clock() - self._failed_at >= RETRY_SECONDS

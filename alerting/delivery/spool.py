@@ -58,6 +58,7 @@ LEAST_NUMBER = -2
 NUMBERS_END = 2**63
 """Sources count in 64 bits."""
 
+
 class Header(msgspec.Struct, frozen=True):
     """What every version of the file has."""
 

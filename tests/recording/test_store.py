@@ -75,7 +75,10 @@ DELETED = {
         (name(1),),
     ),
     "the oldest, until the rest fits": (
-        {name(n): entry(MOST_BYTES // 2, age=age) for n, age in ((1, 5), (2, 30), (3, 10), (4, 20))},
+        {
+            name(n): entry(MOST_BYTES // 2, age=age)
+            for n, age in ((1, 5), (2, 30), (3, 10), (4, 20))
+        },
         (name(2), name(4)),
     ),
     "of one time, by name": (
@@ -288,7 +291,9 @@ def test_folder_that_cannot_be_made_is_a_problem_and_nothing_else(clock, tmp_pat
     assert store.read(A) == b"a\n"
 
 
-@pytest.mark.parametrize("hostile", ["../x", "", "a/b", f"{A}/../x", "20260101T000000Z-é", f"{A}\n"])
+@pytest.mark.parametrize(
+    "hostile", ["../x", "", "a/b", f"{A}/../x", "20260101T000000Z-é", f"{A}\n"]
+)
 def test_id_that_is_none_is_neither_written_nor_read(clock, hostile):
     folder = disk()
     store = opened(folder, clock)
@@ -300,7 +305,9 @@ def test_id_that_is_none_is_neither_written_nor_read(clock, hostile):
     assert folder.calls == []
 
 
-@pytest.mark.parametrize("query", ["../../etc/passwd", "a\0b", "é" * 300, "", "*", "con:aux\n", "'\"<"])
+@pytest.mark.parametrize(
+    "query", ["../../etc/passwd", "a\0b", "é" * 300, "", "*", "con:aux\n", "'\"<"]
+)
 def test_every_query_has_an_id_that_is_one(clock, query):
     folder = disk()
     Writer(opened(folder, clock), recording_id(query, query, {query: query}, NOW)).put(b"a\n")
