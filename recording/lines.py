@@ -8,23 +8,21 @@ it does not know.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from datetime import datetime, timezone
 from enum import Enum
-from hashlib import sha256
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from ..alerting.alert import Incident
 from ..alerting.incidents.lifecycle import Opened
 
 VERSION = 1
 SUFFIX = ".jsonl"
-SLUG_CHARACTERS = 40
-HASH_CHARACTERS = 6
+END_OF_TIME = 253_402_300_800.0
+"""The Unix time at which Python's calendar ends: the year 10000."""
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+UnixSeconds = Annotated[float, msgspec.Meta(ge=0, lt=END_OF_TIME)]
 
 Patch = dict[str, Any]
 """What is new in a JSON object: an object is patched itself, any other value replaces the old one.
@@ -36,7 +34,7 @@ Patch = dict[str, Any]
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
     """What all lines have: ``at`` is in Unix seconds."""
 
-    at: float
+    at: UnixSeconds
 
 
 class SeenFrom(str, Enum):
@@ -68,6 +66,10 @@ class Begin(Line, frozen=True, kw_only=True, tag="begin"):
     """The settings that the evaluation depends on, without secrets."""
     opened: tuple[Opened, ...] = ()
     """When its alerts opened lately, in the monotonic seconds of ``State.now``."""
+    restored: tuple[Incident, ...] = ()
+    """The incident as an earlier process has left it."""
+    held: Patch = {}
+    """What was open and pending before the first state, also elsewhere: of a ``Held``."""
 
 
 class Event(Line, frozen=True, kw_only=True, tag="event"):
@@ -113,7 +115,7 @@ class AlertChanged(Line, frozen=True, kw_only=True, tag="alert"):
     query: str
     severity: str
     code: str
-    starts_at: float
+    starts_at: UnixSeconds
     annotations: dict[str, str] = {}
     facts: dict[str, Any] = {}
     muted: str = ""
@@ -151,7 +153,7 @@ class Request(Line, frozen=True, kw_only=True, tag="request"):
 
     request: str
     query: str
-    until: float | None = None
+    until: UnixSeconds | None = None
     """Unix seconds; None without a limit."""
 
 
@@ -164,7 +166,7 @@ class Silenced(Line, frozen=True, kw_only=True, tag="silences"):
 class Thinned(Line, frozen=True, kw_only=True, tag="thinned"):
     """Here lines were left out, to keep the file small: from ``at`` until ``until``."""
 
-    until: float
+    until: UnixSeconds
     lines: int
 
 
@@ -205,6 +207,11 @@ class Recording(msgspec.Struct, frozen=True):
     """Without ``begin``."""
     unread: int = 0
 
+    @property
+    def ends_at(self) -> float:
+        """When its newest line was written, in Unix seconds."""
+        return max((line.at for line in self.lines), default=self.begin.at)
+
     BEGINS: ClassVar[bytes] = b'{"kind":"begin"'
 
 
@@ -213,8 +220,14 @@ def encode(lines: Iterable[AnyLine]) -> bytes:
     return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
-def decode(content: bytes, place: str) -> Recording:
+OUTLINE = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("alert", "notification", "end"))
+"""How the lines begin that a summary needs."""
+
+
+def decode(content: bytes, place: str, *, beginnings: tuple[bytes, ...] = (b"",)) -> Recording:
     """Read the content of a file, which may be cut off anywhere after its first line.
+
+    Of its other lines, those that begin with one of ``beginnings``.
 
     Raises:
         RecordingError: its first line is not that of a recording; the message names ``place``.
@@ -232,7 +245,9 @@ def decode(content: bytes, place: str) -> Recording:
         raise RecordingError(f"{written} {begin.version}; this one reads up to {VERSION}")
     lines: list[AnyLine] = []
     unread = 0
-    for text in filter(None, rest):
+    for text in rest:
+        if not text or not text.startswith(beginnings):
+            continue
         line = _decoded(text)
         if line is None:
             unread += 1
@@ -243,22 +258,10 @@ def decode(content: bytes, place: str) -> Recording:
 
 def _decoded(text: bytes) -> AnyLine | None:
     try:
-        return _decoder.decode(text)
+        line: AnyLine = _decoder.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-
-
-def recording_id(app: str, query: str, labels: dict[str, str], at: float) -> str:
-    """The name of a new recording: when it began, whose it is, and a hash that tells it apart."""
-    when = datetime.fromtimestamp(at, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    whole = repr((app, query, sorted(labels.items()), at))
-    digest = sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_CHARACTERS]
-    subject = "driver" if query == "*" else _slug(query)
-    return f"{when}-{_slug(app)}-{subject}-{digest}"
-
-
-def _slug(name: str) -> str:
-    return _UNSAFE.sub("-", name).strip("-")[:SLUG_CHARACTERS] or "unnamed"
+    return line
 
 
 # -- patches ----------------------------------------------------------------------------------
@@ -290,6 +293,8 @@ def patched(target: Patch, patch: Patch) -> Patch:
         if name == REMOVED:
             continue
         old = result.get(name)
-        both = isinstance(old, dict) and isinstance(value, dict)
-        result[name] = patched(old, value) if both else value
+        if isinstance(old, dict) and isinstance(value, dict):
+            result[name] = patched(old, value)
+        else:
+            result[name] = value
     return result

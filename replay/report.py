@@ -31,6 +31,7 @@ def as_text(change: Change) -> str:
 def complaints(replayed: Replayed) -> list[str]:
     """Messages about what could not be read."""
     messages = [replayed.error] if replayed.error is not None else []
+    messages += replayed.notes
     if replayed.unread and replayed.error is None:
         messages.append(f"{replayed.path}: {replayed.unread} lines were not understood")
     return messages
@@ -40,9 +41,10 @@ def summary(replays: Sequence[Replayed]) -> str:
     """How much was evaluated, what it found, and how many notifications that means."""
     opened = sum(replay.opened for replay in replays)
     notifications = sum(replay.notifications for replay in replays)
+    are_recordings = all(replay.is_recording for replay in replays)
+    noun = "recording" if are_recordings else "application"
     text = (
-        f"{_count(len(replays), 'application')}, "
-        f"{_count(sum(replay.events for replay in replays), 'event')}"
+        f"{_count(len(replays), noun)}, {_count(sum(replay.events for replay in replays), 'event')}"
     )
     began = [replay.began_at for replay in replays if replay.began_at is not None]
     ended = [replay.ended_at for replay in replays if replay.ended_at is not None]
@@ -52,7 +54,7 @@ def summary(replays: Sequence[Replayed]) -> str:
     text += f": {_count(opened, 'alert')}"
     if notifications:
         text += f" in {_count(notifications, 'notification')}"
-    if notifications and seconds >= LEAST_SECONDS:
+    if notifications and seconds >= LEAST_SECONDS and not are_recordings:
         week = math.ceil(notifications * WEEK_SECONDS / seconds)
         text += f", at this rate {_count(week, 'notification')} a week"
     return text

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..alerting.alert import Incident
-from ..alerting.delivery.deliveries import Delivery, Notifier
+from ..alerting.delivery.deliveries import Attempt, Delivery, Notifier
 from ..alerting.delivery.heartbeat import Heartbeat, QueryHeartbeats
 from ..alerting.delivery.spool import Spool
 from ..alerting.policy import Limits, LimitSettings, Overrides, Policy
@@ -195,6 +195,7 @@ def make_notifier(
     heartbeat: Heartbeat | None = None,
     query_heartbeats: dict[str, Heartbeat] | None = None,
     redact: Callable[[str], str] = str,
+    on_attempt: Callable[[Attempt], object] = lambda _: None,
     hadoop: Hadoop | None = None,
 ) -> Notifier:
     """The unstarted notifier; ``restore`` gets what an earlier process of ``app`` left open.
@@ -208,7 +209,13 @@ def make_notifier(
     taken = routes(settings)
     return Notifier(
         [
-            Delivery(receiver, guard, route=taken[receiver.name], spool=spool)
+            Delivery(
+                receiver,
+                guard,
+                route=taken[receiver.name],
+                spool=spool,
+                on_attempt=on_attempt,
+            )
             for receiver in receivers
         ],
         spool,

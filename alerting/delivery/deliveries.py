@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+import msgspec
+
 from ...core.guard import Guard
 from ...core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ...core.threads import Deadline, Loop
@@ -29,6 +31,16 @@ POLL_SECONDS = 5.0
 # -- delivery ---------------------------------------------------------------------------------
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """One message to a receiver at Unix time ``at``, and its outcome; ``error`` explains it."""
+
+    at: float
+    receiver: str
+    incident: Incident
+    outcome: str
+    error: str = ""
+
+
 class Delivery:
     """Sends one receiver, in a thread, the changes in the set of its open incidents.
 
@@ -43,6 +55,7 @@ class Delivery:
         *,
         route: Route | None = None,
         spool: Spool | None = None,
+        on_attempt: Callable[[Attempt], object] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -52,6 +65,7 @@ class Delivery:
         self._receiver = receiver
         self.guard = guard
         self._spool = spool
+        self._on_attempt = on_attempt
         self._clock = clock
         self._wall = wall
         self._loop = Loop(f"deliver-{receiver.name}", self._step, guard)
@@ -191,6 +205,8 @@ class Delivery:
             error = DeliveryError(type(bug).__name__, answer, may_have_arrived=True)
             outcome = FAILED
         self.outcomes[outcome] += 1
+        text = "" if error is None else str(error)
+        self._on_attempt(Attempt(self._wall(), self.name, incident, outcome, text))
         return error
 
     def _record(self, incident: Incident, error: DeliveryError | None) -> None:

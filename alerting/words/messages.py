@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from urllib.parse import quote
 
@@ -31,13 +31,21 @@ from .reasons import code_of, reason_of
 # -- details ----------------------------------------------------------------------------------
 # The details of an alert below its headline: each fact once, the most useful first.
 
-LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
+INCIDENT_URL = "incident_url"
+LINKS = {
+    "runbook_url": "Runbook",
+    "dashboard_url": "Dashboard",
+    "spark_ui_url": "Spark UI",
+    INCIDENT_URL: "Incident",
+}
 """Annotations that are links, with their titles; each receiver shows them in its own form."""
 STATUS_PAGE = "Status page"
 MAX_LINES = 20
 """The most alerts that a message lists below its headline."""
 INCIDENT = "incident"
 """The annotation of an alert in the incident of another subject: which, such as ``*``."""
+RECORDING = "recording"
+"""The annotation that names the file in which the incident is recorded."""
 MUTED = "muted"
 """The annotation that says why nobody is notified of an alert."""
 HERE = "\nTo restart it here: "
@@ -299,6 +307,8 @@ class Guidance(msgspec.Struct, frozen=True):
     ``next_steps`` are short lines by alert name, of kinds that have one code. ``restart_hints`` say
     how to restart a query, by name pattern; the last one that matches counts. ``place`` is where
     the driver runs, ``restarted_by`` who starts it again; empty if that is not known.
+    ``recordings`` is the folder in which incidents are recorded, ``external_url`` where their
+    timelines are shown; empty without one.
     """
 
     runbook_url: str
@@ -308,6 +318,8 @@ class Guidance(msgspec.Struct, frozen=True):
     restart_hints: tuple[tuple[str, str], ...] = ()
     place: str = ""
     restarted_by: str = ""
+    recordings: str = ""
+    external_url: str = ""
 
     def redacted(self, redact: Callable[[str], str]) -> Guidance:
         """The same without secrets in what people have written."""
@@ -333,6 +345,15 @@ class Guidance(msgspec.Struct, frozen=True):
         """Where the driver runs and, if it ends, who starts it again; without empty ones."""
         texts = {WHERE: self.place, RESTARTED_BY: self.restarted_by if is_ending else ""}
         return {name: text for name, text in texts.items() if text}
+
+    def recorded(self, alerts: Iterable[Alert], recording: str) -> tuple[Alert, ...]:
+        """The alerts of one incident with the file and the link that lead to its recording."""
+        page = f"{self.external_url}/incidents/{recording}.html" if self.external_url else ""
+        file = f"{self.recordings}/{recording}.jsonl" if self.recordings else ""
+        texts = {name: text for name, text in ((RECORDING, file), (INCIDENT_URL, page)) if text}
+        if not texts:
+            return tuple(alerts)
+        return tuple(replace(alert, annotations={**alert.annotations, **texts}) for alert in alerts)
 
     def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
         """The annotations that are links."""

@@ -13,7 +13,7 @@ from support.patience import PATIENCE_SECONDS
 from support.stores import Store
 
 from querypulse.core.folders import FileEntry, LocalFolder
-from querypulse.recording.lines import recording_id
+from querypulse.alerting.alert import recording_id
 from querypulse.recording.store import (
     DRAFT_SECONDS,
     KEEP_SECONDS,
@@ -28,8 +28,8 @@ from querypulse.recording.store import (
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
-A = recording_id("etl", "bronze", {}, NOW)
-B = recording_id("etl", "*", {}, NOW)
+A = recording_id({"app": "etl", "query": "bronze"}, NOW)
+B = recording_id({"app": "etl", "query": "*"}, NOW)
 
 
 def name(number):
@@ -230,7 +230,7 @@ def test_recording_that_ended_while_the_store_refused_is_written_later(clock):
     store = opened(folder, clock)
     folder.refuses = full()
     writers = [
-        Writer(store, recording_id("etl", f"q{number}", {}, NOW))
+        Writer(store, recording_id({"app": "etl", "query": f"q{number}"}, NOW))
         for number in range(MOST_WAITING + 2)
     ]
     for writer in writers:
@@ -310,14 +310,14 @@ def test_id_that_is_none_is_neither_written_nor_read(clock, hostile):
 )
 def test_every_query_has_an_id_that_is_one(clock, query):
     folder = disk()
-    Writer(opened(folder, clock), recording_id(query, query, {query: query}, NOW)).put(b"a\n")
+    Writer(opened(folder, clock), recording_id({"app": query, "query": query}, NOW)).put(b"a\n")
 
     assert len(folder.files) == 1
 
 
 def test_index_has_the_recordings_of_others_and_what_is_too_old_is_deleted(clock):
     folder = disk()
-    old, other = (recording_id("etl", query, {}, NOW) for query in ("old", "other"))
+    old, other = (recording_id({"app": "etl", "query": query}, NOW) for query in ("old", "other"))
     folder.files = {f"{old}.jsonl": b"x", f"{other}.jsonl": b"yy", "notes.txt": b"z"}
     ages = {f"{old}.jsonl": 29, f"{A}.jsonl": 99, "notes.txt": 99}
     folder.changed = {name: NOW - days * DAY for name, days in ages.items()}
@@ -344,7 +344,9 @@ def test_index_is_a_snapshot_that_nobody_can_change(clock):
 
 def test_other_threads_read_while_one_writes(clock, tmp_path):
     store = opened(LocalFolder(tmp_path), clock)
-    writers = [Writer(store, recording_id("etl", f"q{n}", {}, NOW)) for n in range(20)]
+    writers = [
+        Writer(store, recording_id({"app": "etl", "query": f"q{n}"}, NOW)) for n in range(20)
+    ]
     ended, errors = threading.Event(), []
 
     def look():

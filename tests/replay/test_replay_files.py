@@ -35,7 +35,7 @@ def log():
 @pytest.fixture(scope="module")
 def expected(log, tmp_path_factory):
     alerts = changes(log.write(tmp_path_factory.mktemp("plain") / "log"))
-    assert len(alerts) == 4
+    assert len(alerts) == 3
     return alerts
 
 

@@ -455,7 +455,7 @@ def left(
     labels = {"alertname": name, "app": "etl", "query": query, "severity": severity}
     own = incident_labels("etl", query, {})
     alerts = (Alert(labels, {"reason": "before"}, WALL - 500, **fields),)
-    return Incident(incident_key(own, severity), own, severity, alerts, revision)
+    return Incident(incident_key(own, severity), own, severity, alerts, revision, recording="r")
 
 
 def successor(*incidents) -> LifecycleHarness:

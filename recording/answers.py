@@ -1,0 +1,404 @@
+"""What a stranger asks about an incident, each answered in one sentence from its recording alone.
+
+What the recording does not show, the answer says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..alerting.alert import RESOLVED
+from ..alerting.finding import WHOLE_DRIVER
+from ..alerting.words.headlines import called
+from ..core.text import duration, exact_duration, listed, utc
+from ..listener.state.run import Outcome
+from .alerts import AlertStory, Attempts, SilenceStory, outcomes_of
+from .lines import AnyLine, End, How, Recording, Request, Stack
+from .observed import FlightStory, Observed, RunStory
+
+MOST = 5
+"""So many things are named in one answer; the moments have all of them."""
+
+
+LONG_SECONDS = 60.0
+"""A batch that took as long is worth a mention, also if no alert names it."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a recording shows, by subject."""
+
+    parts: tuple[Recording, ...]
+    observed: Observed
+    alerts: tuple[AlertStory, ...]
+    attempts: tuple[Attempts, ...]
+    silences: tuple[SilenceStory, ...]
+
+    @property
+    def subject(self) -> str:
+        """Whose incident it is."""
+        return self.parts[0].begin.query
+
+    @property
+    def lines(self) -> Iterator[AnyLine]:
+        """The lines of all parts."""
+        return (line for part in self.parts for line in part.lines)
+
+    @property
+    def alerts_since(self) -> float:
+        """When the first alert opened; without one, when the recording began."""
+        first = min((alert.since for alert in self.alerts), default=None)
+        return self.parts[0].begin.at if first is None else first
+
+    @property
+    def begins_at(self) -> float:
+        """When the oldest line was written, which may be an event from before the incident."""
+        return min((line.at for line in self.lines), default=self.parts[0].begin.at)
+
+    @property
+    def ends_at(self) -> float:
+        """When the newest line was written."""
+        return max(part.ends_at for part in self.parts)
+
+    @property
+    def long_flights(self) -> list[FlightStory]:
+        """Its batches that took long, or that an alert names."""
+        named = {
+            (alert.query, batch)
+            for alert in self.alerts
+            for line in alert.firing
+            if (batch := _batch_of(line.facts)) is not None
+        }
+        return [
+            flight
+            for flight in self.observed.flights
+            if self.concerns(flight.query)
+            and (flight.seconds >= LONG_SECONDS or (flight.query, flight.batch_id) in named)
+        ]
+
+    def concerns(self, query: str) -> bool:
+        """Whether the incident is about this query."""
+        return self.subject in (WHOLE_DRIVER, query)
+
+
+def _batch_of(found: dict[str, Any]) -> int | None:
+    """The batch in flight that facts name."""
+    flight = found.get("flight")
+    batch_id = flight.get("batch_id") if isinstance(flight, dict) else None
+    return batch_id if isinstance(batch_id, int) else None
+
+
+def answers_of(shown: Shown) -> dict[str, str]:
+    """Answer what happened first, what held it, who was notified, what was done, what ended it."""
+    return {
+        "first": _first(shown),
+        "held_by": _held_by(shown),
+        "notified": _notified(shown),
+        "done": _done(shown),
+        "ended": _ended(shown),
+    }
+
+
+def clock(at: float, day_of: float) -> str:
+    """Return a time of day in UTC, with its date unless that is the day of ``day_of``."""
+    text = utc(at)
+    date = utc(day_of).partition(" ")[0]
+    return text.removeprefix(f"{date} ")
+
+
+# -- what happened first ------------------------------------------------------------------------
+
+
+def _first(shown: Shown) -> str:
+    events = [(run.ended_at, _end_text(run)) for run in _ends(shown) if run.ended_at]
+    events += [(flight.since, _began_text(flight)) for flight in shown.long_flights]
+    events += [(seen.at, context_text(seen.context)) for seen in shown.observed.contexts]
+    if shown.alerts:
+        alert = shown.alerts[0]
+        text = f"{alert.alertname} of {called(alert.query)} opened: {alert.lines[0].code}"
+        reason = alert.lines[0].annotations.get("reason", "").rstrip(".")
+        events.append((alert.since, f"{text}: {reason}" if reason else text))
+    if not events:
+        return "The recording does not show what happened first: it has no alert and no failure."
+    at, text = min(events, key=lambda event: event[0])
+    return f"{utc(at)}: {text}."
+
+
+def _ends(shown: Shown) -> list[RunStory]:
+    """The runs that failed, or that had ended when an alert of their query opened."""
+    return [
+        run
+        for run in shown.observed.runs
+        if run.ended_at is not None
+        and shown.concerns(run.query)
+        and not run.with_process
+        and (run.outcome is Outcome.FAILED or _explains_an_alert(run, shown))
+    ]
+
+
+def _explains_an_alert(run: RunStory, shown: Shown) -> bool:
+    ended_at = run.ended_at or 0.0
+    next_at = _next_start(run, shown)
+    return any(
+        ended_at <= alert.since and (next_at is None or next_at > alert.since)
+        for alert in shown.alerts
+        if alert.query == run.query
+    )
+
+
+def _next_start(run: RunStory, shown: Shown) -> float | None:
+    """When the next run of the query began."""
+    starts = (other.started_at for other in shown.observed.runs if other.query == run.query)
+    after = (at for at in starts if at is not None and at > (run.ended_at or 0.0))
+    return min(after, default=None)
+
+
+def _end_text(run: RunStory) -> str:
+    text = f"{called(run.query)} {how_ended(run)}"
+    where = _raised_at(run)
+    return f"{text}, raised at {where}" if where else text
+
+
+def _raised_at(run: RunStory) -> str:
+    return "" if run.failure is None else run.failure.raised_at.line
+
+
+def how_ended(run: RunStory) -> str:
+    """Return what became of a run that has ended."""
+    if run.with_process:
+        return "ended with its process"
+    if run.has_vanished:
+        return "disappeared without an event of its end"
+    if run.outcome is Outcome.FAILED:
+        batch = "" if run.failed_batch is None else f" in batch {run.failed_batch}"
+        why = "" if run.failure is None else f": {run.failure.reason.rstrip('.')}"
+        return f"failed{batch}{why}"
+    if run.outcome is Outcome.COMPLETED:
+        return "completed"
+    announced = ", as announced" if run.was_expected else ""
+    return f"was stopped{announced}" if run.outcome is Outcome.STOPPED else "ended without an error"
+
+
+def flight_text(flight: FlightStory) -> str:
+    """Return the name of a batch, or of its planning."""
+    query = called(flight.query)
+    is_planned = flight.batch_id is not None
+    return f"batch {flight.batch_id} of {query}" if is_planned else f"the planning of {query}"
+
+
+def _began_text(flight: FlightStory) -> str:
+    text = f"{flight_text(flight)} began"
+    if flight.is_committed and flight.until is not None:
+        return f"{text} and took {duration(flight.until - flight.since)}"
+    return f"{text} and did not finish"
+
+
+CONTEXTS = {
+    "running": "the SparkContext runs again",
+    "stopped_by_application": "the job stopped its SparkContext",
+    "stopped": "the SparkContext stopped by itself",
+    "terminated": "a signal ended the driver",
+    "jvm_gone": "the JVM of the driver ended",
+    "session_ended": "the Spark Connect session ended",
+}
+
+
+def context_text(context: str) -> str:
+    """Return what happened to the SparkContext."""
+    return CONTEXTS.get(context, f"the SparkContext is {context.replace('_', ' ')}")
+
+
+# -- what held it -------------------------------------------------------------------------------
+
+
+def _held_by(shown: Shown) -> str:
+    flights = shown.long_flights
+    if flights:
+        longest = max(flights, key=lambda flight: _end_of(flight, shown) - flight.since)
+        return _flight_answer(longest, shown)
+    ends = _ends(shown)
+    if ends:
+        return f"No batch was held: {_brief_end(ends[0])}{_until_restart(ends[0], shown)}."
+    if shown.alerts:
+        alert = shown.alerts[0]
+        reason = alert.reason.rstrip(".") or alert.lines[0].code
+        return f"The recording shows no batch that was held; the alert says: {reason}."
+    return "The recording does not show what held it."
+
+
+def _brief_end(run: RunStory) -> str:
+    """How a run ended, without its error, which is said already."""
+    if run.outcome is not Outcome.FAILED:
+        return f"{called(run.query)} {how_ended(run)}"
+    batch = "" if run.failed_batch is None else f" in batch {run.failed_batch}"
+    where = _raised_at(run)
+    return f"{called(run.query)} failed{batch}{f', at {where}' if where else ''}"
+
+
+def _until_restart(run: RunStory, shown: Shown) -> str:
+    """For how long a query did not run, after a run."""
+    next_at = _next_start(run, shown)
+    if next_at is None:
+        return ", and the recording shows no restart"
+    lasted = exact_duration(next_at - (run.ended_at or 0.0))
+    return f", and did not run until {clock(next_at, shown.alerts_since)} ({lasted})"
+
+
+def _end_of(flight: FlightStory, shown: Shown) -> float:
+    return shown.ends_at if flight.until is None else flight.until
+
+
+def _flight_answer(flight: FlightStory, shown: Shown) -> str:
+    until = _end_of(flight, shown)
+    times = f"from {clock(flight.since, shown.alerts_since)} to {clock(until, shown.alerts_since)}"
+    lasted = f"{times} ({duration(until - flight.since)})"
+    name = flight_text(flight)
+    text = f"{name[0].upper()}{name[1:]} was in flight {lasted}"
+    if flight.until is None:
+        text = f"{text}, and still is where the recording ends"
+    if flight.holds:
+        seen = "; then ".join(hold.text for hold in flight.holds[:MOST])
+        text = f"{text}: {seen}"
+    else:
+        text = f"{text}; the recording does not show what held it"
+    line = _stack_line(flight, shown)
+    return f"{text}; its thread was at {line}." if line and line not in text else f"{text}."
+
+
+def _stack_line(flight: FlightStory, shown: Shown) -> str:
+    """Where the thread of the batch was, first the job's own code."""
+    for line in shown.lines:
+        if isinstance(line, Stack) and line.query == flight.query:
+            own = line.python.strip().splitlines()
+            return own[0].strip() if own else next(iter(line.jvm), "")
+    stacks = [hold.stack[0] for hold in flight.holds if hold.stack]
+    return next(iter(stacks), "")
+
+
+# -- who was notified ---------------------------------------------------------------------------
+
+
+def _notified(shown: Shown) -> str:
+    accepted = [attempts for attempts in shown.attempts if attempts.is_delivered]
+    failed = [attempts for attempts in shown.attempts if not attempts.is_delivered]
+    if not shown.attempts:
+        lines = (line for alert in shown.alerts for line in alert.lines)
+        muted = next((line.muted for line in lines if line.muted), "")
+        why = f": {muted}" if muted else "; the recording shows no attempt"
+        return f"Nobody was notified{why}."
+    if not accepted:
+        return f"Nobody was notified: no receiver accepted a message; {_failures_text(failed)}."
+    first: dict[str, Attempts] = {}
+    for attempts in accepted:
+        first.setdefault(attempts.receiver, attempts)
+    texts = [_receiver_text(attempts, shown) for attempts in first.values()]
+    ends = sum(attempts.status == RESOLVED for attempts in accepted)
+    count = "1 message was" if len(accepted) == 1 else f"{len(accepted)} messages were"
+    text = f"{listed(texts, MOST)}; {count} accepted, {ends or 'none'} about the end"
+    return f"{text}; {_failures_text(failed)}." if failed else f"{text}."
+
+
+def _receiver_text(attempts: Attempts, shown: Shown) -> str:
+    text = f"{attempts.receiver} was notified at {clock(attempts.since, shown.alerts_since)}"
+    if not shown.alerts:
+        return text
+    late = attempts.since - shown.alerts_since
+    return f"{text} ({exact_duration(max(0.0, late))} after the first alert opened)"
+
+
+def _failures_text(failed: Sequence[Attempts]) -> str:
+    count = sum(attempts.count for attempts in failed)
+    attempts_text = "1 attempt" if count == 1 else f"{count} attempts"
+    why = dict.fromkeys(f"{attempts.receiver}: {attempts.error}" for attempts in failed)
+    return f"{attempts_text} failed ({listed(list(why), MOST)})"
+
+
+# -- what was done ------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """Something that was done at Unix time ``at``; ``is_ours``: by querypulse itself."""
+
+    at: float
+    text: str
+    is_ours: bool = False
+
+
+def _done(shown: Shown) -> str:
+    steps = sorted(_steps(shown), key=lambda step: step.at)
+    if not steps:
+        return "The recording shows nothing that was done."
+    texts = [f"{step.text} at {clock(step.at, shown.alerts_since)}" for step in steps]
+    more = f"; and {len(texts) - MOST} more" if len(texts) > MOST else ""
+    by_whom = "" if all(step.is_ours for step in steps) else " The recording does not show by whom."
+    return f"{'; '.join(texts[:MOST])}{more}.{by_whom}"
+
+
+def _steps(shown: Shown) -> Iterator[Step]:
+    """What people, or querypulse for them, did once the first alert had opened."""
+    for line in shown.lines:
+        if isinstance(line, Request):
+            yield Step(line.at, request_text(line))
+    for silence in shown.silences:
+        if silence.since >= shown.alerts_since:
+            yield Step(silence.since, f"{silence.queries} was silenced")
+    for part in shown.parts[:-1]:
+        how = "was killed" if end_of(part) is None else "ended in order"
+        yield Step(part.ends_at, f"its process {how}")
+    for run in shown.observed.runs:
+        if shown.concerns(run.query):
+            yield from _run_steps(run, shown.alerts_since)
+
+
+def _run_steps(run: RunStory, opened_at: float) -> Iterator[Step]:
+    is_stop = run.outcome is Outcome.STOPPED and not run.has_vanished
+    if is_stop and run.ended_at is not None and run.ended_at >= opened_at:
+        yield Step(run.ended_at, f"{called(run.query)} {how_ended(run)}")
+    if run.is_restart and run.started_at is not None:
+        yield Step(run.started_at, restart_text(run), is_ours=run.is_supervised)
+
+
+def restart_text(run: RunStory) -> str:
+    """Return that a run began, and whether querypulse began it."""
+    by = " by querypulse (supervise)" if run.is_supervised else ""
+    return f"{called(run.query)} was started again{by}"
+
+
+REQUESTS = {
+    "expect_stop": "the stop of {} was announced",
+    "expect_end": "the end of the driver was announced",
+    "forget": "querypulse was asked to forget {}",
+}
+
+
+def request_text(line: Request) -> str:
+    """Return what somebody announced."""
+    text = REQUESTS.get(line.request, f"{line.request} of {{}} was requested")
+    return text.replace("{}", called(line.query))
+
+
+# -- what ended it ------------------------------------------------------------------------------
+
+
+def end_of(part: Recording) -> End | None:
+    """Return the last line of a part, unless it breaks off."""
+    return next((line for line in reversed(part.lines) if isinstance(line, End)), None)
+
+
+def _ended(shown: Shown) -> str:
+    end = end_of(shown.parts[-1])
+    if end is None:
+        at = clock(shown.ends_at, shown.alerts_since)
+        return (
+            f"The recording does not show an end: it breaks off at {at}, where its process was "
+            "killed, or still runs."
+        )
+    at = clock(end.at, shown.alerts_since)
+    if end.how is How.CLOSED:
+        return f"It had not ended when its process ended in order, at {at}."
+    lasted = f"{at}, {duration(end.at - shown.alerts_since)} after the first alert opened"
+    outcomes = outcomes_of(shown.alerts)
+    why = f": {outcomes}" if outcomes else ""
+    return f"The last alert ended at {lasted}{why}."

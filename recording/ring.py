@@ -1,0 +1,107 @@
+"""The newest events of Spark, as they arrived: what came before an incident."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+RING_BYTES = 8 * 1024 * 1024
+ENTRY_BYTES = 400
+"""What Python adds to the text of one event."""
+LONGEST_EVENT = 64 * 1024
+"""Characters of one event; of a longer one, its longest members are left out."""
+
+
+class Received(msgspec.Struct, frozen=True, gc=False):
+    """One event: ``at`` is in monotonic seconds, ``number`` counts all events."""
+
+    number: int
+    at: float
+    query_id: str
+    event: str
+    text: str
+    left_out: tuple[str, ...] = ()
+
+
+class Ring:
+    """Holds at most ``RING_BYTES`` for all queries; any thread may add and read.
+
+    Where it is full, the query that uses most loses its oldest event: one with many events does
+    not take away those of another with few.
+    """
+
+    def __init__(self, most_bytes: int = RING_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._used = 0
+        self._number = 0
+        self._queries: dict[str, deque[Received]] = {}
+        self._sizes: dict[str, int] = {}
+        self._changed = threading.Lock()
+
+    def add(self, query_id: str, event: str, text: str, at: float) -> None:
+        """Keep an event, the JSON ``text`` of which arrived at ``at``."""
+        left_out: tuple[str, ...] = ()
+        if len(text) > LONGEST_EVENT:
+            text, left_out = shortened(text)
+        with self._changed:
+            self._number += 1
+            received = Received(self._number, at, query_id, event, text, left_out)
+            self._queries.setdefault(query_id, deque()).append(received)
+            self._count(query_id, _size(received))
+            while self._used > self._most_bytes:
+                self._drop()
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest event."""
+        return self._number
+
+    def since(self, number: int, query_ids: frozenset[str]) -> list[Received]:
+        """The events of these queries after that of ``number``, in order."""
+        with self._changed:
+            held = [event for query_id in query_ids for event in self._after(number, query_id)]
+        return sorted(held, key=lambda event: event.number)
+
+    def _after(self, number: int, query_id: str) -> Iterator[Received]:
+        for event in reversed(self._queries.get(query_id, ())):
+            if event.number <= number:
+                return
+            yield event
+
+    def _drop(self) -> None:
+        query_id = max(self._sizes, key=lambda query_id: self._sizes[query_id])
+        events = self._queries[query_id]
+        self._count(query_id, -_size(events.popleft()))
+        if not events:
+            del self._queries[query_id]
+            del self._sizes[query_id]
+
+    def _count(self, query_id: str, size: int) -> None:
+        self._used += size
+        self._sizes[query_id] = self._sizes.get(query_id, 0) + size
+
+
+def shortened(text: str) -> tuple[str, tuple[str, ...]]:
+    """An event without its longest members, and their names."""
+    members: dict[str, msgspec.Raw] = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    longest = sorted(members, key=lambda name: len(bytes(members[name])), reverse=True)
+    length = len(text)
+    left_out = []
+    for name in longest:
+        if length <= LONGEST_EVENT:
+            break
+        length -= len(bytes(members.pop(name)))
+        left_out.append(name)
+    return msgspec.json.encode(members).decode(), tuple(left_out)
+
+
+def _size(received: Received) -> int:
+    return len(received.text) * _character_bytes(received.text) + ENTRY_BYTES
+
+
+def _character_bytes(text: str) -> int:
+    """Bytes of a character: one, if all are ASCII; else up to four (PEP 393)."""
+    return 1 if text.isascii() else 4
