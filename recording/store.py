@@ -118,12 +118,11 @@ class RecordingStore:
     def put(self, recording: str, whole: bytes, added: bytes, *, urgent: bool = False) -> None:
         """Write a recording, of which ``added`` is new at the end; nothing if it was thinned out.
 
-        Raises:
-            ValueError: that is no id of a recording.
-
+        An id that is none is refused: it was in a spool that somebody else has written.
         """
         if _ID.fullmatch(recording) is None:
-            raise ValueError(f"not the id of a recording: {recording!r}")
+            self._refuse(f"{recording!r} is not the name of a recording")
+            return
         entry = self._open.setdefault(recording, _Open())
         if not added:
             entry.size = 0
@@ -223,10 +222,13 @@ class RecordingStore:
             with self._hang:
                 action()
         except OSError as error:
-            self.failures += 1
+            self._refuse(error.strerror or str(error))
             self._failed_at = self._clock()
             # The folder may be gone.
             self._is_made = False
-            self._problem.note(f"{self._folder.place}: {error.strerror or error}")
         else:
             self._problem.note("")
+
+    def _refuse(self, reason: str) -> None:
+        self.failures += 1
+        self._problem.note(f"{self._folder.place}: {reason}")

@@ -297,12 +297,14 @@ def test_folder_that_cannot_be_made_is_a_problem_and_nothing_else(clock, tmp_pat
 def test_id_that_is_none_is_neither_written_nor_read(clock, hostile):
     folder = disk()
     store = opened(folder, clock)
-    with pytest.raises(ValueError, match="not the id"):
-        store.put(hostile, b"a", b"a")
+    store.put(hostile, b"a", b"a")
+    assert store.problem.endswith("is not the name of a recording")
     with pytest.raises(FileNotFoundError):
         store.read(hostile)
 
     assert folder.calls == []
+    Writer(store).put(b"a\n")
+    assert (store.problem, store.failures) == ("", 1)
 
 
 @pytest.mark.parametrize(
