@@ -365,6 +365,11 @@ def driver(process, monkeypatch):
         one.notifier.close(Deadline(PATIENCE_SECONDS))
 
 
+@pytest.mark.fault(
+    "Ends and kills",
+    "SIGKILL of a driver whose spool is in a store",
+    "The next one goes on with what was open at once, and may end it after the lease",
+)
 def test_what_a_killed_driver_reported_is_not_reported_again_and_ends_after_its_lease(driver):
     a = incident("a")
     first = driver()
