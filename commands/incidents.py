@@ -159,7 +159,7 @@ def _row(summary: Summary) -> tuple[str, ...]:
     cells = (
         utc(summary.since).removesuffix(" UTC"),
         lasted,
-        called(summary.query),
+        "driver" if summary.query == WHOLE_DRIVER else called(summary.query),
         summary.cause,
         summary.how,
         notified,
@@ -498,7 +498,7 @@ def _refusing(path: Path) -> Iterator[None]:
     try:
         yield
     except RecordingError as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(printable(str(error))) from None
     except (OSError, ValueError) as error:
         # A path that cannot be one, as with a null character, is a ValueError.
         raise CommandError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
