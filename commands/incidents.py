@@ -271,7 +271,8 @@ def _rest_text(timeline: Timeline, *, full: bool) -> Iterator[str]:
     others = [query for query in timeline.batches if query not in _own(timeline)]
     if others:
         count = sum(len(timeline.batches[query]) for query in others)
-        notes.append(f"{len(others)} other queries: {count} batches")
+        whose = "1 other query" if len(others) == 1 else f"{len(others)} other queries"
+        notes.append(f"{whose}: {count} batches")
     if details and not full:
         lines = sum(len(detail.splitlines()) for detail in details)
         notes.append(f"stacks and errors: {len(details)}, of {lines} lines; --full prints them")

@@ -373,6 +373,14 @@ def test_state_shows_a_failure_whose_event_was_lost():
     assert (300, "billing was started again") in texts(story_of(tape))
 
 
+def test_restart_whose_event_was_lost_is_shown_after_its_first_commit():
+    tape = opened().started("billing", at=1).state(at=2)
+    tape.started("billing", 2, at=70).commit("billing", 2, batch=1, at=75).state(at=76)
+    tape.lines = [line for line in tape.lines if getattr(line, "at", 0) != MONDAY + 70]
+
+    assert (70, "billing was started again") in texts(story_of(tape))
+
+
 def test_stop_that_an_alert_is_about_happened_first():
     tape = Tape(at=61).started("billing", at=1).terminated("billing", at=40).state(at=41)
     tape.alert("billing", "StreamingQueryStopped", at=61, reason="stopped 21 s ago")
@@ -384,14 +392,18 @@ def test_stop_that_an_alert_is_about_happened_first():
     )
 
 
-def test_restart_by_querypulse_is_said():
+@pytest.mark.parametrize("counted_at", [62, 66])
+def test_restart_by_querypulse_is_said(counted_at):
     tape = Tape("billing", at=60).started("billing", at=1)
     tape.story.supervised("billing", restarts=0)
     tape.state(at=2).terminated("billing", at=60, exception=MISTAKE).state(at=60)
     tape.alert("billing", FAILED, at=60)
-    tape.started("billing", 2, at=65)
-    tape.story.supervised("billing", restarts=1)
-    tape.state(at=66)
+    for at in (62, 66):
+        if at == 66:
+            tape.started("billing", 2, at=65)
+        if at == counted_at:
+            tape.story.supervised("billing", restarts=1)
+        tape.state(at=at)
 
     assert story_of(tape).answers["done"] == (
         "billing was started again by querypulse (supervise) at 00:01:05 UTC."
