@@ -91,12 +91,11 @@ def page_of(timelines: Sequence[Timeline], title: str) -> str:
     parts = [] if is_alone else [_index(stories, title)]
     parts += [story.section() for story in stories]
     main = element("main", *parts, id="main")
-    skip = element("a", "Skip to what happened", href="#main", class_="skip")
     about = (
         f"querypulse {VERSION}. All times are in UTC; +1:05 is 1 min 5 s after the incident began."
     )
     footer = element("footer", element("p", about), class_="soft")
-    body = element("body", skip, PATTERNS, main, footer)
+    body = element("body", PATTERNS, main, footer)
     return f'<!doctype html>\n<html lang="en">{_head(title)}{body}</html>\n'
 
 
@@ -253,6 +252,7 @@ class _Story:
         return element(
             "figure",
             element("figcaption", self._title("The picture"), element("p", caption, class_="soft")),
+            _skip("Skip the picture", f"{self.anchor}-moments"),
             _legend(kind_of(linked.moment) for linked in self._linked),
             lines,
             head,
@@ -358,16 +358,19 @@ class _Story:
 
     def _plots(self, query: str, batches: Sequence[Batch], flights: Sequence[Span]) -> list[Html]:
         alerts = self._spans(What.ALERT, query=query)
-        plots = []
+        plots: list[Html] = []
+        zeros: list[str] = []
         for measure in MEASURES:
             points = points_of(measure, batches)
-            if not points:
-                continue
-            columns = self._room.columns
             flown = ages_of(self.axis, flights) if measure is DURATION else []
-            drawing = plot(self.axis, measure, points, flown, alerts, columns=columns)
-            plots.append(row(measure.name, _note(measure, points, flown), drawing))
-        return plots
+            if flown or any(value for _, value in points):
+                columns = self._room.columns
+                drawing = plot(self.axis, measure, points, flown, alerts, columns=columns)
+                plots.append(row(measure.name, _note(measure, points, flown), drawing))
+            elif points:
+                zeros.append(measure.name)
+        words = f"always 0: {', '.join(zeros)}"
+        return [*plots, element("p", words, class_="soft")] if zeros else plots
 
     # -- the moments --------------------------------------------------------------------------
 
@@ -381,7 +384,8 @@ class _Story:
                 items.append(self._moment(linked, before))
             before = linked.moment
         title = self._title("What happened, in order")
-        return joined([title, element("ol", *items, class_="moments")])
+        name = f"{self.anchor}-moments"
+        return joined([title, element("ol", *items, class_="moments", id=name, tabindex="-1")])
 
     def _gap(self) -> Html:
         text = f"{len(self._rest)} moments in between are left out; querypulse incident lists them."
@@ -468,8 +472,14 @@ def _highest(values: Iterable[float | None]) -> str:
     return f"{round(max(known), 3):.12g}" if known else ""
 
 
-def _scrolled(table: Html, words: str) -> Html:
-    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=words)
+def _scrolled(table: Html, words: str, name: str | None = None) -> Html:
+    box = {"class_": "scroll", "tabindex": "0", "role": "region", "aria_label": words}
+    return element("div", table, id=name, **box)
+
+
+def _skip(words: str, name: str) -> Html:
+    """A link past what has many stops of the Tab key."""
+    return element("a", words, href=f"#{name}", class_="skip")
 
 
 def _times(timeline: Timeline) -> list[float]:
@@ -485,12 +495,17 @@ def _times(timeline: Timeline) -> list[float]:
 def _note(measure: Measure, points: Sequence[Point], flights: Sequence[Point]) -> str:
     """The figures of a plot, and its scale."""
     values = [value for _, value in points]
-    usual, highest = measure.write(median(values)), measure.write(max(values))
-    figures = f"median {usual}, up to {highest}" if usual != highest else f"about {highest}"
+    highest = max(values, default=0.0)
+    texts = [_figures(measure, values)] if values else []
     longest = max((age for _, age in flights), default=0.0)
-    flown = f"; in flight {measure.write(longest)}" if longest > max(values) else ""
-    scale = "; log scale" if scale_of(points, flights).is_logarithmic else ""
-    return f"{figures}{flown}{scale}"
+    texts += [f"in flight {measure.write(longest)}"] if longest > highest else []
+    texts += ["log scale"] if scale_of(points, flights).is_logarithmic else []
+    return "; ".join(texts)
+
+
+def _figures(measure: Measure, values: Sequence[float]) -> str:
+    usual, highest = measure.write(median(values)), measure.write(max(values))
+    return f"about {highest}" if usual == highest else f"median {usual}, up to {highest}"
 
 
 def _legend(kinds: Iterable[str]) -> Html:
@@ -569,7 +584,9 @@ def _strip(stories: Sequence[_Story]) -> Html:
         for marks in rows
     )
     caption = element("figcaption", f"{days_of(times)}, UTC", class_="soft")
-    return element("figure", caption, lines, *drawings, tick_line(axis), class_="picture strip")
+    skip = _skip("Skip to the table", "index-table")
+    parts = (caption, skip, lines, *drawings, tick_line(axis))
+    return element("figure", *parts, class_="picture strip")
 
 
 def _strip_mark(axis: Axis, story: _Story) -> Html:
@@ -590,7 +607,7 @@ def _list(stories: Sequence[_Story]) -> Html:
     body = element("tbody", *map(_entry, stories), role="rowgroup")
     caption = element("caption", "All incidents", class_="unseen")
     table = element("table", caption, element("thead", head), body, role="table")
-    return _scrolled(table, "All incidents")
+    return _scrolled(table, "All incidents", "index-table")
 
 
 def _entry(story: _Story) -> Html:
