@@ -38,7 +38,7 @@ from .lines import (
     patch_between,
 )
 from .ring import Received, Ring
-from .states import driver_state, plain, query_state
+from .states import driver_state, held_state, plain, query_state
 from .thinning import Lines
 
 MOST_QUERIES = 30
@@ -233,6 +233,7 @@ class Recorder:
             settings=about.settings,
             opened=_opened_before(first),
             restored=() if inherited is None else (inherited,),
+            held=self._redacted(held_state(first.before, incident.query)),
         )
         recording = OpenRecording(begin)
         if inherited is not None:
@@ -349,7 +350,8 @@ class Recorder:
         """Write what has changed in the states, if that, or what was found, has changed."""
         snapshot = evaluated.snapshot
         labels = snapshot.labels()
-        queries = {label: labels[label] for label in recording.labels if label in labels}
+        # In the order of the snapshot: the first one of a cause has an incident of its own.
+        queries = {label: query for label, query in labels.items() if label in recording.labels}
         subject = recording.begin.query
         own = [label for label in queries if subject in (WHOLE_DRIVER, UNNAMED, label)]
         essence = _essence(evaluated)

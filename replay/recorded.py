@@ -35,7 +35,7 @@ from ..recording.lines import (
     patched,
 )
 from ..recording.recorder import MOST_QUERIES, NEIGHBOURS_SECONDS
-from ..recording.states import ending_of, snapshot_of
+from ..recording.states import ending_of, held_of, snapshot_of
 from .engine import Change, Replayed, Reporter, Terms, iso
 from .log_files import Application, ReplayError, read_lines
 from .terms import recorded_terms
@@ -173,6 +173,7 @@ class RecordedEngine:
         if self._evaluated_at is None:
             lifecycle.restore_opened(self._begin.opened, now)
             self._reporter.restore(self._begin.restored, now)
+            self._resume()
         elif self._is_thinned and now - self._evaluated_at > NEIGHBOURS_SECONDS:
             self._gaps += (Pause(now, now - self._evaluated_at),)
         self._evaluated_at = now
@@ -186,6 +187,12 @@ class RecordedEngine:
         return self._reporter.update(
             evaluation, watched, wall, self._silences, is_last=ending is not None
         )
+
+    def _resume(self) -> None:
+        try:
+            self._reporter.lifecycle.resume(held_of(self._begin.held))
+        except _NOT_A_STATE:
+            self._replayed.unread += 1
 
     def _expecting(self, snapshot: Snapshot) -> tuple[Snapshot, Policy]:
         """The queries that are expected: not a forgotten one, nor one that was not recorded."""
