@@ -32,7 +32,7 @@ STEPS = (
     *(MINUTE * count for count in (1, 2, 5, 10, 15, 30)),
     *(HOUR * count for count in (1, 2, 3, 6, 12)),
 )
-NEAR_EDGE = 6.0
+NEAR_EDGE = 4.0
 """Per cent of the width within which a tick's text would not fit."""
 CLOSE_MARKS = 0.03
 """Marks of one lane that are nearer to each other, as a share of the axis, are one mark."""
