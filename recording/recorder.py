@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.finding import WHOLE_DRIVER, Finding
-from ..alerting.incidents.lifecycle import Evaluated, Opened
+from ..alerting.incidents.lifecycle import GROUP_SECONDS, Evaluated, Opened
 from ..listener.mailbox import ExpectEnd, ExpectStop, Forget
 from ..listener.state.identity import UNNAMED
 from ..listener.state.query import Query
@@ -270,14 +270,16 @@ class Recorder:
         self._write(recording, End(at=at, how=how))
 
     def _remember(self, evaluated: Evaluated) -> None:
-        """Keep the evaluations since the first finding that has no incident yet.
+        """Keep the evaluations since the first finding that has no incident yet, or just got one.
 
-        Of too many, those go that found the same as the one before.
+        What fails soon after it for the same cause shares an incident. Of too many, those go that found the same as the one before.
         """
         opened = {(alert.name, alert.query) for alert in evaluated.alerts}
         findings = evaluated.evaluation.findings
         waiting = any((finding.alertname, finding.query) not in opened for finding in findings)
-        if not waiting and not _waits(evaluated):
+        now = evaluated.snapshot.at
+        is_fresh = any(now - opened.at[-1] <= GROUP_SECONDS for opened in evaluated.opened)
+        if not waiting and not is_fresh and not _waits(evaluated):
             self._before.clear()
             return
         self._before.append(evaluated)

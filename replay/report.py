@@ -32,7 +32,7 @@ def complaints(replayed: Replayed) -> list[str]:
     """Messages about what could not be read."""
     messages = [replayed.error] if replayed.error is not None else []
     messages += replayed.notes
-    if replayed.unread and replayed.error is None:
+    if replayed.unread and (replayed.error is None or replayed.is_recording):
         messages.append(f"{replayed.path}: {replayed.unread} lines were not understood")
     return messages
 

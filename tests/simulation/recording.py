@@ -64,14 +64,17 @@ def _settings(driver: SimDriver) -> dict[str, Any]:
 
 
 def _check(name: str, content: bytes) -> None:
-    recorded = _recorded(decode(content, name))
+    recording = decode(content, name)
+    recorded = _recorded(recording)
+    # An alert that waits for others of its cause is open before its incident is.
+    begins_at = iso(recording.begin.at)
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.jsonl"
         path.write_bytes(content)
         replay = Replayed(name, name)
         application = Application(str(path), name, (str(path),))
         changes = [
-            (change.status, change.alertname, change.query, change.at)
+            (change.status, change.alertname, change.query, max(begins_at, change.at))
             for change in replay_recording(application, {}, replay)
         ]
     if replay.error is not None or replay.unread:
