@@ -112,13 +112,13 @@ def clock(at: float, day_of: float) -> str:
 
 
 def _first(shown: Shown) -> str:
-    events = [(run.ended_at, _failed_text(run)) for run in _failures(shown) if run.ended_at]
+    events = [(run.ended_at, _end_text(run)) for run in _ends(shown) if run.ended_at]
     events += [(flight.since, _began_text(flight)) for flight in shown.long_flights]
     events += [(seen.at, context_text(seen.context)) for seen in shown.observed.contexts]
     if shown.alerts:
         alert = shown.alerts[0]
         text = f"{alert.alertname} of {called(alert.query)} opened: {alert.lines[0].code}"
-        reason = alert.lines[0].annotations.get("reason")
+        reason = alert.lines[0].annotations.get("reason", "").rstrip(".")
         events.append((alert.since, f"{text}: {reason}" if reason else text))
     if not events:
         return "The recording does not show what happened first: it has no alert and no failure."
@@ -126,15 +126,43 @@ def _first(shown: Shown) -> str:
     return f"{utc(at)}: {text}."
 
 
-def _failures(shown: Shown) -> list[RunStory]:
-    runs = [run for run in shown.observed.runs if run.outcome is Outcome.FAILED]
-    return [run for run in runs if run.ended_at is not None and shown.concerns(run.query)]
+def _ends(shown: Shown) -> list[RunStory]:
+    """The runs that failed, or that had ended when an alert of their query opened."""
+    return [
+        run
+        for run in shown.observed.runs
+        if run.ended_at is not None
+        and shown.concerns(run.query)
+        and not run.with_process
+        and (run.outcome is Outcome.FAILED or _explains_an_alert(run, shown))
+    ]
 
 
-def _failed_text(run: RunStory) -> str:
+def _explains_an_alert(run: RunStory, shown: Shown) -> bool:
+    ended_at = run.ended_at or 0.0
+    next_at = _next_start(run, shown)
+    return any(
+        ended_at <= alert.since and (next_at is None or next_at > alert.since)
+        for alert in shown.alerts
+        if alert.query == run.query
+    )
+
+
+def _next_start(run: RunStory, shown: Shown) -> float | None:
+    """When the next run of the query began."""
+    starts = (other.started_at for other in shown.observed.runs if other.query == run.query)
+    after = (at for at in starts if at is not None and at > (run.ended_at or 0.0))
+    return min(after, default=None)
+
+
+def _end_text(run: RunStory) -> str:
     text = f"{called(run.query)} {how_ended(run)}"
-    where = "" if run.failure is None else run.failure.raised_at.line
+    where = _raised_at(run)
     return f"{text}, raised at {where}" if where else text
+
+
+def _raised_at(run: RunStory) -> str:
+    return "" if run.failure is None else run.failure.raised_at.line
 
 
 def how_ended(run: RunStory) -> str:
@@ -145,7 +173,7 @@ def how_ended(run: RunStory) -> str:
         return "disappeared without an event of its end"
     if run.outcome is Outcome.FAILED:
         batch = "" if run.failed_batch is None else f" in batch {run.failed_batch}"
-        why = "" if run.failure is None else f": {run.failure.reason}"
+        why = "" if run.failure is None else f": {run.failure.reason.rstrip('.')}"
         return f"failed{batch}{why}"
     if run.outcome is Outcome.COMPLETED:
         return "completed"
@@ -190,29 +218,31 @@ def _held_by(shown: Shown) -> str:
     if flights:
         longest = max(flights, key=lambda flight: _end_of(flight, shown) - flight.since)
         return _flight_answer(longest, shown)
-    failures = _failures(shown)
-    if failures:
-        first = failures[0]
-        return f"No batch was held: {_failed_text(first)}{_until_restart(first, shown)}."
+    ends = _ends(shown)
+    if ends:
+        return f"No batch was held: {_brief_end(ends[0])}{_until_restart(ends[0], shown)}."
     if shown.alerts:
         alert = shown.alerts[0]
-        reason = alert.reason or alert.lines[0].code
+        reason = alert.reason.rstrip(".") or alert.lines[0].code
         return f"The recording shows no batch that was held; the alert says: {reason}."
     return "The recording does not show what held it."
 
 
+def _brief_end(run: RunStory) -> str:
+    """How a run ended, without its error, which is said already."""
+    if run.outcome is not Outcome.FAILED:
+        return f"{called(run.query)} {how_ended(run)}"
+    batch = "" if run.failed_batch is None else f" in batch {run.failed_batch}"
+    where = _raised_at(run)
+    return f"{called(run.query)} failed{batch}{f', at {where}' if where else ''}"
+
+
 def _until_restart(run: RunStory, shown: Shown) -> str:
     """For how long a query did not run, after a run."""
-    ended_at = run.ended_at or 0.0
-    starts = [
-        other.started_at
-        for other in shown.observed.runs
-        if other.query == run.query and (other.started_at or 0.0) > ended_at
-    ]
-    next_at = min(filter(None, starts), default=None)
+    next_at = _next_start(run, shown)
     if next_at is None:
         return ", and the recording shows no restart"
-    lasted = exact_duration(next_at - ended_at)
+    lasted = exact_duration(next_at - (run.ended_at or 0.0))
     return f", and did not run until {clock(next_at, shown.alerts_since)} ({lasted})"
 
 
@@ -266,7 +296,7 @@ def _notified(shown: Shown) -> str:
     texts = [_receiver_text(attempts, shown) for attempts in first.values()]
     ends = sum(attempts.status == RESOLVED for attempts in accepted)
     count = "1 message was" if len(accepted) == 1 else f"{len(accepted)} messages were"
-    text = f"{listed(texts, MOST)}; {count} accepted, {ends} of them about the end"
+    text = f"{listed(texts, MOST)}; {count} accepted, {ends or 'none'} about the end"
     return f"{text}; {_failures_text(failed)}." if failed else f"{text}."
 
 

@@ -68,6 +68,8 @@ class Begin(Line, frozen=True, kw_only=True, tag="begin"):
     """When its alerts opened lately, in the monotonic seconds of ``State.now``."""
     restored: tuple[Incident, ...] = ()
     """The incident as an earlier process has left it."""
+    held: Patch = {}
+    """What was open and pending before the first state, also elsewhere: of a ``Held``."""
 
 
 class Event(Line, frozen=True, kw_only=True, tag="event"):

@@ -12,7 +12,7 @@ from statistics import median
 import msgspec
 
 from ..core.installed import VERSION
-from ..core.text import duration, exact_duration, utc
+from ..core.text import exact_duration, utc
 from .picture import (
     DURATION,
     MEASURES,
@@ -29,6 +29,7 @@ from .picture import (
     clock,
     date_of,
     day,
+    days_of,
     element,
     grid,
     joined,
@@ -56,6 +57,7 @@ QUESTIONS = {
 UNKNOWN = "The recording does not say."
 MAX_ALERT_LANES = 12
 MAX_STRIP_ROWS = 8
+HOUR_MINUTES = 60
 SHORT_SECONDS = 59.5
 """A shorter time since the beginning is shown with tenths of a second."""
 STRIP_GAP = 0.03
@@ -158,14 +160,15 @@ class _Story:
         self.summary = timeline.summary
         self.anchor = anchor
         self._room = room
-        self._grid = f"{anchor}-grid"
-        self.axis = axis_over(_times(timeline))
+        times = _times(timeline)
+        self.axis = axis_over(times, f"{anchor}-grid")
+        self._days = days_of(times)
         self._rest = self._left_out()
         self._linked = [self._link(number) for number in range(len(timeline.moments))]
 
     @property
     def ended_at(self) -> float:
-        """When it ended, or was last heard of."""
+        """When it ended, or when something was last recorded."""
         times = (moment.at for moment in self.timeline.moments)
         last = max(times, default=self.summary.since)
         return last if self.summary.until is None else self.summary.until
@@ -241,13 +244,12 @@ class _Story:
     # -- the picture --------------------------------------------------------------------------
 
     def _picture(self) -> Html:
-        dates = {day(at): None for at in (self.axis.begin, self.axis.end)}
-        caption = f"{' to '.join(dates)}, times in UTC. The dashed line is when the incident began."
+        caption = f"{self._days}, times in UTC. The dashed line is when the incident began."
         others = [element("details", *self._group(query), class_="group") for query in self._apart]
         groups = [joined(self._group(query)) for query in self._shown]
         head = row("time (UTC)", "", tick_line(self.axis))
         foot = row("", "", tick_line(self.axis)) if self._shown else ""
-        lines = grid(self.axis, self._grid, self.summary.since)
+        lines = grid(self.axis, self.summary.since)
         return element(
             "figure",
             element("figcaption", self._title("The picture"), element("p", caption, class_="soft")),
@@ -264,9 +266,9 @@ class _Story:
     @property
     def _queries(self) -> list[str]:
         """The queries of which something is drawn, the incident's own first."""
-        told = {span.query for span in self._spans(What.RUN, What.BATCH)}
-        told |= {linked.moment.query for linked in self._linked_of(What.RUN, What.BATCH)}
-        named = sorted({*self.timeline.batches, *told} - {"", "*"})
+        active = {span.query for span in self._spans(What.RUN, What.BATCH)}
+        active |= {linked.moment.query for linked in self._linked_of(What.RUN, What.BATCH)}
+        named = sorted({*self.timeline.batches, *active} - {"", "*"})
         return sorted(named, key=lambda query: query != self.summary.query)
 
     @property
@@ -300,7 +302,7 @@ class _Story:
     ) -> Html:
         words = f"{name} {of}".strip()
         note = "" if not of else "of the driver" if of == "*" else ""
-        drawing = lane(self.axis, self._grid, words, spans, marks)
+        drawing = lane(self.axis, words, spans, marks)
         return row(name, note, drawing, of="" if of == "*" else of)
 
     def _lanes(self) -> list[Html]:
@@ -363,7 +365,7 @@ class _Story:
                 continue
             columns = self._room.columns
             flown = ages_of(self.axis, flights) if measure is DURATION else []
-            drawing = plot(self.axis, self._grid, measure, points, flown, alerts, columns)
+            drawing = plot(self.axis, measure, points, flown, alerts, columns=columns)
             plots.append(row(measure.name, _note(measure, points, flown), drawing))
         return plots
 
@@ -382,7 +384,7 @@ class _Story:
         return joined([title, element("ol", *items, class_="moments")])
 
     def _gap(self) -> Html:
-        text = f"{len(self._rest)} moments in between are left out here: querypulse incident shows them."
+        text = f"{len(self._rest)} moments in between are left out; querypulse incident lists them."
         return element(
             "li", element("span", text, class_="soft"), id=f"{self.anchor}-rest", class_="gap"
         )
@@ -395,7 +397,8 @@ class _Story:
         when = element("time", *date, clock(moment.at), datetime=iso)
         kind = kind_of(moment)
         parts = [symbol(kind), element("span", f"{NAMES[kind]}: ", class_="unseen"), moment.text]
-        if moment.query not in ("", self.summary.query):
+        is_named = moment.query in ("", self.summary.query) or moment.query in moment.text
+        if not is_named:
             query = "the driver" if moment.query == "*" else moment.query
             parts += [" ", element("bdi", query, class_="of")]
         if before is not None and before.at - moment.at >= 1.0:
@@ -454,7 +457,7 @@ class _Story:
 
 def _batch_row(batches: Sequence[Batch]) -> Html:
     first, last = batches[0], batches[-1]
-    ids = str(first.batch_id) if first is last else f"{first.batch_id}–{last.batch_id}"
+    ids = str(first.batch_id) if first is last else f"{first.batch_id} to {last.batch_id}"
     values = (_highest(measure.of(batch) for batch in batches) for measure in MEASURES)
     cells = (f"{date_of(first.at):%Y-%m-%d %H:%M:%S}", ids, *values)
     return element("tr", *(element("td", text) for text in cells))
@@ -462,7 +465,7 @@ def _batch_row(batches: Sequence[Batch]) -> Html:
 
 def _highest(values: Iterable[float | None]) -> str:
     known = [value for value in values if value is not None]
-    return f"{round(max(known), 3):.12g}" if known else "–"
+    return f"{round(max(known), 3):.12g}" if known else ""
 
 
 def _scrolled(table: Html, words: str) -> Html:
@@ -483,7 +486,7 @@ def _note(measure: Measure, points: Sequence[Point], flights: Sequence[Point]) -
     """The figures of a plot, and its scale."""
     values = [value for _, value in points]
     usual, highest = measure.write(median(values)), measure.write(max(values))
-    figures = f"median {usual}, up to {highest}"
+    figures = f"median {usual}, up to {highest}" if usual != highest else f"about {highest}"
     longest = max((age for _, age in flights), default=0.0)
     flown = f"; in flight {measure.write(longest)}" if longest > max(values) else ""
     scale = "; log scale" if scale_of(points, flights).is_logarithmic else ""
@@ -498,14 +501,15 @@ def _legend(kinds: Iterable[str]) -> Html:
 
 
 def _since(seconds: float) -> str:
-    """A time from the beginning of the incident, such as ``+0.4 s`` or ``−1:05:30``."""
-    sign = "−" if seconds < 0 else "+"
+    """A time from the beginning of the incident, such as ``+0.4 s`` or ``-1:05:30``."""
+    sign = "-" if seconds < 0 else "+"
     minutes, rest = divmod(round(abs(seconds)), 60)
     if abs(seconds) < SHORT_SECONDS:
         return f"{sign}{round(abs(seconds), 1):g} s"
-    if minutes < 60:
+    if minutes < HOUR_MINUTES:
         return f"{sign}{minutes}:{rest:02}"
-    return f"{sign}{minutes // 60}:{minutes % 60:02}:{rest:02}"
+    hours, minutes = divmod(minutes, HOUR_MINUTES)
+    return f"{sign}{hours}:{minutes:02}:{rest:02}"
 
 
 def _known(severity: str) -> str:
@@ -538,13 +542,16 @@ def _sentence(stories: Sequence[_Story]) -> Html:
     first, last = stories[0].summary.since, max(story.ended_at for story in stories)
     count = sum(story.summary.notifications for story in stories)
     still = sum(story.summary.until is None for story in stories)
-    words = f"{len(stories)} incidents and {amount(count)} notifications, {utc_of(first)} to {utc_of(last)}"
-    return element("p", f"{words}{f'; {still} did not end' if still else ''}.", class_="sentence")
+    what = f"{len(stories)} incidents and {amount(count)} notifications"
+    rest = f"; {still} did not end" if still else ""
+    words = f"{what}, {utc_of(first)} to {utc_of(last)}{rest}."
+    return element("p", words, class_="sentence")
 
 
 def _strip(stories: Sequence[_Story]) -> Html:
     """A mark for each incident, which is a link; those that are close lie below each other."""
-    axis = axis_over(at for story in stories for at in (story.summary.since, story.ended_at))
+    times = [at for story in stories for at in (story.summary.since, story.ended_at)]
+    axis = axis_over(times, "strip-grid")
     rows: list[list[Html]] = []
     free_from: list[float] = []
     for story in stories:
@@ -556,15 +563,12 @@ def _strip(stories: Sequence[_Story]) -> Html:
             free_from.append(0.0)
         free_from[line] = max(axis.share(story.ended_at), begin) + STRIP_GAP
         rows[line].append(_strip_mark(axis, story))
-    lines = grid(axis, "strip-grid")
+    lines = grid(axis)
     drawings = (
-        element(
-            "svg", use("strip-grid"), *marks, class_="lane", role="group", aria_label="Incidents"
-        )
+        element("svg", use(axis), *marks, class_="lane", role="group", aria_label="Incidents")
         for marks in rows
     )
-    dates = {day(at): None for at in (axis.begin, axis.end)}
-    caption = element("figcaption", f"{' to '.join(dates)}, UTC", class_="soft")
+    caption = element("figcaption", f"{days_of(times)}, UTC", class_="soft")
     return element("figure", caption, lines, *drawings, tick_line(axis), class_="picture strip")
 
 

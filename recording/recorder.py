@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.finding import WHOLE_DRIVER, Finding
-from ..alerting.incidents.lifecycle import GROUP_SECONDS, Evaluated, Opened
+from ..alerting.incidents.lifecycle import Evaluated, Opened
 from ..listener.mailbox import ExpectEnd, ExpectStop, Forget
 from ..listener.state.identity import UNNAMED
 from ..listener.state.query import Query
@@ -38,7 +38,7 @@ from .lines import (
     patch_between,
 )
 from .ring import Received, Ring
-from .states import driver_state, plain, query_state
+from .states import driver_state, held_state, plain, query_state
 from .thinning import Lines
 
 MOST_QUERIES = 30
@@ -233,6 +233,7 @@ class Recorder:
             settings=about.settings,
             opened=_opened_before(first),
             restored=() if inherited is None else (inherited,),
+            held=self._redacted(held_state(first.before, incident.query)),
         )
         recording = OpenRecording(begin)
         if inherited is not None:
@@ -270,16 +271,14 @@ class Recorder:
         self._write(recording, End(at=at, how=how))
 
     def _remember(self, evaluated: Evaluated) -> None:
-        """Keep the evaluations since the first finding that has no incident yet, or just got one.
+        """Keep the evaluations since the first finding that has no incident yet.
 
-        What fails soon after it for the same cause shares an incident. Of too many, those go that found the same as the one before.
+        Of too many, those go that found the same as the one before.
         """
         opened = {(alert.name, alert.query) for alert in evaluated.alerts}
         findings = evaluated.evaluation.findings
         waiting = any((finding.alertname, finding.query) not in opened for finding in findings)
-        now = evaluated.snapshot.at
-        is_fresh = any(now - opened.at[-1] <= GROUP_SECONDS for opened in evaluated.opened)
-        if not waiting and not is_fresh and not _waits(evaluated):
+        if not waiting and not _waits(evaluated):
             self._before.clear()
             return
         self._before.append(evaluated)

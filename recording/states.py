@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ..alerting.incidents.lifecycle import Held, Tracked
 from ..listener.mailbox import Ending
 from ..listener.state.flow import Datasets
 from ..listener.state.query import Query
@@ -17,6 +18,8 @@ from .lines import Patch
 
 ENDING = "ending"
 """The member of the driver's state that says how the process ends."""
+MOST_ELSEWHERE = 50
+"""Alerts outside of an incident that its recording begins with."""
 
 
 def plain(value: object) -> Any:
@@ -54,6 +57,44 @@ def query_state(query: Query) -> Patch:
     checkpoint = replace(query.checkpoint, datasets=datasets)
     state: Patch = plain(replace(query, checkpoint=checkpoint))
     return state
+
+
+def held_state(held: Held, subject: str) -> Patch:
+    """What a lifecycle has held, as the incident of ``subject`` depends on it.
+
+    Of what is open elsewhere, only the newest is kept, and no words.
+    """
+    own = [tracked for tracked in held.tracked if _is_of(tracked, subject)]
+    others = [_wordless(tracked) for tracked in held.tracked if not _is_of(tracked, subject)]
+    others.sort(key=lambda tracked: tracked.opened_at or math.inf)
+    tracked = (*own, *others[-MOST_ELSEWHERE:])
+    subjects = {subject, *(entry.subject for entry in tracked)}
+    incidents = {
+        query: incident if query == subject else replace(incident, ended=())
+        for query, incident in held.incidents.items()
+        if query in subjects
+    }
+    state: Patch = plain(Held(tracked, incidents))
+    return {name: value for name, value in state.items() if value}
+
+
+def _is_of(tracked: Tracked, subject: str) -> bool:
+    return subject in (tracked.subject, tracked.alert.query)
+
+
+def _wordless(tracked: Tracked) -> Tracked:
+    return replace(tracked, alert=replace(tracked.alert, annotations={}))
+
+
+def held_of(state: Patch) -> Held:
+    """What a lifecycle has held.
+
+    Raises:
+        msgspec.ValidationError: somebody else has written it.
+
+    """
+    held: Held = _record(state, Held)
+    return held
 
 
 def snapshot_of(driver: Patch, queries: Iterable[Patch]) -> Snapshot:

@@ -110,6 +110,11 @@ class RecordingStore:
         hangs = self._hang.problem
         return f"{self._folder.place}: {hangs}" if hangs else self._problem.text
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes by id, also of what could not be written yet; any thread may call it."""
+        held = {recording: len(entry.whole) for recording, entry in tuple(self._open.items())}
+        return {recording: entry.size for recording, entry in self.index.items()} | held
+
     def put(self, recording: str, whole: bytes, added: bytes, *, urgent: bool = False) -> None:
         """Write a recording, of which ``added`` is new at the end; nothing if it was thinned out.
 

@@ -251,8 +251,7 @@ def _moments(shown: Shown) -> Iterator[Moment]:
 
 def _query_moments(shown: Shown) -> Iterator[Moment]:
     for run in shown.observed.runs:
-        own = shown.concerns(run.query)
-        yield from _run_moments(run, shown.begins_at, 0.0 if own else shown.begins_at)
+        yield from _run_moments(run, shown)
     for seen in shown.observed.contexts:
         yield Moment(at=seen.at, what=What.RUN, text=_sentence(context_text(seen.context)))
     for flight in shown.long_flights:
@@ -275,17 +274,19 @@ def _begin_text(begin: Begin, number: int) -> str:
     return f"The recording begins {where}"
 
 
-def _run_moments(run: RunStory, started_from: float, ended_from: float) -> Iterator[Moment]:
-    """Its start, first commit and end, if they were not before these times."""
+def _run_moments(run: RunStory, shown: Shown) -> Iterator[Moment]:
+    """Its start, first commit and end; of a query that the incident is not about, what is news."""
     query = called(run.query)
-    if run.started_at is not None and run.started_at >= started_from:
+    is_own = shown.concerns(run.query)
+    is_start = run.started_at is not None and run.started_at >= shown.begins_at
+    if run.started_at is not None and is_start and (is_own or run.is_restart):
         text = restart_text(run) if run.is_restart else f"{query} was started"
         yield Moment(at=run.started_at, what=What.RUN, text=text, query=run.query)
     if run.is_restart and run.first_commit is not None:
         text = f"{query} commits again: batch {run.first_commit.batch_id}"
         yield Moment(at=run.first_commit.at, what=What.BATCH, text=text, query=run.query)
-    is_shown = run.ended_at is not None and run.ended_at >= ended_from
-    if run.ended_at is not None and is_shown and not run.with_process:
+    is_end = run.ended_at is not None and (is_own or run.ended_at >= shown.begins_at)
+    if run.ended_at is not None and is_end and not run.with_process:
         text = f"{query} {how_ended(run)}"
         yield Moment(
             at=run.ended_at,
@@ -347,7 +348,7 @@ def _silence_moments(silence: SilenceStory) -> Iterator[Moment]:
 
 
 def _line_moment(line: AnyLine) -> Moment | None:
-    """A moment of a line that stands for itself."""
+    """The moment of a line that needs no other line."""
     if isinstance(line, Stack):
         return _stack_moment(line)
     if isinstance(line, Request):

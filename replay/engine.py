@@ -125,6 +125,7 @@ class Reporter:
         is_last: bool = False,
     ) -> list[Change]:
         """The alerts that this evaluation, at Unix time ``wall``, opens or ends."""
+        before = self.lifecycle.held
         incidents = self.lifecycle.update(
             evaluation, snapshot, snapshot.at, wall, silences, is_last=is_last
         )
@@ -139,16 +140,17 @@ class Reporter:
                 wall=wall,
                 incidents=incidents,
                 opened=self.lifecycle.opened,
+                before=before,
             )
             self._recordings.update(evaluated, sent)
-        before = self._open
+        open_before = self._open
         self._open = {
             (alert.name, alert.query): alert
             for alert in self.lifecycle.alerts
             if self._is_meant(alert.incident or alert.query)
         }
-        ended = [alert for identity, alert in before.items() if identity not in self._open]
-        opened = [alert for identity, alert in self._open.items() if identity not in before]
+        ended = [alert for identity, alert in open_before.items() if identity not in self._open]
+        opened = [alert for identity, alert in self._open.items() if identity not in open_before]
         self._replayed.opened += len(opened)
         return [
             *(self._change(RESOLVED, alert, wall) for alert in ended),

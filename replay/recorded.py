@@ -9,22 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.evaluate import Evaluation, evaluate
-from ..alerting.incidents.lifecycle import POLLS
+from ..alerting.evaluate import evaluate
 from ..alerting.policy import Policy
 from ..alerting.silences import Silence
 from ..listener.mailbox import Ending
 from ..listener.state.identity import base_label
 from ..listener.state.snapshot import Pause, Snapshot
 from ..recording.lines import (
-    AlertChanged,
     AnyLine,
     Begin,
     Event,
@@ -39,7 +36,7 @@ from ..recording.lines import (
     patched,
 )
 from ..recording.recorder import MOST_QUERIES, NEIGHBOURS_SECONDS
-from ..recording.states import ending_of, snapshot_of
+from ..recording.states import ending_of, held_of, snapshot_of
 from .engine import Change, Replayed, Reporter, Terms, iso
 from .log_files import Application, ReplayError, read_lines
 from .terms import recorded_terms
@@ -124,12 +121,7 @@ class RecordedEngine:
         self._silences: tuple[Silence, ...] = ()
         self._evaluated_at: float | None = None
         self._gaps: tuple[Pause, ...] = ()
-        """Where states were left out."""
-        restored = [alert for incident in self._begin.restored for alert in incident.alerts]
-        opened = [line for line in recording.lines if isinstance(line, AlertChanged)]
-        self._own = {(alert.name, alert.query) for alert in restored}
-        self._own |= {(line.alertname, line.query) for line in opened}
-        """The alerts of the incident."""
+        """Where states were left out: nothing recovers there."""
         self._is_thinned = any(isinstance(line, Thinned) for line in recording.lines)
         self._unread_states = 0
         self._why_unread = ""
@@ -178,63 +170,31 @@ class RecordedEngine:
         return self._evaluate(replace(snapshot, at=line.now), line.at, ending)
 
     def _evaluate(self, snapshot: Snapshot, wall: float, ending: Ending | None) -> list[Change]:
+        now = snapshot.at
+        lifecycle = self._reporter.lifecycle
+        if self._evaluated_at is None:
+            lifecycle.restore_opened(self._begin.opened, now)
+            self._reporter.restore(self._begin.restored, now)
+            self._resume()
+        elif self._is_thinned and now - self._evaluated_at > NEIGHBOURS_SECONDS:
+            self._gaps += (Pause(now, now - self._evaluated_at),)
+        self._evaluated_at = now
         snapshot, policy = self._expecting(snapshot)
         if ending is not None:
             crashed, program = ending.crashed, ending.program
             policy = replace(policy, ends=True, crashed=crashed, program=program)
-        is_silenced = partial(
-            self._reporter.lifecycle.is_silenced, silences=self._silences, wall=wall
-        )
-        evaluation = evaluate(snapshot, snapshot.at, policy, is_silenced)
-        if self._evaluated_at is None:
-            self._go_on(evaluation, snapshot, wall)
-        watched = self._without_gaps(snapshot)
+        is_silenced = partial(lifecycle.is_silenced, silences=self._silences, wall=wall)
+        evaluation = evaluate(snapshot, now, policy, is_silenced)
+        watched = replace(snapshot, pauses=snapshot.pauses + self._gaps)
         return self._reporter.update(
             evaluation, watched, wall, self._silences, is_last=ending is not None
         )
 
-    def _go_on(self, evaluation: Evaluation, snapshot: Snapshot, wall: float) -> None:
-        """Go on from what was open already: in an earlier process, and of other queries."""
-        begin = self._begin
-        lifecycle = self._reporter.lifecycle
-        self._reporter.restore(begin.restored, snapshot.at)
-        found = {(finding.alertname, finding.query) for finding in evaluation.findings}
-        others = {
-            (record.alertname, record.query): record.at[-1]
-            for record in begin.opened
-            if record.at and (record.alertname, record.query) in found - self._own
-        }
-        # What opens now adds its time itself.
-        before = [
-            replace(record, at=record.at[:-1])
-            if (record.alertname, record.query) in others
-            else record
-            for record in begin.opened
-        ]
-        lifecycle.restore_opened([record for record in before if record.at], snapshot.at)
-        for at in sorted(set(others.values())):
-            earlier = tuple(
-                finding
-                for finding in evaluation.findings
-                if others.get((finding.alertname, finding.query), inf) <= at
-            )
-            for _ in range(POLLS):
-                lifecycle.update(
-                    replace(evaluation, findings=earlier),
-                    snapshot,
-                    at,
-                    wall - (snapshot.at - at),
-                    self._silences,
-                )
-
-    def _without_gaps(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot, in which nothing recovers where states were left out."""
-        now = snapshot.at
-        before = now if self._evaluated_at is None else self._evaluated_at
-        self._evaluated_at = now
-        if self._is_thinned and now - before > NEIGHBOURS_SECONDS:
-            self._gaps += (Pause(now, now - before),)
-        return replace(snapshot, pauses=snapshot.pauses + self._gaps)
+    def _resume(self) -> None:
+        try:
+            self._reporter.lifecycle.resume(held_of(self._begin.held))
+        except _NOT_A_STATE:
+            self._replayed.unread += 1
 
     def _expecting(self, snapshot: Snapshot) -> tuple[Snapshot, Policy]:
         """The queries that are expected: not a forgotten one, nor one that was not recorded."""

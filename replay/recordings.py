@@ -76,6 +76,7 @@ class AppRecordings:
         self._recorder = Recorder(about, self._ring, redact)
         self._keep = keep
         self._waiting: deque[tuple[float, Event, str | bytes]] = deque()
+        self._was_quiet = True
         self._steps = 0
 
     def receive(self, event: Event, text: str | bytes, at: float) -> None:
@@ -95,7 +96,8 @@ class AppRecordings:
         while self._waiting and self._waiting[0][0] <= evaluated.wall:
             self._add_event()
         is_quiet = not (evaluated.evaluation.findings or evaluated.incidents)
-        if is_quiet and not self._recorder.is_recording:
+        was_quiet, self._was_quiet = self._was_quiet, is_quiet
+        if is_quiet and was_quiet and not self._recorder.is_recording:
             return
         self._recorder.update(evaluated)
         for incident in sent:

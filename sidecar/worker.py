@@ -197,6 +197,7 @@ class Worker:
         evaluation = self._redact(evaluate(snapshot, now, self.policy, is_silenced, main_thread))
         for rule, error in evaluation.errors:
             self._on_error(f"rule {rule}", error)
+        before = self._lifecycle.held
         incidents = self._lifecycle.update(
             evaluation, snapshot, now, wall, silences, is_last=self.policy.ends
         )
@@ -215,6 +216,7 @@ class Worker:
             self._lifecycle.opened,
             tuple(self._requests),
             self._ending,
+            before,
         )
         self._requests.clear()
         try:

@@ -18,6 +18,7 @@ a failure or another query joins it, when a query fails again in a later batch, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from math import inf
 
 import msgspec
@@ -168,6 +169,13 @@ class OpenIncident(msgspec.Struct):
         return self.severity == CRITICAL
 
 
+class Held(msgspec.Struct, frozen=True):
+    """What a lifecycle goes on from: all alerts that it tracks, and by query the open incidents."""
+
+    tracked: tuple[Tracked, ...] = ()
+    incidents: dict[str, OpenIncident] = {}
+
+
 class Lifecycle:
     """All alerts and incidents of one driver.
 
@@ -246,6 +254,20 @@ class Lifecycle:
             if tracked.opened_at is None or not tracked.subject or not tracked.is_found
         )
         return min(pauses, default=inf)
+
+    # To evaluate again
+
+    @property
+    def held(self) -> Held:
+        """What the next update goes on from; a copy."""
+        incidents = {query: copy(incident) for query, incident in self._incidents.items()}
+        return Held(tuple(map(copy, self._tracked.values())), incidents)
+
+    def resume(self, held: Held) -> None:
+        """Go on from what another lifecycle of the same process has held, which becomes its own."""
+        for tracked in held.tracked:
+            self._tracked[tracked.alert.name, tracked.alert.query] = tracked
+        self._incidents |= held.incidents
 
     # What an earlier process has left
 
@@ -692,3 +714,5 @@ class Evaluated(msgspec.Struct, frozen=True):
     """What was announced since the evaluation before."""
     ending: Ending | None = None
     """How the process ends, if it does."""
+    before: Held = Held()
+    """What was open and pending before it."""

@@ -243,7 +243,10 @@ class _HadoopFiles:
         self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
         self._root = self._path(uri)
         self._files = self._root.getFileSystem(conf)
-        self._is_atomic = bool(self._files.hasPathCapability(self._root, ABORTABLE))
+        self._is_atomic = False
+        # Not every store answers for its own scheme.
+        with suppress(*THROWN):
+            self._is_atomic = bool(self._files.hasPathCapability(self._root, ABORTABLE))
         rename = getattr(jvm, "org.apache.hadoop.fs.Options").Rename
         self._overwriting = gateway.new_array(rename, 1)
         self._overwriting[0] = rename.OVERWRITE

@@ -163,9 +163,6 @@ class Property:
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Check an evaluation of a driver."""
 
-    def end(self) -> None:
-        """Check at the end of the history."""
-
     def driver_of(self, query: SimQuery) -> SimDriver:
         return self._stage.drivers[query.spec.driver]
 

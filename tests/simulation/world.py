@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import wraps
 from importlib import import_module
 from random import Random
@@ -25,6 +24,7 @@ from .queries import SimQuery
 from .quiet import Quiet
 from .reaching import Reaching, Seeing
 from .receivers import SimReceiver
+from .recordings import RecordingFolder
 from .resolving import Resolving
 from .signals import Faults
 from .stage import TICK_SECONDS, Property, Silences, Violation
@@ -46,9 +46,7 @@ class PlanOutcome(msgspec.Struct, frozen=True):
 class World:
     """One history. ``drivers`` has the newest process of each name."""
 
-    def __init__(
-        self, plan: Plan, *, checked: bool = True, more: Sequence[type[Property]] = ()
-    ) -> None:
+    def __init__(self, plan: Plan, *, checked: bool = True) -> None:
         self.plan = plan
         self.time = Time()
         self.faults = Faults(self.time)
@@ -68,6 +66,7 @@ class World:
         self.drivers: dict[str, SimDriver] = {}
         names = plan.setup.drivers if plan.setup.spool else ()
         self._disks = {name: Disk() for name in names}
+        self.recordings = {name: RecordingFolder() for name in plan.setup.drivers}
         properties = (
             Reaching,
             Resolving,
@@ -79,7 +78,6 @@ class World:
             Looping,
             Grouping,
             Failing,
-            *more,
         )
         self._properties: list[Property] = [of(self) for of in properties] if checked else []
         self._watch = SimWatch(self)
@@ -98,8 +96,6 @@ class World:
                 patch.object(EVALUATION, "ORDER", tuple(map(self._rule, EVALUATION.ORDER))),
             ):
                 self.time.run(BEGIN + self.plan.horizon)
-                for check in self._properties:
-                    check.end()
         except Violation as broken:
             return self._outcome(broken.name, broken.text)
         finally:
@@ -120,7 +116,8 @@ class World:
         mine = [query for query in self.queries.values() if query.spec.driver == name]
         self.boots.append((self.time.now, name))
         rng = self._rng(f"{name}{len(self.boots)}")
-        driver = self.drivers[name] = SimDriver(self, name, rng, mine, self._disks.get(name))
+        disk, recordings = self._disks.get(name), self.recordings[name]
+        driver = self.drivers[name] = SimDriver(self, name, rng, mine, disk, recordings)
         for query in mine:
             if query.wanted:
                 self.time.after(0.5, lambda query=query: driver.spark.start(query))  # type: ignore[misc]
@@ -146,5 +143,5 @@ class World:
         return PlanOutcome(self.plan, violation, text, self.time.passed, notified)
 
 
-def run(plan: Plan, *more: type[Property]) -> PlanOutcome:
-    return World(plan, more=more).run()
+def run(plan: Plan) -> PlanOutcome:
+    return World(plan).run()
