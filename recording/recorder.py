@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ..alerting.alert import Alert, Incident
 from ..alerting.finding import WHOLE_DRIVER, Finding
 from ..alerting.incidents.lifecycle import Evaluated, Opened
+from ..core.redaction import REDACTED, names_secret
 from ..listener.mailbox import ExpectEnd, ExpectStop, Forget
 from ..listener.state.identity import UNNAMED
 from ..listener.state.query import Query
@@ -35,6 +36,7 @@ from .lines import (
     Silenced,
     Stack,
     State,
+    REMOVED,
     patch_between,
 )
 from .ring import Received, Ring
@@ -181,6 +183,7 @@ class Recorder:
 
     def notified(self, identity: str, notification: Notification) -> None:
         """Record an attempt to notify somebody of the incident of a recording."""
+        notification = replace(notification, error=self._redact(notification.error))
         recording = self._open.get(identity)
         if recording is None:
             self._early.append((identity, notification))
@@ -331,13 +334,13 @@ class Recorder:
             self._write(recording, self._event_line(received, label, at))
 
     def _event_line(self, received: Received, label: str, at: float) -> Event:
-        return Event(
-            at=at,
-            query=label,
-            event=received.event,
-            data=self._redacted(msgspec.json.decode(received.text)),
-            left_out=received.left_out,
-        )
+        try:
+            data = self._redacted_json(msgspec.json.decode(received.text))
+            left_out = received.left_out
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            # Of an event, only what is used was decoded before.
+            data, left_out = {}, (*received.left_out, "*")
+        return Event(at=at, query=label, event=received.event, data=data, left_out=left_out)
 
     def _write_silences(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         silences = tuple(plain(silence) for silence in evaluated.silences)
@@ -365,18 +368,22 @@ class Recorder:
         for label, query in queries.items():
             if recording.queries.get(label) is not query:
                 states[label] = query_state(query)
+        changed = patch_between(recording.queries_before, states)
         line = State(
             at=evaluated.wall,
             now=snapshot.at,
             driver=self._redacted(patch_between(recording.driver_before, driver)),
-            queries=self._redacted(patch_between(recording.queries_before, states)),
+            queries={
+                label: patch if label == REMOVED else self._redacted(patch)
+                for label, patch in changed.items()
+            },
         )
+        self._write(recording, line)
         recording.driver_before = driver
         recording.queries_before = states
         recording.queries = queries
         recording.recorded_at = snapshot.at
         recording.essence = essence
-        self._write(recording, line)
 
     def _write_stacks(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         for finding in evaluated.evaluation.findings:
@@ -456,22 +463,35 @@ class Recorder:
             severity=alert.labels["severity"],
             code=alert.code,
             starts_at=alert.starts_at,
-            annotations=alert.annotations,
+            annotations=self._redacted(alert.annotations),
             facts=self._redacted(facts),
-            muted=alert.muted,
+            muted=self._redact(alert.muted),
             outcome="" if outcome is None else outcome.value,
             goes_on="" if goes_on is None else goes_on.value,
         )
 
     def _redacted(self, value: Any) -> Any:
-        """The value without secrets in its texts; names of members stay."""
+        """The value without secrets in its texts, and in the names of its members."""
         if isinstance(value, str):
             return self._redact(value)
         if isinstance(value, dict):
-            return {name: self._redacted(part) for name, part in value.items()}
+            return {self._redact(name): self._redacted(part) for name, part in value.items()}
         if isinstance(value, (list, tuple)):
             return [self._redacted(part) for part in value]
         return value
+
+    def _redacted_json(self, value: Any) -> Any:
+        """The same for Spark's JSON, where a member's name may say that its text is secret."""
+        if isinstance(value, dict):
+            return {
+                self._redact(name): REDACTED
+                if isinstance(part, str) and names_secret(name)
+                else self._redacted_json(part)
+                for name, part in value.items()
+            }
+        if isinstance(value, list):
+            return [self._redacted_json(part) for part in value]
+        return self._redacted(value)
 
 
 def part_id(identity: str, number: int) -> str:
