@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 from support.patience import WALL
+from support.story import progress
 from support.worker_harness import WorkerHarness
 
 from querypulse.alerting.incidents.lifecycle import Evaluated
 from querypulse.core.states import DeliveryOutcome
+from querypulse.listener.events import Started
 from querypulse.recording.lines import Notification, Recording, SeenFrom, State, decode, patched
 from querypulse.recording.recorder import About, Recorder
 from querypulse.recording.ring import Ring
@@ -46,6 +48,14 @@ class RecordedWorker(WorkerHarness):
     def fails(self, query="a", exception="java.io.IOException: gone"):
         """The query starts, and fails."""
         return self.started(query).step().ended(query, exception).step()
+
+    def recovers(self, query="a", batches=20):
+        """A new run commits batches, until nothing is left to report."""
+        self.receive(Started(f"id-{query}", f"{query}-2", query)).step()
+        for batch in range(batches):
+            self.receive(progress(query, 2, batch=batch)).step(5.0)
+        assert not self.published[-1].alerts
+        return self
 
     def notified(self, recording=None, after=0.0, **fields):
         """A receiver answers."""
