@@ -223,12 +223,9 @@ class _Observer:
         run_id = _inside(state, "run_id")
         if not isinstance(state, dict) or not isinstance(run_id, str):
             return
-        is_new = (label, run_id) not in self.runs
         run = self._run(label, run_id)
-        began_at = _wall(state.get("started_at"), line)
-        if run.started_at is None and (is_new or not run.is_restart):
-            run.started_at = began_at
-        self._note_supervised(label, run)
+        if run.started_at is None:
+            run.started_at = _wall(state.get("started_at"), line)
         batch = _whole(state.get("last_commit_batch"))
         committed_at = _wall(state.get("last_commit_at"), line)
         if batch is not None and committed_at is not None:
@@ -237,13 +234,15 @@ class _Observer:
         _note_ended_state(run, state, line)
         if run.ended_at is not None:
             self._end_flight(run)
+        self._note_supervised(label, run)
 
     def _note_supervised(self, label: str, run: RunStory) -> None:
+        """A run is ours if the count of our restarts has grown since the run before it ended."""
         restarts = _number(_inside(self._driver, "supervised", label, "restarts")) or 0.0
-        before = self._restarts.get(label)
-        self._restarts[label] = restarts
-        if before is not None and restarts > before:
-            run.is_supervised = True
+        before = self._restarts.setdefault(label, restarts)
+        if run.ended_at is None:
+            run.is_supervised = run.is_supervised or restarts > before
+            self._restarts[label] = restarts
 
     def _follow_flight(self, label: str, run: RunStory, state: Patch, line: State) -> None:
         seen = state.get("in_flight")
