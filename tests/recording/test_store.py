@@ -12,8 +12,8 @@ import pytest
 from support.patience import PATIENCE_SECONDS
 from support.stores import Store
 
-from querypulse.core.folders import FileEntry, LocalFolder
 from querypulse.alerting.alert import recording_id
+from querypulse.core.folders import FileEntry, LocalFolder
 from querypulse.recording.store import (
     DRAFT_SECONDS,
     KEEP_SECONDS,
