@@ -7,7 +7,7 @@ held, and follows every evaluation that changes something. ``docs/incidents.md``
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -44,7 +44,11 @@ from .thinning import Lines
 MOST_QUERIES = 30
 """Of an incident's driver with more queries, those that have alerts or findings are recorded."""
 EVENTS_BEFORE = 40
-"""The most events of one query from before its incident."""
+"""The most events of one query from before its incident; of the driver's other queries, fewer."""
+SHARED_BEFORE = 120
+"""What the other queries share, so that a large driver fills no file with what came before."""
+LEAST_BEFORE = 5
+"""The events of one query from before, however many queries there are."""
 STEPS_BEFORE = 30
 """The most evaluations that are remembered while a finding has opened no alert."""
 NEIGHBOURS_SECONDS = 10.0
@@ -240,7 +244,7 @@ class Recorder:
             recording.ended = {((one.name, one.query), one.ends_at) for one in inherited.alerts}
         self._open[identity] = recording
         self._choose(recording, [incident], evaluated)
-        self._write_events(recording, first, most=EVENTS_BEFORE)
+        self._write_events(recording, first, is_before=True)
         for step in steps[:-1]:
             self._write_silences(recording, step)
             self._write_state(recording, step)
@@ -312,9 +316,9 @@ class Recorder:
         recording.lines.add(line)
 
     def _write_events(
-        self, recording: OpenRecording, evaluated: Evaluated, most: int | None = None
+        self, recording: OpenRecording, evaluated: Evaluated, *, is_before: bool = False
     ) -> None:
-        """Write the events of its queries since the last one, at most so many of each query."""
+        """Write the events of its queries since the last one; of those before it, the newest."""
         snapshot = evaluated.snapshot
         by_id = {
             query.query_id: query.label
@@ -323,7 +327,12 @@ class Recorder:
         }
         events = self._ring.since(recording.event, frozenset(by_id))
         recording.event = max(recording.event, self._ring.newest)
-        if most is not None:
+        if is_before:
+            share = max(LEAST_BEFORE, min(EVENTS_BEFORE, SHARED_BEFORE // max(1, len(by_id))))
+            most = {
+                query_id: EVENTS_BEFORE if label == recording.begin.query else share
+                for query_id, label in by_id.items()
+            }
             events = _newest_of_each(events, most)
         for received in events:
             label = by_id[received.query_id]
@@ -502,13 +511,13 @@ def _opened_before(evaluated: Evaluated) -> tuple[Opened, ...]:
     return tuple(opened for opened in before if opened.at)
 
 
-def _newest_of_each(events: list[Received], most: int) -> list[Received]:
-    """The newest events of each query, in order."""
+def _newest_of_each(events: list[Received], most: Mapping[str, int]) -> list[Received]:
+    """The newest events of each query, in order; ``most`` by the query's id."""
     counts: dict[str, int] = {}
     newest = []
     for received in reversed(events):
         counts[received.query_id] = counts.get(received.query_id, 0) + 1
-        if counts[received.query_id] <= most:
+        if counts[received.query_id] <= most[received.query_id]:
             newest.append(received)
     return newest[::-1]
 
