@@ -218,7 +218,9 @@ def _began_text(flight: FlightStory) -> str:
     text = f"{flight_text(flight)} began"
     if flight.is_committed and flight.until is not None:
         return f"{text} and took {duration(flight.until - flight.since)}"
-    return f"{text} and {'had not finished' if flight.until is None else 'did not finish'}"
+    if flight.until is None:
+        return f"{text} and had not finished when the recording ended"
+    return f"{text} and did not finish"
 
 
 CONTEXTS = {
