@@ -393,8 +393,8 @@ def _steps(shown: Shown) -> Iterator[Step]:
         if silence.since > max(shown.alerts_since, shown.parts[0].begin.at):
             yield Step(silence.since, f"a silence of {silence.queries} began")
     for part in shown.parts[:-1]:
-        how = "was killed" if end_of(part) is None else "ended in order"
-        yield Step(part.ends_at, f"its process {how}")
+        how = "its process was killed" if end_of(part) is None else how_process_ended(part, shown)
+        yield Step(part.ends_at, how)
     for run in shown.observed.runs:
         if run.query in shown.queries:
             yield from _run_steps(run, shown.alerts_since)
@@ -435,6 +435,14 @@ def end_of(part: Recording) -> End | None:
     return next((line for line in reversed(part.lines) if isinstance(line, End)), None)
 
 
+def how_process_ended(part: Recording, shown: Shown) -> str:
+    """Return how the process of a part ended that was not killed, as a clause."""
+    ends = [
+        end.how for end in shown.observed.program_ends if part.begin.at <= end.at <= part.ends_at
+    ]
+    return f"its process ended because {ends[-1]}" if ends else "its process ended in order"
+
+
 def _ended(shown: Shown) -> str:
     end = end_of(shown.parts[-1])
     if end is None:
@@ -445,7 +453,7 @@ def _ended(shown: Shown) -> str:
         )
     at = clock(end.at, shown.alerts_since)
     if end.how is How.CLOSED:
-        return f"It had not ended when its process ended in order, at {at}."
+        return f"It had not ended at {at}, when {how_process_ended(shown.parts[-1], shown)}."
     lasted = f"{at}, {duration(end.at - shown.alerts_since)} after the first alert opened"
     outcomes = outcomes_of(shown.alerts)
     why = f": {outcomes}" if outcomes else ""

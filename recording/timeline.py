@@ -36,6 +36,7 @@ from .answers import (
     end_of,
     flight_text,
     how_ended,
+    how_process_ended,
     request_text,
     restart_text,
     shown_of,
@@ -240,7 +241,7 @@ def _moments(shown: Shown) -> Iterator[Moment]:
         yield from _silence_moments(silence)
     for part in shown.parts:
         yield from filter(None, map(_line_moment, part.lines))
-        yield _end_moment(part, is_last=part is shown.parts[-1])
+        yield _end_moment(part, shown)
 
 
 def _query_moments(shown: Shown) -> Iterator[Moment]:
@@ -369,14 +370,14 @@ def _stack_moment(line: Stack) -> Moment:
     )
 
 
-def _end_moment(part: Recording, *, is_last: bool) -> Moment:
+def _end_moment(part: Recording, shown: Shown) -> Moment:
     end = end_of(part)
     if end is not None:
         text = "The recording ends: the last alert has ended"
         if end.how is How.CLOSED:
-            text = "The process ends in order, while the incident is open"
+            text = f"The recording ends, and the incident is open: {how_process_ended(part, shown)}"
         return Moment(at=end.at, what=What.RECORDING, text=text)
-    killed = "its process was killed" + (", or still runs" if is_last else "")
+    killed = "its process was killed" + (", or still runs" if part is shown.parts[-1] else "")
     return Moment(at=part.ends_at, what=What.RECORDING, text=f"The recording breaks off: {killed}")
 
 

@@ -25,7 +25,7 @@ from support.story import MONDAY
 
 from querypulse.listener.probe_report import Context, JobCounts, SlotUse
 from querypulse.recording import lines, recorder, ring, store
-from querypulse.recording.lines import OUTLINE, Change, Event, How, SeenFrom, decode
+from querypulse.recording.lines import OUTLINE, Change, Event, How, SeenFrom, State, decode
 from querypulse.recording.timeline import What, summary_of, timeline_of
 
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -160,10 +160,25 @@ def test_recording_that_was_closed_or_breaks_off_has_no_end():
     assert story_of(closed).summary.until is None
     assert story_of(closed).summary.how == "open when its process ended"
     assert story_of(closed).answers["ended"] == (
-        "It had not ended when its process ended in order, at 00:01:30 UTC."
+        "It had not ended at 00:01:30 UTC, when its process ended in order."
     )
     assert story_of(opened()).summary.how == "open where the recording breaks off"
     assert story_of(opened()).spans[0].until is None
+
+
+def test_recording_says_how_the_main_program_ended_its_process():
+    how = "the main program ended with QueryFailure: streaming query billing: negative amount"
+    ending = {"crashed": True, "program": {"how": how, "has_failed": True}}
+    tape = opened()
+    tape.add(State(at=MONDAY + 89, now=89.0, driver={"ending": ending}))
+    tape.end(at=90, how=How.CLOSED)
+
+    assert story_of(tape).answers["ended"] == (
+        f"It had not ended at 00:01:30 UTC, when its process ended because {how}."
+    )
+    assert texts(story_of(tape), what=What.RECORDING)[-1][1].endswith(
+        f"its process ended because {how}"
+    )
 
 
 def test_alert_that_a_later_process_opens_again_is_one_alert():
