@@ -9,8 +9,8 @@ import pytest
 from support.driver import Driver
 from support.planted import HUNTER
 
+from querypulse.alerting.alert import recording_id
 from querypulse.listener.spark.storage import SparkFolder
-from querypulse.recording.lines import recording_id
 from querypulse.recording.store import RecordingStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.thorough]
