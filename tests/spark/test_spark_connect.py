@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from support.connect_server import IS_OUTSIDE, ConnectServer, CuttingProxy
@@ -11,6 +12,8 @@ from support.queries import SPARK_PATIENCE_SECONDS, until
 from support.spark_harness import JobListener
 
 from querypulse.listener.connect.client import ConnectClient
+from querypulse.recording.lines import decode
+from querypulse.recording.timeline import timeline_of
 from querypulse.sidecar import QueryFailure, SettingsError, Sidecar, attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.connect]
@@ -92,8 +95,8 @@ def monitor(sidecar):
     return sidecar.snapshot().monitor
 
 
-def test_failed_query_pages_and_ends_the_waiting_client(connect, pages):
-    spark, sidecar = connect()
+def test_failed_query_pages_is_recorded_and_ends_the_waiting_client(connect, pages, tmp_path):
+    spark, sidecar = connect(incidents_dir=str(tmp_path))
     start(spark, "silver")
     committed(sidecar, "silver")
     start(spark, "bronze", fails_at=8)
@@ -105,6 +108,10 @@ def test_failed_query_pages_and_ends_the_waiting_client(connect, pages):
     page = pages.wait_for("StreamingQueryFailed", "bronze")
     assert "no such order" in page.annotations["reason"]
     assert {query for _, _, query in pages.reported} == {"bronze"}
+    recording = Path(page.annotations["recording"])
+    until(recording.exists, "it is recorded in a local folder")
+    answers = timeline_of([decode(recording.read_bytes(), recording.name)]).answers
+    assert "no such order" in answers["first"]
     assert monitor(sidecar).listener_path == "connect_polling"
     assert any("other sessions" in what for what in monitor(sidecar).missing)
 
