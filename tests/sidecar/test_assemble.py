@@ -271,9 +271,14 @@ def test_uri_is_an_error_where_no_jvm_opens_it(setting):
         assemble.make_notifier(settings, "etl", Guard(), (), restore=list)
         assemble.recordings_folder(settings, None)
 
-    text = refused(make, **{setting: "s3a://team/x"})
-    assert text.startswith(f"setting '{setting}': s3a://team/x is opened by Hadoop")
-    assert "give a local path" in text
+    given = {setting: "s3a://team/x"}
+    for text in (
+        refused(make, **given),
+        refused(lambda of: assemble.recordings_folder(of, None), **given),
+    ):
+        assert text.startswith(f"setting '{setting}': s3a://team/x")
+        assert "is opened by Hadoop" in text
+        assert "give a local path" in text
 
 
 def test_path_is_a_path_with_and_without_a_jvm():
