@@ -24,7 +24,7 @@ from ..core.folders import Folder
 from ..core.guard import Guard
 from ..core.installed import VERSION
 from ..core.threads import Loop
-from ..exporter.published_state import process_of
+from ..exporter.published_state import RecordingFolder, process_of
 from ..recording.lines import Notification, Recording, RecordingError, SeenFrom, decode
 from ..recording.recorder import About, Recorder
 from ..recording.ring import Ring
@@ -96,6 +96,14 @@ class BlackBox:
     def problem(self) -> str:
         """Why recordings may not be in their folder; empty without a problem, or a folder."""
         return "" if self.store is None else self.store.problem
+
+    @property
+    def published(self) -> RecordingFolder:
+        """What ``/status`` shows of the folder."""
+        if self.store is None:
+            return RecordingFolder()
+        problem = self.problem or None
+        return RecordingFolder(place=self.place, failures=self.store.failures, problem=problem)
 
     def start(self) -> None:
         """Begin to record."""

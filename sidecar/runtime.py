@@ -294,6 +294,7 @@ class Runtime:
             files=self._files,
             worker=self._worker,
             notifier=self._notifier,
+            black_box=self._black_box,
             publishers=self._publishers,
             preflight=Preflight(settings, self._surroundings(spark, is_awaited)),
         )
