@@ -36,6 +36,8 @@ from .section import (
 )
 from .timeline import Timeline
 
+MOST_QUERIES = 400
+"""A page of more, in all its incidents, shows only those with an alert."""
 MAX_STRIP_ROWS = 8
 STRIP_GAP = 0.03
 """Incidents that are nearer to each other, as a share of the strip, are drawn below each other."""
@@ -108,6 +110,7 @@ def _room(timelines: Sequence[Timeline]) -> Room:
         rows=_share(10_000, queries, least=20, most=500),
         moments=_share(12_000, len(timelines), least=20, most=600),
         detail=_share(2_000_000, details, least=400, most=20_000),
+        others=queries <= MOST_QUERIES,
     )
 
 

@@ -167,6 +167,12 @@ class Recorder:
         """Whether any recording goes on, or may still take the answers of receivers."""
         return bool(self._open)
 
+    @property
+    def open_ids(self) -> set[str]:
+        """The recordings of incidents that are open now; any thread may read it."""
+        recordings = tuple(self._open.items())
+        return {identity for identity, recording in recordings if recording.ended_at is None}
+
     def inherit(self, incidents: Iterable[Incident]) -> None:
         """Go on with the recordings of incidents that an earlier process has left open."""
         self._inherited |= {

@@ -61,6 +61,8 @@ class Room(msgspec.Struct, frozen=True):
     moments: int
     detail: int
     """Characters of what is folded below a moment."""
+    others: bool
+    """Whether queries without an alert are shown, too."""
 
 
 class Section:
@@ -157,7 +159,7 @@ class Section:
 
     def _picture(self) -> Html:
         caption = f"{self._days}, times in UTC. The dashed line is when the incident began."
-        others = [element("details", *self._group(query), class_="group") for query in self._apart]
+        others = self._others()
         groups = [joined(self._group(query)) for query in self._shown]
         head = row("time (UTC)", "", tick_line(self.axis))
         foot = row("", "", tick_line(self.axis)) if self._shown else ""
@@ -195,6 +197,13 @@ class Section:
     def _apart(self) -> list[str]:
         shown = set(self._shown)
         return [query for query in self._queries if query not in shown]
+
+    def _others(self) -> list[Html]:
+        """The queries without an alert, folded."""
+        if self._room.others or not self._apart:
+            return [element("details", *self._group(name), class_="group") for name in self._apart]
+        words = f"{len(self._apart)} more queries, which a page of this incident alone shows"
+        return [element("p", words, class_="soft")]
 
     def _spans(self, *kinds: What, query: str | None = None) -> list[Span]:
         return [
@@ -340,9 +349,8 @@ class Section:
     # -- the tables ---------------------------------------------------------------------------
 
     def _tables(self) -> Html:
-        tables = [
-            self._table(query, self.timeline.batches.get(query, ())) for query in self._queries
-        ]
+        queries = self._queries if self._room.others else self._shown
+        tables = [self._table(query, self.timeline.batches.get(query, ())) for query in queries]
         shown = [table for table in tables if table]
         unread = self.timeline.unread
         lines = "1 line" if unread == 1 else f"{unread} lines"

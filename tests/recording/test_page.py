@@ -293,6 +293,15 @@ def test_queries_without_an_alert_are_folded():
     assert len(groups) == len(QUERIES)
 
 
+def test_a_page_of_very_many_incidents_leaves_out_queries_without_an_alert():
+    timeline = replace(bare(), batches={query: batches(2) for query in ("orders", *QUERIES)})
+    document = shown(*(later(timeline, 9000.0 * number) for number in range(60)))
+    assert "7 more queries, which a page of this incident alone shows" in document.text
+    groups = [a for _, a in document.elements if a.get("class") == "group"]
+    assert groups == []
+    assert len([a for _, a in document.elements if a.get("class") == "plot"]) == 60 * 4
+
+
 def test_many_moments_leave_out_the_middle_and_say_how_many():
     document = shown(at_times(*(BEGAN + n for n in range(5000))))
     assert "4400 moments in between are left out;" in document.text

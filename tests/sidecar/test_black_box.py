@@ -113,6 +113,19 @@ def test_incident_that_ended_is_listed_with_its_story(recorded, tmp_path):
     assert driver.box.timeline("20260101T000000Z-etl-other-123456") is None
 
 
+def test_incident_is_open_only_while_its_own_process_records_it(recorded, tmp_path):
+    driver = recorded(LocalFolder(tmp_path))
+    identity = driver.fails().recording
+
+    until(lambda: lines_of(tmp_path, AlertChanged), "its file is written")
+    assert [summary.how for summary in driver.box.summaries()] == ["open"]
+    assert driver.box.timeline(identity).summary.how == "open"
+    # Another process sees a file that may have broken off.
+    other = recorded(LocalFolder(tmp_path)).box
+    until(other.summaries, "it is listed there, too")
+    assert [summary.how for summary in other.summaries()] == ["open where the recording breaks off"]
+
+
 def test_without_a_folder_the_newest_incidents_are_kept_in_memory(recorded):
     driver = recorded()
     identity = driver.fails().recording
