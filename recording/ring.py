@@ -90,8 +90,11 @@ class Ring:
 
 
 def shortened(text: str) -> tuple[str, tuple[str, ...]]:
-    """An event without its longest members, and their names."""
-    members: dict[str, msgspec.Raw] = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    """An event without its longest members, and their names; ``*`` where it has none."""
+    try:
+        members: dict[str, msgspec.Raw] = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return "{}", ("*",)
     longest = sorted(members, key=lambda name: len(bytes(members[name])), reverse=True)
     length = len(text)
     left_out = []
