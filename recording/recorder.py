@@ -401,7 +401,8 @@ class Recorder:
         """Write what has changed in the states, if that, or what was found, has changed."""
         snapshot = evaluated.snapshot
         labels = snapshot.labels()
-        queries = {label: labels[label] for label in recording.labels if label in labels}
+        # In their order: of failures at one evaluation, the first one has an incident of its own.
+        queries = {label: query for label, query in labels.items() if label in recording.labels}
         own = recording.own & queries.keys()
         essence = _essence(evaluated)
         has_waited = snapshot.at - recording.recorded_at >= NEIGHBOURS_SECONDS
