@@ -23,6 +23,7 @@ from ..listener.mailbox import ExpectEnd, ExpectStop, Forget
 from ..listener.state.identity import UNNAMED
 from ..listener.state.query import Query
 from .lines import (
+    REMOVED,
     VERSION,
     AlertChanged,
     AnyLine,
@@ -38,7 +39,6 @@ from .lines import (
     Silenced,
     Stack,
     State,
-    REMOVED,
     patch_between,
 )
 from .ring import Received, Ring
@@ -330,10 +330,7 @@ class Recorder:
         named = [alert.query for incident in incidents for alert in incident.alerts]
         findings = evaluated.evaluation.findings
         members = [
-            label
-            for finding in findings
-            for label in finding.members
-            if finding.query == subject
+            label for finding in findings for label in finding.members if finding.query == subject
         ]
         own = {subject, *named, *members}
         named += [finding.query for finding in findings]

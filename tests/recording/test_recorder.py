@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
@@ -79,9 +80,9 @@ def test_incident_that_is_over_before_it_is_seen_is_not_recorded():
     assert late.recorder.take(over.wall) == []
 
 
-def test_finding_that_opens_no_alert_is_not_recorded(stalled_once=70.0):
+def test_finding_that_opens_no_alert_is_not_recorded():
     worker = RecordedWorker().started().commit().poll(processing("a", batch=1)).step()
-    worker.poll(processing("a", batch=1)).step(stalled_once)
+    worker.poll(processing("a", batch=1)).step(70.0)
     worker.commit(batch=1).poll(processing("a", batch=2)).step()
     for _ in range(10):
         worker.step()
@@ -206,7 +207,7 @@ def test_text_that_changes_each_second_is_written_at_growing_intervals():
 
     reasons = {alert.annotations["reason"] for alert in seen(worker)}
     changed = [line for line in worker.lines(AlertChanged) if line.change is Change.CHANGED]
-    gaps = [round(after.at - before.at) for before, after in zip(changed, changed[1:], strict=False)]
+    gaps = [round(after.at - before.at) for before, after in pairwise(changed)]
     assert len(reasons) > 50
     assert len(changed) < 10
     assert gaps == sorted(gaps)
@@ -336,7 +337,8 @@ def test_alert_that_had_ended_in_the_process_before_is_not_written_again():
 
 
 @pytest.mark.parametrize(
-    "name", ["../../etc/passwd", "$removed", "$", "*", "", "a\nb", "名前", "x" * 5000, '{"kind":"end"}']
+    "name",
+    ["../../etc/passwd", "$removed", "$", "*", "", "a\nb", "名前", "x" * 5000, '{"kind":"end"}'],
 )
 def test_query_of_any_name_is_recorded_and_can_be_read(name):
     worker = RecordedWorker().fails(name)

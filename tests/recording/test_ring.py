@@ -73,7 +73,10 @@ def test_longest_members_of_a_long_event_are_left_out(members):
     text, left_out = shortened(json.dumps({"id": "1", **members}))
 
     assert left_out == ("a",)
-    assert json.loads(text) == {"id": "1", **{name: members[name] for name in members if name != "a"}}
+    assert json.loads(text) == {
+        "id": "1",
+        **{name: members[name] for name in members if name != "a"},
+    }
 
 
 def test_long_event_that_is_no_object_is_left_out_as_a_whole():

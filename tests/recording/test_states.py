@@ -7,7 +7,7 @@ import math
 import msgspec
 import pytest
 from support.lifecycle_harness import FAILED, LifecycleHarness
-from support.story import Story, processing
+from support.story import Story
 
 from querypulse.alerting.incidents.lifecycle import Held
 from querypulse.listener.mailbox import Ending, ProgramEnd

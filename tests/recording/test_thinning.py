@@ -73,7 +73,9 @@ def alert(number, change):
 def long_recording(count=2000):
     lines = [alert(0, Change.OPENED)]
     for number in range(count):
-        lines.append(state(number, {"number": number, "text": f"{number} " * 20}, {"a": {"n": number}}))
+        lines.append(
+            state(number, {"number": number, "text": f"{number} " * 20}, {"a": {"n": number}})
+        )
         lines.append(Event(at=WALL + number, query="a", event="progress", data={"n": "y" * 100}))
         if number == count // 2:
             lines.append(alert(number, Change.ENDED))

@@ -20,8 +20,8 @@ from querypulse.alerting.kinds import DRIVER_DOWN
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.words.messages import Guidance
 from querypulse.core.guard import Guard
-from querypulse.core.threads import Deadline
 from querypulse.core.states import DeliveryOutcome
+from querypulse.core.threads import Deadline
 from querypulse.exporter.pages import Notice
 from querypulse.listener.event_reader import EventReader
 from querypulse.listener.mailbox import Ending, Item, Mailbox, Marker, ProgramEnd
@@ -271,6 +271,7 @@ class SimDriver:
         name: str,
         rng: Random,
         queries: list[SimQuery],
+        *,
         disk: Disk | None,
         recordings: RecordingFolder,
     ) -> None:
