@@ -624,7 +624,13 @@ def _essence(evaluated: Evaluated) -> tuple[object, ...]:
     health = {
         (label, query.state, query.severity) for label, query in evaluated.evaluation.health.items()
     }
-    return found, alerts, incidents, health, evaluated.ending
+    # What a recovery begins with.
+    runs = {
+        (query.label, query.run.run_id, query.run.alive, query.run.activity_seen)
+        for query in evaluated.snapshot.queries
+    }
+    context = evaluated.snapshot.context
+    return found, alerts, incidents, health, runs, context, evaluated.ending
 
 
 def _request_line(request: ExpectStop | ExpectEnd | Forget, evaluated: Evaluated) -> Request:
