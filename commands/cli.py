@@ -133,10 +133,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_silence_arguments(silencing)
     add_incidents_arguments(
-        commands.add_parser("incidents", help="list what happened", allow_abbrev=False)
+        commands.add_parser(
+            "incidents", help="list the incidents that were recorded", allow_abbrev=False
+        )
     )
     add_incident_arguments(
-        commands.add_parser("incident", help="show what happened, in order", allow_abbrev=False)
+        commands.add_parser(
+            "incident", help="show what happened in one of them", allow_abbrev=False
+        )
     )
     add_dashboards_arguments(
         commands.add_parser("dashboards", help="export rules, dashboards and runbooks as files")

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.receivers.receiver import is_readable, public_part
 from ..alerting.words.headlines import called
 from ..core import CommandError
@@ -26,6 +27,7 @@ from ..core.text import duration, exact_duration, printable, utc
 from ..recording.lines import OUTLINE, SUFFIX, Recording, RecordingError, decode
 from ..recording.page import page_of
 from ..recording.timeline import (
+    Batch,
     Moment,
     Summary,
     Timeline,
@@ -157,7 +159,7 @@ def _row(summary: Summary) -> tuple[str, ...]:
     cells = (
         utc(summary.since).removesuffix(" UTC"),
         lasted,
-        called(summary.query),
+        "driver" if summary.query == WHOLE_DRIVER else called(summary.query),
         summary.cause,
         summary.how,
         notified,
@@ -265,11 +267,12 @@ def _moments_text(moments: Sequence[Moment], *, full: bool) -> Iterator[str]:
 def _rest_text(timeline: Timeline, *, full: bool) -> Iterator[str]:
     """What is not printed, and what could not be read, as counts."""
     details = [moment.detail for moment in timeline.moments if moment.detail]
-    notes = []
-    for query, batches in timeline.batches.items():
-        longest = max((batch.seconds or 0.0 for batch in batches), default=0.0)
-        count = "1 batch" if len(batches) == 1 else f"{len(batches)} batches"
-        notes.append(f"{query}: {count}, the longest took {exact_duration(longest)}")
+    notes = [_batches_text(query, timeline.batches[query]) for query in _own(timeline)]
+    others = [query for query in timeline.batches if query not in _own(timeline)]
+    if others:
+        count = sum(len(timeline.batches[query]) for query in others)
+        whose = "1 other query" if len(others) == 1 else f"{len(others)} other queries"
+        notes.append(f"{whose}: {count} batches")
     if details and not full:
         lines = sum(len(detail.splitlines()) for detail in details)
         notes.append(f"stacks and errors: {len(details)}, of {lines} lines; --full prints them")
@@ -278,6 +281,18 @@ def _rest_text(timeline: Timeline, *, full: bool) -> Iterator[str]:
     if notes:
         yield ""
     yield from map(printable, notes)
+
+
+def _own(timeline: Timeline) -> list[str]:
+    """The queries with batches that the incident is about."""
+    subject = timeline.summary.query
+    return [query for query in timeline.batches if subject in (query, WHOLE_DRIVER)]
+
+
+def _batches_text(query: str, batches: Sequence[Batch]) -> str:
+    longest = max((batch.seconds or 0.0 for batch in batches), default=0.0)
+    count = "1 batch" if len(batches) == 1 else f"{len(batches)} batches"
+    return f"{query}: {count}, the longest took {exact_duration(longest)}"
 
 
 # -- places -------------------------------------------------------------------------------------
@@ -311,11 +326,12 @@ class InFolder(msgspec.Struct, frozen=True):
     def newest(self, most: int) -> tuple[list[Named], int]:
         """The newest incidents, newest first, and how many are older; only those are read."""
         names = sorted(self.files, key=_when, reverse=True)
-        named: list[Named] = []
         refusals: list[str] = []
-        for name in names[:most]:
-            if parts := _readable(self.files[name], refusals, OUTLINE):
-                named.append((name, summary_of(parts)))
+        named = [
+            (name, summary_of(parts))
+            for name in names[:most]
+            if (parts := _readable(self.files[name], refusals, OUTLINE))
+        ]
         _print_refusals(refusals)
         return _newest_first(named), len(names[most:])
 
@@ -483,7 +499,7 @@ def _refusing(path: Path) -> Iterator[None]:
     try:
         yield
     except RecordingError as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(printable(str(error))) from None
     except (OSError, ValueError) as error:
         # A path that cannot be one, as with a null character, is a ValueError.
         raise CommandError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

@@ -441,7 +441,7 @@ class HttpServer:
             return _SILENT
         answer = self._lookups.begin(partial(self._reply, request))
         arrived = asyncio.Event()
-        answer.add_done_callback(lambda _: self._tell(arrived.set))
+        answer.add_done_callback(lambda _: self._in_loop(arrived.set))
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(arrived.wait(), STORE_SECONDS)
         if not answer.done():
@@ -449,7 +449,7 @@ class HttpServer:
             return _SILENT
         return answer.result()
 
-    def _tell(self, call: Callable[[], object]) -> None:
+    def _in_loop(self, call: Callable[[], object]) -> None:
         """Call in the event loop, unless that has ended."""
         with suppress(RuntimeError):
             self._events.call_soon_threadsafe(call)

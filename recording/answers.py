@@ -11,13 +11,22 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..alerting.alert import RESOLVED
-from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.words.headlines import called
 from ..core.text import duration, exact_duration, listed, utc
 from ..listener.state.run import Outcome
-from .alerts import AlertStory, Attempts, SilenceStory, outcomes_of
-from .lines import AnyLine, End, How, Recording, Request, Stack
-from .observed import FlightStory, Observed, RunStory
+from .alerts import (
+    AlertStory,
+    Attempts,
+    SilenceStory,
+    alert_name,
+    alert_stories,
+    attempts_of,
+    outcomes_of,
+    queries_in,
+    silence_stories,
+)
+from .lines import AnyLine, End, How, Recording, Request, SeenFrom, Stack
+from .observed import FlightStory, Observed, RunStory, observe
 
 MOST = 5
 """So many things are named in one answer; the moments have all of them."""
@@ -35,6 +44,10 @@ class Shown(msgspec.Struct, frozen=True):
     alerts: tuple[AlertStory, ...]
     attempts: tuple[Attempts, ...]
     silences: tuple[SilenceStory, ...]
+    queries: frozenset[str]
+    """Those that the incident is about: its subject, and what its alerts name."""
+    begins_at: float
+    """When the oldest line was written, which may be an event from before the incident."""
 
     @property
     def subject(self) -> str:
@@ -53,11 +66,6 @@ class Shown(msgspec.Struct, frozen=True):
         return self.parts[0].begin.at if first is None else first
 
     @property
-    def begins_at(self) -> float:
-        """When the oldest line was written, which may be an event from before the incident."""
-        return min((line.at for line in self.lines), default=self.parts[0].begin.at)
-
-    @property
     def ends_at(self) -> float:
         """When the newest line was written."""
         return max(part.ends_at for part in self.parts)
@@ -74,13 +82,31 @@ class Shown(msgspec.Struct, frozen=True):
         return [
             flight
             for flight in self.observed.flights
-            if self.concerns(flight.query)
+            if flight.query in self.queries
             and (flight.seconds >= LONG_SECONDS or (flight.query, flight.batch_id) in named)
         ]
 
-    def concerns(self, query: str) -> bool:
-        """Whether the incident is about this query."""
-        return self.subject in (WHOLE_DRIVER, query)
+    @property
+    def is_replay(self) -> bool:
+        """Whether a replay recorded it, which notifies nobody."""
+        return self.parts[0].begin.seen_from is SeenFrom.REPLAY
+
+
+def shown_of(parts: Sequence[Recording]) -> Shown:
+    """Read the parts, which are in order."""
+    alerts = tuple(alert_stories(parts))
+    queries = {parts[0].begin.query, *(alert.query for alert in alerts)}
+    for alert in alerts:
+        queries.update(*(queries_in(line.facts) for line in alert.firing))
+    return Shown(
+        parts=tuple(parts),
+        observed=observe(parts),
+        alerts=alerts,
+        attempts=tuple(attempts_of(parts)),
+        silences=tuple(silence_stories(parts)),
+        queries=frozenset(queries),
+        begins_at=min(line.at for part in parts for line in (part.begin, *part.lines)),
+    )
 
 
 def _batch_of(found: dict[str, Any]) -> int | None:
@@ -112,13 +138,13 @@ def clock(at: float, day_of: float) -> str:
 
 
 def _first(shown: Shown) -> str:
-    events = [(run.ended_at, _failed_text(run)) for run in _failures(shown) if run.ended_at]
+    events = [(run.ended_at, _end_text(run)) for run in _ends(shown) if run.ended_at]
     events += [(flight.since, _began_text(flight)) for flight in shown.long_flights]
     events += [(seen.at, context_text(seen.context)) for seen in shown.observed.contexts]
     if shown.alerts:
         alert = shown.alerts[0]
-        text = f"{alert.alertname} of {called(alert.query)} opened: {alert.lines[0].code}"
-        reason = alert.lines[0].annotations.get("reason")
+        text = f"{alert_name(alert)} opened: {alert.lines[0].code}"
+        reason = alert.lines[0].annotations.get("reason", "").rstrip(".")
         events.append((alert.since, f"{text}: {reason}" if reason else text))
     if not events:
         return "The recording does not show what happened first: it has no alert and no failure."
@@ -126,15 +152,43 @@ def _first(shown: Shown) -> str:
     return f"{utc(at)}: {text}."
 
 
-def _failures(shown: Shown) -> list[RunStory]:
-    runs = [run for run in shown.observed.runs if run.outcome is Outcome.FAILED]
-    return [run for run in runs if run.ended_at is not None and shown.concerns(run.query)]
+def _ends(shown: Shown) -> list[RunStory]:
+    """The runs that failed, or that had ended when an alert of their query opened."""
+    return [
+        run
+        for run in shown.observed.runs
+        if run.ended_at is not None
+        and run.query in shown.queries
+        and not run.with_process
+        and (run.outcome is Outcome.FAILED or _explains_an_alert(run, shown))
+    ]
 
 
-def _failed_text(run: RunStory) -> str:
+def _explains_an_alert(run: RunStory, shown: Shown) -> bool:
+    ended_at = run.ended_at or 0.0
+    next_at = _next_start(run, shown)
+    return any(
+        ended_at <= alert.since and (next_at is None or next_at > alert.since)
+        for alert in shown.alerts
+        if alert.query == run.query
+    )
+
+
+def _next_start(run: RunStory, shown: Shown) -> float | None:
+    """When the next run of the query began."""
+    starts = (other.started_at for other in shown.observed.runs if other.query == run.query)
+    after = (at for at in starts if at is not None and at > (run.ended_at or 0.0))
+    return min(after, default=None)
+
+
+def _end_text(run: RunStory) -> str:
     text = f"{called(run.query)} {how_ended(run)}"
-    where = "" if run.failure is None else run.failure.raised_at.line
+    where = _raised_at(run)
     return f"{text}, raised at {where}" if where else text
+
+
+def _raised_at(run: RunStory) -> str:
+    return "" if run.failure is None else run.failure.raised_at.line
 
 
 def how_ended(run: RunStory) -> str:
@@ -145,7 +199,7 @@ def how_ended(run: RunStory) -> str:
         return "disappeared without an event of its end"
     if run.outcome is Outcome.FAILED:
         batch = "" if run.failed_batch is None else f" in batch {run.failed_batch}"
-        why = "" if run.failure is None else f": {run.failure.reason}"
+        why = "" if run.failure is None else f": {run.failure.reason.rstrip('.')}"
         return f"failed{batch}{why}"
     if run.outcome is Outcome.COMPLETED:
         return "completed"
@@ -164,6 +218,8 @@ def _began_text(flight: FlightStory) -> str:
     text = f"{flight_text(flight)} began"
     if flight.is_committed and flight.until is not None:
         return f"{text} and took {duration(flight.until - flight.since)}"
+    if flight.until is None:
+        return f"{text} and had not finished when the recording ended"
     return f"{text} and did not finish"
 
 
@@ -190,29 +246,33 @@ def _held_by(shown: Shown) -> str:
     if flights:
         longest = max(flights, key=lambda flight: _end_of(flight, shown) - flight.since)
         return _flight_answer(longest, shown)
-    failures = _failures(shown)
-    if failures:
-        first = failures[0]
-        return f"No batch was held: {_failed_text(first)}{_until_restart(first, shown)}."
+    ends = _ends(shown)
+    if ends:
+        often = sum(run.query == ends[0].query for run in ends)
+        return f"No batch was held: {_brief_end(ends[0], often)}{_until_restart(ends[0], shown)}."
     if shown.alerts:
         alert = shown.alerts[0]
-        reason = alert.reason or alert.lines[0].code
+        reason = alert.reason.rstrip(".") or alert.lines[0].code
         return f"The recording shows no batch that was held; the alert says: {reason}."
     return "The recording does not show what held it."
 
 
+def _brief_end(run: RunStory, often: int) -> str:
+    """How a run ended, the first of so many, without its error, which is said already."""
+    if run.outcome is not Outcome.FAILED:
+        return f"{called(run.query)} {how_ended(run)}"
+    times = "" if often == 1 else f" {often} times, first"
+    batch = "" if run.failed_batch is None else f" in batch {run.failed_batch}"
+    where = _raised_at(run)
+    return f"{called(run.query)} failed{times}{batch}{f' at {where}' if where else ''}"
+
+
 def _until_restart(run: RunStory, shown: Shown) -> str:
     """For how long a query did not run, after a run."""
-    ended_at = run.ended_at or 0.0
-    starts = [
-        other.started_at
-        for other in shown.observed.runs
-        if other.query == run.query and (other.started_at or 0.0) > ended_at
-    ]
-    next_at = min(filter(None, starts), default=None)
+    next_at = _next_start(run, shown)
     if next_at is None:
         return ", and the recording shows no restart"
-    lasted = exact_duration(next_at - ended_at)
+    lasted = exact_duration(next_at - (run.ended_at or 0.0))
     return f", and did not run until {clock(next_at, shown.alerts_since)} ({lasted})"
 
 
@@ -258,6 +318,8 @@ def _notified(shown: Shown) -> str:
         muted = next((line.muted for line in lines if line.muted), "")
         why = f": {muted}" if muted else "; the recording shows no attempt"
         return f"Nobody was notified{why}."
+    if shown.is_replay:
+        return _would_be_notified(accepted, shown)
     if not accepted:
         return f"Nobody was notified: no receiver accepted a message; {_failures_text(failed)}."
     first: dict[str, Attempts] = {}
@@ -266,8 +328,13 @@ def _notified(shown: Shown) -> str:
     texts = [_receiver_text(attempts, shown) for attempts in first.values()]
     ends = sum(attempts.status == RESOLVED for attempts in accepted)
     count = "1 message was" if len(accepted) == 1 else f"{len(accepted)} messages were"
-    text = f"{listed(texts, MOST)}; {count} accepted, {ends} of them about the end"
+    text = f"{listed(texts, MOST)}; {count} accepted, {ends or 'none'} about the end"
     return f"{text}; {_failures_text(failed)}." if failed else f"{text}."
+
+
+def _would_be_notified(messages: Sequence[Attempts], shown: Shown) -> str:
+    times = [clock(message.since, shown.alerts_since) for message in messages]
+    return f"A replay notifies nobody; a driver would have sent a message at {listed(times, MOST)}."
 
 
 def _receiver_text(attempts: Attempts, shown: Shown) -> str:
@@ -300,10 +367,20 @@ def _done(shown: Shown) -> str:
     steps = sorted(_steps(shown), key=lambda step: step.at)
     if not steps:
         return "The recording shows nothing that was done."
-    texts = [f"{step.text} at {clock(step.at, shown.alerts_since)}" for step in steps]
+    times: dict[str, list[float]] = {}
+    for step in steps:
+        times.setdefault(step.text, []).append(step.at)
+    texts = [_step_text(text, at, shown) for text, at in times.items()]
     more = f"; and {len(texts) - MOST} more" if len(texts) > MOST else ""
     by_whom = "" if all(step.is_ours for step in steps) else " The recording does not show by whom."
     return f"{'; '.join(texts[:MOST])}{more}.{by_whom}"
+
+
+def _step_text(text: str, times: Sequence[float], shown: Shown) -> str:
+    first = f"{text} at {clock(times[0], shown.alerts_since)}"
+    if len(times) == 1:
+        return first
+    return f"{first} and {len(times) - 1} times more until {clock(times[-1], shown.alerts_since)}"
 
 
 def _steps(shown: Shown) -> Iterator[Step]:
@@ -312,13 +389,14 @@ def _steps(shown: Shown) -> Iterator[Step]:
         if isinstance(line, Request):
             yield Step(line.at, request_text(line))
     for silence in shown.silences:
-        if silence.since >= shown.alerts_since:
-            yield Step(silence.since, f"{silence.queries} was silenced")
+        # What was in force when the recording began, nobody did then.
+        if silence.since > max(shown.alerts_since, shown.parts[0].begin.at):
+            yield Step(silence.since, f"a silence of {silence.queries} began")
     for part in shown.parts[:-1]:
-        how = "was killed" if end_of(part) is None else "ended in order"
-        yield Step(part.ends_at, f"its process {how}")
+        how = "its process was killed" if end_of(part) is None else how_process_ended(part, shown)
+        yield Step(part.ends_at, how)
     for run in shown.observed.runs:
-        if shown.concerns(run.query):
+        if run.query in shown.queries:
             yield from _run_steps(run, shown.alerts_since)
 
 
@@ -357,6 +435,14 @@ def end_of(part: Recording) -> End | None:
     return next((line for line in reversed(part.lines) if isinstance(line, End)), None)
 
 
+def how_process_ended(part: Recording, shown: Shown) -> str:
+    """Return how the process of a part ended that was not killed, as a clause."""
+    ends = [
+        end.how for end in shown.observed.program_ends if part.begin.at <= end.at <= part.ends_at
+    ]
+    return f"its process ended because {ends[-1]}" if ends else "its process ended in order"
+
+
 def _ended(shown: Shown) -> str:
     end = end_of(shown.parts[-1])
     if end is None:
@@ -367,7 +453,7 @@ def _ended(shown: Shown) -> str:
         )
     at = clock(end.at, shown.alerts_since)
     if end.how is How.CLOSED:
-        return f"It had not ended when its process ended in order, at {at}."
+        return f"It had not ended at {at}, when {how_process_ended(shown.parts[-1], shown)}."
     lasted = f"{at}, {duration(end.at - shown.alerts_since)} after the first alert opened"
     outcomes = outcomes_of(shown.alerts)
     why = f": {outcomes}" if outcomes else ""

@@ -1,7 +1,7 @@
 """The picture of an incident: lanes and plots over one axis of time, as inline SVG.
 
-No drawing has a size of its own: x is a share of the width, so that a picture fills a desk's screen
-and a phone's, and no text is scaled. ``page.css`` colours it.
+No drawing has a size of its own: x is a share of the width, so that a picture fits any
+screen, and no text is scaled. ``page.css`` colours it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from html import escape
+from itertools import pairwise
 from statistics import median
 
 import msgspec
@@ -31,12 +32,16 @@ STEPS = (
     *(MINUTE * count for count in (1, 2, 5, 10, 15, 30)),
     *(HOUR * count for count in (1, 2, 3, 6, 12)),
 )
-NEAR_EDGE = 6.0
+NEAR_EDGE = 4.0
 """Per cent of the width within which a tick's text would not fit."""
 CLOSE_MARKS = 0.03
 """Marks of one lane that are nearer to each other, as a share of the axis, are one mark."""
+CLOSE_GROUPS = 0.05
+"""The same where a mark is several, with their number beside it."""
 FEW_BARS = 80
 """Up to so many bars are drawn wide."""
+ALMOST_SECOND = 0.9995
+"""What rounds to less than a second in milliseconds."""
 FLAT_RATIO = 20.0
 """A plot that is so many times higher than its median is logarithmic."""
 RAMP_STEPS = 16
@@ -98,6 +103,12 @@ def day(at: float) -> str:
     return f"{date_of(at):%Y-%m-%d}"
 
 
+def days_of(times: Sequence[float]) -> str:
+    """The first and the last day of some times."""
+    days = dict.fromkeys(map(day, (min(times), max(times))))
+    return " to ".join(days)
+
+
 def between(since: float, until: float | None) -> str:
     """A stretch of time, with the zone."""
     if until is None:
@@ -107,8 +118,8 @@ def between(since: float, until: float | None) -> str:
 
 def took(seconds: float) -> str:
     """How long a batch took, such as ``640 ms`` or ``1.5 s``."""
-    milliseconds = round(seconds * 1000)
-    return f"{milliseconds} ms" if milliseconds < 1000 else exact_duration(seconds)
+    is_short = seconds < ALMOST_SECOND
+    return f"{round(seconds * 1000)} ms" if is_short else exact_duration(seconds)
 
 
 def amount(value: float) -> str:
@@ -135,6 +146,8 @@ class Axis(msgspec.Struct, frozen=True):
 
     begin: float
     end: float
+    name: str
+    """Of the lines that all drawings of the picture share."""
 
     def share(self, at: float) -> float:
         """Where a time is: 0 at the beginning, 1 at the end; never beyond."""
@@ -163,14 +176,14 @@ class Axis(msgspec.Struct, frozen=True):
         return [number * self.step for number in range(first, last + 1)]
 
 
-def axis_over(times: Iterable[float]) -> Axis:
+def axis_over(times: Iterable[float], name: str) -> Axis:
     """An axis that covers all times, with a margin on both sides."""
     valid = [at for at in times if math.isfinite(at) and 0 <= at <= LATEST]
     begin = min(valid, default=0.0)
     end = max(valid, default=0.0)
     seconds = max(end - begin, SHORTEST_SECONDS)
     margin = (seconds - (end - begin)) / 2 + seconds * MARGIN
-    return Axis(begin - margin, end + margin)
+    return Axis(begin - margin, end + margin, name)
 
 
 def tick_line(axis: Axis) -> Html:
@@ -190,11 +203,11 @@ def _tick(axis: Axis, at: float, number: int) -> Html:
     return element("text", text, x=axis.x(at), y="12", text_anchor=anchor, class_=kind)
 
 
-def grid(axis: Axis, name: str, *begins: float) -> Html:
-    """The lines that all drawings of a picture share, to be used by ``name``."""
+def grid(axis: Axis, *begins: float) -> Html:
+    """The lines that all drawings of a picture share."""
     lines = [_line(axis, at, None) for at in axis.ticks]
     lines += [_line(axis, at, "begin") for at in begins]
-    group = element("g", *lines, id=name, class_="grid")
+    group = element("g", *lines, id=axis.name, class_="grid")
     return element("svg", element("defs", group), class_="unseen", aria_hidden="true")
 
 
@@ -202,9 +215,9 @@ def _line(axis: Axis, at: float, kind: str | None) -> Html:
     return element("line", x1=axis.x(at), x2=axis.x(at), y1="0", y2="100%", class_=kind)
 
 
-def use(name: str) -> Html:
+def use(axis: Axis) -> Html:
     """The lines of ``grid`` in a drawing."""
-    return element("use", href=f"#{name}", width="100%", height="100%")
+    return element("use", href=f"#{axis.name}", width="100%", height="100%")
 
 
 # -- marks ------------------------------------------------------------------------------------
@@ -237,9 +250,10 @@ NAMES = {
 
 def kind_of(moment: Moment) -> str:
     """Which mark a moment has: a key of ``SHAPES``."""
-    if moment.what is not What.ALERT:
-        return moment.what.value
-    return _severity(moment.severity) or "ended"
+    if moment.what is What.ALERT:
+        return _severity(moment.severity) or "ended"
+    kind: str = moment.what.value
+    return kind
 
 
 def symbol(kind: str) -> Html:
@@ -265,8 +279,10 @@ def _groups(axis: Axis, moments: Sequence[Linked]) -> list[list[Linked]]:
     groups: list[list[Linked]] = []
     for linked in sorted(moments, key=lambda linked: linked.moment.at):
         share = axis.share(linked.moment.at)
-        if groups and share - axis.share(groups[-1][0].moment.at) < CLOSE_MARKS:
-            groups[-1].append(linked)
+        last = groups[-1] if groups else []
+        room = CLOSE_MARKS if len(last) == 1 else CLOSE_GROUPS
+        if last and share - axis.share(last[0].moment.at) < room:
+            last.append(linked)
         else:
             groups.append([linked])
     return groups
@@ -281,7 +297,7 @@ def _mark(axis: Axis, group: list[Linked]) -> Html:
     count = Html()
     if len(group) > 1:
         words += f", and {len(group) - 1} more until {clock(group[-1].moment.at)} UTC"
-        count = element("text", f"×{len(group)}", x="11", y="4")
+        count = element("text", f"\N{MULTIPLICATION SIGN}{len(group)}", x="11", y="4")
     return linked_mark(axis.x(first.at), kind, words, f"#{group[0].anchor}", count)
 
 
@@ -304,13 +320,11 @@ def row(name: str, note: str, drawing: Html, *, of: str = "") -> Html:
     return element("div", label, drawing, class_="row")
 
 
-def lane(
-    axis: Axis, lines: str, words: str, spans: Sequence[Span], marks: Sequence[Linked]
-) -> Html:
-    """What lasted, as bars, and what happened, as marks; ``lines`` names the grid."""
+def lane(axis: Axis, words: str, spans: Sequence[Span], marks: Sequence[Linked]) -> Html:
+    """What lasted, as bars, and what happened, as marks."""
     bars = (_bar(axis, span) for span in spans)
     shapes = (_mark(axis, group) for group in _groups(axis, marks))
-    return element("svg", use(lines), *bars, *shapes, class_="lane", role="group", aria_label=words)
+    return element("svg", use(axis), *bars, *shapes, class_="lane", role="group", aria_label=words)
 
 
 def _bar(axis: Axis, span: Span) -> Html:
@@ -364,9 +378,11 @@ Point = tuple[float, float]
 
 def points_of(measure: Measure, batches: Sequence[Batch]) -> list[Point]:
     """The values that were reported, in the order of their times."""
-    values = ((batch.at, measure.of(batch)) for batch in batches)
-    known = [(at, float(value)) for at, value in values if value is not None]
-    return sorted((at, value) for at, value in known if math.isfinite(value) and value >= 0)
+    return sorted(
+        (batch.at, float(value))
+        for batch in batches
+        if (value := measure.of(batch)) is not None and 0 <= value < math.inf
+    )
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -403,11 +419,11 @@ def ages_of(axis: Axis, spans: Sequence[Span]) -> list[Point]:
 
 def plot(
     axis: Axis,
-    lines: str,
     measure: Measure,
     points: Sequence[Point],
     flights: Sequence[Point],
     alerts: Sequence[Span],
+    *,
     columns: int,
 ) -> Html:
     """Draw one measure, the alerts behind it, and as ramps the ages of batches in flight."""
@@ -427,7 +443,7 @@ def plot(
     drawing = element("svg", *shapes, viewBox=box, preserveAspectRatio="none")
     bands = (_band(axis, span) for span in alerts)
     words = f"{measure.name}: {plot_words(measure, points)}"
-    return element("svg", *bands, use(lines), drawing, class_="plot", role="img", aria_label=words)
+    return element("svg", *bands, use(axis), drawing, class_="plot", role="img", aria_label=words)
 
 
 def _ramp(axis: Axis, scale: Scale, flight: Point, columns: int) -> str:
@@ -461,16 +477,18 @@ Column = tuple[int, float, float]
 
 def _thinned(axis: Axis, points: Sequence[Point], columns: int) -> list[Column]:
     """The extremes of each column that has points: no peak disappears."""
+    width = (axis.end - axis.begin) / columns
     found: dict[int, list[float]] = {}
     for at, value in points:
-        column = min(int(axis.share(at) * columns), columns - 1)
+        column = min(max(int((at - axis.begin) / width), 0), columns - 1)
         found.setdefault(column, []).append(value)
     return [(column, min(found[column]), max(found[column])) for column in sorted(found)]
 
 
 def _usual_interval(points: Sequence[Point]) -> float:
     times = [at for at, _ in points]
-    return median([later - at for at, later in zip(times, times[1:], strict=False)] or [0.0])
+    intervals = [later - at for at, later in pairwise(times)]
+    return median(intervals) if len(intervals) > 1 else 0.0
 
 
 def _level(columns: Sequence[Column], scale: Scale, longest: float) -> str:

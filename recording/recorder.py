@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -48,7 +48,11 @@ from .thinning import Lines
 MOST_QUERIES = 30
 """Of an incident's driver with more queries, those that have alerts or findings are recorded."""
 EVENTS_BEFORE = 40
-"""The most events of one query from before its incident."""
+"""The most events of one query from before its incident; of the driver's other queries, fewer."""
+SHARED_BEFORE = 120
+"""What the other queries share, so that a large driver fills no file with what came before."""
+LEAST_BEFORE = 5
+"""The events of one query from before, however many queries there are."""
 STEPS_BEFORE = 30
 """The most evaluations that are remembered while a finding has opened no alert."""
 NEIGHBOURS_SECONDS = 10.0
@@ -270,7 +274,7 @@ class Recorder:
             recording.ended = {((one.name, one.query), one.ends_at) for one in inherited.alerts}
         self._open[identity] = recording
         self._choose(recording, [incident], evaluated)
-        self._write_events(recording, first, most=EVENTS_BEFORE)
+        self._write_events(recording, first, is_before=True)
         for step in steps[:-1]:
             self._write_silences(recording, step)
             self._write_state(recording, step)
@@ -353,12 +357,11 @@ class Recorder:
         recording.lines.add(line)
 
     def _write_events(
-        self, recording: OpenRecording, evaluated: Evaluated, most: int | None = None
+        self, recording: OpenRecording, evaluated: Evaluated, *, is_before: bool = False
     ) -> None:
-        """Write the events of its queries since the last one: the newest ``most`` of each query.
+        """Write the events of its queries since the last one: each start and end, and the newest.
 
-        Without it, at most one progress of a query, and rarely one of a neighbour; but each start
-        and end.
+        Of those from before, there are more of each query; later, fewer of a neighbour.
         """
         snapshot = evaluated.snapshot
         by_id = {
@@ -368,11 +371,12 @@ class Recorder:
         }
         events = self._ring.since(recording.event, frozenset(by_id))
         recording.event = max(recording.event, self._ring.newest)
-        for received in _newest_of_each(events, most or 1):
+        most = _most_before(recording, by_id) if is_before else dict.fromkeys(by_id, 1)
+        for received in _newest_of_each(events, most):
             label = by_id[received.query_id]
             waited = received.at - recording.event_at.get(label, -math.inf)
             is_rare = label in recording.own or waited >= NEIGHBOURS_SECONDS
-            if most is None and not is_rare and not _is_lifecycle(received):
+            if not (is_before or is_rare or _is_lifecycle(received)):
                 continue
             recording.event_at[label] = received.at
             at = evaluated.wall - (snapshot.at - received.at)
@@ -398,7 +402,7 @@ class Recorder:
         """Write what has changed in the states, if that, or what was found, has changed."""
         snapshot = evaluated.snapshot
         labels = snapshot.labels()
-        # In their order: of failures at one evaluation, the first one has an incident of its own.
+        # In the order of the snapshot: the first one of a cause has an incident of its own.
         queries = {label: query for label, query in labels.items() if label in recording.labels}
         own = recording.own & queries.keys()
         essence = _essence(evaluated)
@@ -579,13 +583,25 @@ def _opened_before(evaluated: Evaluated) -> tuple[Opened, ...]:
     return tuple(opened for opened in before if opened.at)
 
 
-def _newest_of_each(events: list[Received], most: int) -> list[Received]:
-    """The newest events of each query, in order, and all of its starts and ends."""
+def _most_before(recording: OpenRecording, labels: Mapping[str, str]) -> dict[str, int]:
+    """By id: how many events from before the incident are recorded of each query."""
+    share = max(LEAST_BEFORE, min(EVENTS_BEFORE, SHARED_BEFORE // max(1, len(labels))))
+    return {
+        query_id: EVENTS_BEFORE if label == recording.begin.query else share
+        for query_id, label in labels.items()
+    }
+
+
+def _newest_of_each(events: list[Received], most: Mapping[str, int]) -> list[Received]:
+    """The newest events of each query, in order, and all of its starts and ends.
+
+    ``most`` is by the query's id.
+    """
     counts: dict[str, int] = {}
     newest = []
     for received in reversed(events):
         counts[received.query_id] = counts.get(received.query_id, 0) + 1
-        if counts[received.query_id] <= most or _is_lifecycle(received):
+        if counts[received.query_id] <= most[received.query_id] or _is_lifecycle(received):
             newest.append(received)
     return newest[::-1]
 

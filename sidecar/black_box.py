@@ -24,7 +24,7 @@ from ..core.folders import Folder
 from ..core.guard import Guard
 from ..core.installed import VERSION
 from ..core.threads import Loop
-from ..exporter.published_state import process_of
+from ..exporter.published_state import RecordingFolder, process_of
 from ..recording.lines import Notification, Recording, RecordingError, SeenFrom, decode
 from ..recording.recorder import About, Recorder
 from ..recording.ring import Ring
@@ -92,6 +92,19 @@ class BlackBox:
         """Of the newest incidents, with the size of what was read."""
         self._loop = Loop("recording", self._step, guard, last=self._end, wake=self._wakes.set)
 
+    @property
+    def problem(self) -> str:
+        """Why recordings may not be in their folder; empty without a problem, or a folder."""
+        return "" if self.store is None else self.store.problem
+
+    @property
+    def published(self) -> RecordingFolder:
+        """What ``/status`` shows of the folder."""
+        if self.store is None:
+            return RecordingFolder()
+        problem = self.problem or None
+        return RecordingFolder(place=self.place, failures=self.store.failures, problem=problem)
+
     def start(self) -> None:
         """Begin to record."""
         self._loop.start()
@@ -127,11 +140,15 @@ class BlackBox:
             OSError: the store refuses.
 
         """
+        sizes = self._sizes()
         parts: dict[str, list[str]] = {}
-        for name in self._names():
+        for name in sizes:
             parts.setdefault(first_part(name), []).append(name)
         newest = sorted(parts, reverse=True)[:MOST_SHOWN]
-        seen = {identity: self._summary(identity, parts[identity]) for identity in newest}
+        seen = {
+            identity: self._summary(identity, {name: sizes[name] for name in parts[identity]})
+            for identity in newest
+        }
         self._summaries = {identity: entry for identity, entry in seen.items() if entry is not None}
         return [summary for _, summary in self._summaries.values()]
 
@@ -142,17 +159,17 @@ class BlackBox:
             OSError: the store refuses.
 
         """
-        names = [name for name in self._names() if first_part(name) == identity]
+        names = [name for name in self._sizes() if first_part(name) == identity]
         parts = self._read(names)
         return timeline_of(parts) if parts else None
 
-    def _summary(self, identity: str, names: list[str]) -> tuple[int, Summary] | None:
+    def _summary(self, identity: str, sizes: dict[str, int]) -> tuple[int, Summary] | None:
         """The summary of a recording, and the size that its files had; None if none can be read."""
-        size = sum(map(self._size_of, names))
-        known = self._summaries.get(identity)
-        if known is not None and known[0] == size:
-            return known
-        parts = self._read(names)
+        size = sum(sizes.values())
+        before = self._summaries.get(identity)
+        if before is not None and before[0] == size:
+            return before
+        parts = self._read(sizes)
         return (size, summary_of(parts)) if parts else None
 
     def _read(self, names: Iterable[str]) -> list[Recording]:
@@ -171,19 +188,17 @@ class BlackBox:
             raise FileNotFoundError(name)
         return content
 
-    def _names(self) -> list[str]:
-        return list(self._kept if self.store is None else self.store.index)
-
-    def _size_of(self, name: str) -> int:
-        if self.store is None:
-            return len(self._kept.get(name, b""))
-        entry = self.store.index.get(name)
-        return 0 if entry is None else entry.size
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of each file, by its id."""
+        if self.store is not None:
+            return self.store.sizes()
+        return {name: len(content) for name, content in tuple(self._kept.items())}
 
     def _step(self) -> None:
         if self.store is not None:
             self.store.tidy(self._wall())
-        self._wakes.wait(PAUSE_SECONDS if self._recorder.is_recording else CALM_SECONDS)
+        is_busy = self._recorder.is_recording or bool(self.problem)
+        self._wakes.wait(PAUSE_SECONDS if is_busy else CALM_SECONDS)
         self._wakes.clear()
         self._record()
 
@@ -220,7 +235,7 @@ class BlackBox:
 
     def _parts_of(self, identity: str) -> int:
         """How many files of a recording there are."""
-        return sum(first_part(name) == identity for name in self._names())
+        return sum(first_part(name) == identity for name in self._sizes())
 
 
 def _notification(attempt: Attempt) -> Notification:

@@ -107,8 +107,8 @@ FLUSH_SHARE = 0.7
 INTERRUPTED_SECONDS = 0.5
 """The time to close after a second Ctrl-C."""
 MINUTES_OF_DAY = 24 * 60
-RECORDING_SECONDS = 1.0
-"""How long the end of a process waits for a recording to be written."""
+RECORDING_SECONDS = 0.2
+"""How long the end of a process waits at least for recordings: a disk takes milliseconds."""
 SILENT_SECONDS = 5.0
 """A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
 
@@ -294,6 +294,7 @@ class Runtime:
             files=self._files,
             worker=self._worker,
             notifier=self._notifier,
+            black_box=self._black_box,
             publishers=self._publishers,
             preflight=Preflight(settings, self._surroundings(spark, is_awaited)),
         )
@@ -443,7 +444,7 @@ class Runtime:
             publisher.stop(planned=end in (Notice.STOPPED, Notice.TERMINATED))
         try:
             self._notifier.close(deadline)
-            self._black_box.close(min(deadline.left, RECORDING_SECONDS))
+            self._black_box.close(max(RECORDING_SECONDS, deadline.left))
         finally:
             # Even after an interrupt: without the notice, watchers report a crash.
             if self._server is not None:

@@ -224,6 +224,7 @@ class SparkFolder:
             if self._opened is None:
                 conf = self._java_session.sessionState().newHadoopConf()
                 self._opened = _HadoopFiles(self._gateway, self._uri, conf)
+                self._java_session = None  # it can be collected when the job has closed it
             yield self._opened
         except (*THROWN, *NETWORK_ERRORS) as error:
             self._is_lost = isinstance(error, NETWORK_ERRORS) and is_gone(self._gateway)
@@ -243,7 +244,10 @@ class _HadoopFiles:
         self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
         self._root = self._path(uri)
         self._files = self._root.getFileSystem(conf)
-        self._is_atomic = bool(self._files.hasPathCapability(self._root, ABORTABLE))
+        self._is_atomic = False
+        # Not every store answers for its own scheme.
+        with suppress(*THROWN):
+            self._is_atomic = bool(self._files.hasPathCapability(self._root, ABORTABLE))
         rename = getattr(jvm, "org.apache.hadoop.fs.Options").Rename
         self._overwriting = gateway.new_array(rename, 1)
         self._overwriting[0] = rename.OVERWRITE

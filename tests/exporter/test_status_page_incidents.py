@@ -73,7 +73,7 @@ def test_incidents_push_no_query_down_and_fit_the_width(windows, viewport):
 
 
 def test_strip_has_all_incidents_and_the_table_the_newest_ten(windows):
-    with status_page(windows, at_work("a"), **recorded(past(14))) as (page, server):
+    with status_page(windows, at_work("a"), **recorded(past(14))) as (page, _):
         page.wait_for_selector("#strip a")
         assert page.inner_text("#incidents-count") == "14 incidents in the last thirty days."
         assert page.inner_text("#link-incidents") == "incidents"
@@ -88,9 +88,7 @@ def test_strip_has_all_incidents_and_the_table_the_newest_ten(windows):
         assert rows.nth(1).locator("td").nth(1).inner_text() == "20 min"
         link = rows.first.locator("a")
         assert link.get_attribute("href") == "/incidents/incident-0.html"
-        positions = [
-            box["x"] for box in map(lambda one: one.bounding_box(), page.locator("#strip a").all())
-        ]
+        positions = [mark.bounding_box()["x"] for mark in page.locator("#strip a").all()]
         assert positions == sorted(positions)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import chain
+from typing import get_args
 
 import msgspec
 import pytest
@@ -22,13 +24,14 @@ from support.repository import ROOT
 from support.story import MONDAY
 
 from querypulse.listener.probe_report import Context, JobCounts, SlotUse
-from querypulse.recording.lines import OUTLINE, Change, Event, How, SeenFrom, decode
+from querypulse.recording import lines, recorder, ring, store
+from querypulse.recording.lines import OUTLINE, Change, Event, How, SeenFrom, State, decode
 from querypulse.recording.timeline import What, summary_of, timeline_of
 
 FIXTURES = ROOT / "tests" / "fixtures"
 
 
-def told(*tapes):
+def story_of(*tapes):
     return timeline_of([tape.recording for tape in tapes])
 
 
@@ -51,7 +54,7 @@ def opened(query="billing", *, at=61.0, name=FAILED, **fields):
 
 
 def test_empty_recording_says_that_it_shows_nothing():
-    assert told(Tape(at=61)).answers == {
+    assert story_of(Tape(at=61)).answers == {
         "first": "The recording does not show what happened first: it has no alert and no failure.",
         "held_by": "The recording does not show what held it.",
         "notified": "Nobody was notified; the recording shows no attempt.",
@@ -64,16 +67,33 @@ def test_empty_recording_says_that_it_shows_nothing():
 def test_failure_of_another_query_is_not_what_happened_first():
     tape = opened("billing").started("bronze", at=1).terminated("bronze", at=30, exception=MISTAKE)
 
-    assert told(tape).answers["first"] == (
+    assert story_of(tape).answers["first"] == (
         "2026-11-23 00:01:01 UTC: StreamingQueryFailed of billing opened: failed: "
         "ValueError: negative amount."
     )
 
 
+def test_failure_of_a_query_is_not_what_happened_first_to_its_monitor():
+    tape = Tape("*", at=61).started("bronze", at=1).terminated("bronze", at=30, exception=MISTAKE)
+    tape.alert("*", "QuerypulseEventsMissing", at=61, code="events_missing", reason="7 dropped")
+
+    answers = story_of(tape).answers
+    assert answers["first"] == (
+        "2026-11-23 00:01:01 UTC: QuerypulseEventsMissing opened: events_missing: 7 dropped."
+    )
+    assert answers["held_by"].endswith("the alert says: 7 dropped.")
+
+
+def test_silence_in_force_when_the_recording_begins_is_not_what_was_done():
+    tape = opened().silenced({"queries": "gold*", "until": MONDAY + 4000}, at=61)
+
+    assert story_of(tape).answers["done"] == "The recording shows nothing that was done."
+
+
 def test_quick_batch_is_not_what_held_a_query():
     tape = opened("billing").works("billing", at=50, batch=1).works("billing", at=60, batch=1)
 
-    assert told(tape).answers["held_by"] == (
+    assert story_of(tape).answers["held_by"] == (
         "The recording shows no batch that was held; the alert says: ValueError: negative amount."
     )
 
@@ -81,14 +101,14 @@ def test_quick_batch_is_not_what_held_a_query():
 def test_first_commit_of_the_first_run_is_no_recovery():
     tape = opened().started("billing", at=1).commit("billing", batch=0, at=10)
 
-    assert texts(told(tape), what=What.BATCH) == []
+    assert texts(story_of(tape), what=What.BATCH) == []
 
 
 def test_silence_from_before_the_alert_is_not_what_was_done():
     tape = Tape(at=61).silenced({"queries": "*", "until": MONDAY + 4000}, at=50)
     tape.alert("billing", FAILED, at=61, muted="silenced until 00:30")
 
-    timeline = told(tape)
+    timeline = story_of(tape)
     assert timeline.answers["done"] == "The recording shows nothing that was done."
     assert timeline.answers["notified"] == "Nobody was notified: silenced until 00:30."
 
@@ -97,14 +117,22 @@ def test_stop_from_before_the_alert_is_not_what_was_done():
     tape = Tape(at=61).started("billing", at=1).terminated("billing", at=40).state(at=41)
     tape.alert("billing", FAILED, at=61)
 
-    assert told(tape).answers["done"] == "The recording shows nothing that was done."
+    assert story_of(tape).answers["done"] == "The recording shows nothing that was done."
+
+
+def test_stop_before_a_restart_is_not_what_happened_first():
+    tape = Tape(at=61).started("billing", at=1).terminated("billing", at=40).state(at=41)
+    tape.started("billing", 2, at=45).state(at=46)
+    tape.alert("billing", "StreamingQueryLagging", at=61, reason="lag rises", code="lag_rises")
+
+    assert "StreamingQueryLagging of billing opened" in story_of(tape).answers["first"]
 
 
 def test_start_from_before_the_recording_is_no_moment():
     tape = Tape("billing", at=7000).started("billing", at=1).state(at=7000)
     tape.lines.pop(0)  # Its event is too old for the ring.
 
-    timeline = told(tape)
+    timeline = story_of(tape)
     assert texts(timeline, what=What.RUN) == []
     assert [(span.since - MONDAY, span.until) for span in timeline.spans] == [(7000, None)]
 
@@ -122,24 +150,39 @@ def test_alert_of_which_only_numbers_change_is_no_moment(before, after):
     tape = opened(reason=before)
     tape.alert("billing", FAILED, at=90, change=Change.CHANGED, does="failed", reason=after)
 
-    assert len(texts(told(tape), what=What.ALERT)) == 1
-    assert after in told(tape).summary.headline
+    assert len(texts(story_of(tape), what=What.ALERT)) == 1
+    assert after in story_of(tape).summary.headline
 
 
 def test_recording_that_was_closed_or_breaks_off_has_no_end():
     closed = opened().end(at=90, how=How.CLOSED)
 
-    assert told(closed).summary.until is None
-    assert told(closed).summary.how == "open when its process ended"
-    assert told(closed).answers["ended"] == (
-        "It had not ended when its process ended in order, at 00:01:30 UTC."
+    assert story_of(closed).summary.until is None
+    assert story_of(closed).summary.how == "open when its process ended"
+    assert story_of(closed).answers["ended"] == (
+        "It had not ended at 00:01:30 UTC, when its process ended in order."
     )
-    assert told(opened()).summary.how == "open where the recording breaks off"
-    assert told(opened()).spans[0].until is None
+    assert story_of(opened()).summary.how == "open where the recording breaks off"
+    assert story_of(opened()).spans[0].until is None
+
+
+def test_recording_says_how_the_main_program_ended_its_process():
+    how = "the main program ended with QueryFailure: streaming query billing: negative amount"
+    ending = {"crashed": True, "program": {"how": how, "has_failed": True}}
+    tape = opened()
+    tape.add(State(at=MONDAY + 89, now=89.0, driver={"ending": ending}))
+    tape.end(at=90, how=How.CLOSED)
+
+    assert story_of(tape).answers["ended"] == (
+        f"It had not ended at 00:01:30 UTC, when its process ended because {how}."
+    )
+    assert texts(story_of(tape), what=What.RECORDING)[-1][1].endswith(
+        f"its process ended because {how}"
+    )
 
 
 def test_alert_that_a_later_process_opens_again_is_one_alert():
-    timeline = told(*killed_and_continued())
+    timeline = story_of(*killed_and_continued())
 
     alerts = [span for span in timeline.spans if span.what is What.ALERT]
     assert [(span.since - MONDAY, span.until - MONDAY) for span in alerts] == [(61, 651)]
@@ -150,7 +193,7 @@ def test_run_of_a_killed_process_did_not_end_by_itself():
     first, second = killed_and_continued()
     first.started("silver", at=20)
 
-    timeline = told(first, second)
+    timeline = story_of(first, second)
     assert not [text for _, text in texts(timeline) if "silver ended" in text]
     assert next(span for span in timeline.spans if span.query == "silver").until is not None
 
@@ -161,11 +204,10 @@ ANSWERS = {
     failed_and_restarted: {
         "first": "2026-11-23 00:01:00 UTC: billing failed: ValueError: negative amount, raised at "
         "/job/billing.py:41 in write.",
-        "held_by": "No batch was held: billing failed: ValueError: negative amount, raised at "
-        "/job/billing.py:41 in write, and did not run until 00:05:00 UTC (4 min).",
+        "held_by": "No batch was held: billing failed at /job/billing.py:41 in write, and did not run until 00:05:00 UTC (4 min).",
         "notified": "pagerduty was notified at 00:01:01 UTC (0.4 s after the first alert opened), "
         "webhook was notified at 00:01:06 UTC (5.3 s after the first alert opened); 4 messages "
-        "were accepted, 2 of them about the end; 1 attempt failed (webhook: 503: overloaded).",
+        "were accepted, 2 about the end; 1 attempt failed (webhook: 503: overloaded).",
         "done": "billing was started again at 00:05:00 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:05:41 UTC, 4 min after the first alert opened: "
         "billing commits again.",
@@ -177,8 +219,8 @@ ANSWERS = {
         "its thread was at /job/bronze.py:12 in write.",
         "notified": "webhook was notified at 00:02:40 UTC (0.5 s after the first alert opened), "
         "pagerduty was notified at 00:11:10 UTC (8 min after the first alert opened); 3 messages "
-        "were accepted, 1 of them about the end.",
-        "done": "bronze was silenced at 00:11:40 UTC; the stop of bronze was announced at "
+        "were accepted, 1 about the end.",
+        "done": "a silence of bronze began at 00:11:40 UTC; the stop of bronze was announced at "
         "00:14:40 UTC; bronze was stopped at 00:15:00 UTC; bronze was started again at "
         "00:15:05 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:15:46 UTC, 13 min after the first alert opened: "
@@ -187,10 +229,9 @@ ANSWERS = {
     killed_and_continued: {
         "first": "2026-11-23 00:01:00 UTC: billing failed: ValueError: negative amount, raised at "
         "/job/billing.py:41 in write.",
-        "held_by": "No batch was held: billing failed: ValueError: negative amount, raised at "
-        "/job/billing.py:41 in write, and did not run until 00:10:05 UTC (9 min).",
+        "held_by": "No batch was held: billing failed at /job/billing.py:41 in write, and did not run until 00:10:05 UTC (9 min).",
         "notified": "pagerduty was notified at 00:01:01 UTC (0.4 s after the first alert opened); "
-        "2 messages were accepted, 1 of them about the end.",
+        "2 messages were accepted, 1 about the end.",
         "done": "its process was killed at 00:01:01 UTC; billing was started again at "
         "00:10:05 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:10:51 UTC, 9 min after the first alert opened: "
@@ -199,10 +240,9 @@ ANSWERS = {
     group_of_three: {
         "first": "2026-11-23 00:01:00 UTC: bronze failed: TimeoutException: Timed out waiting for "
         "a node assignment.",
-        "held_by": "No batch was held: bronze failed: TimeoutException: Timed out waiting for a "
-        "node assignment, and did not run until 00:10:00 UTC (9 min).",
+        "held_by": "No batch was held: bronze failed, and did not run until 00:10:00 UTC (9 min).",
         "notified": "pagerduty was notified at 00:01:02 UTC (0.5 s after the first alert opened); "
-        "2 messages were accepted, 1 of them about the end.",
+        "2 messages were accepted, 1 about the end.",
         "done": "bronze was started again at 00:10:00 UTC; silver was started again at "
         "00:10:00 UTC; gold was started again at 00:10:00 UTC. The recording does not show by "
         "whom.",
@@ -221,8 +261,8 @@ def test_story_is_answered_from_its_file_alone(story):
 
 
 def test_summary_says_who_and_how():
-    summary = told(*killed_and_continued()).summary
-    group = told(group_of_three()).summary
+    summary = story_of(*killed_and_continued()).summary
+    group = story_of(group_of_three()).summary
 
     assert summary.headline == "[orders] billing failed: ValueError: negative amount"
     assert (summary.cause, summary.severity, summary.notifications, summary.receivers) == (
@@ -244,11 +284,11 @@ def test_summary_needs_only_the_lines_of_an_outline(number):
     tapes = all_stories()[number]
     outlines = [decode(tape.content, tape.id, beginnings=OUTLINE) for tape in tapes]
 
-    assert summary_of(outlines) == told(*tapes).summary
+    assert summary_of(outlines) == story_of(*tapes).summary
 
 
 def test_moments_of_a_hang_are_in_order():
-    assert texts(told(hung_and_stopped())) == [
+    assert texts(story_of(hung_and_stopped())) == [
         (1, "bronze was started"),
         (70, "Batch 3 of bronze begins"),
         (
@@ -272,7 +312,7 @@ def test_moments_of_a_hang_are_in_order():
             "for 90 s",
         ),
         (670.4, "pagerduty is notified of StreamingQueryStalled"),
-        (700, "bronze is silenced until 2026-11-23 01:06:40 UTC: known"),
+        (700, "A silence of bronze is in force until 2026-11-23 01:06:40 UTC: known"),
         (880, "The stop of bronze was announced, until 2026-11-23 00:24:40 UTC"),
         (900, "bronze was stopped"),
         (900, "Batch 3 of bronze is given up after 13 min"),
@@ -287,7 +327,7 @@ def test_moments_of_a_hang_are_in_order():
 def test_spans_of_a_hang_have_a_severity_each():
     spans = [
         (span.what.value, span.since - MONDAY, span.until and span.until - MONDAY, span.severity)
-        for span in told(hung_and_stopped()).spans
+        for span in story_of(hung_and_stopped()).spans
     ]
     assert spans == [
         ("run", 1, 900, ""),
@@ -300,8 +340,8 @@ def test_spans_of_a_hang_have_a_severity_each():
 
 
 def test_details_hold_the_stack_and_the_traceback():
-    details = [moment.detail for moment in told(hung_and_stopped()).moments if moment.detail]
-    failed = [moment.detail for moment in told(failed_and_restarted()).moments if moment.detail]
+    details = [moment.detail for moment in story_of(hung_and_stopped()).moments if moment.detail]
+    failed = [moment.detail for moment in story_of(failed_and_restarted()).moments if moment.detail]
 
     assert details[-1].splitlines()[-1] == "org.apache.spark.scheduler.JobWaiter.awaitResult"
     assert failed[0].splitlines()[0] == "/job/billing.py:41 in write"
@@ -318,7 +358,7 @@ def test_slots_are_held_by_a_query_that_is_named():
     for at in (50, 200):
         tape.works("gold", at=at, batch=1, own=busy, slots=slots)
 
-    assert told(tape).answers["held_by"] == (
+    assert story_of(tape).answers["held_by"] == (
         "Batch 1 of gold was in flight from 00:00:50 UTC to 00:03:20 UTC (2 min), and still is "
         "where the recording ends: none of its tasks runs: others hold 4 of 4 slots, silver 3 of "
         "them."
@@ -330,11 +370,11 @@ def test_slow_batch_that_is_committed_says_how_long_it_took():
     tape.works("bronze", at=20, batch=0).works("bronze", at=100, batch=0)
     tape.commit("bronze", batch=0, at=140, seconds=120)
 
-    assert texts(told(tape), what=What.BATCH) == [
+    assert texts(story_of(tape), what=What.BATCH) == [
         (20, "Batch 0 of bronze begins"),
         (140, "Batch 0 of bronze is committed after 2 min"),
     ]
-    assert "batch 0 of bronze began and took 2 min" in told(tape).answers["first"]
+    assert "batch 0 of bronze began and took 2 min" in story_of(tape).answers["first"]
 
 
 def test_state_shows_a_failure_whose_event_was_lost():
@@ -344,22 +384,86 @@ def test_state_shows_a_failure_whose_event_was_lost():
         for line in tape.lines
         if not (isinstance(line, Event) and line.event in {"terminated", "started"})
     ]
-    assert (60.5, "billing failed: ValueError: negative amount") in texts(told(tape))
-    assert (300, "billing was started again") in texts(told(tape))
+    assert (60.5, "billing failed: ValueError: negative amount") in texts(story_of(tape))
+    assert (300, "billing was started again") in texts(story_of(tape))
 
 
-def test_restart_by_querypulse_is_said():
+def test_restart_whose_event_was_lost_is_shown_after_its_first_commit():
+    tape = opened().started("billing", at=1).state(at=2)
+    tape.started("billing", 2, at=70).commit("billing", 2, batch=1, at=75).state(at=76)
+    tape.lines = [line for line in tape.lines if getattr(line, "at", 0) != MONDAY + 70]
+
+    assert (70, "billing was started again") in texts(story_of(tape))
+
+
+def test_stop_that_an_alert_is_about_happened_first():
+    tape = Tape(at=61).started("billing", at=1).terminated("billing", at=40).state(at=41)
+    tape.alert("billing", "StreamingQueryStopped", at=61, reason="stopped 21 s ago")
+
+    answers = story_of(tape).answers
+    assert answers["first"] == "2026-11-23 00:00:40 UTC: billing was stopped."
+    assert answers["held_by"] == (
+        "No batch was held: billing was stopped, and the recording shows no restart."
+    )
+
+
+@pytest.mark.parametrize("counted_at", [62, 66])
+def test_restart_by_querypulse_is_said(counted_at):
     tape = Tape("billing", at=60).started("billing", at=1)
     tape.story.supervised("billing", restarts=0)
     tape.state(at=2).terminated("billing", at=60, exception=MISTAKE).state(at=60)
     tape.alert("billing", FAILED, at=60)
-    tape.started("billing", 2, at=65)
-    tape.story.supervised("billing", restarts=1)
-    tape.state(at=66)
+    for at in (62, 66):
+        if at == 66:
+            tape.started("billing", 2, at=65)
+        if at == counted_at:
+            tape.story.supervised("billing", restarts=1)
+        tape.state(at=at)
 
-    assert told(tape).answers["done"] == (
+    assert story_of(tape).answers["done"] == (
         "billing was started again by querypulse (supervise) at 00:01:05 UTC."
     )
+
+
+def test_crash_loop_is_counted():
+    tape = Tape(at=2).started("billing", at=0)
+    tape.terminated("billing", at=1, exception=MISTAKE).alert("billing", FAILED, at=2)
+    for number in range(2, 12):
+        tape.started("billing", number, at=10 * number)
+        tape.terminated("billing", number, at=10 * number + 1, exception=MISTAKE)
+
+    answers = story_of(tape).answers
+    assert answers["held_by"] == (
+        "No batch was held: billing failed 11 times, first at /job/billing.py:41 in write, and did "
+        "not run until 00:00:20 UTC (19 s)."
+    )
+    assert answers["done"] == (
+        "billing was started again at 00:00:20 UTC and 9 times more until 00:01:50 UTC. The "
+        "recording does not show by whom."
+    )
+
+
+def test_cause_that_queries_share_is_about_its_members():
+    facts = {"members": [{"query": "billing", "facts": {"failure": {"error_class": "Gone"}}}]}
+    tape = Tape("*", at=61).started("billing", at=1).terminated("billing", at=60, exception=MISTAKE)
+    tape.alert("*", "StreamingQueryFailed", at=61, facts=facts)
+
+    assert "billing failed" in story_of(tape).answers["first"]
+    assert story_of(tape).summary.cause == "Gone"
+
+
+def test_replay_says_what_would_have_been_sent():
+    tape = Tape(at=61, seen_from=SeenFrom.REPLAY).alert("billing", FAILED, at=61)
+    tape.notified("replay", at=61, alerts=(FAILED,)).notified("replay", at=90, status="resolved")
+
+    assert story_of(tape).answers["notified"] == (
+        "A replay notifies nobody; a driver would have sent a message at 00:01:01 UTC, "
+        "00:01:30 UTC."
+    )
+    assert texts(story_of(tape), what=What.NOTIFICATION) == [
+        (61, "somebody would be notified of StreamingQueryFailed"),
+        (90, "somebody would be notified that it has ended"),
+    ]
 
 
 def test_attempts_that_fail_alike_are_one_moment():
@@ -368,7 +472,7 @@ def test_attempts_that_fail_alike_are_one_moment():
         tape.notified("webhook", at=at, outcome="transient", error="no answer")
     tape.notified("webhook", at=102)
 
-    assert texts(told(tape), what=What.NOTIFICATION) == [
+    assert texts(story_of(tape), what=What.NOTIFICATION) == [
         (
             62,
             "webhook is not notified in 40 attempts: no answer (it is tried again); the last one "
@@ -376,13 +480,13 @@ def test_attempts_that_fail_alike_are_one_moment():
         ),
         (102, "webhook is notified that the incident is open"),
     ]
-    assert told(tape).summary.notifications == 1
+    assert story_of(tape).summary.notifications == 1
 
 
 def test_attempts_that_all_fail_have_notified_nobody():
     tape = opened().notified("pagerduty", at=62, outcome="misconfigured", error="401: key")
 
-    assert told(tape).answers["notified"] == (
+    assert story_of(tape).answers["notified"] == (
         "Nobody was notified: no receiver accepted a message; 1 attempt failed "
         "(pagerduty: 401: key)."
     )
@@ -394,7 +498,7 @@ def test_alert_that_goes_on_elsewhere_says_where():
     )
     tape.end(at=90)
 
-    timeline = told(tape)
+    timeline = story_of(tape)
     assert texts(timeline, what=What.ALERT)[1:] == [
         (90, "StreamingQueryFailed of billing ends after 29 s and goes on in another incident")
     ]
@@ -407,7 +511,7 @@ def test_muted_alert_says_why_and_since_when_people_are_notified():
         words = {"does": "failed", "reason": "ValueError: negative amount"}
         tape.alert("billing", FAILED, at=at, change=Change.CHANGED, muted=muted, **words)
 
-    assert [text for _, text in texts(told(tape), what=What.ALERT)] == [
+    assert [text for _, text in texts(story_of(tape), what=What.ALERT)] == [
         "StreamingQueryFailed of billing opens (critical): ValueError: negative amount; nobody is "
         "notified: silenced until 00:30",
         "People are notified of StreamingQueryFailed of billing again",
@@ -422,10 +526,10 @@ def test_silence_that_ends_is_a_span():
     tape.silenced(until, at=80)
     tape.end(at=200)
 
-    silences = [span for span in told(tape).spans if span.what is What.SILENCE]
+    silences = [span for span in story_of(tape).spans if span.what is What.SILENCE]
     assert [(span.label, span.until - MONDAY) for span in silences] == [
-        ("billing silenced", 100),
-        ("all queries silenced", 80),
+        ("silence of billing", 100),
+        ("silence of all queries", 80),
     ]
 
 
@@ -434,18 +538,18 @@ def test_driver_that_ends_is_a_moment():
     tape.story.report(at=50, context=Context.STOPPED)
     tape.state(at=50)
 
-    assert (50, "The SparkContext stopped by itself") in texts(told(tape))
-    assert "the SparkContext stopped by itself" in told(tape).answers["first"]
+    assert (50, "The SparkContext stopped by itself") in texts(story_of(tape))
+    assert "the SparkContext stopped by itself" in story_of(tape).answers["first"]
 
 
 def test_watcher_says_from_where_it_saw():
     tape = Tape("*", at=60, seen_from=SeenFrom.WATCH)
 
-    assert "from outside of the driver (querypulse watch)" in texts(told(tape))[0][1]
+    assert "from outside of the driver (querypulse watch)" in texts(story_of(tape))[0][1]
 
 
 def test_batches_have_the_figures_of_plots():
-    (batches,) = told(failed_and_restarted()).batches.values()
+    (batches,) = story_of(failed_and_restarted()).batches.values()
 
     assert [batch.batch_id for batch in batches] == [0, 1, 2, 3, 4, 5, 6]
     slow = batches[5]
@@ -466,7 +570,7 @@ def test_progress_of_every_source_gives_batches():
         tape = opened("orders")
         for at, event in enumerate(row["events"]):
             tape.add(Event(at=MONDAY + at, query="orders", event="progress", data=event))
-        timeline = told(tape)
+        timeline = story_of(tape)
         assert (timeline.unread, len(timeline.batches["orders"])) == (0, len(row["events"]))
 
 
@@ -543,5 +647,35 @@ def test_stalled_alert_outranks_a_slower_one_of_the_same_severity():
     tape = opened("billing", name="StreamingQueryLagging", severity="warning", reason="lag rises")
     tape.alert("billing", STALLED, at=70, severity="warning", does="is stalled", reason="silent")
 
-    assert told(tape).summary.alertname == STALLED
-    assert told(tape).summary.cause == "failed"
+    assert story_of(tape).summary.alertname == STALLED
+    assert story_of(tape).summary.cause == "failed"
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def test_page_has_each_kind_of_line_with_its_members():
+    page = (ROOT / "docs" / "incidents.md").read_text(encoding="utf-8")
+    documented = {
+        kind: set(re.findall(r"`(\w+)`", members))
+        for kind, members in re.findall(r"^\| `(\w+)` \|[^|]*\| (.*) \|$", page, re.MULTILINE)
+    }
+
+    assert documented == {
+        kind.__struct_config__.tag: set(kind.__struct_fields__) - {"at"}
+        for kind in get_args(lines.AnyLine)
+    }
+
+
+def test_page_has_the_bounds_of_the_code():
+    page = (ROOT / "docs" / "incidents.md").read_text(encoding="utf-8")
+
+    assert f"now {lines.VERSION};" in page
+    for bound in (
+        f"{recorder.FULL_BYTES / 2**20:.0f} MB a file",
+        f"{store.MOST_BYTES / 1e6:.0f} MB and {store.KEEP_SECONDS / 86_400:.0f} days in all",
+        f"{ring.RING_BYTES / 2**20:.0f} MB of memory",
+        f"more than {recorder.MOST_QUERIES} queries",
+        f"longer than {ring.LONGEST_EVENT / 1024:.0f} KiB",
+    ):
+        assert bound in page

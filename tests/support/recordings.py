@@ -78,7 +78,7 @@ class Tape:
     """The lines of one recording, in the order of the calls; ``at`` is seconds after ``MONDAY``.
 
     ``query`` is its subject; a tape that ``continues`` another one is a later process, whose
-    monotonic clock begins anew at ``began``.
+    monotonic clock begins again at ``began``.
     """
 
     def __init__(self, query="billing", *, at, continues=None, seen_from=SeenFrom.DRIVER):

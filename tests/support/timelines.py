@@ -17,7 +17,7 @@ QUERIES = tuple(f"q{n}" for n in range(1, 8))
 
 
 def summary(**changes) -> Summary:
-    told = Summary(
+    usual = Summary(
         id="20261129T091430Z-telemetry-orders-abc123",
         app="telemetry",
         query="orders",
@@ -31,7 +31,7 @@ def summary(**changes) -> Summary:
         notifications=4,
         receivers=("pagerduty", "team-chat"),
     )
-    return replace(told, **changes)
+    return replace(usual, **changes)
 
 
 def batches(count=240, *, every=10.0, until=BEGAN - 30, first=100, seconds=1.2, rows=5000):
@@ -96,7 +96,9 @@ def hang() -> Timeline:
     }
     shown = {"orders": (*before, late, *after)}
     for number, query in enumerate(QUERIES):
-        shown[query] = batches(280, until=BEGAN + 1190, seconds=0.3 * (number + 1), rows=900)
+        shown[query] = batches(
+            70, every=40, until=BEGAN + 1190, seconds=0.3 * (number + 1), rows=900
+        )
     return Timeline(
         summary=summary(), answers=answers, moments=moments, spans=spans, batches=shown, unread=1
     )
@@ -120,11 +122,11 @@ def bare(**changes) -> Timeline:
 
 def later(timeline: Timeline, seconds: float, **changes) -> Timeline:
     """The same at another time; ``changes`` are those of its summary."""
-    told = timeline.summary
-    until = None if told.until is None else told.until + seconds
+    old = timeline.summary
+    until = None if old.until is None else old.until + seconds
     return replace(
         timeline,
-        summary=replace(told, **{"since": told.since + seconds, "until": until, **changes}),
+        summary=replace(old, **{"since": old.since + seconds, "until": until, **changes}),
         moments=tuple(replace(moment, at=moment.at + seconds) for moment in timeline.moments),
         spans=tuple(
             replace(

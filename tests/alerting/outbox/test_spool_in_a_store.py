@@ -22,6 +22,8 @@ from querypulse.listener.past_failures import FailedQuery
 from querypulse.listener.state.history import RunFailure
 
 NAME = "outbox.lease"
+DIED = RunFailure(WALL, 7, "ValueError")
+LATER = RunFailure(WALL + 5, 7, "ValueError")
 
 
 class Machine:
@@ -117,15 +119,10 @@ def test_process_that_was_frozen_finds_that_another_has_taken_over():
 def test_of_two_that_take_it_at_one_moment_the_first_to_renew_lets_go():
     files = {}
     a, b = Machine(files), Machine(files)
-    # b reads before a has written.
-    a.store.during = lambda: None
-    before = dict(files)
     assert a.lease.take()
-    written = dict(files)
+    # The other one has read before that.
     files.clear()
-    files.update(before)
     assert b.lease.take()
-    assert files != written
     pass_time(RENEW_SECONDS, a, b)
 
     assert not a.lease.keep()
@@ -231,14 +228,20 @@ def test_what_a_killed_process_left_is_read_at_once_and_written_after_its_lease(
 
 def test_what_the_other_process_added_before_it_ended_comes_later(process):
     """Two drivers overlap, as in a rolling update."""
-    first = process().writes(pager=(entry(1),))
+    first = process()
+    first.spool.offer_history((FailedQuery("a", "a", (DIED,), 1),), ())
+    first.writes(pager=(entry(1),))
     second = process(wall=WALL + 1)
     assert second.spool.load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
+    first.spool.offer_history((FailedQuery("a", "a", (DIED, LATER), 2),), ())
     first.writes(pager=(entry(1), entry(3, Known.FIRING)))
     first.spool.close(PATIENCE_SECONDS)
     late = until(lambda: second.spool.load(0.0), "it may write")
 
     assert late.rows == {"pager": (entry(1), entry(3, Known.FIRING))}
+    assert late.failures == (FailedQuery("a", "a", (LATER,), 2),), "the other was restored"
+    second.writes(pager=(entry(4),))
+    assert kept_in(process.files).rows == {"pager": (entry(4),)}
 
 
 def test_process_that_lost_its_lease_writes_nothing_more(process, monkeypatch):
@@ -266,6 +269,21 @@ def test_store_that_hangs_delays_neither_a_page_nor_the_end(process):
 
 
 @pytest.mark.contains_errors
+def test_store_that_refused_a_renewal_and_works_again_is_no_problem(process, monkeypatch):
+    """Nothing else was to be written meanwhile."""
+    monkeypatch.setattr("querypulse.alerting.delivery.spool_holder.RENEW_SECONDS", 0.0)
+    driver = process().writes(pager=(entry(1),))
+    monkeypatch.setattr(Lease, "renew_seconds", 0.05)
+    driver.spool.offer_rows("pager", (entry(2),))
+    assert driver.spool.flush(PATIENCE_SECONDS)
+    driver.store.refuses = OSError("503 Slow Down")
+    until(lambda: driver.spool.problem, "it is reported")
+    driver.store.refuses = None
+
+    until(lambda: not driver.spool.problem, "the problem is over")
+
+
+@pytest.mark.contains_errors
 def test_dead_jvm_is_reported_and_delays_no_end(process):
     driver = process().writes(pager=(entry(1),))
     driver.store.refuses = OSError("the driver's JVM has ended")
@@ -274,10 +292,6 @@ def test_dead_jvm_is_reported_and_delays_no_end(process):
     assert driver.spool.problem.endswith(": the driver's JVM has ended")
 
     ended(lambda: driver.spool.close(PATIENCE_SECONDS))
-
-
-DIED = RunFailure(WALL, 7, "ValueError")
-LATER = RunFailure(WALL + 5, 7, "ValueError")
 
 
 def test_news_are_what_was_not_there_before():
@@ -351,6 +365,11 @@ def driver(process, monkeypatch):
         one.notifier.close(Deadline(PATIENCE_SECONDS))
 
 
+@pytest.mark.fault(
+    "Ends and kills",
+    "SIGKILL of a driver whose spool is in a store",
+    "The next one goes on with what was open at once, and may end it after the lease",
+)
 def test_what_a_killed_driver_reported_is_not_reported_again_and_ends_after_its_lease(driver):
     a = incident("a")
     first = driver()
