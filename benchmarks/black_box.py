@@ -29,12 +29,12 @@ from .pipeline import APP, EventPipeline, RecordedRuns, new_ids
 
 QUERIES = (30, 200)
 BATCHES = 30
-ROUNDS = 6
+ROUNDS = 30
 EVALUATIONS_A_SECOND = 2
-INCIDENT_SECONDS = 60
+INCIDENT_SECONDS = 120
 MORE_ALLOWED = 1.05
 MEGABYTE = 1024 * 1024
-MILLION = 100_000
+MILLION = 1_000_000
 
 
 class RecordedPipeline(EventPipeline):

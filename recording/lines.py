@@ -287,7 +287,7 @@ def _decoded(text: bytes) -> AnyLine | None:
 
 REMOVED = "$removed"
 _ESCAPE = "$"
-"""Stands once more before a name that begins with it: a query may be called ``$removed``."""
+"""Put before a name that begins with it: a query may be called ``$removed``."""
 
 
 def patch_between(before: Patch, after: Patch) -> Patch:

@@ -62,10 +62,14 @@ NEWS_SECONDS = 60.0
 NOTIFIED_SECONDS = 600.0
 """So long after its end a recording takes what receivers answer."""
 MOST_EARLY = 100
+MOST_REMEMBERED = 1000
 FULL_BYTES = 1024 * 1024
 ALL_BYTES = 8 * 1024 * 1024
 """What all open recordings may hold in memory."""
-LEAST_BYTES = 64 * 1024
+MOST_OPEN = 250
+"""Of more incidents at once, the later ones are not recorded, but counted."""
+INCIDENTS_WITH_NEIGHBOURS = 10
+"""The more of these are open, the fewer other queries are recorded with each."""
 
 Identity = tuple[str, str]
 
@@ -157,6 +161,12 @@ class Recorder:
         self._redact = redact
         self._parts_of = parts_of
         self._open: dict[str, OpenRecording] = {}
+        self.left_out = 0
+        """How many incidents were not recorded, because too many were open."""
+        self._too_many: dict[str, None] = {}
+        self._encoded_driver: tuple[Evaluated, Patch] | None = None
+        self._encoded: dict[str, tuple[Query, Patch]] = {}
+        """By label: the states that were made last."""
         self._before: list[Evaluated] = []
         self._inherited: dict[str, Incident] = {}
         self._early: deque[tuple[str, Notification]] = deque(maxlen=MOST_EARLY)
@@ -188,7 +198,7 @@ class Recorder:
         for identity, of_one in incidents.items():
             recording = self._open.get(identity)
             if recording is None:
-                if not _is_worth(of_one):
+                if not _is_worth(of_one) or not self._has_room(identity):
                     continue
                 recording = self._begin(identity, of_one[0], evaluated)
             self._follow(recording, of_one, evaluated)
@@ -196,6 +206,16 @@ class Recorder:
             if identity not in incidents and recording.ended_at is None:
                 self._end(recording, evaluated.wall, How.RESOLVED)
         self._remember(evaluated)
+
+    def _has_room(self, identity: str) -> bool:
+        if len(self._open) < MOST_OPEN:
+            return True
+        if identity not in self._too_many:
+            self._too_many[identity] = None
+            self.left_out += 1
+        if len(self._too_many) > MOST_REMEMBERED:
+            del self._too_many[next(iter(self._too_many))]
+        return False
 
     def notified(self, identity: str, notification: Notification) -> None:
         """Record an attempt to notify somebody of the incident of a recording."""
@@ -214,12 +234,13 @@ class Recorder:
 
     def take(self, at: float) -> list[Written]:
         """What is new in each recording; those that ended long before ``at`` (Unix) are dropped."""
-        most_bytes = max(LEAST_BYTES, min(FULL_BYTES, ALL_BYTES // max(1, len(self._open))))
+        most_bytes = min(FULL_BYTES, ALL_BYTES // max(1, len(self._open)))
         written = []
         for identity, recording in list(self._open.items()):
             is_over = recording.is_over(at)
             if is_over:
                 del self._open[identity]
+                self._encoded.clear()
             changed = recording.lines.take(most_bytes)
             if changed is not None or is_over:
                 added, is_urgent = changed or (b"", False)
@@ -315,19 +336,24 @@ class Recorder:
     ) -> None:
         """Record all queries of the driver; of many, those that it is about, and their like."""
         labels = evaluated.snapshot.labels()
+        subject = recording.begin.query
         named = [alert.query for incident in incidents for alert in incident.alerts]
         findings = evaluated.evaluation.findings
+        members = [
+            label for finding in findings for label in finding.members if finding.query == subject
+        ]
+        own = {subject, *named, *members}
         named += [finding.query for finding in findings]
         named += [finding.holder for finding in findings]
         named += [label for finding in findings for label in finding.members]
         wanted = dict.fromkeys(label for label in (*named, *labels) if label in labels)
-        subject = recording.begin.query
         recording.own = frozenset(
             label
             for label, query in labels.items()
-            if label in (subject, *named) or (subject == UNNAMED and query.is_unnamed)
+            if label in own or (subject == UNNAMED and query.is_unnamed)
         )
-        room = MOST_QUERIES - len(recording.labels)
+        most = max(1, MOST_QUERIES // (1 + len(self._open) // INCIDENTS_WITH_NEIGHBOURS))
+        room = most - len(recording.labels)
         new = [label for label in wanted if label not in recording.labels][: max(0, room)]
         recording.labels += new
 
@@ -390,13 +416,13 @@ class Recorder:
         is_new = any(queries[label] is not recording.queries.get(label) for label in own)
         if essence == recording.essence and not is_new and not has_waited:
             return
-        driver = driver_state(snapshot, evaluated.ending)
+        driver = self._driver_state(evaluated)
         states = dict(recording.queries_before)
         for label in recording.queries.keys() - queries.keys():
             states.pop(label, None)
         for label, query in queries.items():
             if recording.queries.get(label) is not query:
-                states[label] = query_state(query)
+                states[label] = self._query_state(query)
         changed = patch_between(recording.queries_before, states)
         line = State(
             at=evaluated.wall,
@@ -413,6 +439,19 @@ class Recorder:
         recording.queries = queries
         recording.recorded_at = snapshot.at
         recording.essence = essence
+
+    def _driver_state(self, evaluated: Evaluated) -> Patch:
+        """The state of the driver, made once for all recordings."""
+        if self._encoded_driver is None or self._encoded_driver[0] is not evaluated:
+            state = driver_state(evaluated.snapshot, evaluated.ending)
+            self._encoded_driver = evaluated, state
+        return self._encoded_driver[1]
+
+    def _query_state(self, query: Query) -> Patch:
+        encoded = self._encoded.get(query.label)
+        if encoded is None or encoded[0] is not query:
+            encoded = self._encoded[query.label] = query, query_state(query)
+        return encoded[1]
 
     def _write_stacks(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         for finding in evaluated.evaluation.findings:
@@ -607,7 +646,13 @@ def _essence(evaluated: Evaluated) -> tuple[object, ...]:
     health = {
         (label, query.state, query.severity) for label, query in evaluated.evaluation.health.items()
     }
-    return found, alerts, incidents, health, evaluated.ending
+    # What a recovery begins with.
+    runs = {
+        (query.label, query.run.run_id, query.run.alive, query.run.activity_seen)
+        for query in evaluated.snapshot.queries
+    }
+    context = evaluated.snapshot.context
+    return found, alerts, incidents, health, runs, context, evaluated.ending
 
 
 def _request_line(request: ExpectStop | ExpectEnd | Forget, evaluated: Evaluated) -> Request:

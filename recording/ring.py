@@ -91,11 +91,14 @@ class Ring:
 
 
 def shortened(text: str) -> tuple[str, tuple[str, ...]]:
-    """An event without its longest members, and their names.
+    """An event without its longest members, and their names; ``*`` where it has none.
 
     Spark's ``QueryProgressEvent`` has only one, ``progress``, whose members count.
     """
-    members: dict[str, msgspec.Raw] = _members(text)
+    try:
+        members = _members(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return "{}", ("*",)
     if members.keys() == {PROGRESS}:
         inner, left_out = _shortened(_members(members[PROGRESS]), len(text))
         return msgspec.json.encode({PROGRESS: inner}).decode(), left_out
