@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -419,11 +420,10 @@ def _steps(shown: Shown) -> Iterator[Step]:
         # What was in force when the recording began, nobody did then.
         if silence.since > max(shown.alerts_since, shown.parts[0].begin.at):
             yield Step(silence.since, f"a silence of {silence.queries} began")
-    for part in shown.parts[:-1]:
+    for part, successor in pairwise(shown.parts):
         how = "was killed" if end_of(part) is None else "ended"
         yield Step(part.ends_at, f"its process {how}")
-    for part in shown.parts[1:]:
-        yield Step(part.begin.at, "the next process began")
+        yield Step(successor.begin.at, "the next process began")
     for run in shown.observed.runs:
         if run.query in shown.queries:
             yield from _run_steps(run, shown.alerts_since)

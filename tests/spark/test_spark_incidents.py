@@ -13,7 +13,7 @@ from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, start, 
 
 from querypulse.core.folders import LocalFolder
 from querypulse.recording.lines import decode
-from querypulse.recording.timeline import What, timeline_of
+from querypulse.recording.timeline import timeline_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -55,10 +55,6 @@ def matches(timeline, **answers):
         if re.fullmatch(pattern.replace("TIME", TIME), timeline.answers[name]) is None
     }
     assert wrong == {}
-
-
-def texts(timeline, *subjects):
-    return [moment.text for moment in timeline.moments if moment.what in subjects]
 
 
 # -- a failure that ends the job ----------------------------------------------------------------
