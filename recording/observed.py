@@ -92,7 +92,7 @@ class ContextSeen(msgspec.Struct, frozen=True):
 
 
 class ProgramEnded(msgspec.Struct, frozen=True):
-    """The main program ended, which nobody had announced; ``how`` says it in words."""
+    """The main program of the driver ended, which nobody had announced; ``how`` in words."""
 
     at: float
     how: str

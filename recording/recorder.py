@@ -6,6 +6,7 @@ held, and follows every evaluation that changes something. ``docs/incidents.md``
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -16,6 +17,8 @@ from msgspec.structs import replace
 from ..alerting.alert import Alert, Incident
 from ..alerting.finding import WHOLE_DRIVER, Finding
 from ..alerting.incidents.lifecycle import Evaluated, Opened
+from ..core.redaction import REDACTED, names_secret
+from ..listener.events import EventKind
 from ..listener.mailbox import ExpectEnd, ExpectStop, Forget
 from ..listener.state.identity import UNNAMED
 from ..listener.state.query import Query
@@ -35,6 +38,7 @@ from .lines import (
     Silenced,
     Stack,
     State,
+    REMOVED,
     patch_between,
 )
 from .ring import Received, Ring
@@ -52,7 +56,7 @@ LEAST_BEFORE = 5
 STEPS_BEFORE = 30
 """The most evaluations that are remembered while a finding has opened no alert."""
 NEIGHBOURS_SECONDS = 10.0
-"""How often the states of queries without an alert are recorded, if nothing else changes."""
+"""How often states and events of queries that an incident is not about are recorded."""
 NEWS_SECONDS = 60.0
 """A text that changes is recorded after so long; then after twice as long, and so on."""
 NOTIFIED_SECONDS = 600.0
@@ -109,6 +113,10 @@ class OpenRecording:
         self.ended_at: float | None = None
         self.labels: list[str] = []
         """The queries that are recorded."""
+        self.own: frozenset[str] = frozenset()
+        """Those of them that it is about; the others are its neighbours."""
+        self.event_at: dict[str, float] = {}
+        """By query: the arrival of its last event that was recorded, in monotonic seconds."""
         self.queries: dict[str, Query] = {}
         """As they were last recorded."""
         self.driver_before: Patch = {}
@@ -185,6 +193,7 @@ class Recorder:
 
     def notified(self, identity: str, notification: Notification) -> None:
         """Record an attempt to notify somebody of the incident of a recording."""
+        notification = replace(notification, error=self._redact(notification.error))
         recording = self._open.get(identity)
         if recording is None:
             self._early.append((identity, notification))
@@ -306,6 +315,12 @@ class Recorder:
         named += [finding.holder for finding in findings]
         named += [label for finding in findings for label in finding.members]
         wanted = dict.fromkeys(label for label in (*named, *labels) if label in labels)
+        subject = recording.begin.query
+        recording.own = frozenset(
+            label
+            for label, query in labels.items()
+            if label in (subject, *named) or (subject == UNNAMED and query.is_unnamed)
+        )
         room = MOST_QUERIES - len(recording.labels)
         new = [label for label in wanted if label not in recording.labels][: max(0, room)]
         recording.labels += new
@@ -318,7 +333,10 @@ class Recorder:
     def _write_events(
         self, recording: OpenRecording, evaluated: Evaluated, *, is_before: bool = False
     ) -> None:
-        """Write the events of its queries since the last one; of those before it, the newest."""
+        """Write the events of its queries since the last one: each start and end, and the newest.
+
+        Of those from before, there are more of each query; later, fewer of a neighbour.
+        """
         snapshot = evaluated.snapshot
         by_id = {
             query.query_id: query.label
@@ -327,26 +345,25 @@ class Recorder:
         }
         events = self._ring.since(recording.event, frozenset(by_id))
         recording.event = max(recording.event, self._ring.newest)
-        if is_before:
-            share = max(LEAST_BEFORE, min(EVENTS_BEFORE, SHARED_BEFORE // max(1, len(by_id))))
-            most = {
-                query_id: EVENTS_BEFORE if label == recording.begin.query else share
-                for query_id, label in by_id.items()
-            }
-            events = _newest_of_each(events, most)
-        for received in events:
+        most = _most_before(recording, by_id) if is_before else dict.fromkeys(by_id, 1)
+        for received in _newest_of_each(events, most):
             label = by_id[received.query_id]
+            waited = received.at - recording.event_at.get(label, -math.inf)
+            is_rare = label in recording.own or waited >= NEIGHBOURS_SECONDS
+            if not (is_before or is_rare or _is_lifecycle(received)):
+                continue
+            recording.event_at[label] = received.at
             at = evaluated.wall - (snapshot.at - received.at)
             self._write(recording, self._event_line(received, label, at))
 
     def _event_line(self, received: Received, label: str, at: float) -> Event:
-        return Event(
-            at=at,
-            query=label,
-            event=received.event,
-            data=self._redacted(msgspec.json.decode(received.text)),
-            left_out=received.left_out,
-        )
+        try:
+            data = self._redacted_json(msgspec.json.decode(received.text))
+            left_out = received.left_out
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            # Of an event, only what is used was decoded before.
+            data, left_out = {}, (*received.left_out, "*")
+        return Event(at=at, query=label, event=received.event, data=data, left_out=left_out)
 
     def _write_silences(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         silences = tuple(plain(silence) for silence in evaluated.silences)
@@ -361,8 +378,7 @@ class Recorder:
         labels = snapshot.labels()
         # In the order of the snapshot: the first one of a cause has an incident of its own.
         queries = {label: query for label, query in labels.items() if label in recording.labels}
-        subject = recording.begin.query
-        own = [label for label in queries if subject in (WHOLE_DRIVER, UNNAMED, label)]
+        own = recording.own & queries.keys()
         essence = _essence(evaluated)
         has_waited = snapshot.at - recording.recorded_at >= NEIGHBOURS_SECONDS
         is_new = any(queries[label] is not recording.queries.get(label) for label in own)
@@ -375,18 +391,22 @@ class Recorder:
         for label, query in queries.items():
             if recording.queries.get(label) is not query:
                 states[label] = query_state(query)
+        changed = patch_between(recording.queries_before, states)
         line = State(
             at=evaluated.wall,
             now=snapshot.at,
             driver=self._redacted(patch_between(recording.driver_before, driver)),
-            queries=self._redacted(patch_between(recording.queries_before, states)),
+            queries={
+                label: patch if label == REMOVED else self._redacted(patch)
+                for label, patch in changed.items()
+            },
         )
+        self._write(recording, line)
         recording.driver_before = driver
         recording.queries_before = states
         recording.queries = queries
         recording.recorded_at = snapshot.at
         recording.essence = essence
-        self._write(recording, line)
 
     def _write_stacks(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         for finding in evaluated.evaluation.findings:
@@ -466,22 +486,35 @@ class Recorder:
             severity=alert.labels["severity"],
             code=alert.code,
             starts_at=alert.starts_at,
-            annotations=alert.annotations,
+            annotations=self._redacted(alert.annotations),
             facts=self._redacted(facts),
-            muted=alert.muted,
+            muted=self._redact(alert.muted),
             outcome="" if outcome is None else outcome.value,
             goes_on="" if goes_on is None else goes_on.value,
         )
 
     def _redacted(self, value: Any) -> Any:
-        """The value without secrets in its texts; names of members stay."""
+        """The value without secrets in its texts, and in the names of its members."""
         if isinstance(value, str):
             return self._redact(value)
         if isinstance(value, dict):
-            return {name: self._redacted(part) for name, part in value.items()}
+            return {self._redact(name): self._redacted(part) for name, part in value.items()}
         if isinstance(value, (list, tuple)):
             return [self._redacted(part) for part in value]
         return value
+
+    def _redacted_json(self, value: Any) -> Any:
+        """The same for Spark's JSON, where a member's name may say that its text is secret."""
+        if isinstance(value, dict):
+            return {
+                self._redact(name): REDACTED
+                if isinstance(part, str) and names_secret(name)
+                else self._redacted_json(part)
+                for name, part in value.items()
+            }
+        if isinstance(value, list):
+            return [self._redacted_json(part) for part in value]
+        return self._redacted(value)
 
 
 def part_id(identity: str, number: int) -> str:
@@ -511,15 +544,31 @@ def _opened_before(evaluated: Evaluated) -> tuple[Opened, ...]:
     return tuple(opened for opened in before if opened.at)
 
 
+def _most_before(recording: OpenRecording, labels: Mapping[str, str]) -> dict[str, int]:
+    """By id: how many events from before the incident are recorded of each query."""
+    share = max(LEAST_BEFORE, min(EVENTS_BEFORE, SHARED_BEFORE // max(1, len(labels))))
+    return {
+        query_id: EVENTS_BEFORE if label == recording.begin.query else share
+        for query_id, label in labels.items()
+    }
+
+
 def _newest_of_each(events: list[Received], most: Mapping[str, int]) -> list[Received]:
-    """The newest events of each query, in order; ``most`` by the query's id."""
+    """The newest events of each query, in order, and all of its starts and ends.
+
+    ``most`` is by the query's id.
+    """
     counts: dict[str, int] = {}
     newest = []
     for received in reversed(events):
         counts[received.query_id] = counts.get(received.query_id, 0) + 1
-        if counts[received.query_id] <= most[received.query_id]:
+        if counts[received.query_id] <= most[received.query_id] or _is_lifecycle(received):
             newest.append(received)
     return newest[::-1]
+
+
+def _is_lifecycle(received: Received) -> bool:
+    return EventKind(received.event).is_lifecycle
 
 
 def _open_alerts(

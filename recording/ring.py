@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 RING_BYTES = 8 * 1024 * 1024
+KEPT_SHARE = 0.9
+"""Of the bound: what is left after events were dropped."""
 ENTRY_BYTES = 400
 """What Python adds to the text of one event."""
 LONGEST_EVENT = 64 * 1024
@@ -29,7 +31,7 @@ class Received(msgspec.Struct, frozen=True, gc=False):
 class Ring:
     """Holds at most ``RING_BYTES`` for all queries; any thread may add and read.
 
-    Where it is full, the query that uses most loses its oldest event: one with many events does
+    Where it is full, the queries that use most lose their oldest events: one with many events does
     not take away those of another with few.
     """
 
@@ -51,8 +53,8 @@ class Ring:
             received = Received(self._number, at, query_id, event, text, left_out)
             self._queries.setdefault(query_id, deque()).append(received)
             self._count(query_id, _size(received))
-            while self._used > self._most_bytes:
-                self._drop()
+            if self._used > self._most_bytes:
+                self._make_room()
 
     @property
     def newest(self) -> int:
@@ -71,13 +73,16 @@ class Ring:
                 return
             yield event
 
-    def _drop(self) -> None:
-        query_id = max(self._sizes, key=lambda query_id: self._sizes[query_id])
-        events = self._queries[query_id]
-        self._count(query_id, -_size(events.popleft()))
-        if not events:
-            del self._queries[query_id]
-            del self._sizes[query_id]
+    def _make_room(self) -> None:
+        """Drop the oldest events of the queries that use most, rarely and many at once."""
+        level = _level(sorted(self._sizes.values()), self._most_bytes * KEPT_SHARE)
+        for query_id in [query_id for query_id, size in self._sizes.items() if size > level]:
+            events = self._queries[query_id]
+            while events and self._sizes[query_id] > level:
+                self._count(query_id, -_size(events.popleft()))
+            if not events:
+                del self._queries[query_id]
+                del self._sizes[query_id]
 
     def _count(self, query_id: str, size: int) -> None:
         self._used += size
@@ -96,6 +101,17 @@ def shortened(text: str) -> tuple[str, tuple[str, ...]]:
         length -= len(bytes(members.pop(name)))
         left_out.append(name)
     return msgspec.json.encode(members).decode(), tuple(left_out)
+
+
+def _level(sizes: Sequence[int], room: float) -> float:
+    """The most that each query may use, so that all of them fit; ``sizes`` ascend."""
+    left = len(sizes)
+    for size in sizes:
+        if size * left > room:
+            break
+        room -= size
+        left -= 1
+    return room / max(1, left)
 
 
 def _size(received: Received) -> int:

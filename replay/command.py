@@ -19,7 +19,7 @@ from .engine import Change, Replayed, replay_application
 from .log_files import Application, ReplayError, find_applications
 from .recorded import is_recording, replay_recording
 from .recordings import Recordings
-from .report import as_json, as_text, complaints, exit_code, summary
+from .report import as_json, as_text, complaints, exit_code, extent, summary
 from .terms import chosen_settings, parse_choices, terms_of
 
 DEFAULT_TABLE = "querypulse-replay.parquet"
@@ -79,6 +79,7 @@ def replay(
     if spark:
         if html is not None:
             raise ReplayError("--html: not with --spark, which writes a table")
+        _refuse_recordings(applications, "--spark", "replay it without")
         require_spark("replay --spark")
         from .fleet import replay_fleet
 
@@ -91,7 +92,7 @@ def replay(
         with TemporaryDirectory(prefix="querypulse-replay-") as folder:
             recordings = Recordings(Path(folder), settings)
             replays = _replay_here(applications, settings, chosen, shown, recordings)
-            _write_page(page, recordings, f"Replay: {summary(replays)}")
+            _write_page(page, recordings, f"Replay of {extent(replays)}")
     return exit_code(replays)
 
 
@@ -100,11 +101,14 @@ def _free_page(html: str, applications: Sequence[Application]) -> Path:
     page = Path(html)
     if page.is_dir() or not page.parent.is_dir():
         raise ReplayError(f"--html {html}: give a file in a folder that exists")
+    _refuse_recordings(applications, "--html", f"draw it by querypulse incident FILE --html {html}")
+    return page
+
+
+def _refuse_recordings(applications: Sequence[Application], option: str, advice: str) -> None:
     for application in applications:
         if is_recording(application):
-            drawn = f"querypulse incident {application.path} --html {html}"
-            raise ReplayError(f"--html: {application.path} is a recording: {drawn} draws it")
-    return page
+            raise ReplayError(f"{option}: {application.path} is a recording: {advice}")
 
 
 def _write_page(page: Path, recordings: Recordings, title: str) -> None:

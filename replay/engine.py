@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..alerting.alert import FIRING, RESOLVED, Alert, Incident
 from ..alerting.evaluate import Evaluation, evaluate
-from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
+from ..alerting.incidents.lifecycle import Evaluated, Held, Lifecycle, LifecycleSettings
 from ..alerting.policy import Policy
 from ..alerting.silences import Silence
 from ..alerting.words.messages import Guidance
@@ -125,7 +125,7 @@ class Reporter:
         is_last: bool = False,
     ) -> list[Change]:
         """The alerts that this evaluation, at Unix time ``wall``, opens or ends."""
-        before = self.lifecycle.held
+        before = Held() if self._recordings is None else self.lifecycle.held
         incidents = self.lifecycle.update(
             evaluation, snapshot, snapshot.at, wall, silences, is_last=is_last
         )

@@ -14,7 +14,7 @@ from support.spark_harness import JobListener
 from querypulse.listener.connect.client import ConnectClient
 from querypulse.recording.lines import decode
 from querypulse.recording.timeline import timeline_of
-from querypulse.sidecar import QueryFailure, Sidecar, attach
+from querypulse.sidecar import QueryFailure, SettingsError, Sidecar, attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.connect]
 from_4_on = pytest.mark.skipif(IS_OUTSIDE, reason="Spark 3.5 sends Connect clients no events")
@@ -196,6 +196,11 @@ def release_elsewhere(spark):
         other._server_session = ""  # This request has no such field.
         request = other._identified(pb2.ReleaseSessionRequest())
         other._unary(other._stub.ReleaseSession, request)
+
+
+def test_spool_at_a_uri_is_an_error_because_the_client_has_no_jvm(connect):
+    with pytest.raises(SettingsError, match="'spool_dir': s3a://team/x .*: give a local path"):
+        connect(spool_dir="s3a://team/x")
 
 
 @knows_ended_sessions

@@ -168,10 +168,8 @@ def test_object_that_was_not_uploaded_as_a_whole_replaces_nothing(spark, uris, t
     ],
 )
 def test_store_that_refuses_is_an_error_of_the_system_in_one_line(spark, uri, reason):
-    folder = SparkFolder(spark, uri)
     with pytest.raises(OSError, match=reason) as refused:
-        folder.make()
-        folder.write("x", b"")
+        SparkFolder(spark, uri).write("x", b"")
 
     assert "\n" not in str(refused.value)
 

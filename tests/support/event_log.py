@@ -9,6 +9,7 @@ from pathlib import Path
 from querypulse.listener.events import EventKind
 from querypulse.replay.engine import Change, Replayed, replay_application
 from querypulse.replay.log_files import find_applications
+from querypulse.replay.recordings import Recordings
 from querypulse.replay.terms import terms_of
 from querypulse.settings.settings import Settings
 
@@ -152,3 +153,15 @@ def reported(log, folder: Path, **settings):
 
 def after(at: str) -> float:
     return round(datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp() - BEGAN, 3)
+
+
+def recordings_of(log: Path, folder: Path, **settings) -> list[Path]:
+    """Replay a log, and record its incidents in a folder: their files, the oldest first."""
+    wanted = Settings(**settings)
+    folder.mkdir()
+    recordings = Recordings(folder, wanted)
+    for application in find_applications([str(log)]):
+        replay = Replayed(application.label, application.path)
+        for _ in replay_application(application, terms_of(wanted), replay, recordings=recordings):
+            pass
+    return sorted(folder.iterdir())
