@@ -365,7 +365,7 @@ def test_slots_are_held_by_a_query_that_is_named():
     )
 
 
-def test_batch_whose_cause_no_poll_shows_is_told_in_the_words_of_its_alert():
+def test_batch_whose_cause_no_poll_shows_has_the_words_of_its_alert():
     tape = Tape("bronze", at=100).started("bronze", at=1)
     own = JobCounts(jobs_started=2, tasks_completed=40)
     for at, line in ((20, 12), (100, 13)):

@@ -29,7 +29,7 @@ def parts_of(folder, query):
     return sorted(files, key=lambda file: (len(file.name), file.name))
 
 
-def told(folder, query):
+def story_of(folder, query):
     """The story of that incident, from its files alone."""
     return timeline_of([decode(file.read_bytes(), file.name) for file in parts_of(folder, query)])
 
@@ -40,9 +40,9 @@ def ended(folder, query):
     def story():
         if not parts_of(folder, query):
             return None
-        timeline = told(folder, query)
-        is_told = re.search(r" \d+ about the end", timeline.answers["notified"])
-        return timeline if is_told and timeline.summary.until is not None else None
+        timeline = story_of(folder, query)
+        is_known = re.search(r" \d+ about the end", timeline.answers["notified"])
+        return timeline if is_known and timeline.summary.until is not None else None
 
     return until(story, f"the recording of {query} ends")
 
@@ -91,7 +91,7 @@ def test_failure_that_ends_the_job(drive, tmp_path):
         assert driver.wait() == 1
         assert "QueryFailure: streaming query ledger" in driver.errors
 
-    timeline = told(tmp_path / "spool", "ledger")
+    timeline = story_of(tmp_path / "spool", "ledger")
     failed = r"ledger failed( in batch 3)?: ValueError: account 4711 has no ledger"
     matches(
         timeline,
@@ -115,7 +115,7 @@ def test_process_killed_with_an_open_incident_leaves_a_file_that_can_be_read(
         driver.signal_all(signal.SIGKILL)
         driver.wait()
 
-    timeline = told(tmp_path / "spool", "ledger")
+    timeline = story_of(tmp_path / "spool", "ledger")
     assert timeline.summary.until is None
     assert "account 4711 has no ledger" in timeline.answers["first"]
     assert "it breaks off" in timeline.answers["ended"]
@@ -200,7 +200,7 @@ def test_killed_jvm_is_one_incident_that_the_next_process_ends(drive, tmp_path):
         driver.wait_for_line("commits")
         driver.signal_jvm(signal.SIGKILL)
         assert driver.wait() != 0
-    killed = told(spool, "driver")
+    killed = story_of(spool, "driver")
     with drive(RUNS) as driver:
         driver.wait_for_line("commits")
         timeline = ended(spool, "driver")
