@@ -147,9 +147,9 @@ def _first(shown: Shown) -> str:
     events += [(seen.at, context_text(seen.context)) for seen in shown.observed.contexts]
     if shown.alerts:
         alert = shown.alerts[0]
-        text = f"{alert_name(alert)} opened: {alert.lines[0].code}"
         reason = alert.lines[0].annotations.get("reason", "").rstrip(".")
-        events.append((alert.since, f"{text}: {reason}" if reason else text))
+        text = f"{alert_name(alert)} opened: {reason or alert.lines[0].code}"
+        events.append((alert.since, text))
     if not events:
         return "The recording does not show what happened first: it has no alert and no failure."
     at, text = min(events, key=lambda event: event[0])

@@ -68,7 +68,7 @@ def test_failure_of_another_query_is_not_what_happened_first():
     tape = opened("billing").started("bronze", at=1).terminated("bronze", at=30, exception=MISTAKE)
 
     assert story_of(tape).answers["first"] == (
-        "2026-11-23 00:01:01 UTC: StreamingQueryFailed of billing opened: failed: "
+        "2026-11-23 00:01:01 UTC: StreamingQueryFailed of billing opened: "
         "ValueError: negative amount."
     )
 
@@ -79,7 +79,7 @@ def test_failure_of_a_query_is_not_what_happened_first_to_its_monitor():
 
     answers = story_of(tape).answers
     assert answers["first"] == (
-        "2026-11-23 00:01:01 UTC: QuerypulseEventsMissing opened: events_missing: 7 dropped."
+        "2026-11-23 00:01:01 UTC: QuerypulseEventsMissing opened: 7 dropped."
     )
     assert answers["held_by"].endswith("the alert says: 7 dropped.")
 
