@@ -23,6 +23,7 @@ from ..listener.mailbox import ExpectEnd, ExpectStop, Forget
 from ..listener.state.identity import UNNAMED
 from ..listener.state.query import Query
 from .lines import (
+    REMOVED,
     VERSION,
     AlertChanged,
     AnyLine,
@@ -38,7 +39,6 @@ from .lines import (
     Silenced,
     Stack,
     State,
-    REMOVED,
     patch_between,
 )
 from .ring import Received, Ring

@@ -15,6 +15,7 @@ ENTRY_BYTES = 400
 """What Python adds to the text of one event."""
 LONGEST_EVENT = 64 * 1024
 """Characters of one event; of a longer one, its longest members are left out."""
+PROGRESS = "progress"
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -90,17 +91,33 @@ class Ring:
 
 
 def shortened(text: str) -> tuple[str, tuple[str, ...]]:
-    """An event without its longest members, and their names."""
-    members: dict[str, msgspec.Raw] = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    """An event without its longest members, and their names.
+
+    Spark's ``QueryProgressEvent`` has only one, ``progress``, whose members count.
+    """
+    members: dict[str, msgspec.Raw] = _members(text)
+    if members.keys() == {PROGRESS}:
+        inner, left_out = _shortened(_members(members[PROGRESS]), len(text))
+        return msgspec.json.encode({PROGRESS: inner}).decode(), left_out
+    kept, left_out = _shortened(members, len(text))
+    return msgspec.json.encode(kept).decode(), left_out
+
+
+def _members(text: str | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+
+
+def _shortened(
+    members: dict[str, msgspec.Raw], length: int
+) -> tuple[dict[str, msgspec.Raw], tuple[str, ...]]:
     longest = sorted(members, key=lambda name: len(bytes(members[name])), reverse=True)
-    length = len(text)
     left_out = []
     for name in longest:
         if length <= LONGEST_EVENT:
             break
-        length -= len(bytes(members.pop(name)))
+        length -= len(bytes(members[name]))
         left_out.append(name)
-    return msgspec.json.encode(members).decode(), tuple(left_out)
+    return {name: members[name] for name in members if name not in left_out}, tuple(left_out)
 
 
 def _level(sizes: Sequence[int], room: float) -> float:
