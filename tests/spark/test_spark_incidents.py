@@ -9,7 +9,7 @@ import time
 
 import pytest
 from support.driver import Driver
-from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, start, until
+from support.queries import Trap, commits, rate, start, until
 
 from querypulse.core.folders import LocalFolder
 from querypulse.recording.lines import decode
@@ -221,27 +221,33 @@ def test_killed_jvm_is_one_incident_that_the_next_process_ends(drive, tmp_path):
 # -- one cause of many queries ------------------------------------------------------------------
 
 
-def test_three_queries_of_one_cause_are_one_incident_of_the_driver(spark, watch, pages, tmp_path):
+def test_three_queries_that_follow_one_of_the_same_cause_are_one_incident_of_the_driver(
+    spark, watch, pages, tmp_path
+):
     spool = tmp_path / "spool"
     sidecar = watch(spool_dir=str(spool), app_name="etl")
     names = ("bronze", "silver", "gold")
-    together = threading.Barrier(3)
-    fails = threading.Event()
+    failing = set()
 
-    def write(batch, batch_id):
-        if fails.is_set():
-            together.wait(SPARK_PATIENCE_SECONDS)
-            raise ConnectionError("the metastore refuses: too many connections")
+    def starts(name):
+        def write(batch, batch_id):
+            if name in failing:
+                raise ConnectionError("the metastore refuses: too many connections")
 
-    for name in names:
         start(rate(spark), name, write, checkpoint=tmp_path / name)
-    for name in names:
+
+    for name in ("first", *names):
+        starts(name)
+    for name in ("first", *names):
         commits(sidecar, name)
-    fails.set()
-    pages.wait_for("StreamingQueryFailed", "gold")
-    fails.clear()
+    failing.add("first")
+    pages.wait_for("StreamingQueryFailed", "first")
+    failing.update(names)
     for name in names:
-        start(rate(spark), name, write, checkpoint=tmp_path / name)
+        pages.wait_for("StreamingQueryFailed", name)
+    failing.clear()
+    for name in ("first", *names):
+        starts(name)
 
     timeline = ended(spool, "driver")
     matches(
@@ -254,6 +260,7 @@ def test_three_queries_of_one_cause_are_one_incident_of_the_driver(spark, watch,
     )
     assert timeline.summary.headline.startswith("[etl] 3 queries failed: ConnectionError")
     assert not any(parts_of(spool, name) for name in names)
+    assert "first" not in timeline.answers["done"]
 
 
 # -- a folder that hangs ------------------------------------------------------------------------
