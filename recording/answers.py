@@ -5,7 +5,9 @@ What the recording does not show, the answer says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,7 +15,7 @@ import msgspec
 from ..alerting.alert import RESOLVED
 from ..alerting.words.headlines import called
 from ..core.text import duration, exact_duration, listed, utc
-from ..listener.state.run import Outcome
+from ..listener.state.run import Delay, Outcome
 from .alerts import (
     AlertStory,
     Attempts,
@@ -32,6 +34,8 @@ MOST = 5
 """So many things are named in one answer; the moments have all of them."""
 
 
+DELAYS = frozenset(delay.value for delay in Delay)
+_LINE = re.compile(r":\d+ in ")
 LONG_SECONDS = 60.0
 """A batch that took as long is worth a mention, also if no alert names it."""
 
@@ -143,9 +147,9 @@ def _first(shown: Shown) -> str:
     events += [(seen.at, context_text(seen.context)) for seen in shown.observed.contexts]
     if shown.alerts:
         alert = shown.alerts[0]
-        text = f"{alert_name(alert)} opened: {alert.lines[0].code}"
         reason = alert.lines[0].annotations.get("reason", "").rstrip(".")
-        events.append((alert.since, f"{text}: {reason}" if reason else text))
+        text = f"{alert_name(alert)} opened: {reason or alert.lines[0].code}"
+        events.append((alert.since, text))
     if not events:
         return "The recording does not show what happened first: it has no alert and no failure."
     at, text = min(events, key=lambda event: event[0])
@@ -153,8 +157,8 @@ def _first(shown: Shown) -> str:
 
 
 def _ends(shown: Shown) -> list[RunStory]:
-    """The runs that failed, or that had ended when an alert of their query opened."""
-    return [
+    """The runs that failed, or that had ended when an alert of their query opened, in order."""
+    ends = [
         run
         for run in shown.observed.runs
         if run.ended_at is not None
@@ -162,6 +166,7 @@ def _ends(shown: Shown) -> list[RunStory]:
         and not run.with_process
         and (run.outcome is Outcome.FAILED or _explains_an_alert(run, shown))
     ]
+    return sorted(ends, key=lambda run: run.ended_at or 0.0)
 
 
 def _explains_an_alert(run: RunStory, shown: Shown) -> bool:
@@ -288,13 +293,33 @@ def _flight_answer(flight: FlightStory, shown: Shown) -> str:
     text = f"{name[0].upper()}{name[1:]} was in flight {lasted}"
     if flight.until is None:
         text = f"{text}, and still is where the recording ends"
-    if flight.holds:
-        seen = "; then ".join(hold.text for hold in flight.holds[:MOST])
-        text = f"{text}: {seen}"
-    else:
+    # Where no cause was seen, the rules may know more: they compare the batch with those before.
+    is_explained = any(hold.kind in DELAYS for hold in flight.holds)
+    said = "" if is_explained else _said_of(flight, shown)
+    # A line of the same function is no news here; the moments have each.
+    seen = {_LINE.sub("", hold.text): hold.text for hold in reversed(flight.holds)}
+    held = "; then ".join([*seen.values()][::-1][:MOST])
+    if held:
+        text = f"{text}: {held}"
+    if said:
+        text = f"{text}; the alert says: {said}"
+    if not (held or said):
         text = f"{text}; the recording does not show what held it"
     line = _stack_line(flight, shown)
-    return f"{text}; its thread was at {line}." if line and line not in text else f"{text}."
+    is_said = _LINE.sub("", line) in _LINE.sub("", text)
+    return f"{text}." if is_said else f"{text}; its thread was at {line}."
+
+
+def _said_of(flight: FlightStory, shown: Shown) -> str:
+    """The newest words of an alert about the batch."""
+    reasons = [
+        (line.at, line.annotations.get("reason", ""))
+        for alert in shown.alerts
+        if alert.query == flight.query
+        for line in alert.firing
+        if flight.batch_id is not None and _batch_of(line.facts) == flight.batch_id
+    ]
+    return max(reasons, default=(0.0, ""))[1].rstrip(".")
 
 
 def _stack_line(flight: FlightStory, shown: Shown) -> str:
@@ -316,8 +341,11 @@ def _notified(shown: Shown) -> str:
     if not shown.attempts:
         lines = (line for alert in shown.alerts for line in alert.lines)
         muted = next((line.muted for line in lines if line.muted), "")
-        why = f": {muted}" if muted else "; the recording shows no attempt"
-        return f"Nobody was notified{why}."
+        if muted:
+            return f"Nobody was notified: {muted}."
+        if end_of(shown.parts[-1]) is None:
+            return "The recording shows no attempt to notify anybody before it breaks off."
+        return "Nobody was notified; the recording shows no attempt."
     if shown.is_replay:
         return _would_be_notified(accepted, shown)
     if not accepted:
@@ -392,9 +420,10 @@ def _steps(shown: Shown) -> Iterator[Step]:
         # What was in force when the recording began, nobody did then.
         if silence.since > max(shown.alerts_since, shown.parts[0].begin.at):
             yield Step(silence.since, f"a silence of {silence.queries} began")
-    for part in shown.parts[:-1]:
-        how = "its process was killed" if end_of(part) is None else how_process_ended(part, shown)
-        yield Step(part.ends_at, how)
+    for part, successor in pairwise(shown.parts):
+        how = "was killed" if end_of(part) is None else "ended"
+        yield Step(part.ends_at, f"its process {how}")
+        yield Step(successor.begin.at, "the next process began")
     for run in shown.observed.runs:
         if run.query in shown.queries:
             yield from _run_steps(run, shown.alerts_since)

@@ -57,7 +57,7 @@ def test_empty_recording_says_that_it_shows_nothing():
     assert story_of(Tape(at=61)).answers == {
         "first": "The recording does not show what happened first: it has no alert and no failure.",
         "held_by": "The recording does not show what held it.",
-        "notified": "Nobody was notified; the recording shows no attempt.",
+        "notified": "The recording shows no attempt to notify anybody before it breaks off.",
         "done": "The recording shows nothing that was done.",
         "ended": "The recording does not show an end: it breaks off at 00:01:01 UTC, where its "
         "process was killed, or still runs.",
@@ -68,7 +68,7 @@ def test_failure_of_another_query_is_not_what_happened_first():
     tape = opened("billing").started("bronze", at=1).terminated("bronze", at=30, exception=MISTAKE)
 
     assert story_of(tape).answers["first"] == (
-        "2026-11-23 00:01:01 UTC: StreamingQueryFailed of billing opened: failed: "
+        "2026-11-23 00:01:01 UTC: StreamingQueryFailed of billing opened: "
         "ValueError: negative amount."
     )
 
@@ -79,7 +79,7 @@ def test_failure_of_a_query_is_not_what_happened_first_to_its_monitor():
 
     answers = story_of(tape).answers
     assert answers["first"] == (
-        "2026-11-23 00:01:01 UTC: QuerypulseEventsMissing opened: events_missing: 7 dropped."
+        "2026-11-23 00:01:01 UTC: QuerypulseEventsMissing opened: 7 dropped."
     )
     assert answers["held_by"].endswith("the alert says: 7 dropped.")
 
@@ -232,8 +232,8 @@ ANSWERS = {
         "held_by": "No batch was held: billing failed at /job/billing.py:41 in write, and did not run until 00:10:05 UTC (9 min).",
         "notified": "pagerduty was notified at 00:01:01 UTC (0.4 s after the first alert opened); "
         "2 messages were accepted, 1 about the end.",
-        "done": "its process was killed at 00:01:01 UTC; billing was started again at "
-        "00:10:05 UTC. The recording does not show by whom.",
+        "done": "its process was killed at 00:01:01 UTC; the next process began at 00:10:00 UTC; "
+        "billing was started again at 00:10:05 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:10:51 UTC, 9 min after the first alert opened: "
         "billing commits again.",
     },
@@ -363,6 +363,32 @@ def test_slots_are_held_by_a_query_that_is_named():
         "where the recording ends: none of its tasks runs: others hold 4 of 4 slots, silver 3 of "
         "them."
     )
+
+
+def test_batch_whose_cause_no_poll_shows_has_the_words_of_its_alert():
+    tape = Tape("bronze", at=100).started("bronze", at=1)
+    own = JobCounts(jobs_started=2, tasks_completed=40)
+    for at, line in ((20, 12), (100, 13)):
+        tape.works("bronze", at=at, batch=0, own=own, line=f"/job/bronze.py:{line} in write")
+    facts = {"flight": {"batch_id": 0}}
+    reason = "batch 0 in flight for 80 s, its tasks still finish, 32 jobs so far"
+    tape.alert("bronze", "StreamingBatchSlow", at=100, does="is slow", reason=reason, facts=facts)
+
+    assert story_of(tape).answers["held_by"].partition("ends: ")[2] == (
+        "no task of its own runs, its Python thread is at /job/bronze.py:12 in write; "
+        f"the alert says: {reason}."
+    )
+
+
+def test_of_many_queries_the_one_that_failed_first_is_named():
+    tape = Tape("*", at=61).started("bronze", at=1).started("silver", at=2)
+    tape.terminated("silver", at=60, exception=MISTAKE)
+    tape.terminated("bronze", at=61, exception=MISTAKE)
+    for query in ("bronze", "silver"):
+        tape.alert(query, FAILED, at=61, does="failed", reason="ValueError: negative amount")
+
+    assert "silver failed" in story_of(tape).answers["first"]
+    assert "silver failed" in story_of(tape).answers["held_by"]
 
 
 def test_slow_batch_that_is_committed_says_how_long_it_took():

@@ -102,7 +102,7 @@ def test_a_killed_driver_is_paged_and_its_restart_resolves(run, pages):
 
 
 @pytest.mark.slow
-def test_recording_of_a_killed_driver_tells_its_end_and_who_was_notified(run, pages, tmp_path):
+def test_recording_of_a_killed_driver_shows_its_end_and_who_was_notified(run, pages, tmp_path):
     settings = {"webhook_url": pages.url, "resolve_after_seconds": "0"}
     with (
         ServedDriver() as driver,
