@@ -226,7 +226,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def recording_id(labels: Mapping[str, str], at: float) -> str:
-    """The id of a recording: when its incident opened, whose it is, and a hash that tells it apart.
+    """The id of a recording: when its incident opened, whose it is, and a hash that makes it unique.
 
     It is the name of a file, whatever the names of the app and the query are.
     """

@@ -199,7 +199,7 @@ def release_elsewhere(spark):
 
 
 def test_spool_at_a_uri_is_an_error_because_the_client_has_no_jvm(connect):
-    with pytest.raises(SettingsError, match="'spool_dir': s3a://team/x.*: give a local path"):
+    with pytest.raises(SettingsError, match=r"'spool_dir': s3a://team/x.*: give a local path"):
         connect(spool_dir="s3a://team/x")
 
 
