@@ -226,7 +226,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def recording_id(labels: Mapping[str, str], at: float) -> str:
-    """The id of a recording: when its incident opened, whose it is, and a hash that makes it unique.
+    """The id of a recording: when its incident opened, whose it is, and a hash of both.
 
     It is the name of a file, whatever the names of the app and the query are.
     """
