@@ -401,7 +401,10 @@ def _done(shown: Shown) -> str:
     texts = [_step_text(text, at, shown) for text, at in times.items()]
     more = f"; and {len(texts) - MOST} more" if len(texts) > MOST else ""
     by_whom = "" if all(step.is_ours for step in steps) else " The recording does not show by whom."
-    return f"{'; '.join(texts[:MOST])}{more}.{by_whom}"
+    text = f"{'; '.join(texts[:MOST])}{more}.{by_whom}"
+    # The name of a query stays as it is.
+    begins_with_name = text.startswith(tuple(called(query) for query in shown.queries))
+    return text if begins_with_name else text[:1].upper() + text[1:]
 
 
 def _step_text(text: str, times: Sequence[float], shown: Shown) -> str:

@@ -220,7 +220,7 @@ ANSWERS = {
         "notified": "webhook was notified at 00:02:40 UTC (0.5 s after the first alert opened), "
         "pagerduty was notified at 00:11:10 UTC (8 min after the first alert opened); 3 messages "
         "were accepted, 1 about the end.",
-        "done": "a silence of bronze began at 00:11:40 UTC; the stop of bronze was announced at "
+        "done": "A silence of bronze began at 00:11:40 UTC; the stop of bronze was announced at "
         "00:14:40 UTC; bronze was stopped at 00:15:00 UTC; bronze was started again at "
         "00:15:05 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:15:46 UTC, 13 min after the first alert opened: "
@@ -232,7 +232,7 @@ ANSWERS = {
         "held_by": "No batch was held: billing failed at /job/billing.py:41 in write, and did not run until 00:10:05 UTC (9 min).",
         "notified": "pagerduty was notified at 00:01:01 UTC (0.4 s after the first alert opened); "
         "2 messages were accepted, 1 about the end.",
-        "done": "its process was killed at 00:01:01 UTC; the next process began at 00:10:00 UTC; "
+        "done": "Its process was killed at 00:01:01 UTC; the next process began at 00:10:00 UTC; "
         "billing was started again at 00:10:05 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:10:51 UTC, 9 min after the first alert opened: "
         "billing commits again.",

@@ -213,7 +213,7 @@ def test_killed_jvm_is_one_incident_that_the_next_process_ends(drive, tmp_path):
         first=r".* TIME: the JVM of the driver ended\.",
         held_by=r"The recording shows no batch that was held; the alert says: the JVM of the driver has ended, and 2 streaming queries with it: bronze, silver\.",
         notified=r"webhook was notified at TIME \(.* after the first alert opened\); 2 messages were accepted, 1 about the end\.",
-        done=r"its process ended at TIME; the next process began at TIME; (bronze|silver) was started again at TIME; .*\.",
+        done=r"Its process ended at TIME; the next process began at TIME; (bronze|silver) was started again at TIME; .*\.",
         ended=r"The last alert ended at TIME, \d+ (s|min) after the first alert opened: driver is up again\.",
     )
 
