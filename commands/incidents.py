@@ -159,7 +159,7 @@ def _row(summary: Summary) -> tuple[str, ...]:
     cells = (
         utc(summary.since).removesuffix(" UTC"),
         lasted,
-        called(summary.query),
+        "driver" if summary.query == WHOLE_DRIVER else called(summary.query),
         summary.cause,
         summary.how,
         notified,
@@ -271,7 +271,8 @@ def _rest_text(timeline: Timeline, *, full: bool) -> Iterator[str]:
     others = [query for query in timeline.batches if query not in _own(timeline)]
     if others:
         count = sum(len(timeline.batches[query]) for query in others)
-        notes.append(f"{len(others)} other queries: {count} batches")
+        whose = "1 other query" if len(others) == 1 else f"{len(others)} other queries"
+        notes.append(f"{whose}: {count} batches")
     if details and not full:
         lines = sum(len(detail.splitlines()) for detail in details)
         notes.append(f"stacks and errors: {len(details)}, of {lines} lines; --full prints them")
@@ -498,7 +499,7 @@ def _refusing(path: Path) -> Iterator[None]:
     try:
         yield
     except RecordingError as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(printable(str(error))) from None
     except (OSError, ValueError) as error:
         # A path that cannot be one, as with a null character, is a ValueError.
         raise CommandError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from ..alerting.alert import CRITICAL, WARNING, Alert, AlertOutcome, GoesOn, Incident
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.kinds import KINDS
+from ..alerting.kinds import KINDS, kind_of
 from ..alerting.words.headlines import GOES_ON, QUERY_OUTCOMES, called, headline_of, outcome_text
 from ..core.states import DeliveryOutcome
 from ..core.text import duration, listed, utc
@@ -136,7 +136,25 @@ def error_class_of(found: Any) -> str:
     return error_class_of(first.get("facts")) if isinstance(first, dict) else ""
 
 
+def queries_in(found: Any) -> Iterator[str]:
+    """The queries that facts name, as JSON: members of a shared cause, queries without a name."""
+    if not isinstance(found, dict):
+        return
+    for name in ("queries", "members", "newest", "others"):
+        value = found.get(name)
+        for entry in value if isinstance(value, list) else [value]:
+            query = entry.get("query") if isinstance(entry, dict) else entry
+            if isinstance(query, str):
+                yield query
+
+
 # -- words ------------------------------------------------------------------------------------
+
+
+def alert_name(line: AlertChanged | AlertStory) -> str:
+    """Return what an alert is called: its name, and its query unless it is of the driver."""
+    is_of_driver = line.query == WHOLE_DRIVER and kind_of(line.alertname).is_of_driver
+    return line.alertname if is_of_driver else f"{line.alertname} of {called(line.query)}"
 
 
 def text_of(line: AlertChanged, before: AlertChanged | None) -> str:
@@ -144,7 +162,7 @@ def text_of(line: AlertChanged, before: AlertChanged | None) -> str:
 
     ``before`` is the line before it of the same alert.
     """
-    name = f"{line.alertname} of {called(line.query)}"
+    name = alert_name(line)
     if line.change is Change.ENDED:
         return f"{name} ends{_end_text(line)}"
     if before is None:
@@ -278,10 +296,12 @@ _ANSWERS = {
 """What a failed attempt means, by outcome."""
 
 
-def attempts_text(attempts: Attempts) -> str:
+def attempts_text(attempts: Attempts, *, is_replay: bool) -> str:
     """Return who was notified of what, or why not, as one sentence."""
     if attempts.is_delivered:
-        return f"{attempts.receiver} is notified {_message(attempts)}"
+        does = "would be" if is_replay else "is"
+        who = "somebody" if is_replay else attempts.receiver
+        return f"{who} {does} notified {_message(attempts)}"
     why = attempts.error or attempts.outcome
     answer = _ANSWERS.get(attempts.outcome, attempts.outcome)
     often = f" in {attempts.count} attempts" if attempts.count > 1 else ""
@@ -364,4 +384,5 @@ def _silence(silence: dict[str, Any], at: float) -> SilenceStory:
 def silence_text(story: SilenceStory) -> str:
     """Return which queries are silenced, until when and why, as one sentence."""
     until = "" if story.end is None else f" until {utc(story.end)}"
-    return f"{story.queries} is silenced{until}{story.reason and f': {story.reason}'}"
+    reason = f": {story.reason}" if story.reason else ""
+    return f"A silence of {story.queries} is in force{until}{reason}"

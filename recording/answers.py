@@ -5,24 +5,37 @@ What the recording does not show, the answer says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ..alerting.alert import RESOLVED
-from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.words.headlines import called
 from ..core.text import duration, exact_duration, listed, utc
-from ..listener.state.run import Outcome
-from .alerts import AlertStory, Attempts, SilenceStory, outcomes_of
-from .lines import AnyLine, End, How, Recording, Request, Stack
-from .observed import FlightStory, Observed, RunStory
+from ..listener.state.run import Delay, Outcome
+from .alerts import (
+    AlertStory,
+    Attempts,
+    SilenceStory,
+    alert_name,
+    alert_stories,
+    attempts_of,
+    outcomes_of,
+    queries_in,
+    silence_stories,
+)
+from .lines import AnyLine, End, How, Recording, Request, SeenFrom, Stack
+from .observed import FlightStory, Observed, RunStory, observe
 
 MOST = 5
 """So many things are named in one answer; the moments have all of them."""
 
 
+DELAYS = frozenset(delay.value for delay in Delay)
+_LINE = re.compile(r":\d+ in ")
 LONG_SECONDS = 60.0
 """A batch that took as long is worth a mention, also if no alert names it."""
 
@@ -35,6 +48,10 @@ class Shown(msgspec.Struct, frozen=True):
     alerts: tuple[AlertStory, ...]
     attempts: tuple[Attempts, ...]
     silences: tuple[SilenceStory, ...]
+    queries: frozenset[str]
+    """Those that the incident is about: its subject, and what its alerts name."""
+    begins_at: float
+    """When the oldest line was written, which may be an event from before the incident."""
 
     @property
     def subject(self) -> str:
@@ -53,11 +70,6 @@ class Shown(msgspec.Struct, frozen=True):
         return self.parts[0].begin.at if first is None else first
 
     @property
-    def begins_at(self) -> float:
-        """When the oldest line was written, which may be an event from before the incident."""
-        return min((line.at for line in self.lines), default=self.parts[0].begin.at)
-
-    @property
     def ends_at(self) -> float:
         """When the newest line was written."""
         return max(part.ends_at for part in self.parts)
@@ -74,13 +86,31 @@ class Shown(msgspec.Struct, frozen=True):
         return [
             flight
             for flight in self.observed.flights
-            if self.concerns(flight.query)
+            if flight.query in self.queries
             and (flight.seconds >= LONG_SECONDS or (flight.query, flight.batch_id) in named)
         ]
 
-    def concerns(self, query: str) -> bool:
-        """Whether the incident is about this query."""
-        return self.subject in (WHOLE_DRIVER, query)
+    @property
+    def is_replay(self) -> bool:
+        """Whether a replay recorded it, which notifies nobody."""
+        return self.parts[0].begin.seen_from is SeenFrom.REPLAY
+
+
+def shown_of(parts: Sequence[Recording]) -> Shown:
+    """Read the parts, which are in order."""
+    alerts = tuple(alert_stories(parts))
+    queries = {parts[0].begin.query, *(alert.query for alert in alerts)}
+    for alert in alerts:
+        queries.update(*(queries_in(line.facts) for line in alert.firing))
+    return Shown(
+        parts=tuple(parts),
+        observed=observe(parts),
+        alerts=alerts,
+        attempts=tuple(attempts_of(parts)),
+        silences=tuple(silence_stories(parts)),
+        queries=frozenset(queries),
+        begins_at=min(line.at for part in parts for line in (part.begin, *part.lines)),
+    )
 
 
 def _batch_of(found: dict[str, Any]) -> int | None:
@@ -117,9 +147,9 @@ def _first(shown: Shown) -> str:
     events += [(seen.at, context_text(seen.context)) for seen in shown.observed.contexts]
     if shown.alerts:
         alert = shown.alerts[0]
-        text = f"{alert.alertname} of {called(alert.query)} opened: {alert.lines[0].code}"
         reason = alert.lines[0].annotations.get("reason", "").rstrip(".")
-        events.append((alert.since, f"{text}: {reason}" if reason else text))
+        text = f"{alert_name(alert)} opened: {reason or alert.lines[0].code}"
+        events.append((alert.since, text))
     if not events:
         return "The recording does not show what happened first: it has no alert and no failure."
     at, text = min(events, key=lambda event: event[0])
@@ -127,15 +157,16 @@ def _first(shown: Shown) -> str:
 
 
 def _ends(shown: Shown) -> list[RunStory]:
-    """The runs that failed, or that had ended when an alert of their query opened."""
-    return [
+    """The runs that failed, or that had ended when an alert of their query opened, in order."""
+    ends = [
         run
         for run in shown.observed.runs
         if run.ended_at is not None
-        and shown.concerns(run.query)
+        and run.query in shown.queries
         and not run.with_process
         and (run.outcome is Outcome.FAILED or _explains_an_alert(run, shown))
     ]
+    return sorted(ends, key=lambda run: run.ended_at or 0.0)
 
 
 def _explains_an_alert(run: RunStory, shown: Shown) -> bool:
@@ -192,6 +223,8 @@ def _began_text(flight: FlightStory) -> str:
     text = f"{flight_text(flight)} began"
     if flight.is_committed and flight.until is not None:
         return f"{text} and took {duration(flight.until - flight.since)}"
+    if flight.until is None:
+        return f"{text} and had not finished when the recording ended"
     return f"{text} and did not finish"
 
 
@@ -220,7 +253,8 @@ def _held_by(shown: Shown) -> str:
         return _flight_answer(longest, shown)
     ends = _ends(shown)
     if ends:
-        return f"No batch was held: {_brief_end(ends[0])}{_until_restart(ends[0], shown)}."
+        often = sum(run.query == ends[0].query for run in ends)
+        return f"No batch was held: {_brief_end(ends[0], often)}{_until_restart(ends[0], shown)}."
     if shown.alerts:
         alert = shown.alerts[0]
         reason = alert.reason.rstrip(".") or alert.lines[0].code
@@ -228,13 +262,14 @@ def _held_by(shown: Shown) -> str:
     return "The recording does not show what held it."
 
 
-def _brief_end(run: RunStory) -> str:
-    """How a run ended, without its error, which is said already."""
+def _brief_end(run: RunStory, often: int) -> str:
+    """How a run ended, the first of so many, without its error, which is said already."""
     if run.outcome is not Outcome.FAILED:
         return f"{called(run.query)} {how_ended(run)}"
+    times = "" if often == 1 else f" {often} times, first"
     batch = "" if run.failed_batch is None else f" in batch {run.failed_batch}"
     where = _raised_at(run)
-    return f"{called(run.query)} failed{batch}{f', at {where}' if where else ''}"
+    return f"{called(run.query)} failed{times}{batch}{f' at {where}' if where else ''}"
 
 
 def _until_restart(run: RunStory, shown: Shown) -> str:
@@ -258,13 +293,33 @@ def _flight_answer(flight: FlightStory, shown: Shown) -> str:
     text = f"{name[0].upper()}{name[1:]} was in flight {lasted}"
     if flight.until is None:
         text = f"{text}, and still is where the recording ends"
-    if flight.holds:
-        seen = "; then ".join(hold.text for hold in flight.holds[:MOST])
-        text = f"{text}: {seen}"
-    else:
+    # Where no cause was seen, the rules may know more: they compare the batch with those before.
+    is_explained = any(hold.kind in DELAYS for hold in flight.holds)
+    said = "" if is_explained else _said_of(flight, shown)
+    # A line of the same function is no news here; the moments have each.
+    seen = {_LINE.sub("", hold.text): hold.text for hold in reversed(flight.holds)}
+    held = "; then ".join([*seen.values()][::-1][:MOST])
+    if held:
+        text = f"{text}: {held}"
+    if said:
+        text = f"{text}; the alert says: {said}"
+    if not (held or said):
         text = f"{text}; the recording does not show what held it"
     line = _stack_line(flight, shown)
-    return f"{text}; its thread was at {line}." if line and line not in text else f"{text}."
+    is_said = _LINE.sub("", line) in _LINE.sub("", text)
+    return f"{text}." if is_said else f"{text}; its thread was at {line}."
+
+
+def _said_of(flight: FlightStory, shown: Shown) -> str:
+    """The newest words of an alert about the batch."""
+    reasons = [
+        (line.at, line.annotations.get("reason", ""))
+        for alert in shown.alerts
+        if alert.query == flight.query
+        for line in alert.firing
+        if flight.batch_id is not None and _batch_of(line.facts) == flight.batch_id
+    ]
+    return max(reasons, default=(0.0, ""))[1].rstrip(".")
 
 
 def _stack_line(flight: FlightStory, shown: Shown) -> str:
@@ -286,8 +341,13 @@ def _notified(shown: Shown) -> str:
     if not shown.attempts:
         lines = (line for alert in shown.alerts for line in alert.lines)
         muted = next((line.muted for line in lines if line.muted), "")
-        why = f": {muted}" if muted else "; the recording shows no attempt"
-        return f"Nobody was notified{why}."
+        if muted:
+            return f"Nobody was notified: {muted}."
+        if end_of(shown.parts[-1]) is None:
+            return "The recording shows no attempt to notify anybody before it breaks off."
+        return "Nobody was notified; the recording shows no attempt."
+    if shown.is_replay:
+        return _would_be_notified(accepted, shown)
     if not accepted:
         return f"Nobody was notified: no receiver accepted a message; {_failures_text(failed)}."
     first: dict[str, Attempts] = {}
@@ -298,6 +358,11 @@ def _notified(shown: Shown) -> str:
     count = "1 message was" if len(accepted) == 1 else f"{len(accepted)} messages were"
     text = f"{listed(texts, MOST)}; {count} accepted, {ends or 'none'} about the end"
     return f"{text}; {_failures_text(failed)}." if failed else f"{text}."
+
+
+def _would_be_notified(messages: Sequence[Attempts], shown: Shown) -> str:
+    times = [clock(message.since, shown.alerts_since) for message in messages]
+    return f"A replay notifies nobody; a driver would have sent a message at {listed(times, MOST)}."
 
 
 def _receiver_text(attempts: Attempts, shown: Shown) -> str:
@@ -330,10 +395,20 @@ def _done(shown: Shown) -> str:
     steps = sorted(_steps(shown), key=lambda step: step.at)
     if not steps:
         return "The recording shows nothing that was done."
-    texts = [f"{step.text} at {clock(step.at, shown.alerts_since)}" for step in steps]
+    times: dict[str, list[float]] = {}
+    for step in steps:
+        times.setdefault(step.text, []).append(step.at)
+    texts = [_step_text(text, at, shown) for text, at in times.items()]
     more = f"; and {len(texts) - MOST} more" if len(texts) > MOST else ""
     by_whom = "" if all(step.is_ours for step in steps) else " The recording does not show by whom."
     return f"{'; '.join(texts[:MOST])}{more}.{by_whom}"
+
+
+def _step_text(text: str, times: Sequence[float], shown: Shown) -> str:
+    first = f"{text} at {clock(times[0], shown.alerts_since)}"
+    if len(times) == 1:
+        return first
+    return f"{first} and {len(times) - 1} times more until {clock(times[-1], shown.alerts_since)}"
 
 
 def _steps(shown: Shown) -> Iterator[Step]:
@@ -342,13 +417,15 @@ def _steps(shown: Shown) -> Iterator[Step]:
         if isinstance(line, Request):
             yield Step(line.at, request_text(line))
     for silence in shown.silences:
-        if silence.since >= shown.alerts_since:
-            yield Step(silence.since, f"{silence.queries} was silenced")
-    for part in shown.parts[:-1]:
-        how = "was killed" if end_of(part) is None else "ended in order"
+        # What was in force when the recording began, nobody did then.
+        if silence.since > max(shown.alerts_since, shown.parts[0].begin.at):
+            yield Step(silence.since, f"a silence of {silence.queries} began")
+    for part, successor in pairwise(shown.parts):
+        how = "was killed" if end_of(part) is None else "ended"
         yield Step(part.ends_at, f"its process {how}")
+        yield Step(successor.begin.at, "the next process began")
     for run in shown.observed.runs:
-        if shown.concerns(run.query):
+        if run.query in shown.queries:
             yield from _run_steps(run, shown.alerts_since)
 
 
@@ -387,6 +464,14 @@ def end_of(part: Recording) -> End | None:
     return next((line for line in reversed(part.lines) if isinstance(line, End)), None)
 
 
+def how_process_ended(part: Recording, shown: Shown) -> str:
+    """Return how the process of a part ended that was not killed, as a clause."""
+    ends = [
+        end.how for end in shown.observed.program_ends if part.begin.at <= end.at <= part.ends_at
+    ]
+    return f"its process ended because {ends[-1]}" if ends else "its process ended in order"
+
+
 def _ended(shown: Shown) -> str:
     end = end_of(shown.parts[-1])
     if end is None:
@@ -397,7 +482,7 @@ def _ended(shown: Shown) -> str:
         )
     at = clock(end.at, shown.alerts_since)
     if end.how is How.CLOSED:
-        return f"It had not ended when its process ended in order, at {at}."
+        return f"It had not ended at {at}, when {how_process_ended(shown.parts[-1], shown)}."
     lasted = f"{at}, {duration(end.at - shown.alerts_since)} after the first alert opened"
     outcomes = outcomes_of(shown.alerts)
     why = f": {outcomes}" if outcomes else ""

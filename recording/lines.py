@@ -27,7 +27,7 @@ UnixSeconds = Annotated[float, msgspec.Meta(ge=0, lt=END_OF_TIME)]
 Patch = dict[str, Any]
 """What is new in a JSON object: an object is patched itself, any other value replaces the old one.
 
-``$removed`` lists the members that are gone.
+``$removed`` lists the members that are gone; a name that begins with ``$`` has one more.
 """
 
 
@@ -217,7 +217,25 @@ class Recording(msgspec.Struct, frozen=True):
 
 def encode(lines: Iterable[AnyLine]) -> bytes:
     """The lines as they are written."""
-    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    return b"".join(_encoded(line) + b"\n" for line in lines)
+
+
+def _encoded(line: AnyLine) -> bytes:
+    try:
+        return msgspec.json.encode(line)
+    except UnicodeEncodeError:
+        # A name from the environment may have bytes that are no text.
+        return msgspec.json.encode(_as_text(msgspec.to_builtins(line)))
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_as_text(name): _as_text(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_text(part) for part in value]
+    return value
 
 
 OUTLINE = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("alert", "notification", "end"))
@@ -268,6 +286,8 @@ def _decoded(text: bytes) -> AnyLine | None:
 
 
 REMOVED = "$removed"
+_ESCAPE = "$"
+"""Put before a name that begins with it: a query may be called ``$removed``."""
 
 
 def patch_between(before: Patch, after: Patch) -> Patch:
@@ -275,12 +295,13 @@ def patch_between(before: Patch, after: Patch) -> Patch:
     patch: Patch = {}
     for name, value in after.items():
         old = before.get(name)
+        member = f"{_ESCAPE}{name}" if name.startswith(_ESCAPE) else name
         if isinstance(old, dict) and isinstance(value, dict):
             inner = patch_between(old, value)
             if inner:
-                patch[name] = inner
+                patch[member] = inner
         elif name not in before or old != value:
-            patch[name] = value
+            patch[member] = value
     removed = sorted(before.keys() - after.keys())
     return {**patch, REMOVED: removed} if removed else patch
 
@@ -292,9 +313,10 @@ def patched(target: Patch, patch: Patch) -> Patch:
     for name, value in patch.items():
         if name == REMOVED:
             continue
-        old = result.get(name)
+        member = name.removeprefix(_ESCAPE)
+        old = result.get(member)
         if isinstance(old, dict) and isinstance(value, dict):
-            result[name] = patched(old, value)
+            result[member] = patched(old, value)
         else:
-            result[name] = value
+            result[member] = value
     return result

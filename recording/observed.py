@@ -20,6 +20,7 @@ from ..listener.failure import Failure, describe_failure
 from ..listener.probe_report import UNOWNED, JobActivity
 from ..listener.state.run import Delay, Outcome, delay_of, holder_of_slots
 from .lines import END_OF_TIME, Event, Patch, Recording, State, patched
+from .states import ENDING
 
 
 class RunStory(msgspec.Struct, kw_only=True):
@@ -90,12 +91,20 @@ class ContextSeen(msgspec.Struct, frozen=True):
     context: str
 
 
+class ProgramEnded(msgspec.Struct, frozen=True):
+    """The main program of the driver ended, which nobody had announced; ``how`` in words."""
+
+    at: float
+    how: str
+
+
 class Observed(msgspec.Struct, frozen=True):
     """All that the lines show of the queries, each in the order of its beginning."""
 
     runs: tuple[RunStory, ...]
     flights: tuple[FlightStory, ...]
     contexts: tuple[ContextSeen, ...]
+    program_ends: tuple[ProgramEnded, ...]
     commits: tuple[tuple[str, Event, Progress], ...]
     """The query, the line and the decoded progress of each committed batch."""
     unread: int
@@ -119,6 +128,7 @@ def observe(parts: Sequence[Recording]) -> Observed:
         tuple(runs),
         tuple(flights),
         tuple(observer.contexts),
+        tuple(observer.program_ends),
         tuple(observer.commits),
         observer.unread,
     )
@@ -131,6 +141,7 @@ class _Observer:
         self.runs: dict[tuple[str, str], RunStory] = {}
         self.flights: list[FlightStory] = []
         self.contexts: list[ContextSeen] = []
+        self.program_ends: list[ProgramEnded] = []
         self.commits: list[tuple[str, Event, Progress]] = []
         self.unread = 0
         self._driver: Patch = {}
@@ -217,18 +228,18 @@ class _Observer:
         before = self.contexts[-1].context if self.contexts else "running"
         if isinstance(context, str) and context != before:
             self.contexts.append(ContextSeen(line.at, context))
+        how = _inside(line.driver, ENDING, "program", "how")
+        if isinstance(how, str):
+            self.program_ends.append(ProgramEnded(line.at, how))
 
     def _read_query(self, label: str, query: Patch, line: State) -> None:
         state = query.get("run")
         run_id = _inside(state, "run_id")
         if not isinstance(state, dict) or not isinstance(run_id, str):
             return
-        is_new = (label, run_id) not in self.runs
         run = self._run(label, run_id)
-        began_at = _wall(state.get("started_at"), line)
-        if run.started_at is None and (is_new or not run.is_restart):
-            run.started_at = began_at
-        self._note_supervised(label, run)
+        if run.started_at is None:
+            run.started_at = _wall(state.get("started_at"), line)
         batch = _whole(state.get("last_commit_batch"))
         committed_at = _wall(state.get("last_commit_at"), line)
         if batch is not None and committed_at is not None:
@@ -237,13 +248,15 @@ class _Observer:
         _note_ended_state(run, state, line)
         if run.ended_at is not None:
             self._end_flight(run)
+        self._note_supervised(label, run)
 
     def _note_supervised(self, label: str, run: RunStory) -> None:
+        """A run is ours if the count of our restarts has grown since the run before it ended."""
         restarts = _number(_inside(self._driver, "supervised", label, "restarts")) or 0.0
-        before = self._restarts.get(label)
-        self._restarts[label] = restarts
-        if before is not None and restarts > before:
-            run.is_supervised = True
+        before = self._restarts.setdefault(label, restarts)
+        if run.ended_at is None:
+            run.is_supervised = run.is_supervised or restarts > before
+            self._restarts[label] = restarts
 
     def _follow_flight(self, label: str, run: RunStory, state: Patch, line: State) -> None:
         seen = state.get("in_flight")

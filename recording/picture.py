@@ -32,10 +32,12 @@ STEPS = (
     *(MINUTE * count for count in (1, 2, 5, 10, 15, 30)),
     *(HOUR * count for count in (1, 2, 3, 6, 12)),
 )
-NEAR_EDGE = 6.0
+NEAR_EDGE = 4.0
 """Per cent of the width within which a tick's text would not fit."""
 CLOSE_MARKS = 0.03
 """Marks of one lane that are nearer to each other, as a share of the axis, are one mark."""
+CLOSE_GROUPS = 0.05
+"""The same where a mark is several, with their number beside it."""
 FEW_BARS = 80
 """Up to so many bars are drawn wide."""
 ALMOST_SECOND = 0.9995
@@ -277,8 +279,10 @@ def _groups(axis: Axis, moments: Sequence[Linked]) -> list[list[Linked]]:
     groups: list[list[Linked]] = []
     for linked in sorted(moments, key=lambda linked: linked.moment.at):
         share = axis.share(linked.moment.at)
-        if groups and share - axis.share(groups[-1][0].moment.at) < CLOSE_MARKS:
-            groups[-1].append(linked)
+        last = groups[-1] if groups else []
+        room = CLOSE_MARKS if len(last) == 1 else CLOSE_GROUPS
+        if last and share - axis.share(last[0].moment.at) < room:
+            last.append(linked)
         else:
             groups.append([linked])
     return groups

@@ -6,8 +6,9 @@ held, and follows every evaluation that changes something. ``docs/incidents.md``
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -16,10 +17,13 @@ from msgspec.structs import replace
 from ..alerting.alert import Alert, Incident
 from ..alerting.finding import WHOLE_DRIVER, Finding
 from ..alerting.incidents.lifecycle import Evaluated, Opened
+from ..core.redaction import REDACTED, names_secret
+from ..listener.events import EventKind
 from ..listener.mailbox import ExpectEnd, ExpectStop, Forget
 from ..listener.state.identity import UNNAMED
 from ..listener.state.query import Query
 from .lines import (
+    REMOVED,
     VERSION,
     AlertChanged,
     AnyLine,
@@ -44,20 +48,28 @@ from .thinning import Lines
 MOST_QUERIES = 30
 """Of an incident's driver with more queries, those that have alerts or findings are recorded."""
 EVENTS_BEFORE = 40
-"""The most events of one query from before its incident."""
+"""The most events of one query from before its incident; of the driver's other queries, fewer."""
+SHARED_BEFORE = 120
+"""What the other queries share, so that a large driver fills no file with what came before."""
+LEAST_BEFORE = 5
+"""The events of one query from before, however many queries there are."""
 STEPS_BEFORE = 30
 """The most evaluations that are remembered while a finding has opened no alert."""
 NEIGHBOURS_SECONDS = 10.0
-"""How often the states of queries without an alert are recorded, if nothing else changes."""
+"""How often states and events of queries that an incident is not about are recorded."""
 NEWS_SECONDS = 60.0
 """A text that changes is recorded after so long; then after twice as long, and so on."""
 NOTIFIED_SECONDS = 600.0
 """So long after its end a recording takes what receivers answer."""
 MOST_EARLY = 100
+MOST_REMEMBERED = 1000
 FULL_BYTES = 1024 * 1024
 ALL_BYTES = 8 * 1024 * 1024
 """What all open recordings may hold in memory."""
-LEAST_BYTES = 64 * 1024
+MOST_OPEN = 250
+"""Of more incidents at once, the later ones are not recorded, but counted."""
+INCIDENTS_WITH_NEIGHBOURS = 10
+"""The more of these are open, the fewer other queries are recorded with each."""
 
 Identity = tuple[str, str]
 
@@ -105,6 +117,10 @@ class OpenRecording:
         self.ended_at: float | None = None
         self.labels: list[str] = []
         """The queries that are recorded."""
+        self.own: frozenset[str] = frozenset()
+        """Those of them that it is about; the others are its neighbours."""
+        self.event_at: dict[str, float] = {}
+        """By query: the arrival of its last event that was recorded, in monotonic seconds."""
         self.queries: dict[str, Query] = {}
         """As they were last recorded."""
         self.driver_before: Patch = {}
@@ -145,6 +161,12 @@ class Recorder:
         self._redact = redact
         self._parts_of = parts_of
         self._open: dict[str, OpenRecording] = {}
+        self.left_out = 0
+        """How many incidents were not recorded, because too many were open."""
+        self._too_many: dict[str, None] = {}
+        self._encoded_driver: tuple[Evaluated, Patch] | None = None
+        self._encoded: dict[str, tuple[Query, Patch]] = {}
+        """By label: the states that were made last."""
         self._before: list[Evaluated] = []
         self._inherited: dict[str, Incident] = {}
         self._early: deque[tuple[str, Notification]] = deque(maxlen=MOST_EARLY)
@@ -154,6 +176,12 @@ class Recorder:
     def is_recording(self) -> bool:
         """Whether any recording goes on, or may still take the answers of receivers."""
         return bool(self._open)
+
+    @property
+    def open_ids(self) -> set[str]:
+        """The recordings of incidents that are open now; any thread may read it."""
+        recordings = tuple(self._open.items())
+        return {identity for identity, recording in recordings if recording.ended_at is None}
 
     def inherit(self, incidents: Iterable[Incident]) -> None:
         """Go on with the recordings of incidents that an earlier process has left open."""
@@ -170,7 +198,7 @@ class Recorder:
         for identity, of_one in incidents.items():
             recording = self._open.get(identity)
             if recording is None:
-                if not _is_worth(of_one):
+                if not _is_worth(of_one) or not self._has_room(identity):
                     continue
                 recording = self._begin(identity, of_one[0], evaluated)
             self._follow(recording, of_one, evaluated)
@@ -179,8 +207,19 @@ class Recorder:
                 self._end(recording, evaluated.wall, How.RESOLVED)
         self._remember(evaluated)
 
+    def _has_room(self, identity: str) -> bool:
+        if len(self._open) < MOST_OPEN:
+            return True
+        if identity not in self._too_many:
+            self._too_many[identity] = None
+            self.left_out += 1
+        if len(self._too_many) > MOST_REMEMBERED:
+            del self._too_many[next(iter(self._too_many))]
+        return False
+
     def notified(self, identity: str, notification: Notification) -> None:
         """Record an attempt to notify somebody of the incident of a recording."""
+        notification = replace(notification, error=self._redact(notification.error))
         recording = self._open.get(identity)
         if recording is None:
             self._early.append((identity, notification))
@@ -195,12 +234,13 @@ class Recorder:
 
     def take(self, at: float) -> list[Written]:
         """What is new in each recording; those that ended long before ``at`` (Unix) are dropped."""
-        most_bytes = max(LEAST_BYTES, min(FULL_BYTES, ALL_BYTES // max(1, len(self._open))))
+        most_bytes = min(FULL_BYTES, ALL_BYTES // max(1, len(self._open)))
         written = []
         for identity, recording in list(self._open.items()):
             is_over = recording.is_over(at)
             if is_over:
                 del self._open[identity]
+                self._encoded.clear()
             changed = recording.lines.take(most_bytes)
             if changed is not None or is_over:
                 added, is_urgent = changed or (b"", False)
@@ -240,7 +280,7 @@ class Recorder:
             recording.ended = {((one.name, one.query), one.ends_at) for one in inherited.alerts}
         self._open[identity] = recording
         self._choose(recording, [incident], evaluated)
-        self._write_events(recording, first, most=EVENTS_BEFORE)
+        self._write_events(recording, first, is_before=True)
         for step in steps[:-1]:
             self._write_silences(recording, step)
             self._write_state(recording, step)
@@ -296,13 +336,24 @@ class Recorder:
     ) -> None:
         """Record all queries of the driver; of many, those that it is about, and their like."""
         labels = evaluated.snapshot.labels()
+        subject = recording.begin.query
         named = [alert.query for incident in incidents for alert in incident.alerts]
         findings = evaluated.evaluation.findings
+        members = [
+            label for finding in findings for label in finding.members if finding.query == subject
+        ]
+        own = {subject, *named, *members}
         named += [finding.query for finding in findings]
         named += [finding.holder for finding in findings]
         named += [label for finding in findings for label in finding.members]
         wanted = dict.fromkeys(label for label in (*named, *labels) if label in labels)
-        room = MOST_QUERIES - len(recording.labels)
+        recording.own = frozenset(
+            label
+            for label, query in labels.items()
+            if label in own or (subject == UNNAMED and query.is_unnamed)
+        )
+        most = max(1, MOST_QUERIES // (1 + len(self._open) // INCIDENTS_WITH_NEIGHBOURS))
+        room = most - len(recording.labels)
         new = [label for label in wanted if label not in recording.labels][: max(0, room)]
         recording.labels += new
 
@@ -312,9 +363,12 @@ class Recorder:
         recording.lines.add(line)
 
     def _write_events(
-        self, recording: OpenRecording, evaluated: Evaluated, most: int | None = None
+        self, recording: OpenRecording, evaluated: Evaluated, *, is_before: bool = False
     ) -> None:
-        """Write the events of its queries since the last one, at most so many of each query."""
+        """Write the events of its queries since the last one: each start and end, and the newest.
+
+        Of those from before, there are more of each query; later, fewer of a neighbour.
+        """
         snapshot = evaluated.snapshot
         by_id = {
             query.query_id: query.label
@@ -323,21 +377,25 @@ class Recorder:
         }
         events = self._ring.since(recording.event, frozenset(by_id))
         recording.event = max(recording.event, self._ring.newest)
-        if most is not None:
-            events = _newest_of_each(events, most)
-        for received in events:
+        most = _most_before(recording, by_id) if is_before else dict.fromkeys(by_id, 1)
+        for received in _newest_of_each(events, most):
             label = by_id[received.query_id]
+            waited = received.at - recording.event_at.get(label, -math.inf)
+            is_rare = label in recording.own or waited >= NEIGHBOURS_SECONDS
+            if not (is_before or is_rare or _is_lifecycle(received)):
+                continue
+            recording.event_at[label] = received.at
             at = evaluated.wall - (snapshot.at - received.at)
             self._write(recording, self._event_line(received, label, at))
 
     def _event_line(self, received: Received, label: str, at: float) -> Event:
-        return Event(
-            at=at,
-            query=label,
-            event=received.event,
-            data=self._redacted(msgspec.json.decode(received.text)),
-            left_out=received.left_out,
-        )
+        try:
+            data = self._redacted_json(msgspec.json.decode(received.text))
+            left_out = received.left_out
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            # Of an event, only what is used was decoded before.
+            data, left_out = {}, (*received.left_out, "*")
+        return Event(at=at, query=label, event=received.event, data=data, left_out=left_out)
 
     def _write_silences(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         silences = tuple(plain(silence) for silence in evaluated.silences)
@@ -352,32 +410,48 @@ class Recorder:
         labels = snapshot.labels()
         # In the order of the snapshot: the first one of a cause has an incident of its own.
         queries = {label: query for label, query in labels.items() if label in recording.labels}
-        subject = recording.begin.query
-        own = [label for label in queries if subject in (WHOLE_DRIVER, UNNAMED, label)]
+        own = recording.own & queries.keys()
         essence = _essence(evaluated)
         has_waited = snapshot.at - recording.recorded_at >= NEIGHBOURS_SECONDS
         is_new = any(queries[label] is not recording.queries.get(label) for label in own)
         if essence == recording.essence and not is_new and not has_waited:
             return
-        driver = driver_state(snapshot, evaluated.ending)
+        driver = self._driver_state(evaluated)
         states = dict(recording.queries_before)
         for label in recording.queries.keys() - queries.keys():
             states.pop(label, None)
         for label, query in queries.items():
             if recording.queries.get(label) is not query:
-                states[label] = query_state(query)
+                states[label] = self._query_state(query)
+        changed = patch_between(recording.queries_before, states)
         line = State(
             at=evaluated.wall,
             now=snapshot.at,
             driver=self._redacted(patch_between(recording.driver_before, driver)),
-            queries=self._redacted(patch_between(recording.queries_before, states)),
+            queries={
+                label: patch if label == REMOVED else self._redacted(patch)
+                for label, patch in changed.items()
+            },
         )
+        self._write(recording, line)
         recording.driver_before = driver
         recording.queries_before = states
         recording.queries = queries
         recording.recorded_at = snapshot.at
         recording.essence = essence
-        self._write(recording, line)
+
+    def _driver_state(self, evaluated: Evaluated) -> Patch:
+        """The state of the driver, made once for all recordings."""
+        if self._encoded_driver is None or self._encoded_driver[0] is not evaluated:
+            state = driver_state(evaluated.snapshot, evaluated.ending)
+            self._encoded_driver = evaluated, state
+        return self._encoded_driver[1]
+
+    def _query_state(self, query: Query) -> Patch:
+        encoded = self._encoded.get(query.label)
+        if encoded is None or encoded[0] is not query:
+            encoded = self._encoded[query.label] = query, query_state(query)
+        return encoded[1]
 
     def _write_stacks(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         for finding in evaluated.evaluation.findings:
@@ -457,22 +531,35 @@ class Recorder:
             severity=alert.labels["severity"],
             code=alert.code,
             starts_at=alert.starts_at,
-            annotations=alert.annotations,
+            annotations=self._redacted(alert.annotations),
             facts=self._redacted(facts),
-            muted=alert.muted,
+            muted=self._redact(alert.muted),
             outcome="" if outcome is None else outcome.value,
             goes_on="" if goes_on is None else goes_on.value,
         )
 
     def _redacted(self, value: Any) -> Any:
-        """The value without secrets in its texts; names of members stay."""
+        """The value without secrets in its texts, and in the names of its members."""
         if isinstance(value, str):
             return self._redact(value)
         if isinstance(value, dict):
-            return {name: self._redacted(part) for name, part in value.items()}
+            return {self._redact(name): self._redacted(part) for name, part in value.items()}
         if isinstance(value, (list, tuple)):
             return [self._redacted(part) for part in value]
         return value
+
+    def _redacted_json(self, value: Any) -> Any:
+        """The same for Spark's JSON, where a member's name may say that its text is secret."""
+        if isinstance(value, dict):
+            return {
+                self._redact(name): REDACTED
+                if isinstance(part, str) and names_secret(name)
+                else self._redacted_json(part)
+                for name, part in value.items()
+            }
+        if isinstance(value, list):
+            return [self._redacted_json(part) for part in value]
+        return self._redacted(value)
 
 
 def part_id(identity: str, number: int) -> str:
@@ -502,15 +589,31 @@ def _opened_before(evaluated: Evaluated) -> tuple[Opened, ...]:
     return tuple(opened for opened in before if opened.at)
 
 
-def _newest_of_each(events: list[Received], most: int) -> list[Received]:
-    """The newest events of each query, in order."""
+def _most_before(recording: OpenRecording, labels: Mapping[str, str]) -> dict[str, int]:
+    """By id: how many events from before the incident are recorded of each query."""
+    share = max(LEAST_BEFORE, min(EVENTS_BEFORE, SHARED_BEFORE // max(1, len(labels))))
+    return {
+        query_id: EVENTS_BEFORE if label == recording.begin.query else share
+        for query_id, label in labels.items()
+    }
+
+
+def _newest_of_each(events: list[Received], most: Mapping[str, int]) -> list[Received]:
+    """The newest events of each query, in order, and all of its starts and ends.
+
+    ``most`` is by the query's id.
+    """
     counts: dict[str, int] = {}
     newest = []
     for received in reversed(events):
         counts[received.query_id] = counts.get(received.query_id, 0) + 1
-        if counts[received.query_id] <= most:
+        if counts[received.query_id] <= most[received.query_id] or _is_lifecycle(received):
             newest.append(received)
     return newest[::-1]
+
+
+def _is_lifecycle(received: Received) -> bool:
+    return EventKind(received.event).is_lifecycle
 
 
 def _open_alerts(
@@ -543,7 +646,13 @@ def _essence(evaluated: Evaluated) -> tuple[object, ...]:
     health = {
         (label, query.state, query.severity) for label, query in evaluated.evaluation.health.items()
     }
-    return found, alerts, incidents, health, evaluated.ending
+    # What a recovery begins with.
+    runs = {
+        (query.label, query.run.run_id, query.run.alive, query.run.activity_seen)
+        for query in evaluated.snapshot.queries
+    }
+    context = evaluated.snapshot.context
+    return found, alerts, incidents, health, runs, context, evaluated.ending
 
 
 def _request_line(request: ExpectStop | ExpectEnd | Forget, evaluated: Evaluated) -> Request:

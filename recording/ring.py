@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 RING_BYTES = 8 * 1024 * 1024
+KEPT_SHARE = 0.9
+"""Of the bound: what is left after events were dropped."""
 ENTRY_BYTES = 400
 """What Python adds to the text of one event."""
 LONGEST_EVENT = 64 * 1024
 """Characters of one event; of a longer one, its longest members are left out."""
+PROGRESS = "progress"
 
 
 class Received(msgspec.Struct, frozen=True, gc=False):
@@ -29,7 +32,7 @@ class Received(msgspec.Struct, frozen=True, gc=False):
 class Ring:
     """Holds at most ``RING_BYTES`` for all queries; any thread may add and read.
 
-    Where it is full, the query that uses most loses its oldest event: one with many events does
+    Where it is full, the queries that use most lose their oldest events: one with many events does
     not take away those of another with few.
     """
 
@@ -51,8 +54,8 @@ class Ring:
             received = Received(self._number, at, query_id, event, text, left_out)
             self._queries.setdefault(query_id, deque()).append(received)
             self._count(query_id, _size(received))
-            while self._used > self._most_bytes:
-                self._drop()
+            if self._used > self._most_bytes:
+                self._make_room()
 
     @property
     def newest(self) -> int:
@@ -71,13 +74,16 @@ class Ring:
                 return
             yield event
 
-    def _drop(self) -> None:
-        query_id = max(self._sizes, key=lambda query_id: self._sizes[query_id])
-        events = self._queries[query_id]
-        self._count(query_id, -_size(events.popleft()))
-        if not events:
-            del self._queries[query_id]
-            del self._sizes[query_id]
+    def _make_room(self) -> None:
+        """Drop the oldest events of the queries that use most, rarely and many at once."""
+        level = _level(sorted(self._sizes.values()), self._most_bytes * KEPT_SHARE)
+        for query_id in [query_id for query_id, size in self._sizes.items() if size > level]:
+            events = self._queries[query_id]
+            while events and self._sizes[query_id] > level:
+                self._count(query_id, -_size(events.popleft()))
+            if not events:
+                del self._queries[query_id]
+                del self._sizes[query_id]
 
     def _count(self, query_id: str, size: int) -> None:
         self._used += size
@@ -85,17 +91,47 @@ class Ring:
 
 
 def shortened(text: str) -> tuple[str, tuple[str, ...]]:
-    """An event without its longest members, and their names."""
-    members: dict[str, msgspec.Raw] = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    """An event without its longest members, and their names; ``*`` where it has none.
+
+    Spark's ``QueryProgressEvent`` has only one, ``progress``, whose members count.
+    """
+    try:
+        members = _members(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return "{}", ("*",)
+    if members.keys() == {PROGRESS}:
+        inner, left_out = _shortened(_members(members[PROGRESS]), len(text))
+        return msgspec.json.encode({PROGRESS: inner}).decode(), left_out
+    kept, left_out = _shortened(members, len(text))
+    return msgspec.json.encode(kept).decode(), left_out
+
+
+def _members(text: str | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+
+
+def _shortened(
+    members: dict[str, msgspec.Raw], length: int
+) -> tuple[dict[str, msgspec.Raw], tuple[str, ...]]:
     longest = sorted(members, key=lambda name: len(bytes(members[name])), reverse=True)
-    length = len(text)
     left_out = []
     for name in longest:
         if length <= LONGEST_EVENT:
             break
-        length -= len(bytes(members.pop(name)))
+        length -= len(bytes(members[name]))
         left_out.append(name)
-    return msgspec.json.encode(members).decode(), tuple(left_out)
+    return {name: members[name] for name in members if name not in left_out}, tuple(left_out)
+
+
+def _level(sizes: Sequence[int], room: float) -> float:
+    """The most that each query may use, so that all of them fit; ``sizes`` ascend."""
+    left = len(sizes)
+    for size in sizes:
+        if size * left > room:
+            break
+        room -= size
+        left -= 1
+    return room / max(1, left)
 
 
 def _size(received: Received) -> int:

@@ -18,7 +18,7 @@ from .lines import Patch
 
 ENDING = "ending"
 """The member of the driver's state that says how the process ends."""
-MOST_ELSEWHERE = 50
+MOST_ELSEWHERE = 20
 """Alerts outside of an incident that its recording begins with."""
 
 

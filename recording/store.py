@@ -118,12 +118,11 @@ class RecordingStore:
     def put(self, recording: str, whole: bytes, added: bytes, *, urgent: bool = False) -> None:
         """Write a recording, of which ``added`` is new at the end; nothing if it was thinned out.
 
-        Raises:
-            ValueError: that is no id of a recording.
-
+        An id that is none is refused: it was in a spool that somebody else has written.
         """
         if _ID.fullmatch(recording) is None:
-            raise ValueError(f"not the id of a recording: {recording!r}")
+            self._refuse(f"{recording!r} is not the name of a recording")
+            return
         entry = self._open.setdefault(recording, _Open())
         if not added:
             entry.size = 0
@@ -192,7 +191,8 @@ class RecordingStore:
             self._folder.write(name, entry.whole)
         entry.size = len(entry.whole)
         entry.is_urgent = False
-        self._publish({**self.index, recording: FileEntry(entry.size, self._wall())})
+        newest = {recording: FileEntry(entry.size, self._wall())}
+        self.index = MappingProxyType({**self.index, **newest})
 
     def _append(self, name: str, tail: bytes) -> bool:
         """Append; False if somebody has deleted the file."""
@@ -209,14 +209,9 @@ class RecordingStore:
         deleted = surplus(files, now, written)
         for name in deleted:
             self._folder.delete(name)
-        ours = files.keys() - set(deleted)
-        self._publish(
-            {name.removesuffix(SUFFIX): files[name] for name in ours if _OURS.fullmatch(name)}
-        )
+        kept = filter(_OURS.fullmatch, files.keys() - set(deleted))
+        self.index = MappingProxyType({name.removesuffix(SUFFIX): files[name] for name in kept})
         self._tidied_at = self._clock()
-
-    def _publish(self, index: dict[str, FileEntry]) -> None:
-        self.index = MappingProxyType(index)
 
     def _may_try(self) -> bool:
         return self._clock() - self._failed_at >= RETRY_SECONDS
@@ -227,10 +222,13 @@ class RecordingStore:
             with self._hang:
                 action()
         except OSError as error:
-            self.failures += 1
+            self._refuse(error.strerror or str(error))
             self._failed_at = self._clock()
             # The folder may be gone.
             self._is_made = False
-            self._problem.note(f"{self._folder.place}: {error.strerror or error}")
         else:
             self._problem.note("")
+
+    def _refuse(self, reason: str) -> None:
+        self.failures += 1
+        self._problem.note(f"{self._folder.place}: {reason}")

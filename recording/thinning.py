@@ -91,8 +91,10 @@ def _all(recording: Recording) -> list[AnyLine]:
 
 
 def _to_drop(recording: Recording, most_bytes: int, *, is_gentle: bool) -> frozenset[int]:
-    """The positions of every second line of the middle that may go."""
+    """The positions of every second line of the middle that may go; the last state stays."""
     lines = recording.lines
+    states = [position for position, line in enumerate(lines) if isinstance(line, State)]
+    staying = {*states[:1], *states[-1:]}
     sizes = [len(encode([line])) for line in lines]
     kept = most_bytes * KEPT_SHARE if is_gentle else 0.0
     end = sum(sizes) - kept
@@ -100,7 +102,8 @@ def _to_drop(recording: Recording, most_bytes: int, *, is_gentle: bool) -> froze
     middle = []
     for position, size in enumerate(sizes):
         passed += size
-        if kept < passed <= end and _may_go(lines[position], is_gentle=is_gentle):
+        is_middle = kept < passed <= end and position not in staying
+        if is_middle and _may_go(lines[position], is_gentle=is_gentle):
             middle.append(position)
     return frozenset(middle[::2])
 

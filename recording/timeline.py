@@ -20,14 +20,12 @@ from .alerts import (
     Attempts,
     SilenceStory,
     alert_stories,
-    attempts_of,
     attempts_text,
     count_accepted,
     headline,
     most_prominent,
     outcomes_of,
     severity_of,
-    silence_stories,
     silence_text,
     text_of,
 )
@@ -38,8 +36,10 @@ from .answers import (
     end_of,
     flight_text,
     how_ended,
+    how_process_ended,
     request_text,
     restart_text,
+    shown_of,
 )
 from .lines import (
     AnyLine,
@@ -52,8 +52,9 @@ from .lines import (
     SeenFrom,
     Stack,
     Thinned,
+    UnixSeconds,
 )
-from .observed import FlightStory, Observed, RunStory, observe
+from .observed import FlightStory, Observed, RunStory
 
 
 class What(str, Enum):
@@ -74,7 +75,7 @@ class What(str, Enum):
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened at ``at`` (Unix seconds), in one sentence without the time."""
 
-    at: float
+    at: UnixSeconds
     what: What
     text: str
     query: str = ""
@@ -91,8 +92,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     what: What
-    since: float
-    until: float | None
+    since: UnixSeconds
+    until: UnixSeconds | None
     label: str
     query: str = ""
     severity: str = ""
@@ -101,7 +102,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """One batch as its progress event shows it; None where the event does not say."""
 
-    at: float
+    at: UnixSeconds
     """When its event arrived, in Unix seconds."""
     batch_id: int
     seconds: float | None = None
@@ -116,8 +117,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     app: str
     query: str
-    since: float
-    until: float | None
+    since: UnixSeconds
+    until: UnixSeconds | None
     """None where it is open, or where its process ended first."""
     headline: str
     """The summary of its most prominent alert."""
@@ -213,13 +214,7 @@ def timeline_of(parts: Sequence[Recording]) -> Timeline:
     ``parts`` has at least one.
     """
     parts = in_order(parts)
-    shown = Shown(
-        parts=parts,
-        observed=observe(parts),
-        alerts=tuple(alert_stories(parts)),
-        attempts=tuple(attempts_of(parts)),
-        silences=tuple(silence_stories(parts)),
-    )
+    shown = shown_of(parts)
     return Timeline(
         summary=_summary(parts, shown.alerts),
         answers=answers_of(shown),
@@ -241,12 +236,12 @@ def _moments(shown: Shown) -> Iterator[Moment]:
     for alert in shown.alerts:
         yield from _alert_moments(alert)
     for attempts in shown.attempts:
-        yield _attempts_moment(attempts, shown.subject)
+        yield _attempts_moment(attempts, shown)
     for silence in shown.silences:
         yield from _silence_moments(silence)
     for part in shown.parts:
         yield from filter(None, map(_line_moment, part.lines))
-        yield _end_moment(part, is_last=part is shown.parts[-1])
+        yield _end_moment(part, shown)
 
 
 def _query_moments(shown: Shown) -> Iterator[Moment]:
@@ -277,7 +272,7 @@ def _begin_text(begin: Begin, number: int) -> str:
 def _run_moments(run: RunStory, shown: Shown) -> Iterator[Moment]:
     """Its start, first commit and end; of a query that the incident is not about, what is news."""
     query = called(run.query)
-    is_own = shown.concerns(run.query)
+    is_own = run.query in shown.queries
     is_start = run.started_at is not None and run.started_at >= shown.begins_at
     if run.started_at is not None and is_start and (is_own or run.is_restart):
         text = restart_text(run) if run.is_restart else f"{query} was started"
@@ -333,11 +328,11 @@ def _alert_moments(alert: AlertStory) -> Iterator[Moment]:
             )
 
 
-def _attempts_moment(attempts: Attempts, subject: str) -> Moment:
-    text = attempts_text(attempts)
+def _attempts_moment(attempts: Attempts, shown: Shown) -> Moment:
+    text = attempts_text(attempts, is_replay=shown.is_replay)
     if attempts.count > 1:
         text = f"{text}; the last one at {utc(attempts.until)}"
-    return Moment(at=attempts.since, what=What.NOTIFICATION, text=text, query=subject)
+    return Moment(at=attempts.since, what=What.NOTIFICATION, text=text, query=shown.subject)
 
 
 def _silence_moments(silence: SilenceStory) -> Iterator[Moment]:
@@ -375,14 +370,14 @@ def _stack_moment(line: Stack) -> Moment:
     )
 
 
-def _end_moment(part: Recording, *, is_last: bool) -> Moment:
+def _end_moment(part: Recording, shown: Shown) -> Moment:
     end = end_of(part)
     if end is not None:
         text = "The recording ends: the last alert has ended"
         if end.how is How.CLOSED:
-            text = "The process ends in order, while the incident is open"
+            text = f"The recording ends, and the incident is open: {how_process_ended(part, shown)}"
         return Moment(at=end.at, what=What.RECORDING, text=text)
-    killed = "its process was killed" + (", or still runs" if is_last else "")
+    killed = "its process was killed" + (", or still runs" if part is shown.parts[-1] else "")
     return Moment(at=part.ends_at, what=What.RECORDING, text=f"The recording breaks off: {killed}")
 
 
@@ -407,7 +402,7 @@ def _spans(shown: Shown) -> Iterator[Span]:
             query=flight.query,
         )
     for silence in shown.silences:
-        label = f"{silence.queries} silenced"
+        label = f"silence of {silence.queries}"
         yield Span(what=What.SILENCE, since=silence.since, until=silence.until, label=label)
 
 

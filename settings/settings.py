@@ -169,11 +169,11 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     Example: `"/shared/silences.json"`"""
     spool_dir: Place | None = None
     """Where undelivered and open alerts, and the failures that `StreamingQueryFlapping` counts,
-    outlive the driver: on a disk, or, where that ends with the driver, [in a
-    store](receivers.md#delivery). Example: `"/var/lib/querypulse"`"""
+    outlive the driver: on a disk, or [in a store](#folders) where the disk ends with the driver.
+    Example: `"/var/lib/querypulse"`"""
     incidents_dir: Place | None = None
-    """Where the recordings of incidents are kept, 100 MB and 30 days of them. Default: the folder
-    `incidents` in `spool_dir`; without that, only in memory.
+    """The [folder](#folders) of the recordings of incidents, which keeps 100 MB and 30 days of
+    them. Default: `incidents` in `spool_dir`; without that, they are only in memory.
     Example: `"s3a://team/querypulse/incidents"`"""
     external_url: Text | None = None
     """Where people reach this driver's status page: alerts link to it.

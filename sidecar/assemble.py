@@ -255,9 +255,11 @@ def recordings_folder(settings: Settings, hadoop: Hadoop | None) -> Folder | Non
 
     """
     place = settings.incidents_dir
+    setting = "incidents_dir"
     if place is None and settings.spool_dir is not None:
         place = f"{settings.spool_dir.rstrip('/')}/incidents"
-    folder = folder_at(place, "incidents_dir", settings, hadoop)
+        setting = "spool_dir"
+    folder = folder_at(place, setting, settings, hadoop)
     return LocalFolder(folder) if isinstance(folder, Path) else folder
 
 

@@ -24,12 +24,13 @@ from ..core.folders import Folder
 from ..core.guard import Guard
 from ..core.installed import VERSION
 from ..core.threads import Loop
-from ..exporter.published_state import process_of
+from ..exporter.published_state import RecordingFolder, process_of
 from ..recording.lines import Notification, Recording, RecordingError, SeenFrom, decode
 from ..recording.recorder import About, Recorder
 from ..recording.ring import Ring
 from ..recording.store import RecordingStore
 from ..recording.timeline import (
+    OPEN,
     Summary,
     Timeline,
     first_part,
@@ -97,6 +98,14 @@ class BlackBox:
         """Why recordings may not be in their folder; empty without a problem, or a folder."""
         return "" if self.store is None else self.store.problem
 
+    @property
+    def published(self) -> RecordingFolder:
+        """What ``/status`` shows of the folder."""
+        if self.store is None:
+            return RecordingFolder()
+        problem = self.problem or None
+        return RecordingFolder(place=self.place, failures=self.store.failures, problem=problem)
+
     def start(self) -> None:
         """Begin to record."""
         self._loop.start()
@@ -142,7 +151,7 @@ class BlackBox:
             for identity in newest
         }
         self._summaries = {identity: entry for identity, entry in seen.items() if entry is not None}
-        return [summary for _, summary in self._summaries.values()]
+        return [self._as_now(summary) for _, summary in self._summaries.values()]
 
     def timeline(self, identity: str) -> Timeline | None:
         """The story of one incident; None if there is no such recording.
@@ -153,7 +162,15 @@ class BlackBox:
         """
         names = [name for name in self._sizes() if first_part(name) == identity]
         parts = self._read(names)
-        return timeline_of(parts) if parts else None
+        if not parts:
+            return None
+        timeline = timeline_of(parts)
+        return msgspec.structs.replace(timeline, summary=self._as_now(timeline.summary))
+
+    def _as_now(self, summary: Summary) -> Summary:
+        """``open`` while this process records it, which a file does not show."""
+        is_open = summary.until is None and summary.id in self._recorder.open_ids
+        return msgspec.structs.replace(summary, how=OPEN) if is_open else summary
 
     def _summary(self, identity: str, sizes: dict[str, int]) -> tuple[int, Summary] | None:
         """The summary of a recording, and the size that its files had; None if none can be read."""

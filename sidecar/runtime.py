@@ -108,7 +108,8 @@ INTERRUPTED_SECONDS = 0.5
 """The time to close after a second Ctrl-C."""
 MINUTES_OF_DAY = 24 * 60
 RECORDING_SECONDS = 0.2
-"""How long the end of a process waits at least for recordings: a disk takes milliseconds."""
+"""The end of a process waits so long at least for recordings, which take a disk milliseconds; at
+most half of the time that is left, because a store may hang and watchers wait for a notice."""
 SILENT_SECONDS = 5.0
 """A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
 
@@ -294,6 +295,7 @@ class Runtime:
             files=self._files,
             worker=self._worker,
             notifier=self._notifier,
+            black_box=self._black_box,
             publishers=self._publishers,
             preflight=Preflight(settings, self._surroundings(spark, is_awaited)),
         )
@@ -443,7 +445,7 @@ class Runtime:
             publisher.stop(planned=end in (Notice.STOPPED, Notice.TERMINATED))
         try:
             self._notifier.close(deadline)
-            self._black_box.close(max(RECORDING_SECONDS, deadline.left))
+            self._black_box.close(max(RECORDING_SECONDS, deadline.left / 2))
         finally:
             # Even after an interrupt: without the notice, watchers report a crash.
             if self._server is not None:

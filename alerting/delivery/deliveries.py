@@ -400,9 +400,7 @@ class Notifier:
         self._left |= {key: firing[key] for key in firing.keys() & self._left.keys()}
         ended = {incident.key: incident for incident in incidents if incident.is_over}
         ended = {key: end for key, end in ended.items() if key in self._left}
-        self._ends = {
-            key: end for key, end in (self._ends | ended).items() if key not in firing
-        }
+        self._ends = {key: end for key, end in (self._ends | ended).items() if key not in firing}
         own = [
             incident
             for incident in incidents

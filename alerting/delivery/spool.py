@@ -58,6 +58,7 @@ LEAST_NUMBER = -2
 NUMBERS_END = 2**63
 """Sources count in 64 bits."""
 
+
 class Header(msgspec.Struct, frozen=True):
     """What every version of the file has."""
 
@@ -389,6 +390,7 @@ class Spool:
             return
         with self._changed:
             if self._left is not None or self._written == self._offered:
+                self._problem.note("")
                 if not self._loop.stopping.is_set():
                     self._changed.wait(self._file.holder.renew_seconds)
                 return

@@ -224,6 +224,7 @@ class SparkFolder:
             if self._opened is None:
                 conf = self._java_session.sessionState().newHadoopConf()
                 self._opened = _HadoopFiles(self._gateway, self._uri, conf)
+                self._java_session = None  # it can be collected when the job has closed it
             yield self._opened
         except (*THROWN, *NETWORK_ERRORS) as error:
             self._is_lost = isinstance(error, NETWORK_ERRORS) and is_gone(self._gateway)

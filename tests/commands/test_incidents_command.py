@@ -365,6 +365,17 @@ def test_driver_that_refuses_is_named(run, driver, path):
     assert errors == f"querypulse: {driver.url} answered 401: no token\\x1b[2J\n"
 
 
+@pytest.mark.parametrize("strange", [b"<html>", b"[1]", b"{}", b"", b"[" * 9000, None])
+def test_answer_of_another_kind_is_refused(run, driver, strange):
+    summary = msgspec.to_builtins(summary_of([failed_and_restarted().recording]))
+    beyond_calendar = msgspec.json.encode([{**summary, "since": 1e300}])
+    driver.otherwise = reply(200, body=beyond_calendar if strange is None else strange)
+
+    code, output, errors = run("incidents", driver.url)
+    assert (code, output, errors.count("\n")) == (COULD_NOT_BEGIN, "", 1)
+    assert errors.startswith(f"querypulse: {driver.url} is no Driver: ")
+
+
 def test_driver_that_does_not_answer_is_named(run):
     with closed_port() as port:
         url = f"http://127.0.0.1:{port}"

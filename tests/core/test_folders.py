@@ -96,5 +96,5 @@ def test_name_that_leads_elsewhere_is_refused(folder, name):
         ("abfss://c@account.dfs.core.windows.net/x", True),
     ],
 )
-def test_uri_is_told_from_a_path(place, is_one):
+def test_uri_is_no_path(place, is_one):
     assert is_uri(place) is is_one

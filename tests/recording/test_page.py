@@ -262,6 +262,22 @@ def test_a_peak_among_twenty_thousand_batches_is_drawn():
     assert table, "and its duration is in the table"
 
 
+def test_a_first_batch_that_hangs_is_drawn_though_none_was_reported():
+    flight = Span(what=What.BATCH, since=BEGAN - 60, until=None, label="batch 0", query="orders")
+    timeline = replace(bare(), spans=(flight,))
+    document = shown(timeline)
+    assert len([a for _, a in document.elements if a.get("class") == "ramp"]) == 1
+    assert "in flight" in document.text
+
+
+def test_a_figure_that_is_always_0_is_a_line_of_text():
+    idle = tuple(replace(batch, input_rows=0, lag_offsets=0) for batch in batches(9))
+    document = shown(replace(bare(), batches={"orders": idle}))
+    assert "always 0: rows, lag" in document.text
+    plots = [a for _, a in document.elements if a.get("class") == "plot"]
+    assert len(plots) == 2
+
+
 def test_every_batch_of_a_short_story_is_in_a_table_as_it_was_reported():
     timeline = replace(bare(), batches={"orders": batches(3, first=7)})
     document = shown(timeline)
@@ -275,6 +291,15 @@ def test_queries_without_an_alert_are_folded():
     document = shown(hang())
     groups = [a for tag, a in document.elements if tag == "details" and a.get("class") == "group"]
     assert len(groups) == len(QUERIES)
+
+
+def test_a_page_of_very_many_incidents_leaves_out_queries_without_an_alert():
+    timeline = replace(bare(), batches={query: batches(2) for query in ("orders", *QUERIES)})
+    document = shown(*(later(timeline, 9000.0 * number) for number in range(60)))
+    assert "7 more queries, which a page of this incident alone shows" in document.text
+    groups = [a for _, a in document.elements if a.get("class") == "group"]
+    assert groups == []
+    assert len([a for _, a in document.elements if a.get("class") == "plot"]) == 60 * 4
 
 
 def test_many_moments_leave_out_the_middle_and_say_how_many():

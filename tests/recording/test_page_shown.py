@@ -61,12 +61,20 @@ def test_contrast_of_all_text_is_enough(opened, timelines, scheme):
 def test_a_mark_is_reached_with_the_keyboard_and_leads_to_its_moment(opened):
     page = opened(hang())
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "skip"
+    assert page.evaluate("document.activeElement.textContent") == "Skip the picture"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().left") >= 0
     page.keyboard.press("Tab")
     name = page.evaluate("document.activeElement.getAttribute('aria-label')")
     assert name == "09:14:30 UTC: StreamingQueryStalled opens"
     page.keyboard.press("Enter")
     assert page.locator(":target p").inner_text().endswith("StreamingQueryStalled opens")
+
+
+def test_a_picture_of_many_marks_is_skipped_with_one_key(opened):
+    page = opened(*several())
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "index-table"
 
 
 def test_screen_reader_finds_the_lanes_the_plots_and_the_list(opened):
@@ -113,7 +121,7 @@ def test_index_leads_to_each_incident_and_back(opened):
     assert page.evaluate("document.querySelector(':target').id") == "i3"
     page.locator(":target").get_by_role("link", name="All incidents").click()
     assert page.evaluate("location.hash") == "#index"
-    marks = page.locator(".strip a").all()
+    marks = page.locator(".strip svg a").all()
     places = [mark.bounding_box()["x"] for mark in marks]
     assert len(places) == 4
     assert places == sorted(places)

@@ -199,6 +199,11 @@ def test_nothing_new_writes_nothing(clock):
     assert [what for what, _ in folder.calls] == ["make", "write", "entries"]
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts",
+    "The disk under `incidents_dir` is full",
+    "It is reported; the recordings are complete once there is room",
+)
 @pytest.mark.parametrize("appends", [True, False], ids=["a disk", "an object store"])
 def test_disk_that_fills_up_is_counted_said_once_and_gets_the_whole_file_later(
     clock, caplog, appends
@@ -245,6 +250,9 @@ def test_recording_that_ended_while_the_store_refused_is_written_later(clock):
     assert before == 3, "one refusal, and two that were given up"
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts", "The store of `incidents_dir` hangs", "It is reported until it answers"
+)
 def test_store_that_hangs_for_a_minute_is_seen_by_other_threads_and_recovers(clock):
     folder = disk()
     store = opened(folder, clock)
@@ -264,6 +272,9 @@ def test_store_that_hangs_for_a_minute_is_seen_by_other_threads_and_recovers(clo
     assert store.index == {A: FileEntry(2, NOW)}
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts", "A recording is deleted", "It is written again from its beginning"
+)
 def test_file_that_somebody_deleted_is_written_again_with_its_beginning(clock, tmp_path):
     folder = LocalFolder(tmp_path / "incidents")
     writer = Writer(opened(folder, clock))
@@ -297,12 +308,14 @@ def test_folder_that_cannot_be_made_is_a_problem_and_nothing_else(clock, tmp_pat
 def test_id_that_is_none_is_neither_written_nor_read(clock, hostile):
     folder = disk()
     store = opened(folder, clock)
-    with pytest.raises(ValueError, match="not the id"):
-        store.put(hostile, b"a", b"a")
+    store.put(hostile, b"a", b"a")
+    assert store.problem.endswith("is not the name of a recording")
     with pytest.raises(FileNotFoundError):
         store.read(hostile)
 
     assert folder.calls == []
+    Writer(store).put(b"a\n")
+    assert (store.problem, store.failures) == ("", 1)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from support.story import MONDAY
 
 from querypulse.listener.probe_report import Context, JobCounts, SlotUse
 from querypulse.recording import lines, recorder, ring, store
-from querypulse.recording.lines import OUTLINE, Change, Event, How, SeenFrom, decode
+from querypulse.recording.lines import OUTLINE, Change, Event, How, SeenFrom, State, decode
 from querypulse.recording.timeline import What, summary_of, timeline_of
 
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -57,7 +57,7 @@ def test_empty_recording_says_that_it_shows_nothing():
     assert story_of(Tape(at=61)).answers == {
         "first": "The recording does not show what happened first: it has no alert and no failure.",
         "held_by": "The recording does not show what held it.",
-        "notified": "Nobody was notified; the recording shows no attempt.",
+        "notified": "The recording shows no attempt to notify anybody before it breaks off.",
         "done": "The recording shows nothing that was done.",
         "ended": "The recording does not show an end: it breaks off at 00:01:01 UTC, where its "
         "process was killed, or still runs.",
@@ -68,9 +68,26 @@ def test_failure_of_another_query_is_not_what_happened_first():
     tape = opened("billing").started("bronze", at=1).terminated("bronze", at=30, exception=MISTAKE)
 
     assert story_of(tape).answers["first"] == (
-        "2026-11-23 00:01:01 UTC: StreamingQueryFailed of billing opened: failed: "
+        "2026-11-23 00:01:01 UTC: StreamingQueryFailed of billing opened: "
         "ValueError: negative amount."
     )
+
+
+def test_failure_of_a_query_is_not_what_happened_first_to_its_monitor():
+    tape = Tape("*", at=61).started("bronze", at=1).terminated("bronze", at=30, exception=MISTAKE)
+    tape.alert("*", "QuerypulseEventsMissing", at=61, code="events_missing", reason="7 dropped")
+
+    answers = story_of(tape).answers
+    assert answers["first"] == (
+        "2026-11-23 00:01:01 UTC: QuerypulseEventsMissing opened: 7 dropped."
+    )
+    assert answers["held_by"].endswith("the alert says: 7 dropped.")
+
+
+def test_silence_in_force_when_the_recording_begins_is_not_what_was_done():
+    tape = opened().silenced({"queries": "gold*", "until": MONDAY + 4000}, at=61)
+
+    assert story_of(tape).answers["done"] == "The recording shows nothing that was done."
 
 
 def test_quick_batch_is_not_what_held_a_query():
@@ -143,10 +160,25 @@ def test_recording_that_was_closed_or_breaks_off_has_no_end():
     assert story_of(closed).summary.until is None
     assert story_of(closed).summary.how == "open when its process ended"
     assert story_of(closed).answers["ended"] == (
-        "It had not ended when its process ended in order, at 00:01:30 UTC."
+        "It had not ended at 00:01:30 UTC, when its process ended in order."
     )
     assert story_of(opened()).summary.how == "open where the recording breaks off"
     assert story_of(opened()).spans[0].until is None
+
+
+def test_recording_says_how_the_main_program_ended_its_process():
+    how = "the main program ended with QueryFailure: streaming query billing: negative amount"
+    ending = {"crashed": True, "program": {"how": how, "has_failed": True}}
+    tape = opened()
+    tape.add(State(at=MONDAY + 89, now=89.0, driver={"ending": ending}))
+    tape.end(at=90, how=How.CLOSED)
+
+    assert story_of(tape).answers["ended"] == (
+        f"It had not ended at 00:01:30 UTC, when its process ended because {how}."
+    )
+    assert texts(story_of(tape), what=What.RECORDING)[-1][1].endswith(
+        f"its process ended because {how}"
+    )
 
 
 def test_alert_that_a_later_process_opens_again_is_one_alert():
@@ -172,7 +204,7 @@ ANSWERS = {
     failed_and_restarted: {
         "first": "2026-11-23 00:01:00 UTC: billing failed: ValueError: negative amount, raised at "
         "/job/billing.py:41 in write.",
-        "held_by": "No batch was held: billing failed, at /job/billing.py:41 in write, and did not run until 00:05:00 UTC (4 min).",
+        "held_by": "No batch was held: billing failed at /job/billing.py:41 in write, and did not run until 00:05:00 UTC (4 min).",
         "notified": "pagerduty was notified at 00:01:01 UTC (0.4 s after the first alert opened), "
         "webhook was notified at 00:01:06 UTC (5.3 s after the first alert opened); 4 messages "
         "were accepted, 2 about the end; 1 attempt failed (webhook: 503: overloaded).",
@@ -188,7 +220,7 @@ ANSWERS = {
         "notified": "webhook was notified at 00:02:40 UTC (0.5 s after the first alert opened), "
         "pagerduty was notified at 00:11:10 UTC (8 min after the first alert opened); 3 messages "
         "were accepted, 1 about the end.",
-        "done": "bronze was silenced at 00:11:40 UTC; the stop of bronze was announced at "
+        "done": "a silence of bronze began at 00:11:40 UTC; the stop of bronze was announced at "
         "00:14:40 UTC; bronze was stopped at 00:15:00 UTC; bronze was started again at "
         "00:15:05 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:15:46 UTC, 13 min after the first alert opened: "
@@ -197,11 +229,11 @@ ANSWERS = {
     killed_and_continued: {
         "first": "2026-11-23 00:01:00 UTC: billing failed: ValueError: negative amount, raised at "
         "/job/billing.py:41 in write.",
-        "held_by": "No batch was held: billing failed, at /job/billing.py:41 in write, and did not run until 00:10:05 UTC (9 min).",
+        "held_by": "No batch was held: billing failed at /job/billing.py:41 in write, and did not run until 00:10:05 UTC (9 min).",
         "notified": "pagerduty was notified at 00:01:01 UTC (0.4 s after the first alert opened); "
         "2 messages were accepted, 1 about the end.",
-        "done": "its process was killed at 00:01:01 UTC; billing was started again at "
-        "00:10:05 UTC. The recording does not show by whom.",
+        "done": "its process was killed at 00:01:01 UTC; the next process began at 00:10:00 UTC; "
+        "billing was started again at 00:10:05 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:10:51 UTC, 9 min after the first alert opened: "
         "billing commits again.",
     },
@@ -280,7 +312,7 @@ def test_moments_of_a_hang_are_in_order():
             "for 90 s",
         ),
         (670.4, "pagerduty is notified of StreamingQueryStalled"),
-        (700, "bronze is silenced until 2026-11-23 01:06:40 UTC: known"),
+        (700, "A silence of bronze is in force until 2026-11-23 01:06:40 UTC: known"),
         (880, "The stop of bronze was announced, until 2026-11-23 00:24:40 UTC"),
         (900, "bronze was stopped"),
         (900, "Batch 3 of bronze is given up after 13 min"),
@@ -333,6 +365,32 @@ def test_slots_are_held_by_a_query_that_is_named():
     )
 
 
+def test_batch_whose_cause_no_poll_shows_has_the_words_of_its_alert():
+    tape = Tape("bronze", at=100).started("bronze", at=1)
+    own = JobCounts(jobs_started=2, tasks_completed=40)
+    for at, line in ((20, 12), (100, 13)):
+        tape.works("bronze", at=at, batch=0, own=own, line=f"/job/bronze.py:{line} in write")
+    facts = {"flight": {"batch_id": 0}}
+    reason = "batch 0 in flight for 80 s, its tasks still finish, 32 jobs so far"
+    tape.alert("bronze", "StreamingBatchSlow", at=100, does="is slow", reason=reason, facts=facts)
+
+    assert story_of(tape).answers["held_by"].partition("ends: ")[2] == (
+        "no task of its own runs, its Python thread is at /job/bronze.py:12 in write; "
+        f"the alert says: {reason}."
+    )
+
+
+def test_of_many_queries_the_one_that_failed_first_is_named():
+    tape = Tape("*", at=61).started("bronze", at=1).started("silver", at=2)
+    tape.terminated("silver", at=60, exception=MISTAKE)
+    tape.terminated("bronze", at=61, exception=MISTAKE)
+    for query in ("bronze", "silver"):
+        tape.alert(query, FAILED, at=61, does="failed", reason="ValueError: negative amount")
+
+    assert "silver failed" in story_of(tape).answers["first"]
+    assert "silver failed" in story_of(tape).answers["held_by"]
+
+
 def test_slow_batch_that_is_committed_says_how_long_it_took():
     tape = Tape("bronze", at=100).started("bronze", at=1)
     tape.works("bronze", at=20, batch=0).works("bronze", at=100, batch=0)
@@ -356,6 +414,14 @@ def test_state_shows_a_failure_whose_event_was_lost():
     assert (300, "billing was started again") in texts(story_of(tape))
 
 
+def test_restart_whose_event_was_lost_is_shown_after_its_first_commit():
+    tape = opened().started("billing", at=1).state(at=2)
+    tape.started("billing", 2, at=70).commit("billing", 2, batch=1, at=75).state(at=76)
+    tape.lines = [line for line in tape.lines if getattr(line, "at", 0) != MONDAY + 70]
+
+    assert (70, "billing was started again") in texts(story_of(tape))
+
+
 def test_stop_that_an_alert_is_about_happened_first():
     tape = Tape(at=61).started("billing", at=1).terminated("billing", at=40).state(at=41)
     tape.alert("billing", "StreamingQueryStopped", at=61, reason="stopped 21 s ago")
@@ -367,18 +433,63 @@ def test_stop_that_an_alert_is_about_happened_first():
     )
 
 
-def test_restart_by_querypulse_is_said():
+@pytest.mark.parametrize("counted_at", [62, 66])
+def test_restart_by_querypulse_is_said(counted_at):
     tape = Tape("billing", at=60).started("billing", at=1)
     tape.story.supervised("billing", restarts=0)
     tape.state(at=2).terminated("billing", at=60, exception=MISTAKE).state(at=60)
     tape.alert("billing", FAILED, at=60)
-    tape.started("billing", 2, at=65)
-    tape.story.supervised("billing", restarts=1)
-    tape.state(at=66)
+    for at in (62, 66):
+        if at == 66:
+            tape.started("billing", 2, at=65)
+        if at == counted_at:
+            tape.story.supervised("billing", restarts=1)
+        tape.state(at=at)
 
     assert story_of(tape).answers["done"] == (
         "billing was started again by querypulse (supervise) at 00:01:05 UTC."
     )
+
+
+def test_crash_loop_is_counted():
+    tape = Tape(at=2).started("billing", at=0)
+    tape.terminated("billing", at=1, exception=MISTAKE).alert("billing", FAILED, at=2)
+    for number in range(2, 12):
+        tape.started("billing", number, at=10 * number)
+        tape.terminated("billing", number, at=10 * number + 1, exception=MISTAKE)
+
+    answers = story_of(tape).answers
+    assert answers["held_by"] == (
+        "No batch was held: billing failed 11 times, first at /job/billing.py:41 in write, and did "
+        "not run until 00:00:20 UTC (19 s)."
+    )
+    assert answers["done"] == (
+        "billing was started again at 00:00:20 UTC and 9 times more until 00:01:50 UTC. The "
+        "recording does not show by whom."
+    )
+
+
+def test_cause_that_queries_share_is_about_its_members():
+    facts = {"members": [{"query": "billing", "facts": {"failure": {"error_class": "Gone"}}}]}
+    tape = Tape("*", at=61).started("billing", at=1).terminated("billing", at=60, exception=MISTAKE)
+    tape.alert("*", "StreamingQueryFailed", at=61, facts=facts)
+
+    assert "billing failed" in story_of(tape).answers["first"]
+    assert story_of(tape).summary.cause == "Gone"
+
+
+def test_replay_says_what_would_have_been_sent():
+    tape = Tape(at=61, seen_from=SeenFrom.REPLAY).alert("billing", FAILED, at=61)
+    tape.notified("replay", at=61, alerts=(FAILED,)).notified("replay", at=90, status="resolved")
+
+    assert story_of(tape).answers["notified"] == (
+        "A replay notifies nobody; a driver would have sent a message at 00:01:01 UTC, "
+        "00:01:30 UTC."
+    )
+    assert texts(story_of(tape), what=What.NOTIFICATION) == [
+        (61, "somebody would be notified of StreamingQueryFailed"),
+        (90, "somebody would be notified that it has ended"),
+    ]
 
 
 def test_attempts_that_fail_alike_are_one_moment():
@@ -443,8 +554,8 @@ def test_silence_that_ends_is_a_span():
 
     silences = [span for span in story_of(tape).spans if span.what is What.SILENCE]
     assert [(span.label, span.until - MONDAY) for span in silences] == [
-        ("billing silenced", 100),
-        ("all queries silenced", 80),
+        ("silence of billing", 100),
+        ("silence of all queries", 80),
     ]
 
 

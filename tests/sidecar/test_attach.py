@@ -131,8 +131,11 @@ def test_files_and_host_that_cannot_be_used_stop_no_job_and_status_names_them(dr
 
     assert sidecar.url is None
     until(lambda: sidecar.snapshot().monitor.spool_problem, "the spool was tried")
+    until(lambda: sidecar.snapshot().monitor.recordings.problem, "the recordings were tried")
     monitor = sidecar.snapshot().monitor
     assert "/dev/null/x" in monitor.spool_problem
+    assert "/dev/null/x/incidents" in monitor.recordings.problem
+    assert monitor.recordings.failures > 0
     assert "silences" in monitor.file_problems
     sidecar.close()
 

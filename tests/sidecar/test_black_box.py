@@ -1,6 +1,7 @@
 """The black box of one process: what it records, where, and for whom it waits."""
 
 import threading
+from collections import Counter
 
 import pytest
 from support.patience import WALL, until
@@ -11,7 +12,7 @@ from querypulse.alerting.delivery.deliveries import Attempt
 from querypulse.core.folders import LocalFolder
 from querypulse.core.guard import Guard
 from querypulse.listener.events import Started
-from querypulse.recording.lines import AlertChanged, End, How, Notification, SeenFrom, decode
+from querypulse.recording.lines import AlertChanged, End, Event, How, Notification, SeenFrom, decode
 from querypulse.recording.recorder import About
 from querypulse.settings.settings import Settings
 from querypulse.sidecar.black_box import BlackBox, evaluation_settings
@@ -112,6 +113,19 @@ def test_incident_that_ended_is_listed_with_its_story(recorded, tmp_path):
     assert driver.box.timeline("20260101T000000Z-etl-other-123456") is None
 
 
+def test_incident_is_open_only_while_its_own_process_records_it(recorded, tmp_path):
+    driver = recorded(LocalFolder(tmp_path))
+    identity = driver.fails().recording
+
+    until(lambda: lines_of(tmp_path, AlertChanged), "its file is written")
+    assert [summary.how for summary in driver.box.summaries()] == ["open"]
+    assert driver.box.timeline(identity).summary.how == "open"
+    # Another process sees a file that may have broken off.
+    other = recorded(LocalFolder(tmp_path)).box
+    until(other.summaries, "it is listed there, too")
+    assert [summary.how for summary in other.summaries()] == ["open where the recording breaks off"]
+
+
 def test_without_a_folder_the_newest_incidents_are_kept_in_memory(recorded):
     driver = recorded()
     identity = driver.fails().recording
@@ -140,6 +154,22 @@ def test_process_that_ends_in_order_says_so_and_the_next_one_goes_on_in_a_second
     assert files[f"{name}.2.jsonl"].continues == name
     (summary,) = second.box.summaries()
     assert summary.parts == (name, f"{name}.2")
+
+
+@pytest.mark.parametrize(("queries", "own", "others"), [(3, 40, 40), (8, 40, 15), (30, 40, 5)])
+def test_what_came_before_is_mostly_of_the_query_itself(recorded, tmp_path, queries, own, others):
+    driver = recorded(LocalFolder(tmp_path))
+    labels = ["a", *(f"other-{number}" for number in range(queries - 1))]
+    for label in labels:
+        driver.harness.started(label)
+        for batch in range(60):
+            text = f'{{"progress":{{"id":"id-{label}","batchId":{batch}}}}}'
+            driver.box.ring.add(f"id-{label}", "progress", text, driver.harness.clock.now)
+    driver.fails()
+
+    until(lambda: lines_of(tmp_path, AlertChanged), "the incident is recorded")
+    counts = Counter(line.query for line in lines_of(tmp_path, Event))
+    assert counts == {"a": own} | dict.fromkeys(labels[1:], others)
 
 
 class HangingFolder(LocalFolder):

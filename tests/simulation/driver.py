@@ -271,6 +271,7 @@ class SimDriver:
         name: str,
         rng: Random,
         queries: list[SimQuery],
+        *,
         disk: Disk | None,
         recordings: RecordingFolder,
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -81,9 +81,9 @@ class RecordingFolder:
 
 
 class SimBlackBox(BlackBox):
-    """The black box of one process. Its thread runs at once, and never after a kill.
+    """The black box of one process. Its thread runs at once, and never after a kill or its end.
 
-    ``attempts`` and ``alerts``, by id of a recording, are what it was told.
+    ``attempts`` and ``alerts``, by id of a recording, are what it should have recorded.
     """
 
     def __init__(
@@ -105,8 +105,12 @@ class SimBlackBox(BlackBox):
         """End the process: nothing more is written."""
         self._is_killed = True
 
+    @property
+    def _has_ended(self) -> bool:
+        return self._is_killed or self.is_closed
+
     def offer(self, evaluated: Evaluated) -> None:
-        if self._is_killed:
+        if self._has_ended:
             return
         for incident in evaluated.incidents:
             if incident.is_orphan:
@@ -125,15 +129,15 @@ class SimBlackBox(BlackBox):
         self.over -= is_open
 
     def attempted(self, attempt: Attempt) -> None:
-        if not self._is_killed:
+        if not self._has_ended:
             self.attempts.append(attempt)
             super().attempted(attempt)
             self._record()
 
     def close(self, timeout: float) -> None:
-        if not self._is_killed:
-            self.is_closed = True
+        if not self._has_ended:
             super().close(timeout)
+            self.is_closed = True
 
     def _keep(self, name: str, whole: bytes) -> None:
         self._folder.write(name, whole, is_new=name not in self.written)
@@ -182,25 +186,32 @@ def _problems_in(folder: RecordingFolder) -> Iterator[str]:
     recordings = {}
     for name, content in folder.files.items():
         try:
-            recordings[name] = recording = decode(content, name)
+            recordings[name] = decode(content, name)
         except RecordingError as error:
             yield str(error)
-            continue
-        if recording.unread:
-            yield f"{name}: {recording.unread} lines cannot be read"
-        if recording.begin.id != name:
-            yield f"{name}: it says that it is {recording.begin.id}"
-        before = recording.begin.continues
-        if before != _part_before(name) or (before and before not in folder.files):
-            yield f"{name}: it continues {before!r}"
+    for name, recording in recordings.items():
+        yield from _problems_of_file(name, recording, folder.files)
     for process in folder.processes:
-        mine = {name.partition(".")[0]: recordings[name] for name in process.written}
-        for identity in process.alerts:
-            if identity not in mine:
-                yield f"{identity}: the incident was not recorded"
+        mine = {
+            name.partition(".")[0]: recordings[name]
+            for name in process.written
+            if name in recordings
+        }
+        for identity in process.alerts.keys() - mine.keys():
+            yield f"{identity}: the incident was not recorded"
         for identity, recording in mine.items():
             yield from _problems_of(recording, process, identity)
         yield from _unrecorded(process, mine)
+
+
+def _problems_of_file(name: str, recording: Recording, files: Container[str]) -> Iterator[str]:
+    if recording.unread:
+        yield f"{name}: {recording.unread} lines cannot be read"
+    if recording.begin.id != name:
+        yield f"{name}: it says that it is {recording.begin.id}"
+    before = recording.begin.continues
+    if before != _part_before(name) or (before and before not in files):
+        yield f"{name}: it continues {before!r}"
 
 
 def _part_before(name: str) -> str:
@@ -211,8 +222,8 @@ def _part_before(name: str) -> str:
 
 def _problems_of(recording: Recording, process: SimBlackBox, identity: str) -> Iterator[str]:
     name = recording.begin.id
-    told = process.alerts.get(identity)
-    if told is None:
+    shown = process.alerts.get(identity)
+    if shown is None:
         yield f"{name}: there was no such incident"
         return
     # What had ended before is in the recording of that process.
@@ -222,12 +233,12 @@ def _problems_of(recording: Recording, process: SimBlackBox, identity: str) -> I
         for alert in incident.alerts
         if alert.end is not None
     }
-    told = {identity: shown for identity, shown in told.items() if identity not in before}
-    yield from _differences(f"{name}: in its lines", told, _alerts_in(recording.lines))
+    shown = {identity: shown for identity, shown in shown.items() if identity not in before}
+    yield from _differences(f"{name}: in its lines", shown, _alerts_in(recording.lines))
     if not any(isinstance(line, Thinned) for line in recording.lines):
         again = replayed(recording).items()
         again = {identity: shown for identity, shown in again if identity not in before}
-        yield from _differences(f"{name}: replayed", told, again)
+        yield from _differences(f"{name}: replayed", shown, again)
     ends = [line.how for line in recording.lines if isinstance(line, End)]
     if identity in process.over:
         wanted = [How.RESOLVED]
@@ -241,9 +252,8 @@ def _problems_of(recording: Recording, process: SimBlackBox, identity: str) -> I
 
 def _differences(where: str, wanted: Alerts, got: Alerts) -> Iterator[str]:
     for identity in wanted.keys() | got.keys():
-        told, other = wanted.get(identity), got.get(identity)
-        if told != other:
-            yield f"{where}: {identity} is {other}, not {told}"
+        if wanted.get(identity) != got.get(identity):
+            yield f"{where}: {identity} is {got.get(identity)}, not {wanted.get(identity)}"
 
 
 def _alerts_in(lines: Iterable[AnyLine]) -> Alerts:

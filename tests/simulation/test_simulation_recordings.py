@@ -56,7 +56,7 @@ def test_each_incident_of_a_few_histories_replays_to_the_same_alerts():
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_each_incident_of_some_histories_replays_to_the_same_alerts(part):
-    assert problems(range(FIRST + part, FIRST + 40, PARTS)) == {}
+    assert problems(range(FIRST + part, FIRST + 32, PARTS)) == {}
 
 
 @pytest.mark.nightly
@@ -109,6 +109,6 @@ def test_without_a_spool_the_next_process_begins_a_recording_of_its_own():
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_kill_between_any_two_steps_leaves_files_that_can_be_read(part):
-    for moment in range(1 + part, 80, PARTS):
+    for moment in range(1 + part, 40, PARTS):
         happens = f"60 die billing, 60 kill_within d1 ({moment}), 200 kill d1, 203 boot d1"
         recorded(plan_of(happens, minutes=7))

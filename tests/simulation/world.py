@@ -117,7 +117,8 @@ class World:
         self.boots.append((self.time.now, name))
         rng = self._rng(f"{name}{len(self.boots)}")
         disk, recordings = self._disks.get(name), self.recordings[name]
-        driver = self.drivers[name] = SimDriver(self, name, rng, mine, disk, recordings)
+        driver = SimDriver(self, name, rng, mine, disk=disk, recordings=recordings)
+        self.drivers[name] = driver
         for query in mine:
             if query.wanted:
                 self.time.after(0.5, lambda query=query: driver.spark.start(query))  # type: ignore[misc]

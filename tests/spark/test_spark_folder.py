@@ -9,8 +9,8 @@ import pytest
 from support.driver import Driver
 from support.planted import HUNTER
 
+from querypulse.alerting.alert import recording_id
 from querypulse.listener.spark.storage import SparkFolder
-from querypulse.recording.lines import recording_id
 from querypulse.recording.store import RecordingStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.thorough]
@@ -112,7 +112,7 @@ def test_file_is_written_replaced_listed_read_and_deleted(folder):
 
 
 def test_recordings_are_kept_in_it(folder):
-    store, name = RecordingStore(folder), recording_id("etl", "bronze", {}, 1.8e9)
+    store, name = RecordingStore(folder), recording_id({"app": "etl", "query": "bronze"}, 1.8e9)
     store.put(name, b"a\n", b"a\n", urgent=True)
     store.put(name, b"a\nb\n", b"b\n")
     store.finish(name)
@@ -168,10 +168,8 @@ def test_object_that_was_not_uploaded_as_a_whole_replaces_nothing(spark, uris, t
     ],
 )
 def test_store_that_refuses_is_an_error_of_the_system_in_one_line(spark, uri, reason):
-    folder = SparkFolder(spark, uri)
     with pytest.raises(OSError, match=reason) as refused:
-        folder.make()
-        folder.write("x", b"")
+        SparkFolder(spark, uri).write("x", b"")
 
     assert "\n" not in str(refused.value)
 

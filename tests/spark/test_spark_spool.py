@@ -176,6 +176,6 @@ def test_crash_loop_over_new_machines_is_one_incident(drive, pages, tmp_path, ha
     assert firing.count(EVENT) == expected
     assert not [page for page in pages.reported if page[0] == "resolved"]
     if has_spool:
-        (content,) = ((tmp_path / "spool").glob("outbox-*.json"))
+        (content,) = (tmp_path / "spool").glob("outbox-*.json")
         (failed,) = msgspec.json.decode(content.read_bytes(), type=Kept).failures
         assert len(failed.failures) == 3

@@ -18,6 +18,7 @@ from querypulse.exporter.published_state import (
     Monitor,
     Process,
     PublishedState,
+    RecordingFolder,
     iso,
 )
 from querypulse.listener.events import SourceProgress
@@ -45,6 +46,9 @@ MONITOR = Monitor(
     alerts_lost={"webhook": {}, "pagerduty": {"rejected": 1}},
     circuits_open={"webhook": True, "pagerduty": False},
     spool_problem="/spool: no space left on device",
+    recordings=RecordingFolder(
+        place="/incidents", failures=4, problem="/incidents: no space left on device"
+    ),
     file_problems={"silences": "no answer for 12 s"},
     app_name_problem="the app is called 'pyspark-shell'",
     receivers=("webhook", "pagerduty"),

@@ -269,6 +269,21 @@ def test_store_that_hangs_delays_neither_a_page_nor_the_end(process):
 
 
 @pytest.mark.contains_errors
+def test_store_that_refused_a_renewal_and_works_again_is_no_problem(process, monkeypatch):
+    """Nothing else was to be written meanwhile."""
+    monkeypatch.setattr("querypulse.alerting.delivery.spool_holder.RENEW_SECONDS", 0.0)
+    driver = process().writes(pager=(entry(1),))
+    monkeypatch.setattr(Lease, "renew_seconds", 0.05)
+    driver.spool.offer_rows("pager", (entry(2),))
+    assert driver.spool.flush(PATIENCE_SECONDS)
+    driver.store.refuses = OSError("503 Slow Down")
+    until(lambda: driver.spool.problem, "it is reported")
+    driver.store.refuses = None
+
+    until(lambda: not driver.spool.problem, "the problem is over")
+
+
+@pytest.mark.contains_errors
 def test_dead_jvm_is_reported_and_delays_no_end(process):
     driver = process().writes(pager=(entry(1),))
     driver.store.refuses = OSError("the driver's JVM has ended")
@@ -350,6 +365,11 @@ def driver(process, monkeypatch):
         one.notifier.close(Deadline(PATIENCE_SECONDS))
 
 
+@pytest.mark.fault(
+    "Ends and kills",
+    "SIGKILL of a driver whose spool is in a store",
+    "The next one goes on with what was open at once, and may end it after the lease",
+)
 def test_what_a_killed_driver_reported_is_not_reported_again_and_ends_after_its_lease(driver):
     a = incident("a")
     first = driver()
