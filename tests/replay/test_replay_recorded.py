@@ -302,14 +302,15 @@ def test_unknown_settings_kinds_and_fields_are_left_out_and_named(tmp_path, repl
 
     def newer(line):
         if line["kind"] == "begin":
-            return line | {"settings": line["settings"] | {"dreams": 1, "stall_floor_seconds": -1}}
+            given = {"dreams": 1, "expected_queries": [{}], "stall_floor_seconds": -1}
+            return line | {"settings": line["settings"] | given}
         return later if line["kind"] == "notification" else line | {"new": [1]}
 
     rewritten(path, newer)
     code, found, errors = replay(path)
 
     assert (code, found) == (UNREADABLE, before)
-    assert "left out: dreams, stall_floor_seconds" in errors
+    assert "left out: dreams, expected_queries, stall_floor_seconds" in errors
     assert "2 lines were not understood" in errors
 
 
