@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from ..alerting.alert import CRITICAL, WARNING, Alert, AlertOutcome, GoesOn, Incident
+from ..alerting.alert import CRITICAL, RESOLVED, WARNING, Alert, AlertOutcome, GoesOn, Incident
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.kinds import KINDS, kind_of
 from ..alerting.words.headlines import GOES_ON, QUERY_OUTCOMES, called, headline_of, outcome_text
@@ -256,16 +257,25 @@ class Attempts(msgspec.Struct):
     until: float
     count: int = 1
 
+    is_again: bool = False
+    """Whether the receiver has accepted the same news before."""
+
     @property
     def is_delivered(self) -> bool:
         """Whether the receiver accepted it."""
         return self.outcome == DeliveryOutcome.DELIVERED.value
+
+    @property
+    def is_of_end(self) -> bool:
+        """Whether the message says that the incident has ended."""
+        return self.status == RESOLVED
 
 
 def attempts_of(parts: Sequence[Recording]) -> list[Attempts]:
     """Return the attempts in order; those in a row that failed in one way are one."""
     result: list[Attempts] = []
     newest: dict[str, Attempts] = {}
+    accepted: dict[str, Attempts] = {}
     for line in (line for part in parts for line in part.lines):
         if not isinstance(line, Notification):
             continue
@@ -277,9 +287,17 @@ def attempts_of(parts: Sequence[Recording]) -> list[Attempts]:
         attempts = Attempts(
             line.receiver, line.status, line.outcome, line.error, line.alerts, line.at, line.at
         )
+        if attempts.is_delivered:
+            before = accepted.get(line.receiver)
+            attempts.is_again = before is not None and _news(before) == _news(attempts)
+            accepted[line.receiver] = attempts
         newest[line.receiver] = attempts
         result.append(attempts)
     return result
+
+
+def _news(attempts: Attempts) -> tuple[str, list[str]]:
+    return attempts.status, sorted(attempts.alerts)
 
 
 def _goes_on(last: Attempts, line: Notification) -> bool:
@@ -299,9 +317,9 @@ _ANSWERS = {
 def attempts_text(attempts: Attempts, *, is_replay: bool) -> str:
     """Return who was notified of what, or why not, as one sentence."""
     if attempts.is_delivered:
-        does = "would be" if is_replay else "is"
-        who = "somebody" if is_replay else attempts.receiver
-        return f"{who} {does} notified {_message(attempts)}"
+        who = "people would be" if is_replay else f"{attempts.receiver} is"
+        again = " again" if attempts.is_again else ""
+        return f"{who} notified{again} {_message(attempts)}"
     why = attempts.error or attempts.outcome
     answer = _ANSWERS.get(attempts.outcome, attempts.outcome)
     often = f" in {attempts.count} attempts" if attempts.count > 1 else ""
@@ -309,8 +327,10 @@ def attempts_text(attempts: Attempts, *, is_replay: bool) -> str:
 
 
 def _message(attempts: Attempts) -> str:
-    names = ", ".join(dict.fromkeys(attempts.alerts))
-    if attempts.status == "resolved":
+    counts = Counter(attempts.alerts)
+    alike = (f"{name} of {count} queries" for name, count in counts.items() if count > 1)
+    names = ", ".join([*alike, *(name for name, count in counts.items() if count == 1)])
+    if attempts.is_of_end:
         return f"that it has ended{names and f': {names}'}"
     return f"of {names}" if names else "that the incident is open"
 
@@ -323,15 +343,13 @@ def severity_of(stories: Iterable[AlertStory]) -> str:
     return WARNING if WARNING in severities else next(iter(severities), "")
 
 
-def count_accepted(parts: Sequence[Recording]) -> tuple[int, tuple[str, ...]]:
-    """Return how many messages receivers accepted, and which receivers."""
-    accepted = [
-        line.receiver
-        for part in parts
-        for line in part.lines
-        if isinstance(line, Notification) and line.outcome == DeliveryOutcome.DELIVERED.value
+def notifications_of(parts: Sequence[Recording]) -> list[str]:
+    """Return the receiver of each message that was accepted, without those of the end."""
+    return [
+        attempts.receiver
+        for attempts in attempts_of(parts)
+        if attempts.is_delivered and not attempts.is_of_end
     ]
-    return len(accepted), tuple(dict.fromkeys(accepted))
 
 
 # -- silences -----------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..alerting.alert import RESOLVED
 from ..alerting.words.headlines import called
 from ..core.text import duration, exact_duration, listed, utc
 from ..listener.state.run import Delay, Outcome
@@ -52,6 +51,8 @@ class Shown(msgspec.Struct, frozen=True):
     """Those that the incident is about: its subject, and what its alerts name."""
     begins_at: float
     """When the oldest line was written, which may be an event from before the incident."""
+    is_open: bool = False
+    """Whether its process still records it, which the lines do not show."""
 
     @property
     def subject(self) -> str:
@@ -91,13 +92,18 @@ class Shown(msgspec.Struct, frozen=True):
         ]
 
     @property
+    def seen_from(self) -> SeenFrom:
+        """Who recorded it."""
+        return self.parts[0].begin.seen_from
+
+    @property
     def is_replay(self) -> bool:
         """Whether a replay recorded it, which notifies nobody."""
-        return self.parts[0].begin.seen_from is SeenFrom.REPLAY
+        return self.seen_from is SeenFrom.REPLAY
 
 
-def shown_of(parts: Sequence[Recording]) -> Shown:
-    """Read the parts, which are in order."""
+def shown_of(parts: Sequence[Recording], *, is_open: bool = False) -> Shown:
+    """Read the parts, which are in order; ``is_open``: their process still records it."""
     alerts = tuple(alert_stories(parts))
     queries = {parts[0].begin.query, *(alert.query for alert in alerts)}
     for alert in alerts:
@@ -110,6 +116,7 @@ def shown_of(parts: Sequence[Recording]) -> Shown:
         silences=tuple(silence_stories(parts)),
         queries=frozenset(queries),
         begins_at=min(line.at for part in parts for line in (part.begin, *part.lines)),
+        is_open=is_open,
     )
 
 
@@ -143,7 +150,7 @@ def clock(at: float, day_of: float) -> str:
 
 def _first(shown: Shown) -> str:
     events = [(run.ended_at, _end_text(run)) for run in _ends(shown) if run.ended_at]
-    events += [(flight.since, _began_text(flight)) for flight in shown.long_flights]
+    events += [(flight.since, _began_text(flight, shown)) for flight in shown.long_flights]
     events += [(seen.at, context_text(seen.context)) for seen in shown.observed.contexts]
     if shown.alerts:
         alert = shown.alerts[0]
@@ -219,10 +226,12 @@ def flight_text(flight: FlightStory) -> str:
     return f"batch {flight.batch_id} of {query}" if is_planned else f"the planning of {query}"
 
 
-def _began_text(flight: FlightStory) -> str:
+def _began_text(flight: FlightStory, shown: Shown) -> str:
     text = f"{flight_text(flight)} began"
     if flight.is_committed and flight.until is not None:
         return f"{text} and took {duration(flight.until - flight.since)}"
+    if flight.until is None and shown.is_open:
+        return f"{text} and has not finished"
     if flight.until is None:
         return f"{text} and had not finished when the recording ended"
     return f"{text} and did not finish"
@@ -276,7 +285,7 @@ def _until_restart(run: RunStory, shown: Shown) -> str:
     """For how long a query did not run, after a run."""
     next_at = _next_start(run, shown)
     if next_at is None:
-        return ", and the recording shows no restart"
+        return ", and has not run since" if shown.is_open else ", and the recording shows no restart"
     lasted = exact_duration(next_at - (run.ended_at or 0.0))
     return f", and did not run until {clock(next_at, shown.alerts_since)} ({lasted})"
 
@@ -292,12 +301,12 @@ def _flight_answer(flight: FlightStory, shown: Shown) -> str:
     name = flight_text(flight)
     text = f"{name[0].upper()}{name[1:]} was in flight {lasted}"
     if flight.until is None:
-        text = f"{text}, and still is where the recording ends"
+        text = f"{text}, and still is{'' if shown.is_open else ' where the recording ends'}"
     # Where no cause was seen, the rules may know more: they compare the batch with those before.
     is_explained = any(hold.kind in DELAYS for hold in flight.holds)
     said = "" if is_explained else _said_of(flight, shown)
     # A line of the same function is no news here; the moments have each.
-    seen = {_LINE.sub("", hold.text): hold.text for hold in reversed(flight.holds)}
+    seen = {_LINE.sub("", hold.newest): hold.newest for hold in reversed(flight.holds)}
     held = "; then ".join([*seen.values()][::-1][:MOST])
     if held:
         text = f"{text}: {held}"
@@ -343,8 +352,12 @@ def _notified(shown: Shown) -> str:
         muted = next((line.muted for line in lines if line.muted), "")
         if muted:
             return f"Nobody was notified: {muted}."
+        if shown.is_open:
+            return "Nobody has been notified yet."
         if end_of(shown.parts[-1]) is None:
             return "The recording shows no attempt to notify anybody before it breaks off."
+        if shown.is_replay:
+            return "A replay notifies nobody, and a driver would have notified nobody."
         return "Nobody was notified; the recording shows no attempt."
     if shown.is_replay:
         return _would_be_notified(accepted, shown)
@@ -354,15 +367,23 @@ def _notified(shown: Shown) -> str:
     for attempts in accepted:
         first.setdefault(attempts.receiver, attempts)
     texts = [_receiver_text(attempts, shown) for attempts in first.values()]
-    ends = sum(attempts.status == RESOLVED for attempts in accepted)
-    count = "1 message was" if len(accepted) == 1 else f"{len(accepted)} messages were"
-    text = f"{listed(texts, MOST)}; {count} accepted, {ends or 'none'} about the end"
+    text = f"{listed(texts, MOST)}; receivers accepted {_messages_text(accepted)}"
     return f"{text}; {_failures_text(failed)}." if failed else f"{text}."
+
+
+def _messages_text(messages: Sequence[Attempts]) -> str:
+    """Of a problem, and of its end: the first are the notifications that a summary counts."""
+    ends = sum(attempts.is_of_end for attempts in messages)
+    count = len(messages) - ends
+    problems = "1 notification" if count == 1 else f"{count} notifications"
+    resolved = "1 message" if ends == 1 else f"{ends or 'no'} messages"
+    return f"{problems} and {resolved} of its end"
 
 
 def _would_be_notified(messages: Sequence[Attempts], shown: Shown) -> str:
     times = [clock(message.since, shown.alerts_since) for message in messages]
-    return f"A replay notifies nobody; a driver would have sent a message at {listed(times, MOST)}."
+    sent = f"{_messages_text(messages)}: at {listed(times, MOST)}"
+    return f"A replay notifies nobody; a driver would have sent {sent}."
 
 
 def _receiver_text(attempts: Attempts, shown: Shown) -> str:
@@ -425,7 +446,7 @@ def _steps(shown: Shown) -> Iterator[Step]:
             yield Step(silence.since, f"a silence of {silence.queries} began")
     for part, successor in pairwise(shown.parts):
         how = "was killed" if end_of(part) is None else "ended"
-        yield Step(part.ends_at, f"its process {how}")
+        yield Step(part.ends_at, f"{WHO[shown.seen_from]} {how}")
         yield Step(successor.begin.at, "the next process began")
     for run in shown.observed.runs:
         if run.query in shown.queries:
@@ -467,26 +488,43 @@ def end_of(part: Recording) -> End | None:
     return next((line for line in reversed(part.lines) if isinstance(line, End)), None)
 
 
+WHO = {
+    SeenFrom.DRIVER: "its process",
+    SeenFrom.WATCH: "querypulse watch",
+    SeenFrom.REPLAY: "the log",
+}
+"""What ends, or is killed, where a recording ends before its incident."""
+
+
 def how_process_ended(part: Recording, shown: Shown) -> str:
     """Return how the process of a part ended that was not killed, as a clause."""
     ends = [
         end.how for end in shown.observed.program_ends if part.begin.at <= end.at <= part.ends_at
     ]
-    return f"its process ended because {ends[-1]}" if ends else "its process ended in order"
+    text = f"{WHO[shown.seen_from]} ended"
+    return f"{text} because {ends[-1]}" if ends else text
 
 
 def _ended(shown: Shown) -> str:
     end = end_of(shown.parts[-1])
+    if end is None and shown.is_open:
+        return f"It is still open{_open_alerts(shown)}."
     if end is None:
         at = clock(shown.ends_at, shown.alerts_since)
+        who = WHO[shown.seen_from]
         return (
-            f"The recording does not show an end: it breaks off at {at}, where its process was "
+            f"The recording does not show an end: it breaks off at {at}, where {who} was "
             "killed, or still runs."
         )
     at = clock(end.at, shown.alerts_since)
     if end.how is How.CLOSED:
-        return f"It had not ended at {at}, when {how_process_ended(shown.parts[-1], shown)}."
+        return f"It was still open at {at}, when {how_process_ended(shown.parts[-1], shown)}."
     lasted = f"{at}, {duration(end.at - shown.alerts_since)} after the first alert opened"
     outcomes = outcomes_of(shown.alerts)
     why = f": {outcomes}" if outcomes else ""
     return f"The last alert ended at {lasted}{why}."
+
+
+def _open_alerts(shown: Shown) -> str:
+    names = [alert_name(alert) for alert in shown.alerts if alert.until is None]
+    return f": {listed(names, MOST)}" if names else ""

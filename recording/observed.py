@@ -55,12 +55,14 @@ class Commit(msgspec.Struct, frozen=True):
     batch_id: int
 
 
-class Hold(msgspec.Struct, frozen=True):
-    """What held a batch from ``at`` on: its kind, the words, and the thread's stack."""
+class Hold(msgspec.Struct):
+    """What held a batch from ``at`` on: its kind, the words, and the thread's stack then."""
 
     at: float
     kind: str
     text: str
+    newest: str
+    """The words when it was seen last: a task runs for longer."""
     stack: tuple[str, ...] = ()
 
 
@@ -279,7 +281,11 @@ class _Observer:
             self.flights.append(flight)
         flight.seen_at = line.at
         hold = _hold_of(_inside(state, "probed", "work"), line.at, self._labels())
-        if hold is not None and (not flight.holds or flight.holds[-1].kind != hold.kind):
+        if hold is None:
+            return
+        if flight.holds and flight.holds[-1].kind == hold.kind:
+            flight.holds[-1].newest = hold.text
+        else:
             flight.holds.append(hold)
 
     def _labels(self) -> dict[str, str]:
@@ -340,7 +346,7 @@ def _hold_of(work: Any, at: float, labels: dict[str, str]) -> Hold | None:
     except (msgspec.ValidationError, OverflowError):
         return None
     kind = _place(activity) if delay is None else delay.value
-    return Hold(at, kind, text, activity.jvm_stack) if text else None
+    return Hold(at, kind, text, text, activity.jvm_stack) if text else None
 
 
 def _delay_text(delay: Delay | None, work: JobActivity, labels: dict[str, str]) -> str:

@@ -439,7 +439,7 @@ def _legend(kinds: Iterable[str]) -> Html:
 
 def _since(seconds: float) -> str:
     """A time from the beginning of the incident, such as ``+0.4 s`` or ``-1:05:30``."""
-    sign = "-" if seconds < 0 else "+"
+    sign = "-" if round(seconds, 1) < 0 else "+"
     minutes, rest = divmod(round(abs(seconds)), 60)
     if abs(seconds) < SHORT_SECONDS:
         return f"{sign}{round(abs(seconds), 1):g} s"

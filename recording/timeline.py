@@ -21,7 +21,7 @@ from .alerts import (
     SilenceStory,
     alert_stories,
     attempts_text,
-    count_accepted,
+    notifications_of,
     headline,
     most_prominent,
     outcomes_of,
@@ -30,6 +30,7 @@ from .alerts import (
     text_of,
 )
 from .answers import (
+    WHO,
     Shown,
     answers_of,
     context_text,
@@ -130,7 +131,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     how: str
     """How it ended, in words; ``open``, or that the process ended, while it has not."""
     notifications: int
-    """How many messages receivers accepted."""
+    """How many messages about it receivers accepted; those of its end do not count."""
     receivers: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     """The ids of its files, in order."""
@@ -152,7 +153,6 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 _PART = re.compile(r"\.(\d{1,9})\Z", re.ASCII)
 OPEN = "open"
-CLOSED = "open when its process ended"
 BROKEN_OFF = "open where the recording breaks off"
 
 
@@ -178,9 +178,11 @@ def summary_of(parts: Sequence[Recording]) -> Summary:
     return _summary(parts, alert_stories(parts))
 
 
-def _summary(parts: Sequence[Recording], alerts: Sequence[AlertStory]) -> Summary:
+def _summary(
+    parts: Sequence[Recording], alerts: Sequence[AlertStory], *, is_open: bool = False
+) -> Summary:
     begin = parts[0].begin
-    notifications, receivers = count_accepted(parts)
+    notified = notifications_of(parts)
     end = end_of(parts[-1])
     first = most_prominent(alerts) if alerts else None
     return Summary(
@@ -193,30 +195,30 @@ def _summary(parts: Sequence[Recording], alerts: Sequence[AlertStory]) -> Summar
         alertname=first.alertname if first is not None else "",
         severity=severity_of(alerts),
         cause=alerts[0].cause if alerts else "",
-        how=_how(end, alerts),
-        notifications=notifications,
-        receivers=receivers,
+        how=_how(begin, end, alerts, is_open=is_open),
+        notifications=len(notified),
+        receivers=tuple(dict.fromkeys(notified)),
         parts=tuple(part.begin.id for part in parts),
     )
 
 
-def _how(end: End | None, alerts: Sequence[AlertStory]) -> str:
+def _how(begin: Begin, end: End | None, alerts: Sequence[AlertStory], *, is_open: bool) -> str:
     if end is None:
-        return BROKEN_OFF
+        return OPEN if is_open else BROKEN_OFF
     if end.how is How.CLOSED:
-        return CLOSED
+        return f"{OPEN} when {WHO[begin.seen_from]} ended"
     return outcomes_of(alerts) or end.how.value
 
 
-def timeline_of(parts: Sequence[Recording]) -> Timeline:
+def timeline_of(parts: Sequence[Recording], *, is_open: bool = False) -> Timeline:
     """Read the parts of one recording, in any order, as one story.
 
-    ``parts`` has at least one.
+    ``parts`` has at least one; ``is_open``: their process still records it.
     """
     parts = in_order(parts)
-    shown = shown_of(parts)
+    shown = shown_of(parts, is_open=is_open)
     return Timeline(
-        summary=_summary(parts, shown.alerts),
+        summary=_summary(parts, shown.alerts, is_open=is_open),
         answers=answers_of(shown),
         moments=tuple(sorted(_moments(shown), key=lambda moment: moment.at)),
         spans=tuple(sorted(_spans(shown), key=lambda span: span.since)),
@@ -241,7 +243,9 @@ def _moments(shown: Shown) -> Iterator[Moment]:
         yield from _silence_moments(silence)
     for part in shown.parts:
         yield from filter(None, map(_line_moment, part.lines))
-        yield _end_moment(part, shown)
+        is_still_recorded = shown.is_open and part is shown.parts[-1]
+        if end_of(part) is not None or not is_still_recorded:
+            yield _end_moment(part, shown)
 
 
 def _query_moments(shown: Shown) -> Iterator[Moment]:
@@ -377,7 +381,8 @@ def _end_moment(part: Recording, shown: Shown) -> Moment:
         if end.how is How.CLOSED:
             text = f"The recording ends, and the incident is open: {how_process_ended(part, shown)}"
         return Moment(at=end.at, what=What.RECORDING, text=text)
-    killed = "its process was killed" + (", or still runs" if part is shown.parts[-1] else "")
+    who = WHO[shown.seen_from]
+    killed = f"{who} was killed{', or still runs' if part is shown.parts[-1] else ''}"
     return Moment(at=part.ends_at, what=What.RECORDING, text=f"The recording breaks off: {killed}")
 
 

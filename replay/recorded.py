@@ -6,7 +6,6 @@ found or changed, and at least every ten seconds. Only the alerts of its own inc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -41,7 +40,6 @@ from .engine import Change, Replayed, Reporter, Terms, iso
 from .log_files import Application, ReplayError, read_lines
 from .terms import recorded_terms
 
-_BEGINS = re.compile(rb'\s*\{\s*"kind"\s*:\s*"begin"')
 _NOT_A_STATE = (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError)
 
 
@@ -51,7 +49,7 @@ def is_recording(application: Application) -> bool:
         first = next(iter(read_lines(Path(application.files[0]), lambda _: None)), b"")
     except ReplayError:
         return False
-    return len(application.files) == 1 and _BEGINS.match(first) is not None
+    return len(application.files) == 1 and first.startswith(Recording.BEGINS)
 
 
 def replay_recording(

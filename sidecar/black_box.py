@@ -25,7 +25,14 @@ from ..core.guard import Guard
 from ..core.installed import VERSION
 from ..core.threads import Loop
 from ..exporter.published_state import RecordingFolder, process_of
-from ..recording.lines import Notification, Recording, RecordingError, SeenFrom, decode
+from ..recording.lines import (
+    OUTLINE,
+    Notification,
+    Recording,
+    RecordingError,
+    SeenFrom,
+    decode,
+)
 from ..recording.recorder import About, Recorder
 from ..recording.ring import Ring
 from ..recording.store import RecordingStore
@@ -161,11 +168,10 @@ class BlackBox:
 
         """
         names = [name for name in self._sizes() if first_part(name) == identity]
-        parts = self._read(names)
+        parts = self._read(names, (b"",))
         if not parts:
             return None
-        timeline = timeline_of(parts)
-        return msgspec.structs.replace(timeline, summary=self._as_now(timeline.summary))
+        return timeline_of(parts, is_open=identity in self._recorder.open_ids)
 
     def _as_now(self, summary: Summary) -> Summary:
         """``open`` while this process records it, which a file does not show."""
@@ -178,15 +184,15 @@ class BlackBox:
         before = self._summaries.get(identity)
         if before is not None and before[0] == size:
             return before
-        parts = self._read(sizes)
+        parts = self._read(sizes, OUTLINE)
         return (size, summary_of(parts)) if parts else None
 
-    def _read(self, names: Iterable[str]) -> list[Recording]:
+    def _read(self, names: Iterable[str], beginnings: tuple[bytes, ...]) -> list[Recording]:
         parts = []
         for name in sorted(names, key=part_number):
             # A file may be deleted meanwhile, or be somebody else's.
             with suppress(FileNotFoundError, RecordingError):
-                parts.append(decode(self._content(name), name))
+                parts.append(decode(self._content(name), name, beginnings=beginnings))
         return parts
 
     def _content(self, name: str) -> bytes:

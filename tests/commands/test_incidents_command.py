@@ -68,7 +68,7 @@ def test_table_has_the_newest_incident_first(run, folder):
         "bronze",
         "task_running",
         "bronze commits again",
-        "3 (webhook, pagerduty)",
+        "2 (webhook, pagerduty)",
         hung_and_stopped().id,
     ]
     assert lines[2].startswith("    [orders] bronze is stalled: ")

@@ -44,10 +44,10 @@ def texts(timeline, *, what=None):
     ]
 
 
-def opened(query="billing", *, at=61.0, name=FAILED, **fields):
+def opened(query="billing", *, at=61.0, name=FAILED, seen_from=SeenFrom.DRIVER, **fields):
     """A recording that begins with one alert."""
     words = {"does": "failed", "reason": "ValueError: negative amount"}
-    return Tape(query, at=at).alert(query, name, at=at, **{**words, **fields})
+    return Tape(query, at=at, seen_from=seen_from).alert(query, name, at=at, **{**words, **fields})
 
 
 # -- what is not said -----------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_recording_that_was_closed_or_breaks_off_has_no_end():
     assert story_of(closed).summary.until is None
     assert story_of(closed).summary.how == "open when its process ended"
     assert story_of(closed).answers["ended"] == (
-        "It had not ended at 00:01:30 UTC, when its process ended in order."
+        "It was still open at 00:01:30 UTC, when its process ended."
     )
     assert story_of(opened()).summary.how == "open where the recording breaks off"
     assert story_of(opened()).spans[0].until is None
@@ -174,7 +174,7 @@ def test_recording_says_how_the_main_program_ended_its_process():
     tape.end(at=90, how=How.CLOSED)
 
     assert story_of(tape).answers["ended"] == (
-        f"It had not ended at 00:01:30 UTC, when its process ended because {how}."
+        f"It was still open at 00:01:30 UTC, when its process ended because {how}."
     )
     assert texts(story_of(tape), what=What.RECORDING)[-1][1].endswith(
         f"its process ended because {how}"
@@ -206,8 +206,8 @@ ANSWERS = {
         "/job/billing.py:41 in write.",
         "held_by": "No batch was held: billing failed at /job/billing.py:41 in write, and did not run until 00:05:00 UTC (4 min).",
         "notified": "pagerduty was notified at 00:01:01 UTC (0.4 s after the first alert opened), "
-        "webhook was notified at 00:01:06 UTC (5.3 s after the first alert opened); 4 messages "
-        "were accepted, 2 about the end; 1 attempt failed (webhook: 503: overloaded).",
+        "webhook was notified at 00:01:06 UTC (5.3 s after the first alert opened); receivers "
+        "accepted 2 notifications and 2 messages of its end; 1 attempt failed (webhook: 503: overloaded).",
         "done": "billing was started again at 00:05:00 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:05:41 UTC, 4 min after the first alert opened: "
         "billing commits again.",
@@ -218,8 +218,8 @@ ANSWERS = {
         "1 task runs (partition 3 of stage 12 on host-7 for 90 s, while its siblings took 1.5 s); "
         "its thread was at /job/bronze.py:12 in write.",
         "notified": "webhook was notified at 00:02:40 UTC (0.5 s after the first alert opened), "
-        "pagerduty was notified at 00:11:10 UTC (8 min after the first alert opened); 3 messages "
-        "were accepted, 1 about the end.",
+        "pagerduty was notified at 00:11:10 UTC (8 min after the first alert opened); receivers "
+        "accepted 2 notifications and 1 message of its end.",
         "done": "A silence of bronze began at 00:11:40 UTC; the stop of bronze was announced at "
         "00:14:40 UTC; bronze was stopped at 00:15:00 UTC; bronze was started again at "
         "00:15:05 UTC. The recording does not show by whom.",
@@ -231,7 +231,7 @@ ANSWERS = {
         "/job/billing.py:41 in write.",
         "held_by": "No batch was held: billing failed at /job/billing.py:41 in write, and did not run until 00:10:05 UTC (9 min).",
         "notified": "pagerduty was notified at 00:01:01 UTC (0.4 s after the first alert opened); "
-        "2 messages were accepted, 1 about the end.",
+        "receivers accepted 1 notification and 1 message of its end.",
         "done": "Its process was killed at 00:01:01 UTC; the next process began at 00:10:00 UTC; "
         "billing was started again at 00:10:05 UTC. The recording does not show by whom.",
         "ended": "The last alert ended at 00:10:51 UTC, 9 min after the first alert opened: "
@@ -242,7 +242,7 @@ ANSWERS = {
         "a node assignment.",
         "held_by": "No batch was held: bronze failed, and did not run until 00:10:00 UTC (9 min).",
         "notified": "pagerduty was notified at 00:01:02 UTC (0.5 s after the first alert opened); "
-        "2 messages were accepted, 1 about the end.",
+        "receivers accepted 1 notification and 1 message of its end.",
         "done": "bronze was started again at 00:10:00 UTC; silver was started again at "
         "00:10:00 UTC; gold was started again at 00:10:00 UTC. The recording does not show by "
         "whom.",
@@ -268,7 +268,7 @@ def test_summary_says_who_and_how():
     assert (summary.cause, summary.severity, summary.notifications, summary.receivers) == (
         "ValueError",
         "critical",
-        2,
+        1,
         ("pagerduty",),
     )
     assert [part[-2:] for part in summary.parts[1:]] == [".2"]
@@ -483,13 +483,67 @@ def test_replay_says_what_would_have_been_sent():
     tape.notified("replay", at=61, alerts=(FAILED,)).notified("replay", at=90, status="resolved")
 
     assert story_of(tape).answers["notified"] == (
-        "A replay notifies nobody; a driver would have sent a message at 00:01:01 UTC, "
-        "00:01:30 UTC."
+        "A replay notifies nobody; a driver would have sent 1 notification and 1 message of its "
+        "end: at 00:01:01 UTC, 00:01:30 UTC."
     )
     assert texts(story_of(tape), what=What.NOTIFICATION) == [
-        (61, "somebody would be notified of StreamingQueryFailed"),
-        (90, "somebody would be notified that it has ended"),
+        (61, "people would be notified of StreamingQueryFailed"),
+        (90, "people would be notified that it has ended"),
     ]
+
+
+def test_replay_whose_log_ends_first_says_so():
+    tape = opened(seen_from=SeenFrom.REPLAY).end(at=90, how=How.CLOSED)
+
+    timeline = story_of(tape)
+    assert timeline.summary.how == "open when the log ended"
+    assert timeline.answers["ended"] == "It was still open at 00:01:30 UTC, when the log ended."
+    assert timeline.answers["notified"] == (
+        "A replay notifies nobody, and a driver would have notified nobody."
+    )
+    assert timeline.moments[-1].text == (
+        "The recording ends, and the incident is open: the log ended"
+    )
+
+
+def test_recording_of_a_watcher_that_is_killed_blames_no_driver():
+    timeline = story_of(opened(seen_from=SeenFrom.WATCH))
+
+    assert "querypulse watch was killed, or still runs" in timeline.answers["ended"]
+    assert timeline.moments[-1].text.endswith("querypulse watch was killed, or still runs")
+
+
+def test_incident_that_its_process_still_records_is_open_and_does_not_break_off():
+    tape = opened().terminated("billing", at=61, exception=MISTAKE)
+
+    timeline = timeline_of([tape.recording], is_open=True)
+    assert timeline.summary.how == "open"
+    assert timeline.answers["ended"] == "It is still open: StreamingQueryFailed of billing."
+    assert timeline.answers["held_by"].endswith(", and has not run since.")
+    assert timeline.answers["notified"] == "Nobody has been notified yet."
+    assert "breaks off" not in "".join(moment.text for moment in timeline.moments)
+
+    hung, *_ = [hung_and_stopped()]
+    hung.lines = [line for line in hung.lines if line.at < MONDAY + 800]
+    answers = timeline_of([hung.recording], is_open=True).answers
+    assert answers["first"].endswith("batch 3 of bronze began and has not finished.")
+    assert "recording ends" not in "".join(answers.values())
+
+
+def test_messages_of_a_group_say_of_how_many_queries_and_what_is_repeated():
+    tape = opened().notified("webhook", at=61, alerts=(FAILED,))
+    tape.notified("webhook", at=62, alerts=(FAILED, FAILED, STALLED))
+    tape.notified("webhook", at=3700, alerts=(FAILED, FAILED, STALLED))
+    tape.notified("webhook", at=3800, alerts=(FAILED, FAILED, STALLED), status="resolved")
+
+    group = "StreamingQueryFailed of 2 queries, StreamingQueryStalled"
+    assert [text for _, text in texts(story_of(tape), what=What.NOTIFICATION)] == [
+        "webhook is notified of StreamingQueryFailed",
+        f"webhook is notified of {group}",
+        f"webhook is notified again of {group}",
+        f"webhook is notified that it has ended: {group}",
+    ]
+    assert story_of(tape).summary.notifications == 3
 
 
 def test_attempts_that_fail_alike_are_one_moment():

@@ -89,7 +89,7 @@ def test_page_shows_each_incident_and_the_output_stays_the_same(replay, tmp_path
     assert errors == f"{before.err}page: {tmp_path / 'page.html'}\n"
     assert "[orders] gold failed: RuntimeError: Schema mismatch" in page
     assert "[orders] bronze is stalled" in page
-    assert "2 incidents and 4 notifications" in page
+    assert "2 incidents and 2 notifications" in page
 
 
 def test_applications_share_one_page(replay, tmp_path):

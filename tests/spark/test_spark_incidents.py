@@ -41,7 +41,7 @@ def ended(folder, query):
         if not parts_of(folder, query):
             return None
         timeline = story_of(folder, query)
-        is_known = re.search(r" \d+ about the end", timeline.answers["notified"])
+        is_known = re.search(r" \d+ messages? of its end", timeline.answers["notified"])
         return timeline if is_known and timeline.summary.until is not None else None
 
     return until(story, f"the recording of {query} ends")
@@ -97,9 +97,9 @@ def test_failure_that_ends_the_job(drive, tmp_path):
         timeline,
         first=rf"[-\d]+ TIME: {failed}, raised at .*driver\.py:\d+ in write\.",
         held_by=r"No batch was held: ledger failed.* at .*driver\.py:\d+ in write, and the recording shows no restart\.",
-        notified=r"webhook was notified at TIME \([\d.]+ m?s after the first alert opened\); 1 message was accepted, none about the end\.",
+        notified=r"webhook was notified at TIME \([\d.]+ m?s after the first alert opened\); receivers accepted 1 notification and no message of its end\.",
         done=r"The recording shows nothing that was done\.",
-        ended=r"It had not ended at TIME, when its process ended because the main program ended with QueryFailure: streaming query ledger: .*\.",
+        ended=r"It was still open at TIME, when its process ended because the main program ended with QueryFailure: streaming query ledger: .*\.",
     )
 
 
@@ -144,7 +144,7 @@ def test_hang_that_somebody_restarts(spark, watch, pages, tmp_path):
         ended(spool, "orders"),
         first=r".* TIME: batch \d+ of orders began and did not finish\.",
         held_by=r"Batch \d+ of orders was in flight from TIME to TIME \(\d+ s\): 1 task runs \(partition 1 of stage .*\); its thread was at .* in one_task_hangs\.",
-        notified=r"webhook was notified at TIME \(.* after the first alert opened\); [23] messages were accepted, 1 about the end\.",
+        notified=r"webhook was notified at TIME \(.* after the first alert opened\); receivers accepted [12] notifications? and 1 message of its end\.",
         done=r"orders was stopped at TIME; orders was started again at TIME\. The recording does not show by whom\.",
         ended=r"The last alert ended at TIME, \d+ s after the first alert opened: orders (commits again|is healthy again and idle)\.",
     )
@@ -173,7 +173,7 @@ def test_slow_batch_that_recovers(spark, watch, pages, tmp_path):
         ended(spool, "clicks"),
         first=r".* TIME: batch \d+ of clicks began and took \d+ s\.",
         held_by=r"Batch \d+ of clicks was in flight from TIME to TIME \(\d+ s\): .* in small_jobs; the alert says: .*its tasks still finish.*\.",
-        notified=r"webhook was notified at TIME \(.* after the first alert opened\); 2 messages were accepted, 1 about the end\.",
+        notified=r"webhook was notified at TIME \(.* after the first alert opened\); receivers accepted 1 notification and 1 message of its end\.",
         done=r"The recording shows nothing that was done\.",
         ended=r"The last alert ended at TIME, \d+ s after the first alert opened: .*clicks .*\.",
     )
@@ -212,7 +212,7 @@ def test_killed_jvm_is_one_incident_that_the_next_process_ends(drive, tmp_path):
         timeline,
         first=r".* TIME: the JVM of the driver ended\.",
         held_by=r"The recording shows no batch that was held; the alert says: the JVM of the driver has ended, and 2 streaming queries with it: bronze, silver\.",
-        notified=r"webhook was notified at TIME \(.* after the first alert opened\); 2 messages were accepted, 1 about the end\.",
+        notified=r"webhook was notified at TIME \(.* after the first alert opened\); receivers accepted 1 notification and 1 message of its end\.",
         done=r"Its process ended at TIME; the next process began at TIME; (bronze|silver) was started again at TIME; .*\.",
         ended=r"The last alert ended at TIME, \d+ (s|min) after the first alert opened: driver is up again\.",
     )
@@ -254,7 +254,7 @@ def test_three_queries_that_follow_one_of_the_same_cause_are_one_incident_of_the
         timeline,
         first=rf".* TIME: {NAME} failed.*: ConnectionError: the metastore refuses: too many connections, raised at .* in write\.",
         held_by=rf"No batch was held: {NAME} failed.* at .* in write, and did not run until TIME .*\.",
-        notified=r"webhook was notified at TIME \(.* after the first alert opened\); \d+ messages were accepted, 1 about the end\.",
+        notified=r"webhook was notified at TIME \(.* after the first alert opened\); receivers accepted \d+ notifications? and 1 message of its end\.",
         done=rf"({NAME} was started again at TIME(; )?){{3}}\. The recording does not show by whom\.",
         ended=rf"The last alert ended at TIME, .* after the first alert opened: .*{NAME}.*\.",
     )

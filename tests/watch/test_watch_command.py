@@ -120,7 +120,7 @@ def test_recording_of_a_killed_driver_shows_its_end_and_who_was_notified(run, pa
 
     assert (named, recording.begin.seen_from) == (str(file), SeenFrom.WATCH)
     assert "driver was killed or has crashed: nothing listens" in answers["first"]
-    assert "2 messages were accepted, 1 about the end" in answers["notified"]
+    assert "1 notification and 1 message of its end" in answers["notified"]
     assert "driver answers again" in answers["ended"]
 
 
