@@ -473,7 +473,7 @@ def _file(recording: str, environment: Mapping[str, str]) -> Path:
         CommandError: there is no such file.
 
     """
-    path = Path(recording)
+    path = _local(recording)
     with _refusing(path):
         if path.is_dir():
             raise CommandError(

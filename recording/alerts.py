@@ -14,7 +14,7 @@ from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.kinds import KINDS, kind_of
 from ..alerting.words.headlines import GOES_ON, QUERY_OUTCOMES, called, headline_of, outcome_text
 from ..core.states import DeliveryOutcome
-from ..core.text import duration, listed, utc
+from ..core.text import exact_duration, listed, utc
 from ..listener.state.identity import RESERVED
 from .lines import (
     END_OF_TIME,
@@ -193,7 +193,7 @@ def _muted_text(muted: str) -> str:
 
 
 def _end_text(line: AlertChanged) -> str:
-    after = f" after {duration(line.at - line.starts_at)}"
+    after = f" after {exact_duration(max(0.0, line.at - line.starts_at))}"
     successor = where_it_goes_on(line)
     if successor:
         return f"{after} and goes on in {successor}"

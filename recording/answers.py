@@ -265,9 +265,9 @@ def _held_by(shown: Shown) -> str:
         often = sum(run.query == ends[0].query for run in ends)
         return f"No batch was held: {_brief_end(ends[0], often)}{_until_restart(ends[0], shown)}."
     if shown.alerts:
-        alert = shown.alerts[0]
-        reason = alert.reason.rstrip(".") or alert.lines[0].code
-        return f"The recording shows no batch that was held; the alert says: {reason}."
+        reason = shown.alerts[0].reason.rstrip(".")
+        more = "" if reason in _first(shown) else f"; the alert says: {reason}"
+        return f"The recording shows no batch that was held{more}."
     return "The recording does not show what held it."
 
 
@@ -303,8 +303,9 @@ def _flight_answer(flight: FlightStory, shown: Shown) -> str:
     if flight.until is None:
         text = f"{text}, and still is{'' if shown.is_open else ' where the recording ends'}"
     # Where no cause was seen, the rules may know more: they compare the batch with those before.
-    is_explained = any(hold.kind in DELAYS for hold in flight.holds)
-    said = "" if is_explained else _said_of(flight, shown)
+    said = _said_of(flight, shown)
+    is_explained = any(hold.kind in DELAYS or _is_in(hold.kind, said) for hold in flight.holds)
+    said = "" if is_explained else said
     # A line of the same function is no news here; the moments have each.
     seen = {_LINE.sub("", hold.newest): hold.newest for hold in reversed(flight.holds)}
     held = "; then ".join([*seen.values()][::-1][:MOST])
@@ -315,8 +316,12 @@ def _flight_answer(flight: FlightStory, shown: Shown) -> str:
     if not (held or said):
         text = f"{text}; the recording does not show what held it"
     line = _stack_line(flight, shown)
-    is_said = _LINE.sub("", line) in _LINE.sub("", text)
-    return f"{text}." if is_said else f"{text}; its thread was at {line}."
+    return f"{text}." if _is_in(line, text) else f"{text}; its thread was at {line}."
+
+
+def _is_in(place: str, text: str) -> bool:
+    """Whether a text names the function of a line, or there is no line."""
+    return _LINE.sub("", place) in _LINE.sub("", text)
 
 
 def _said_of(flight: FlightStory, shown: Shown) -> str:
@@ -376,7 +381,7 @@ def _messages_text(messages: Sequence[Attempts]) -> str:
     ends = sum(attempts.is_of_end for attempts in messages)
     count = len(messages) - ends
     problems = "1 notification" if count == 1 else f"{count} notifications"
-    resolved = "1 message" if ends == 1 else f"{ends or 'no'} messages"
+    resolved = f"{ends} messages" if ends > 1 else f"{ends or 'no'} message"
     return f"{problems} and {resolved} of its end"
 
 
@@ -519,7 +524,7 @@ def _ended(shown: Shown) -> str:
     at = clock(end.at, shown.alerts_since)
     if end.how is How.CLOSED:
         return f"It was still open at {at}, when {how_process_ended(shown.parts[-1], shown)}."
-    lasted = f"{at}, {duration(end.at - shown.alerts_since)} after the first alert opened"
+    lasted = f"{at}, {exact_duration(end.at - shown.alerts_since)} after the first alert opened"
     outcomes = outcomes_of(shown.alerts)
     why = f": {outcomes}" if outcomes else ""
     return f"The last alert ended at {lasted}{why}."
