@@ -20,7 +20,7 @@ import msgspec
 from ..core.redaction import redact
 from ..recording.lines import RecordingError
 from ..recording.page import page_of, policy, style_hash
-from ..recording.timeline import Summary, Timeline
+from ..recording.timeline import Summary, Timeline, first_part
 from . import exposition
 from .metrics import all_families
 from .published_state import PublishedState
@@ -138,8 +138,9 @@ class Content(msgspec.Struct, frozen=True):
     ``published`` returns the newest published state, ``alive`` whether the worker's loop runs,
     without waiting; ``runbook`` an alert's runbook. ``silence`` and ``expect_stop`` handle the
     bodies that are posted to their pages, and ``silences`` are those in force. ``incidents`` are
-    the known ones, None where nothing is recorded; ``timeline`` reads one of them by its id, and is
-    None where it is gone. Both may take long, or hang.
+    the newest ones, None where nothing is recorded; ``timeline`` returns one by its id, also an
+    older one, and is None where there is none: an id may be any text, and is looked up, never used
+    as a path. Both may take long, or hang.
     """
 
     published: Callable[[], PublishedState | None]
@@ -240,17 +241,10 @@ def _incidents(content: Content, now: float) -> Reply:
 
 
 def _incident(content: Content, path: str, accept: str) -> Reply:
-    """One incident, as a page or as JSON. Its id is looked up, and never used as a path."""
+    """One incident, as a page or as JSON, by the id of any of its files."""
     wanted = path.removeprefix(f"{INCIDENTS}/")
     is_page = wanted.endswith(HTML_SUFFIX) or "text/html" in accept
-    wanted = wanted.removesuffix(HTML_SUFFIX)
-    ids = (
-        summary.id
-        for summary in content.incidents() or ()
-        if wanted in (summary.id, *summary.parts)
-    )
-    known = next(ids, None)
-    timeline = None if known is None else content.timeline(known)
+    timeline = content.timeline(first_part(wanted.removesuffix(HTML_SUFFIX)))
     if timeline is None:
         return _json(404, {"error": "no such incident"})
     if not is_page:

@@ -11,7 +11,7 @@ import msgspec
 
 from ..alerting.alert import CRITICAL, RESOLVED, WARNING, Alert, AlertOutcome, GoesOn, Incident
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.kinds import KINDS, kind_of
+from ..alerting.kinds import KINDS, Code, kind_of
 from ..alerting.words.headlines import GOES_ON, QUERY_OUTCOMES, called, headline_of, outcome_text
 from ..core.states import DeliveryOutcome
 from ..core.text import exact_duration, listed, utc
@@ -59,9 +59,10 @@ class AlertStory(msgspec.Struct):
 
     @property
     def cause(self) -> str:
-        """The error class or the code of its opening."""
+        """The error class or the code of its opening; empty where only words say it."""
         opening = self.lines[0]
-        return error_class_of(opening.facts) or opening.code
+        code = "" if opening.code == Code.REPORTED.value else opening.code
+        return error_class_of(opening.facts) or code
 
 
 def alert_stories(parts: Sequence[Recording]) -> list[AlertStory]:

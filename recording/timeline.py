@@ -127,7 +127,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     severity: str
     """The highest one that it had."""
     cause: str
-    """The error class, or the code, of its first cause."""
+    """The error class, or the code, of its first cause; empty where only the headline says it."""
     how: str
     """How it ended, in words; ``open``, or that the process ended, while it has not."""
     notifications: int

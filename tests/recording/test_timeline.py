@@ -654,6 +654,13 @@ def test_watcher_says_from_where_it_saw():
     assert "from outside of the driver (querypulse watch)" in texts(story_of(tape))[0][1]
 
 
+def test_alert_that_is_known_only_in_words_has_no_code_as_its_cause():
+    tape = Tape("*", at=60, seen_from=SeenFrom.WATCH)
+    tape.alert("*", "StreamingDriverDown", at=60, code="reported", reason="nothing listens")
+
+    assert story_of(tape).summary.cause == ""
+
+
 def test_batches_have_the_figures_of_plots():
     (batches,) = story_of(failed_and_restarted()).batches.values()
 
