@@ -110,10 +110,13 @@ def days_of(times: Sequence[float]) -> str:
 
 
 def between(since: float, until: float | None) -> str:
-    """A stretch of time, with the zone."""
+    """A stretch of time, with the zone, and with dates if it goes past midnight."""
     if until is None:
         return f"since {clock(since)} UTC"
-    return f"{clock(since)} to {clock(until)} UTC, {exact_duration(until - since)}"
+    lasted = exact_duration(until - since)
+    if day(since) == day(until):
+        return f"{clock(since)} to {clock(until)} UTC, {lasted}"
+    return f"{day(since)} {clock(since)} to {day(until)} {clock(until)} UTC, {lasted}"
 
 
 def took(seconds: float) -> str:

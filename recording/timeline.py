@@ -355,7 +355,7 @@ def _line_moment(line: AnyLine) -> Moment | None:
         text = _sentence(f"{request_text(line)}{until}")
         return Moment(at=line.at, what=What.REQUEST, text=text, query=line.query)
     if isinstance(line, Thinned):
-        text = f"{line.lines} lines until {utc(line.until)} were left out, to save space"
+        text = f"{line.lines:,} lines until {utc(line.until)} were left out, to save space"
         return Moment(at=line.at, what=What.RECORDING, text=text)
     return None
 

@@ -21,6 +21,7 @@ import msgspec
 from ..core import CommandError
 from ..core.installed import NotInstalledError
 from ..listener.events import DecodeError, Event, EventKind, Progress, decode
+from ..recording.timeline import first_part, part_number
 
 
 class ReplayError(CommandError):
@@ -184,11 +185,16 @@ def _applications(path: Path) -> Iterator[Application]:
 def _visible(folder: Path) -> list[Path]:
     """The entries of a folder, without hidden files and without links to folders (cycles)."""
     try:
-        paths = sorted(folder.iterdir())
+        paths = sorted(folder.iterdir(), key=_place_of)
     except OSError as error:
         raise ReplayError(f"{folder}: {error.strerror}") from None
     shown = [path for path in paths if not path.name.startswith(_HIDDEN)]
     return [path for path in shown if not (path.is_symlink() and path.is_dir())]
+
+
+def _place_of(path: Path) -> tuple[str, int, str]:
+    """Sort by name, and the files that continue a recording in their order after the first."""
+    return first_part(path.stem), part_number(path.stem), path.name
 
 
 def _rolled(folder: Path) -> list[Path]:

@@ -233,6 +233,17 @@ def test_a_moment_has_its_time_and_the_time_since_the_beginning():
     ]
 
 
+def test_a_moment_just_before_the_beginning_has_no_negative_nought():
+    document = shown(at_times(BEGAN - 0.01, BEGAN))
+    assert "-0 s" not in document.text
+
+
+def test_a_bar_past_midnight_has_its_dates():
+    span = Span(what=What.ALERT, since=BEGAN, until=BEGAN + 86_400, label="StreamingQueryFailed")
+    words = shown(replace(bare(), spans=(span,))).text
+    assert "2026-11-29 09:14:30 to 2026-11-30 09:14:30 UTC, 24 h" in words
+
+
 def test_a_clock_that_goes_back_is_said_and_changes_no_order():
     text = shown(at_times(BEGAN, BEGAN + 60, BEGAN - 3540)).text
     assert re.search(r"moment 0.*moment 1.*moment 2 \(the clock went back by 60 min\)", text)

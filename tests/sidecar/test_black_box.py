@@ -119,7 +119,10 @@ def test_incident_is_open_only_while_its_own_process_records_it(recorded, tmp_pa
 
     until(lambda: lines_of(tmp_path, AlertChanged), "its file is written")
     assert [summary.how for summary in driver.box.summaries()] == ["open"]
-    assert driver.box.timeline(identity).summary.how == "open"
+    timeline = driver.box.timeline(identity)
+    assert timeline.summary.how == "open"
+    assert timeline.answers["ended"] == "It is still open: StreamingQueryFailed of a."
+    assert "breaks off" not in "".join(moment.text for moment in timeline.moments)
     # Another process sees a file that may have broken off.
     other = recorded(LocalFolder(tmp_path)).box
     until(other.summaries, "it is listed there, too")
