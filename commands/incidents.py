@@ -26,6 +26,7 @@ from ..core.secret import Secret
 from ..core.text import duration, exact_duration, printable, utc
 from ..recording.lines import OUTLINE, SUFFIX, Recording, RecordingError, decode
 from ..recording.page import page_of
+from ..recording.section import QUESTIONS
 from ..recording.timeline import (
     Batch,
     Moment,
@@ -44,7 +45,10 @@ LAST = 50
 MAX_BYTES = 100 * 1024 * 1024
 """A recording has at most 1 MB; a larger file than this is none."""
 _URL = re.compile(r"https?://", re.IGNORECASE)
-_OF_INCIDENT = re.compile(r"(https?://.+?)/(incidents/[^/?#]+)/?", re.IGNORECASE)
+_OF_INCIDENT = re.compile(
+    r"(https?://.+?)/(incidents/[^/?#]+?)(?:\.html)?/?(?:#.*)?", re.IGNORECASE
+)
+"""Also as a browser shows it."""
 _TIME = re.compile(r"\d{8}T\d{6}Z-", re.ASCII)
 
 
@@ -170,13 +174,6 @@ def _row(summary: Summary) -> tuple[str, ...]:
 
 # -- one incident -------------------------------------------------------------------------------
 
-QUESTIONS = {
-    "first": "What happened first",
-    "held_by": "What held it",
-    "notified": "Who was notified",
-    "done": "What was done",
-    "ended": "What ended it",
-}
 MOST_MOMENTS = 200
 """Of more, the middle is counted."""
 
@@ -239,7 +236,7 @@ def _text_of(timeline: Timeline, *, full: bool) -> Iterator[str]:
     yield printable(f"recording {summary.id}{files}")
     for name, question in QUESTIONS.items():
         yield ""
-        yield question
+        yield question.removesuffix("?")
         yield f"  {printable(timeline.answers.get(name, ''))}"
     yield from _moments_text(timeline.moments, full=full)
     yield from _rest_text(timeline, full=full)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from ..alerting.alert import CRITICAL, RESOLVED, WARNING, Alert, AlertOutcome, GoesOn, Incident
+from ..alerting.alert import CRITICAL, RESOLVED, Alert, AlertOutcome, GoesOn, Incident
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.kinds import KINDS, Code, kind_of
 from ..alerting.words.headlines import GOES_ON, QUERY_OUTCOMES, called, headline_of, outcome_text
@@ -334,14 +334,6 @@ def _message(attempts: Attempts) -> str:
     if attempts.is_of_end:
         return f"that it has ended{names and f': {names}'}"
     return f"of {names}" if names else "that the incident is open"
-
-
-def severity_of(stories: Iterable[AlertStory]) -> str:
-    """Return the highest severity that they had; empty without any."""
-    severities = [story.severity for story in stories]
-    if CRITICAL in severities:
-        return CRITICAL
-    return WARNING if WARNING in severities else next(iter(severities), "")
 
 
 def notifications_of(parts: Sequence[Recording]) -> list[str]:

@@ -151,7 +151,7 @@ def clock(at: float, day_of: float) -> str:
 def _first(shown: Shown) -> str:
     events = [(run.ended_at, _end_text(run)) for run in _ends(shown) if run.ended_at]
     events += [(flight.since, _began_text(flight, shown)) for flight in shown.long_flights]
-    events += [(seen.at, context_text(seen.context)) for seen in shown.observed.contexts]
+    events += [(at, context_text(context)) for at, context in shown.observed.contexts]
     if shown.alerts:
         alert = shown.alerts[0]
         reason = alert.lines[0].annotations.get("reason", "").rstrip(".")
@@ -285,7 +285,9 @@ def _until_restart(run: RunStory, shown: Shown) -> str:
     """For how long a query did not run, after a run."""
     next_at = _next_start(run, shown)
     if next_at is None:
-        return ", and has not run since" if shown.is_open else ", and the recording shows no restart"
+        return (
+            ", and has not run since" if shown.is_open else ", and the recording shows no restart"
+        )
     lasted = exact_duration(next_at - (run.ended_at or 0.0))
     return f", and did not run until {clock(next_at, shown.alerts_since)} ({lasted})"
 
@@ -337,13 +339,18 @@ def _said_of(flight: FlightStory, shown: Shown) -> str:
 
 
 def _stack_line(flight: FlightStory, shown: Shown) -> str:
-    """Where the thread of the batch was, first the job's own code."""
+    """Where the thread of the batch was."""
     for line in shown.lines:
         if isinstance(line, Stack) and line.query == flight.query:
-            own = line.python.strip().splitlines()
-            return own[0].strip() if own else next(iter(line.jvm), "")
+            return place_of(line)
     stacks = [hold.stack[0] for hold in flight.holds if hold.stack]
     return next(iter(stacks), "")
+
+
+def place_of(line: Stack) -> str:
+    """Return the line at which a thread is, first of the job's own code; empty without one."""
+    own = line.python.strip().splitlines()
+    return own[0].strip() if own else next(iter(line.jvm), "")
 
 
 # -- who was notified ---------------------------------------------------------------------------
@@ -353,17 +360,7 @@ def _notified(shown: Shown) -> str:
     accepted = [attempts for attempts in shown.attempts if attempts.is_delivered]
     failed = [attempts for attempts in shown.attempts if not attempts.is_delivered]
     if not shown.attempts:
-        lines = (line for alert in shown.alerts for line in alert.lines)
-        muted = next((line.muted for line in lines if line.muted), "")
-        if muted:
-            return f"Nobody was notified: {muted}."
-        if shown.is_open:
-            return "Nobody has been notified yet."
-        if end_of(shown.parts[-1]) is None:
-            return "The recording shows no attempt to notify anybody before it breaks off."
-        if shown.is_replay:
-            return "A replay notifies nobody, and a driver would have notified nobody."
-        return "Nobody was notified; the recording shows no attempt."
+        return _nobody(shown)
     if shown.is_replay:
         return _would_be_notified(accepted, shown)
     if not accepted:
@@ -374,6 +371,20 @@ def _notified(shown: Shown) -> str:
     texts = [_receiver_text(attempts, shown) for attempts in first.values()]
     text = f"{listed(texts, MOST)}; receivers accepted {_messages_text(accepted)}"
     return f"{text}; {_failures_text(failed)}." if failed else f"{text}."
+
+
+def _nobody(shown: Shown) -> str:
+    """Why the recording shows no attempt."""
+    lines = (line for alert in shown.alerts for line in alert.lines)
+    muted = next((line.muted for line in lines if line.muted), "")
+    if muted:
+        return f"Nobody was notified: {muted}."
+    if shown.is_open:
+        return "Nobody has been notified yet."
+    if end_of(shown.parts[-1]) is None:
+        return "The recording shows no attempt to notify anybody before it breaks off."
+    who = "A replay notifies nobody" if shown.is_replay else "Nobody was notified"
+    return f"{who}; the recording shows no attempt."
 
 
 def _messages_text(messages: Sequence[Attempts]) -> str:
@@ -503,9 +514,7 @@ WHO = {
 
 def how_process_ended(part: Recording, shown: Shown) -> str:
     """Return how the process of a part ended that was not killed, as a clause."""
-    ends = [
-        end.how for end in shown.observed.program_ends if part.begin.at <= end.at <= part.ends_at
-    ]
+    ends = [how for at, how in shown.observed.program_ends if part.begin.at <= at <= part.ends_at]
     text = f"{WHO[shown.seen_from]} ended"
     return f"{text} because {ends[-1]}" if ends else text
 
@@ -513,14 +522,12 @@ def how_process_ended(part: Recording, shown: Shown) -> str:
 def _ended(shown: Shown) -> str:
     end = end_of(shown.parts[-1])
     if end is None and shown.is_open:
-        return f"It is still open{_open_alerts(shown)}."
+        names = [alert_name(alert) for alert in shown.alerts if alert.until is None]
+        return f"It is still open{': ' if names else ''}{listed(names, MOST)}."
     if end is None:
         at = clock(shown.ends_at, shown.alerts_since)
-        who = WHO[shown.seen_from]
-        return (
-            f"The recording does not show an end: it breaks off at {at}, where {who} was "
-            "killed, or still runs."
-        )
+        killed = f"it breaks off at {at}, where {WHO[shown.seen_from]} was killed, or still runs"
+        return f"The recording does not show an end: {killed}."
     at = clock(end.at, shown.alerts_since)
     if end.how is How.CLOSED:
         return f"It was still open at {at}, when {how_process_ended(shown.parts[-1], shown)}."
@@ -528,8 +535,3 @@ def _ended(shown: Shown) -> str:
     outcomes = outcomes_of(shown.alerts)
     why = f": {outcomes}" if outcomes else ""
     return f"The last alert ended at {lasted}{why}."
-
-
-def _open_alerts(shown: Shown) -> str:
-    names = [alert_name(alert) for alert in shown.alerts if alert.until is None]
-    return f": {listed(names, MOST)}" if names else ""

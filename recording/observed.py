@@ -86,36 +86,9 @@ class FlightStory(msgspec.Struct, kw_only=True):
         return max(0.0, until - self.since)
 
 
-class ContextSeen(msgspec.Struct, frozen=True):
-    """The probe first saw the SparkContext in this state."""
-
-    at: float
-    context: str
-
-
-class ProgramEnded(msgspec.Struct, frozen=True):
-    """The main program of the driver ended, which nobody had announced; ``how`` in words."""
-
-    at: float
-    how: str
-
-
-class Observed(msgspec.Struct, frozen=True):
-    """All that the lines show of the queries, each in the order of its beginning."""
-
-    runs: tuple[RunStory, ...]
-    flights: tuple[FlightStory, ...]
-    contexts: tuple[ContextSeen, ...]
-    program_ends: tuple[ProgramEnded, ...]
-    commits: tuple[tuple[str, Event, Progress], ...]
-    """The query, the line and the decoded progress of each committed batch."""
-    unread: int
-    """Events and states of a form that could not be read."""
-
-
 def observe(parts: Sequence[Recording]) -> Observed:
-    """Read the events and the states of all parts."""
-    observer = _Observer()
+    """Read the events and the states of all parts; sort runs and flights by their beginning."""
+    observer = Observed()
     for part in parts:
         for line in part.lines:
             if isinstance(line, Event):
@@ -124,28 +97,26 @@ def observe(parts: Sequence[Recording]) -> Observed:
                 observer.read_state(line)
         if part is not parts[-1]:
             observer.end_process(part.ends_at)
-    runs = sorted(observer.runs.values(), key=lambda run: run.started_at or 0.0)
-    flights = sorted(observer.flights, key=lambda flight: flight.since)
-    return Observed(
-        tuple(runs),
-        tuple(flights),
-        tuple(observer.contexts),
-        tuple(observer.program_ends),
-        tuple(observer.commits),
-        observer.unread,
-    )
+    observer.runs.sort(key=lambda run: run.started_at or 0.0)
+    observer.flights.sort(key=lambda flight: flight.since)
+    return observer
 
 
-class _Observer:
-    """Follows the lines in order."""
+class Observed:
+    """All that the lines show of the queries, as they are read in order."""
 
     def __init__(self) -> None:
-        self.runs: dict[tuple[str, str], RunStory] = {}
+        self.runs: list[RunStory] = []
         self.flights: list[FlightStory] = []
-        self.contexts: list[ContextSeen] = []
-        self.program_ends: list[ProgramEnded] = []
+        self.contexts: list[tuple[float, str]] = []
+        """When the probe first saw the SparkContext in another state, and that state."""
+        self.program_ends: list[tuple[float, str]] = []
+        """When the main program ended, which nobody had announced, and how, in words."""
         self.commits: list[tuple[str, Event, Progress]] = []
+        """The query, the line and the decoded progress of each committed batch."""
         self.unread = 0
+        """Events and states of a form that could not be read."""
+        self._run_of: dict[tuple[str, str], RunStory] = {}
         self._driver: Patch = {}
         self._queries: Patch = {}
         self._flying: dict[str, FlightStory] = {}
@@ -153,7 +124,7 @@ class _Observer:
 
     def end_process(self, at: float) -> None:
         """End what the process leaves, and forget its state."""
-        for run in self.runs.values():
+        for run in self.runs:
             if run.ended_at is None:
                 run.ended_at = at
                 run.with_process = True
@@ -167,6 +138,7 @@ class _Observer:
     # Events
 
     def read_event(self, line: Event) -> None:
+        """Add an event of Spark."""
         try:
             kind = EventKind(line.event)
             event = decode(kind, _text_of(line))
@@ -184,11 +156,12 @@ class _Observer:
             self._note_commit(run, Commit(line.at, event.batch_id))
 
     def _run(self, query: str, run_id: str) -> RunStory:
-        run = self.runs.get((query, run_id))
+        run = self._run_of.get((query, run_id))
         if run is None:
-            is_restart = any(other == query for other, _ in self.runs)
+            is_restart = any(other == query for other, _ in self._run_of)
             run = RunStory(query=query, run_id=run_id, is_restart=is_restart)
-            self.runs[query, run_id] = run
+            self._run_of[query, run_id] = run
+            self.runs.append(run)
         return run
 
     def _note_commit(self, run: RunStory, commit: Commit) -> None:
@@ -213,6 +186,7 @@ class _Observer:
     # States
 
     def read_state(self, line: State) -> None:
+        """Add what was new in a state."""
         try:
             self._driver = patched(self._driver, line.driver)
             self._queries = patched(self._queries, line.queries)
@@ -227,12 +201,12 @@ class _Observer:
 
     def _read_driver(self, line: State) -> None:
         context = _inside(self._driver, "probe", "context")
-        before = self.contexts[-1].context if self.contexts else "running"
+        before = self.contexts[-1][1] if self.contexts else "running"
         if isinstance(context, str) and context != before:
-            self.contexts.append(ContextSeen(line.at, context))
+            self.contexts.append((line.at, context))
         how = _inside(line.driver, ENDING, "program", "how")
         if isinstance(how, str):
-            self.program_ends.append(ProgramEnded(line.at, how))
+            self.program_ends.append((line.at, how))
 
     def _read_query(self, label: str, query: Patch, line: State) -> None:
         state = query.get("run")

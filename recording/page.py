@@ -9,6 +9,7 @@ from hashlib import sha256
 from importlib.resources import files
 
 from ..core.installed import VERSION
+from ..core.text import utc
 from .picture import (
     MEASURES,
     PATTERNS,
@@ -21,19 +22,13 @@ from .picture import (
     element,
     grid,
     joined,
+    known_severity,
     linked_mark,
     symbol,
     tick_line,
     use,
 )
-from .section import (
-    Room,
-    Section,
-    known_severity,
-    scrolled,
-    skip,
-    utc_of,
-)
+from .section import Room, Section, scrolled, skip
 from .timeline import Timeline
 
 MOST_QUERIES = 400
@@ -137,7 +132,7 @@ def _sentence(sections: Sequence[Section]) -> Html:
     still = sum(section.summary.until is None for section in sections)
     what = f"{len(sections)} incidents and {amount(count)} notifications"
     rest = f"; {still} did not end" if still else ""
-    words = f"{what}, {utc_of(first)} to {utc_of(last)}{rest}."
+    words = f"{what}, {utc(first)} to {utc(last)}{rest}."
     return element("p", words, class_="sentence")
 
 
@@ -170,7 +165,7 @@ def _strip(sections: Sequence[Section]) -> Html:
 def _strip_mark(axis: Axis, section: Section) -> Html:
     summary = section.summary
     kind = known_severity(summary.severity)
-    words = f"{utc_of(summary.since)}, {section.lasted}: {summary.headline}"
+    words = f"{utc(summary.since)}, {section.lasted}: {summary.headline}"
     width = axis.width(summary.since, section.ended_at)
     bar = element("rect", x=axis.x(summary.since), y="40%", width=width, height="20%", rx="2")
     group = element("g", bar, class_=f"bar alert {kind}")

@@ -48,7 +48,6 @@ RAMP_STEPS = 16
 BROKEN_INTERVALS = 5
 """A line is broken where nothing was reported for so many of its usual intervals."""
 LABEL_CHARACTERS = 200
-SEVERITIES = ("critical", "warning", "info", "")
 
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """What would be invalid in a document, or would reorder the text around it."""
@@ -88,9 +87,8 @@ def joined(parts: Iterable[str], between: str = "") -> Html:
 
 
 def date_of(at: float) -> datetime:
-    """A time in UTC; one that no calendar has is the nearest."""
-    bounded = min(max(at, 0.0), LATEST) if math.isfinite(at) else 0.0
-    return datetime.fromtimestamp(bounded, timezone.utc)
+    """A time in UTC; one that no calendar has, as in a margin, is the nearest."""
+    return datetime.fromtimestamp(min(max(at, 0.0), LATEST), timezone.utc)
 
 
 def clock(at: float) -> str:
@@ -179,11 +177,10 @@ class Axis(msgspec.Struct, frozen=True):
         return [number * self.step for number in range(first, last + 1)]
 
 
-def axis_over(times: Iterable[float], name: str) -> Axis:
+def axis_over(times: Sequence[float], name: str) -> Axis:
     """An axis that covers all times, with a margin on both sides."""
-    valid = [at for at in times if math.isfinite(at) and 0 <= at <= LATEST]
-    begin = min(valid, default=0.0)
-    end = max(valid, default=0.0)
+    begin = min(times)
+    end = max(times)
     seconds = max(end - begin, SHORTEST_SECONDS)
     margin = (seconds - (end - begin)) / 2 + seconds * MARGIN
     return Axis(begin - margin, end + margin, name)
@@ -254,7 +251,7 @@ NAMES = {
 def kind_of(moment: Moment) -> str:
     """Which mark a moment has: a key of ``SHAPES``."""
     if moment.what is What.ALERT:
-        return _severity(moment.severity) or "ended"
+        return known_severity(moment.severity) if moment.severity else "ended"
     kind: str = moment.what.value
     return kind
 
@@ -265,9 +262,9 @@ def symbol(kind: str) -> Html:
     return element("svg", path, viewBox="0 0 16 16", class_=f"symbol {kind}", aria_hidden="true")
 
 
-def _severity(text: str) -> str:
-    """``info`` and what is not known are shown as a warning."""
-    return text if text in ("", "critical") else "warning"
+def known_severity(severity: str) -> str:
+    """The mark of a severity; ``info`` and what is not known are shown as a warning."""
+    return "critical" if severity == "critical" else "warning"
 
 
 class Linked(msgspec.Struct, frozen=True):
@@ -332,7 +329,7 @@ def lane(axis: Axis, words: str, spans: Sequence[Span], marks: Sequence[Linked])
 
 def _bar(axis: Axis, span: Span) -> Html:
     """A bar, of which colour and pattern show the severity; one that is open has no right end."""
-    severity = f"{_severity(span.severity)} " if span.severity else ""
+    severity = f"{known_severity(span.severity)} " if span.severity else ""
     until = axis.end if span.until is None else span.until
     words = f"{severity}{shorten(span.label, LABEL_CHARACTERS)}: {between(span.since, span.until)}"
     box = {"x": axis.x(span.since), "width": axis.width(span.since, until)}
@@ -469,7 +466,7 @@ def plot_words(measure: Measure, points: Sequence[Point]) -> str:
 
 def _band(axis: Axis, span: Span) -> Html:
     until = axis.end if span.until is None else span.until
-    kind = f"band {_severity(span.severity)}".strip()
+    kind = f"band {known_severity(span.severity)}"
     width = axis.width(span.since, until)
     return element("rect", x=axis.x(span.since), width=width, height="100%", class_=kind)
 

@@ -26,6 +26,7 @@ from .picture import (
     grid,
     joined,
     kind_of,
+    known_severity,
     lane,
     plot,
     plot_words,
@@ -131,11 +132,11 @@ class Section:
                 "span",
                 symbol(known_severity(summary.severity)),
                 summary.severity,
-                class_=_badge(summary.severity),
+                class_=f"badge {known_severity(summary.severity)}",
             ),
             element("b", element("bdi", whose)),
             element("span", "of ", element("bdi", summary.app), class_="soft"),
-            element("span", f"since {utc_of(summary.since)}"),
+            element("span", f"since {utc(summary.since)}"),
             element("span", self.lasted),
             element("span", summary.how, class_="how"),
         )
@@ -144,14 +145,9 @@ class Section:
 
     def _answers(self) -> Html:
         answers = self.timeline.answers
-        names = [*QUESTIONS, *(name for name in answers if name not in QUESTIONS)]
         pairs = (
-            element(
-                "div",
-                element("dt", QUESTIONS.get(name, name)),
-                element("dd", answers.get(name) or UNKNOWN),
-            )
-            for name in names
+            element("div", element("dt", question), element("dd", answers.get(name) or UNKNOWN))
+            for name, question in QUESTIONS.items()
         )
         return element("dl", *pairs, class_="answers")
 
@@ -447,17 +443,3 @@ def _since(seconds: float) -> str:
         return f"{sign}{minutes}:{rest:02}"
     hours, minutes = divmod(minutes, HOUR_MINUTES)
     return f"{sign}{hours}:{minutes:02}:{rest:02}"
-
-
-def known_severity(severity: str) -> str:
-    """The mark of an incident; ``info`` and what is not known are shown as a warning."""
-    return "critical" if severity == "critical" else "warning"
-
-
-def _badge(severity: str) -> str:
-    return f"badge {known_severity(severity)}"
-
-
-def utc_of(at: float) -> str:
-    """A time for people; one that no calendar has is the nearest."""
-    return utc(date_of(at).timestamp())

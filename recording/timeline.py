@@ -21,11 +21,10 @@ from .alerts import (
     SilenceStory,
     alert_stories,
     attempts_text,
-    notifications_of,
     headline,
     most_prominent,
+    notifications_of,
     outcomes_of,
-    severity_of,
     silence_text,
     text_of,
 )
@@ -38,6 +37,7 @@ from .answers import (
     flight_text,
     how_ended,
     how_process_ended,
+    place_of,
     request_text,
     restart_text,
     shown_of,
@@ -193,7 +193,7 @@ def _summary(
         until=end.at if end is not None and end.how is How.RESOLVED else None,
         headline=headline(begin, alerts) if alerts else "the recording has no alert",
         alertname=first.alertname if first is not None else "",
-        severity=severity_of(alerts),
+        severity=first.severity if first is not None else "",
         cause=alerts[0].cause if alerts else "",
         how=_how(begin, end, alerts, is_open=is_open),
         notifications=len(notified),
@@ -251,8 +251,8 @@ def _moments(shown: Shown) -> Iterator[Moment]:
 def _query_moments(shown: Shown) -> Iterator[Moment]:
     for run in shown.observed.runs:
         yield from _run_moments(run, shown)
-    for seen in shown.observed.contexts:
-        yield Moment(at=seen.at, what=What.RUN, text=_sentence(context_text(seen.context)))
+    for at, context in shown.observed.contexts:
+        yield Moment(at=at, what=What.RUN, text=_sentence(context_text(context)))
     for flight in shown.long_flights:
         yield from _flight_moments(flight)
 
@@ -361,8 +361,7 @@ def _line_moment(line: AnyLine) -> Moment | None:
 
 
 def _stack_moment(line: Stack) -> Moment:
-    own = line.python.strip().splitlines()
-    place = own[0].strip() if own else next(iter(line.jvm), "")
+    place = place_of(line)
     where = f" is at {place}" if place else " has moved"
     stacks = filter(None, (line.python.strip(), "\n".join(line.jvm)))
     return Moment(

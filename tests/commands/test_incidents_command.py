@@ -343,6 +343,9 @@ def test_driver_shows_one_incident(run, driver):
     )
     assert driver.requests[0].path == f"/incidents/{timeline.summary.id}"
     assert "Authorization" not in driver.requests[0].headers
+    # An address as a browser shows it.
+    assert run("incident", f"{url}.html#i1-3", "--json")[0] == 0
+    assert driver.requests[1].path == driver.requests[0].path
 
 
 def test_page_of_a_driver_has_all_its_incidents(run, driver, tmp_path):

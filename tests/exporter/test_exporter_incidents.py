@@ -36,9 +36,7 @@ def recorded(*timelines: Timeline, **access):
     def summaries():
         return [timeline.summary for timeline in timelines]
 
-    with serving(
-        full_published(), incidents=summaries, timeline=by_id.get, **access
-    ) as server:
+    with serving(full_published(), incidents=summaries, timeline=by_id.get, **access) as server:
         yield server
 
 

@@ -403,7 +403,7 @@ def test_task_that_held_a_batch_has_the_time_at_which_it_was_seen_last():
 
     assert "on host-7 for 16 min" in story_of(tape).answers["held_by"]
     held = [text for _, text in texts(story_of(tape)) if "is held" in text]
-    assert len(held) == 1 and "for 30 s" in held[0]
+    assert [re.search("for 30 s", text) is not None for text in held] == [True]
 
 
 def test_of_many_queries_the_one_that_failed_first_is_named():
@@ -525,7 +525,7 @@ def test_replay_whose_log_ends_first_says_so():
     assert timeline.summary.how == "open when the log ended"
     assert timeline.answers["ended"] == "It was still open at 00:01:30 UTC, when the log ended."
     assert timeline.answers["notified"] == (
-        "A replay notifies nobody, and a driver would have notified nobody."
+        "A replay notifies nobody; the recording shows no attempt."
     )
     assert timeline.moments[-1].text == (
         "The recording ends, and the incident is open: the log ended"
@@ -549,7 +549,7 @@ def test_incident_that_its_process_still_records_is_open_and_does_not_break_off(
     assert timeline.answers["notified"] == "Nobody has been notified yet."
     assert "breaks off" not in "".join(moment.text for moment in timeline.moments)
 
-    hung, *_ = [hung_and_stopped()]
+    hung = hung_and_stopped()
     hung.lines = [line for line in hung.lines if line.at < MONDAY + 800]
     answers = timeline_of([hung.recording], is_open=True).answers
     assert answers["first"].endswith("batch 3 of bronze began and has not finished.")
