@@ -276,7 +276,7 @@ def attempts_of(parts: Sequence[Recording]) -> list[Attempts]:
     """Return the attempts in order; those in a row that failed in one way are one."""
     result: list[Attempts] = []
     newest: dict[str, Attempts] = {}
-    accepted: dict[str, Attempts] = {}
+    accepted: dict[str, tuple[str, list[str]]] = {}
     for line in (line for part in parts for line in part.lines):
         if not isinstance(line, Notification):
             continue
@@ -289,16 +289,12 @@ def attempts_of(parts: Sequence[Recording]) -> list[Attempts]:
             line.receiver, line.status, line.outcome, line.error, line.alerts, line.at, line.at
         )
         if attempts.is_delivered:
-            before = accepted.get(line.receiver)
-            attempts.is_again = before is not None and _news(before) == _news(attempts)
-            accepted[line.receiver] = attempts
+            news = line.status, sorted(line.alerts)
+            attempts.is_again = accepted.get(line.receiver) == news
+            accepted[line.receiver] = news
         newest[line.receiver] = attempts
         result.append(attempts)
     return result
-
-
-def _news(attempts: Attempts) -> tuple[str, list[str]]:
-    return attempts.status, sorted(attempts.alerts)
 
 
 def _goes_on(last: Attempts, line: Notification) -> bool:

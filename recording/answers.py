@@ -362,7 +362,9 @@ def _notified(shown: Shown) -> str:
     if not shown.attempts:
         return _nobody(shown)
     if shown.is_replay:
-        return _would_be_notified(accepted, shown)
+        times = [clock(attempts.since, shown.alerts_since) for attempts in accepted]
+        sent = f"{_messages_text(accepted)}: at {listed(times, MOST)}"
+        return f"A replay notifies nobody; a driver would have sent {sent}."
     if not accepted:
         return f"Nobody was notified: no receiver accepted a message; {_failures_text(failed)}."
     first: dict[str, Attempts] = {}
@@ -394,12 +396,6 @@ def _messages_text(messages: Sequence[Attempts]) -> str:
     problems = "1 notification" if count == 1 else f"{count} notifications"
     resolved = f"{ends} messages" if ends > 1 else f"{ends or 'no'} message"
     return f"{problems} and {resolved} of its end"
-
-
-def _would_be_notified(messages: Sequence[Attempts], shown: Shown) -> str:
-    times = [clock(message.since, shown.alerts_since) for message in messages]
-    sent = f"{_messages_text(messages)}: at {listed(times, MOST)}"
-    return f"A replay notifies nobody; a driver would have sent {sent}."
 
 
 def _receiver_text(attempts: Attempts, shown: Shown) -> str:
