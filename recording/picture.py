@@ -240,7 +240,7 @@ NAMES = {
     "warning": "warning",
     "ended": "alert ended",
     What.NOTIFICATION: "notification",
-    What.RUN: "start, end or restart of a query",
+    What.RUN: "start, end or recovery of a query",
     What.BATCH: "what held a batch",
     What.SILENCE: "silence",
     What.REQUEST: "announcement",

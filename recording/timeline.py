@@ -64,9 +64,9 @@ class What(str, Enum):
     ALERT = "alert"
     NOTIFICATION = "notification"
     RUN = "run"
-    """A query started, ended, failed, or was restarted."""
+    """A query started, ended, failed, was restarted, or commits again."""
     BATCH = "batch"
-    """What held a batch, or that it went on."""
+    """What held a batch, or that it was committed or given up."""
     SILENCE = "silence"
     REQUEST = "request"
     RECORDING = "recording"
@@ -283,7 +283,7 @@ def _run_moments(run: RunStory, shown: Shown) -> Iterator[Moment]:
         yield Moment(at=run.started_at, what=What.RUN, text=text, query=run.query)
     if run.is_restart and run.first_commit is not None:
         text = f"{query} commits again: batch {run.first_commit.batch_id}"
-        yield Moment(at=run.first_commit.at, what=What.BATCH, text=text, query=run.query)
+        yield Moment(at=run.first_commit.at, what=What.RUN, text=text, query=run.query)
     is_end = run.ended_at is not None and (is_own or run.ended_at >= shown.begins_at)
     if run.ended_at is not None and is_end and not run.with_process:
         text = f"{query} {how_ended(run)}"

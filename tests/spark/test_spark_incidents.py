@@ -146,7 +146,7 @@ def test_hang_that_somebody_restarts(spark, watch, pages, tmp_path):
         held_by=r"Batch \d+ of orders was in flight from TIME to TIME \(\d+ s\): 1 task runs \(partition 1 of stage .*\); its thread was at .* in one_task_hangs\.",
         notified=r"webhook was notified at TIME \(.* after the first alert opened\); receivers accepted [12] notifications? and 1 message of its end\.",
         done=r"orders was stopped at TIME; orders was started again at TIME\. The recording does not show by whom\.",
-        ended=r"The last alert ended at TIME, \d+ s after the first alert opened: orders (commits again|is healthy again and idle)\.",
+        ended=r"The last alert ended at TIME, [\d.]+ s after the first alert opened: orders (commits again|is healthy again and idle)\.",
     )
 
 
@@ -175,7 +175,7 @@ def test_slow_batch_that_recovers(spark, watch, pages, tmp_path):
         held_by=r"Batch \d+ of clicks was in flight from TIME to TIME \(\d+ s\): .* in small_jobs; the alert says: .*its tasks still finish.*\.",
         notified=r"webhook was notified at TIME \(.* after the first alert opened\); receivers accepted 1 notification and 1 message of its end\.",
         done=r"The recording shows nothing that was done\.",
-        ended=r"The last alert ended at TIME, \d+ s after the first alert opened: .*clicks .*\.",
+        ended=r"The last alert ended at TIME, [\d.]+ s after the first alert opened: .*clicks .*\.",
     )
 
 
@@ -214,7 +214,7 @@ def test_killed_jvm_is_one_incident_that_the_next_process_ends(drive, tmp_path):
         held_by=r"The recording shows no batch that was held; the alert says: the JVM of the driver has ended, and 2 streaming queries with it: bronze, silver\.",
         notified=r"webhook was notified at TIME \(.* after the first alert opened\); receivers accepted 1 notification and 1 message of its end\.",
         done=r"Its process ended at TIME; the next process began at TIME; (bronze|silver) was started again at TIME; .*\.",
-        ended=r"The last alert ended at TIME, \d+ (s|min) after the first alert opened: driver is up again\.",
+        ended=r"The last alert ended at TIME, [\d.]+ (s|min) after the first alert opened: driver is up again\.",
     )
 
 
