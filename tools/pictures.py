@@ -68,7 +68,7 @@ def take_incident(folder: Path) -> None:
         command = [sys.executable, "-Ic", DEMO, "replay", str(LOG), "--html", str(page)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own
         shown = _open(browser, page.as_uri(), WINDOWS["status-page-light"])
-        shown.evaluate("scrollTo(0, document.querySelector('#i1 header').offsetTop - 16)")
+        shown.evaluate("scrollTo(0, document.querySelector('#i1 header').offsetTop - 8)")
         path = folder / "incident.png"
         shown.screenshot(path=path)
         _check_size(path)
