@@ -175,12 +175,11 @@ def test_event_that_arrives_meanwhile_is_written_once_with_its_own_time():
     [
         '{"batchId": 1, "rate": 1e999}',
         '{"batchId": 1, "name": "\\ud800"}',
-        '{"a": ' + "[" * 5000 + "]" * 5000 + "}",
         "no JSON",
     ],
 )
 def test_event_that_cannot_be_decoded_leaves_only_its_time(text):
-    worker = RecordedWorker().arrived(text[:60000]).arrived({"batchId": 2}).fails()
+    worker = RecordedWorker().arrived(text).arrived({"batchId": 2}).fails()
 
     broken, whole = worker.lines(Event)
     assert (broken.data, broken.left_out) == ({}, ("*",))
