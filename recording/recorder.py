@@ -145,8 +145,8 @@ class OpenRecording:
 class Recorder:
     """All open recordings of one process; used by one thread.
 
-    ``redact`` hides secrets in one text; ``parts_of`` says how many files of a recording there are
-    already, of earlier processes.
+    ``redact`` hides secrets in one text; ``parts_of`` returns the number of a recording's last file
+    of earlier processes.
     """
 
     def __init__(
@@ -353,9 +353,9 @@ class Recorder:
             if label in own or (subject == UNNAMED and query.is_unnamed)
         )
         most = max(1, MOST_QUERIES // (1 + len(self._open) // INCIDENTS_WITH_NEIGHBOURS))
-        room = most - len(recording.labels)
-        new = [label for label in wanted if label not in recording.labels][: max(0, room)]
-        recording.labels += new
+        kept = [label for label in recording.labels if label in labels]
+        new = [label for label in wanted if label not in kept]
+        recording.labels = kept + new[: max(0, most - len(kept))]
 
     # Its lines
 

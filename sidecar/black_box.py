@@ -243,8 +243,9 @@ class BlackBox:
             self._kept.popitem(last=False)
 
     def _parts_of(self, identity: str) -> int:
-        """How many files of a recording there are."""
-        return sum(first_part(name) == identity for name in self._sizes())
+        """The number of a recording's last file; earlier ones may have been deleted."""
+        numbers = (part_number(name) for name in self._sizes() if first_part(name) == identity)
+        return max(numbers, default=0)
 
 
 def _notification(attempt: Attempt) -> Notification:

@@ -156,6 +156,22 @@ def test_process_that_ends_in_order_says_so_and_the_next_one_goes_on_in_a_second
     assert summary.parts == (name, f"{name}.2")
 
 
+def test_next_process_overwrites_no_file_where_the_first_ones_were_deleted(recorded, tmp_path):
+    first = recorded()
+    incident = first.fails()
+    for number in (3, 4):
+        (tmp_path / f"{incident.recording}.{number}.jsonl").write_bytes(b"kept")
+    second = recorded(LocalFolder(tmp_path))
+    second.box.inherit([incident])
+    second.harness.worker._lifecycle.restore([incident], second.harness.clock())
+    second.step()
+
+    newest = tmp_path / f"{incident.recording}.5.jsonl"
+    until(newest.exists, "the fifth file begins")
+    kept = [file.read_bytes() for file in tmp_path.iterdir() if file != newest]
+    assert kept == [b"kept", b"kept"]
+
+
 @pytest.mark.parametrize(("queries", "own", "others"), [(3, 40, 40), (8, 40, 15), (30, 40, 5)])
 def test_what_came_before_is_mostly_of_the_query_itself(recorded, tmp_path, queries, own, others):
     driver = recorded(LocalFolder(tmp_path))
