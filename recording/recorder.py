@@ -115,7 +115,7 @@ class OpenRecording:
         self.begin = begin
         self.lines = Lines(begin)
         self.ended_at: float | None = None
-        self.labels: list[str] = []
+        self.labels: frozenset[str] = frozenset()
         """The queries that are recorded."""
         self.own: frozenset[str] = frozenset()
         """Those of them that it is about; the others are its neighbours."""
@@ -142,6 +142,15 @@ class OpenRecording:
         return ended_at is not None and not 0.0 <= at - ended_at < NOTIFIED_SECONDS
 
 
+class Shared(msgspec.Struct, frozen=True):
+    """What all recordings use of one evaluation, made once."""
+
+    evaluated: Evaluated
+    labels: dict[str, Query]
+    essence: object
+    driver: Patch
+
+
 class Recorder:
     """All open recordings of one process; used by one thread.
 
@@ -164,7 +173,7 @@ class Recorder:
         self.left_out = 0
         """How many incidents were not recorded, because too many were open."""
         self._too_many: dict[str, None] = {}
-        self._encoded_driver: tuple[Evaluated, Patch] | None = None
+        self._shared: Shared | None = None
         self._encoded: dict[str, tuple[Query, Patch]] = {}
         """By label: the states that were made last."""
         self._before: list[Evaluated] = []
@@ -335,7 +344,7 @@ class Recorder:
         self, recording: OpenRecording, incidents: list[Incident], evaluated: Evaluated
     ) -> None:
         """Record all queries of the driver; of many, those that it is about, and their like."""
-        labels = evaluated.snapshot.labels()
+        labels = self._shared_of(evaluated).labels
         subject = recording.begin.query
         named = [alert.query for incident in incidents for alert in incident.alerts]
         findings = evaluated.evaluation.findings
@@ -343,19 +352,23 @@ class Recorder:
             label for finding in findings for label in finding.members if finding.query == subject
         ]
         own = {subject, *named, *members}
+        if subject == UNNAMED:
+            own |= {label for label, query in labels.items() if query.is_unnamed}
+        recording.own = frozenset(own & labels.keys())
+        recording.labels &= labels.keys()
+        most = max(1, MOST_QUERIES // (1 + len(self._open) // INCIDENTS_WITH_NEIGHBOURS))
+        room = max(0, most - len(recording.labels))
+        if not room and recording.own <= recording.labels:
+            return
         named += [finding.query for finding in findings]
         named += [finding.holder for finding in findings]
         named += [label for finding in findings for label in finding.members]
         wanted = dict.fromkeys(label for label in (*named, *labels) if label in labels)
-        recording.own = frozenset(
-            label
-            for label, query in labels.items()
-            if label in own or (subject == UNNAMED and query.is_unnamed)
-        )
-        most = max(1, MOST_QUERIES // (1 + len(self._open) // INCIDENTS_WITH_NEIGHBOURS))
-        kept = [label for label in recording.labels if label in labels]
-        new = [label for label in wanted if label not in kept]
-        recording.labels = kept + new[: max(0, most - len(kept))]
+        new = [label for label in wanted if label not in recording.labels]
+        # What joins it later has a place, also among many neighbours.
+        joined = [label for label in new if label in recording.own]
+        room_to_join = max(0, MOST_QUERIES - len(recording.own & recording.labels))
+        recording.labels |= {*new[:room], *joined[:room_to_join]}
 
     # Its lines
 
@@ -407,16 +420,16 @@ class Recorder:
     def _write_state(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         """Write what has changed in the states, if that, or what was found, has changed."""
         snapshot = evaluated.snapshot
-        labels = snapshot.labels()
+        shared = self._shared_of(evaluated)
         # In the order of the snapshot: the first one of a cause has an incident of its own.
-        queries = {label: query for label, query in labels.items() if label in recording.labels}
+        queries = {
+            label: query for label, query in shared.labels.items() if label in recording.labels
+        }
         own = recording.own & queries.keys()
-        essence = _essence(evaluated)
         has_waited = snapshot.at - recording.recorded_at >= NEIGHBOURS_SECONDS
         is_new = any(queries[label] is not recording.queries.get(label) for label in own)
-        if essence == recording.essence and not is_new and not has_waited:
+        if shared.essence == recording.essence and not is_new and not has_waited:
             return
-        driver = self._driver_state(evaluated)
         states = dict(recording.queries_before)
         for label in recording.queries.keys() - queries.keys():
             states.pop(label, None)
@@ -427,25 +440,28 @@ class Recorder:
         line = State(
             at=evaluated.wall,
             now=snapshot.at,
-            driver=self._redacted(patch_between(recording.driver_before, driver)),
+            driver=self._redacted(patch_between(recording.driver_before, shared.driver)),
             queries={
                 label: patch if label == REMOVED else self._redacted(patch)
                 for label, patch in changed.items()
             },
         )
         self._write(recording, line)
-        recording.driver_before = driver
+        recording.driver_before = shared.driver
         recording.queries_before = states
         recording.queries = queries
         recording.recorded_at = snapshot.at
-        recording.essence = essence
+        recording.essence = shared.essence
 
-    def _driver_state(self, evaluated: Evaluated) -> Patch:
-        """The state of the driver, made once for all recordings."""
-        if self._encoded_driver is None or self._encoded_driver[0] is not evaluated:
-            state = driver_state(evaluated.snapshot, evaluated.ending)
-            self._encoded_driver = evaluated, state
-        return self._encoded_driver[1]
+    def _shared_of(self, evaluated: Evaluated) -> Shared:
+        if self._shared is None or self._shared.evaluated is not evaluated:
+            snapshot = evaluated.snapshot
+            labels = snapshot.labels()
+            driver = driver_state(snapshot, evaluated.ending)
+            self._shared = Shared(evaluated, labels, _essence(evaluated), driver)
+            for label in self._encoded.keys() - labels.keys():
+                del self._encoded[label]
+        return self._shared
 
     def _query_state(self, query: Query) -> Patch:
         encoded = self._encoded.get(query.label)

@@ -428,6 +428,35 @@ def test_of_200_queries_those_that_it_is_about_are_recorded():
     assert "q150" in queries
 
 
+def test_query_that_joins_a_driver_s_incident_later_is_recorded_too():
+    worker = RecordedWorker()
+    for number in range(200):
+        worker.started(f"q{number:03}")
+    worker.step()
+    for label in ("q100", "q101", "q102"):
+        worker.ended(label, "java.io.IOException: gone")
+    worker.step().step(5.0).ended("q190", "java.io.IOException: gone").step().step(11.0)
+
+    recordings = worker.recordings().values()
+    (shared,) = (recording for recording in recordings if recording.begin.query == "*")
+    _, queries = final_states(shared)
+    assert {"q100", "q101", "q102", "q190"} <= queries.keys()
+
+
+def test_names_that_are_gone_take_no_place_among_the_queries_of_a_recording(monkeypatch):
+    monkeypatch.setattr(module, "MOST_QUERIES", 5)
+    worker = RecordedWorker().started("a").step().ended("a", "java.io.IOException: gone").step()
+    first = worker.recording_id
+    for number in range(10):
+        worker.started(f"run-{number}").step(11.0).ended(f"run-{number}", None).step()
+        worker.inbox.put(Forget(f"run-{number}"), lifecycle=True)
+        worker.step(11.0)
+    worker.started("newest").step(11.0)
+
+    _, queries = final_states(worker.recordings()[first])
+    assert queries.keys() == {"a", "newest"}
+
+
 @pytest.mark.slow
 def test_300_open_incidents_stay_within_the_bound_in_memory():
     worker = RecordedWorker()
