@@ -53,8 +53,10 @@ SHARED_BEFORE = 120
 """What the other queries share, so that a large driver fills no file with what came before."""
 LEAST_BEFORE = 5
 """The events of one query from before, however many queries there are."""
-STEPS_BEFORE = 30
-"""The most evaluations that are remembered while a finding has opened no alert."""
+STEPS_BEFORE, LEAST_STEPS = 30, 4
+"""The evaluations that are remembered while a finding has opened no alert."""
+QUERIES_BEFORE = 3000
+"""In all of them; a query that has changed takes 3.4 kB."""
 NEIGHBOURS_SECONDS = 10.0
 """How often states and events of queries that an incident is not about are recorded."""
 NEWS_SECONDS = 60.0
@@ -193,7 +195,10 @@ class Recorder:
         return {identity for identity, recording in recordings if recording.ended_at is None}
 
     def inherit(self, incidents: Iterable[Incident]) -> None:
-        """Go on with the recordings of incidents that an earlier process has left open."""
+        """Go on with the recordings of incidents that an earlier process has left open.
+
+        Any thread may call it.
+        """
         self._inherited |= {
             incident.recording: incident for incident in incidents if incident.recording
         }
@@ -281,7 +286,7 @@ class Recorder:
             continues=before,
             settings=about.settings,
             opened=_opened_before(first),
-            restored=() if inherited is None else (inherited,),
+            restored=() if inherited is None else (self._redacted_incident(inherited),),
             held=self._redacted(held_state(first.before, incident.query)),
         )
         recording = OpenRecording(begin)
@@ -331,7 +336,7 @@ class Recorder:
             self._before.clear()
             return
         self._before.append(evaluated)
-        if len(self._before) > STEPS_BEFORE:
+        while len(self._before) > most_steps(evaluated):
             steps = self._before
             repeated = (
                 number
@@ -564,6 +569,10 @@ class Recorder:
             return [self._redacted(part) for part in value]
         return value
 
+    def _redacted_incident(self, incident: Incident) -> Incident:
+        """An incident from the spool, which an older version may have written."""
+        return msgspec.convert(self._redacted(msgspec.to_builtins(incident)), Incident)
+
     def _redacted_json(self, value: Any) -> Any:
         """The same for Spark's JSON, where a member's name may say that its text is secret."""
         if isinstance(value, dict):
@@ -576,6 +585,12 @@ class Recorder:
         if isinstance(value, list):
             return [self._redacted_json(part) for part in value]
         return self._redacted(value)
+
+
+def most_steps(evaluated: Evaluated) -> int:
+    """How many evaluations may be in memory, of as many queries as this one has."""
+    steps = QUERIES_BEFORE // max(1, len(evaluated.snapshot.queries))
+    return max(LEAST_STEPS, min(STEPS_BEFORE, steps))
 
 
 def part_id(identity: str, number: int) -> str:

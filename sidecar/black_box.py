@@ -6,6 +6,7 @@ has changed since the last one that was recorded.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -26,7 +27,7 @@ from ..core.installed import VERSION
 from ..core.threads import Loop
 from ..exporter.published_state import RecordingFolder, process_of
 from ..recording.lines import Notification, Recording, RecordingError, SeenFrom, decode
-from ..recording.recorder import About, Recorder
+from ..recording.recorder import About, Recorder, most_steps
 from ..recording.ring import Ring
 from ..recording.store import RecordingStore
 from ..recording.timeline import (
@@ -40,8 +41,8 @@ from ..recording.timeline import (
 )
 from ..settings.settings import Settings
 
-MOST_WAITING = 256
-"""Items that wait for the thread; the oldest give way."""
+MOST_ATTEMPTS = 256
+"""Attempts to notify that wait for the thread; the oldest give way."""
 KEPT_BYTES = 2 * 1024 * 1024
 """What recordings that have ended may hold in memory, where there is no folder."""
 PAUSE_SECONDS = 2.0
@@ -63,9 +64,6 @@ EVALUATED_BY = (
 NOT_EVALUATED = ("heartbeat_url", "heartbeat_url_file", "restart_hint")
 """What else a query may have."""
 
-Inherited = tuple[Incident, ...]
-Item = Evaluated | Attempt | Inherited
-
 
 class BlackBox:
     """The recordings of one process; without a ``folder``, the newest ones are kept in memory."""
@@ -84,7 +82,9 @@ class BlackBox:
         self.store = None if folder is None else RecordingStore(folder, wall)
         self._recorder = Recorder(about, self.ring, redact, self._parts_of)
         self._wall = wall
-        self._items: deque[Item] = deque(maxlen=MOST_WAITING)
+        self._evaluated: deque[Evaluated] = deque()
+        """What waits for the thread: as much as ``most_steps``; the oldest give way."""
+        self._attempts: deque[Attempt] = deque(maxlen=MOST_ATTEMPTS)
         self._was_quiet = True
         """Whether the newest evaluation showed nothing."""
         self._wakes = threading.Event()
@@ -116,18 +116,21 @@ class BlackBox:
         was_quiet, self._was_quiet = self._was_quiet, is_quiet
         if is_quiet and was_quiet and not self._recorder.is_recording:
             return
-        self._items.append(evaluated)
+        self._evaluated.append(evaluated)
+        while len(self._evaluated) > most_steps(evaluated):
+            # The thread may have taken the last one.
+            with suppress(IndexError):
+                self._evaluated.popleft()
         self._wakes.set()
 
     def attempted(self, attempt: Attempt) -> None:
         """Record an attempt to notify a receiver; never waits."""
-        self._items.append(attempt)
+        self._attempts.append(attempt)
         self._wakes.set()
 
     def inherit(self, incidents: Iterable[Incident]) -> None:
         """Go on with what an earlier process has left open; never waits."""
-        self._items.append(tuple(incidents))
-        self._wakes.set()
+        self._recorder.inherit(incidents)
 
     def close(self, timeout: float) -> None:
         """Write what is left, within ``timeout`` seconds."""
@@ -217,15 +220,20 @@ class BlackBox:
         self._write()
 
     def _record(self) -> None:
-        while self._items:
-            item = self._items.popleft()
+        while (item := self._next()) is not None:
             if isinstance(item, Evaluated):
                 self._recorder.update(item)
-            elif isinstance(item, Attempt):
-                self._recorder.notified(item.incident.recording, _notification(item))
             else:
-                self._recorder.inherit(item)
+                self._recorder.notified(item.incident.recording, _notification(item))
         self._write()
+
+    def _next(self) -> Evaluated | Attempt | None:
+        """The oldest of what waits; None if nothing does, or if the worker has just dropped it."""
+        with suppress(IndexError):
+            at = self._evaluated[0].wall if self._evaluated else math.inf
+            is_attempt = bool(self._attempts) and self._attempts[0].at < at
+            return (self._attempts if is_attempt else self._evaluated).popleft()
+        return None
 
     def _write(self) -> None:
         for written in self._recorder.take(self._wall()):

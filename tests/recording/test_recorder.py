@@ -361,6 +361,20 @@ def test_name_that_is_no_text_is_recorded_with_a_mark_in_its_place():
     assert worker.lines(AlertChanged)
 
 
+def test_secret_in_an_old_spool_is_not_in_the_recording_that_goes_on():
+    first = RecordedWorker().fails()
+    (incident,) = first.published[-1].incidents
+    alert = replace(incident.alerts[0], annotations={"description": "password=hunter2hunter2"})
+    second = RecordedWorker(Redactor().text)
+    second.recorder.inherit([replace(incident, alerts=(alert,))])
+    second.recorder.update(first.published[-1])
+    second.take()
+
+    (content,) = second.files.values()
+    assert b"restored" in content
+    assert b"hunter2" not in content
+
+
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.kind)
 def test_secret_is_in_no_line(planted):
     worker = RecordedWorker(Redactor().text)
@@ -455,6 +469,16 @@ def test_names_that_are_gone_take_no_place_among_the_queries_of_a_recording(monk
 
     _, queries = final_states(worker.recordings()[first])
     assert queries.keys() == {"a", "newest"}
+
+
+@pytest.mark.parametrize(
+    ("queries", "steps"), [(1, 30), (100, 30), (200, 15), (1000, 4), (5000, 4)]
+)
+def test_the_more_queries_the_fewer_evaluations_wait_in_memory(queries, steps):
+    evaluated = RecordedWorker().started().step().published[-1]
+    snapshot = replace(evaluated.snapshot, queries=evaluated.snapshot.queries * queries)
+
+    assert module.most_steps(replace(evaluated, snapshot=snapshot)) == steps
 
 
 @pytest.mark.slow

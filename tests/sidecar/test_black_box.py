@@ -13,7 +13,7 @@ from querypulse.core.folders import LocalFolder
 from querypulse.core.guard import Guard
 from querypulse.listener.events import Started
 from querypulse.recording.lines import AlertChanged, End, Event, How, Notification, SeenFrom, decode
-from querypulse.recording.recorder import About
+from querypulse.recording.recorder import STEPS_BEFORE, About
 from querypulse.settings.settings import Settings
 from querypulse.sidecar.black_box import BlackBox, evaluation_settings
 
@@ -214,6 +214,20 @@ def test_folder_that_hangs_holds_up_neither_the_worker_nor_the_end(recorded, tmp
     # All of this returned while the folder hung.
     assert not folder.released.is_set()
     folder.released.set()
+
+
+def test_while_the_folder_hangs_few_evaluations_and_each_notification_wait(recorded, tmp_path):
+    folder = HangingFolder(tmp_path)
+    driver = recorded(folder)
+    incident = driver.fails()
+    until(folder.hangs.is_set, "the folder hangs")
+    for number in range(100):
+        driver.step()
+        driver.box.attempted(Attempt(WALL + number, f"receiver-{number}", incident, "delivered"))
+    assert len(driver.box._evaluated) == STEPS_BEFORE
+    folder.released.set()
+
+    until(lambda: len(lines_of(tmp_path, Notification)) == 100, "all notifications are recorded")
 
 
 class RefusingFolder(LocalFolder):
