@@ -101,10 +101,12 @@ class BlackBox:
     @property
     def published(self) -> RecordingFolder:
         """What ``/status`` shows of the folder."""
-        if self.store is None:
-            return RecordingFolder()
-        problem = self.problem or None
-        return RecordingFolder(place=self.place, failures=self.store.failures, problem=problem)
+        return RecordingFolder(
+            place=self.place or None,
+            failures=0 if self.store is None else self.store.failures,
+            left_out=self._recorder.left_out,
+            problem=self.problem or None,
+        )
 
     def start(self) -> None:
         """Begin to record."""

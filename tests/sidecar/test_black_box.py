@@ -12,6 +12,7 @@ from querypulse.alerting.delivery.deliveries import Attempt
 from querypulse.core.folders import LocalFolder
 from querypulse.core.guard import Guard
 from querypulse.listener.events import Started
+from querypulse.recording import recorder
 from querypulse.recording.lines import AlertChanged, End, Event, How, Notification, SeenFrom, decode
 from querypulse.recording.recorder import STEPS_BEFORE, About
 from querypulse.settings.settings import Settings
@@ -247,6 +248,16 @@ def test_folder_that_refuses_is_a_problem_and_the_incident_is_still_listed(
     assert "No space left on device" in driver.box.problem
     assert [summary.id for summary in driver.box.summaries()] == [identity]
     assert len([line for line in caplog.messages if "No space left" in line]) == 1
+
+
+def test_status_shows_how_many_incidents_are_not_recorded(recorded, monkeypatch):
+    monkeypatch.setattr(recorder, "MOST_OPEN", 0)
+    driver = recorded()
+    driver.fails()
+    driver.step()
+
+    until(lambda: driver.box.published.left_out == 1, "it is counted once")
+    assert driver.box.published.place is None
 
 
 def test_settings_of_a_recording_are_those_of_an_evaluation_and_hold_no_address():
