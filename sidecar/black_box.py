@@ -220,6 +220,8 @@ class BlackBox:
         self._record()
         self._recorder.close(self._wall())
         self._write()
+        if self.store is not None:
+            self.store.close()
 
     def _record(self) -> None:
         while (item := self._next()) is not None:
