@@ -255,7 +255,9 @@ class Recorder:
             if is_over:
                 del self._open[identity]
                 self._encoded.clear()
-            changed = recording.lines.take(most_bytes)
+            # What has ended is whole, however many incidents open after it.
+            is_ended = recording.ended_at is not None
+            changed = recording.lines.take(FULL_BYTES if is_ended else most_bytes)
             if changed is not None or is_over:
                 added, is_urgent = changed or (b"", False)
                 name = recording.begin.id

@@ -471,6 +471,21 @@ def test_names_that_are_gone_take_no_place_among_the_queries_of_a_recording(monk
     assert queries.keys() == {"a", "newest"}
 
 
+def test_incidents_that_open_later_thin_out_no_recording_that_has_ended(monkeypatch):
+    monkeypatch.setattr(module, "ALL_BYTES", 200_000)
+    worker = RecordedWorker().started("b").started("c")
+    for number in range(20):
+        worker.arrived({"batchId": number, "text": "x" * 5000})
+    first = worker.fails().recording_id
+    worker.recovers()
+    before = worker.files[first]
+    worker.fails("b", "java.io.IOException1: gone").fails("c", "java.io.IOException2: gone")
+
+    assert len(worker.files) == 3
+    assert len(before) > module.ALL_BYTES / 3
+    assert worker.files[first] == before
+
+
 @pytest.mark.parametrize(
     ("queries", "steps"), [(1, 30), (100, 30), (200, 15), (1000, 4), (5000, 4)]
 )
