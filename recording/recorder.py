@@ -147,7 +147,6 @@ class OpenRecording:
 class Shared(msgspec.Struct, frozen=True):
     """What all recordings use of one evaluation, made once."""
 
-    evaluated: Evaluated
     labels: dict[str, Query]
     essence: object
     driver: Patch
@@ -175,7 +174,8 @@ class Recorder:
         self.left_out = 0
         """How many incidents were not recorded, because too many were open."""
         self._too_many: dict[str, None] = {}
-        self._shared: Shared | None = None
+        self._shared: dict[int, Shared] = {}
+        """By ``id``, of the newest evaluation, and of those that are remembered."""
         self._encoded: dict[str, tuple[Query, Patch]] = {}
         """By label: the states that were made last."""
         self._before: list[Evaluated] = []
@@ -205,6 +205,7 @@ class Recorder:
 
     def update(self, evaluated: Evaluated) -> None:
         """Record what an evaluation changes."""
+        self._shared.clear()
         incidents: dict[str, list[Incident]] = {}
         for incident in evaluated.incidents:
             if incident.recording and not incident.is_orphan:
@@ -220,6 +221,8 @@ class Recorder:
             if identity not in incidents and recording.ended_at is None:
                 self._end(recording, evaluated.wall, How.RESOLVED)
         self._remember(evaluated)
+        for label in self._encoded.keys() - evaluated.snapshot.labels().keys():
+            del self._encoded[label]
 
     def _has_room(self, identity: str) -> bool:
         if len(self._open) < MOST_OPEN:
@@ -461,14 +464,13 @@ class Recorder:
         recording.essence = shared.essence
 
     def _shared_of(self, evaluated: Evaluated) -> Shared:
-        if self._shared is None or self._shared.evaluated is not evaluated:
+        shared = self._shared.get(id(evaluated))
+        if shared is None:
             snapshot = evaluated.snapshot
-            labels = snapshot.labels()
             driver = driver_state(snapshot, evaluated.ending)
-            self._shared = Shared(evaluated, labels, _essence(evaluated), driver)
-            for label in self._encoded.keys() - labels.keys():
-                del self._encoded[label]
-        return self._shared
+            shared = Shared(snapshot.labels(), _essence(evaluated), driver)
+            self._shared[id(evaluated)] = shared
+        return shared
 
     def _query_state(self, query: Query) -> Patch:
         encoded = self._encoded.get(query.label)
