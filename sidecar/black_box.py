@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +26,14 @@ from ..core.guard import Guard
 from ..core.installed import VERSION
 from ..core.threads import Loop
 from ..exporter.published_state import RecordingFolder, process_of
-from ..recording.lines import Notification, Recording, RecordingError, SeenFrom, decode
+from ..recording.lines import (
+    OUTLINE,
+    Notification,
+    Recording,
+    RecordingError,
+    SeenFrom,
+    decode,
+)
 from ..recording.recorder import About, Recorder, most_steps
 from ..recording.ring import Ring
 from ..recording.store import RecordingStore
@@ -51,6 +58,8 @@ CALM_SECONDS = 60.0
 """Between two looks at the folder while none is."""
 MOST_SHOWN = 200
 """Incidents that are listed, the newest."""
+MOST_READ = 8 * 1024 * 1024
+"""Bytes of one timeline; a driver that restarts all night leaves hundreds of files."""
 EVALUATED_BY = (
     *LimitSettings.__struct_fields__,
     "expected_queries",
@@ -161,12 +170,14 @@ class BlackBox:
     def timeline(self, identity: str) -> Timeline | None:
         """The story of one incident; None if there is no such recording.
 
+        Of very many files, those in the middle are not read.
+
         Raises:
             OSError: the store refuses.
 
         """
-        names = [name for name in self._sizes() if first_part(name) == identity]
-        parts = self._read(names)
+        sizes = {name: size for name, size in self._sizes().items() if first_part(name) == identity}
+        parts = self._read(first_and_newest(sizes))
         if not parts:
             return None
         timeline = timeline_of(parts)
@@ -183,15 +194,17 @@ class BlackBox:
         before = self._summaries.get(identity)
         if before is not None and before[0] == size:
             return before
-        parts = self._read(sizes)
+        parts = self._read(sizes, OUTLINE)
         return (size, summary_of(parts)) if parts else None
 
-    def _read(self, names: Iterable[str]) -> list[Recording]:
+    def _read(
+        self, names: Iterable[str], beginnings: tuple[bytes, ...] = (b"",)
+    ) -> list[Recording]:
         parts = []
         for name in sorted(names, key=part_number):
             # A file may be deleted meanwhile, or be somebody else's.
             with suppress(FileNotFoundError, RecordingError):
-                parts.append(decode(self._content(name), name))
+                parts.append(decode(self._content(name), name, beginnings=beginnings))
         return parts
 
     def _content(self, name: str) -> bytes:
@@ -258,6 +271,22 @@ class BlackBox:
         """The number of a recording's last file; earlier ones may have been deleted."""
         numbers = (part_number(name) for name in self._sizes() if first_part(name) == identity)
         return max(numbers, default=0)
+
+
+def first_and_newest(sizes: Mapping[str, int]) -> list[str]:
+    """The ids of the files of one incident to read, by their sizes in bytes.
+
+    The first one, and of the newest as many as fit into ``MOST_READ``.
+    """
+    names = sorted(sizes, key=part_number)
+    chosen = names[:1]
+    left = MOST_READ - sum(sizes[name] for name in chosen)
+    for name in reversed(names[1:]):
+        left -= sizes[name]
+        if left < 0:
+            break
+        chosen.append(name)
+    return chosen
 
 
 def _notification(attempt: Attempt) -> Notification:

@@ -16,7 +16,12 @@ from querypulse.recording import recorder
 from querypulse.recording.lines import AlertChanged, End, Event, How, Notification, SeenFrom, decode
 from querypulse.recording.recorder import STEPS_BEFORE, About
 from querypulse.settings.settings import Settings
-from querypulse.sidecar.black_box import BlackBox, evaluation_settings
+from querypulse.sidecar.black_box import (
+    MOST_READ,
+    BlackBox,
+    evaluation_settings,
+    first_and_newest,
+)
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: concurrent"
 
@@ -171,6 +176,20 @@ def test_next_process_overwrites_no_file_where_the_first_ones_were_deleted(recor
     until(newest.exists, "the fifth file begins")
     kept = [file.read_bytes() for file in tmp_path.iterdir() if file != newest]
     assert kept == [b"kept", b"kept"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({}, []),
+        ({"x": 1}, ["x"]),
+        ({"x": MOST_READ * 2}, ["x"]),
+        ({"x.2": 1, "x": 1, "x.10": 1}, ["x", "x.10", "x.2"]),
+        ({"x": 1, "x.2": MOST_READ, "x.3": 1, "x.10": 1}, ["x", "x.10", "x.3"]),
+    ],
+)
+def test_of_very_many_files_of_one_incident_the_first_and_the_newest_are_read(sizes, expected):
+    assert first_and_newest(sizes) == expected
 
 
 @pytest.mark.parametrize(("queries", "own", "others"), [(3, 40, 40), (8, 40, 15), (30, 40, 5)])
