@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from ..alerting.alert import Incident
 from ..alerting.delivery.deliveries import Attempt
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.policy import LimitSettings
@@ -90,6 +89,8 @@ class BlackBox:
         self.ring = Ring()
         self.store = None if folder is None else RecordingStore(folder, wall)
         self._recorder = Recorder(about, self.ring, redact, self._parts_of)
+        self.inherit = self._recorder.inherit
+        """Go on with what an earlier process has left open; never waits."""
         self._wall = wall
         self._evaluated: deque[Evaluated] = deque()
         """What waits for the thread: as much as ``most_steps``; the oldest give way."""
@@ -138,10 +139,6 @@ class BlackBox:
         """Record an attempt to notify a receiver; never waits."""
         self._attempts.append(attempt)
         self._wakes.set()
-
-    def inherit(self, incidents: Iterable[Incident]) -> None:
-        """Go on with what an earlier process has left open; never waits."""
-        self._recorder.inherit(incidents)
 
     def close(self, timeout: float) -> None:
         """Write what is left, within ``timeout`` seconds."""
