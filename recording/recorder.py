@@ -221,6 +221,10 @@ class Recorder:
             if identity not in incidents and recording.ended_at is None:
                 self._end(recording, evaluated.wall, How.RESOLVED)
         self._remember(evaluated)
+        self._forget_gone(evaluated)
+
+    def _forget_gone(self, evaluated: Evaluated) -> None:
+        """Forget the states of queries that are gone: unnamed ones get another name each time."""
         for label in self._encoded.keys() - evaluated.snapshot.labels().keys():
             del self._encoded[label]
 
