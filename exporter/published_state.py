@@ -105,6 +105,8 @@ class RecordingFolder(msgspec.Struct, frozen=True, kw_only=True):
     """None where they are only in memory."""
     failures: int = 0
     """How often the folder has refused, and how many recordings were given up."""
+    left_out: int = 0
+    """How many incidents were not recorded, because too many were open."""
     problem: str | None = None
     """Why recordings may not be in the folder."""
 

@@ -295,6 +295,8 @@ def patch_between(before: Patch, after: Patch) -> Patch:
     patch: Patch = {}
     for name, value in after.items():
         old = before.get(name)
+        if old is value and name in before:
+            continue  # states share what has not changed
         member = f"{_ESCAPE}{name}" if name.startswith(_ESCAPE) else name
         if isinstance(old, dict) and isinstance(value, dict):
             inner = patch_between(old, value)

@@ -53,8 +53,10 @@ SHARED_BEFORE = 120
 """What the other queries share, so that a large driver fills no file with what came before."""
 LEAST_BEFORE = 5
 """The events of one query from before, however many queries there are."""
-STEPS_BEFORE = 30
-"""The most evaluations that are remembered while a finding has opened no alert."""
+STEPS_BEFORE, LEAST_STEPS = 30, 4
+"""The evaluations that are remembered while a finding has opened no alert."""
+QUERIES_BEFORE = 3000
+"""In all of them; a query that has changed takes 3.4 kB."""
 NEIGHBOURS_SECONDS = 10.0
 """How often states and events of queries that an incident is not about are recorded."""
 NEWS_SECONDS = 60.0
@@ -115,7 +117,7 @@ class OpenRecording:
         self.begin = begin
         self.lines = Lines(begin)
         self.ended_at: float | None = None
-        self.labels: list[str] = []
+        self.labels: frozenset[str] = frozenset()
         """The queries that are recorded."""
         self.own: frozenset[str] = frozenset()
         """Those of them that it is about; the others are its neighbours."""
@@ -142,11 +144,19 @@ class OpenRecording:
         return ended_at is not None and not 0.0 <= at - ended_at < NOTIFIED_SECONDS
 
 
+class Shared(msgspec.Struct, frozen=True):
+    """What all recordings use of one evaluation, made once."""
+
+    labels: dict[str, Query]
+    essence: object
+    driver: Patch
+
+
 class Recorder:
     """All open recordings of one process; used by one thread.
 
-    ``redact`` hides secrets in one text; ``parts_of`` says how many files of a recording there are
-    already, of earlier processes.
+    ``redact`` hides secrets in one text; ``parts_of`` returns the number of a recording's last file
+    of earlier processes.
     """
 
     def __init__(
@@ -164,7 +174,8 @@ class Recorder:
         self.left_out = 0
         """How many incidents were not recorded, because too many were open."""
         self._too_many: dict[str, None] = {}
-        self._encoded_driver: tuple[Evaluated, Patch] | None = None
+        self._shared: dict[int, Shared] = {}
+        """By ``id``, of the newest evaluation, and of those that are remembered."""
         self._encoded: dict[str, tuple[Query, Patch]] = {}
         """By label: the states that were made last."""
         self._before: list[Evaluated] = []
@@ -184,13 +195,17 @@ class Recorder:
         return {identity for identity, recording in recordings if recording.ended_at is None}
 
     def inherit(self, incidents: Iterable[Incident]) -> None:
-        """Go on with the recordings of incidents that an earlier process has left open."""
+        """Go on with the recordings of incidents that an earlier process has left open.
+
+        Any thread may call it.
+        """
         self._inherited |= {
             incident.recording: incident for incident in incidents if incident.recording
         }
 
     def update(self, evaluated: Evaluated) -> None:
         """Record what an evaluation changes."""
+        self._shared.clear()
         incidents: dict[str, list[Incident]] = {}
         for incident in evaluated.incidents:
             if incident.recording and not incident.is_orphan:
@@ -206,6 +221,12 @@ class Recorder:
             if identity not in incidents and recording.ended_at is None:
                 self._end(recording, evaluated.wall, How.RESOLVED)
         self._remember(evaluated)
+        self._forget_gone(evaluated)
+
+    def _forget_gone(self, evaluated: Evaluated) -> None:
+        """Forget the states of queries that are gone: unnamed ones get another name each time."""
+        for label in self._encoded.keys() - evaluated.snapshot.labels().keys():
+            del self._encoded[label]
 
     def _has_room(self, identity: str) -> bool:
         if len(self._open) < MOST_OPEN:
@@ -241,7 +262,9 @@ class Recorder:
             if is_over:
                 del self._open[identity]
                 self._encoded.clear()
-            changed = recording.lines.take(most_bytes)
+            # What has ended is whole, however many incidents open after it.
+            is_ended = recording.ended_at is not None
+            changed = recording.lines.take(FULL_BYTES if is_ended else most_bytes)
             if changed is not None or is_over:
                 added, is_urgent = changed or (b"", False)
                 name = recording.begin.id
@@ -272,7 +295,7 @@ class Recorder:
             continues=before,
             settings=about.settings,
             opened=_opened_before(first),
-            restored=() if inherited is None else (inherited,),
+            restored=() if inherited is None else (self._redacted_incident(inherited),),
             held=self._redacted(held_state(first.before, incident.query)),
         )
         recording = OpenRecording(begin)
@@ -322,7 +345,7 @@ class Recorder:
             self._before.clear()
             return
         self._before.append(evaluated)
-        if len(self._before) > STEPS_BEFORE:
+        while len(self._before) > most_steps(evaluated):
             steps = self._before
             repeated = (
                 number
@@ -335,7 +358,7 @@ class Recorder:
         self, recording: OpenRecording, incidents: list[Incident], evaluated: Evaluated
     ) -> None:
         """Record all queries of the driver; of many, those that it is about, and their like."""
-        labels = evaluated.snapshot.labels()
+        labels = self._shared_of(evaluated).labels
         subject = recording.begin.query
         named = [alert.query for incident in incidents for alert in incident.alerts]
         findings = evaluated.evaluation.findings
@@ -343,19 +366,23 @@ class Recorder:
             label for finding in findings for label in finding.members if finding.query == subject
         ]
         own = {subject, *named, *members}
+        if subject == UNNAMED:
+            own |= {label for label, query in labels.items() if query.is_unnamed}
+        recording.own = frozenset(own & labels.keys())
+        recording.labels &= labels.keys()
+        most = max(1, MOST_QUERIES // (1 + len(self._open) // INCIDENTS_WITH_NEIGHBOURS))
+        room = max(0, most - len(recording.labels))
+        if not room and recording.own <= recording.labels:
+            return
         named += [finding.query for finding in findings]
         named += [finding.holder for finding in findings]
         named += [label for finding in findings for label in finding.members]
         wanted = dict.fromkeys(label for label in (*named, *labels) if label in labels)
-        recording.own = frozenset(
-            label
-            for label, query in labels.items()
-            if label in own or (subject == UNNAMED and query.is_unnamed)
-        )
-        most = max(1, MOST_QUERIES // (1 + len(self._open) // INCIDENTS_WITH_NEIGHBOURS))
-        room = most - len(recording.labels)
-        new = [label for label in wanted if label not in recording.labels][: max(0, room)]
-        recording.labels += new
+        new = [label for label in wanted if label not in recording.labels]
+        # What joins it later has a place, also among many neighbours.
+        joined = [label for label in new if label in recording.own]
+        room_to_join = max(0, MOST_QUERIES - len(recording.own & recording.labels))
+        recording.labels |= {*new[:room], *joined[:room_to_join]}
 
     # Its lines
 
@@ -407,16 +434,16 @@ class Recorder:
     def _write_state(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         """Write what has changed in the states, if that, or what was found, has changed."""
         snapshot = evaluated.snapshot
-        labels = snapshot.labels()
+        shared = self._shared_of(evaluated)
         # In the order of the snapshot: the first one of a cause has an incident of its own.
-        queries = {label: query for label, query in labels.items() if label in recording.labels}
+        queries = {
+            label: query for label, query in shared.labels.items() if label in recording.labels
+        }
         own = recording.own & queries.keys()
-        essence = _essence(evaluated)
         has_waited = snapshot.at - recording.recorded_at >= NEIGHBOURS_SECONDS
         is_new = any(queries[label] is not recording.queries.get(label) for label in own)
-        if essence == recording.essence and not is_new and not has_waited:
+        if shared.essence == recording.essence and not is_new and not has_waited:
             return
-        driver = self._driver_state(evaluated)
         states = dict(recording.queries_before)
         for label in recording.queries.keys() - queries.keys():
             states.pop(label, None)
@@ -427,25 +454,27 @@ class Recorder:
         line = State(
             at=evaluated.wall,
             now=snapshot.at,
-            driver=self._redacted(patch_between(recording.driver_before, driver)),
+            driver=self._redacted(patch_between(recording.driver_before, shared.driver)),
             queries={
                 label: patch if label == REMOVED else self._redacted(patch)
                 for label, patch in changed.items()
             },
         )
         self._write(recording, line)
-        recording.driver_before = driver
+        recording.driver_before = shared.driver
         recording.queries_before = states
         recording.queries = queries
         recording.recorded_at = snapshot.at
-        recording.essence = essence
+        recording.essence = shared.essence
 
-    def _driver_state(self, evaluated: Evaluated) -> Patch:
-        """The state of the driver, made once for all recordings."""
-        if self._encoded_driver is None or self._encoded_driver[0] is not evaluated:
-            state = driver_state(evaluated.snapshot, evaluated.ending)
-            self._encoded_driver = evaluated, state
-        return self._encoded_driver[1]
+    def _shared_of(self, evaluated: Evaluated) -> Shared:
+        shared = self._shared.get(id(evaluated))
+        if shared is None:
+            snapshot = evaluated.snapshot
+            driver = driver_state(snapshot, evaluated.ending)
+            shared = Shared(snapshot.labels(), _essence(evaluated), driver)
+            self._shared[id(evaluated)] = shared
+        return shared
 
     def _query_state(self, query: Query) -> Patch:
         encoded = self._encoded.get(query.label)
@@ -548,6 +577,10 @@ class Recorder:
             return [self._redacted(part) for part in value]
         return value
 
+    def _redacted_incident(self, incident: Incident) -> Incident:
+        """An incident from the spool, which an older version may have written."""
+        return msgspec.convert(self._redacted(msgspec.to_builtins(incident)), Incident)
+
     def _redacted_json(self, value: Any) -> Any:
         """The same for Spark's JSON, where a member's name may say that its text is secret."""
         if isinstance(value, dict):
@@ -560,6 +593,12 @@ class Recorder:
         if isinstance(value, list):
             return [self._redacted_json(part) for part in value]
         return self._redacted(value)
+
+
+def most_steps(evaluated: Evaluated) -> int:
+    """How many evaluations may be in memory, of as many queries as this one has."""
+    steps = QUERIES_BEFORE // max(1, len(evaluated.snapshot.queries))
+    return max(LEAST_STEPS, min(STEPS_BEFORE, steps))
 
 
 def part_id(identity: str, number: int) -> str:

@@ -13,6 +13,8 @@ KEPT_SHARE = 0.9
 """Of the bound: what is left after events were dropped."""
 ENTRY_BYTES = 400
 """What Python adds to the text of one event."""
+QUERY_BYTES = 1000
+"""What it needs for one query."""
 LONGEST_EVENT = 64 * 1024
 """Characters of one event; of a longer one, its longest members are left out."""
 PROGRESS = "progress"
@@ -49,11 +51,15 @@ class Ring:
         left_out: tuple[str, ...] = ()
         if len(text) > LONGEST_EVENT:
             text, left_out = shortened(text)
+        size = _size(text)
         with self._changed:
             self._number += 1
-            received = Received(self._number, at, query_id, event, text, left_out)
-            self._queries.setdefault(query_id, deque()).append(received)
-            self._count(query_id, _size(received))
+            events = self._queries.get(query_id)
+            if events is None:
+                events = self._queries[query_id] = deque()
+                self._count(query_id, QUERY_BYTES)
+            events.append(Received(self._number, at, query_id, event, text, left_out))
+            self._count(query_id, size)
             if self._used > self._most_bytes:
                 self._make_room()
 
@@ -76,14 +82,19 @@ class Ring:
 
     def _make_room(self) -> None:
         """Drop the oldest events of the queries that use most, rarely and many at once."""
-        level = _level(sorted(self._sizes.values()), self._most_bytes * KEPT_SHARE)
-        for query_id in [query_id for query_id, size in self._sizes.items() if size > level]:
+        room = self._most_bytes * KEPT_SHARE
+        level = _level(sorted(self._sizes.values()), room)
+        largest = [query_id for query_id, size in self._sizes.items() if size > level]
+        # Where each has few, those go first that have been quiet for longest.
+        for query_id in sorted(largest, key=lambda query_id: self._queries[query_id][-1].number):
+            if self._used <= room:
+                break
             events = self._queries[query_id]
             while events and self._sizes[query_id] > level:
-                self._count(query_id, -_size(events.popleft()))
+                self._count(query_id, -_size(events.popleft().text))
             if not events:
                 del self._queries[query_id]
-                del self._sizes[query_id]
+                self._used -= self._sizes.pop(query_id)
 
     def _count(self, query_id: str, size: int) -> None:
         self._used += size
@@ -134,10 +145,6 @@ def _level(sizes: Sequence[int], room: float) -> float:
     return room / max(1, left)
 
 
-def _size(received: Received) -> int:
-    return len(received.text) * _character_bytes(received.text) + ENTRY_BYTES
-
-
-def _character_bytes(text: str) -> int:
-    """Bytes of a character: one, if all are ASCII; else up to four (PEP 393)."""
-    return 1 if text.isascii() else 4
+def _size(text: str) -> int:
+    """Bytes of one event: a character needs one if all are ASCII, else up to four (PEP 393)."""
+    return len(text) * (1 if text.isascii() else 4) + ENTRY_BYTES

@@ -154,6 +154,13 @@ class RecordingStore:
         if self._clock() - self._tidied_at >= pause and self._may_try():
             self._try(lambda: self._delete_surplus(now))
 
+    def close(self) -> None:
+        """Write what has waited, even if the store has just refused: there is no later."""
+        self._failed_at = float("-inf")
+        for recording, entry in tuple(self._open.items()):
+            entry.is_urgent = True
+            self._save(recording, entry)
+
     def read(self, recording: str) -> bytes:
         """Return a recording; any thread may call it.
 

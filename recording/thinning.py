@@ -38,6 +38,8 @@ class Lines:
     def __init__(self, begin: Begin) -> None:
         self._content = bytearray(encode([begin]))
         self._taken = 0
+        self._least = 0
+        """What thinning has left: it may be unable to leave less."""
         self._is_urgent = True
         self._is_rewritten = False
 
@@ -57,8 +59,9 @@ class Lines:
         Where all of it is longer than ``most_bytes``, it is thinned out first, and nothing was
         added: all of it is new.
         """
-        if len(self._content) > most_bytes:
+        if len(self._content) > max(most_bytes, self._least / ROOM_SHARE):
             self._content = bytearray(thinned(bytes(self._content), most_bytes))
+            self._least = len(self._content)
             self._is_rewritten = True
         if len(self._content) == self._taken and not self._is_rewritten:
             return None
@@ -82,6 +85,8 @@ def thinned(content: bytes, most_bytes: int) -> bytes:
         if len(encode(_all(recording))) <= wanted:
             break
         gone = _to_drop(recording, most_bytes, is_gentle=number < GENTLE_ROUNDS)
+        if not gone:
+            continue
         recording = replace(recording, lines=tuple(_without(recording.lines, gone)))
     return encode(_all(recording))
 

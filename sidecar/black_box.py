@@ -6,17 +6,17 @@ has changed since the last one that was recorded.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from ..alerting.alert import Incident
 from ..alerting.delivery.deliveries import Attempt
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.policy import LimitSettings
@@ -33,7 +33,7 @@ from ..recording.lines import (
     SeenFrom,
     decode,
 )
-from ..recording.recorder import About, Recorder
+from ..recording.recorder import About, Recorder, most_steps
 from ..recording.ring import Ring
 from ..recording.store import RecordingStore
 from ..recording.timeline import (
@@ -47,8 +47,8 @@ from ..recording.timeline import (
 )
 from ..settings.settings import Settings
 
-MOST_WAITING = 256
-"""Items that wait for the thread; the oldest give way."""
+MOST_ATTEMPTS = 256
+"""Attempts to notify that wait for the thread; the oldest give way."""
 KEPT_BYTES = 2 * 1024 * 1024
 """What recordings that have ended may hold in memory, where there is no folder."""
 PAUSE_SECONDS = 2.0
@@ -57,6 +57,8 @@ CALM_SECONDS = 60.0
 """Between two looks at the folder while none is."""
 MOST_SHOWN = 200
 """Incidents that are listed, the newest."""
+MOST_READ = 8 * 1024 * 1024
+"""Bytes of one timeline; a driver that restarts all night leaves hundreds of files."""
 EVALUATED_BY = (
     *LimitSettings.__struct_fields__,
     "expected_queries",
@@ -69,9 +71,6 @@ EVALUATED_BY = (
 """The settings that an evaluation depends on."""
 NOT_EVALUATED = ("heartbeat_url", "heartbeat_url_file", "restart_hint")
 """What else a query may have."""
-
-Inherited = tuple[Incident, ...]
-Item = Evaluated | Attempt | Inherited
 
 
 class BlackBox:
@@ -90,8 +89,12 @@ class BlackBox:
         self.ring = Ring()
         self.store = None if folder is None else RecordingStore(folder, wall)
         self._recorder = Recorder(about, self.ring, redact, self._parts_of)
+        self.inherit = self._recorder.inherit
+        """Go on with what an earlier process has left open; never waits."""
         self._wall = wall
-        self._items: deque[Item] = deque(maxlen=MOST_WAITING)
+        self._evaluated: deque[Evaluated] = deque()
+        """What waits for the thread: as much as ``most_steps``; the oldest give way."""
+        self._attempts: deque[Attempt] = deque(maxlen=MOST_ATTEMPTS)
         self._was_quiet = True
         """Whether the newest evaluation showed nothing."""
         self._wakes = threading.Event()
@@ -108,10 +111,12 @@ class BlackBox:
     @property
     def published(self) -> RecordingFolder:
         """What ``/status`` shows of the folder."""
-        if self.store is None:
-            return RecordingFolder()
-        problem = self.problem or None
-        return RecordingFolder(place=self.place, failures=self.store.failures, problem=problem)
+        return RecordingFolder(
+            place=self.place or None,
+            failures=0 if self.store is None else self.store.failures,
+            left_out=self._recorder.left_out,
+            problem=self.problem or None,
+        )
 
     def start(self) -> None:
         """Begin to record."""
@@ -123,17 +128,16 @@ class BlackBox:
         was_quiet, self._was_quiet = self._was_quiet, is_quiet
         if is_quiet and was_quiet and not self._recorder.is_recording:
             return
-        self._items.append(evaluated)
+        self._evaluated.append(evaluated)
+        while len(self._evaluated) > most_steps(evaluated):
+            # The thread may have taken the last one.
+            with suppress(IndexError):
+                self._evaluated.popleft()
         self._wakes.set()
 
     def attempted(self, attempt: Attempt) -> None:
         """Record an attempt to notify a receiver; never waits."""
-        self._items.append(attempt)
-        self._wakes.set()
-
-    def inherit(self, incidents: Iterable[Incident]) -> None:
-        """Go on with what an earlier process has left open; never waits."""
-        self._items.append(tuple(incidents))
+        self._attempts.append(attempt)
         self._wakes.set()
 
     def close(self, timeout: float) -> None:
@@ -163,12 +167,14 @@ class BlackBox:
     def timeline(self, identity: str) -> Timeline | None:
         """The story of one incident; None if there is no such recording.
 
+        Of very many files, those in the middle are not read.
+
         Raises:
             OSError: the store refuses.
 
         """
-        names = [name for name in self._sizes() if first_part(name) == identity]
-        parts = self._read(names, (b"",))
+        sizes = {name: size for name, size in self._sizes().items() if first_part(name) == identity}
+        parts = self._read(first_and_newest(sizes), (b"",))
         if not parts:
             return None
         return timeline_of(parts, is_open=identity in self._recorder.open_ids)
@@ -221,17 +227,24 @@ class BlackBox:
         self._record()
         self._recorder.close(self._wall())
         self._write()
+        if self.store is not None:
+            self.store.close()
 
     def _record(self) -> None:
-        while self._items:
-            item = self._items.popleft()
+        while (item := self._next()) is not None:
             if isinstance(item, Evaluated):
                 self._recorder.update(item)
-            elif isinstance(item, Attempt):
-                self._recorder.notified(item.incident.recording, _notification(item))
             else:
-                self._recorder.inherit(item)
+                self._recorder.notified(item.incident.recording, _notification(item))
         self._write()
+
+    def _next(self) -> Evaluated | Attempt | None:
+        """The oldest of what waits; None if nothing does, or if the worker has just dropped it."""
+        with suppress(IndexError):
+            at = self._evaluated[0].wall if self._evaluated else math.inf
+            is_attempt = bool(self._attempts) and self._attempts[0].at < at
+            return (self._attempts if is_attempt else self._evaluated).popleft()
+        return None
 
     def _write(self) -> None:
         for written in self._recorder.take(self._wall()):
@@ -249,8 +262,25 @@ class BlackBox:
             self._kept.popitem(last=False)
 
     def _parts_of(self, identity: str) -> int:
-        """How many files of a recording there are."""
-        return sum(first_part(name) == identity for name in self._sizes())
+        """The number of a recording's last file; earlier ones may have been deleted."""
+        numbers = (part_number(name) for name in self._sizes() if first_part(name) == identity)
+        return max(numbers, default=0)
+
+
+def first_and_newest(sizes: Mapping[str, int]) -> list[str]:
+    """The ids of the files of one incident to read, by their sizes in bytes.
+
+    The first one, and of the newest as many as fit into ``MOST_READ``.
+    """
+    names = sorted(sizes, key=part_number)
+    chosen = names[:1]
+    left = MOST_READ - sum(sizes[name] for name in chosen)
+    for name in reversed(names[1:]):
+        left -= sizes[name]
+        if left < 0:
+            break
+        chosen.append(name)
+    return chosen
 
 
 def _notification(attempt: Attempt) -> Notification:

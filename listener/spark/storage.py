@@ -181,6 +181,7 @@ class SparkFolder:
         self._gateway = spark.sparkContext._gateway  # noqa: SLF001 - no public way to the JVM
         self._java_session = spark._jsparkSession  # noqa: SLF001 - no public way to its conf
         self._uri = uri
+        self._conf: Any = None
         self._opened: _HadoopFiles | None = None
         self._is_lost = False
         """Whether the JVM has ended: it is not called again."""
@@ -221,16 +222,22 @@ class SparkFolder:
         if self._is_lost:
             raise OSError("the driver's JVM has ended")
         try:
-            if self._opened is None:
-                conf = self._java_session.sessionState().newHadoopConf()
-                self._opened = _HadoopFiles(self._gateway, self._uri, conf)
-                self._java_session = None  # it can be collected when the job has closed it
-            yield self._opened
+            yield self._opened or self._open()
         except (*THROWN, *NETWORK_ERRORS) as error:
             self._is_lost = isinstance(error, NETWORK_ERRORS) and is_gone(self._gateway)
             reason = reason_of(error)
-            kind = FileNotFoundError if "FileNotFoundException" in reason else OSError
-            raise kind(reason) from None
+            if "FileNotFoundException" in reason:
+                raise FileNotFoundError(reason) from None
+            # The job may have closed it, "Filesystem closed": then Hadoop opens another.
+            self._opened = None
+            raise OSError(reason) from None
+
+    def _open(self) -> _HadoopFiles:
+        if self._conf is None:
+            self._conf = self._java_session.sessionState().newHadoopConf()
+            self._java_session = None  # it can be collected when the job has closed it
+        opened = self._opened = _HadoopFiles(self._gateway, self._uri, self._conf)
+        return opened
 
 
 class _HadoopFiles:

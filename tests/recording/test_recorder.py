@@ -360,6 +360,20 @@ def test_name_that_is_no_text_is_recorded_with_a_mark_in_its_place():
     assert worker.lines(AlertChanged)
 
 
+def test_secret_in_an_old_spool_is_not_in_the_recording_that_goes_on():
+    first = RecordedWorker().fails()
+    (incident,) = first.published[-1].incidents
+    alert = replace(incident.alerts[0], annotations={"description": "password=hunter2hunter2"})
+    second = RecordedWorker(Redactor().text)
+    second.recorder.inherit([replace(incident, alerts=(alert,))])
+    second.recorder.update(first.published[-1])
+    second.take()
+
+    (content,) = second.files.values()
+    assert b"restored" in content
+    assert b"hunter2" not in content
+
+
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.kind)
 def test_secret_is_in_no_line(planted):
     worker = RecordedWorker(Redactor().text)
@@ -425,6 +439,60 @@ def test_of_200_queries_those_that_it_is_about_are_recorded():
     _, queries = final_states(worker.recording())
     assert len(queries) == module.MOST_QUERIES
     assert "q150" in queries
+
+
+def test_query_that_joins_a_driver_s_incident_later_is_recorded_too():
+    worker = RecordedWorker()
+    for number in range(200):
+        worker.started(f"q{number:03}")
+    worker.step()
+    for label in ("q100", "q101", "q102"):
+        worker.ended(label, "java.io.IOException: gone")
+    worker.step().step(5.0).ended("q190", "java.io.IOException: gone").step().step(11.0)
+
+    recordings = worker.recordings().values()
+    (shared,) = (recording for recording in recordings if recording.begin.query == "*")
+    _, queries = final_states(shared)
+    assert {"q100", "q101", "q102", "q190"} <= queries.keys()
+
+
+def test_names_that_are_gone_take_no_place_among_the_queries_of_a_recording(monkeypatch):
+    monkeypatch.setattr(module, "MOST_QUERIES", 5)
+    worker = RecordedWorker().started("a").step().ended("a", "java.io.IOException: gone").step()
+    first = worker.recording_id
+    for number in range(10):
+        worker.started(f"run-{number}").step(11.0).ended(f"run-{number}", None).step()
+        worker.inbox.put(Forget(f"run-{number}"), lifecycle=True)
+        worker.step(11.0)
+    worker.started("newest").step(11.0)
+
+    _, queries = final_states(worker.recordings()[first])
+    assert queries.keys() == {"a", "newest"}
+
+
+def test_incidents_that_open_later_thin_out_no_recording_that_has_ended(monkeypatch):
+    monkeypatch.setattr(module, "ALL_BYTES", 200_000)
+    worker = RecordedWorker().started("b").started("c")
+    for number in range(20):
+        worker.arrived({"batchId": number, "text": "x" * 5000})
+    first = worker.fails().recording_id
+    worker.recovers()
+    before = worker.files[first]
+    worker.fails("b", "java.io.IOException1: gone").fails("c", "java.io.IOException2: gone")
+
+    assert len(worker.files) == 3
+    assert len(before) > module.ALL_BYTES / 3
+    assert worker.files[first] == before
+
+
+@pytest.mark.parametrize(
+    ("queries", "steps"), [(1, 30), (100, 30), (200, 15), (1000, 4), (5000, 4)]
+)
+def test_the_more_queries_the_fewer_evaluations_wait_in_memory(queries, steps):
+    evaluated = RecordedWorker().started().step().published[-1]
+    snapshot = replace(evaluated.snapshot, queries=evaluated.snapshot.queries * queries)
+
+    assert module.most_steps(replace(evaluated, snapshot=snapshot)) == steps
 
 
 @pytest.mark.slow

@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from querypulse.recording.ring import ENTRY_BYTES, LONGEST_EVENT, Ring, shortened
+from querypulse.recording.ring import (
+    ENTRY_BYTES,
+    KEPT_SHARE,
+    LONGEST_EVENT,
+    QUERY_BYTES,
+    Ring,
+    shortened,
+)
 
 TEXT = "x" * 1000
 SIZE = len(TEXT) + ENTRY_BYTES
@@ -30,13 +37,14 @@ def test_unknown_query_and_empty_ring_have_no_events():
 
 
 def test_million_events_stay_within_the_bound():
-    ring = Ring(100 * SIZE)
+    most = 100 * (SIZE + QUERY_BYTES)
+    ring = Ring(most)
     for number in range(1_000_000):
         ring.add(f"q{number % 200}", "progress", TEXT, float(number))
 
     events = ring.since(0, frozenset(f"q{number}" for number in range(200)))
-    assert ring._used == len(events) * SIZE
-    assert 80 <= len(events) <= 100
+    assert ring._used == len(events) * SIZE + len(ring._queries) * QUERY_BYTES
+    assert KEPT_SHARE * most - SIZE - QUERY_BYTES <= ring._used <= most
     assert events[-1].number == 1_000_000
 
 
@@ -48,6 +56,15 @@ def test_query_with_many_events_takes_away_none_of_another_with_few():
         ring.add("loud", "progress", TEXT, float(at))
 
     assert [number for _, number in held(ring, "quiet")] == [1, 2, 3, 4, 5]
+
+
+def test_of_queries_with_one_event_each_those_that_have_been_quiet_for_longest_lose_it():
+    ring = Ring(100 * (SIZE + QUERY_BYTES))
+    for number in range(101):
+        ring.add(f"q{number}", "progress", TEXT, float(number))
+
+    kept = held(ring, *(f"q{number}" for number in range(101)))
+    assert [number for _, number in kept] == list(range(12, 102))
 
 
 def test_queries_that_come_and_go_stay_within_the_bound():

@@ -250,6 +250,26 @@ def test_recording_that_ended_while_the_store_refused_is_written_later(clock):
     assert before == 3, "one refusal, and two that were given up"
 
 
+@pytest.mark.parametrize("appends", [True, False], ids=["a disk", "an object store"])
+def test_at_the_end_what_the_store_has_just_refused_is_tried_once_more(clock, appends):
+    folder = Store(appends=appends, now=NOW)
+    store = opened(folder, clock)
+    writers = [Writer(store), Writer(store, f"{A}.2")]
+    folder.refuses = full()
+    for writer in writers:
+        writer.put(b"a\n")
+    folder.refuses = None
+    store.close()
+    assert folder.files == {f"{A}.jsonl": b"a\n", f"{A}.2.jsonl": b"a\n"}
+    folder.refuses = full()
+    for writer in writers:
+        writer.put(b"b\n")
+    folder.calls.clear()
+    store.close()
+
+    assert len(folder.calls) == 1, "one that still refuses is asked once"
+
+
 @pytest.mark.fault(
     "Disk, port and mounts", "The store of `incidents_dir` hangs", "It is reported until it answers"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.patience import WALL
 from support.recorded import final_states
 
@@ -142,6 +143,19 @@ def test_after_thinning_nothing_was_added_and_all_is_new():
 
     assert lines.take(1000) == (b"", False)
     assert len(lines.whole) <= 1000
+
+
+def test_recording_that_cannot_be_shorter_is_not_thinned_out_at_each_line():
+    lines = Lines(replace(BEGIN, labels={"team": "x" * 2000}))
+    lines.take(1000)
+    taken = []
+    for number in range(50):
+        lines.add(state(number, {"n": number}, {}))
+        taken.append(lines.take(1000))
+
+    rewritten = [entry for entry in taken if entry[0] == b""]
+    assert 1 <= len(rewritten) <= 5
+    assert len(lines.whole) < 4000
 
 
 def test_attempts_to_notify_go_only_where_nothing_else_can():

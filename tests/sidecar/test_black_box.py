@@ -12,10 +12,16 @@ from querypulse.alerting.delivery.deliveries import Attempt
 from querypulse.core.folders import LocalFolder
 from querypulse.core.guard import Guard
 from querypulse.listener.events import Started
+from querypulse.recording import recorder
 from querypulse.recording.lines import AlertChanged, End, Event, How, Notification, SeenFrom, decode
-from querypulse.recording.recorder import About
+from querypulse.recording.recorder import STEPS_BEFORE, About
 from querypulse.settings.settings import Settings
-from querypulse.sidecar.black_box import BlackBox, evaluation_settings
+from querypulse.sidecar.black_box import (
+    MOST_READ,
+    BlackBox,
+    evaluation_settings,
+    first_and_newest,
+)
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: concurrent"
 
@@ -159,6 +165,36 @@ def test_process_that_ends_in_order_says_so_and_the_next_one_goes_on_in_a_second
     assert summary.parts == (name, f"{name}.2")
 
 
+def test_next_process_overwrites_no_file_where_the_first_ones_were_deleted(recorded, tmp_path):
+    first = recorded()
+    incident = first.fails()
+    for number in (3, 4):
+        (tmp_path / f"{incident.recording}.{number}.jsonl").write_bytes(b"kept")
+    second = recorded(LocalFolder(tmp_path))
+    second.box.inherit([incident])
+    second.harness.worker._lifecycle.restore([incident], second.harness.clock())
+    second.step()
+
+    newest = tmp_path / f"{incident.recording}.5.jsonl"
+    until(newest.exists, "the fifth file begins")
+    kept = [file.read_bytes() for file in tmp_path.iterdir() if file != newest]
+    assert kept == [b"kept", b"kept"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ({}, []),
+        ({"x": 1}, ["x"]),
+        ({"x": MOST_READ * 2}, ["x"]),
+        ({"x.2": 1, "x": 1, "x.10": 1}, ["x", "x.10", "x.2"]),
+        ({"x": 1, "x.2": MOST_READ, "x.3": 1, "x.10": 1}, ["x", "x.10", "x.3"]),
+    ],
+)
+def test_of_very_many_files_of_one_incident_the_first_and_the_newest_are_read(sizes, expected):
+    assert first_and_newest(sizes) == expected
+
+
 @pytest.mark.parametrize(("queries", "own", "others"), [(3, 40, 40), (8, 40, 15), (30, 40, 5)])
 def test_what_came_before_is_mostly_of_the_query_itself(recorded, tmp_path, queries, own, others):
     driver = recorded(LocalFolder(tmp_path))
@@ -203,6 +239,20 @@ def test_folder_that_hangs_holds_up_neither_the_worker_nor_the_end(recorded, tmp
     folder.released.set()
 
 
+def test_while_the_folder_hangs_few_evaluations_and_each_notification_wait(recorded, tmp_path):
+    folder = HangingFolder(tmp_path)
+    driver = recorded(folder)
+    incident = driver.fails()
+    until(folder.hangs.is_set, "the folder hangs")
+    for number in range(100):
+        driver.step()
+        driver.box.attempted(Attempt(WALL + number, f"receiver-{number}", incident, "delivered"))
+    assert len(driver.box._evaluated) == STEPS_BEFORE
+    folder.released.set()
+
+    until(lambda: len(lines_of(tmp_path, Notification)) == 100, "all notifications are recorded")
+
+
 class RefusingFolder(LocalFolder):
     """Every write is refused."""
 
@@ -220,6 +270,16 @@ def test_folder_that_refuses_is_a_problem_and_the_incident_is_still_listed(
     assert "No space left on device" in driver.box.problem
     assert [summary.id for summary in driver.box.summaries()] == [identity]
     assert len([line for line in caplog.messages if "No space left" in line]) == 1
+
+
+def test_status_shows_how_many_incidents_are_not_recorded(recorded, monkeypatch):
+    monkeypatch.setattr(recorder, "MOST_OPEN", 0)
+    driver = recorded()
+    driver.fails()
+    driver.step()
+
+    until(lambda: driver.box.published.left_out == 1, "it is counted once")
+    assert driver.box.published.place is None
 
 
 def test_settings_of_a_recording_are_those_of_an_evaluation_and_hold_no_address():

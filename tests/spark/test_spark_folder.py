@@ -22,7 +22,17 @@ import org.apache.hadoop.fs.*;
 import org.apache.hadoop.util.Progressable;
 public class Renames extends RawLocalFileSystem {
     public URI getUri() { return URI.create("renames:///"); }
+    private boolean isClosed = false;
+    public void close() throws IOException {
+        isClosed = true;
+        super.close();
+    }
     public boolean rename(Path from, Path to) throws IOException { return !exists(to) && super.rename(from, to); }
+    public FSDataOutputStream create(Path path, boolean overwrite, int buffer, short replication,
+            long block, Progressable progress) throws IOException {
+        if (isClosed) throw new IOException("Filesystem closed");
+        return super.create(path, overwrite, buffer, replication, block, progress);
+    }
 }
 class Objects extends RawLocalFileSystem {
     public Objects() {}
@@ -145,6 +155,17 @@ def test_file_whose_renaming_was_interrupted_is_read_as_it_would_be(spark, tmp_p
     (tmp_path / ".x.draft").write_bytes(b"half")
 
     assert folder.read("x") == b"newer"
+
+
+def test_file_system_that_the_job_has_closed_is_opened_again(spark, uris, tmp_path):
+    folder = SparkFolder(spark, uris["renames"](tmp_path))
+    folder.write("x", b"1")
+    folder._opened._files.close()
+    with pytest.raises(OSError, match="Filesystem closed"):
+        folder.write("x", b"2")
+    folder.write("x", b"3")
+
+    assert folder.read("x") == b"3"
 
 
 def test_object_that_was_not_uploaded_as_a_whole_replaces_nothing(spark, uris, tmp_path):
