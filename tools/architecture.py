@@ -50,7 +50,7 @@ BUDGET = {
     "listener": (12090, 48),
     "exporter": (2515, 8),
     "alerting": (13250, 44),
-    "recording": (4615, 14),
+    "recording": (4635, 14),
     "settings": (1645, 10),
     "sidecar": (4270, 15),
     "watch": (1905, 6),
