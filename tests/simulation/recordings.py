@@ -303,7 +303,9 @@ def _unrecorded(process: SimBlackBox, mine: dict[str, Recording]) -> Iterator[st
     for attempt in process.attempts:
         incident = attempt.incident
         identity = incident.recording
-        only_repeats = incident.is_over and identity not in process.alerts
+        # A page that was missed is sent as if its alerts fired.
+        has_ended = incident.is_over or all(alert.later_end for alert in incident.alerts)
+        only_repeats = has_ended and identity not in process.alerts
         if incident.is_orphan or only_repeats:
             continue
         is_late = identity in ended and not 0.0 <= attempt.at - ended[identity] < NOTIFIED_SECONDS
