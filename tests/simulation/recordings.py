@@ -16,6 +16,7 @@ from querypulse.core.guard import Guard
 from querypulse.recording.lines import (
     AlertChanged,
     AnyLine,
+    Begin,
     Change,
     End,
     How,
@@ -237,7 +238,9 @@ def _problems_of(recording: Recording, process: SimBlackBox, identity: str) -> I
     yield from _differences(f"{name}: in its lines", shown, _alerts_in(recording.lines))
     if not any(isinstance(line, Thinned) for line in recording.lines):
         again = replayed(recording).items()
-        again = {identity: shown for identity, shown in again if identity not in before}
+        # What was open when it began, and has ended since, is of the incident before it.
+        others = before | (_held(recording.begin) - shown.keys())
+        again = {identity: shown for identity, shown in again if identity not in others}
         yield from _differences(f"{name}: replayed", shown, again)
     ends = [line.how for line in recording.lines if isinstance(line, End)]
     if identity in process.over:
@@ -248,6 +251,15 @@ def _problems_of(recording: Recording, process: SimBlackBox, identity: str) -> I
         wanted = []
     if ends != wanted:
         yield f"{name}: it ends {ends}, not {wanted}"
+
+
+def _held(begin: Begin) -> set[tuple[str, str, float]]:
+    """The alerts that were open or pending when a recording began."""
+    alerts = [tracked["alert"] for tracked in begin.held.get("tracked", ())]
+    return {
+        (alert["labels"]["alertname"], alert["labels"]["query"], alert["starts_at"])
+        for alert in alerts
+    }
 
 
 def _differences(where: str, wanted: Alerts, got: Alerts) -> Iterator[str]:
