@@ -348,12 +348,17 @@ class Guidance(msgspec.Struct, frozen=True):
 
     def recorded(self, alerts: Iterable[Alert], recording: str) -> tuple[Alert, ...]:
         """The alerts of one incident with the file and the link that lead to its recording."""
-        page = f"{self.external_url}/incidents/{recording}.html" if self.external_url else ""
-        file = f"{self.recordings}/{recording}.jsonl" if self.recordings else ""
-        texts = {name: text for name, text in ((RECORDING, file), (INCIDENT_URL, page)) if text}
-        if not texts:
+        texts = {}
+        if not (self.recordings or self.external_url):
             return tuple(alerts)
-        return tuple(replace(alert, annotations={**alert.annotations, **texts}) for alert in alerts)
+        if self.recordings:
+            texts[RECORDING] = f"{self.recordings}/{recording}.jsonl"
+        more = "".join(f"\n{name}: {text}" for name, text in texts.items())
+        if self.external_url:
+            texts[INCIDENT_URL] = f"{self.external_url}/incidents/{recording}.html"
+        return (
+            tuple(_with_texts(alert, texts, more) for alert in alerts) if texts else tuple(alerts)
+        )
 
     def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
         """The annotations that are links."""
@@ -364,6 +369,13 @@ class Guidance(msgspec.Struct, frozen=True):
             "spark_ui_url": self.spark_ui_url,
         }
         return {name: url for name, url in urls.items() if url}
+
+
+def _with_texts(alert: Alert, texts: Mapping[str, str], more: str) -> Alert:
+    """The alert with more annotations, and with more in its description."""
+    before = alert.annotations
+    description = f"{before.get('description', '')}{more}"
+    return replace(alert, annotations={**before, "description": description, **texts})
 
 
 def ends_driver(finding: Finding) -> bool:
