@@ -45,7 +45,11 @@ time.sleep(3600)
 EVENT = ("firing", "StreamingQueryFailed", "bronze")
 
 
-@pytest.fixture(params=["a disk", "a store of Hadoop"])
+# The lease of a driver that was killed lasts a minute.
+IN_A_STORE = pytest.param("a store of Hadoop", marks=pytest.mark.nightly)
+
+
+@pytest.fixture(params=["a disk", IN_A_STORE])
 def drive(request, tmp_path, pages):
     """Start a driver; all drivers share one spool, as a path or as a URI that only Hadoop opens."""
     count = iter(range(9))
