@@ -49,7 +49,7 @@ BUDGET = {
     "core": (2090, 13),
     "listener": (12090, 48),
     "exporter": (2515, 8),
-    "alerting": (13250, 44),
+    "alerting": (13260, 44),
     "recording": (4635, 14),
     "settings": (1645, 10),
     "sidecar": (4270, 15),
