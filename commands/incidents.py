@@ -17,14 +17,21 @@ from urllib.parse import quote
 import msgspec
 
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.receivers.receiver import is_readable, public_part
+from ..alerting.receivers.receiver import public_part
 from ..alerting.words.headlines import called
 from ..core import CommandError
 from ..core.certificates import load_authorities
 from ..core.folders import is_uri
-from ..core.secret import Secret
 from ..core.text import duration, exact_duration, printable, utc
-from ..recording.lines import OUTLINE, SUFFIX, Recording, RecordingError, decode
+from ..recording.lines import (
+    OUTLINE,
+    SUFFIX,
+    Recording,
+    RecordingError,
+    decode,
+    first_part,
+    part_number,
+)
 from ..recording.page import page_of
 from ..recording.section import QUESTIONS
 from ..recording.timeline import (
@@ -32,14 +39,12 @@ from ..recording.timeline import (
     Moment,
     Summary,
     Timeline,
-    first_part,
-    part_number,
     summary_of,
     timeline_of,
 )
 from ..settings.loading import load_strictly
 from ..settings.receivers import as_settings_error
-from .silence import Answer, Driver, PlaceError
+from .silence import Answer, Driver, PlaceError, bearer, require_unreadable
 
 LAST = 50
 MAX_BYTES = 100 * 1024 * 1024
@@ -420,13 +425,9 @@ def _driver(url: str, access: Access, environment: Mapping[str, str]) -> Driver:
             load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), access.ca_file, "--ca-file")
         if access.token_file is None:
             return Driver(name, url, access.ca_file)
-        if is_readable(url) and not access.allow_http:
-            raise ValueError(
-                f"{name}: the token of another machine needs https://; --allow-http sends it over "
-                "plain http:// where the network is trusted"
-            )
-        token = Secret.from_file(access.token_file, setting="--token-file")
-    return Driver(name, url, access.ca_file, Secret(f"Bearer {token.known}"))
+        if not access.allow_http:
+            require_unreadable([name])
+        return Driver(name, url, access.ca_file, bearer(access.token_file))
 
 
 def _folder(place: str | None, environment: Mapping[str, str]) -> Path:

@@ -158,12 +158,34 @@ def _require_consistent(request: SilenceRequest, now: float) -> None:
             raise ValueError(
                 f"--every {request.every.text} would never hold: --for ends before it begins"
             )
-    readable = [url for url in request.urls if is_readable(url)]
-    if readable and not request.allow_http:
+    if not request.allow_http:
+        require_unreadable(request.urls)
+
+
+def require_unreadable(urls: Sequence[str]) -> None:
+    """Require that no network can read the token that is sent to these drivers.
+
+    Raises:
+        ValueError: one is another machine, without TLS.
+
+    """
+    readable = [url for url in urls if is_readable(url)]
+    if readable:
         raise ValueError(
             f"{', '.join(readable)}: the token of another machine needs https://; "
             "--allow-http sends it over plain http:// where the network is trusted"
         )
+
+
+def bearer(token_file: str) -> Secret:
+    """The header that sends the token of ``--token-file``.
+
+    Raises:
+        ValueError: the file cannot be read.
+
+    """
+    token = Secret.from_file(token_file, setting="--token-file")
+    return Secret(f"Bearer {token.known}")
 
 
 def _app(request: SilenceRequest, settings: Settings, places: Sequence[Place]) -> str:
@@ -194,8 +216,7 @@ def _places(request: SilenceRequest, settings: Settings) -> list[Place]:
     if request.urls and request.token_file is None:
         raise ValueError("--url needs --token-file, the drivers' http_token_file")
     if request.urls and request.token_file is not None:
-        token = Secret.from_file(request.token_file, setting="--token-file")
-        header = Secret(f"Bearer {token.known}")
+        header = bearer(request.token_file)
         places += [Driver(url.rstrip("/"), url, ca_file, header) for url in request.urls]
     if not places:
         raise ValueError(

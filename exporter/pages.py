@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from ..core.redaction import redact
-from ..recording.lines import RecordingError
+from ..recording.lines import RecordingError, first_part
 from ..recording.page import page_of, policy, style_hash
-from ..recording.timeline import Summary, Timeline, first_part
+from ..recording.timeline import Summary, Timeline
 from . import exposition
 from .metrics import all_families
 from .published_state import PublishedState

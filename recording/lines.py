@@ -8,6 +8,7 @@ it does not know.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum
 from typing import Annotated, Any, ClassVar
@@ -280,6 +281,27 @@ def _decoded(text: bytes) -> AnyLine | None:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
     return line
+
+
+# -- parts ------------------------------------------------------------------------------------
+
+_PART = re.compile(r"\.(\d{1,9})\Z", re.ASCII)
+
+
+def part_id(recording: str, number: int) -> str:
+    """The id of a part, by that of the first one: the part of the next process is ``ID.2``."""
+    return recording if number == 1 else f"{recording}.{number}"
+
+
+def part_number(recording: str) -> int:
+    """Return the number of a part by its id: 2 of ``ID.2``, and 1 of the first one."""
+    match = _PART.search(recording)
+    return int(match.group(1)) if match else 1
+
+
+def first_part(recording: str) -> str:
+    """Return the id of the first part, by the id of any part."""
+    return _PART.sub("", recording)
 
 
 # -- patches ----------------------------------------------------------------------------------

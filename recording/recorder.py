@@ -26,7 +26,6 @@ from .lines import (
     REMOVED,
     VERSION,
     AlertChanged,
-    AnyLine,
     Begin,
     Change,
     End,
@@ -39,6 +38,7 @@ from .lines import (
     Silenced,
     Stack,
     State,
+    part_id,
     patch_between,
 )
 from .ring import Received, Ring
@@ -245,7 +245,7 @@ class Recorder:
         if recording is None:
             self._early.append((identity, notification))
         else:
-            self._write(recording, notification)
+            recording.lines.add(notification)
 
     def close(self, at: float) -> None:
         """End all recordings, because the process ends at Unix time ``at``."""
@@ -317,7 +317,7 @@ class Recorder:
         self._choose(recording, incidents, evaluated)
         self._write_events(recording, evaluated)
         for request in evaluated.requests:
-            self._write(recording, _request_line(request, evaluated))
+            recording.lines.add(_request_line(request, evaluated))
         self._write_silences(recording, evaluated)
         self._write_state(recording, evaluated)
         self._write_stacks(recording, evaluated)
@@ -325,13 +325,13 @@ class Recorder:
         for identity, notification in list(self._early):
             if self._open.get(identity) is recording:
                 self._early.remove((identity, notification))
-                self._write(recording, notification)
+                recording.lines.add(notification)
         if all(incident.is_over for incident in incidents):
             self._end(recording, evaluated.wall, How.RESOLVED)
 
     def _end(self, recording: OpenRecording, at: float, how: How) -> None:
         recording.ended_at = at
-        self._write(recording, End(at=at, how=how))
+        recording.lines.add(End(at=at, how=how))
 
     def _remember(self, evaluated: Evaluated) -> None:
         """Keep the evaluations since the first finding that has no incident yet.
@@ -386,9 +386,6 @@ class Recorder:
 
     # Its lines
 
-    def _write(self, recording: OpenRecording, line: AnyLine) -> None:
-        recording.lines.add(line)
-
     def _write_events(
         self, recording: OpenRecording, evaluated: Evaluated, *, is_before: bool = False
     ) -> None:
@@ -413,7 +410,7 @@ class Recorder:
                 continue
             recording.event_at[label] = received.at
             at = evaluated.wall - (snapshot.at - received.at)
-            self._write(recording, self._event_line(received, label, at))
+            recording.lines.add(self._event_line(received, label, at))
 
     def _event_line(self, received: Received, label: str, at: float) -> Event:
         try:
@@ -429,7 +426,7 @@ class Recorder:
         if silences != recording.silences:
             recording.silences = silences
             shown = self._redacted(list(silences))
-            self._write(recording, Silenced(at=evaluated.wall, silences=tuple(shown)))
+            recording.lines.add(Silenced(at=evaluated.wall, silences=tuple(shown)))
 
     def _write_state(self, recording: OpenRecording, evaluated: Evaluated) -> None:
         """Write what has changed in the states, if that, or what was found, has changed."""
@@ -460,7 +457,7 @@ class Recorder:
                 for label, patch in changed.items()
             },
         )
-        self._write(recording, line)
+        recording.lines.add(line)
         recording.driver_before = shared.driver
         recording.queries_before = states
         recording.queries = queries
@@ -496,7 +493,7 @@ class Recorder:
             jvm = tuple(map(self._redact, activity.jvm_stack))
             python = self._redact(activity.python_line)
             line = Stack(at=evaluated.wall, query=finding.query, jvm=jvm, python=python)
-            self._write(recording, line)
+            recording.lines.add(line)
 
     def _write_alerts(
         self, recording: OpenRecording, incidents: list[Incident], evaluated: Evaluated
@@ -511,7 +508,7 @@ class Recorder:
             change = self._change_of(recording, identity, alert, key, now)
             if change is not None:
                 line = self._alert_line(alert, key, change, findings.get(identity), now)
-                self._write(recording, line)
+                recording.lines.add(line)
         for incident in incidents:
             for alert in incident.alerts:
                 identity = alert.name, alert.query
@@ -521,7 +518,7 @@ class Recorder:
                 recording.ended.add(end)
                 recording.alerts.pop(identity, None)
                 line = self._alert_line(alert, incident.key, Change.ENDED, None, now)
-                self._write(recording, line)
+                recording.lines.add(line)
 
     def _change_of(
         self, recording: OpenRecording, identity: Identity, alert: Alert, key: str, now: float
@@ -595,15 +592,15 @@ class Recorder:
         return self._redacted(value)
 
 
+def is_quiet(evaluated: Evaluated) -> bool:
+    """Whether an evaluation shows nothing, and ends nothing."""
+    return not (evaluated.evaluation.findings or evaluated.incidents)
+
+
 def most_steps(evaluated: Evaluated) -> int:
     """How many evaluations may be in memory, of as many queries as this one has."""
     steps = QUERIES_BEFORE // max(1, len(evaluated.snapshot.queries))
     return max(LEAST_STEPS, min(STEPS_BEFORE, steps))
-
-
-def part_id(identity: str, number: int) -> str:
-    """The id of one file of a recording: that of the next process ends in ``.2``."""
-    return identity if number == 1 else f"{identity}.{number}"
 
 
 def _is_worth(incidents: list[Incident]) -> bool:

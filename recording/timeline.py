@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
@@ -54,6 +53,7 @@ from .lines import (
     Stack,
     Thinned,
     UnixSeconds,
+    part_number,
 )
 from .observed import FlightStory, Observed, RunStory
 
@@ -151,20 +151,8 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that could not be read."""
 
 
-_PART = re.compile(r"\.(\d{1,9})\Z", re.ASCII)
 OPEN = "open"
 BROKEN_OFF = "open where the recording breaks off"
-
-
-def part_number(recording: str) -> int:
-    """Return the number of a part by its id: 2 of ``ID.2``, and 1 of the first one."""
-    match = _PART.search(recording)
-    return int(match.group(1)) if match else 1
-
-
-def first_part(recording: str) -> str:
-    """Return the id of the first part, by the id of any part."""
-    return _PART.sub("", recording)
 
 
 def in_order(parts: Sequence[Recording]) -> tuple[Recording, ...]:

@@ -21,7 +21,7 @@ import msgspec
 from ..core import CommandError
 from ..core.installed import NotInstalledError
 from ..listener.events import DecodeError, Event, EventKind, Progress, decode
-from ..recording.timeline import first_part, part_number
+from ..recording.lines import first_part, part_number
 
 
 class ReplayError(CommandError):

@@ -6,17 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ..alerting.alert import FIRING, RESOLVED, Incident
+from ..alerting.alert import Incident
+from ..alerting.delivery.deliveries import Attempt
 from ..alerting.incidents.lifecycle import Evaluated
 from ..core.installed import VERSION
 from ..core.states import DeliveryOutcome
 from ..listener.events import KIND_OF, Event
-from ..recording.lines import SUFFIX, Notification, Recording, SeenFrom, decode
-from ..recording.recorder import NOTIFIED_SECONDS, About, Recorder
+from ..recording.lines import SUFFIX, Recording, SeenFrom, decode
+from ..recording.recorder import NOTIFIED_SECONDS, About, Recorder, is_quiet
 from ..recording.ring import Ring
 from ..settings.settings import Settings
 from ..sidecar.assemble import make_redactor
-from ..sidecar.black_box import evaluation_settings
+from ..sidecar.black_box import evaluation_settings, notification_of
 
 RECEIVER = "replay"
 MOST_KEPT = 1000
@@ -95,13 +96,14 @@ class AppRecordings:
         """Record an evaluation, and of which incidents people are notified then."""
         while self._waiting and self._waiting[0][0] <= evaluated.wall:
             self._add_event()
-        is_quiet = not (evaluated.evaluation.findings or evaluated.incidents)
-        was_quiet, self._was_quiet = self._was_quiet, is_quiet
-        if is_quiet and was_quiet and not self._recorder.is_recording:
+        was_quiet = self._was_quiet
+        self._was_quiet = is_quiet(evaluated)
+        if self._was_quiet and was_quiet and not self._recorder.is_recording:
             return
         self._recorder.update(evaluated)
         for incident in sent:
-            self._recorder.notified(incident.recording, _notification(incident, evaluated.wall))
+            sending = Attempt(evaluated.wall, RECEIVER, incident, DeliveryOutcome.DELIVERED.value)
+            self._recorder.notified(incident.recording, notification_of(sending))
         self._steps += 1
         if self._steps % STEPS == 0:
             self._take(evaluated.wall)
@@ -115,14 +117,3 @@ class AppRecordings:
         for written in self._recorder.take(at):
             if written.is_over:
                 self._keep(written.id, written.whole)
-
-
-def _notification(incident: Incident, at: float) -> Notification:
-    return Notification(
-        at=at,
-        incident=incident.key,
-        receiver=RECEIVER,
-        status=RESOLVED if incident.is_over else FIRING,
-        outcome=DeliveryOutcome.DELIVERED.value,
-        alerts=tuple(alert.name for alert in incident.alerts),
-    )

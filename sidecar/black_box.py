@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from ..alerting.alert import FIRING, RESOLVED
 from ..alerting.delivery.deliveries import Attempt
 from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.policy import LimitSettings
@@ -32,16 +33,16 @@ from ..recording.lines import (
     RecordingError,
     SeenFrom,
     decode,
+    first_part,
+    part_number,
 )
-from ..recording.recorder import About, Recorder, most_steps
+from ..recording.recorder import About, Recorder, is_quiet, most_steps
 from ..recording.ring import Ring
 from ..recording.store import RecordingStore
 from ..recording.timeline import (
     OPEN,
     Summary,
     Timeline,
-    first_part,
-    part_number,
     summary_of,
     timeline_of,
 )
@@ -124,9 +125,9 @@ class BlackBox:
 
     def offer(self, evaluated: Evaluated) -> None:
         """Record an evaluation that shows, or ends, something; never waits."""
-        is_quiet = not (evaluated.evaluation.findings or evaluated.incidents)
-        was_quiet, self._was_quiet = self._was_quiet, is_quiet
-        if is_quiet and was_quiet and not self._recorder.is_recording:
+        was_quiet = self._was_quiet
+        self._was_quiet = is_quiet(evaluated)
+        if self._was_quiet and was_quiet and not self._recorder.is_recording:
             return
         self._evaluated.append(evaluated)
         while len(self._evaluated) > most_steps(evaluated):
@@ -235,7 +236,7 @@ class BlackBox:
             if isinstance(item, Evaluated):
                 self._recorder.update(item)
             else:
-                self._recorder.notified(item.incident.recording, _notification(item))
+                self._recorder.notified(item.incident.recording, notification_of(item))
         self._write()
 
     def _next(self) -> Evaluated | Attempt | None:
@@ -283,13 +284,14 @@ def first_and_newest(sizes: Mapping[str, int]) -> list[str]:
     return chosen
 
 
-def _notification(attempt: Attempt) -> Notification:
+def notification_of(attempt: Attempt) -> Notification:
+    """What a recording says of an attempt."""
     incident = attempt.incident
     return Notification(
         at=attempt.at,
         incident=incident.key,
         receiver=attempt.receiver,
-        status="resolved" if incident.is_over else "firing",
+        status=RESOLVED if incident.is_over else FIRING,
         outcome=attempt.outcome,
         alerts=tuple(alert.name for alert in incident.alerts),
         error=attempt.error,

@@ -53,7 +53,9 @@ def state(number, driver, queries):
 
 @given(st.lists(st.tuples(objects, st.dictionaries(names, objects, max_size=3)), max_size=20))
 def test_thinning_keeps_the_final_state(states):
-    driver, queries, lines = {}, {}, []
+    driver = {}
+    queries = {}
+    lines = []
     for number, (next_driver, next_queries) in enumerate(states):
         patches = patch_between(driver, next_driver), patch_between(queries, next_queries)
         lines.append(state(number, *patches))
@@ -66,9 +68,15 @@ def test_thinning_keeps_the_final_state(states):
 
 def alert(number, change):
     return AlertChanged(
-        at=WALL + number, change=change, incident="k", alertname="Failed", query="a",
-        severity="critical", code="failed", starts_at=WALL,
-    )  # fmt: skip
+        at=WALL + number,
+        change=change,
+        incident="k",
+        alertname="Failed",
+        query="a",
+        severity="critical",
+        code="failed",
+        starts_at=WALL,
+    )
 
 
 def long_recording(count=2000):
