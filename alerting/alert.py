@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from enum import Enum
 from hashlib import sha256
 from urllib.parse import quote
@@ -10,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from .finding import Severity
+from .finding import WHOLE_DRIVER, Severity
 from .kinds import kind_of
 
 PREFIX_CHARACTERS = 190
@@ -138,7 +140,8 @@ class Incident(msgspec.Struct, frozen=True):
     most prominent one; those that have ended since the incident opened come last. ``revision``
     grows when people must be notified again. ``muted`` says why they are not notified now; what
     was sent before stays open. An incident without alerts has ended: an earlier process may have
-    left it open.
+    left it open. ``recording`` is the id of its recording, which one of another severity, and of
+    the next process, goes on with.
     """
 
     key: str
@@ -147,6 +150,7 @@ class Incident(msgspec.Struct, frozen=True):
     alerts: tuple[Alert, ...]
     revision: int = 0
     muted: str = ""
+    recording: str = ""
 
     @property
     def query(self) -> str:
@@ -214,6 +218,28 @@ def incident_key(labels: Mapping[str, str], severity: str) -> str:
 
 def _encode(part: str) -> str:
     return quote(part, safe="*", errors="surrogatepass")
+
+
+SLUG_CHARACTERS = 40
+HASH_CHARACTERS = 6
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+
+
+def recording_id(labels: Mapping[str, str], at: float) -> str:
+    """The id of a recording: when its incident opened, whose it is, and a hash of both.
+
+    It is the name of a file, whatever the names of the app and the query are.
+    """
+    when = datetime.fromtimestamp(at, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    whole = repr((sorted(labels.items()), at))
+    digest = sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:HASH_CHARACTERS]
+    query = labels["query"]
+    subject = "driver" if query == WHOLE_DRIVER else _slug(query)
+    return f"{when}-{_slug(labels['app'])}-{subject}-{digest}"
+
+
+def _slug(name: str) -> str:
+    return _UNSAFE.sub("-", name).strip("-")[:SLUG_CHARACTERS] or "unnamed"
 
 
 # -- names of applications that several may have -----------------------------------------------

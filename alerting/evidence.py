@@ -9,9 +9,9 @@ from enum import Enum
 
 import msgspec
 
+from ..listener.foresight.catching_up import CaughtUp
 from ..listener.probe_report import JobCounts, Trigger
 from ..listener.source_polls import OFFSET
-from ..listener.state.catching_up import CaughtUp
 from .facts import BatchIdsWentBack, Slots, Unfinished, Upstream
 from .policy import Window
 

@@ -20,6 +20,7 @@ from .harness import RESULTS, ROOT, Row, print_rows
 
 NAMES = (
     "attach",
+    "black_box",
     "start_cost",
     "callback_cost",
     "job_cost",

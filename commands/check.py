@@ -26,6 +26,7 @@ from ..alerting.delivery.spool import try_folder
 from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.receivers.receiver import DeliveryError, Receiver, is_loopback
 from ..alerting.silences import read_silences
+from ..core.folders import is_uri
 from ..core.guard import Guard
 from ..core.states import DeliveryOutcome
 from ..exporter import push
@@ -88,6 +89,11 @@ def check(environment: Mapping[str, str]) -> int:
         *expired_certificates(settings),
         *(risk.text for risk in known_risks(settings)),
         *_altered_hints(settings),
+        *(
+            f"{name}: {place} is only tried in the driver, by its Hadoop"
+            for name, place in _folders(settings).items()
+            if is_uri(place)
+        ),
     ]
     for text in filter(None, notes):
         sys.stdout.write(f"note: {text}\n")
@@ -133,25 +139,32 @@ def _require_usable(settings: Settings) -> None:
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise settings.error(f"setting 'silence_file': {why}") from None
-    require_spool(settings)
+    require_folders(settings)
     if refused := refused_address(settings):
         raise SettingsError(refused)
 
 
-def require_spool(settings: Settings) -> None:
-    """Try the spool folder as a driver uses it, with the rights of the current user.
+def _folders(settings: Settings) -> dict[str, str]:
+    """The folders that a driver writes, by the setting that names each."""
+    places = {"spool_dir": settings.spool_dir, "incidents_dir": settings.incidents_dir}
+    return {name: place for name, place in places.items() if place is not None}
+
+
+def require_folders(settings: Settings) -> None:
+    """Try the local folders as a driver uses them, with the rights of the current user.
 
     Raises:
-        SettingsError: it cannot be made, locked or written; the message has the system's reason.
+        SettingsError: one cannot be made, locked or written; the message has the system's reason.
 
     """
-    if settings.spool_dir is None:
-        return
-    try:
-        try_folder(Path(settings.spool_dir))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise settings.error(f"setting 'spool_dir': {settings.spool_dir}: {reason}") from None
+    for name, place in _folders(settings).items():
+        if is_uri(place):
+            continue
+        try:
+            try_folder(Path(place), locks=name == "spool_dir")
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise settings.error(f"setting {name!r}: {place}: {reason}") from None
 
 
 # -- test-alert ---------------------------------------------------------------------------------
@@ -198,7 +211,7 @@ def try_receivers(environment: Mapping[str, str], severity: str, app: str | None
     heartbeat = make_heartbeat(settings, Guard())
     if not receivers and heartbeat is None:
         raise SettingsError(f"test-alert: {NOBODY}")
-    require_spool(settings)
+    require_folders(settings)
     incident = _incident(settings, severity, app or settings.app_name or "querypulse")
     attempts = {receiver.name: partial(_try, receiver, incident) for receiver in receivers}
     if heartbeat is not None:

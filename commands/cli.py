@@ -21,6 +21,12 @@ from .check import add_test_arguments, check, try_receivers
 from .demo.scenarios import DemoSettings, add_demo_arguments
 from .exit_code import exit_code
 from .export_dashboards import add_dashboards_arguments, export_dashboards
+from .incidents import (
+    add_incident_arguments,
+    add_incidents_arguments,
+    list_incidents,
+    show_incident,
+)
 from .silence import SilenceRequest, add_silence_arguments, silence
 
 _OPTION = re.compile(r"--[a-z][a-z-]*")
@@ -89,6 +95,8 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "test-alert": lambda **arguments: try_receivers(os.environ, **arguments),
     "watch": lambda **arguments: watch(WatchRequest(**arguments), os.environ),
     "silence": lambda **arguments: silence(SilenceRequest(**arguments), os.environ),
+    "incidents": lambda **arguments: list_incidents(os.environ, **arguments),
+    "incident": lambda **arguments: show_incident(os.environ, **arguments),
     "dashboards": lambda **arguments: export_dashboards(os.environ, **arguments),
 }
 
@@ -124,6 +132,16 @@ def _parser() -> argparse.ArgumentParser:
         "silence", help="suppress matching alerts for a time", allow_abbrev=False
     )
     add_silence_arguments(silencing)
+    add_incidents_arguments(
+        commands.add_parser(
+            "incidents", help="list the incidents that were recorded", allow_abbrev=False
+        )
+    )
+    add_incident_arguments(
+        commands.add_parser(
+            "incident", help="show what happened in one of them", allow_abbrev=False
+        )
+    )
     add_dashboards_arguments(
         commands.add_parser("dashboards", help="export rules, dashboards and runbooks as files")
     )

@@ -158,12 +158,34 @@ def _require_consistent(request: SilenceRequest, now: float) -> None:
             raise ValueError(
                 f"--every {request.every.text} would never hold: --for ends before it begins"
             )
-    readable = [url for url in request.urls if is_readable(url)]
-    if readable and not request.allow_http:
+    if not request.allow_http:
+        require_unreadable(request.urls)
+
+
+def require_unreadable(urls: Sequence[str]) -> None:
+    """Require that no network can read the token that is sent to these drivers.
+
+    Raises:
+        ValueError: one is another machine, without TLS.
+
+    """
+    readable = [url for url in urls if is_readable(url)]
+    if readable:
         raise ValueError(
             f"{', '.join(readable)}: the token of another machine needs https://; "
             "--allow-http sends it over plain http:// where the network is trusted"
         )
+
+
+def bearer(token_file: str) -> Secret:
+    """The header that sends the token of ``--token-file``.
+
+    Raises:
+        ValueError: the file cannot be read.
+
+    """
+    token = Secret.from_file(token_file, setting="--token-file")
+    return Secret(f"Bearer {token.known}")
 
 
 def _app(request: SilenceRequest, settings: Settings, places: Sequence[Place]) -> str:
@@ -194,8 +216,7 @@ def _places(request: SilenceRequest, settings: Settings) -> list[Place]:
     if request.urls and request.token_file is None:
         raise ValueError("--url needs --token-file, the drivers' http_token_file")
     if request.urls and request.token_file is not None:
-        token = Secret.from_file(request.token_file, setting="--token-file")
-        header = Secret(f"Bearer {token.known}")
+        header = bearer(request.token_file)
         places += [Driver(url.rstrip("/"), url, ca_file, header) for url in request.urls]
     if not places:
         raise ValueError(
@@ -315,7 +336,7 @@ class File(msgspec.Struct, frozen=True):
         return [(silence, "") for silence in in_force(read_silences(self.path), time.time())]
 
 
-class _Server(msgspec.Struct, frozen=True):
+class Server(msgspec.Struct, frozen=True):
     """What drivers and Alertmanager have in common; ``name`` is what of the URL may be shown."""
 
     name: str
@@ -324,7 +345,13 @@ class _Server(msgspec.Struct, frozen=True):
     authorization: Secret | None = None
     """The header of this name."""
 
-    def _ask(self, kind: type[Answer], method: str, path: str, body: object = None) -> Answer:
+    def ask(self, kind: type[Answer], method: str, path: str, body: object = None) -> Answer:
+        """Send a request, and decode its answer.
+
+        Raises:
+            PlaceError: there is no answer, or it is a refusal, or of another kind.
+
+        """
         with requests.Session() as session:
             if self.authorization is not None:
                 # No proxy or netrc of the environment: only the server may receive it.
@@ -357,20 +384,20 @@ def _reason(response: requests.Response) -> str:
         return " ".join(response.text.split())[:200]
 
 
-class Driver(_Server, frozen=True):
+class Driver(Server, frozen=True):
     """A running driver, which keeps silences until it ends."""
 
     def add(self, silence: Silence) -> str:
         """Add the silence; returns what the driver remarks."""
-        return self._ask(dict[str, str], "POST", "silences", written(silence)).get("note", "")
+        return self.ask(dict[str, str], "POST", "silences", written(silence)).get("note", "")
 
     def end(self, ending: Ending) -> int:
         """End silences; returns how many."""
-        return self._ask(dict[str, int], "POST", "silences", ending).get("ended", 0)
+        return self.ask(dict[str, int], "POST", "silences", ending).get("ended", 0)
 
     def silences(self) -> list[Entry]:
         """Those in force."""
-        return [(entry.silence(), "") for entry in self._ask(list[Written], "GET", "silences")]
+        return [(entry.silence(), "") for entry in self.ask(list[Written], "GET", "silences")]
 
 
 # -- Alertmanager -----------------------------------------------------------------------------
@@ -433,7 +460,7 @@ class _AlertmanagerSilence(msgspec.Struct, frozen=True, rename="camel"):
         }
 
 
-class Alertmanager(_Server, frozen=True, kw_only=True):
+class Alertmanager(Server, frozen=True, kw_only=True):
     """An Alertmanager, where silences hold for all senders, and for the alerts with ``labels``."""
 
     labels: dict[str, str]
@@ -463,7 +490,7 @@ class Alertmanager(_Server, frozen=True, kw_only=True):
             "createdBy": CREATOR,
             "comment": silence.reason or "querypulse silence",
         }
-        self._ask(dict[str, str], "POST", "api/v2/silences", body)
+        self.ask(dict[str, str], "POST", "api/v2/silences", body)
         return f"only alerts with the labels {_labels_text(self.labels)}" if self.labels else ""
 
     def end(self, ending: Ending) -> int:
@@ -475,7 +502,7 @@ class Alertmanager(_Server, frozen=True, kw_only=True):
             if wanted.ends(silence.silence()) and self.labels.items() <= silence.labels().items()
         ]
         for silence_id in ids:
-            self._ask(object, "DELETE", f"api/v2/silence/{silence_id}")
+            self.ask(object, "DELETE", f"api/v2/silence/{silence_id}")
         return len(ids)
 
     def silences(self) -> list[Entry]:
@@ -486,7 +513,7 @@ class Alertmanager(_Server, frozen=True, kw_only=True):
         """Those of this command that have not ended."""
         return [
             silence
-            for silence in self._ask(list[_AlertmanagerSilence], "GET", "api/v2/silences")
+            for silence in self.ask(list[_AlertmanagerSilence], "GET", "api/v2/silences")
             if silence.created_by == CREATOR and silence.status.get("state") != "expired"
         ]
 

@@ -80,6 +80,16 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def printable(text: str) -> str:
+    """The text in one line, with an escape in place of each character that a terminal obeys."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
 def digest(text: str, characters: int) -> str:
     """The first hexadecimal ``characters`` of the SHA-256 of a text, which may be any text."""
     return sha256(text.encode(errors="surrogatepass")).hexdigest()[:characters]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from base64 import b64encode
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import cache
@@ -16,6 +17,10 @@ from typing import Any
 
 import msgspec
 
+from ..core.redaction import redact
+from ..recording.lines import RecordingError, first_part
+from ..recording.page import page_of, policy, style_hash
+from ..recording.timeline import Summary, Timeline
 from . import exposition
 from .metrics import all_families
 from .published_state import PublishedState
@@ -91,6 +96,8 @@ class ShutdownNotice:
 
 
 TEXT = "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+HTML_SUFFIX = ".html"
 SILENCES = "/silences"
 """Accepts a POST, only with the token, because a silence suppresses pages; a GET lists them."""
 EXPECT_STOP = "/expect_stop"
@@ -98,6 +105,9 @@ EXPECT_STOP = "/expect_stop"
 POSTS = (SILENCES, EXPECT_STOP)
 RUNBOOKS = "/runbooks/"
 LIVEZ = "/livez"
+INCIDENTS = "/incidents"
+"""The incidents of the last thirty days; below it, each by its id."""
+KEPT_SECONDS = 30 * 86_400.0
 WATCH = ("/watch", "/watch/page")
 """Long polls by which external watchers and the status page receive the shutdown notice."""
 _OPENMETRICS = "application/openmetrics-text"
@@ -106,6 +116,11 @@ _OPENMETRICS = "application/openmetrics-text"
 def is_public(path: str) -> bool:
     """Whether a path needs no token because it holds no data: the status page and the runbooks."""
     return path == "/" or path.startswith(RUNBOOKS)
+
+
+def is_of_store(path: str) -> bool:
+    """Whether a path shows what is in the store of incidents, which may hang."""
+    return path == INCIDENTS or path.startswith(f"{INCIDENTS}/")
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -122,7 +137,10 @@ class Content(msgspec.Struct, frozen=True):
 
     ``published`` returns the newest published state, ``alive`` whether the worker's loop runs,
     without waiting; ``runbook`` an alert's runbook. ``silence`` and ``expect_stop`` handle the
-    bodies that are posted to their pages, and ``silences`` are those in force.
+    bodies that are posted to their pages, and ``silences`` are those in force. ``incidents`` are
+    the newest ones, None where nothing is recorded; ``timeline`` returns one by its id, also an
+    older one, and is None where there is none: an id may be any text, and is looked up, never used
+    as a path. Both may take long, or hang.
     """
 
     published: Callable[[], PublishedState | None]
@@ -131,6 +149,8 @@ class Content(msgspec.Struct, frozen=True):
     silence: Callable[[bytes], tuple[int, dict[str, object]]] = lambda _: (404, {})
     expect_stop: Callable[[bytes], tuple[int, dict[str, object]]] = lambda _: (404, {})
     silences: Callable[[], list[dict[str, str]]] = list
+    incidents: Callable[[], Sequence[Summary] | None] = lambda: None
+    timeline: Callable[[str], Timeline | None] = lambda _: None
 
 
 def page(content: Content, path: str, accept: str, notice: Notice | None) -> Reply:
@@ -142,12 +162,15 @@ def page(content: Content, path: str, accept: str, notice: Notice | None) -> Rep
         LIVEZ: lambda: _livez(content, notice),
         "/readyz": lambda: _readyz(content.published()),
         SILENCES: lambda: _json(200, content.silences()),
+        INCIDENTS: lambda: _of_store(lambda: _incidents(content, time.time())),
         **dict.fromkeys(WATCH, lambda: _watch(content.published(), notice)),
     }
     if path.startswith(RUNBOOKS):
         # Markdown is readable as plain text.
         text = content.runbook(path.removeprefix(RUNBOOKS))
         return Reply(404, b"no such runbook\n") if text is None else Reply(200, text.encode())
+    if path not in pages and is_of_store(path):
+        return _of_store(lambda: _incident(content, path, accept))
     if path not in pages:
         return Reply(404, f"not found; there is {', '.join(pages)}\n".encode())
     return pages[path]()
@@ -191,13 +214,55 @@ def _watch(published: PublishedState | None, notice: Notice | None) -> Reply:
     return _json(200, {"status": notice.value, "alerts": status(published).alerts})
 
 
+# -- incidents --------------------------------------------------------------------------------
+
+
+NOT_RECORDED = {"error": "incidents are not recorded"}
+
+
+def _of_store(make: Callable[[], Reply]) -> Reply:
+    try:
+        return make()
+    except (OSError, RecordingError) as error:
+        return _json(503, {"error": f"the incidents cannot be read: {redact(str(error))}"})
+
+
+def _incidents(content: Content, now: float) -> Reply:
+    """The incidents that were open in the last thirty days, the newest first."""
+    summaries = content.incidents()
+    if summaries is None:
+        return _json(404, NOT_RECORDED)
+    recent = (
+        summary
+        for summary in summaries
+        if summary.until is None or summary.until >= now - KEPT_SECONDS
+    )
+    return _json(200, sorted(recent, key=lambda summary: summary.since, reverse=True))
+
+
+def _incident(content: Content, path: str, accept: str) -> Reply:
+    """One incident, as a page or as JSON, by the id of any of its files."""
+    wanted = path.removeprefix(f"{INCIDENTS}/")
+    is_page = wanted.endswith(HTML_SUFFIX) or "text/html" in accept
+    timeline = content.timeline(first_part(wanted.removesuffix(HTML_SUFFIX)))
+    if timeline is None:
+        return _json(404, {"error": "no such incident"})
+    if not is_page:
+        return _json(200, timeline)
+    document = page_of([timeline], timeline.summary.headline)
+    rules = "; ".join((*policy(), "frame-ancestors 'none'"))
+    headers = ("Content-Security-Policy", rules), ("Referrer-Policy", "no-referrer")
+    return Reply(200, document.encode(), HTML, headers)
+
+
 def _json(code: int, value: Any) -> Reply:
     return Reply(code, msgspec.json.encode(value), "application/json")
 
 
 # -- status page ------------------------------------------------------------------------------
 # One document without external assets and without data; its script polls ``/status``. The policy
-# allows only this script and this style, by their hashes (Content Security Policy 3, "script-src").
+# allows only this script and this style, by their hashes (Content Security Policy 3, "script-src"),
+# and the style of an incident's page: one that the script opens inherits the policy.
 
 
 SCRIPTS = (
@@ -210,6 +275,7 @@ SCRIPTS = (
     "alerts.js",
     "monitor.js",
     "driver.js",
+    "incidents.js",
     "page.js",
 )
 """In the order in which they are joined: each file uses only names of earlier files."""
@@ -226,16 +292,16 @@ def status_page() -> Reply:
     rules = (
         "default-src 'none'",
         f"script-src {_hash(script)}",
-        f"style-src {_hash(style)}",
+        f"style-src {_hash(style)} {style_hash()}",
         "img-src data:",
         "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
     )
-    policy = ("Content-Security-Policy", "; ".join(rules)), ("Referrer-Policy", "no-referrer")
+    headers = ("Content-Security-Policy", "; ".join(rules)), ("Referrer-Policy", "no-referrer")
     document = document.replace("/* page.css */", style).replace("/* page.js */", script)
-    return Reply(200, document.encode(), "text/html; charset=utf-8", policy)
+    return Reply(200, document.encode(), HTML, headers)
 
 
 def _hash(source: str) -> str:

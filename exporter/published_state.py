@@ -19,8 +19,8 @@ from ..alerting.finding import QueryHealth
 from ..alerting.incidents.lifecycle import Inhibited
 from ..core.states import QueryState
 from ..listener.events import Progress, SourceProgress
+from ..listener.foresight.catching_up import CaughtUp, caught_up
 from ..listener.source_polls import SourcePoll, topic_of
-from ..listener.state.catching_up import CaughtUp, caught_up
 from ..listener.state.flow import Flow
 from ..listener.state.identity import base_label
 from ..listener.state.query import Query
@@ -99,6 +99,19 @@ class Risk(msgspec.Struct, frozen=True):
     queries: tuple[str, ...] = ()
 
 
+class RecordingFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the recordings of incidents are, and what is wrong there."""
+
+    place: str | None = None
+    """None where they are only in memory."""
+    failures: int = 0
+    """How often the folder has refused, and how many recordings were given up."""
+    left_out: int = 0
+    """How many incidents were not recorded, because too many were open."""
+    problem: str | None = None
+    """Why recordings may not be in the folder."""
+
+
 class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """Figures about the monitor itself, as ``/status`` shows them. Counters only grow."""
 
@@ -133,6 +146,7 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """By receiver: whether sending is paused for a while after repeated failures."""
     spool_problem: str | None = None
     """Why undelivered alerts would be lost with this driver, although they are to be kept."""
+    recordings: RecordingFolder = RecordingFolder()
     file_problems: Mapping[str, str] = {}
     """By what the files hold (silences, secrets, http): why what was read last may be old."""
     app_name_problem: str | None = None

@@ -3,8 +3,9 @@
 One thread runs an event loop with a coroutine for each client, which has a limited time for its
 request, and as long for its answer; a client that hardly reads its answer gives way to one that
 waits. Another thread makes the pages, one at a time: a large page, or a file that hangs, does not
-stop ``/livez``. The server of ``prometheus_client`` answers 200 on every path and does the TLS
-handshake in its only accepting thread, without a timeout.
+stop ``/livez``. The store of incidents is read in one more, because it may hang. The server of
+``prometheus_client`` answers 200 on every path and does the TLS handshake in its only accepting
+thread, without a timeout.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from prometheus_client.exposition import gzip_accepted
 from ..core.certificates import load_authorities, load_own
 from ..core.files import Signature, signature_of
 from ..core.guard import Guard
-from ..core.threads import Deadline, Loop
+from ..core.threads import Deadline, Loop, TimedCalls
 from .pages import (
     LIVEZ,
     POSTS,
@@ -46,6 +47,7 @@ from .pages import (
     Notice,
     Reply,
     ShutdownNotice,
+    is_of_store,
     is_public,
     page,
     posted,
@@ -83,8 +85,12 @@ MAX_RETRIES = 16
 MAX_PORT = 65535
 NO_DESCRIPTOR_SECONDS = 0.1
 """The pause after an accept that failed: without free file descriptors it fails repeatedly."""
+STORE_SECONDS = 3.0
+"""How long a request waits for the store of incidents."""
+_STORE = "incidents"
 _CHUNK_BYTES = 16 * 1024
 _FAILED = Reply(500, b"internal error, see the log\n")
+_SILENT = Reply(503, b'{"error":"the store of incidents does not answer"}', "application/json")
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -170,8 +176,8 @@ class Request(BaseHTTPRequestHandler):
 
 
 class HttpServer:
-    """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz``, ``/watch`` and
-    ``/runbooks/<alertname>``.
+    """Serves the status page, ``/metrics``, ``/status``, ``/incidents``, ``/livez``, ``/readyz``,
+    ``/watch`` and ``/runbooks/<alertname>``.
 
     ``token`` returns the bearer token that readers must present now, if any. Port 0 takes any free
     port; in place of a taken port, the server takes the next free one. On loopback, only names of
@@ -210,6 +216,8 @@ class HttpServer:
         """What the other thread does, and what is set when it is done."""
         wake_pages = partial(self._jobs.put, (lambda: None, Future()))
         self._pages_loop = Loop("http-pages", self._work, guard, wake=wake_pages)
+        self._lookups = TimedCalls("http-incidents")
+        """Reads the store of incidents; used by the event loop."""
         self._loop = Loop("http", self._run, guard, last=self._finish)
         self._is_open = False
 
@@ -301,6 +309,7 @@ class HttpServer:
         self.leave()
         self._events.close()
         self._pages_loop.stop()
+        self._lookups.close()
 
     # -- in the event loop --------------------------------------------------------------------
 
@@ -418,10 +427,32 @@ class HttpServer:
         if self._jobs.qsize() >= MAX_REQUESTS:
             raise OSError("a page hangs")
         length = 0 if request.is_read else int(request.headers["Content-Length"])
-        job = partial(self._answer, request, await reader.readexactly(length))
+        body = await reader.readexactly(length)
+        job = partial(self._answer, request, body)
+        if is_of_store(request.page):
+            job = partial(request.send, await self._looked_up(request))
         done: Future[None] = Future()
         self._jobs.put((job, done))
         await asyncio.wrap_future(done, loop=self._events)
+
+    async def _looked_up(self, request: Request) -> Reply:
+        """Make the answer in the thread that reads the store of incidents, if that answers."""
+        if self._lookups.is_held(_STORE):
+            return _SILENT
+        answer = self._lookups.begin(partial(self._reply, request))
+        arrived = asyncio.Event()
+        answer.add_done_callback(lambda _: self._in_loop(arrived.set))
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(arrived.wait(), STORE_SECONDS)
+        if not answer.done():
+            self._lookups.hold(_STORE, answer)
+            return _SILENT
+        return answer.result()
+
+    def _in_loop(self, call: Callable[[], object]) -> None:
+        """Call in the event loop, unless that has ended."""
+        with suppress(RuntimeError):
+            self._events.call_soon_threadsafe(call)
 
     async def _make_room(self) -> None:
         """Drop one connection whose page does not advance, and again until cancelled."""
@@ -446,14 +477,17 @@ class HttpServer:
             done.set_result(None)
 
     def _answer(self, request: Request, body: bytes = b"") -> None:
-        """Write the answer; a page that raises answers 500."""
+        request.send(self._reply(request, body))
+
+    def _reply(self, request: Request, body: bytes = b"") -> Reply:
+        """The answer; a page that raises answers 500."""
         content = self._content
         accept = request.headers.get("Accept", "")
         if request.is_read:
             make = partial(page, content, request.page, accept, self._shutdown_notice.said)
         else:
             make = partial(posted, content, request.page, body)
-        request.send(self._guard.attempt("exporter", make, default=_FAILED))
+        return self._guard.attempt("exporter", make, default=_FAILED)
 
     def _refusal(self, request: Request) -> Reply | None:
         host = request.headers.get("Host")

@@ -26,13 +26,16 @@ MAX_ANSWERS = 1000
 REMEMBERED = 1024
 """How many events are remembered to recognise duplicates."""
 
+OnEvent = Callable[[str, str, str, float], object]
+"""Gets the id of a query, the kind of its event, Spark's JSON, and when that arrived."""
+
 
 class EventReader:
     """One step: take the received events, read, decode and pass on each one once.
 
     An event arrives twice if the listener was added to a session twice. ``poke`` is called
-    after a start, and when the JVM does not answer; ``context`` at a failure. A JVM that has ended
-    is not asked again.
+    after a start, and when the JVM does not answer; ``context`` at a failure; ``on_event`` with
+    each event. A JVM that has ended is not asked again.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class EventReader:
         context: Callable[[], Context],
         poke: Callable[[], None],
         jvm_ended: Callable[[], bool] = lambda: False,
+        on_event: OnEvent = lambda *_: None,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self.dropped: Counter[str] = Counter()
@@ -53,6 +57,7 @@ class EventReader:
         self._context = context
         self._poke = poke
         self._jvm_ended = jvm_ended
+        self._on_event = on_event
         self._source_ended = False
         self._pause = pause
         self._markers: deque[Marker] = deque()
@@ -131,6 +136,7 @@ class EventReader:
             self._poke()
         arrived = Arrived(event, received.at, self._context_of(event))
         self._arrived.put(arrived, lifecycle=received.kind.is_lifecycle)
+        self._on_event(event.query_id, received.kind.value, text, received.at)
 
     def _remember(self, text: str) -> bool:
         """Remember an event, which names its run and batch or time; return whether it is new."""

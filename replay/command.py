@@ -3,65 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from ..core.files import write_whole
 from ..core.installed import require_spark
-from ..settings.loading import load_strictly, parse_text
-from ..settings.settings import TYPES, Settings, SettingsError, check_value
-from ..sidecar.assemble import make_policy
+from ..recording.page import page_of
+from ..recording.timeline import timeline_of
+from ..settings.settings import Settings
 from .engine import Change, Replayed, replay_application
-from .log_files import Application, find_applications
-from .report import as_json, as_text, complaints, exit_code, summary
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-
-def chosen_settings(choices: Iterable[str]) -> Settings:
-    """The settings in force, overridden by ``choices``, ``NAME=VALUE`` as in TOML.
-
-    A later one wins.
-
-    Raises:
-        SettingsError: a choice is not ``NAME=VALUE``, or its setting is unknown or not allowed.
-
-    """
-    values: dict[str, Any] = {}
-    for choice in choices:
-        name, equals, value = map(str.strip, choice.partition("="))
-        if not equals or not name:
-            raise SettingsError(f"--set {choice}: give NAME=VALUE, such as gone_grace_seconds=30")
-        try:
-            _merge(values, tomllib.loads(choice))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            if name in TYPES:
-                check_value(name, parse_text(name, value), "--set", is_text=True)
-            # It is a text, and lacks only its quotes.
-            text = value.strip("\"'")
-            raise SettingsError(
-                f'--set {choice}: the value is not TOML ({error}); write a text as {name}="{text}"'
-            ) from None
-    return load_strictly(values, os.environ)
-
-
-def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
-    """Add ``more``, also to the tables of tables that earlier choices have given."""
-    for name, value in more.items():
-        earlier = values.get(name)
-        if isinstance(earlier, dict) and isinstance(value, dict):
-            _merge(earlier, value)
-        else:
-            values[name] = value
-
+from .log_files import Application, ReplayError, find_applications
+from .recorded import is_recording, replay_recording
+from .recordings import Recordings
+from .report import as_json, as_text, complaints, exit_code, extent, summary
+from .terms import chosen_settings, parse_choices, terms_of
 
 DEFAULT_TABLE = "querypulse-replay.parquet"
+PAGE_MODE = 0o644
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         dest="choices",
         help="try a setting, VALUE as in TOML: --set 'expected_queries=[\"bronze\"]'",
+    )
+    parser.add_argument(
+        "--html",
+        metavar="OUT",
+        help="also write a page of the incidents: who would have been notified, and why",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON lines")
@@ -95,23 +62,65 @@ def replay(
     json: bool = False,
     spark: bool = False,
     out: str = DEFAULT_TABLE,
+    html: str | None = None,
 ) -> int:
     """Replay; 0 when everything was evaluated, 2 when something could not be read.
 
     Raises:
         NotInstalledError: the package of a codec, or Spark, is not installed.
         SettingsError: a setting is unknown or not allowed.
-        ReplayError: a path does not exist or contains no log, or the table exists already.
+        ReplayError: a path does not exist or contains no log, or the table exists already, or the
+            page cannot be written.
 
     """
-    settings = chosen_settings(choices)
+    chosen = parse_choices(choices)
+    settings = chosen_settings(chosen)
     applications = find_applications(paths)
-    if not spark:
-        return _replay_here(applications, settings, as_json if json else as_text)
-    require_spark("replay --spark")
-    from .fleet import replay_fleet
+    if spark:
+        if html is not None:
+            raise ReplayError("--html: not with --spark, which writes a table")
+        _refuse_recordings(applications, "--spark", "replay it without")
+        require_spark("replay --spark")
+        from .fleet import replay_fleet
 
-    return replay_fleet(applications, make_policy(settings), settings.app_name, out)
+        return replay_fleet(applications, terms_of(settings), out)
+    shown = as_json if json else as_text
+    if html is None:
+        replays = _replay_here(applications, settings, chosen, shown)
+    else:
+        page = _free_page(html, applications)
+        with TemporaryDirectory(prefix="querypulse-replay-") as folder:
+            recordings = Recordings(Path(folder), settings)
+            replays = _replay_here(applications, settings, chosen, shown, recordings)
+            _write_page(page, recordings, f"Replay of {extent(replays)}")
+    return exit_code(replays)
+
+
+def _free_page(html: str, applications: Sequence[Application]) -> Path:
+    """Where the page is written; checked before a replay that may take long."""
+    page = Path(html)
+    if page.is_dir() or not page.parent.is_dir():
+        raise ReplayError(f"--html {html}: give a file in a folder that exists")
+    _refuse_recordings(applications, "--html", f"draw it by querypulse incident FILE --html {html}")
+    return page
+
+
+def _refuse_recordings(applications: Sequence[Application], option: str, advice: str) -> None:
+    for application in applications:
+        if is_recording(application):
+            raise ReplayError(f"{option}: {application.path} is a recording: {advice}")
+
+
+def _write_page(page: Path, recordings: Recordings, title: str) -> None:
+    if recordings.dropped:
+        left_out = f"{recordings.dropped:,} older incidents"
+        sys.stderr.write(f"querypulse: {page}: left out {left_out}: it shows the newest\n")
+    timelines = [timeline_of([recording]) for recording in recordings.read()]
+    try:
+        write_whole(page, page_of(timelines, title).encode(), PAGE_MODE)
+    except OSError as error:
+        raise ReplayError(f"--html {page}: {error.strerror}") from None
+    sys.stderr.write(f"page: {page}\n")
 
 
 LONG_BYTES = 64 * 1024 * 1024
@@ -146,18 +155,25 @@ class Progress:
 
 
 def _replay_here(
-    applications: Sequence[Application], settings: Settings, shown: Callable[[Change], str]
-) -> int:
+    applications: Sequence[Application],
+    settings: Settings,
+    chosen: Mapping[str, Any],
+    shown: Callable[[Change], str],
+    recordings: Recordings | None = None,
+) -> list[Replayed]:
+    terms = terms_of(settings)
     replays = [Replayed(settings.app_name or entry.label, entry.path) for entry in applications]
     progress = Progress(applications)
     for application, replayed in zip(applications, replays, strict=True):
-        for change in replay_application(
-            application, make_policy(settings), settings.app_name, replayed, progress.add
-        ):
+        if is_recording(application):
+            changes = replay_recording(application, chosen, replayed, progress.add)
+        else:
+            changes = replay_application(application, terms, replayed, progress.add, recordings)
+        for change in changes:
             progress.clear()
             sys.stdout.write(f"{shown(change)}\n")
         progress.clear()
         sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(replayed))
     sys.stdout.flush()
     sys.stderr.write(f"{summary(replays)}\n")
-    return exit_code(replays)
+    return replays

@@ -16,9 +16,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import explode
 
-from ..alerting.policy import Policy
 from ..core.installed import NotInstalledError
-from .engine import Change, Replayed, replay_application
+from .engine import Change, Replayed, Terms, replay_application
 from .log_files import Application, ReplayError, has_scheme
 from .report import complaints, exit_code, summary
 
@@ -28,14 +27,12 @@ CHANGE = (
 )
 REPLAYED = (
     "app string, path string, events long, unread long, began_at double, ended_at double, "
-    "opened long, notifications long, error string"
+    "opened long, notifications long, error string, notes array<string>, is_recording boolean"
 )
 EVALUATED = f"{REPLAYED}, changes array<struct<{CHANGE}>>"
 
 
-def replay_fleet(
-    applications: Sequence[Application], policy: Policy, app_name: str | None, out: str
-) -> int:
+def replay_fleet(applications: Sequence[Application], terms: Terms, out: str) -> int:
     """Evaluate each application in its own task, write the table and print a summary.
 
     Raises:
@@ -47,7 +44,7 @@ def replay_fleet(
     before = SparkSession.getActiveSession()
     spark = _session()
     try:
-        evaluated = _evaluated(spark, applications, policy, app_name).persist()
+        evaluated = _evaluated(spark, applications, terms).persist()
         findings = evaluated.select(explode("changes").alias("change")).select("change.*")
         _write(findings, table)
         replays = [
@@ -74,23 +71,18 @@ def _session() -> SparkSession:
     return spark
 
 
-def _evaluated(
-    spark: SparkSession,
-    applications: Sequence[Application],
-    policy: Policy,
-    app_name: str | None,
-) -> DataFrame:
+def _evaluated(spark: SparkSession, applications: Sequence[Application], terms: Terms) -> DataFrame:
     """One row per application: the counts and the changes."""
     tasks = spark.sparkContext.parallelize(applications, len(applications))
-    return spark.createDataFrame(tasks.map(partial(_evaluate, policy, app_name)), EVALUATED)
+    return spark.createDataFrame(tasks.map(partial(_evaluate, terms)), EVALUATED)
 
 
-def _evaluate(policy: Policy, app_name: str | None, application: Application) -> tuple[Any, ...]:
+def _evaluate(terms: Terms, application: Application) -> tuple[Any, ...]:
     """Runs in a task; returns a row of ``EVALUATED``."""
-    replayed = Replayed(app_name or application.label, application.path)
+    replayed = Replayed(terms.app_name or application.label, application.path)
     changes = []
     try:
-        found = replay_application(application, policy, app_name, replayed)
+        found = replay_application(application, terms, replayed)
         changes = [_row(change) for change in found]
     except NotInstalledError as error:
         replayed.error = str(error)

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -21,6 +21,7 @@ import msgspec
 from ..core import CommandError
 from ..core.installed import NotInstalledError
 from ..listener.events import DecodeError, Event, EventKind, Progress, decode
+from ..recording.lines import first_part, part_number
 
 
 class ReplayError(CommandError):
@@ -184,11 +185,16 @@ def _applications(path: Path) -> Iterator[Application]:
 def _visible(folder: Path) -> list[Path]:
     """The entries of a folder, without hidden files and without links to folders (cycles)."""
     try:
-        paths = sorted(folder.iterdir())
+        paths = sorted(folder.iterdir(), key=_place_of)
     except OSError as error:
         raise ReplayError(f"{folder}: {error.strerror}") from None
     shown = [path for path in paths if not path.name.startswith(_HIDDEN)]
     return [path for path in shown if not (path.is_symlink() and path.is_dir())]
+
+
+def _place_of(path: Path) -> tuple[str, int, str]:
+    """Sort by name, and the files that continue a recording in their order after the first."""
+    return first_part(path.stem), part_number(path.stem), path.name
 
 
 def _rolled(folder: Path) -> list[Path]:
@@ -290,11 +296,17 @@ def timestamp(text: str | bytes) -> float | None:
 # -- recording --------------------------------------------------------------------------------
 
 
-Entry = tuple[float | None, Event | str | None]
-"""A streaming event; or the name of an application that began; or None, when it stopped.
+class Entry(NamedTuple):
+    """A streaming event; or the name of an application that began; or None, when it stopped.
 
-Before it: when Spark posted it, in Unix seconds of the log's clock, None if unknown.
-"""
+    ``at`` is when Spark posted it, in Unix seconds of the log's clock, None if unknown; ``text``
+    is the JSON of an event.
+    """
+
+    at: float | None
+    what: Event | str | None
+    text: str | bytes = b""
+
 
 _STREAMING = b"org.apache.spark.sql.streaming.StreamingQueryListener$Query%bEvent"
 _KINDS = {
@@ -372,10 +384,10 @@ class Reader:
         if name == _START:
             # The times of earlier applications do not count.
             self._timed, self._newest = line, None
-            return self.newest_time(), _APP_START.decode(line).name
+            return Entry(self.newest_time(), _APP_START.decode(line).name)
         if name == _END:
             self._timed = line
-            return self.newest_time(), None
+            return Entry(self.newest_time(), None)
         return None
 
     def _received(self, kind: EventKind, text: str | bytes) -> Entry:
@@ -383,11 +395,11 @@ class Reader:
         event = decode(kind, text)
         at = event.timestamp if isinstance(event, Progress) else timestamp(text)
         if at is None:
-            return self.newest_time(), event
+            return Entry(self.newest_time(), event, text)
         if isinstance(event, Progress):
             at += event.batch_seconds or 0.0
         self._newest = max(at, self._newest or at)
-        return at, event
+        return Entry(at, event, text)
 
 
 class _AppStart(msgspec.Struct, rename={"name": "App Name"}):

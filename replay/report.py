@@ -31,31 +31,48 @@ def as_text(change: Change) -> str:
 def complaints(replayed: Replayed) -> list[str]:
     """Messages about what could not be read."""
     messages = [replayed.error] if replayed.error is not None else []
-    if replayed.unread and replayed.error is None:
+    messages += replayed.notes
+    if replayed.unread and (replayed.error is None or replayed.is_recording):
         messages.append(f"{replayed.path}: {replayed.unread} lines were not understood")
     return messages
+
+
+def extent(replays: Sequence[Replayed]) -> str:
+    """How much was evaluated."""
+    noun = "recording" if _are_recordings(replays) else "application"
+    events = _count(sum(replay.events for replay in replays), "event")
+    text = f"{_count(len(replays), noun)}, {events}"
+    times = _times(replays)
+    if times:
+        began, ended = iso(times[0])[:10], iso(times[-1])[:10]
+        text += f" over {duration(times[-1] - times[0])} ({began} to {ended})"
+    return text
 
 
 def summary(replays: Sequence[Replayed]) -> str:
     """How much was evaluated, what it found, and how many notifications that means."""
     opened = sum(replay.opened for replay in replays)
     notifications = sum(replay.notifications for replay in replays)
-    text = (
-        f"{_count(len(replays), 'application')}, "
-        f"{_count(sum(replay.events for replay in replays), 'event')}"
-    )
-    began = [replay.began_at for replay in replays if replay.began_at is not None]
-    ended = [replay.ended_at for replay in replays if replay.ended_at is not None]
-    seconds = max(ended) - min(began) if began and ended else 0.0
-    if began and ended:
-        text += f" over {duration(seconds)} ({iso(min(began))[:10]} to {iso(max(ended))[:10]})"
-    text += f": {_count(opened, 'alert')}"
+    times = _times(replays)
+    seconds = times[-1] - times[0] if times else 0.0
+    text = f"{extent(replays)}: {_count(opened, 'alert')}"
     if notifications:
         text += f" in {_count(notifications, 'notification')}"
-    if notifications and seconds >= LEAST_SECONDS:
+    if notifications and seconds >= LEAST_SECONDS and not _are_recordings(replays):
         week = math.ceil(notifications * WEEK_SECONDS / seconds)
         text += f", at this rate {_count(week, 'notification')} a week"
     return text
+
+
+def _are_recordings(replays: Sequence[Replayed]) -> bool:
+    return all(replay.is_recording for replay in replays)
+
+
+def _times(replays: Sequence[Replayed]) -> list[float]:
+    """When the first one began and the last one ended; empty if one of them is not known."""
+    began = [replay.began_at for replay in replays if replay.began_at is not None]
+    ended = [replay.ended_at for replay in replays if replay.ended_at is not None]
+    return [min(began), max(ended)] if began and ended else []
 
 
 def exit_code(replays: Sequence[Replayed]) -> int:

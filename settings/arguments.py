@@ -74,6 +74,7 @@ class SettingArguments(LimitArguments, total=False):
     repeat_interval_seconds: float
     silence_file: str | None
     spool_dir: str | None
+    incidents_dir: str | None
     external_url: str | None
     dashboard_url: str | None
     runbooks_url: str

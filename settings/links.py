@@ -55,7 +55,6 @@ def guidance(settings: Settings) -> Guidance:
         SettingsError: an address cannot be shown as a link.
 
     """
-    external_url(settings)
     return Guidance(
         runbook_url=f"{runbooks_url(settings)}/{{alertname}}.md",
         dashboard_url=_link(
@@ -63,6 +62,7 @@ def guidance(settings: Settings) -> Guidance:
         ),
         next_steps=next_steps(),
         restart_hints=_restart_hints(settings),
+        external_url=external_url(settings),
     )
 
 

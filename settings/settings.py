@@ -39,6 +39,17 @@ RestartHint = Annotated[str, Meta(min_length=1, max_length=500, extra={"holds": 
 """A text for people; longer ones belong into a runbook."""
 
 
+Place = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?![A-Za-z][A-Za-z0-9+.-]+:(?!/))[^\x00-\x1f]*[^\x00-\x20][^\x00-\x1f]*\Z",
+        description="a local path, or a URI with a scheme that the driver's Hadoop can write",
+        extra={"holds": Holds.NOTHING},
+    ),
+]
+"""A folder; see ``core.folders.is_uri``."""
+
+
 class _OfQueries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Overrides for queries whose name matches a pattern; None keeps the default."""
 
@@ -156,9 +167,14 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     silence_file: Text | None = None
     """Where `querypulse silence` writes, and the sidecar reads.
     Example: `"/shared/silences.json"`"""
-    spool_dir: Text | None = None
+    spool_dir: Place | None = None
     """Where undelivered and open alerts, and the failures that `StreamingQueryFlapping` counts,
-    outlive the driver. Example: `"/var/lib/querypulse"`"""
+    outlive the driver: on a disk, or [in a store](#folders) where the disk ends with the driver.
+    Example: `"/var/lib/querypulse"`"""
+    incidents_dir: Place | None = None
+    """The [folder](#folders) of the recordings of incidents, which keeps 100 MB and 30 days of
+    them. Default: `incidents` in `spool_dir`; without that, they are only in memory.
+    Example: `"s3a://team/querypulse/incidents"`"""
     external_url: Text | None = None
     """Where people reach this driver's status page: alerts link to it.
     Example: `"https://spark.example.com/orders"`"""

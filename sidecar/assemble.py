@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..alerting.alert import Incident
-from ..alerting.delivery.deliveries import Delivery, Notifier
+from ..alerting.delivery.deliveries import Attempt, Delivery, Notifier
 from ..alerting.delivery.heartbeat import Heartbeat, QueryHeartbeats
 from ..alerting.delivery.spool import Spool
 from ..alerting.policy import Limits, LimitSettings, Overrides, Policy
@@ -23,6 +23,7 @@ from ..alerting.receivers.receiver import (
 )
 from ..alerting.redaction import EvaluationRedactor
 from ..alerting.silences import SilenceStore
+from ..core.folders import Folder, LocalFolder, is_uri
 from ..core.guard import Guard
 from ..core.redaction import unusable
 from ..core.secret import Secret, parse_headers
@@ -37,6 +38,9 @@ from ..settings.secrets import own_secrets
 from ..settings.settings import QuerySettings, Settings
 
 SLOW_POLL_SECONDS = 3.0
+
+Hadoop = Callable[[str], Folder]
+"""Opens a folder by its URI, with the driver's own file systems."""
 
 
 def make_policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
@@ -191,13 +195,27 @@ def make_notifier(
     heartbeat: Heartbeat | None = None,
     query_heartbeats: dict[str, Heartbeat] | None = None,
     redact: Callable[[str], str] = str,
+    on_attempt: Callable[[Attempt], object] = lambda _: None,
+    hadoop: Hadoop | None = None,
 ) -> Notifier:
-    """The unstarted notifier; ``restore`` gets what an earlier process of ``app`` left open."""
-    spool = Spool(Path(settings.spool_dir), app, guard) if settings.spool_dir is not None else None
+    """The unstarted notifier; ``restore`` gets what an earlier process of ``app`` left open.
+
+    Raises:
+        SettingsError: the spool is at a URI, and there is no JVM that opens it.
+
+    """
+    folder = folder_at(settings.spool_dir, "spool_dir", settings, hadoop)
+    spool = None if folder is None else Spool(folder, app, guard)
     taken = routes(settings)
     return Notifier(
         [
-            Delivery(receiver, guard, route=taken[receiver.name], spool=spool)
+            Delivery(
+                receiver,
+                guard,
+                route=taken[receiver.name],
+                spool=spool,
+                on_attempt=on_attempt,
+            )
             for receiver in receivers
         ],
         spool,
@@ -206,6 +224,43 @@ def make_notifier(
         restore=restore,
         redact=redact,
     )
+
+
+def folder_at(
+    place: str | None, setting: str, settings: Settings, hadoop: Hadoop | None
+) -> Path | Folder | None:
+    """The folder that ``setting`` names, which is not made yet; a path where it is on a disk.
+
+    Raises:
+        SettingsError: it is a URI, and there is no JVM that opens it.
+
+    """
+    if place is None:
+        return None
+    if not is_uri(place):
+        return Path(place)
+    if hadoop is None:
+        raise settings.error(
+            f"setting {setting!r}: {place} is opened by Hadoop in the driver's JVM, and "
+            "there is none here, as over Spark Connect and in `querypulse watch`: give a local path"
+        )
+    return hadoop(place)
+
+
+def recordings_folder(settings: Settings, hadoop: Hadoop | None) -> Folder | None:
+    """The folder of the recordings of incidents; None where they are kept in memory only.
+
+    Raises:
+        SettingsError: as ``folder_at``.
+
+    """
+    place = settings.incidents_dir
+    setting = "incidents_dir"
+    if place is None and settings.spool_dir is not None:
+        place = f"{settings.spool_dir.rstrip('/')}/incidents"
+        setting = "spool_dir"
+    folder = folder_at(place, setting, settings, hadoop)
+    return LocalFolder(folder) if isinstance(folder, Path) else folder
 
 
 def make_redactor(settings: Settings) -> EvaluationRedactor:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from ..core.files import FileLoop
-from ..core.guard import Problem
+from ..core.guard import Guard, Problem
 from ..core.threads import Loop
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import LogReader
 from ..listener.commit_log import LogReport
 from ..listener.connect.event_path import ConnectPath
 from ..listener.connect.probe import ConnectProbe
-from ..listener.event_reader import EventReader
+from ..listener.event_reader import EventReader, OnEvent
 from ..listener.mailbox import Inbox, Marker
 from ..listener.prober import CALM_SECONDS, Prober
 from ..listener.source_polls import SourceReport
@@ -65,10 +66,13 @@ def observe_classic(
     path: EventPath,
     arrived: Inbox,
     latest_snapshot: Callable[[], Snapshot],
+    *,
+    on_event: OnEvent,
 ) -> Observers:
     """Read the Spark of this process; nothing is started."""
     guard = components.guard
-    floor = shortest_floor_seconds(components.settings)
+    settings = components.settings
+    floor = shortest_floor_seconds(settings)
     probe = SparkProbe(spark, path, min(CLOSER_AFTER_SECONDS, floor / 4))
 
     def pass_on_report() -> None:
@@ -81,20 +85,15 @@ def observe_classic(
 
     prober = Prober(
         probe,
-        components.settings.probe_interval_seconds,
+        settings.probe_interval_seconds,
         pass_on_report,
         # On other paths only a poll shows that the JVM shuts down, for half a second.
         calm_seconds=CALM_SECONDS if path.shows_shutdown else 0.0,
     )
     storage = SparkStorage(spark)
     logs = LogReader(storage.open, lambda: prober.latest, arrived.wake, stall_floor_seconds=floor)
-
-    def end_logs() -> None:
-        logs.close()
-        storage.release()
-
-    interval = components.settings.source_interval_seconds
     reads = SparkSources(spark), latest_snapshot, arrived.wake
+    interval = settings.source_interval_seconds
     sources = SourceReader(*reads, guard, interval_seconds=interval)
     reader = EventReader(
         path.source,
@@ -103,32 +102,52 @@ def observe_classic(
         context=probe.context,
         poke=prober.poke,
         jvm_ended=lambda: probe.ended,
+        on_event=on_event,
     )
-    loops = [
-        Loop("reader", reader.step, guard),
-        Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
-        Loop("commit-log", logs.step, guard, last=end_logs, wake=logs.poke),
-    ]
-    if interval:
-        loops.append(Loop("sources", sources.step, guard, last=sources.close, wake=sources.stop))
     return Observers(
         reader=reader,
         prober=prober,
-        loops=loops,
+        loops=[
+            Loop("reader", reader.step, guard),
+            Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
+            Loop("commit-log", logs.step, guard, last=partial(_end, logs, storage), wake=logs.poke),
+            *_source_loops(sources, interval, guard),
+        ],
         latest_log=lambda: logs.latest,
         latest_sources=lambda: sources.latest,
         has_lost_jvm=probe.has_lost_jvm,
     )
 
 
-def observe_connect(components: Components, path: ConnectPath, arrived: Inbox) -> Observers:
+def _end(logs: LogReader, storage: SparkStorage) -> None:
+    logs.close()
+    storage.release()
+
+
+def _source_loops(sources: SourceReader, interval: float, guard: Guard) -> list[Loop]:
+    """The thread that asks the sources; none where the settings say so."""
+    if not interval:
+        return []
+    return [Loop("sources", sources.step, guard, last=sources.close, wake=sources.stop)]
+
+
+def observe_connect(
+    components: Components, path: ConnectPath, arrived: Inbox, *, on_event: OnEvent
+) -> Observers:
     """Read a Spark Connect session, which shows neither checkpoints nor sources."""
     guard = components.guard
     probe = ConnectProbe(path)
 
     interval = max(CONNECT_POLL_SECONDS, components.settings.probe_interval_seconds)
     prober = Prober(probe, interval, arrived.wake)
-    reader = EventReader(path.source, arrived, guard, context=probe.context, poke=prober.poke)
+    reader = EventReader(
+        path.source,
+        arrived,
+        guard,
+        context=probe.context,
+        poke=prober.poke,
+        on_event=on_event,
+    )
     loops = [
         Loop("reader", reader.step, guard, wake=path.source.wake),
         Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),

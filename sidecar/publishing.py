@@ -33,6 +33,7 @@ from ..listener.spark.health_listener import HealthListener
 from ..listener.state.snapshot import Snapshot
 from ..settings.settings import Settings
 from .assemble import Components
+from .black_box import BlackBox
 from .observers import FileReaders, Observers
 from .preflight import Preflight
 from .worker import Worker
@@ -62,6 +63,7 @@ class Publishing:
         files: FileReaders,
         worker: Worker,
         notifier: Notifier,
+        black_box: BlackBox,
         publishers: Sequence[Publisher],
         preflight: Preflight,
     ) -> None:
@@ -72,6 +74,7 @@ class Publishing:
         self._files = files
         self._worker = worker
         self._notifier = notifier
+        self._black_box = black_box
         self._publishers = publishers
         self._preflight = preflight
         nothing = PublishedState(
@@ -147,6 +150,7 @@ class Publishing:
             alerts_lost={delivery.name: delivery.losses for delivery in deliveries},
             circuits_open={delivery.name: delivery.circuit_open for delivery in deliveries},
             spool_problem=self._notifier.spool_problem or None,
+            recordings=self._black_box.published,
             file_problems=self._files.problems,
             app_name_problem=problem_of(app) or None,
             preflight=self._preflight.risks,

@@ -33,7 +33,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert
+from ..alerting.alert import Alert, Incident
 from ..alerting.delivery.deliveries import Notifier
 from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings
@@ -73,14 +73,17 @@ from ..listener.python_frames import main_thread, waits_for_one_query
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
+from ..listener.spark.storage import SparkFolder
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot, SupervisedQuery
+from ..recording.lines import SeenFrom
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from . import assemble
-from .assemble import Components, refused_address
+from .assemble import Components, Hadoop, refused_address
+from .black_box import BlackBox, about_process
 from .failure import QueryFailure
-from .observers import FileReaders, observe_classic, observe_connect
+from .observers import FileReaders, Observers, observe_classic, observe_connect
 from .preflight import Preflight, Surroundings
 from .program import is_interactive, uncaught_exception
 from .publishing import Publishing
@@ -104,6 +107,9 @@ FLUSH_SHARE = 0.7
 INTERRUPTED_SECONDS = 0.5
 """The time to close after a second Ctrl-C."""
 MINUTES_OF_DAY = 24 * 60
+RECORDING_SECONDS = 0.2
+"""The end of a process waits so long at least for recordings, which take a disk milliseconds; at
+most half of the time that is left, because a store may hang and watchers wait for a notice."""
 SILENT_SECONDS = 5.0
 """A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
 
@@ -221,6 +227,25 @@ def guidance_here(components: Components, spark: Any) -> Guidance:
     )
 
 
+def make_black_box(
+    components: Components, app: str, spark_version: str, hadoop: Hadoop | None
+) -> BlackBox:
+    """The unstarted black box of this driver.
+
+    Raises:
+        SettingsError: the folder of recordings is at a URI, and there is no JVM that opens it.
+
+    """
+    settings = components.settings
+    folder = assemble.recordings_folder(settings, hadoop)
+    return BlackBox(
+        about_process(settings, app, spark_version, SeenFrom.DRIVER),
+        components.guard,
+        redact=components.redacting.text,
+        folder=folder,
+    )
+
+
 class Runtime:
     """Everything that runs, from ``start`` to ``end``. Data flows one way:
 
@@ -248,18 +273,14 @@ class Runtime:
         self._is_read = False
         """Whether anybody has read the metrics or the status."""
         app = app_name(settings, spark)
-        if isinstance(path, ConnectPath):
-            version = path.version
-            self._observers = observe_connect(components, path, self._arrived)
-        else:
-            version = str(spark.version)
-            self._observers = observe_classic(
-                components, spark, path, self._arrived, lambda: self.evaluated.snapshot
-            )
-        guidance = guidance_here(components, spark)
+        version = path.version if isinstance(path, ConnectPath) else str(spark.version)
+        hadoop = None if is_connect(spark) else partial(SparkFolder, spark)
+        self._black_box = make_black_box(components, app, version, hadoop)
+        self._observers = self._observe(components, spark, path)
+        guidance = replace(guidance_here(components, spark), recordings=self._black_box.place)
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
-        self._notifier = self._make_notifier(components, app, lifecycle)
+        self._notifier = self._make_notifier(components, app, lifecycle, hadoop)
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server)
@@ -274,6 +295,7 @@ class Runtime:
             files=self._files,
             worker=self._worker,
             notifier=self._notifier,
+            black_box=self._black_box,
             publishers=self._publishers,
             preflight=Preflight(settings, self._surroundings(spark, is_awaited)),
         )
@@ -281,6 +303,19 @@ class Runtime:
             *self._observers.loops,
             Loop("worker", self._worker.step, guard, wake=self._arrived.wake),
         ]
+
+    def _observe(self, components: Components, spark: Any, path: EventPath) -> Observers:
+        on_event = self._black_box.ring.add
+        if isinstance(path, ConnectPath):
+            return observe_connect(components, path, self._arrived, on_event=on_event)
+        return observe_classic(
+            components,
+            spark,
+            path,
+            self._arrived,
+            lambda: self.evaluated.snapshot,
+            on_event=on_event,
+        )
 
     def _surroundings(self, spark: Any, is_awaited: Callable[[], bool]) -> Surroundings:
         return Surroundings(
@@ -317,6 +352,7 @@ class Runtime:
         if self._server is not None and not self._open_port(self._server):
             self._server = None
         self._files.start()
+        self._black_box.start()
         self._notifier.start()
         for publisher in self._publishers:
             publisher.start()
@@ -409,6 +445,7 @@ class Runtime:
             publisher.stop(planned=end in (Notice.STOPPED, Notice.TERMINATED))
         try:
             self._notifier.close(deadline)
+            self._black_box.close(max(RECORDING_SECONDS, deadline.left / 2))
         finally:
             # Even after an interrupt: without the notice, watchers report a crash.
             if self._server is not None:
@@ -421,16 +458,24 @@ class Runtime:
             publisher.join(deadline.left)
         self._files.stop()
 
-    def _make_notifier(self, components: Components, app: str, lifecycle: Lifecycle) -> Notifier:
+    def _make_notifier(
+        self, components: Components, app: str, lifecycle: Lifecycle, hadoop: Hadoop | None
+    ) -> Notifier:
+        def restore(incidents: tuple[Incident, ...]) -> None:
+            lifecycle.restore(incidents, time.monotonic())
+            self._black_box.inherit(incidents)
+
         return assemble.make_notifier(
             self._settings,
             app,
             self._guard,
             components.receivers,
-            restore=lambda incidents: lifecycle.restore(incidents, time.monotonic()),
+            restore=restore,
             heartbeat=components.heartbeat,
             query_heartbeats=components.query_heartbeats,
             redact=components.redacting.text,
+            on_attempt=self._black_box.attempted,
+            hadoop=hadoop,
         )
 
     def _make_worker(
@@ -475,6 +520,8 @@ class Runtime:
             silence=self._silence,
             expect_stop=self._expect_stop,
             silences=lambda: [written(silence) for silence in self._silencing()],
+            incidents=self._black_box.summaries,
+            timeline=self._black_box.timeline,
         )
         return HttpServer(
             settings.http_host,
@@ -527,6 +574,7 @@ class Runtime:
         """Do what follows an evaluation whose alerts are handed over."""
         heartbeats = self._notifier.query_heartbeats
         try:
+            self._black_box.offer(evaluated)
             self._publishing.publish(evaluated)
             self._guard.attempt("heartbeats", lambda: heartbeats.update(evaluated))
         finally:

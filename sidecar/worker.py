@@ -102,6 +102,9 @@ class Worker:
         self._evaluated_at = 0.0
         self._woke_at = clock()
         self._waiting: list[Marker] = []
+        self._requests: list[ExpectStop | ExpectEnd | Forget] = []
+        """What was announced since the last evaluation."""
+        self._ending: Ending | None = None
         self._forgot_at = clock()
         self._end_to_end = EndToEnd()
 
@@ -140,13 +143,17 @@ class Worker:
     def _take(self, item: Item) -> None:
         if isinstance(item, Arrived):
             self.state.apply_event(item.event, item.at, item.context)
-        elif isinstance(item, ExpectStop):
+            return
+        if isinstance(item, (ExpectStop, ExpectEnd, Forget)):
+            self._requests.append(item)
+        if isinstance(item, ExpectStop):
             self.state.expect_stop(item.name, is_label=item.is_label, until=item.until)
         elif isinstance(item, ExpectEnd):
             self.state.expect_end(item.until)
         elif isinstance(item, Forget):
             self._forget(item)
         elif isinstance(item, Ending):
+            self._ending = item
             crashed, program = item.crashed, item.program
             self.policy = replace(self.policy, ends=True, crashed=crashed, program=program)
         else:
@@ -190,6 +197,7 @@ class Worker:
         evaluation = self._redact(evaluate(snapshot, now, self.policy, is_silenced, main_thread))
         for rule, error in evaluation.errors:
             self._on_error(f"rule {rule}", error)
+        before = self._lifecycle.held
         incidents = self._lifecycle.update(
             evaluation, snapshot, now, wall, silences, is_last=self.policy.ends
         )
@@ -203,7 +211,14 @@ class Worker:
             self._lifecycle.inhibited,
             self._passed(snapshot, evaluation),
             wall,
+            incidents,
+            tuple(silences),
+            self._lifecycle.opened,
+            tuple(self._requests),
+            self._ending,
+            before,
         )
+        self._requests.clear()
         try:
             # The page goes first: it waits for nobody who only looks.
             self._dispatch.offer(incidents)

@@ -22,13 +22,14 @@ import tomli
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"core", "listener"}
-BELOW_SETTINGS = {*SHARED, "alerting", "exporter"}
+BELOW_SETTINGS = {*SHARED, "alerting", "recording", "exporter"}
 WITH_SETTINGS = {*BELOW_SETTINGS, "settings"}
 WITH_SIDECAR = {*WITH_SETTINGS, "sidecar"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "listener": {"core"},
-    "exporter": {*SHARED, "alerting"},
+    "exporter": {*SHARED, "alerting", "recording"},
+    "recording": {*SHARED, "alerting"},
     "alerting": SHARED,
     "dashboards": set(),
     "settings": {*BELOW_SETTINGS, "dashboards"},
@@ -45,16 +46,17 @@ EXTRAS = {"opentelemetry", "zstandard"}
 OF_TYPE_CHECKERS = {"typing_extensions"}
 """Known to each type checker; nothing imports it at run time."""
 BUDGET = {
-    "core": (1955, 12),
-    "listener": (12600, 50),
-    "exporter": (2450, 8),
-    "alerting": (12970, 43),
-    "settings": (1625, 10),
-    "sidecar": (3795, 14),
-    "watch": (1865, 6),
-    "replay": (1090, 6),
+    "core": (2090, 13),
+    "listener": (12960, 54),
+    "exporter": (2575, 8),
+    "alerting": (13350, 44),
+    "recording": (4635, 14),
+    "settings": (1645, 10),
+    "sidecar": (4270, 15),
+    "watch": (1905, 6),
+    "replay": (1715, 9),
     "launch": (470, 7),
-    "commands": (1870, 10),
+    "commands": (2465, 11),
     "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""

@@ -1,7 +1,7 @@
 """``python -m tools.pictures [FOLDER]``: take every picture, by default for the docs.
 
-They are screenshots of the status page during the incident of ``querypulse demo``, and its output
-as it came, in a picture that moves.
+They are screenshots of the status page during the incident of ``querypulse demo``, its output
+as it came, in a picture that moves, and the page of an incident of a recorded event log.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -26,6 +27,7 @@ from .terminal import Line, picture
 
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / "docs" / "pictures"
+LOG = ROOT / "tests" / "fixtures" / "orders.zstd"
 TITLE = "querypulse demo: one of eight queries fails, and within a second the page arrives"
 AFTER_SECONDS = 60
 """How long all queries are healthy first: sparklines need batches."""
@@ -57,6 +59,19 @@ def take(folder: Path) -> None:
     path = folder / "demo.svg"
     path.write_text(picture(TITLE, COMMAND, recording.shown()), encoding="utf-8")
     _check_size(path)
+
+
+def take_incident(folder: Path) -> None:
+    """Replay an event log of the tests, and take the first incident of its page."""
+    with TemporaryDirectory() as temporary, _chromium() as browser:
+        page = Path(temporary) / "page.html"
+        command = [sys.executable, "-Ic", DEMO, "replay", str(LOG), "--html", str(page)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own
+        shown = _open(browser, page.as_uri(), WINDOWS["status-page-light"])
+        shown.evaluate("scrollTo(0, document.querySelector('#i1 header').offsetTop - 8)")
+        path = folder / "incident.png"
+        shown.screenshot(path=path)
+        _check_size(path)
 
 
 def _open(browser: Browser, address: str, options: dict[str, Any]) -> Page:
@@ -128,4 +143,6 @@ def _check_size(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    take(Path(sys.argv[1]) if sys.argv[1:] else HOME)
+    chosen = Path(sys.argv[1]) if sys.argv[1:] else HOME
+    take_incident(chosen)
+    take(chosen)

@@ -19,6 +19,7 @@ from ..alerting.alert import (
     Incident,
     incident_key,
     incident_labels,
+    recording_id,
 )
 from ..alerting.facts import Reported
 from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
@@ -318,7 +319,11 @@ class DriverAlerts:
         if refusals:
             self._follow_refusals(refusals, now, wall)
         still_open = (entry.at(now, self._repeat_interval, muted) for entry in self._open.values())
-        return (*over, *still_open, *self._orphans())
+        shown = (
+            replace(incident, alerts=self._guidance.recorded(incident.alerts, incident.recording))
+            for incident in (*over, *still_open)
+        )
+        return (*shown, *self._orphans())
 
     def news(self) -> list[str]:
         """The drivers whose status has changed since the last call, as log lines."""
@@ -496,4 +501,5 @@ def _incident(alert: Alert, labels: dict[str, str]) -> Incident:
     """The incident of one alert; ``labels`` are those of the settings."""
     severity = alert.labels["severity"]
     of = incident_labels(alert.labels["app"], alert.labels["query"], labels)
-    return Incident(incident_key(of, severity), of, severity, (alert,))
+    recording = recording_id(of, alert.starts_at)
+    return Incident(incident_key(of, severity), of, severity, (alert,), recording=recording)

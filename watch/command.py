@@ -15,10 +15,13 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 import msgspec
+from msgspec.structs import replace
 
-from ..alerting.alert import Alert, incident_labels
+from ..alerting.alert import Alert, Incident, incident_labels
 from ..alerting.delivery.deliveries import Notifier
+from ..alerting.evaluate import Evaluation
 from ..alerting.finding import WHOLE_DRIVER
+from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.redaction import EvaluationRedactor
 from ..alerting.silences import SilenceStore, why_muted
 from ..core.certificates import CertificateError, load_authorities, load_own
@@ -27,11 +30,14 @@ from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
+from ..listener.state.snapshot import Snapshot
+from ..recording.lines import SeenFrom
 from ..settings.links import guidance
 from ..settings.loading import load_strictly
 from ..settings.receivers import is_taken
 from ..settings.settings import Settings, SettingsError
 from ..sidecar import assemble
+from ..sidecar.black_box import BlackBox, about_process
 from .alerts import APP, DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
 from .targets import Host, Targets, answers, polled, receiver_hosts
@@ -206,7 +212,7 @@ PROOF_SECONDS = 1.0
 class Watcher:
     """Watches until it is closed; connects to ``hosts`` when its own network is in doubt.
 
-    ``muted`` returns why an alert is silenced now, or nothing.
+    ``muted`` returns why an alert is silenced now, or nothing; ``record`` gets each evaluation.
     """
 
     def __init__(
@@ -219,6 +225,7 @@ class Watcher:
         sink: Notifier,
         guard: Guard,
         muted: Callable[[Alert], str] = lambda _: "",
+        record: Callable[[Evaluated], object] = lambda _: None,
     ) -> None:
         self._targets = targets
         self._evaluate = evaluate
@@ -229,6 +236,7 @@ class Watcher:
         self._sink = sink
         self._guard = guard
         self._muted = muted
+        self._record = record
         self._observations: SimpleQueue[Observation] = SimpleQueue()
         self._pollers: dict[Endpoint, DriverPoller] = {}
         self._is_unsure = False
@@ -257,7 +265,12 @@ class Watcher:
             self._observations.get(timeout=TICK_SECONDS)(self._tracker)
             while True:
                 self._observations.get_nowait()(self._tracker)
-        self._sink.offer(self._evaluate.update(time.monotonic(), time.time(), self._muted))
+        now = time.monotonic()
+        wall = time.time()
+        incidents = self._evaluate.update(now, wall, self._muted)
+        self._sink.offer(incidents)
+        nothing = Snapshot(at=now, began_at=now)
+        self._record(Evaluated(nothing, Evaluation(), (), wall=wall, incidents=incidents))
         for line in self._evaluate.news():
             log.info("%s", line)
         self._is_unsure = any(driver.is_unsure for driver in self._tracker.drivers)
@@ -328,16 +341,19 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     guard = Guard()
     silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
+    about = about_process(settings, APP, "", SeenFrom.WATCH)
+    folder = assemble.recordings_folder(settings, None)
+    black_box = BlackBox(about, guard, redact=redacting.text, folder=folder)
     evaluate = DriverAlerts(
         TargetTracker(
             request.gone_after, request.interval, request.terminated_after, settings.labels
         ),
         resolve_after_seconds=settings.resolve_after_seconds,
         repeat_interval_seconds=settings.repeat_interval_seconds,
-        guidance=guidance(settings).redacted(redacting.text),
+        guidance=replace(guidance(settings).redacted(redacting.text), recordings=black_box.place),
         forgotten=request.forget,
     )
-    notifier = make_notifier(settings, evaluate, guard)
+    notifier = make_notifier(settings, evaluate, black_box, guard)
     watcher = Watcher(
         targets=Targets(request.urls, request.targets, request.dns),
         evaluate=evaluate,
@@ -346,6 +362,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
         sink=notifier,
         guard=guard,
         muted=lambda alert: why_muted(alert, silencing(), time.time()),
+        record=black_box.offer,
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     log.addFilter(RedactedLog(redacting.text))
@@ -355,19 +372,22 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     for number in ENDING_SIGNALS:
         signal.signal(number, lambda *_: ended.set())
     files = FileLoop("secret-files", partial(_read_again, redacting, access), FILES_SECONDS, guard)
-    for part in (files, silencing, notifier, watcher):
+    for part in (files, silencing, black_box, notifier, watcher):
         part.start()
     ended.wait()
     deadline = Deadline(CLOSING_SECONDS)
     watcher.close(deadline.left / 3)
     notifier.flush(Deadline(deadline.left / 2))
     notifier.close(deadline)
+    black_box.close(deadline.left)
     silencing.stop()
     files.end()
     return 0
 
 
-def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> Notifier:
+def make_notifier(
+    settings: Settings, evaluate: DriverAlerts, black_box: BlackBox, guard: Guard
+) -> Notifier:
     """The notifier of the watcher, the same as in a driver.
 
     Raises:
@@ -378,13 +398,18 @@ def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> N
     if not receivers:
         raise SettingsError("watch: no receiver: give --webhook-url-file, or configure a receiver")
 
+    def restore(incidents: tuple[Incident, ...]) -> None:
+        evaluate.restore(incidents, time.monotonic())
+        black_box.inherit(incidents)
+
     return assemble.make_notifier(
         settings,
         APP,
         guard,
         receivers,
-        restore=lambda incidents: evaluate.restore(incidents, time.monotonic()),
+        restore=restore,
         heartbeat=assemble.make_heartbeat(settings, guard),
+        on_attempt=black_box.attempted,
     )
 
 

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+import msgspec
+
 from ...core.guard import Guard
 from ...core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ...core.threads import Deadline, Loop
@@ -29,6 +31,16 @@ POLL_SECONDS = 5.0
 # -- delivery ---------------------------------------------------------------------------------
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """One message to a receiver at Unix time ``at``, and its outcome; ``error`` explains it."""
+
+    at: float
+    receiver: str
+    incident: Incident
+    outcome: str
+    error: str = ""
+
+
 class Delivery:
     """Sends one receiver, in a thread, the changes in the set of its open incidents.
 
@@ -43,6 +55,7 @@ class Delivery:
         *,
         route: Route | None = None,
         spool: Spool | None = None,
+        on_attempt: Callable[[Attempt], object] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -52,6 +65,7 @@ class Delivery:
         self._receiver = receiver
         self.guard = guard
         self._spool = spool
+        self._on_attempt = on_attempt
         self._clock = clock
         self._wall = wall
         self._loop = Loop(f"deliver-{receiver.name}", self._step, guard)
@@ -191,6 +205,8 @@ class Delivery:
             error = DeliveryError(type(bug).__name__, answer, may_have_arrived=True)
             outcome = FAILED
         self.outcomes[outcome] += 1
+        text = "" if error is None else str(error)
+        self._on_attempt(Attempt(self._wall(), self.name, incident, outcome, text))
         return error
 
     def _record(self, incident: Incident, error: DeliveryError | None) -> None:
@@ -267,6 +283,10 @@ class Notifier:
         self._heartbeat = heartbeat
         self._restore = restore
         self._wall = wall
+        self._left: dict[str, Incident] = {}
+        """By key, what another process left open, until it certainly does not run any more."""
+        self._ends: dict[str, Incident] = {}
+        """By key, what of it has ended here meanwhile."""
         self._load()
 
     @property
@@ -295,14 +315,14 @@ class Notifier:
     def offer(self, incidents: tuple[Incident, ...]) -> None:
         """Hand all open incidents, and orphans, to every receiver, overdue ones to fallbacks.
 
-        While another process of the same app runs, what is open may be its own: then no orphan
-        incident is sent.
+        While another process of the same app runs, or may run, what is open may be its own: then no
+        orphan incident is sent, and what it left open does not end.
         """
         keys = {incident.key for incident in incidents if not incident.is_orphan}
         late = self._load(0.0)
         incidents += tuple(incident for incident in late if incident.key not in keys)
-        if self._spool is not None and self._spool.is_taken:
-            incidents = tuple(incident for incident in incidents if not incident.is_orphan)
+        if self._spool is not None:
+            incidents = self._held_back(incidents, is_taken=self._spool.is_taken)
         for delivery in self.deliveries:
             delivery.guard.attempt(f"offer-{delivery.name}", partial(delivery.offer, incidents))
         self._escalate(self._wall())
@@ -365,7 +385,28 @@ class Notifier:
         incidents.sort(key=lambda incident: incident.revision)
         restored = tuple({incident.key: incident for incident in incidents}.values())
         self._restore(restored)
+        self._left |= {incident.key: incident for incident in restored}
         return restored
+
+    def _held_back(
+        self, incidents: tuple[Incident, ...], *, is_taken: bool
+    ) -> tuple[Incident, ...]:
+        """Return what may be offered, as ``offer`` says."""
+        firing = {incident.key: incident for incident in incidents if incident.firing}
+        if not is_taken:
+            ends = [end for key, end in self._ends.items() if key not in firing]
+            self._left, self._ends = {}, {}
+            return (*incidents, *ends)
+        self._left |= {key: firing[key] for key in firing.keys() & self._left.keys()}
+        ended = {incident.key: incident for incident in incidents if incident.is_over}
+        ended = {key: end for key, end in ended.items() if key in self._left}
+        self._ends = {key: end for key, end in (self._ends | ended).items() if key not in firing}
+        own = [
+            incident
+            for incident in incidents
+            if not incident.is_orphan and incident.key not in self._ends
+        ]
+        return (*own, *(left for key, left in self._left.items() if key not in firing))
 
     def _escalate(self, now_wall: float) -> None:
         for delivery in self.deliveries:

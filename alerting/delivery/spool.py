@@ -1,23 +1,22 @@
-"""What outlives a driver, on disk: outboxes, failures of queries, and when alerts opened."""
+"""What outlives a driver, in a file: outboxes, failures of queries, and when alerts opened."""
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from ...core.files import HangDetector, write_whole
+from ...core.files import HangDetector
+from ...core.folders import Folder, LocalFolder
 from ...core.guard import Guard, Problem
 from ...core.threads import Deadline, Loop
 from ...listener.checkpoints import TEMPORARY, checkpoint_problem
@@ -40,14 +39,15 @@ from ..policy import RESTART_WINDOW_SECONDS, Policy, has_deadline
 from ..rules.query_ends import is_committed, repeated
 from ..silences import END_OF_TIME
 from .outbox import OutboxRow, essence
+from .spool_holder import Lease, Lock
 from .spool_version_2 import OLD_VERSION, upgrade
 
 log = logging.getLogger("querypulse")
 
+T = TypeVar("T")
+
 # -- file -------------------------------------------------------------------------------------
 
-HELD_BY_ANOTHER = frozenset({errno.EACCES, errno.EAGAIN})
-"""The errors that POSIX allows ``fcntl`` if another process has the lock."""
 APP_CHARACTERS = 16
 
 INCIDENT_LABELS = {"app", "query"}
@@ -57,9 +57,6 @@ LEAST_NUMBER = -2
 """Kafka's offset for "the earliest"; -1 is "the latest", and a batch that is not known."""
 NUMBERS_END = 2**63
 """Sources count in 64 bits."""
-
-_held: set[Path] = set()
-"""The locks of this process: the system would grant one to the same process a second time."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -127,95 +124,93 @@ def _numbers(value: object) -> Iterator[float]:
 
 
 class SpoolFile:
-    """The file of one application in ``folder``, a JSON document; only its owner can read it.
+    """The file of one application, a JSON document; on a disk, only its owner can read it.
 
-    Only one running process, and one spool of it, may write it. Its lock is a POSIX record lock on
-    a side file, released when its process ends in any way. A forked child does not inherit it, so a
-    child that outlives its driver blocks no process.
+    Only one running process, and one spool of it, may write it. What was left in a store can be
+    read before that, because the lease of a process that was killed there lasts a while.
     """
 
-    def __init__(self, folder: Path, app: str) -> None:
+    def __init__(
+        self, folder: Path | Folder, app: str, wall: Callable[[], float] = time.time
+    ) -> None:
         name = f"outbox-{sha256(app.encode()).hexdigest()[:APP_CHARACTERS]}"
-        self.path = folder / f"{name}.json"
-        self._lock = folder / f"{name}.lock"
-        self._descriptor: int | None = None
+        self.holder: Lock | Lease
+        self._folder: Folder
+        if isinstance(folder, Path):
+            self.holder = Lock(folder / f"{name}.lock")
+            self._folder = LocalFolder(folder)
+        else:
+            self.holder = Lease(folder, f"{name}.lease", wall)
+            self._folder = folder
+        self._name = f"{name}.json"
+        self.place = self._place_of(self._name)
         self.is_older = False
         """Whether what was read is of the version before, so that it is written again."""
 
     def take(self) -> bool:
-        """Make the folder, and lock the file if nobody else has it.
+        """Make the folder, and take the file if nobody else holds it.
 
         Raises:
-            OSError: the side file cannot be made, or its file system has no locks.
+            OSError: the store refuses, or the file system has no locks.
 
         """
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._descriptor is not None:
-            return True  # the file could not be read the last time
-        # Not on Windows, where everything but the spool works.
-        import fcntl
-
-        lock = self._lock.resolve()
-        if lock in _held:
-            return False
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in HELD_BY_ANOTHER:
-                return False
-            raise OSError(error.errno, f"it cannot be locked: {error.strerror}") from None
-        self._descriptor = descriptor
-        _held.add(lock)
-        return True
+        self._folder.make()
+        return self.holder.take()
 
     def read(self, wall: float) -> Kept | None:
-        """The content; an unreadable file is renamed at Unix time ``wall``.
+        """The content; an unreadable file gets another name at Unix time ``wall``.
 
         Raises:
             OSError: it cannot be read.
 
         """
-        for draft in self.path.parent.glob(f".{self.path.name}.*"):
-            draft.unlink()
+        for draft in self._folder.entries():
+            if draft.startswith(f".{self._name}."):
+                self._folder.delete(draft)
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW)
+            content = self._folder.read(self._name)
         except FileNotFoundError:
             return None
-        with os.fdopen(descriptor, "rb") as file:
-            content = file.read()
         try:
-            self.is_older = msgspec.json.decode(content, type=Header).version == OLD_VERSION
-            if self.is_older:
-                content = msgspec.json.encode(upgrade(msgspec.json.decode(content)))
-            return _complete(msgspec.json.decode(content, type=Kept))
+            return self._decoded(content)
         except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError) as error:
-            aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
-            self.path.replace(aside)
+            aside = f"{self._name}.corrupt-{wall:.0f}"
+            self._folder.write(aside, content)
+            self._folder.delete(self._name)
             text = "querypulse: the alerts' spool %s: %s; put aside as %s"
-            log.warning(text, self.path, error, aside)
+            log.warning(text, self.place, error, self._place_of(aside))
             return None
 
     def write(self, kept: Kept) -> None:
-        """Replace the content; it is on the disk when this returns.
+        """Replace the content; it is in the store when this returns.
 
         Raises:
             OSError: it cannot be written; the old content is still there.
 
         """
-        write_whole(self.path, msgspec.json.encode(kept), 0o600)
+        self._folder.write(self._name, msgspec.json.encode(kept))
 
     def close(self) -> None:
-        """Release the lock."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-            _held.discard(self._lock.resolve())
+        """Let another process take it."""
+        self.holder.release()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it can be read while another process may write it."""
+        return isinstance(self.holder, Lease)
+
+    def _place_of(self, name: str) -> str:
+        return f"{self._folder.place.rstrip('/')}/{name}"
+
+    def _decoded(self, content: bytes) -> Kept:
+        self.is_older = msgspec.json.decode(content, type=Header).version == OLD_VERSION
+        if self.is_older:
+            content = msgspec.json.encode(upgrade(msgspec.json.decode(content)))
+        return _complete(msgspec.json.decode(content, type=Kept))
 
 
-def try_folder(folder: Path) -> None:
-    """Lock and write a file in ``folder``, or in the nearest one above it that exists.
+def try_folder(folder: Path, *, locks: bool = True) -> None:
+    """Write a file in ``folder``, or in the nearest one above it that exists, and lock it.
 
     Nothing is left there, and no folder is made: the driver may be another user.
 
@@ -227,7 +222,8 @@ def try_folder(folder: Path) -> None:
     with TemporaryDirectory(dir=nearest, prefix=".querypulse-check-") as made:
         file = SpoolFile(Path(made), "check")
         try:
-            file.take()
+            if locks:
+                file.take()
             file.write(Kept())
         finally:
             file.close()
@@ -250,19 +246,26 @@ class Spool:
     """
 
     def __init__(
-        self, folder: Path, app: str, guard: Guard, *, wall: Callable[[], float] = time.time
+        self,
+        folder: Path | Folder,
+        app: str,
+        guard: Guard,
+        *,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._problem = Problem("querypulse: the alerts' spool: %s")
         self._hang = HangDetector()
         self.is_taken = False
-        """Whether another running process of the same app uses the file."""
-        self._file = SpoolFile(folder, app)
+        """Whether another running process of the same app uses the file, or may."""
+        self._file = SpoolFile(folder, app, wall)
         self._guard = guard
         self._wall = wall
         self._loop = Loop("spool", self._step, guard, last=self._file.close)
         self._is_open = False
         self._left: Kept | None = None
         """What an earlier process left, until ``load`` returns it."""
+        self._known: Kept | None = None
+        """What the file held when ``load`` returned it, or when it was last written."""
         self._newest = Kept()
         """What the file should hold."""
         self._on_disk: tuple[object, ...] = ()
@@ -277,23 +280,26 @@ class Spool:
     def problem(self) -> str:
         """Why what was offered may not be on the disk; empty without a problem."""
         hangs = self._hang.problem
-        return f"{self._file.path}: {hangs}" if hangs else self._problem.text
+        return f"{self._file.place}: {hangs}" if hangs else self._problem.text
 
     def load(self, timeout: float = LOAD_SECONDS) -> Kept | None:
         """Start, and return what an earlier process left, once.
 
         None if there was no spool, or if it could not be read within ``timeout`` seconds: then
-        call again with 0, since it may come later.
+        call again with 0, since it may come later, and so may what another process adds before
+        this one may write.
         """
         self._loop.start()
         with self._changed:
             self._changed.wait_for(lambda: self._is_open or self._problem.text, timeout)
             left, self._left = self._left, None
-            if left is not None:
-                # What was offered before does not include it; the next offers will.
-                self._newest = left
-                self._changed.notify_all()
-            return left
+            if left is None:
+                return None
+            news = since(self._known, left)
+            # What was offered before does not include it; the next offers will.
+            self._newest = self._known = left
+            self._changed.notify_all()
+            return news
 
     def offer_rows(self, receiver: str, rows: tuple[OutboxRow, ...]) -> None:
         """Store exactly these rows of one receiver; never waits for the disk."""
@@ -358,41 +364,80 @@ class Spool:
     def _open(self) -> None:
         with self._hang:
             self.is_taken = not self._file.take()
-            left = None if self.is_taken else self._file.read(self._wall())
-        if self.is_taken:
-            self._pause("in use by another process")
-            return
+            # A lease may be that of a process that was killed: what it left is known at once.
+            is_first = self._known is None and self._left is None
+            may_read = is_first if self.is_taken and self._file.is_shared else not self.is_taken
+            left = self._file.read(self._wall()) if may_read else None
         with self._changed:
-            self._left = left
-            # A folder that was made again is empty: nothing that was written before is there.
-            self._on_disk = ()
-            if left is not None and not self._file.is_older:
-                self._on_disk = _essence(left)
-            self._is_open = True
-            self._offered += 1
+            if left != self._known:
+                self._left = left
+            if not self.is_taken:
+                # A folder that was made again is empty: nothing that was written before is there.
+                self._on_disk = ()
+                if left is not None and not self._file.is_older:
+                    self._on_disk = _essence(left)
+                self._is_open = True
+                self._offered += 1
             self._changed.notify_all()
+        if self.is_taken:
+            self._pause(self._file.holder.held)
 
     def _write_newest(self) -> None:
+        with self._hang:
+            is_ours = self._file.holder.keep()
+        if not is_ours:
+            self._is_open = False
+            return
         with self._changed:
             if self._left is not None or self._written == self._offered:
+                self._problem.note("")
                 if not self._loop.stopping.is_set():
-                    self._changed.wait()
+                    self._changed.wait(self._file.holder.renew_seconds)
                 return
             newest, offered = self._newest, self._offered
         wanted = _essence(newest)
         if wanted != self._on_disk:
             with self._hang:
                 self._file.write(newest)
+            self._known = newest
         with self._changed:
             self._on_disk, self._written, self._is_late = wanted, offered, False
             self._problem.note("")
             self._changed.notify_all()
 
     def _pause(self, problem: str) -> None:
-        self._problem.note(f"{self._file.path}: {problem}")  # it logs, which may take long
+        self._problem.note(f"{self._file.place}: {problem}")  # it logs, which may take long
         with self._changed:
             self._changed.notify_all()
             self._changed.wait_for(self._loop.stopping.is_set, RETRY_SECONDS)
+
+
+def since(known: Kept | None, left: Kept) -> Kept:
+    """What is in ``left`` and is to be restored, where ``known`` was before.
+
+    Rows may be restored again. Failures and times of alerts would count twice.
+    """
+    if known is None:
+        return left
+    died = {failed.key: failed.failures for failed in known.failures}
+    at = {(opened.alertname, opened.query): opened.at for opened in known.opened}
+    failures = [
+        replace(failed, failures=_without(failed.failures, died.get(failed.key, ())))
+        for failed in left.failures
+    ]
+    opened = [
+        replace(opened, at=_without(opened.at, at.get((opened.alertname, opened.query), ())))
+        for opened in left.opened
+    ]
+    return replace(
+        left,
+        failures=tuple(query for query in failures if query.failures or query.key not in died),
+        opened=tuple(alert for alert in opened if alert.at),
+    )
+
+
+def _without(times: tuple[T, ...], known: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(entry for entry in times if entry not in known)
 
 
 def _essence(kept: Kept) -> tuple[object, ...]:

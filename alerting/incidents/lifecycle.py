@@ -18,11 +18,13 @@ a failure or another query joins it, when a query fails again in a later batch, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from math import inf
 
 import msgspec
 from msgspec.structs import replace
 
+from ...listener.mailbox import Ending, ExpectEnd, ExpectStop, Forget
 from ...listener.state.history import UNKNOWN_BATCH, History, Totals
 from ...listener.state.identity import RESERVED
 from ...listener.state.snapshot import Snapshot
@@ -36,6 +38,7 @@ from ..alert import (
     Incident,
     incident_key,
     incident_labels,
+    recording_id,
 )
 from ..evaluate import Evaluation, Stages
 from ..finding import WHOLE_DRIVER, Finding
@@ -64,6 +67,7 @@ OUTAGE_SECONDS = 600.0
 NEWS_SECONDS = 300.0
 """Failures of later batches are news of an open incident at most so often."""
 SHORTEST_CALM_SECONDS, LONGEST_CALM_SECONDS = 15 * 60.0, 2 * 3600.0
+HELD_PAUSE_SECONDS = 10.0
 MAX_REMEMBERED = 1000
 RECOVERS = "it recovers"
 
@@ -148,7 +152,7 @@ class OpenIncident(msgspec.Struct):
 
     ``ended`` are alerts that have ended since it opened. ``notified_at`` (monotonic seconds) is
     None until people are notified, ``muted`` why they are not now; ``news`` is what they were
-    notified of, see ``_news``.
+    notified of, see ``_news``. ``recording`` is the id of its recording.
     """
 
     severity: str
@@ -157,11 +161,19 @@ class OpenIncident(msgspec.Struct):
     notified_at: float | None = None
     muted: str = ""
     news: frozenset[Identity] = frozenset()
+    recording: str = ""
 
     @property
     def is_critical(self) -> bool:
         """Whether one of its alerts is critical."""
         return self.severity == CRITICAL
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a lifecycle goes on from: all alerts that it tracks, and by query the open incidents."""
+
+    tracked: tuple[Tracked, ...] = ()
+    incidents: dict[str, OpenIncident] = {}
 
 
 class Lifecycle:
@@ -229,6 +241,34 @@ class Lifecycle:
         incidents = tuple(self._present(now, wall))
         return incidents + self._orphans(health, [incident.key for incident in incidents])
 
+    @property
+    def longest_pause_seconds(self) -> float:
+        """How long the next update may wait, and miss nothing; infinite without a new finding.
+
+        An alert that opens, joins an incident or recovers may do so in each second. One that is
+        held open recovers for minutes.
+        """
+        pauses = (
+            1.0 if not tracked.calm_seconds else HELD_PAUSE_SECONDS
+            for tracked in self._tracked.values()
+            if tracked.opened_at is None or not tracked.subject or not tracked.is_found
+        )
+        return min(pauses, default=inf)
+
+    # To evaluate again
+
+    @property
+    def held(self) -> Held:
+        """What the next update goes on from; a copy."""
+        incidents = {query: copy(incident) for query, incident in self._incidents.items()}
+        return Held(tuple(map(copy, self._tracked.values())), incidents)
+
+    def resume(self, held: Held) -> None:
+        """Go on from what another lifecycle of the same process has held, which becomes its own."""
+        for tracked in held.tracked:
+            self._tracked[tracked.alert.name, tracked.alert.query] = tracked
+        self._incidents |= held.incidents
+
     # What an earlier process has left
 
     @property
@@ -283,6 +323,7 @@ class Lifecycle:
                 notified_at=None if incident.muted else now,
                 muted=incident.muted,
                 news=_news(alerts.values()),
+                recording=incident.recording or recording_id(incident.labels, incident.starts_at),
             )
 
     def forget(self, query: str) -> None:
@@ -486,8 +527,14 @@ class Lifecycle:
                 # Its revisions go on: back at its first severity, it is another message.
                 revision = incident.revision + 1
                 muted = incident.muted or RECOVERS
-                incident = OpenIncident(severity, revision=revision, muted=muted)
-            incident = self._incidents[subject] = incident or OpenIncident(severity)
+                recording = incident.recording
+                incident = OpenIncident(
+                    severity, revision=revision, muted=muted, recording=recording
+                )
+            if incident is None:
+                labels = incident_labels(self._app, subject, self._labels)
+                incident = OpenIncident(severity, recording=recording_id(labels, wall))
+            self._incidents[subject] = incident
             yield self._present_open(subject, incident, alerts, now)
 
     def _present_open(
@@ -574,7 +621,9 @@ class Lifecycle:
         labels = incident_labels(self._app, subject, self._labels)
         severity, revision = incident.severity, incident.revision
         key = incident_key(labels, severity)
-        return Incident(key, labels, severity, tuple(alerts), revision, incident.muted)
+        recording = incident.recording
+        shown = self._guidance.recorded(alerts, recording) if recording else tuple(alerts)
+        return Incident(key, labels, severity, shown, revision, incident.muted, recording)
 
     def _orphans(self, health: DriverHealth, shown: Sequence[str]) -> tuple[Incident, ...]:
         """Ends of what earlier processes may have left open, critical ones first."""
@@ -655,3 +704,15 @@ class Evaluated(msgspec.Struct, frozen=True):
     """By label: see ``end_to_end.py``; monotonic seconds."""
     wall: float = 0.0
     """The Unix time of ``snapshot.at``."""
+    incidents: tuple[Incident, ...] = ()
+    """Those that are open, those that have just ended, and orphans."""
+    silences: tuple[Silence, ...] = ()
+    """All that are known, also past and future ones."""
+    opened: tuple[Opened, ...] = ()
+    """When alerts opened lately, in monotonic seconds."""
+    requests: tuple[ExpectStop | ExpectEnd | Forget, ...] = ()
+    """What was announced since the evaluation before."""
+    ending: Ending | None = None
+    """How the process ends, if it does."""
+    before: Held = Held()
+    """What was open and pending before it."""

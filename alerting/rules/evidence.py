@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...core.states import QueryState
+from ...listener.foresight.catching_up import NOW, caught_up
 from ...listener.probe_report import JobActivity, ProbedRun
-from ...listener.state.catching_up import NOW, caught_up
 from ...listener.state.query import CLOCKS_DIFFER_SECONDS, Query
 from ..evidence import (
     Activity,

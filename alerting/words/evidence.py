@@ -6,10 +6,10 @@ from functools import singledispatch
 
 from ...core.text import amount, duration, exact_duration, listed, utc
 from ...listener.failure import Failure
+from ...listener.foresight.catching_up import CaughtUp, Deletion
+from ...listener.foresight.intake import SECONDS
 from ...listener.probe_report import JobCounts
 from ...listener.source_polls import OFFSET
-from ...listener.state.catching_up import CaughtUp, Deletion
-from ...listener.state.intake import SECONDS
 from .. import facts
 from ..evidence import (
     Activity,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from urllib.parse import quote
 
@@ -31,13 +31,21 @@ from .reasons import code_of, reason_of
 # -- details ----------------------------------------------------------------------------------
 # The details of an alert below its headline: each fact once, the most useful first.
 
-LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
+INCIDENT_URL = "incident_url"
+LINKS = {
+    "runbook_url": "Runbook",
+    "dashboard_url": "Dashboard",
+    "spark_ui_url": "Spark UI",
+    INCIDENT_URL: "Incident",
+}
 """Annotations that are links, with their titles; each receiver shows them in its own form."""
 STATUS_PAGE = "Status page"
 MAX_LINES = 20
 """The most alerts that a message lists below its headline."""
 INCIDENT = "incident"
 """The annotation of an alert in the incident of another subject: which, such as ``*``."""
+RECORDING = "recording"
+"""The annotation that names the file in which the incident is recorded."""
 MUTED = "muted"
 """The annotation that says why nobody is notified of an alert."""
 HERE = "\nTo restart it here: "
@@ -300,6 +308,8 @@ class Guidance(msgspec.Struct, frozen=True):
     ``next_steps`` are short lines by alert name, of kinds that have one code. ``restart_hints`` say
     how to restart a query, by name pattern; the last one that matches counts. ``place`` is where
     the driver runs, ``restarted_by`` who starts it again; empty if that is not known.
+    ``recordings`` is the folder in which incidents are recorded, ``external_url`` where their
+    timelines are shown; empty without one.
     """
 
     runbook_url: str
@@ -309,6 +319,8 @@ class Guidance(msgspec.Struct, frozen=True):
     restart_hints: tuple[tuple[str, str], ...] = ()
     place: str = ""
     restarted_by: str = ""
+    recordings: str = ""
+    external_url: str = ""
 
     def redacted(self, redact: Callable[[str], str]) -> Guidance:
         """The same without secrets in what people have written."""
@@ -335,6 +347,20 @@ class Guidance(msgspec.Struct, frozen=True):
         texts = {WHERE: self.place, RESTARTED_BY: self.restarted_by if is_ending else ""}
         return {name: text for name, text in texts.items() if text}
 
+    def recorded(self, alerts: Iterable[Alert], recording: str) -> tuple[Alert, ...]:
+        """The alerts of one incident with the file and the link that lead to its recording."""
+        texts = {}
+        if not (self.recordings or self.external_url):
+            return tuple(alerts)
+        if self.recordings:
+            texts[RECORDING] = f"{self.recordings}/{recording}.jsonl"
+        more = "".join(f"\n{name}: {text}" for name, text in texts.items())
+        if self.external_url:
+            texts[INCIDENT_URL] = f"{self.external_url}/incidents/{recording}.html"
+        return (
+            tuple(_with_texts(alert, texts, more) for alert in alerts) if texts else tuple(alerts)
+        )
+
     def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
         """The annotations that are links."""
         names = {"app": app, "query": ALL_QUERIES if query in RESERVED else query}
@@ -344,6 +370,13 @@ class Guidance(msgspec.Struct, frozen=True):
             "spark_ui_url": self.spark_ui_url,
         }
         return {name: url for name, url in urls.items() if url}
+
+
+def _with_texts(alert: Alert, texts: Mapping[str, str], more: str) -> Alert:
+    """The alert with more annotations, and with more in its description."""
+    before = alert.annotations
+    description = f"{before.get('description', '')}{more}"
+    return replace(alert, annotations={**before, "description": description, **texts})
 
 
 def ends_driver(finding: Finding) -> bool:

@@ -205,11 +205,12 @@ def _task_running(found: facts.TaskRunning) -> str:
     count = "1 task" if found.tasks == 1 else f"{found.tasks} tasks"
     running = f"{count} running{'' if found.is_own else ' in jobs that name no query'}"
     if found.longest is not None:
-        running += f" ({_long_task(found.longest)})"
+        running += f" ({long_task_text(found.longest)})"
     return _delayed(found, running)
 
 
-def _long_task(task: LongTask) -> str:
+def long_task_text(task: LongTask) -> str:
+    """Return where a task runs and for how long, and how long its siblings took."""
     where = f"partition {task.partition} of stage {task.stage} on {task.host}"
     text = f"{where} for {duration(task.seconds)}"
     if task.usual_seconds is None:

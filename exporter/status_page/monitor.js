@@ -35,6 +35,7 @@ function monitorFacts(monitor, now, elapsed) {
     ["errors", itemised(monitor.internal_errors), total(monitor.internal_errors) ? "bad" : ""],
   ];
   if (monitor.spool_problem) facts.push(["spool", monitor.spool_problem, "bad"]);
+  if (monitor.recordings?.problem) facts.push(["recordings", monitor.recordings.problem, "bad"]);
   for (const [what, problem] of Object.entries(monitor.file_problems)) {
     facts.push([`${what} file`, problem, "bad"]);
   }

@@ -26,6 +26,7 @@ class Page {
     this.alerts = new AlertList((name) => this.queries.reveal(name));
     this.flow = new FlowTree((name) => this.queries.reveal(name));
     this.monitor = new MonitorPanel();
+    this.incidents = new IncidentPanel();
     this.counts = new KeyedList(byId("counts"), ([state]) => countItem(state));
     this.driver = new Driver((found) => this.receive(found));
     this.connection = "asking";
@@ -117,6 +118,7 @@ class Page {
     this.queries.update(status.queries);
     this.flow.update(status.queries);
     this.monitor.update(status.monitor);
+    this.incidents.update(status);
   }
 
   /** Update the figures that change with time, from the server's figures and their age. */

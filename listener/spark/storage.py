@@ -1,4 +1,5 @@
-"""Reads checkpoints, and the logs of tables, through Hadoop's ``FileSystem`` in the JVM.
+"""Reads checkpoints, and the logs of tables, through Hadoop's ``FileSystem`` in the JVM, and
+writes files of ours.
 
 It reads every storage that Spark can write to, and its cache returns the same file system, with
 the same credentials, that the query opened.
@@ -6,13 +7,19 @@ the same credentials, that the query opened.
 
 from __future__ import annotations
 
+import errno
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+
+from ...core.folders import FileEntry
 from ...core.redaction import redact
 from ..commit_log import SINK_LOG, FileTimes, StorageError
 from ..offsets import by_topic
-from .jvm import java_errors
+from .jvm import NETWORK_ERRORS, THROWN, is_gone, java_errors, reason_of
 
 _STATUS = re.compile(
     r"/(\d+)(?:\.compact)?; isDirectory=false; .*?modification_time=(\d+);", re.ASCII
@@ -145,6 +152,190 @@ class SparkCheckpoint(HadoopFolder):
             }
             begins = {index: begin_in(text) for index, text in texts.items()}
             return {index: begin for index, begin in begins.items() if begin}
+
+
+ABORTABLE = "fs.capability.outputstream.abortable"
+"""``CommonPathCapabilities.ABORTABLE_STREAM``, of S3A: a file is there once its stream is closed.
+
+Spark's ``AbortableStreamBasedCheckpointFileManager`` depends on it, too.
+"""
+_FILE = re.compile(
+    r"path=[^;]*/(?P<name>[^;/]+); isDirectory=false; length=(?P<size>\d+); "
+    r".*?modification_time=(?P<millis>\d+);",
+    re.ASCII,
+)
+"""A file in a listing of ``FileStatus`` objects, as Scala prints them."""
+
+
+class SparkFolder:
+    """A ``Folder`` at any URI that the driver's Hadoop can write; any thread may use it.
+
+    A file is written as a draft, and renamed as Spark renames its checkpoints
+    (``FileContextBasedCheckpointFileManager``); or at once where no reader sees a part of it. The
+    JVM is not called before the first use.
+    """
+
+    appends = False
+
+    def __init__(self, spark: Any, uri: str) -> None:
+        self._gateway = spark.sparkContext._gateway  # noqa: SLF001 - no public way to the JVM
+        self._java_session = spark._jsparkSession  # noqa: SLF001 - no public way to its conf
+        self._uri = uri
+        self._conf: Any = None
+        self._opened: _HadoopFiles | None = None
+        self._is_lost = False
+        """Whether the JVM has ended: it is not called again."""
+        self.place = redact(uri)
+
+    def make(self) -> None:
+        """Make the folder, and those above it, for its owner where the store has owners."""
+        with self._files() as files:
+            files.make()
+
+    def entries(self) -> dict[str, FileEntry]:
+        """The files in it, by name, without hidden ones, as drafts are."""
+        with self._files() as files:
+            return files.entries()
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        with self._files() as files:
+            return files.read(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file as a whole."""
+        with self._files() as files:
+            files.write(name, content)
+
+    def append(self, name: str, content: bytes) -> None:
+        """Refuse: object stores cannot."""
+        raise OSError(errno.ENOTSUP, f"nothing of {len(content)} bytes is appended", name)
+
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        with self._files() as files:
+            files.delete(name)
+
+    @contextmanager
+    def _files(self) -> Iterator[_HadoopFiles]:
+        """Open the file system; an error of Java, or a JVM that has ended, is an ``OSError``."""
+        if self._is_lost:
+            raise OSError("the driver's JVM has ended")
+        try:
+            yield self._opened or self._open()
+        except (*THROWN, *NETWORK_ERRORS) as error:
+            self._is_lost = isinstance(error, NETWORK_ERRORS) and is_gone(self._gateway)
+            reason = reason_of(error)
+            if "FileNotFoundException" in reason:
+                raise FileNotFoundError(reason) from None
+            # The job may have closed it, "Filesystem closed": then Hadoop opens another.
+            self._opened = None
+            raise OSError(reason) from None
+
+    def _open(self) -> _HadoopFiles:
+        if self._conf is None:
+            self._conf = self._java_session.sessionState().newHadoopConf()
+            self._java_session = None  # it can be collected when the job has closed it
+        opened = self._opened = _HadoopFiles(self._gateway, self._uri, self._conf)
+        return opened
+
+
+class _HadoopFiles:
+    """The calls of Java for one folder; its exceptions are passed on."""
+
+    def __init__(self, gateway: Any, uri: str, conf: Any) -> None:
+        jvm = gateway.jvm
+        self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
+        self._permission = getattr(jvm, "org.apache.hadoop.fs.permission.FsPermission")
+        self._streams = getattr(jvm, "org.apache.commons.io.IOUtils")
+        self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
+        self._root = self._path(uri)
+        self._files = self._root.getFileSystem(conf)
+        self._is_atomic = False
+        # Not every store answers for its own scheme.
+        with suppress(*THROWN):
+            self._is_atomic = bool(self._files.hasPathCapability(self._root, ABORTABLE))
+        rename = getattr(jvm, "org.apache.hadoop.fs.Options").Rename
+        self._overwriting = gateway.new_array(rename, 1)
+        self._overwriting[0] = rename.OVERWRITE
+        self._context: Any = None
+        if not self._is_atomic:
+            # UnsupportedFileSystemException: not every store is an ``AbstractFileSystem``.
+            with suppress(Py4JJavaError):
+                contexts = getattr(jvm, "org.apache.hadoop.fs.FileContext")
+                self._context = contexts.getFileContext(self._root.toUri(), conf)
+
+    def make(self) -> None:
+        self._files.mkdirs(self._root, self._permission("700"))
+
+    def entries(self) -> dict[str, FileEntry]:
+        if not self._files.exists(self._root):
+            return {}
+        statuses = self._files.listStatus(self._root)
+        listed = _FILE.finditer(str(self._to_text(statuses)))
+        files = {
+            file["name"]: FileEntry(int(file["size"]), int(file["millis"]) / 1000)
+            for file in listed
+        }
+        if not files:
+            # A file system may print its statuses in another form.
+            files = dict(_entry(status) for status in statuses if status.isFile())
+        return {name: entry for name, entry in files.items() if not name.startswith(".")}
+
+    def read(self, name: str) -> bytes:
+        path = self._path(self._root, name)
+        draft = self._draft(name)
+        if not self._is_atomic and not self._files.exists(path) and self._files.exists(draft):
+            # Its process was killed between the deletion of the old file and the renaming.
+            path = draft
+        stream = self._files.open(path)
+        try:
+            return bytes(self._streams.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self._path(self._root, name)
+        if self._is_atomic:
+            self._create(path, content)
+            return
+        draft = self._draft(name)
+        self._create(draft, content)
+        if self._context is not None:
+            self._context.rename(draft, path, self._overwriting)
+        elif not self._files.rename(draft, path):
+            # As in Spark, it is not said why: mostly because the file is there.
+            self._files.delete(path, False)
+            if not self._files.rename(draft, path):
+                raise OSError(f"{name} cannot be replaced")
+
+    def delete(self, name: str) -> None:
+        self._files.delete(self._path(self._root, name), False)
+        if not self._is_atomic:
+            self._files.delete(self._draft(name), False)
+
+    def _create(self, path: Any, content: bytes) -> None:
+        stream = self._files.create(path, True)
+        try:
+            if not self._is_atomic:
+                # Some stores have no permissions.
+                with suppress(Py4JJavaError):
+                    self._files.setPermission(path, self._permission("600"))
+            stream.write(content)
+        except BaseException:
+            with suppress(*THROWN):
+                # What a closed stream has of an atomic file would replace the old one.
+                stream.abort() if self._is_atomic else stream.close()
+            raise
+        stream.close()
+
+    def _draft(self, name: str) -> Any:
+        return self._path(self._root, f".{name}.draft")
+
+
+def _entry(status: Any) -> tuple[str, FileEntry]:
+    changed_at = float(status.getModificationTime()) / 1000
+    return status.getPath().getName(), FileEntry(status.getLen(), changed_at)
 
 
 def source_indexes(listing: str) -> list[int]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..commit_log import LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
+from ..foresight.intake import Intake, follow_polled, follow_reported
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe_report import Context, ProbedRun
 from ..source_polls import SourcePoll
@@ -33,7 +34,6 @@ from .history import (
     recovered,
 )
 from .inputs import follow_inputs, had_input
-from .intake import Intake, follow_polled, follow_reported
 from .positions import Reading, compare, continued, follow_batch, follow_poll, of_topics_read
 from .query import Query, pace_of, with_reading
 from .run import Ended, LogBehind, Outcome, Run, SkippedBatches, UnreportedCommit, follow_in_flight

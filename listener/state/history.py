@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from ..commit_log import USUAL_HOURS, StartingPoint
 from ..events import Progress
 from ..failure import Failure
+from ..foresight.intake import Intake
 from ..source_polls import SourcePoll
 from .flow import Datasets
 from .inputs import SourceInput
-from .intake import Intake
 from .positions import Reading
 from .run import Ended, InFlight, Outcome
 from .sources import PolledSource

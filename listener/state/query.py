@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from ..commit_log import USUAL_HOURS
 from ..events import Progress
-from . import intake, positions
+from ..foresight import intake
+from . import positions
 from .history import MAX_PAST_FAILURES, Checkpoint, History, add_totals, latest, with_longest
 from .inputs import SourceInput
 from .positions import LastRead, Reading

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from msgspec.structs import replace
 from support.receiver_incidents import alert
 
-from querypulse.alerting.alert import Incident, incident_key, is_generic, problem_of
+from querypulse.alerting.alert import (
+    Incident,
+    incident_key,
+    is_generic,
+    problem_of,
+    recording_id,
+)
 from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import Severity, finding_about
 from querypulse.alerting.kinds import QUERY_FAILED
-from querypulse.alerting.words.messages import Guidance, alert_of
+from querypulse.alerting.words.messages import Guidance, alert_of, details, links
 
 LABELS = {"app": "etl", "query": "bronze"}
 
@@ -94,3 +103,52 @@ def test_only_the_default_name_of_a_platform_is_generic_and_a_problem(app):
 
     assert is_generic(app) is bool(problem) is (app not in OWN)
     assert (repr(app) in problem and "set app_name" in problem) is bool(problem)
+
+
+# -- recordings ---------------------------------------------------------------------------------
+
+NAME = re.compile(r"20270115T080000Z-[A-Za-z0-9_-]+-[A-Za-z0-9_-]+-[0-9a-f]{6}")
+
+
+@pytest.mark.parametrize(
+    "name", ["bronze", "../../etc/passwd", "a b\n", "", "名前", "q" * 500, "\ud800"]
+)
+def test_id_of_a_recording_is_a_file_name_whatever_the_names_are(name):
+    labels = {"app": name, "query": name}
+
+    assert NAME.fullmatch(recording_id(labels, 1_800_000_000.5))
+
+
+def test_recordings_of_other_queries_labels_and_times_have_other_ids():
+    others = [
+        LABELS,
+        {**LABELS, "query": "*"},
+        {**LABELS, "env": "prod"},
+        {**LABELS, "app": "e tl"},
+    ]
+    ids = {recording_id(labels, at) for labels in others for at in (1.8e9, 1.8e9 + 0.001)}
+
+    assert len(ids) == 8
+    assert recording_id(LABELS, 1.8e9) in ids
+
+
+ALERT = replace(alert(query="bronze"), annotations={"description": "what was found"})
+RECORDING = "20270115T080000Z-etl-bronze-123456"
+
+
+def test_message_names_the_file_of_its_incident_and_links_to_its_page():
+    guidance = Guidance("", recordings="s3a://team/incidents", external_url="https://spark/orders")
+    (one,) = guidance.recorded([ALERT], RECORDING)
+
+    file = f"s3a://team/incidents/{RECORDING}.jsonl"
+    assert details(one)["recording"] == file
+    assert one.annotations["description"].endswith(f"\nrecording: {file}")
+    assert links(one)["Incident"] == f"https://spark/orders/incidents/{RECORDING}.html"
+
+
+def test_message_names_no_file_and_no_page_where_there_is_none():
+    assert Guidance("").recorded([ALERT], RECORDING) == (ALERT,)
+    (linked,) = Guidance("", external_url="https://spark").recorded([ALERT], RECORDING)
+
+    assert linked.annotations["description"] == "what was found"
+    assert "recording" not in linked.annotations

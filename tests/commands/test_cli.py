@@ -305,6 +305,10 @@ REJECTED = [
     ({"silence_file": "/"}, "silence_file"),
     ({"spool_dir": "/etc/hostname"}, "'spool_dir': /etc/hostname: Not a directory"),
     ({"spool_dir": "/proc/spool"}, "'spool_dir': /proc/spool: No such file or directory"),
+    ({"spool_dir": "s3a:bucket/querypulse"}, "a local path, or a URI with a scheme"),
+    ({"incidents_dir": "/etc/hostname"}, "'incidents_dir': /etc/hostname: Not a directory"),
+    ({"incidents_dir": "/proc/x"}, "'incidents_dir': /proc/x: No such file or directory"),
+    ({"incidents_dir": " "}, "a local path, or a URI with a scheme"),
     ({"http_host": "0.0.0.0"}, "http_allow_anonymous"),
     ({"redact_patterns": "acct-("}, "redact_patterns"),
     ({"http_tls_cert_file": "/nowhere"}, "http_tls_key_file"),
@@ -320,6 +324,16 @@ def test_check_rejects_unusable_settings_in_one_line(check, settings, word):
     assert word in errors
     assert "hidden" not in errors
     assert "QUERYPULSE_" in errors
+
+
+def test_check_tries_local_folders_and_says_that_it_does_not_try_those_of_hadoop(check, tmp_path):
+    store = "s3a://nobody.example/querypulse"
+    _, output, errors = check(spool_dir=store, incidents_dir=str(tmp_path / "a" / "b"))
+
+    assert errors == ""
+    assert f"note: spool_dir: {store} is only tried in the driver, by its Hadoop\n" in output
+    assert "note: incidents_dir" not in output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_installed_command_is_this_one():

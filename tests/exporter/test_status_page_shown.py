@@ -138,6 +138,7 @@ def test_monitor_shows_its_own_health(windows):
             ("dropped", "7 (progress_queue_full 7)"),
             ("errors", "1 (worker 1)"),
             ("spool", "/spool: no space left on device"),
+            ("recordings", "/incidents: no space left on device"),
             ("app name", "the app is called 'pyspark-shell'"),
             ("other listeners", *MONITOR.other_listeners),
         }

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from support.outages import outage
 from support.story import Story, run, source
 
-from querypulse.listener.state.catching_up import NOW, caught_up, meeting_of
-from querypulse.listener.state.intake import KEPT_QUARTERS, MAX_MARKS, Pace, follow_intake
+from querypulse.listener.foresight.catching_up import NOW, caught_up, meeting_of
+from querypulse.listener.foresight.intake import KEPT_QUARTERS, MAX_MARKS, Pace, follow_intake
 
 RATE = 100
 """What arrives in a second."""

@@ -35,7 +35,7 @@ def log():
 @pytest.fixture(scope="module")
 def expected(log, tmp_path_factory):
     alerts = changes(log.write(tmp_path_factory.mktemp("plain") / "log"))
-    assert len(alerts) == 4
+    assert len(alerts) == 3
     return alerts
 
 
@@ -241,3 +241,12 @@ def test_error_names_a_file_that_cannot_be_opened(tmp_path, log):
 
     assert good.error is None
     assert lost.error == f"{tmp_path}/lost: No such file or directory"
+
+
+def test_files_that_continue_a_recording_follow_the_first(tmp_path):
+    names = ["A.jsonl", *(f"A.{number}.jsonl" for number in range(2, 12)), "B.jsonl"]
+    for name in names:
+        (tmp_path / name).write_text("{}")
+
+    applications = find_applications([str(tmp_path)])
+    assert [Path(application.path).name for application in applications] == names

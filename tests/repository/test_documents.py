@@ -112,9 +112,9 @@ def inline():
 def test_no_page_is_long_and_there_are_few():
     docs = {name: text.count("\n") for name, text in pages().items() if name.startswith("docs/")}
 
-    assert len(docs) <= 24
+    assert len(docs) <= 25
     assert {name: lines for name, lines in docs.items() if lines > 200} == {}
-    assert pages()["README.md"].count("\n") <= 110
+    assert pages()["README.md"].count("\n") <= 125
 
 
 def none_of(problems):

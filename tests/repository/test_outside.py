@@ -31,6 +31,8 @@ COMMANDS = (
     "test-alert",
     "watch",
     "silence",
+    "incidents",
+    "incident",
     "dashboards",
     "dashboards export",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,8 @@ from support.deliveries import incident
 
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.core.folders import LocalFolder
+from querypulse.core.guard import Guard
 from querypulse.core.states import DeliveryOutcome
 from querypulse.listener.state.flow import PATH, TABLE, TOPIC, Dataset, Declared
 from querypulse.settings.settings import QuerySettings
@@ -229,3 +232,54 @@ def test_delivery_after_a_bad_rotation_names_the_setting_as_the_user_wrote_it(na
         receiver.send(incident("bronze"), 0.0)
     assert error.value.answer is DeliveryOutcome.MISCONFIGURED
     assert "two words" not in str(error.value)
+
+
+# -- folders ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({}, None),
+        ({"spool_dir": "/spool/"}, "/spool/incidents"),
+        ({"spool_dir": "spool"}, "spool/incidents"),
+        ({"incidents_dir": "/i"}, "/i"),
+        ({"spool_dir": "s3a://team/spool", "incidents_dir": "/i"}, "/i"),
+    ],
+)
+def test_recordings_are_on_a_disk_beside_the_spool_or_where_a_setting_says(given, place):
+    folder = assemble.recordings_folder(Settings(**given), None)
+
+    assert (None if folder is None else folder.place) == place
+    assert folder is None or isinstance(folder, LocalFolder)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"spool_dir": "s3a://team/spool"}, "s3a://team/spool/incidents"),
+        ({"spool_dir": "/spool", "incidents_dir": "hdfs:/i"}, "hdfs:/i"),
+    ],
+)
+def test_uri_is_opened_by_hadoop(given, place):
+    assert assemble.recordings_folder(Settings(**given), str.upper) == place.upper()
+
+
+@pytest.mark.parametrize("setting", ["spool_dir", "incidents_dir"])
+def test_uri_is_an_error_where_no_jvm_opens_it(setting):
+    def make(settings):
+        assemble.make_notifier(settings, "etl", Guard(), (), restore=list)
+        assemble.recordings_folder(settings, None)
+
+    given = {setting: "s3a://team/x"}
+    for text in (
+        refused(make, **given),
+        refused(lambda of: assemble.recordings_folder(of, None), **given),
+    ):
+        assert text.startswith(f"setting '{setting}': s3a://team/x")
+        assert "is opened by Hadoop" in text
+        assert "give a local path" in text
+
+
+def test_path_is_a_path_with_and_without_a_jvm():
+    assert assemble.folder_at("a:b/c", "spool_dir", Settings(), None) == Path("a:b/c")

@@ -131,8 +131,11 @@ def test_files_and_host_that_cannot_be_used_stop_no_job_and_status_names_them(dr
 
     assert sidecar.url is None
     until(lambda: sidecar.snapshot().monitor.spool_problem, "the spool was tried")
+    until(lambda: sidecar.snapshot().monitor.recordings.problem, "the recordings were tried")
     monitor = sidecar.snapshot().monitor
     assert "/dev/null/x" in monitor.spool_problem
+    assert "/dev/null/x/incidents" in monitor.recordings.problem
+    assert monitor.recordings.failures > 0
     assert "silences" in monitor.file_problems
     sidecar.close()
 
@@ -434,7 +437,7 @@ def test_sources_are_polled_unless_the_settings_say_no(driver, interval, polled)
     attach(driver, **QUIET | {"source_interval_seconds": interval})
 
     loops = {thread.name.removeprefix("querypulse-") for thread in our_threads()}
-    assert loops == {"reader", "probe", "commit-log", "worker"} | polled
+    assert loops == {"reader", "probe", "commit-log", "recording", "worker"} | polled
 
 
 # -- mistakes of the user -------------------------------------------------------------------------

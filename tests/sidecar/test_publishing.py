@@ -10,8 +10,11 @@ from support.worker_harness import WorkerHarness
 
 from querypulse.alerting.delivery.deliveries import Notifier
 from querypulse.core.guard import Guard
+from querypulse.recording.lines import SeenFrom
+from querypulse.recording.recorder import About
 from querypulse.settings.settings import Settings
 from querypulse.sidecar.assemble import Components
+from querypulse.sidecar.black_box import BlackBox
 from querypulse.sidecar.preflight import Preflight, Surroundings
 from querypulse.sidecar.publishing import Publishing
 
@@ -33,6 +36,7 @@ def harness():
         files=nothing,
         worker=harness.worker,
         notifier=Notifier(()),
+        black_box=BlackBox(About(app="etl", seen_from=SeenFrom.DRIVER), Guard()),
         publishers=(),
         preflight=Preflight(Settings(), Surroundings(is_interactive=False, is_connect=False)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -11,16 +11,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.delivery.deliveries import Delivery, Notifier
+from querypulse.alerting.delivery.deliveries import Attempt, Delivery, Notifier
 from querypulse.alerting.delivery.outbox import OutboxRow
 from querypulse.alerting.delivery.spool import Kept, Spool
 from querypulse.alerting.facts import Facts, Unnamed
 from querypulse.alerting.incidents.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
 from querypulse.alerting.kinds import DRIVER_DOWN
-from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.words.messages import Guidance
 from querypulse.core.guard import Guard
+from querypulse.core.states import DeliveryOutcome
 from querypulse.core.threads import Deadline
 from querypulse.exporter.pages import Notice
 from querypulse.listener.event_reader import EventReader
@@ -28,13 +28,17 @@ from querypulse.listener.mailbox import Ending, Item, Mailbox, Marker, ProgramEn
 from querypulse.listener.past_failures import FailedQuery
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state.identity import UNNAMED
+from querypulse.settings.settings import QuerySettings, Settings
+from querypulse.sidecar.assemble import make_policy
 from querypulse.sidecar.runtime import Runtime, end_of, end_of_program
 from querypulse.sidecar.worker import Inputs, Worker
 
 from .clock import Time
+from .plan import QuerySpec, Setup
 from .probe import SimProbe
 from .queries import POLL_SECONDS, SimQuery
 from .receivers import Named, SimReceiver
+from .recordings import RecordingFolder
 from .signals import SimBus
 from .spark import SimSpark, names_of
 from .truth import Health
@@ -65,11 +69,21 @@ class Courier(Delivery):
     """The product's delivery, with its step split in two: the request and the answer."""
 
     def __init__(
-        self, receiver: SimReceiver, sender: Sender, guard: Guard, spool: SimSpool | None = None
+        self,
+        receiver: SimReceiver,
+        sender: Sender,
+        guard: Guard,
+        spool: SimSpool | None = None,
+        on_attempt: Callable[[Attempt], object] = lambda _: None,
     ) -> None:
         # It asks the receiver for its name and capabilities only: it sends by itself.
         super().__init__(
-            cast("Any", receiver), guard, spool=spool, clock=sender.time, wall=sender.time.wall
+            cast("Any", receiver),
+            guard,
+            spool=spool,
+            on_attempt=on_attempt,
+            clock=sender.time,
+            wall=sender.time.wall,
         )
         self.receiver = receiver
         self._sender = sender
@@ -114,7 +128,11 @@ class Courier(Delivery):
             return
         try:
             self._sender.between()
-            self.outcomes["delivered" if refusal is None else refusal.answer.value] += 1
+            answer = DeliveryOutcome.DELIVERED if refusal is None else refusal.answer
+            self.outcomes[answer.value] += 1
+            error = "" if refusal is None else str(refusal)
+            attempt = Attempt(self._time.wall(), self.name, incident, answer.value, error)
+            self._on_attempt(attempt)
             self._record(incident, refusal)
             self._sender.between()
             self.pump()
@@ -192,8 +210,6 @@ class SimSpool(Spool):
 # -- driver --------------------------------------------------------------------------------------
 
 
-STALE_SECONDS = 3.0 + 2 * POLL_SECONDS
-"""The value that the settings derive from the probe's interval."""
 WHOLE_DRIVER = "*"
 
 
@@ -232,11 +248,32 @@ def _who_waits(found: Facts) -> tuple[str, ...]:
     return sum((member.facts.waiting for member in members), found.waiting)
 
 
+def _settings(setup: Setup, named: Sequence[QuerySpec]) -> Settings:
+    """The settings of a driver with these named queries."""
+    expects = {str(spec.name): spec.expected_input for spec in named if spec.expected_input}
+    return Settings(
+        expected_queries=tuple(str(spec.name) for spec in named if spec.expected),
+        queries={
+            name: QuerySettings(expected_input_seconds=seconds) for name, seconds in expects.items()
+        },
+        slow_critical_seconds=setup.slow_critical,
+        failed_grace_seconds=setup.failed_grace,
+        probe_interval_seconds=POLL_SECONDS,
+    )
+
+
 class SimDriver:
     """A process from its start to its end; objects that outlive it are passed to it."""
 
     def __init__(
-        self, world: World, name: str, rng: Random, queries: list[SimQuery], disk: Disk | None
+        self,
+        world: World,
+        name: str,
+        rng: Random,
+        queries: list[SimQuery],
+        *,
+        disk: Disk | None,
+        recordings: RecordingFolder,
     ) -> None:
         time, setup, before = world.time, world.plan.setup, world.drivers.get(name)
         self.name = name
@@ -274,25 +311,26 @@ class SimDriver:
         self.lifecycle = Lifecycle(
             self.app, Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
         )
-        self.couriers = [Courier(receiver, self, self.guard, spool) for receiver in world.receivers]
-        self.handing = Handing(
-            self.couriers, spool, wall=time.wall,
-            restore=lambda incidents: self.lifecycle.restore(incidents, time.now),
-        )  # fmt: skip
+        named = [query for query in queries if query.spec.name]
+        settings = _settings(setup, [query.spec for query in named])
+        self.black_box = black_box = recordings.open(settings, self.app, self.guard, time)
+        self.couriers = [
+            Courier(receiver, self, self.guard, spool, black_box.attempted)
+            for receiver in world.receivers
+        ]
+        self.handing = Handing(self.couriers, spool, wall=time.wall, restore=self._restore)
         self.handing.between = self.between
         failure_history = self.handing.failure_history
         self.restored = failure_history.left is not None
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
-            poke=self.probe.poll, pause=lambda _: None,
+            poke=self.probe.poll, on_event=black_box.ring.add, pause=lambda _: None,
         )  # fmt: skip
-        named = [query for query in queries if query.spec.name]
         self._called = {str(query.spec.name): query.key for query in reversed(named)}
         if before is not None:
             # Until it has seen its queries, it repeats what the process before has reported.
             self._called |= before._called | before.owners
-        expected = tuple(str(query.spec.name) for query in named if query.spec.expected)
         self.worker = Worker(
             Inputs(
                 inbox=self.inbox,
@@ -301,20 +339,7 @@ class SimDriver:
                 sources=lambda: self.probe.sources,
                 silences=lambda: world.silences.given,
             ),
-            Policy(
-                expected=expected,
-                defaults=Limits(
-                    slow_critical_seconds=setup.slow_critical,
-                    failed_grace_seconds=setup.failed_grace,
-                ),
-                overrides=tuple(
-                    (str(query.spec.name), {"expected_input_seconds": query.spec.expected_input})
-                    for query in named
-                    if query.spec.expected_input
-                ),
-                probe_stale_seconds=STALE_SECONDS,
-                probe_expected=True,
-            ),
+            make_policy(settings, probe_expected=True),
             self.lifecycle,
             self.handing,
             failure_history=failure_history,
@@ -325,6 +350,10 @@ class SimDriver:
             wall=time.wall,
         )
         time.after(setup.attach_at if before is None else 0.0, self._attach)
+
+    def _restore(self, incidents: tuple[Incident, ...]) -> None:
+        self.lifecycle.restore(incidents, self.time.now)
+        self.black_box.inherit(incidents)
 
     @property
     def awake(self) -> bool:
@@ -353,6 +382,7 @@ class SimDriver:
         if self.dies_after:
             self.dies_after -= 1
             if not self.dies_after:
+                self.black_box.kill()
                 raise Killed
 
     def about(self, alert: Alert) -> Named:
@@ -399,6 +429,7 @@ class SimDriver:
         self.spark.die(health)
 
     def release(self) -> None:
+        self.black_box.kill()
         if self._spool is not None:
             self._spool.kill()
 
@@ -462,7 +493,7 @@ class SimDriver:
         server = SimpleNamespace(close=self._server_closed)
         published = SimpleNamespace(alerts=self.worker.evaluated.alerts)
         return SimpleNamespace(  # type: ignore[return-value]
-            _loops=[], _notifier=notifier, _files=nothing, _publishers=[], _server=server, published=published,
+            _loops=[], _notifier=notifier, _black_box=self.black_box, _files=nothing, _publishers=[], _server=server, published=published,
         )  # fmt: skip
 
     def _server_closed(self, _: float, *, notice: Notice | None) -> None:
@@ -492,6 +523,7 @@ class SimDriver:
             for finding in evaluated.evaluation.findings
             if (waiting := _who_waits(finding.facts))
         }
+        self.black_box.offer(evaluated)
         self._world.evaluated(self, evaluated)
 
     def _start_later(self, query: SimQuery, seconds: float) -> None:

@@ -24,6 +24,7 @@ from .queries import SimQuery
 from .quiet import Quiet
 from .reaching import Reaching, Seeing
 from .receivers import SimReceiver
+from .recordings import RecordingFolder
 from .resolving import Resolving
 from .signals import Faults
 from .stage import TICK_SECONDS, Property, Silences, Violation
@@ -65,6 +66,7 @@ class World:
         self.drivers: dict[str, SimDriver] = {}
         names = plan.setup.drivers if plan.setup.spool else ()
         self._disks = {name: Disk() for name in names}
+        self.recordings = {name: RecordingFolder() for name in plan.setup.drivers}
         properties = (
             Reaching,
             Resolving,
@@ -114,7 +116,9 @@ class World:
         mine = [query for query in self.queries.values() if query.spec.driver == name]
         self.boots.append((self.time.now, name))
         rng = self._rng(f"{name}{len(self.boots)}")
-        driver = self.drivers[name] = SimDriver(self, name, rng, mine, self._disks.get(name))
+        disk, recordings = self._disks.get(name), self.recordings[name]
+        driver = SimDriver(self, name, rng, mine, disk=disk, recordings=recordings)
+        self.drivers[name] = driver
         for query in mine:
             if query.wanted:
                 self.time.after(0.5, lambda query=query: driver.spark.start(query))  # type: ignore[misc]

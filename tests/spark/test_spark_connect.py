@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from support.connect_server import IS_OUTSIDE, ConnectServer, CuttingProxy
@@ -11,7 +12,9 @@ from support.queries import SPARK_PATIENCE_SECONDS, until
 from support.spark_harness import JobListener
 
 from querypulse.listener.connect.client import ConnectClient
-from querypulse.sidecar import QueryFailure, Sidecar, attach
+from querypulse.recording.lines import decode
+from querypulse.recording.timeline import timeline_of
+from querypulse.sidecar import QueryFailure, SettingsError, Sidecar, attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.connect]
 from_4_on = pytest.mark.skipif(IS_OUTSIDE, reason="Spark 3.5 sends Connect clients no events")
@@ -92,8 +95,8 @@ def monitor(sidecar):
     return sidecar.snapshot().monitor
 
 
-def test_failed_query_pages_and_ends_the_waiting_client(connect, pages):
-    spark, sidecar = connect()
+def test_failed_query_pages_is_recorded_and_ends_the_waiting_client(connect, pages, tmp_path):
+    spark, sidecar = connect(incidents_dir=str(tmp_path))
     start(spark, "silver")
     committed(sidecar, "silver")
     start(spark, "bronze", fails_at=8)
@@ -105,6 +108,10 @@ def test_failed_query_pages_and_ends_the_waiting_client(connect, pages):
     page = pages.wait_for("StreamingQueryFailed", "bronze")
     assert "no such order" in page.annotations["reason"]
     assert {query for _, _, query in pages.reported} == {"bronze"}
+    recording = Path(page.annotations["recording"])
+    until(recording.exists, "it is recorded in a local folder")
+    answers = timeline_of([decode(recording.read_bytes(), recording.name)]).answers
+    assert "no such order" in answers["first"]
     assert monitor(sidecar).listener_path == "connect_polling"
     assert any("other sessions" in what for what in monitor(sidecar).missing)
 
@@ -189,6 +196,11 @@ def release_elsewhere(spark):
         other._server_session = ""  # This request has no such field.
         request = other._identified(pb2.ReleaseSessionRequest())
         other._unary(other._stub.ReleaseSession, request)
+
+
+def test_spool_at_a_uri_is_an_error_because_the_client_has_no_jvm(connect):
+    with pytest.raises(SettingsError, match=r"'spool_dir': s3a://team/x.*: give a local path"):
+        connect(spool_dir="s3a://team/x")
 
 
 @knows_ended_sessions

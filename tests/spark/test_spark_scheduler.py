@@ -65,10 +65,12 @@ if os.environ["FAULT"] == "is blocked":
 else:
     # As an error that is fatal for Scala, this ends its thread and not the SparkContext. Code that
     # handles an event may take an interrupt for its own: then only a job fails, and the loop goes on.
+    # So it is interrupted while it waits for an event.
     loop = jsc.sc().dagScheduler().eventProcessLoop().eventThread()
     while loop.isAlive():
-        loop.interrupt()
-        time.sleep(0.1)
+        if loop.getState().toString() == "WAITING":
+            loop.interrupt()
+            time.sleep(0.1)
 time.sleep(3600)
 """
 

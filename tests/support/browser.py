@@ -101,7 +101,8 @@ AUDIT = """(stale) => {
 @contextmanager
 def status_page(windows, published, *, query="#queries .query", **options):
     """A server of ``published`` and a window on its page, once ``query`` is visible."""
-    access = {"token": options.pop("token")} if "token" in options else {}
+    served = ("token", "incidents", "timeline")
+    access = {name: options.pop(name) for name in served if name in options}
     with serving(published, **access) as server:
         page = windows.open(server.url, **options)
         page.wait_for_selector(query)

@@ -11,7 +11,7 @@ from support.story import Story, processing, run, source
 from querypulse.alerting.facts import Reported
 from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import QueryState
-from querypulse.exporter.published_state import Monitor, PublishedState
+from querypulse.exporter.published_state import Monitor, PublishedState, RecordingFolder
 
 BEGAN = 1000.0
 """The story's clock when the driver is created."""
@@ -22,6 +22,7 @@ QUIET_MONITOR = msgspec.structs.replace(
     events_dropped={},
     internal_errors={},
     spool_problem=None,
+    recordings=RecordingFolder(place="/incidents"),
     file_problems={},
     circuits_open={},
     alerts_lost={},

@@ -9,8 +9,9 @@ from pathlib import Path
 from querypulse.listener.events import EventKind
 from querypulse.replay.engine import Change, Replayed, replay_application
 from querypulse.replay.log_files import find_applications
+from querypulse.replay.recordings import Recordings
+from querypulse.replay.terms import terms_of
 from querypulse.settings.settings import Settings
-from querypulse.sidecar.assemble import make_policy
 
 BEGAN = 1_790_000_000.0
 STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$Query{}Event"
@@ -54,10 +55,10 @@ class EventLog:
         sources = [] if rows is None else [{"description": "RateStreamV2", "numInputRows": rows}]
         return self.add(STREAMING.format("Progress"), progress=reported | {"sources": sources})
 
-    def commits(self, query="a", *, since, until, batch=0):
+    def commits(self, query="a", run=1, *, since, until, batch=0):
         """A batch every two seconds."""
         while since <= until:
-            self.commit(query, batch=batch, at=since)
+            self.commit(query, run, batch=batch, at=since)
             since, batch = since + 2.0, batch + 1
         return self
 
@@ -130,7 +131,7 @@ def replayed(*paths: Path, **settings):
     reported = []
     for application in find_applications(map(str, paths)):
         replay = Replayed(wanted.app_name or application.label, application.path)
-        changes = replay_application(application, make_policy(wanted), wanted.app_name, replay)
+        changes = replay_application(application, terms_of(wanted), replay)
         reported.append((list(changes), replay))
     return reported
 
@@ -152,3 +153,15 @@ def reported(log, folder: Path, **settings):
 
 def after(at: str) -> float:
     return round(datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp() - BEGAN, 3)
+
+
+def recordings_of(log: Path, folder: Path, **settings) -> list[Path]:
+    """Replay a log, and record its incidents in a folder: their files, the oldest first."""
+    wanted = Settings(**settings)
+    folder.mkdir()
+    recordings = Recordings(folder, wanted)
+    for application in find_applications([str(log)]):
+        replay = Replayed(application.label, application.path)
+        for _ in replay_application(application, terms_of(wanted), replay, recordings=recordings):
+            pass
+    return sorted(folder.iterdir())

@@ -23,7 +23,7 @@ def serving(published=None, *, alive=lambda: True, guard=None, host="127.0.0.1",
     newest = published if callable(published) else lambda: published
     served = {
         name: access.pop(name)
-        for name in ("runbook", "silence", "expect_stop", "silences")
+        for name in ("runbook", "silence", "expect_stop", "silences", "incidents", "timeline")
         if name in access
     }
     content = Content(newest, alive, **served)

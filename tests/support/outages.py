@@ -7,8 +7,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from random import Random
 
-from querypulse.listener.state.catching_up import CaughtUp, meeting_of
-from querypulse.listener.state.intake import Intake, Pace, between_runs, follow_intake
+from querypulse.listener.foresight.catching_up import CaughtUp, meeting_of
+from querypulse.listener.foresight.intake import Intake, Pace, between_runs, follow_intake
 
 STEP = 60.0
 DAY = 86_400.0

@@ -18,12 +18,13 @@ from querypulse.exporter.published_state import (
     Monitor,
     Process,
     PublishedState,
+    RecordingFolder,
     iso,
 )
 from querypulse.listener.events import SourceProgress
+from querypulse.listener.foresight.intake import Intake, Mark
 from querypulse.listener.probe_report import FullQueue
 from querypulse.listener.state.flow import Flow
-from querypulse.listener.state.intake import Intake, Mark
 from querypulse.listener.state.query import Query
 
 PROCESS = Process("4711-aa6f8a24c3d1", iso(WALL - 3600))
@@ -47,6 +48,9 @@ MONITOR = Monitor(
     alerts_lost={"webhook": {}, "pagerduty": {"rejected": 1}},
     circuits_open={"webhook": True, "pagerduty": False},
     spool_problem="/spool: no space left on device",
+    recordings=RecordingFolder(
+        place="/incidents", failures=4, problem="/incidents: no space left on device"
+    ),
     file_problems={"silences": "no answer for 12 s"},
     app_name_problem="the app is called 'pyspark-shell'",
     receivers=("webhook", "pagerduty"),

@@ -17,6 +17,8 @@ from support.watching import LONG_POLL_SECONDS, ServedDriver, serving
 
 from querypulse.alerting.silences import Silence, change_silences
 from querypulse.commands import cli
+from querypulse.recording.lines import SeenFrom, decode
+from querypulse.recording.timeline import timeline_of
 from querypulse.settings.settings import Settings
 from querypulse.watch.targets import receiver_hosts
 
@@ -97,6 +99,29 @@ def test_a_killed_driver_is_paged_and_its_restart_resolves(run, pages):
         ("firing", "StreamingDriverDown", "*"),
         ("resolved", "StreamingDriverDown", "*"),
     ]
+
+
+@pytest.mark.slow
+def test_recording_of_a_killed_driver_shows_its_end_and_who_was_notified(run, pages, tmp_path):
+    settings = {"webhook_url": pages.url, "resolve_after_seconds": "0"}
+    with (
+        ServedDriver() as driver,
+        run(driver.url, incidents_dir=str(tmp_path / "incidents"), **settings) as watcher,
+    ):
+        watcher.wait_for("etl is up")
+        driver.signal(signal.SIGKILL)
+        named = pages.wait_for("StreamingDriverDown", "*").annotations["recording"]
+        with ServedDriver(port=driver.port):
+            pages.wait_for("StreamingDriverDown", "*", status="resolved")
+        assert watcher.end() == 0
+    (file,) = (tmp_path / "incidents").iterdir()
+    recording = decode(file.read_bytes(), file.name)
+    answers = timeline_of([recording]).answers
+
+    assert (named, recording.begin.seen_from) == (str(file), SeenFrom.WATCH)
+    assert "driver was killed or has crashed: nothing listens" in answers["first"]
+    assert "1 notification and 1 message of its end" in answers["notified"]
+    assert "driver answers again" in answers["ended"]
 
 
 @pytest.mark.slow

@@ -120,6 +120,22 @@ def test_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
     assert (warning.severity, warning.key) == ("warning", "querypulse/etl/a/warning")
     assert (critical.severity, critical.key) == ("critical", "querypulse/etl/a")
     assert critical.starts_at == warning.starts_at
+    assert critical.recording == warning.recording != ""
+
+
+def test_next_incident_of_a_query_and_that_of_another_have_recordings_of_their_own():
+    harness = LifecycleHarness().play(
+        [HEALTHY, (10, "a", "StreamingQueryFailed"), (20, "b", "StreamingQueryFailed")], 25
+    )
+    first, other = harness.incidents
+    again = harness.play([(30, "a", "commits"), (200, "a", "StreamingQueryFailed")], 210)
+    later = next(incident for incident in again.incidents if incident.query == "a")
+
+    assert len({first.recording, other.recording, later.recording}) == 3
+
+
+def test_restored_incident_goes_on_with_its_recording():
+    assert successor(left()).tick()[0].recording == left().recording
 
 
 def test_alert_that_goes_on_in_the_incident_of_the_other_severity_says_so_and_no_other_ends():
@@ -455,7 +471,7 @@ def left(
     labels = {"alertname": name, "app": "etl", "query": query, "severity": severity}
     own = incident_labels("etl", query, {})
     alerts = (Alert(labels, {"reason": "before"}, WALL - 500, **fields),)
-    return Incident(incident_key(own, severity), own, severity, alerts, revision)
+    return Incident(incident_key(own, severity), own, severity, alerts, revision, recording="r")
 
 
 def successor(*incidents) -> LifecycleHarness:

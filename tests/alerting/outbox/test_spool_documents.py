@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -93,7 +94,7 @@ def read(tmp_path, caplog):
 
     def read_document(document):
         caplog.clear()
-        file.path.write_text(json.dumps(document))
+        Path(file.place).write_text(json.dumps(document))
         kept = file.read(WALL)
         logged = [record.levelname for record in caplog.records]
         asides = list(tmp_path.glob("*.corrupt-*"))

@@ -12,7 +12,7 @@ from querypulse.alerting.evidence import CatchingUp
 from querypulse.alerting.words.evidence import caught_up_text
 from querypulse.alerting.words.messages import say
 from querypulse.exporter.status import status
-from querypulse.listener.state.catching_up import CaughtUp, Deletion
+from querypulse.listener.foresight.catching_up import CaughtUp, Deletion
 
 HOUR = 3600.0
 SOON = CaughtUp(7800.0, 6600.0, 9660.0, "offset", 50.0, 100.0)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..events import SourceProgress
-from .sources import PolledSource, thinned
+from ..state.sources import PolledSource, thinned
 
 MAX_MARKS = 24
 QUARTER_SECONDS = 900.0

@@ -16,6 +16,8 @@ from statistics import fmean, median, pvariance
 import msgspec
 from msgspec.structs import replace
 
+from ..state.query import Query, pace_of
+from ..state.sources import Edge, Exposure, PolledSource
 from .intake import (
     DAY_QUARTERS,
     LONG_GAP,
@@ -26,8 +28,6 @@ from .intake import (
     Mark,
     end_at,
 )
-from .query import Query, pace_of
-from .sources import Edge, Exposure, PolledSource
 
 OLD_SECONDS = 300.0
 """Twenty polls at the default interval: the source does not answer."""

@@ -12,10 +12,10 @@ from querypulse.replay.log_files import Reader
 
 
 def read(*lines):
-    """(entries of the lines, number of unreadable lines)."""
+    """(times and events of the lines, number of unreadable lines)."""
     reader = Reader()
     texts = (line if isinstance(line, bytes) else f"{line}\n".encode() for line in lines)
-    return list(reader.entries(texts)), reader.unread
+    return [entry[:2] for entry in reader.entries(texts)], reader.unread
 
 
 def one(line):

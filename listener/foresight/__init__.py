@@ -1,0 +1,1 @@
+"""Foresight: when a query has caught up, what fills up, and why a batch is slow."""

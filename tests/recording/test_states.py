@@ -1,0 +1,99 @@
+"""States as plain values, and back."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from support.lifecycle_harness import FAILED, LifecycleHarness
+from support.story import Story
+
+from querypulse.alerting.incidents.lifecycle import Held
+from querypulse.listener.mailbox import Ending, ProgramEnd
+from querypulse.recording.states import (
+    ENDING,
+    MOST_ELSEWHERE,
+    driver_state,
+    ending_of,
+    held_of,
+    held_state,
+    plain,
+    query_state,
+    snapshot_of,
+)
+
+JSON = msgspec.json
+
+
+def through_json(value):
+    return JSON.decode(JSON.encode(value))
+
+
+def a_snapshot():
+    story = Story().started(at=0).commit(batch=0, at=1).failed(at=2).started(at=3)
+    story.started("b", at=3).works("b", batch=0, at=4, tasks=3, stack=("a.b(C.java:1)",))
+    story.expect_stop("b", until=math.inf).ask("b", at=5, committed=3)
+    return story.snapshot(6.0)
+
+
+def test_snapshot_comes_back_from_json_as_it_was():
+    snapshot = a_snapshot()
+    states = [through_json(query_state(query)) for query in snapshot.queries]
+
+    again = snapshot_of(through_json(driver_state(snapshot, None)), states)
+
+    assert [query_state(query) for query in again.queries] == states
+    assert again.queries[0].history == snapshot.queries[0].history
+    assert driver_state(again, None) == driver_state(snapshot, None)
+
+
+@pytest.mark.parametrize("ending", [None, Ending(True), Ending(False, ProgramEnd("exit 1"))])
+def test_end_of_the_process_is_part_of_the_driver_s_state(ending):
+    state = through_json(driver_state(a_snapshot(), ending))
+
+    assert ending_of(state) == ending
+    assert (ENDING in state) == (ending is not None)
+
+
+def test_infinite_numbers_are_texts():
+    assert plain([math.inf, -math.inf, 1.0]) == ["inf", "-inf", 1.0]
+
+
+@pytest.mark.parametrize("state", [{"queries": 3}, {"at": "then"}, {"at": []}])
+def test_state_of_somebody_else_is_refused(state):
+    with pytest.raises(msgspec.ValidationError):
+        snapshot_of(state, [])
+
+
+def lifecycle_of(count):
+    harness = LifecycleHarness()
+    for number in range(count):
+        name = f"q{number}"
+        harness.causes[name] = f"E{number}"
+        harness.condition(name, FAILED)
+    harness.tick()
+    return harness.lifecycle
+
+
+def test_what_a_lifecycle_holds_comes_back_from_json():
+    held = lifecycle_of(1).held
+
+    again = held_of(through_json(held_state(held, "q0")))
+
+    assert plain(again) == plain(held)
+
+
+def test_what_is_open_elsewhere_has_no_words_and_is_bounded():
+    state = held_state(lifecycle_of(100).held, "q7")
+
+    own, *others = state["tracked"]
+    assert own["alert"]["labels"]["query"] == "q7"
+    assert own["alert"]["annotations"]
+    assert len(others) == MOST_ELSEWHERE
+    assert not any(other["alert"]["annotations"] for other in others)
+
+
+def test_nothing_held_is_nothing_written():
+    assert held_state(Held(), "a") == {}
+    assert held_of({}) == Held()
