@@ -319,6 +319,7 @@ def with_checkpoint_of(query: Query, holder: Query) -> Query:
         newest_commit=holder.checkpoint.newest_commit,
         sources=between_runs(holder.checkpoint.sources),
         intakes=intake.between_runs(holder.checkpoint.intakes),
+        batches=holder.checkpoint.batches,
         start_point=holder.checkpoint.start_point,
     )
     return with_reading(replace(query, checkpoint=checkpoint), reading)
