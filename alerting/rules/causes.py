@@ -8,7 +8,6 @@ data, a slow sink and slow code look alike.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -41,8 +40,9 @@ LEAST_TASKS = 3
 """So many tasks of a stage have a median."""
 USUAL_COLLECTION = 0.1
 """A healthy JVM spends less of its time in garbage collection."""
-SPILLED_BYTES_PER_SECOND = 50e6
-"""So much a task sorts, compresses, writes and reads again in a second, at most."""
+MUCH_SPILLED = 3.0
+"""Tasks spill if they spill this many times as much as usual."""
+LEAST_SPILLED_BYTES = 1e6
 
 _PHASES = {
     SlowCause.SOURCE_LISTING: (Phase.LATEST_OFFSET, Phase.GET_BATCH),
@@ -109,26 +109,46 @@ def _in_tasks(slow: SlowBatch) -> Iterator[LikelyCause]:
     if spread is not None and spread.longest_seconds >= SKEWED * spread.median_seconds:
         seconds = spread.longest_seconds - spread.median_seconds
         yield LikelyCause(cause=SlowCause.SKEW, explained_seconds=seconds, spread=spread)
-    sums = slow.tasks.sums
-    if not sums.run_seconds:
+    run_seconds = slow.tasks.sums.run_seconds
+    if not run_seconds:
         return
-    busy = min(slow.phase_seconds.get(Phase.ADD_BATCH, slow.seconds), sums.run_seconds)
-    usual_busy = slow.usual.of(Phase.ADD_BATCH)
-    task_seconds = {
-        SlowCause.GARBAGE_COLLECTION: sums.gc_seconds,
-        SlowCause.SHUFFLE_WAIT: sums.shuffle_wait_seconds,
-        SlowCause.SPILL: sums.spilled_bytes / SPILLED_BYTES_PER_SECOND,
-        SlowCause.STATE_COMMIT: slow.state_commit_seconds,
-    }
-    for cause, seconds in task_seconds.items():
-        share = min(1.0, seconds / sums.run_seconds)
-        explained = share * busy
-        more: dict[str, Any] = {}
+    add_batch = slow.phase_seconds.get(Phase.ADD_BATCH, slow.seconds)
+    for cause, seconds in _seconds_of_tasks(slow):
+        share = min(1.0, seconds / run_seconds)
+        explained = share * min(add_batch, run_seconds)
         if cause is SlowCause.GARBAGE_COLLECTION:
-            explained -= USUAL_COLLECTION * usual_busy
-        if cause is SlowCause.SPILL:
-            more["spilled_bytes"] = sums.spilled_bytes
-        yield LikelyCause(cause=cause, explained_seconds=explained, of_tasks=share, **more)
+            explained -= USUAL_COLLECTION * slow.usual.of(Phase.ADD_BATCH)
+        spilled = slow.tasks.sums.spilled_bytes if cause is SlowCause.SPILL else 0
+        yield LikelyCause(
+            cause=cause, explained_seconds=explained, of_tasks=share, spilled_bytes=spilled
+        )
+
+
+def _seconds_of_tasks(slow: SlowBatch) -> Iterator[tuple[SlowCause, float]]:
+    """For how long tasks did something else than their work; all of them together."""
+    sums = slow.tasks.sums
+    yield SlowCause.GARBAGE_COLLECTION, sums.gc_seconds
+    yield SlowCause.SHUFFLE_WAIT, sums.shuffle_wait_seconds
+    yield SlowCause.STATE_COMMIT, slow.state_commit_seconds
+    if _spills(slow):
+        yield SlowCause.SPILL, _beyond_usual_work(slow)
+
+
+def _spills(slow: SlowBatch) -> bool:
+    """Whether its tasks spill much more than usual."""
+    usual = slow.usual.spilled_bytes
+    least = LEAST_SPILLED_BYTES if usual is None else max(LEAST_SPILLED_BYTES, MUCH_SPILLED * usual)
+    return usual is not None and slow.tasks.sums.spilled_bytes >= least
+
+
+def _beyond_usual_work(slow: SlowBatch) -> float:
+    """For how long its tasks ran beyond what is usual for so much data, and did nothing else."""
+    sums = slow.tasks.sums
+    per_byte = slow.usual.seconds_per_byte
+    if per_byte is None:
+        return 0.0
+    usual = per_byte * (sums.shuffle_read_bytes + sums.shuffle_written_bytes)
+    return max(0.0, sums.run_seconds - usual - sums.gc_seconds - sums.shuffle_wait_seconds)
 
 
 def _widest(slow: SlowBatch) -> StageSpread | None:

@@ -330,8 +330,8 @@ def _collected(cause: LikelyCause) -> str:
 
 def _spilled(cause: LikelyCause) -> str:
     return (
-        f"its tasks wrote {amount(cause.spilled_bytes)}B to disk, because they have too little "
-        f"memory; that takes about {_share(cause)} of their time"
+        f"its tasks wrote {amount(cause.spilled_bytes)}B to disk, because memory was too small; "
+        f"they usually take {_share(cause)} less time for as much data"
     )
 
 

@@ -16,7 +16,7 @@ from ..commit_log import LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..foresight.intake import Intake, follow_polled, follow_reported
-from ..foresight.phases import follow_phases
+from ..foresight.phases import follow_phases, follow_tasks
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe_report import Context, ProbedRun
 from ..source_polls import SourcePoll
@@ -323,7 +323,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
         late_share = learn_late(late_share, progress, at)
         trends = _trends(query, progress, at, late_share)
         intakes = _intakes(query, progress, at)
-        batches = follow_phases(batches, progress, at)
+        batches = follow_phases(batches, progress)
         newest = progress
         if unreported is not None and progress.batch_id >= unreported.batch_id:
             unreported = None
@@ -415,7 +415,12 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
     )
     name = polled.facts.name or query.name
     history = learn_jobs(query.history, run.in_flight)
-    query = _with_datasets(replace(query, name=name, run=run, history=history))
+    checkpoint = query.checkpoint
+    batches = follow_tasks(checkpoint.batches, polled.tasks)
+    if batches is not checkpoint.batches:
+        checkpoint = replace(checkpoint, batches=batches)
+    query = replace(query, name=name, run=run, history=history, checkpoint=checkpoint)
+    query = _with_datasets(query)
     if polled.batch_id is not None and polled.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, previous, polled.batch_id - 1, at)
     query = with_batch_of_failure(query)
