@@ -66,6 +66,22 @@ class CaughtUpStatus(msgspec.Struct, frozen=True, kw_only=True):
     """In how many seconds retention begins to delete unread data; None if it does not before."""
 
 
+class LikelyCauseStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What explains most of the time that a batch takes beyond the usual."""
+
+    cause: str
+    """Its code, such as ``skew``."""
+    text: str
+    """The same in words, which begin with it."""
+    explained_seconds: float
+    """So much of that time."""
+    batch: int | None
+    """The batch; None while it is planned."""
+    batch_seconds: float
+    """How long it took, or has been in flight."""
+    usual_seconds: float
+
+
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One query; ``id`` and ``run_id`` are None for an expected query that was never seen.
 
@@ -119,6 +135,8 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The age of the newest data that has passed from the first sources into its table."""
     caught_up: CaughtUpStatus | None = None
     """None if it is unknown."""
+    likely_cause: LikelyCauseStatus | None = None
+    """Why its batches are slow, as its alert says it; None if that is unknown."""
     supervised: SupervisedStatus | None = None
     """None unless the application lets querypulse restart it."""
 
@@ -244,6 +262,7 @@ def _query(row: QueryRow) -> QueryStatus:
         complete_by=None if row.health.due_at is None else iso(row.health.due_at),
         end_to_end_age_seconds=row.end_to_end_age_seconds,
         caught_up=_caught_up(row),
+        likely_cause=_likely_cause(row),
         supervised=_supervised(row),
     )
     return _rounded(shown)
@@ -267,6 +286,21 @@ def _caught_up(row: QueryRow) -> CaughtUpStatus | None:
         arrival=answer.arrival,
         consumption=answer.consumption,
         deletion_seconds=None if deletion is None else deletion.seconds,
+    )
+    return _rounded(shown)
+
+
+def _likely_cause(row: QueryRow) -> LikelyCauseStatus | None:
+    slow = row.health.slowness
+    if slow is None or slow.cause is None:
+        return None
+    shown = LikelyCauseStatus(
+        cause=slow.cause.cause.value,
+        text=row.health.likely_cause,
+        explained_seconds=slow.cause.explained_seconds,
+        batch=slow.batch_id,
+        batch_seconds=slow.seconds,
+        usual_seconds=slow.usual_seconds,
     )
     return _rounded(shown)
 

@@ -108,6 +108,7 @@ function furtherFacts(query) {
   return [
     ["reads from", nameList(query.upstream)],
     ["read by", nameList(query.downstream)],
+    ["likely cause", query.likely_cause?.text ?? ""],
     ["caught up", query.caught_up?.text ?? ""],
     ["age of its newest data, end to end", query.end_to_end_age_seconds === null ? "" : age(query.end_to_end_age_seconds)],
     ["last committed batch", query.last_commit_batch === null ? "none seen" : `#${query.last_commit_batch}`],

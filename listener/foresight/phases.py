@@ -155,8 +155,9 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
 def usual_before(batches: Sequence[BatchPhases], seconds: float) -> Usual | None:
     """What was usual before batches took ``seconds``; None if that is not slow, or unknown.
 
-    The newest batches that took about as long are not what is usual; two shorter ones in a row are.
-    If all took as long, nothing is known.
+    The newest batches that took about as long are not what is usual, up to two shorter ones in a
+    row. Of what was before, the older half counts: batches may have grown since. If all took as
+    long, nothing is known.
     """
     is_long = [batch.seconds * SLOW > seconds for batch in batches]
     before = len(batches)
@@ -164,6 +165,6 @@ def usual_before(batches: Sequence[BatchPhases], seconds: float) -> Usual | None
         before -= 1
     if before < LEAST:
         return None
-    usual = Usual(tuple(batches[:before]))
+    usual = Usual(tuple(batches[: max(LEAST, before // 2)]))
     is_slow = seconds >= SLOW * usual.seconds and seconds - usual.seconds >= LEAST_EXCESS_SECONDS
     return usual if is_slow else None

@@ -173,7 +173,7 @@ class SlowHistory:
         if self.trouble is SlowCause.SHUFFLE_WAIT:
             return replace(sums, shuffle_wait_seconds=sums.shuffle_wait_seconds + most)
         if self.trouble is SlowCause.SPILL:
-            spilled = round(sums.shuffle_read_bytes * self.rng.uniform(1.0, 4.0) + 2e6)
+            spilled = round(sums.shuffle_read_bytes * self.rng.uniform(2.0, 6.0) + 2e6)
             return replace(sums, spilled_bytes=sums.spilled_bytes + spilled)
         return sums
 

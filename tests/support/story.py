@@ -92,9 +92,12 @@ def run(
     stack=(),
     python_cpu=None,
     jvm_cpu=None,
+    phase=None,
+    finished=None,
     sink="noop",
     **fields,
 ) -> ProbedRun:
+    """A poll of a run; ``tasks`` counts those of its jobs, ``finished`` is what they did."""
     facts = RunFacts(
         query_id=f"id-{query}",
         run_id=f"{query}-{number}",
@@ -117,6 +120,7 @@ def run(
         jvm_stack=stack,
         python_cpu_seconds=python_cpu,
         jvm_cpu_seconds=jvm_cpu,
+        phase=phase,
     )
     return ProbedRun(
         facts=facts,
@@ -126,6 +130,7 @@ def run(
         data_available=data,
         batch_id=batch,
         work=None if (tasks, own, jvm_cpu) == (None, None, None) else polled,
+        tasks=finished,
         **fields,
     )
 
