@@ -10,8 +10,8 @@ from enum import Enum
 import msgspec
 
 from ..listener.foresight.catching_up import CaughtUp
-from ..listener.probe_report import JobCounts, Trigger
 from ..listener.foresight.tasks import StageSpread
+from ..listener.probe_report import JobCounts, Trigger
 from ..listener.source_polls import OFFSET
 from .facts import BatchIdsWentBack, Slots, Unfinished, Upstream
 from .policy import Window

@@ -92,9 +92,7 @@ def _in_phases(slow: SlowBatch) -> Iterator[LikelyCause]:
     for cause, phases in _PHASES.items():
         usual = slow.usual.of(*phases)
         seconds = sum(slow.phase_seconds.get(phase, 0.0) for phase in phases)
-        yield LikelyCause(
-            cause=cause, explained_seconds=seconds - usual, usual_phase_seconds=usual
-        )
+        yield LikelyCause(cause=cause, explained_seconds=seconds - usual, usual_phase_seconds=usual)
 
 
 def _in_slots(slow: SlowBatch) -> Iterator[LikelyCause]:

@@ -24,6 +24,8 @@ KEPT_TASKS = 2
 """So many batches ``QueryTasks`` has."""
 LEAST = 4
 """So many batches show what is usual."""
+LEAST_WITH_TASKS = 2
+"""Polls may show the tasks of a few of them only."""
 SLOW = 1.5
 """A batch that takes this many times as long as usual is slow."""
 LEAST_EXCESS_SECONDS = 0.5
@@ -149,7 +151,7 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
         run_seconds = [(batch, batch.run_seconds) for batch in self.batches]
         read_values = [read(batch, run) for batch, run in run_seconds if run is not None]
         values = [value for value in read_values if value is not None]
-        return median(values) if len(values) >= LEAST else None
+        return median(values) if len(values) >= LEAST_WITH_TASKS else None
 
 
 def usual_before(batches: Sequence[BatchPhases], seconds: float) -> Usual | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from support.rules.falling_behind import AT_ONCE
 from support.rules.stories import later, topic
 from support.story import Story, source
 
 from querypulse.listener.foresight.phases import Phase
 from querypulse.listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread, TaskSums
-from querypulse.listener.probe_report import JobCounts, LongTask, SlotUse
+from querypulse.listener.probe_report import JobCounts, LongTask
 
 USUAL = {
     "latestOffset": 0.5,
@@ -40,8 +39,8 @@ def growing(
     ``tasks`` says what the tasks of a batch do that takes so many seconds more. It may have been
     restarted before the first long one.
     """
-    story, at, number = Story().started(at=0), 0.0, 0
-    for longer in (*[0.0] * usual, *(length - 19.4 for length in lengths)):
+    story, at = Story().started(at=0), 0.0
+    for number, longer in enumerate((*[0.0] * usual, *(length - 19.4 for length in lengths))):
         if restarted and number == usual:
             story = story.ended(at=at).started(at=at)
         story = story.seen(trigger=trigger, batch=number, at=at)
@@ -58,7 +57,6 @@ def growing(
             story = story.seen(
                 trigger=trigger, batch=number + 1, at=at + 0.1, finished=tasks(number, longer)
             )
-        number += 1
         at += max(0.2, 60 - seconds)
     return story
 
