@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .events import Progress, Terminated, decode_progress
+from .foresight.tasks import QueryTasks, TaskSums
 from .state.flow import PlanDatasets
 
 UNOWNED = ""
@@ -282,6 +283,8 @@ class ProbedRun(msgspec.Struct, frozen=True):
     idle_progress: Progress | None = None
     """The progress of its newest trigger, if that had no batch: Spark sends no event for it."""
     work: JobActivity | None = None
+    tasks: QueryTasks | None = None
+    """What the finished tasks of its query did; None before the first, or if none is counted."""
     exception: str | None = None
     error_class: str | None = None
 
@@ -399,6 +402,8 @@ class ProbeReport(msgspec.Struct, frozen=True):
     listener: ListenerHealth = ListenerHealth()
     scheduler: SchedulerLoop | None = None
     """None where Spark does not show it."""
+    unowned_tasks: TaskSums | None = None
+    """What the tasks of jobs without a query id did; None where they are not counted."""
     previous_at: float | None = None
     """``at`` of the report before this one."""
 

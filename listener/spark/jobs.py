@@ -6,12 +6,13 @@ Jobs come from the event path's counts, or from Spark's status tracker.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from ..foresight.tasks import QueryTasks
 from ..probe_report import NO_JOB, UNOWNED, CountedJobs, JobActivity, JobCounts, RunFacts, SlotUse
 from ..python_frames import ForeachBatchCall, foreach_batch_calls
 from .jvm import OptionalCalls
@@ -40,12 +41,15 @@ class PolledWork:
         count_jobs: Callable[[], CountedJobs | None],
         details: OptionalCalls,
         run_ids: Collection[str],
+        *,
+        tasks: Mapping[str, QueryTasks],
     ) -> None:
         self._context = java_context
         self._jvm = jvm
         self._count_jobs = count_jobs
         self._ask = details.ask
         self._run_ids = run_ids
+        self._tasks = tasks
         self._groups: dict[str, set[int]] = {}
 
     def of(self, execution: Any, facts: RunFacts, session: int | None) -> JobActivity:
@@ -62,6 +66,10 @@ class PolledWork:
             python_cpu_seconds=None if call is None else call.cpu_seconds,
             waits_for_log=any(map(_LOG_QUEUE_IS_FULL.search, stack)),
         )
+
+    def tasks_of(self, query_id: str) -> QueryTasks | None:
+        """What the finished tasks of a query did; None before the first, or if none is counted."""
+        return self._tasks.get(query_id)
 
     def _stack(self, execution: Any) -> tuple[str, ...]:
         """The stream thread's stack from its top, without the plumbing of sockets and Scala."""

@@ -16,6 +16,7 @@ from ..commit_log import LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..foresight.intake import Intake, follow_polled, follow_reported
+from ..foresight.tasks import follow_sums
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe_report import Context, ProbedRun
 from ..source_polls import SourcePoll
@@ -409,7 +410,7 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
         vanished_at=None,
     )
     name = polled.facts.name or query.name
-    history = learn_jobs(query.history, run.in_flight)
+    history = _with_tasks(learn_jobs(query.history, run.in_flight), previous, polled)
     query = _with_datasets(replace(query, name=name, run=run, history=history))
     if polled.batch_id is not None and polled.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, previous, polled.batch_id - 1, at)
@@ -422,6 +423,14 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
         # queries that use them. A failure before that has posted an event.
         return query
     return end(query, polled.exception, polled.error_class, at, signal="probe", context=context)
+
+
+def _with_tasks(history: History, previous: ProbedRun | None, polled: ProbedRun) -> History:
+    """The history with the sums of finished tasks, which stay the same record until one ends."""
+    before = None if previous is None else previous.tasks
+    if polled.tasks is None or polled.tasks is before:
+        return history
+    return replace(history, spent=follow_sums(history.spent, polled.tasks.sums))
 
 
 def _moved_on(previous: ProbedRun | None, polled: ProbedRun) -> bool:
