@@ -248,7 +248,7 @@ class SparkRun:
             stopping=run.stopping,
             batch_id=run.batch_id,
             committed_offsets=run.offsets or self.last.committed_offsets,
-            tasks=work.tasks_of(self.facts.query_id),
+            tasks=work.tasks.get(self.facts.query_id),
         )
         seen = with_idle_progress(seen, run.idle_progress, self.last)
         self._note_batch(seen, now)
@@ -309,7 +309,7 @@ class SparkRun:
             trigger_active=False,
             stopping=False,
             idle_progress=None,
-            tasks=work.tasks_of(self.facts.query_id),
+            tasks=work.tasks.get(self.facts.query_id),
             exception=exception,
             error_class=error_class,
         )

@@ -49,7 +49,8 @@ class PolledWork:
         self._count_jobs = count_jobs
         self._ask = details.ask
         self._run_ids = run_ids
-        self._tasks = tasks
+        self.tasks = tasks
+        """What finished tasks did, by query id, as far as they are counted."""
         self._groups: dict[str, set[int]] = {}
 
     def of(self, execution: Any, facts: RunFacts, session: int | None) -> JobActivity:
@@ -66,10 +67,6 @@ class PolledWork:
             python_cpu_seconds=None if call is None else call.cpu_seconds,
             waits_for_log=any(map(_LOG_QUEUE_IS_FULL.search, stack)),
         )
-
-    def tasks_of(self, query_id: str) -> QueryTasks | None:
-        """What the finished tasks of a query did; None before the first, or if none is counted."""
-        return self._tasks.get(query_id)
 
     def _stack(self, execution: Any) -> tuple[str, ...]:
         """The stream thread's stack from its top, without the plumbing of sockets and Scala."""
