@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from .events import Progress, Terminated, decode_progress
 from .foresight.phases import Phase
-from .foresight.tasks import QueryTasks
+from .foresight.tasks import QueryTasks, TaskSums
 from .state.flow import PlanDatasets
 
 UNOWNED = ""
@@ -287,7 +287,7 @@ class ProbedRun(msgspec.Struct, frozen=True):
     """The progress of its newest trigger, if that had no batch: Spark sends no event for it."""
     work: JobActivity | None = None
     tasks: QueryTasks | None = None
-    """What the finished tasks of its query did; None where they are not counted."""
+    """What the finished tasks of its query did; None before the first, or if none is counted."""
     exception: str | None = None
     error_class: str | None = None
 
@@ -405,6 +405,8 @@ class ProbeReport(msgspec.Struct, frozen=True):
     listener: ListenerHealth = ListenerHealth()
     scheduler: SchedulerLoop | None = None
     """None where Spark does not show it."""
+    unowned_tasks: TaskSums | None = None
+    """What the tasks of jobs without a query id did; None where they are not counted."""
     previous_at: float | None = None
     """``at`` of the report before this one."""
 

@@ -6,13 +6,14 @@ Jobs come from the event path's counts, or from Spark's status tracker.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..foresight.phases import Phase
+from ..foresight.tasks import QueryTasks
 from ..probe_report import NO_JOB, UNOWNED, CountedJobs, JobActivity, JobCounts, RunFacts, SlotUse
 from ..python_frames import ForeachBatchCall, foreach_batch_calls
 from .jvm import OptionalCalls
@@ -41,12 +42,16 @@ class PolledWork:
         count_jobs: Callable[[], CountedJobs | None],
         details: OptionalCalls,
         run_ids: Collection[str],
+        *,
+        tasks: Mapping[str, QueryTasks],
     ) -> None:
         self._context = java_context
         self._jvm = jvm
         self._count_jobs = count_jobs
         self._ask = details.ask
         self._run_ids = run_ids
+        self.tasks = tasks
+        """What finished tasks did, by query id, as far as they are counted."""
         self._groups: dict[str, set[int]] = {}
 
     def of(self, execution: Any, facts: RunFacts, session: int | None) -> JobActivity:

@@ -17,6 +17,7 @@ from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..foresight.intake import Intake, follow_polled, follow_reported
 from ..foresight.phases import follow_phases, follow_tasks
+from ..foresight.tasks import follow_sums
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe_report import Context, ProbedRun
 from ..source_polls import SourcePoll
@@ -414,7 +415,7 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
         vanished_at=None,
     )
     name = polled.facts.name or query.name
-    history = learn_jobs(query.history, run.in_flight)
+    history = _with_tasks(learn_jobs(query.history, run.in_flight), previous, polled)
     checkpoint = query.checkpoint
     batches = follow_tasks(checkpoint.batches, polled.tasks)
     if batches is not checkpoint.batches:
@@ -432,6 +433,14 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
         # queries that use them. A failure before that has posted an event.
         return query
     return end(query, polled.exception, polled.error_class, at, signal="probe", context=context)
+
+
+def _with_tasks(history: History, previous: ProbedRun | None, polled: ProbedRun) -> History:
+    """The history with the sums of finished tasks, which stay the same record until one ends."""
+    before = None if previous is None else previous.tasks
+    if polled.tasks is None or polled.tasks is before:
+        return history
+    return replace(history, spent=follow_sums(history.spent, polled.tasks.sums))
 
 
 def _moved_on(previous: ProbedRun | None, polled: ProbedRun) -> bool:

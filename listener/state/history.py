@@ -16,6 +16,7 @@ from ..events import Progress
 from ..failure import Failure
 from ..foresight.intake import Intake
 from ..foresight.phases import BatchPhases
+from ..foresight.tasks import Spent
 from ..source_polls import SourcePoll
 from .flow import Datasets
 from .inputs import SourceInput
@@ -125,6 +126,8 @@ class History(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     completed_at: float | None = None
     """When an earlier run last completed, also in an earlier process, as far as known."""
     totals: Totals = Totals()
+    spent: Spent | None = None
+    """What finished tasks did; None where they are not counted."""
     commits_before_run: int = 0
     """The commits in ``totals`` that earlier runs made."""
 

@@ -276,10 +276,19 @@ class Story:
         seen = processing(query, self.newest(query, number), batch=batch, **fields)
         return self.probe(seen, at=at)
 
-    def report(self, *runs, at, context=Context.RUNNING, scheduler=None, dropped=0, **listener):
+    def report(
+        self,
+        *runs,
+        at,
+        context=Context.RUNNING,
+        scheduler=None,
+        unowned=None,
+        dropped=0,
+        **listener,
+    ):
         """A probe report of these runs; a run object that was reported before was not polled now."""
         health = ListenerHealth(registered=True, dropped_events=dropped, **listener)
-        report = ProbeReport(at, at, runs, context, health, scheduler)
+        report = ProbeReport(at, at, runs, context, health, scheduler, unowned)
         self.state.apply_probe(report)
         return self.until(at)
 
