@@ -52,6 +52,7 @@ from .rules.monitoring import driver_down, events_missing, monitoring_degraded, 
 from .rules.progress import slots_held
 from .rules.query_ends import program_ended, query_absent, run_due_at, was_flapping_already
 from .rules.stuck_batch import waiting_by_holder
+from .words.evidence import likely_cause_text
 from .words.messages import say
 from .words.reasons import reason_of
 
@@ -198,6 +199,9 @@ def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> 
     else:
         state = _healthy_state(context) if worst.is_past else worst.state
         why = worst.facts
+    evidence = None if worst is None else worst.evidence.query
+    slow = None if evidence is None else evidence.slowness
+    cause = None if slow is None else slow.cause
     return QueryHealth(
         state=state,
         why=why,
@@ -208,6 +212,8 @@ def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> 
         due_at=run_due_at(context.query.name, context.query, context.snapshot, context.now, limits),
         severity=worst.severity if worst is not None else None,
         restarted=is_restarted(context),
+        slowness=slow,
+        likely_cause="" if cause is None else likely_cause_text(cause),
     )
 
 

@@ -10,6 +10,7 @@ from enum import Enum
 import msgspec
 
 from ..listener.foresight.catching_up import CaughtUp
+from ..listener.foresight.tasks import StageSpread
 from ..listener.probe_report import JobCounts, Trigger
 from ..listener.source_polls import OFFSET
 from .facts import BatchIdsWentBack, Slots, Unfinished, Upstream
@@ -71,6 +72,53 @@ class CatchingUp(msgspec.Struct, frozen=True):
     wall: float | None
 
 
+class SlowCause(str, Enum):
+    """What makes batches slow; the words of a likely cause begin with it."""
+
+    SKEW = "skew"
+    SPILL = "spill"
+    GARBAGE_COLLECTION = "garbage_collection"
+    SHUFFLE_WAIT = "shuffle_wait"
+    SOURCE_LISTING = "source_listing"
+    PLANNING = "planning"
+    SLOW_COMMIT = "slow_commit"
+    STATE_COMMIT = "state_commit"
+    WAITING_FOR_SLOTS = "waiting_for_slots"
+
+
+class LikelyCause(msgspec.Struct, frozen=True, kw_only=True):
+    """What explains most of the time that a batch takes beyond the usual."""
+
+    cause: SlowCause
+    explained_seconds: float
+    """So much of that time."""
+    of_tasks: float | None = None
+    """Its part of the time of all tasks, where it was measured in these."""
+    usual_phase_seconds: float = 0.0
+    """How long its phases usually take, where it was measured in these."""
+    spread: StageSpread | None = None
+    """Of a skew: how long the tasks of a stage take; the longest one may still run."""
+    spilled_bytes: int = 0
+    is_in_driver: bool = False
+    """Whether it is the driver whose memory is collected."""
+    holder: str | None = None
+    """The label of the query that holds the slots; None if it is not known."""
+
+
+class Slowness(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch that takes longer than usual; ``batch_id`` is None while it is planned.
+
+    ``cause`` is None if nothing explains most of it. ``rows`` is None while it is in flight.
+    """
+
+    batch_id: int | None
+    seconds: float
+    usual_seconds: float
+    rows: int | None
+    usual_rows: float
+    cause: LikelyCause | None = None
+
+
 class CommitLog(msgspec.Struct, frozen=True):
     """The newest batches in the checkpoint."""
 
@@ -116,6 +164,8 @@ class QueryEvidence(msgspec.Struct, frozen=True, kw_only=True):
     backlogs: tuple[SourceBacklog, ...] = ()
     catching_up: CatchingUp | None = None
     """None where it has caught up, or where that is unknown or does not matter."""
+    slowness: Slowness | None = None
+    """None where batches take no longer than usual, or where that is unknown."""
     sources_unread: str = ""
     signals: tuple[Signal, ...] = ()
     reads: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ import msgspec
 
 from ..core.states import QueryState
 from ..listener.failure import Failure
-from .evidence import NO_EVIDENCE, Evidence
+from .evidence import NO_EVIDENCE, Evidence, Slowness
 from .facts import Facts, Failed, GivenUp, Reported, ShareCause, Unnamed
 from .kinds import SHOWN_CODES, Code, SharedCause, kind_of
 
@@ -168,3 +168,7 @@ class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     """An error of ours: nothing opens or ends an alert of the query."""
     due_at: float | None = None
     """By when a run of it must complete, in Unix seconds; None without such a time."""
+    slowness: Slowness | None = None
+    """Of its most severe finding, if that is about a batch that takes longer than usual."""
+    likely_cause: str = ""
+    """Its likely cause in words; empty if it is unknown."""

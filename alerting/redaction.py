@@ -101,7 +101,9 @@ def redacted(evaluation: Evaluation, text: Redact) -> Evaluation:
     """
     findings = tuple(_finding(finding, text) for finding in evaluation.findings)
     health = {
-        label: replace(query, reason=text(query.reason)) if query.reason else query
+        label: replace(query, reason=text(query.reason), likely_cause=text(query.likely_cause))
+        if query.reason
+        else query
         for label, query in evaluation.health.items()
     }
     return replace(evaluation, findings=findings, health=health)

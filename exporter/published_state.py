@@ -20,6 +20,7 @@ from ..alerting.incidents.lifecycle import Inhibited
 from ..core.states import QueryState
 from ..listener.events import Progress, SourceProgress
 from ..listener.foresight.catching_up import CaughtUp, caught_up
+from ..listener.foresight.tasks import TaskSums
 from ..listener.source_polls import SourcePoll, topic_of
 from ..listener.state.flow import Flow
 from ..listener.state.identity import base_label
@@ -232,6 +233,19 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
         return None if at is None else self.wall - (self.snapshot.at - at)
 
     @property
+    def unowned_tasks(self) -> TaskSums | None:
+        """What the finished tasks of jobs without a query did; None where they are not counted."""
+        probe = self.snapshot.probe
+        return None if probe is None else probe.unowned_tasks
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU time of all finished tasks, of queries and of jobs without one."""
+        spent = [query.history.spent for query in self.snapshot.queries]
+        sums = [self.unowned_tasks, *(runs.total for runs in spent if runs is not None)]
+        return sum(tasks.cpu_seconds for tasks in sums if tasks is not None)
+
+    @property
     def queries(self) -> dict[str, Query | None]:
         """All queries by label: first the known ones, then those only evaluated or expected."""
         seen = self.snapshot.labels()
@@ -276,6 +290,8 @@ class QueryRow:
         self.health = published.health.get(label, _NOT_EVALUATED)
         self.state = self.health.state.value
         self.totals = self.query.history.totals
+        spent = self.query.history.spent
+        self.spent = None if spent is None else spent.total
         self.facts = self.query.run.facts
         self.progress = self.query.run.progress or _NO_PROGRESS
         self.supervised = published.snapshot.supervised.get(label)

@@ -18,6 +18,7 @@ from ..alerting.words.reasons import JVM_ENDED
 from ..core.installed import VERSION
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
+from ..listener.foresight.tasks import TaskSums
 from ..listener.probe_report import Context
 from .published_state import Monitor, Process, PublishedState, QueryRow, iso
 
@@ -64,6 +65,38 @@ class CaughtUpStatus(msgspec.Struct, frozen=True, kw_only=True):
     consumption: float
     deletion_seconds: float | None
     """In how many seconds retention begins to delete unread data; None if it does not before."""
+
+
+class LikelyCauseStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What explains most of the time that a batch takes beyond the usual."""
+
+    cause: str
+    """Its code, such as ``skew``."""
+    text: str
+    """The same in words, which begin with it."""
+    explained_seconds: float
+    """So much of that time."""
+    batch: int | None
+    """The batch; None while it is planned."""
+    batch_seconds: float
+    """How long it took, or has been in flight."""
+    usual_seconds: float
+
+
+class CostStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What finished tasks did since counting began, over all runs of a query."""
+
+    cpu_seconds: float
+    """In the executors' JVMs, without Python's workers."""
+    cpu_share: float | None
+    """Its part of the CPU time of all tasks of this driver; None before the first."""
+    run_seconds: float
+    gc_seconds: float
+    shuffle_wait_seconds: float
+    spilled_bytes: int
+    shuffle_read_bytes: int
+    shuffle_written_bytes: int
+    tasks: int
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +152,10 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The age of the newest data that has passed from the first sources into its table."""
     caught_up: CaughtUpStatus | None = None
     """None if it is unknown."""
+    likely_cause: LikelyCauseStatus | None = None
+    """Why its batches are slow, as its alert says it; None if that is unknown."""
+    cost: CostStatus | None = None
+    """None where its tasks are not counted, and before the first."""
     supervised: SupervisedStatus | None = None
     """None unless the application lets querypulse restart it."""
 
@@ -158,6 +195,8 @@ class Status(msgspec.Struct, frozen=True):
     inhibited: tuple[InhibitedStatus, ...] = msgspec.field(default=(), name="suppressed")
     end_expected: bool = False
     """Whether somebody has announced that the whole driver will end now."""
+    unowned_cost: CostStatus | None = None
+    """What jobs did that belong to no query; None as for a query."""
     version: str = VERSION
     """The version of querypulse."""
 
@@ -172,12 +211,13 @@ class Reason(msgspec.Struct, frozen=True):
 
 def status(published: PublishedState) -> Status:
     """Convert the published state."""
+    cpu_seconds = published.cpu_seconds
     return Status(
         app=published.app,
         labels=dict(published.labels),
         spark_version=published.spark_version,
         process=published.process,
-        queries=tuple(_query(row) for row in published.rows),
+        queries=tuple(_query(row, cpu_seconds) for row in published.rows),
         alerts=tuple(
             AlertStatus(alert.labels, annotations_of(alert), iso(alert.starts_at))
             for alert in published.alerts
@@ -185,6 +225,7 @@ def status(published: PublishedState) -> Status:
         monitor=_monitor(published.monitor),
         at=iso(published.wall),
         end_expected=published.snapshot.end_expected,
+        unowned_cost=_cost(published.unowned_tasks, cpu_seconds),
         inhibited=tuple(
             InhibitedStatus(
                 alertname=pair.alert.labels["alertname"],
@@ -210,7 +251,7 @@ def why_unready(published: PublishedState | None) -> list[Reason]:
     ]
 
 
-def _query(row: QueryRow) -> QueryStatus:
+def _query(row: QueryRow, cpu_seconds: float) -> QueryStatus:
     query, facts, progress, flight = row.query, row.facts, row.live_progress, row.in_flight
     began = row.published.unix(query.run.started_at) if row.is_seen else None
     shown = QueryStatus(
@@ -244,6 +285,8 @@ def _query(row: QueryRow) -> QueryStatus:
         complete_by=None if row.health.due_at is None else iso(row.health.due_at),
         end_to_end_age_seconds=row.end_to_end_age_seconds,
         caught_up=_caught_up(row),
+        likely_cause=_likely_cause(row),
+        cost=_cost(row.spent, cpu_seconds),
         supervised=_supervised(row),
     )
     return _rounded(shown)
@@ -269,6 +312,28 @@ def _caught_up(row: QueryRow) -> CaughtUpStatus | None:
         deletion_seconds=None if deletion is None else deletion.seconds,
     )
     return _rounded(shown)
+
+
+def _likely_cause(row: QueryRow) -> LikelyCauseStatus | None:
+    slow = row.health.slowness
+    if slow is None or slow.cause is None:
+        return None
+    shown = LikelyCauseStatus(
+        cause=slow.cause.cause.value,
+        text=row.health.likely_cause,
+        explained_seconds=slow.cause.explained_seconds,
+        batch=slow.batch_id,
+        batch_seconds=slow.seconds,
+        usual_seconds=slow.usual_seconds,
+    )
+    return _rounded(shown)
+
+
+def _cost(sums: TaskSums | None, cpu_seconds: float) -> CostStatus | None:
+    if sums is None:
+        return None
+    share = sums.cpu_seconds / cpu_seconds if cpu_seconds else None
+    return _rounded(CostStatus(cpu_share=share, **msgspec.structs.asdict(sums)))
 
 
 def _supervised(row: QueryRow) -> SupervisedStatus | None:

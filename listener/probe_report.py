@@ -10,6 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from .events import Progress, Terminated, decode_progress
+from .foresight.phases import Phase
+from .foresight.tasks import QueryTasks, TaskSums
 from .state.flow import PlanDatasets
 
 UNOWNED = ""
@@ -201,6 +203,8 @@ class JobActivity(msgspec.Struct, frozen=True):
     status tracker still has: ``jobs_started`` is one more than the highest job id, tasks are
     those of active jobs, and both decrease when Spark removes old jobs."""
     jvm_stack: tuple[str, ...] = ()
+    phase: Phase | None = None
+    """The phase of the batch that the stack shows."""
     python_line: str = ""
     jvm_cpu_seconds: float | None = None
     """CPU time of the run's thread in the JVM since that began; None where the JVM does not say."""
@@ -282,6 +286,8 @@ class ProbedRun(msgspec.Struct, frozen=True):
     idle_progress: Progress | None = None
     """The progress of its newest trigger, if that had no batch: Spark sends no event for it."""
     work: JobActivity | None = None
+    tasks: QueryTasks | None = None
+    """What the finished tasks of its query did; None before the first, or if none is counted."""
     exception: str | None = None
     error_class: str | None = None
 
@@ -399,6 +405,8 @@ class ProbeReport(msgspec.Struct, frozen=True):
     listener: ListenerHealth = ListenerHealth()
     scheduler: SchedulerLoop | None = None
     """None where Spark does not show it."""
+    unowned_tasks: TaskSums | None = None
+    """What the tasks of jobs without a query id did; None where they are not counted."""
     previous_at: float | None = None
     """``at`` of the report before this one."""
 

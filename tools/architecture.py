@@ -47,7 +47,7 @@ OF_TYPE_CHECKERS = {"typing_extensions"}
 """Known to each type checker; nothing imports it at run time."""
 BUDGET = {
     "core": (2090, 13),
-    "listener": (12960, 54),
+    "listener": (13120, 54),
     "exporter": (2575, 8),
     "alerting": (13350, 44),
     "recording": (4635, 14),

@@ -26,6 +26,7 @@ from ..facts import BatchIdsWentBack, Facts, Unfinished
 from ..finding import Finding, Severity, finding_about
 from ..kinds import BATCH_SLOW, DATA_LOSS_RISK, QUERY_FALLING_BEHIND, QUERY_LAGGING, SharedCause
 from ..policy import Window
+from .causes import why_slow
 from .context import RuleContext
 
 BEHIND = frozenset({QUERY_LAGGING, BATCH_SLOW, DATA_LOSS_RISK, QUERY_FALLING_BEHIND})
@@ -45,9 +46,11 @@ def report(
 ) -> Finding:
     """Return the finding of a rule about one query, with its evidence unless that is given."""
     evidence = collect(context) if evidence is None else evidence
-    if alertname in BEHIND and evidence.query is not None:
-        catching_up = replace(evidence.query, catching_up=_catching_up(context))
-        evidence = replace(evidence, query=catching_up)
+    if evidence.query is not None:
+        catching_up = _catching_up(context) if alertname in BEHIND else None
+        slow = why_slow(context, facts)
+        query = replace(evidence.query, catching_up=catching_up, slowness=slow)
+        evidence = replace(evidence, query=query)
     return finding_about(
         context.query.label,
         alertname,

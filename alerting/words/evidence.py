@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
+from collections.abc import Callable
+from functools import partial, singledispatch
 
 from ...core.text import amount, duration, exact_duration, listed, utc
 from ...listener.failure import Failure
@@ -21,10 +22,13 @@ from ..evidence import (
     DriverEvidence,
     Evidence,
     LastCommit,
+    LikelyCause,
     OnRestart,
     QueryEvidence,
     RunEvidence,
     Signal,
+    SlowCause,
+    Slowness,
     SourceBacklog,
     SourceLag,
 )
@@ -211,6 +215,7 @@ def _query(query: QueryEvidence) -> Texts:
         "lag": "; ".join(map(_lag, query.lags)),
         "backlog": "; ".join(map(_backlog, query.backlogs)),
         "caught_up": "" if query.catching_up is None else caught_up_text(query.catching_up),
+        **({} if query.slowness is None else _slowness(query.slowness)),
         "sources_unread": query.sources_unread,
         "signals": ", ".join(map(_signal, query.signals)),
         "reads": "; ".join(query.reads),
@@ -285,6 +290,83 @@ def caught_up_text(catching_up: CatchingUp) -> str:
     answer = catching_up.caught_up
     text = _never(answer) if answer.is_never else _meeting(answer, catching_up.wall)
     return text if answer.deletion is None else f"{text}; {_deletion(answer, answer.deletion)}"
+
+
+MANY_ROWS = 2.0
+"""A batch with this many times the usual rows may take longer for these."""
+
+
+def _slowness(slow: Slowness) -> Texts:
+    """What makes its batches slow; where that is unknown, whether the slow one has more rows."""
+    if slow.cause is not None:
+        return {"likely_cause": likely_cause_text(slow.cause)}
+    if slow.rows is None or slow.rows < MANY_ROWS * slow.usual_rows:
+        return {}
+    took = f"it took {duration(slow.seconds)}, usually {exact_duration(slow.usual_seconds)}"
+    rows = f"{amount(slow.rows)} rows, usually {amount(slow.usual_rows)}"
+    return {"batch_rows": f"batch {slow.batch_id} had {rows}; {took}"}
+
+
+def likely_cause_text(cause: LikelyCause) -> str:
+    """Return what makes batches slow: its code, and what shows it."""
+    return f"{cause.cause.value}: {_SHOWN_BY[cause.cause](cause)}"
+
+
+def _skewed(cause: LikelyCause) -> str:
+    spread = cause.spread
+    if spread is None:
+        return "one task takes far longer than the others"
+    longest = exact_duration(spread.longest_seconds)
+    usual = exact_duration(spread.median_seconds)
+    where = f"partition {spread.partition} on {spread.host}"
+    return f"one task of stage {spread.stage} takes {longest}, the median is {usual} ({where})"
+
+
+def _collected(cause: LikelyCause) -> str:
+    if cause.is_in_driver:
+        return f"it stops the driver for {exact_duration(cause.explained_seconds)} of the batch"
+    return f"it takes {_share(cause)} of the time of its tasks"
+
+
+def _spilled(cause: LikelyCause) -> str:
+    return (
+        f"its tasks wrote {amount(cause.spilled_bytes)}B to disk, because memory was too small; "
+        f"they usually take {_share(cause)} less time for as much data"
+    )
+
+
+def _waited(cause: LikelyCause) -> str:
+    seconds = exact_duration(cause.explained_seconds)
+    by = "" if cause.holder is None else f"; {cause.holder} holds most of them"
+    return f"its stages waited {seconds} until a slot was free{by}"
+
+
+def _phases_text(phases: str, cause: LikelyCause) -> str:
+    seconds = exact_duration(cause.explained_seconds + cause.usual_phase_seconds)
+    return f"{phases} took {seconds}, usually {exact_duration(cause.usual_phase_seconds)}"
+
+
+def _share(cause: LikelyCause) -> str:
+    return f"{cause.of_tasks or 0.0:.0%}"
+
+
+_SHOWN_BY: dict[SlowCause, Callable[[LikelyCause], str]] = {
+    SlowCause.SKEW: _skewed,
+    SlowCause.SPILL: _spilled,
+    SlowCause.GARBAGE_COLLECTION: _collected,
+    SlowCause.SHUFFLE_WAIT: lambda cause: (
+        f"its tasks wait {_share(cause)} of their time for blocks of other executors"
+    ),
+    SlowCause.SOURCE_LISTING: partial(_phases_text, "asking the source (latestOffset, getBatch)"),
+    SlowCause.PLANNING: partial(_phases_text, "planning the batch (queryPlanning)"),
+    SlowCause.SLOW_COMMIT: partial(
+        _phases_text, "writing to the checkpoint (walCommit, commitOffsets)"
+    ),
+    SlowCause.STATE_COMMIT: lambda cause: (
+        f"committing its state takes {_share(cause)} of the time of its tasks"
+    ),
+    SlowCause.WAITING_FOR_SLOTS: _waited,
+}
 
 
 def _meeting(answer: CaughtUp, wall: float | None) -> str:

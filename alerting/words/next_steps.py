@@ -13,7 +13,7 @@ from ...core.text import duration
 from ...listener.failure import SESSION_ENDED, Failure
 from ...listener.state.positions import Cause
 from .. import facts
-from ..evidence import NO_EVIDENCE, Evidence
+from ..evidence import NO_EVIDENCE, Evidence, SlowCause
 from ..facts import Facts
 
 NEXT_STEPS = "next_steps"
@@ -31,6 +31,7 @@ NAMED_BY_STEPS = frozenset(
         "waiting",
         "listener_registered",
         "other_listeners",
+        "likely_cause",
     }
 )
 """The evidence that next steps name, where an alert has it."""
@@ -498,10 +499,77 @@ def _where_it_waits(evidence: Evidence) -> str:
     return f"Read {' and '.join([name for name, text in names.items() if text][:2])}"
 
 
+STEPS_BY_CAUSE = {
+    SlowCause.SKEW: _numbered(
+        "See which key has most of the rows: a null, a default, one large customer.",
+        "Split it: salt the key, repartition, or set it apart; adaptive execution splits joins "
+        "only in a foreachBatch.",
+        "If that partition has as many rows as the others, look at its host in likely_cause.",
+    ),
+    SlowCause.SPILL: _numbered(
+        "Give tasks more memory (spark.executor.memory), or run fewer of them in an executor.",
+        "Make their data smaller: more partitions (spark.sql.shuffle.partitions; with state only "
+        "for a new checkpoint), or smaller batches.",
+        "If the backlog shrinks, do nothing until then.",
+    ),
+    SlowCause.GARBAGE_COLLECTION: _numbered(
+        "See in likely_cause whether it is the memory of the executors or of the driver.",
+        "Give it more memory, and find what fills it: collect(), cache(), a broadcast, state.",
+        "Else it ends: a JVM that cannot free memory spends all of its time in that.",
+    ),
+    SlowCause.SHUFFLE_WAIT: _numbered(
+        "Look for an executor that is lost, overloaded, or on a slow network or disk.",
+        "Shuffle less: fewer columns, a filter before the join, a broadcast of the small side.",
+        "If executors come and go, keep them longer, or use an external shuffle service.",
+    ),
+    SlowCause.SOURCE_LISTING: _numbered(
+        "See what the source has to list: the files of a folder, or the versions of a table.",
+        "Remove or archive what was read (cleanSource), compact small files, or use notifications.",
+        "If a broker or a store answers slowly, repair that.",
+    ),
+    SlowCause.PLANNING: _numbered(
+        "See what the plan grows with: columns, unions, files, a lineage that is never cut.",
+        "Compact the tables that it joins, and collect no statistics while it plans.",
+        "If foreachBatch builds one plan on another, write in between, or checkpoint it.",
+    ),
+    SlowCause.SLOW_COMMIT: _numbered(
+        "Check the store of the checkpoint: is it slow, throttled, or full?",
+        "Move it to a faster one; a checkpoint is moved only while its query is stopped.",
+        "Make batches longer: each one writes there twice, whatever its size.",
+    ),
+    SlowCause.STATE_COMMIT: _numbered(
+        "See on the status page whether its state grows: rows, bytes.",
+        "Use RocksDB with changelog checkpointing, which uploads only what has changed.",
+        "Limit the state with a watermark or a time-out, or give its executors faster disks.",
+    ),
+    SlowCause.WAITING_FOR_SLOTS: _numbered(
+        "See who holds the slots: the query in likely_cause, or the Spark UI, Stages.",
+        "Stop or limit that one, or add executors.",
+        "Give each query a pool of its own (spark.scheduler.pool), so that each gets a share.",
+    ),
+}
+"""The next steps where batches are slow and the likely cause is known."""
+
+
+def _steps_by_cause(evidence: Evidence) -> str:
+    slow = None if evidence.query is None else evidence.query.slowness
+    return "" if slow is None or slow.cause is None else STEPS_BY_CAUSE[slow.cause.cause]
+
+
+@own_steps.register(facts.BatchesGrow)
+@own_steps.register(facts.LagRises)
+@own_steps.register(facts.WaitedTooLong)
+def _speed_up(_: Facts, evidence: Evidence = NO_EVIDENCE) -> str:
+    return _steps_by_cause(evidence)
+
+
 @own_steps.register
 def _let_it_work(found: facts.BatchSlow, evidence: Evidence = NO_EVIDENCE) -> str:
     if _loses_executors(found):
         return STEPS_OF_LOST
+    by_cause = _steps_by_cause(evidence)
+    if by_cause:
+        return by_cause
     return _numbered(
         "Check on the status page whether completed tasks and started jobs still grow.",
         f"{_where_it_waits(evidence)}: is it more data than usual, or something slow?",

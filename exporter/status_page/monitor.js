@@ -9,8 +9,9 @@ class MonitorPanel {
     this.receivers = new KeyedList(byId("receivers"), (receiver) => receiverRow(receiver.name));
   }
 
-  update(monitor) {
+  update({ monitor, unowned_cost: unowned }) {
     this.monitor = monitor;
+    this.unowned = costWords(unowned);
     setHidden(byId("monitor-section"), false);
     setHidden(byId("receivers-box"), !monitor.receivers.length);
     this.receivers.update(monitor.receivers.map((name) => [name, receiverOf(monitor, name)]));
@@ -18,7 +19,8 @@ class MonitorPanel {
 
   /** @param {number} now the server's time in milliseconds since 1970 @param {number} elapsed */
   tick(now, elapsed) {
-    this.facts.update(monitorFacts(this.monitor, now, elapsed));
+    const cost = this.unowned ? [["cost of jobs of no query", this.unowned]] : [];
+    this.facts.update([...monitorFacts(this.monitor, now, elapsed), ...cost]);
   }
 }
 

@@ -101,6 +101,13 @@ function nameList(names) {
   return names.slice(0, MAX_LISTED).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
+function costWords(cost) {
+  if (!cost) return "";
+  const share = cost.cpu_share === null ? "" : `, ${Math.round(100 * cost.cpu_share)}% of the driver's`;
+  const spilled = cost.spilled_bytes ? `; ${amount(cost.spilled_bytes)} bytes spilled` : "";
+  return `${duration(cost.cpu_seconds)} of CPU${share}; its tasks ran for ${duration(cost.run_seconds)}${spilled}`;
+}
+
 /** Details that are needed rarely; none of them changes with time alone. */
 function furtherFacts(query) {
   if (query.id === null) return [["expected", "yes, but no signal has shown it yet"]];
@@ -108,8 +115,10 @@ function furtherFacts(query) {
   return [
     ["reads from", nameList(query.upstream)],
     ["read by", nameList(query.downstream)],
+    ["likely cause", query.likely_cause?.text ?? ""],
     ["caught up", query.caught_up?.text ?? ""],
     ["age of its newest data, end to end", query.end_to_end_age_seconds === null ? "" : age(query.end_to_end_age_seconds)],
+    ["cost", costWords(query.cost)],
     ["last committed batch", query.last_commit_batch === null ? "none seen" : `#${query.last_commit_batch}`],
     ["error class", query.error_class ?? ""],
     ["this run began", query.started_at === null ? UNKNOWN : clock(query.started_at)],

@@ -184,6 +184,11 @@ public class EventQueue implements Runnable {
     return counter.text();
   }
 
+  /** What finished tasks did, of the queries that have changed since an answer, see TaskCounter. */
+  public String taskSums(long since) {
+    return counter.tasks.text(since);
+  }
+
   /** All active runs, and whether the SparkContext is stopped, see LivingRuns. */
   public String livingRuns() throws Exception {
     return runs.text(executions, context);
@@ -239,6 +244,9 @@ public class EventQueue implements Runnable {
     }
     if (event instanceof StreamingQueryListener.QueryTerminatedEvent) {
       keepEnd((StreamingQueryListener.QueryTerminatedEvent) event);
+    } else if (event instanceof StreamingQueryListener.QueryStartedEvent) {
+      counter.tasks.runStarts(
+          String.valueOf(((StreamingQueryListener.QueryStartedEvent) event).id()));
     }
     if (!closed && received.at - askedAt > abandonedNanos) {
       // The process that took events from here is gone; nothing else removes us from the bus.

@@ -50,12 +50,14 @@ class JobCounter {
   private String lossReason = "";
   private volatile int firstJob = Integer.MAX_VALUE;
   private volatile boolean lostTrack;
+  final TaskCounter tasks = new TaskCounter(this);
 
   JobCounter(Map executions) {
     this.executions = executions;
   }
 
   void receive(SparkListenerEvent event) {
+    tasks.receive(event);
     if (event instanceof SparkListenerTaskStart) {
       SparkListenerTaskStart start = (SparkListenerTaskStart) event;
       Stage stage = (Stage) stages.get(Integer.valueOf(start.stageId()));
@@ -113,6 +115,7 @@ class JobCounter {
   /** Spark dropped events, so the active jobs and tasks are unknown from here on. */
   void loseTrack() {
     lostTrack = true;
+    tasks.loseTrack();
   }
 
   private void jobStarted(SparkListenerJobStart start) {
@@ -216,7 +219,7 @@ class JobCounter {
     }
   }
 
-  private boolean isAlive(String query) {
+  boolean isAlive(String query) {
     try {
       return executions.containsKey(UUID.fromString(query));
     } catch (IllegalArgumentException foreign) {

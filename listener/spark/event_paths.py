@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from ...core.redaction import redact
 from ..events import EventKind
+from ..foresight.tasks import BatchTasks, QueryTasks, StageSpread, TaskSums
 from ..mailbox import LIFECYCLE_CAPACITY, Mailbox, Received
 from ..probe_report import (
     CountedJobs,
@@ -46,10 +47,13 @@ log = logging.getLogger("querypulse")
 
 CHECK_EVERY_SECONDS = 5.0
 PROGRESS_CAPACITY = 2000
+MAX_QUERIES = 2000
+"""Whose tasks are kept; the JVM keeps a thousand, and all that run."""
 REASON_CHARACTERS = 300
 PROCESS = uuid4().hex
 """Names this process among those that monitor the same JVM."""
 _NANOS = 1e9
+_MILLIS = 1e3
 _SHARED_QUEUE = "streams"
 
 
@@ -111,6 +115,10 @@ class EventPath:
         """Jobs and tasks by query id, in one Py4J command; None where nothing counts them."""
         return None
 
+    def tasks(self) -> Mapping[str, QueryTasks] | None:
+        """What finished tasks did, by query id, in one command; None where nothing counts them."""
+        return None
+
     def release(self) -> None:
         """Remove our listener from Spark."""
         raise NotImplementedError
@@ -151,6 +159,8 @@ class EventQueue(EventPath):
         self._taken = 0
         self._watchers = ""
         self._bus: Any = None
+        self._tasks: dict[str, QueryTasks] = {}
+        self._tasks_version = 0
 
     def listen(self, spark: Any) -> None:
         """Start; a ``java_listener`` that the user adds only claims that session.
@@ -231,6 +241,22 @@ class EventQueue(EventPath):
             )
         return CountedJobs(counts, int(first_job), _lost_executors(lost))
 
+    def tasks(self) -> Mapping[str, QueryTasks]:
+        """What finished tasks did, since counting began; only what has changed is sent.
+
+        Raises:
+            ValueError: the answer is none of ``TaskCounter.java``.
+
+        """
+        version, *records = str(self.java.taskSums(self._tasks_version)).split(RECORD)[:-1]
+        for query_id, tasks in map(_query_tasks, records):
+            self._tasks.pop(query_id, None)
+            self._tasks[query_id] = tasks
+        for longest_unchanged in list(self._tasks)[:-MAX_QUERIES]:
+            del self._tasks[longest_unchanged]
+        self._tasks_version = int(version)
+        return self._tasks
+
     def release(self) -> None:
         """Leave the bus; our classes can be collected once no session has ``java_listener``.
 
@@ -270,6 +296,52 @@ def _long_task(fields: list[str]) -> LongTask | None:
     stage, partition, host, runs, usual = fields
     usual_seconds = int(usual) / _NANOS if usual else None
     return LongTask(int(stage), int(partition), host, int(runs) / _NANOS, usual_seconds)
+
+
+_SUMS = len(TaskSums.__struct_fields__)
+_BATCH = 1 + _SUMS + 1 + len(StageSpread.__struct_fields__)
+"""How many fields describe a batch: its id, its sums, how long it waited, and a spread."""
+
+
+def _query_tasks(record: str) -> tuple[str, QueryTasks]:
+    query_id, *fields = record.split(FIELD)
+    starts = range(_SUMS, len(fields), _BATCH)
+    batches = tuple(_batch_tasks(fields[start : start + _BATCH]) for start in starts)
+    return query_id, QueryTasks(_task_sums(fields[:_SUMS]), batches)
+
+
+def _batch_tasks(fields: list[str]) -> BatchTasks:
+    batch_id, *sums = fields[: _SUMS + 1]
+    waited, *spread = fields[_SUMS + 1 :]
+    return BatchTasks(int(batch_id), _task_sums(sums), int(waited) / _MILLIS, _spread(spread))
+
+
+def _task_sums(fields: list[str]) -> TaskSums:
+    tasks, run, cpu, gc, shuffle_wait, spilled, read, written = map(int, fields)
+    return TaskSums(
+        tasks,
+        run / _MILLIS,
+        cpu / _NANOS,
+        gc / _MILLIS,
+        shuffle_wait / _MILLIS,
+        spilled,
+        read,
+        written,
+    )
+
+
+def _spread(fields: list[str]) -> StageSpread | None:
+    stage, tasks, median, longest, partition, host = fields
+    if not stage:
+        return None
+    return StageSpread(
+        stage=int(stage),
+        tasks=int(tasks),
+        median_seconds=int(median) / _MILLIS,
+        longest_seconds=int(longest) / _MILLIS,
+        partition=int(partition),
+        host=host,
+    )
 
 
 class ProxyPath(EventPath):

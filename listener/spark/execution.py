@@ -248,6 +248,7 @@ class SparkRun:
             stopping=run.stopping,
             batch_id=run.batch_id,
             committed_offsets=run.offsets or self.last.committed_offsets,
+            tasks=work.tasks.get(self.facts.query_id),
         )
         seen = with_idle_progress(seen, run.idle_progress, self.last)
         self._note_batch(seen, now)
@@ -286,7 +287,7 @@ class SparkRun:
             return False
         return now - self._polled_closely_at >= closer_after / 2
 
-    def final_poll(self) -> ProbedRun:
+    def final_poll(self, work: PolledWork) -> ProbedRun:
         """The poll of a run that has ended: why, and in which batch.
 
         If Spark refuses the exception, it is an unknown error, so that no failure is lost.
@@ -308,6 +309,7 @@ class SparkRun:
             trigger_active=False,
             stopping=False,
             idle_progress=None,
+            tasks=work.tasks.get(self.facts.query_id),
             exception=exception,
             error_class=error_class,
         )

@@ -6,12 +6,14 @@ Jobs come from the event path's counts, or from Spark's status tracker.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from ..foresight.phases import Phase
+from ..foresight.tasks import QueryTasks
 from ..probe_report import NO_JOB, UNOWNED, CountedJobs, JobActivity, JobCounts, RunFacts, SlotUse
 from ..python_frames import ForeachBatchCall, foreach_batch_calls
 from .jvm import OptionalCalls
@@ -40,12 +42,16 @@ class PolledWork:
         count_jobs: Callable[[], CountedJobs | None],
         details: OptionalCalls,
         run_ids: Collection[str],
+        *,
+        tasks: Mapping[str, QueryTasks],
     ) -> None:
         self._context = java_context
         self._jvm = jvm
         self._count_jobs = count_jobs
         self._ask = details.ask
         self._run_ids = run_ids
+        self.tasks = tasks
+        """What finished tasks did, by query id, as far as they are counted."""
         self._groups: dict[str, set[int]] = {}
 
     def of(self, execution: Any, facts: RunFacts, session: int | None) -> JobActivity:
@@ -58,6 +64,7 @@ class PolledWork:
             activity,
             slots=self._slots_beside(activity, facts.query_id),
             jvm_stack=stack[:STACK_FRAMES],
+            phase=phase_of(stack),
             python_line="" if call is None else call.line,
             python_cpu_seconds=None if call is None else call.cpu_seconds,
             waits_for_log=any(map(_LOG_QUEUE_IS_FULL.search, stack)),
@@ -206,6 +213,23 @@ class PolledWork:
 
     def _session(self, frame: Any) -> int | None:
         return None if frame is None else identity(self._jvm, frame.sparkSession())
+
+
+_FRAMES_OF_PHASES = (
+    # Methods of MicroBatchExecution in Spark 3.5 to 4.3, and what it calls.
+    (Phase.WAL_COMMIT, re.compile(r"\bmarkMicroBatchStart\b")),
+    (Phase.COMMIT_OFFSETS, re.compile(r"\bmarkMicroBatchEnd\b")),
+    (Phase.LATEST_OFFSET, re.compile(r"\bconstructNextBatch\b")),
+    (Phase.ADD_BATCH, re.compile(r"\.addBatch\(|\.SQLExecution\$")),
+    (Phase.GET_BATCH, re.compile(r"\.getBatch\(")),
+    (Phase.PLANNING, re.compile(r"\.IncrementalExecution\b|\.QueryExecution\b")),
+)
+
+
+def phase_of(stack: Collection[str]) -> Phase | None:
+    """Return the phase of a batch that the whole stack of its thread shows; None outside of one."""
+    text = "\n".join(stack).replace("$anonfun$", "$anonfun ")
+    return next((phase for phase, frame in _FRAMES_OF_PHASES if frame.search(text)), None)
 
 
 def identity(jvm: Any, java: Any) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..probe_report import Context, ProbedRun, ProbeReport, SchedulerLoop
+from ..foresight.tasks import TaskSums
+from ..probe_report import UNOWNED, Context, ProbedRun, ProbeReport, SchedulerLoop
 from ..python_frames import is_running
 from .event_paths import EventPath
 from .execution import (
@@ -81,6 +82,8 @@ class SparkProbe:
         self._living: dict[str, SparkRun] = {}
         self._ended = EndedRuns()
         self._scheduler: SchedulerLoop | None = None
+        """At the newest poll."""
+        self._unowned_tasks: TaskSums | None = None
         """At the newest poll."""
         self._seen = Context.RUNNING
         self._end_of_jvm: Context | None = None
@@ -164,6 +167,7 @@ class SparkProbe:
             context=context,
             listener=health,
             scheduler=self._scheduler,
+            unowned_tasks=self._unowned_tasks,
         )
 
     def _poll_runs(self, now: float) -> bool | None:
@@ -179,8 +183,10 @@ class SparkProbe:
         if reported is None:
             return None
         run_ids = [run.run_id for run in reported.values()]
+        tasks = ask("tasks", self._path.tasks, None) or {}
+        self._unowned_tasks = tasks[UNOWNED].sums if UNOWNED in tasks else None
         count_jobs = self._path.job_counts
-        work = PolledWork(self._tracked, self._jvm, count_jobs, self.details, run_ids)
+        work = PolledWork(self._tracked, self._jvm, count_jobs, self.details, run_ids, tasks=tasks)
         has_ended = False
         for query_id in dict.fromkeys([*reported, *self._living]):
             run = reported.get(query_id)
@@ -219,7 +225,7 @@ class SparkProbe:
         run = self._living.get(query_id)
         has_ended = False
         if run is not None and (reported is None or reported.run_id != run.facts.run_id):
-            self._end(query_id, run, now)
+            self._end(query_id, run, now, work)
             run = None
             has_ended = True
         if reported is None:
@@ -230,7 +236,7 @@ class SparkProbe:
         if isinstance(reported, LivingRun):
             if run.poll(reported, now, self._closer_after, work):
                 return has_ended
-            self._end(query_id, run, now)
+            self._end(query_id, run, now, work)
             return True
         raise LookupError(f"{query_id}: {reported.reason}")
 
@@ -242,8 +248,8 @@ class SparkProbe:
         self.details.ask("session", lambda: self._path.cover(java), None)
         return run
 
-    def _end(self, query_id: str, run: SparkRun, now: float) -> None:
-        self._ended.add(run.final_poll(), now)
+    def _end(self, query_id: str, run: SparkRun, now: float, work: PolledWork) -> None:
+        self._ended.add(run.final_poll(work), now)
         del self._living[query_id]
 
     def _context_at_end(self) -> Context:

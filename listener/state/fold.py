@@ -16,6 +16,8 @@ from ..commit_log import LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..foresight.intake import Intake, follow_polled, follow_reported
+from ..foresight.phases import follow_phases, follow_tasks
+from ..foresight.tasks import follow_sums
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe_report import Context, ProbedRun
 from ..source_polls import SourcePoll
@@ -313,6 +315,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
     inputs = follow_inputs(query.checkpoint.inputs, progress, at)
     trends = query.checkpoint.trends
     intakes = query.checkpoint.intakes
+    batches = query.checkpoint.batches
     run = query.run
     newest = run.progress
     unreported = run.unreported
@@ -321,6 +324,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
         late_share = learn_late(late_share, progress, at)
         trends = _trends(query, progress, at, late_share)
         intakes = _intakes(query, progress, at)
+        batches = follow_phases(batches, progress)
         newest = progress
         if unreported is not None and progress.batch_id >= unreported.batch_id:
             unreported = None
@@ -334,7 +338,9 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
             recent_batches=recent[-RECENT_BATCHES:],
             totals=count_batch(history.totals, progress),
         ),
-        checkpoint=replace(query.checkpoint, inputs=inputs, trends=trends, intakes=intakes),
+        checkpoint=replace(
+            query.checkpoint, inputs=inputs, trends=trends, intakes=intakes, batches=batches
+        ),
         run=replace(
             run,
             last_event_at=event_at,
@@ -409,8 +415,13 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
         vanished_at=None,
     )
     name = polled.facts.name or query.name
-    history = learn_jobs(query.history, run.in_flight)
-    query = _with_datasets(replace(query, name=name, run=run, history=history))
+    history = _with_tasks(learn_jobs(query.history, run.in_flight), previous, polled)
+    checkpoint = query.checkpoint
+    batches = follow_tasks(checkpoint.batches, polled.tasks)
+    if batches is not checkpoint.batches:
+        checkpoint = replace(checkpoint, batches=batches)
+    query = replace(query, name=name, run=run, history=history, checkpoint=checkpoint)
+    query = _with_datasets(query)
     if polled.batch_id is not None and polled.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, previous, polled.batch_id - 1, at)
     query = with_batch_of_failure(query)
@@ -422,6 +433,14 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
         # queries that use them. A failure before that has posted an event.
         return query
     return end(query, polled.exception, polled.error_class, at, signal="probe", context=context)
+
+
+def _with_tasks(history: History, previous: ProbedRun | None, polled: ProbedRun) -> History:
+    """The history with the sums of finished tasks, which stay the same record until one ends."""
+    before = None if previous is None else previous.tasks
+    if polled.tasks is None or polled.tasks is before:
+        return history
+    return replace(history, spent=follow_sums(history.spent, polled.tasks.sums))
 
 
 def _moved_on(previous: ProbedRun | None, polled: ProbedRun) -> bool:

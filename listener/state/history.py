@@ -15,6 +15,8 @@ from ..commit_log import USUAL_HOURS, StartingPoint
 from ..events import Progress
 from ..failure import Failure
 from ..foresight.intake import Intake
+from ..foresight.phases import BatchPhases
+from ..foresight.tasks import Spent
 from ..source_polls import SourcePoll
 from .flow import Datasets
 from .inputs import SourceInput
@@ -124,6 +126,8 @@ class History(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     completed_at: float | None = None
     """When an earlier run last completed, also in an earlier process, as far as known."""
     totals: Totals = Totals()
+    spent: Spent | None = None
+    """What finished tasks did; None where they are not counted."""
     commits_before_run: int = 0
     """The commits in ``totals`` that earlier runs made."""
 
@@ -224,6 +228,8 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     trends: Trends = Trends()
     intakes: dict[int, Intake] = {}
     """By source index: what has arrived and what was read, where a source shows that."""
+    batches: tuple[BatchPhases, ...] = ()
+    """The newest batches and some older ones: what is usual for them."""
     datasets: Datasets = Datasets()
     """What the query reads and writes, as far as known."""
 

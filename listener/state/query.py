@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..commit_log import USUAL_HOURS
 from ..events import Progress
 from ..foresight import intake
+from ..foresight.tasks import joined, of_new_id, taken_over
 from . import positions
 from .history import MAX_PAST_FAILURES, Checkpoint, History, add_totals, latest, with_longest
 from .inputs import SourceInput
@@ -277,6 +278,7 @@ def _next_history(old: Query, run_id: str, at: float, *, is_same_id: bool) -> Hi
         reading=reading,
         totals=replace(history.totals, restarts=history.totals.restarts + 1),
         commits_before_run=history.totals.commits,
+        spent=history.spent if is_same_id else of_new_id(history.spent),
     )
 
 
@@ -319,9 +321,12 @@ def with_checkpoint_of(query: Query, holder: Query) -> Query:
         newest_commit=holder.checkpoint.newest_commit,
         sources=between_runs(holder.checkpoint.sources),
         intakes=intake.between_runs(holder.checkpoint.intakes),
+        batches=holder.checkpoint.batches,
         start_point=holder.checkpoint.start_point,
     )
-    return with_reading(replace(query, checkpoint=checkpoint), reading)
+    spent = taken_over(query.history.spent, holder.history.spent)
+    query = replace(query, checkpoint=checkpoint, history=replace(query.history, spent=spent))
+    return with_reading(query, reading)
 
 
 def remains(query: Query) -> Query:
@@ -382,6 +387,7 @@ def join(older: Query, newer: Query) -> Query:
         commits_before_run=before.totals.commits + after.commits_before_run,
         reading=reading,
         late_share=before.late_share or after.late_share,
+        spent=joined(before.spent, after.spent, is_same_id=older.query_id == newer.query_id),
     )
     if not _has_recovered_since(newer, older):
         failures = filter(None, (older.failure, after.unrecovered))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ..commit_log import LoggedBatches, SinkLog
 from ..events import Progress, Started
 from ..failure import Failure
+from ..foresight.phases import Phase
 from ..offsets import behind
 from ..probe_report import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
 
@@ -67,6 +68,10 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     """Since when ``holder`` has held most of the slots that its jobs wait for."""
     jobs_before: int | None = None
     """How many jobs of the query had started when this first took long; only counted ones."""
+    phase: Phase | None = None
+    """The phase that its thread is in, where a poll shows that ..."""
+    phase_since: float = inf
+    """... and since when polls have shown it."""
 
 
 class Delay(str, Enum):
@@ -118,6 +123,8 @@ def follow_in_flight(run: Run, polled: ProbedRun, at: float) -> InFlight | None:
     flight = _moved(flight, last_work, work, at)
     flight = _waiting(flight, last_work, work, run.probed_at or at, at)
     flight = _delayed(flight, work, at)
+    if flight.phase is not work.phase:
+        flight = replace(flight, phase=work.phase, phase_since=at)
     if flight.jobs_before is None and work.counted:
         flight = replace(flight, jobs_before=work.own.jobs_started)
     return flight

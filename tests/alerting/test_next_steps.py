@@ -15,9 +15,12 @@ from querypulse.alerting.evidence import (
     CommitSeen,
     Evidence,
     LastCommit,
+    LikelyCause,
     OnRestart,
     QueryEvidence,
     RunEvidence,
+    SlowCause,
+    Slowness,
 )
 from querypulse.alerting.facts import Facts, Flight, HowStopped, Losses, Place, Slots, Unfinished
 from querypulse.alerting.finding import Severity, finding_about
@@ -172,7 +175,18 @@ def activity(python_line="", stack=()):
     return Activity(JobCounts(4, 1, 4, 1), JobCounts(), True, python_line, stack)
 
 
-def evidence(of_run=None, **changes):
+def slow_for(cause):
+    return Slowness(
+        batch_id=7,
+        seconds=90.0,
+        usual_seconds=3.0,
+        rows=None,
+        usual_rows=10.0,
+        cause=LikelyCause(cause=cause, explained_seconds=80.0),
+    )
+
+
+def evidence(of_run=None, slow=None, **changes):
     commit = LastCommit(CommitSeen.NEVER)
     window = Window(60.0, WindowCause.FLOOR)
     query = QueryEvidence(
@@ -181,6 +195,7 @@ def evidence(of_run=None, **changes):
         last_commit=commit,
         window=window,
         run=None if of_run is None else RunEvidence(activity=of_run),
+        slowness=None if slow is None else slow_for(slow),
     )
     return Evidence(query=query, **changes)
 
@@ -191,6 +206,7 @@ EVIDENCES = [
     evidence(activity()),
     evidence(activity("/job.py:7 in wait"), on_restart=OnRestart(7, 8, is_done=True)),
     evidence(activity("", ("java.net.read",)), ends_driver=True, main_thread="waits"),
+    *(evidence(slow=cause) for cause in SlowCause),
 ]
 HINT = "kubectl -n streaming rollout restart deploy/orders"
 OTHERS = (

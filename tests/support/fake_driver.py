@@ -100,6 +100,7 @@ class JavaQueue:
         self.wakes = self.closes = self.given = 0
         self.listener = JavaListener()
         self.prepared: tuple = ()
+        self.sums_since: list[int] = []
         self._woken = threading.Event()
 
     def prepare(self, *arguments: object) -> None:
@@ -144,6 +145,10 @@ class JavaQueue:
 
     def livingRuns(self) -> str:
         return f"false{RECORD}"
+
+    def taskSums(self, since: int) -> str:
+        self.sums_since.append(since)
+        return f"{since + 1}{RECORD}"
 
     def jobCounts(self) -> str:
         return f"7{RECORD}id-a{FIELD}3{FIELD}1{FIELD}40{FIELD}2{RECORD}"

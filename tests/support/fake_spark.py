@@ -49,6 +49,8 @@ class FakeChannel:
     def __init__(self, counts=None):
         self.counts = counts
         self.first_job = 0
+        self.sums = None
+        """What finished tasks did, by query id."""
         self.covered = []
         self.counted = 0
         self.released = 0
@@ -69,6 +71,9 @@ class FakeChannel:
         self.released += 1
         if self.refuse is not None:
             raise self.refuse
+
+    def tasks(self):
+        return self.sums
 
     def job_counts(self):
         self.counted += 1

@@ -23,6 +23,7 @@ from querypulse.exporter.published_state import (
 )
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.foresight.intake import Intake, Mark
+from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
 from querypulse.listener.probe_report import FullQueue
 from querypulse.listener.state.flow import Flow
 from querypulse.listener.state.query import Query
@@ -115,9 +116,16 @@ def full_story() -> Story:
     )
     story.state.apply_event(batch, 70)
     story.probe(
-        processing("busy", batch=8, trigger="ProcessingTimeTrigger(10000)", async_progress=True),
+        processing(
+            "busy",
+            batch=8,
+            trigger="ProcessingTimeTrigger(10000)",
+            async_progress=True,
+            finished=QueryTasks(TaskSums(40, 90.0, 30.0, 2.5, 0.5, 4096, 2048, 1024)),
+        ),
         processing("dead", batch=0),
         at=80,
+        unowned=TaskSums(4, 12.0, 10.0),
     )
     story.log("busy", at=81, planned=6, committed=6)
     for at in (60, 75, 90):

@@ -92,9 +92,12 @@ def run(
     stack=(),
     python_cpu=None,
     jvm_cpu=None,
+    phase=None,
+    finished=None,
     sink="noop",
     **fields,
 ) -> ProbedRun:
+    """A poll of a run; ``tasks`` counts those of its jobs, ``finished`` is what they did."""
     facts = RunFacts(
         query_id=f"id-{query}",
         run_id=f"{query}-{number}",
@@ -117,6 +120,7 @@ def run(
         jvm_stack=stack,
         python_cpu_seconds=python_cpu,
         jvm_cpu_seconds=jvm_cpu,
+        phase=phase,
     )
     return ProbedRun(
         facts=facts,
@@ -126,6 +130,7 @@ def run(
         data_available=data,
         batch_id=batch,
         work=None if (tasks, own, jvm_cpu) == (None, None, None) else polled,
+        tasks=finished,
         **fields,
     )
 
@@ -271,10 +276,19 @@ class Story:
         seen = processing(query, self.newest(query, number), batch=batch, **fields)
         return self.probe(seen, at=at)
 
-    def report(self, *runs, at, context=Context.RUNNING, scheduler=None, dropped=0, **listener):
+    def report(
+        self,
+        *runs,
+        at,
+        context=Context.RUNNING,
+        scheduler=None,
+        unowned=None,
+        dropped=0,
+        **listener,
+    ):
         """A probe report of these runs; a run object that was reported before was not polled now."""
         health = ListenerHealth(registered=True, dropped_events=dropped, **listener)
-        report = ProbeReport(at, at, runs, context, health, scheduler)
+        report = ProbeReport(at, at, runs, context, health, scheduler, unowned)
         self.state.apply_probe(report)
         return self.until(at)
 

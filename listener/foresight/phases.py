@@ -1,0 +1,172 @@
+"""The phases of a query's batches, and what is usual for them: why it is slow is read from these.
+
+A batch is kept as a few numbers when it commits, and nothing is computed then. The newest batches
+are all kept, older ones further and further apart, so that a long slowdown leaves what was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from statistics import median
+
+import msgspec
+from msgspec.structs import replace
+
+from ..events import Progress
+from .tasks import QueryTasks, TaskSums
+
+MOST = 32
+"""So many batches are kept at most ..."""
+THINNED = 8
+"""... of which so many are dropped at once, none of them among so many newest ones."""
+KEPT_TASKS = 2
+"""So many batches ``QueryTasks`` has."""
+LEAST = 4
+"""So many batches show what is usual."""
+LEAST_WITH_TASKS = 2
+"""Polls may show the tasks of a few of them only."""
+SLOW = 1.5
+"""A batch that takes this many times as long as usual is slow."""
+LEAST_EXCESS_SECONDS = 0.5
+
+
+class Phase(str, Enum):
+    """A phase of a batch, as ``durationMs`` names it (``MicroBatchExecution``), in their order."""
+
+    LATEST_OFFSET = "latestOffset"
+    WAL_COMMIT = "walCommit"
+    GET_BATCH = "getBatch"
+    PLANNING = "queryPlanning"
+    ADD_BATCH = "addBatch"
+    COMMIT_OFFSETS = "commitOffsets"
+
+
+_NAMES = tuple(phase.value for phase in Phase)
+
+
+class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """One batch: its rows, how long it took, and how long each ``Phase``; unknown ones None."""
+
+    batch_id: int
+    rows: int
+    seconds: float
+    phases: tuple[float | None, ...]
+    run_seconds: float | None = None
+    """Of its tasks, like what follows; None where no poll has shown them after it ended."""
+    shuffled_bytes: int = 0
+    """Read and written, which says how much work it was."""
+    spilled_bytes: int = 0
+
+    def of(self, *phases: Phase) -> float:
+        """The seconds of these phases together; an unknown one counts 0."""
+        together = (self.phases[_NAMES.index(phase.value)] for phase in phases)
+        return sum(seconds or 0.0 for seconds in together)
+
+
+Batches = tuple[BatchPhases, ...]
+
+
+def follow_phases(batches: Batches, progress: Progress) -> Batches:
+    """Add a batch that was committed."""
+    if progress.batch_seconds is None or not progress.phase_seconds:
+        return batches
+    phases = tuple(map(progress.phase_seconds.get, _NAMES))
+    newest = BatchPhases(progress.batch_id, progress.input_rows, progress.batch_seconds, phases)
+    if len(batches) < MOST:
+        return (*batches, newest)
+    return (*_thinned(batches), newest)
+
+
+def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
+    """Add what the tasks of the newest batches did; the same batches if nothing is new."""
+    if tasks is None or not batches:
+        return batches
+    for of_batch in tasks.batches:
+        for index in range(-1, -1 - min(KEPT_TASKS, len(batches)), -1):
+            batch = batches[index]
+            is_new = batch.run_seconds != of_batch.sums.run_seconds
+            if batch.batch_id == of_batch.batch_id and is_new:
+                changed = list(batches)
+                changed[index] = _with_sums(batch, of_batch.sums)
+                batches = tuple(changed)
+    return batches
+
+
+def _with_sums(batch: BatchPhases, sums: TaskSums) -> BatchPhases:
+    return replace(
+        batch,
+        run_seconds=sums.run_seconds,
+        shuffled_bytes=sums.shuffle_read_bytes + sums.shuffle_written_bytes,
+        spilled_bytes=sums.spilled_bytes,
+    )
+
+
+def _thinned(batches: Batches) -> Batches:
+    """The batches without those that are closest to the one before, for their age."""
+    now = batches[-1].batch_id
+
+    def distance(index: int) -> float:
+        batch = batches[index]
+        gap = batch.batch_id - batches[index - 1].batch_id
+        return gap / max(1, now - batch.batch_id)
+
+    older = sorted(range(1, MOST - THINNED), key=distance)
+    dropped = {*older[:THINNED]}
+    return tuple(batch for index, batch in enumerate(batches) if index not in dropped)
+
+
+class Usual(msgspec.Struct, frozen=True, gc=False):
+    """What is usual: some batches, each of which is one of many that were alike."""
+
+    batches: Batches
+
+    @property
+    def seconds(self) -> float:
+        """How long a batch usually takes."""
+        return median(batch.seconds for batch in self.batches)
+
+    @property
+    def rows(self) -> float:
+        """How many rows a batch usually has."""
+        return median(batch.rows for batch in self.batches)
+
+    def of(self, *phases: Phase) -> float:
+        """How long these phases usually take together."""
+        return median(batch.of(*phases) for batch in self.batches)
+
+    @property
+    def spilled_bytes(self) -> float | None:
+        """How much its tasks usually spill; None if that is not known."""
+        return self._of_tasks(lambda batch, _: float(batch.spilled_bytes))
+
+    @property
+    def seconds_per_byte(self) -> float | None:
+        """For how long tasks usually run for each byte that is shuffled; None if not known."""
+        return self._of_tasks(
+            lambda batch, run: run / batch.shuffled_bytes if batch.shuffled_bytes else None
+        )
+
+    def _of_tasks(self, read: Callable[[BatchPhases, float], float | None]) -> float | None:
+        run_seconds = [(batch, batch.run_seconds) for batch in self.batches]
+        read_values = [read(batch, run) for batch, run in run_seconds if run is not None]
+        values = [value for value in read_values if value is not None]
+        return median(values) if len(values) >= LEAST_WITH_TASKS else None
+
+
+def usual_before(batches: Sequence[BatchPhases], seconds: float) -> Usual | None:
+    """What was usual before batches took ``seconds``; None if that is not slow, or unknown.
+
+    The newest batches that took about as long are not what is usual, up to two shorter ones in a
+    row. Of what was before, the older half counts: batches may have grown since. If all took as
+    long, nothing is known.
+    """
+    is_long = [batch.seconds * SLOW > seconds for batch in batches]
+    before = len(batches)
+    while before and any(is_long[max(0, before - 2) : before]):
+        before -= 1
+    if before < LEAST:
+        return None
+    usual = Usual(tuple(batches[: max(LEAST, before // 2)]))
+    is_slow = seconds >= SLOW * usual.seconds and seconds - usual.seconds >= LEAST_EXCESS_SECONDS
+    return usual if is_slow else None

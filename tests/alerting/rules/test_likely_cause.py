@@ -1,0 +1,45 @@
+"""Alerts about slow batches name a likely cause, where something explains most of the time."""
+
+from __future__ import annotations
+
+import pytest
+from support.rules.causes import CAUSES, growing
+from support.slow_batches import TROUBLES, UNKNOWN, as_table, confusion
+
+from querypulse.alerting.words.messages import say
+
+
+@pytest.mark.parametrize("words", CAUSES)
+def test_likely_cause(words):
+    story, alertname, expected = CAUSES[words]
+    findings = story.evaluate(story.ends_at).findings
+    texts = {finding.alertname: say(finding).evidence for finding in findings}
+
+    assert texts[alertname].get("likely_cause", "") == expected
+
+
+@pytest.mark.slow
+def test_causes_are_named_rightly_in_95_of_100_histories_and_wrongly_in_two():
+    named = confusion(range(100))
+    table = as_table(named)
+
+    for trouble in TROUBLES:
+        truth = getattr(trouble, "value", UNKNOWN)
+        name = getattr(trouble, "value", trouble)
+        silent = {UNKNOWN: "", "not slow": ""}
+        right = sum(
+            n
+            for said, n in named[name].items()
+            if silent.get(said, said) == silent.get(truth, truth)
+        )
+        wrong = sum(n for said, n in named[name].items() if said not in (*silent, truth))
+        assert right >= 95, table
+        assert wrong <= 2, table
+
+
+def test_more_rows_are_told_without_a_cause():
+    story = growing("addBatch", rows=200)
+    (finding,) = story.evaluate(story.ends_at).findings
+    texts = say(finding).evidence
+
+    assert texts["batch_rows"] == "batch 54 had 200 rows, usually 10; it took 4 min, usually 19.4 s"

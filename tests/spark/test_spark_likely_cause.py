@@ -1,0 +1,215 @@
+"""On real Spark: what makes a batch slow is named, and a plain large batch has no such cause."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+from support.queries import until
+
+from querypulse.alerting.evidence import SlowCause
+from querypulse.alerting.policy import Policy
+from querypulse.alerting.rules.causes import slowness
+from querypulse.alerting.rules.context import rule_context
+
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
+
+ROUNDS = range(int(os.environ.get("ROUNDS", "1")))
+"""Each trouble is injected so often; a table of twenty is in docs/foresight.md."""
+USUAL_BATCHES = 8
+SLOTS = 12
+MILLIS = 6000
+SLOW_STORE = """
+import java.io.*;
+import java.net.URI;
+import org.apache.hadoop.fs.*;
+import org.apache.hadoop.util.Progressable;
+public class SlowStore extends RawLocalFileSystem {
+    public URI getUri() { return URI.create("slow:///"); }
+    private static void sleep(String what) throws IOException {
+        try {
+            if (what.equals(System.getProperty("slow.store"))) Thread.sleep(3000L);
+        } catch (InterruptedException stopped) {
+            throw new InterruptedIOException();
+        }
+    }
+    public FileStatus[] listStatus(Path path) throws IOException {
+        if (path.getName().equals("in")) sleep("listing");
+        return super.listStatus(path);
+    }
+    public boolean rename(Path from, Path to) throws IOException {
+        if (to.getParent().getName().equals("offsets") || to.getParent().getName().equals("commits")) sleep("commits");
+        return super.rename(from, to);
+    }
+}
+"""
+"""A store that takes three seconds to list the folder ``in``, or to commit a file."""
+SLEEP = "reflect('java.lang.Thread', 'sleep', cast({} as bigint))"
+
+
+@pytest.fixture(scope="module")
+def slow_store(spark):
+    """Make the store slow in one way, until it is made quick again."""
+    jvm = spark.sparkContext._jvm
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    compiler = loader.loadClass("org.codehaus.janino.SimpleCompiler").newInstance()
+    compiler.setParentClassLoader(loader)
+    compiler.cook(SLOW_STORE)
+    before = conf.getClassLoader()
+    conf.setClassLoader(compiler.getClassLoader())
+    conf.set("fs.slow.impl", "SlowStore")
+    yield lambda what: jvm.java.lang.System.setProperty("slow.store", what)
+    conf.setClassLoader(before)
+
+
+class Watched:
+    """A query of files, a batch for each ``put``, and what is known of its newest batch."""
+
+    def __init__(self, spark, sidecar, folder, name):
+        self.spark, self.sidecar, self.folder, self.name = spark, sidecar, folder, name
+        self.input = folder / "in"
+        self.input.mkdir()
+        self.work = usual_work
+        self.files = 0
+        self.query = (
+            spark.readStream.format("text")
+            .load(f"slow://{self.input}")
+            .writeStream.queryName(name)
+            .trigger(processingTime="200 milliseconds")
+            .option("checkpointLocation", f"slow://{folder}/checkpoint")
+            .foreachBatch(lambda rows, _: self.work(rows))
+            .start()
+        )
+        for _ in range(USUAL_BATCHES):
+            self.put()
+
+    def put(self, rows=20):
+        """Let it read a file, and wait until its tasks are known, too."""
+        number = self.files
+        self.files += 1
+        written = self.folder / f"{number}.txt"
+        written.write_text("x\n" * rows)
+        written.rename(self.input / written.name)
+        until(lambda: self.knows(number), f"batch {number} of {self.name} is known")
+
+    def knows(self, number):
+        query = self.snapshot.labels().get(self.name)
+        tasks = None if query is None or query.run.probed is None else query.run.probed.tasks
+        committed = query is not None and query.checkpoint.batches
+        if not committed or committed[-1].batch_id < number or tasks is None:
+            return False
+        return any(batch.batch_id == number for batch in tasks.batches)
+
+    @property
+    def snapshot(self):
+        return self.sidecar._runtime.evaluated.snapshot
+
+    @property
+    def slowness(self):
+        snapshot = self.snapshot
+        query = snapshot.labels()[self.name]
+        return slowness(rule_context(query, snapshot, snapshot.at, Policy()))
+
+
+def run(rows, *columns):
+    """Run a shuffle of these columns, in twelve tasks."""
+    selected = rows.repartition(SLOTS).selectExpr(*columns)
+    selected.write.format("noop").mode("overwrite").save()
+
+
+def usual_work(rows):
+    run(rows, "value", SLEEP.format(5))
+
+
+@pytest.fixture
+def watched(spark, watch, slow_store, tmp_path):
+    slow_store("")
+    query = Watched(spark, watch(), tmp_path, "orders")
+    yield query
+    slow_store("")
+
+
+def cause_of(watched):
+    slow = watched.slowness
+    assert slow is not None, "it is slow"
+    return None if slow.cause is None else slow.cause.cause
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+def test_slow_listing_of_a_source_is_named(watched, slow_store, number):
+    slow_store("listing")
+    watched.put()
+
+    assert cause_of(watched) is SlowCause.SOURCE_LISTING
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+def test_slow_store_of_the_checkpoint_is_named(watched, slow_store, number):
+    slow_store("commits")
+    watched.put()
+
+    assert cause_of(watched) is SlowCause.SLOW_COMMIT
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+def test_plain_large_batch_has_no_cause(watched, number):
+    watched.put(rows=20_000)
+
+    assert cause_of(watched) is None
+    assert watched.slowness.rows == 20_000
+    assert watched.slowness.usual_rows == 20
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+def test_skewed_task_is_named(watched, number):
+    partition = f"if(spark_partition_id() = 7, {MILLIS}, 5)"
+    watched.work = lambda rows: run(rows.sparkSession.range(0, SLOTS, 1, SLOTS), SLEEP.format(partition))
+    watched.put()
+    spread = watched.slowness.cause.spread
+
+    assert cause_of(watched) is SlowCause.SKEW
+    assert spread.longest_seconds >= MILLIS / 1000 > 10 * spread.median_seconds
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+def test_neighbour_that_holds_the_slots_is_named_by_what_it_does(watched, spark, number):
+    holds = threading.Thread(
+        target=lambda: run(spark.range(0, SLOTS, 1, SLOTS), SLEEP.format(MILLIS)), daemon=True
+    )
+    taken = threading.Event()
+
+    def work(rows):
+        holds.start()
+        tracker = spark.sparkContext.statusTracker()
+        until(lambda: len(tracker.getActiveStageIds()) > 0, "the neighbour has the slots")
+        taken.wait(1.0)
+        usual_work(rows)
+
+    watched.work = work
+    watched.put()
+    holds.join()
+
+    assert cause_of(watched) is SlowCause.WAITING_FOR_SLOTS
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+def test_spill_is_named(watched, spark, number):
+    def work(rows, threshold):
+        session = rows.sparkSession
+        for kind in ("spill.threshold", "in.memory.threshold"):
+            session.conf.set(f"spark.sql.windowExec.buffer.{kind}", str(threshold))
+        numbers = session.range(0, 200_000, 1, 4).selectExpr("id", "id % 2 AS key")
+        numbers.selectExpr("sum(id) OVER (PARTITION BY key) AS total").write.format("noop").mode(
+            "overwrite"
+        ).save()
+
+    watched.work = lambda rows: work(rows, 10_000_000)
+    for _ in range(USUAL_BATCHES):
+        watched.put()
+    watched.work = lambda rows: work(rows, 500)
+    watched.put()
+
+    assert cause_of(watched) is SlowCause.SPILL
+    assert watched.slowness.cause.spilled_bytes > 1e6
