@@ -6,7 +6,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+
 import msgspec
+
+SST_BYTES = "rocksdbSstFileSize"
+PINNED_BYTES = "rocksdbPinnedBlocksMemoryUsage"
+_OF_SPARK_3 = "rocksdbCommitPauseLatency"
+"""Only Spark 3 has this metric."""
+_MEMTABLE_BLOCK = 65_536
+"""Far less than what RocksDB charges to a bounded cache for the memtables of each store (256 KiB),
+and far more than a cache without a bound has pinned (88 bytes)."""
+_UPLOADED = re.compile(r"SnapshotLastUploaded\.partition_(\d{1,9})_(.+)", re.ASCII | re.DOTALL)
+MAX_NAME = 64
+_UNUSUAL = re.compile(r"[^\w. -]", re.ASCII)
 
 
 class StateOperator(msgspec.Struct, frozen=True, gc=False):
@@ -20,11 +34,75 @@ class StateOperator(msgspec.Struct, frozen=True, gc=False):
     rows_dropped: int | None = None
     """Behind the watermark (``numRowsDroppedByWatermark``)."""
     memory_bytes: int | None = None
-    """None also where Spark's figure cannot be (SPARK-48208)."""
+    """None also where Spark's figure cannot be: see ``memory_of``."""
     partitions: int | None = None
     """``numShufflePartitions``."""
+    stores: int | None = None
+    """``numStateStoreInstances``."""
     update_seconds: float | None = None
     removal_seconds: float | None = None
     commit_seconds: float | None = None
     metrics: dict[str, float] = {}
     """``customMetrics`` by Spark's name: milliseconds, bytes and counts as Spark has them."""
+
+    @property
+    def state_bytes(self) -> float | None:
+        """What grows with the state: RocksDB's files, else what the executors hold of it."""
+        return self.metrics.get(SST_BYTES, self.memory_bytes)
+
+
+def memory_of(
+    used: int | None, rows: int | None, stores: int | None, metrics: Mapping[str, float]
+) -> int | None:
+    """The memory of an operator; None where Spark's figure cannot be.
+
+    With ``boundedMemoryUsage``, the RocksDB stores of an executor share one cache. Spark 3.5 counts
+    all of it for each store, and Spark 4.0 reports 0 (SPARK-48208). From 4.1 on each store counts
+    an equal part of it. Without a bound, each store has its own.
+    """
+    if used is None or used < 0:
+        return None
+    if SST_BYTES not in metrics:
+        return used
+    counts_all = metrics.get(PINNED_BYTES, 0.0) > _MEMTABLE_BLOCK * (stores or 1)
+    if (_OF_SPARK_3 in metrics and counts_all) or (used == 0 and rows):
+        return None
+    return used
+
+
+def labelled(operators: Sequence[StateOperator]) -> dict[str, StateOperator]:
+    """The operators by what tells them apart: the name, with a number from the second one on.
+
+    Spark reports the operators of a plan in the same order after each batch.
+    """
+    by_label: dict[str, StateOperator] = {}
+    for operator in operators:
+        name = _UNUSUAL.sub("_", operator.name[:MAX_NAME]) or "unknown"
+        label, number = name, 1
+        while label in by_label:
+            number += 1
+            label = f"{name} {number}"
+        by_label[label] = operator
+    return by_label
+
+
+class Upload(msgspec.Struct, frozen=True, gc=False):
+    """The newest snapshot of a partition that was uploaded: its ``version``, -1 for none."""
+
+    version: float
+    partition: int
+    store: str
+
+
+def oldest_upload(operator: StateOperator) -> Upload | None:
+    """The partition whose newest snapshot is the oldest; None where Spark does not report any.
+
+    Spark 4.1 and later report the oldest ones
+    (``spark.sql.streaming.stateStore.numStateStoreInstanceMetricsToReport``).
+    """
+    uploads = [
+        (version, int(match[1]), match[2])
+        for name, version in operator.metrics.items()
+        if name.startswith("Snap") and (match := _UPLOADED.fullmatch(name)) is not None
+    ]
+    return Upload(*min(uploads)) if uploads else None
