@@ -27,6 +27,7 @@ from ..evidence import (
     Signal,
     SourceBacklog,
     SourceLag,
+    StateSnapshots,
 )
 from ..facts import Facts
 from ..policy import WINDOW_FACTOR, Window, WindowCause
@@ -211,6 +212,7 @@ def _query(query: QueryEvidence) -> Texts:
         "lag": "; ".join(map(_lag, query.lags)),
         "backlog": "; ".join(map(_backlog, query.backlogs)),
         "caught_up": "" if query.catching_up is None else caught_up_text(query.catching_up),
+        "state_snapshots": _snapshots(query.state_snapshots),
         "sources_unread": query.sources_unread,
         "signals": ", ".join(map(_signal, query.signals)),
         "reads": "; ".join(query.reads),
@@ -278,6 +280,17 @@ def _backlog(backlog: SourceBacklog) -> str:
     if backlog.size_bytes is not None:
         sizes.append(f"{backlog.size_bytes:.0f} bytes")
     return f"{backlog.description}: {', '.join([*sizes, _reported(backlog.age_seconds)])}"
+
+
+def _snapshots(oldest: StateSnapshots | None) -> str:
+    if oldest is None:
+        return ""
+    what = f"the newest snapshot of partition {oldest.partition} of {oldest.operator}"
+    known = "none is known for" if oldest.is_none else "it lacks"
+    return (
+        f"{what}: {known} {oldest.batches} batches, about {duration(oldest.seconds)} of work; "
+        "a restart reads them again, and is slow"
+    )
 
 
 def caught_up_text(catching_up: CatchingUp) -> str:

@@ -18,7 +18,7 @@ _OF_SPARK_3 = "rocksdbCommitPauseLatency"
 _MEMTABLE_BLOCK = 65_536
 """Far less than what RocksDB charges to a bounded cache for the memtables of each store (256 KiB),
 and far more than a cache without a bound has pinned (88 bytes)."""
-_UPLOADED = re.compile(r"SnapshotLastUploaded\.partition_(\d{1,9})_(.+)", re.ASCII | re.DOTALL)
+_UPLOADED = re.compile(r"SnapshotLastUploaded\.partition_(\d{1,9})_.+", re.ASCII | re.DOTALL)
 MAX_NAME = 64
 _UNUSUAL = re.compile(r"[^\w. -]", re.ASCII)
 
@@ -86,23 +86,36 @@ def labelled(operators: Sequence[StateOperator]) -> dict[str, StateOperator]:
     return by_label
 
 
-class Upload(msgspec.Struct, frozen=True, gc=False):
-    """The newest snapshot of a partition that was uploaded: its ``version``, -1 for none."""
+class UploadAge(msgspec.Struct, frozen=True, gc=False):
+    """The partition of an operator whose newest uploaded snapshot is the oldest.
 
-    version: float
-    partition: int
-    store: str
-
-
-def oldest_upload(operator: StateOperator) -> Upload | None:
-    """The partition whose newest snapshot is the oldest; None where Spark does not report any.
-
-    Spark 4.1 and later report the oldest ones
-    (``spark.sql.streaming.stateStore.numStateStoreInstanceMetricsToReport``).
+    So many ``batches`` are not in it. ``is_none``: Spark knows none of it since the run began.
     """
-    uploads = [
-        (version, int(match[1]), match[2])
-        for name, version in operator.metrics.items()
-        if name.startswith("Snap") and (match := _UPLOADED.fullmatch(name)) is not None
-    ]
-    return Upload(*min(uploads)) if uploads else None
+
+    batches: int
+    partition: int
+    is_none: bool = False
+
+
+def oldest_uploads(
+    operators: Sequence[StateOperator], batch_id: int, first_batch: int
+) -> dict[str, UploadAge]:
+    """The oldest snapshot of each operator of which Spark reports them; Spark 4.1 and later.
+
+    It reports the oldest ones
+    (``spark.sql.streaming.stateStore.numStateStoreInstanceMetricsToReport``). Batch N writes
+    version N + 1. Where none was uploaded (-1), the batches since the run's ``first_batch`` count.
+    """
+    oldest = {}
+    for label, operator in labelled(operators).items():
+        uploads = [
+            (version, int(match[1]))
+            for name, version in operator.metrics.items()
+            if name.startswith("Snap") and (match := _UPLOADED.fullmatch(name)) is not None
+        ]
+        if uploads:
+            version, partition = min(uploads)
+            is_none = version < 0
+            since = first_batch if is_none else min(version, batch_id + 1)
+            oldest[label] = UploadAge(max(0, int(batch_id + 1 - since)), partition, is_none)
+    return oldest

@@ -16,6 +16,7 @@ from ..commit_log import LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..foresight.intake import Intake, follow_polled, follow_reported
+from ..foresight.state_growth import follow_growth
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe_report import Context, ProbedRun
 from ..source_polls import SourcePoll
@@ -313,6 +314,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
     inputs = follow_inputs(query.checkpoint.inputs, progress, at)
     trends = query.checkpoint.trends
     intakes = query.checkpoint.intakes
+    growth = query.checkpoint.growth
     run = query.run
     newest = run.progress
     unreported = run.unreported
@@ -321,6 +323,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
         late_share = learn_late(late_share, progress, at)
         trends = _trends(query, progress, at, late_share)
         intakes = _intakes(query, progress, at)
+        growth = follow_growth(growth, progress, at, history.totals.input_rows)
         newest = progress
         if unreported is not None and progress.batch_id >= unreported.batch_id:
             unreported = None
@@ -334,7 +337,9 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
             recent_batches=recent[-RECENT_BATCHES:],
             totals=count_batch(history.totals, progress),
         ),
-        checkpoint=replace(query.checkpoint, inputs=inputs, trends=trends, intakes=intakes),
+        checkpoint=replace(
+            query.checkpoint, inputs=inputs, trends=trends, intakes=intakes, growth=growth
+        ),
         run=replace(
             run,
             last_event_at=event_at,

@@ -15,6 +15,7 @@ from ..commit_log import USUAL_HOURS, StartingPoint
 from ..events import Progress
 from ..failure import Failure
 from ..foresight.intake import Intake
+from ..foresight.state_growth import Growth
 from ..source_polls import SourcePoll
 from .flow import Datasets
 from .inputs import SourceInput
@@ -224,6 +225,8 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     trends: Trends = Trends()
     intakes: dict[int, Intake] = {}
     """By source index: what has arrived and what was read, where a source shows that."""
+    growth: Growth = {}
+    """What keeps state, and how that grows."""
     datasets: Datasets = Datasets()
     """What the query reads and writes, as far as known."""
 

@@ -319,6 +319,7 @@ def with_checkpoint_of(query: Query, holder: Query) -> Query:
         newest_commit=holder.checkpoint.newest_commit,
         sources=between_runs(holder.checkpoint.sources),
         intakes=intake.between_runs(holder.checkpoint.intakes),
+        growth=holder.checkpoint.growth,
         start_point=holder.checkpoint.start_point,
     )
     return with_reading(replace(query, checkpoint=checkpoint), reading)
@@ -338,7 +339,7 @@ def remains(query: Query) -> Query:
     return replace(
         query,
         history=history,
-        checkpoint=replace(query.checkpoint, sources={}, intakes={}),
+        checkpoint=replace(query.checkpoint, sources={}, intakes={}, growth={}),
         run=replace(query.run, ended=over, progress=None, probed=None),
     )
 
