@@ -56,7 +56,7 @@ def _filling(context: RuleContext, progress: Progress) -> Finding | None:
     series = total_size(growths, context.now) if limit is not None else ()
     if limit is None or not series:
         return None
-    soon = seconds_at_this_rate(series, limit, context.now)
+    soon = seconds_at_this_rate(growths, series[-1], limit)
     is_critical = series[-1] >= limit or (soon is not None and soon <= CRITICAL_SECONDS)
     seconds = soon if is_critical else seconds_until(series, limit)
     if seconds is None and not is_critical:
@@ -92,16 +92,18 @@ def _uncleared(context: RuleContext, progress: Progress) -> Finding | None:
 
 def _cause(context: RuleContext, growth: OperatorGrowth, progress: Progress) -> Cause | None:
     watermark = context.query.checkpoint.trends.watermark
-    if watermark is not None and watermark.since is not None:
-        is_long = context.watched_since(watermark.since) >= FEW_HOURS * HOUR_SECONDS
-        return Cause.WATERMARK_STUCK if is_long else None
+    stuck_since = None if watermark is None else watermark.since
+    if stuck_since is not None:
+        if context.watched_since(stuck_since) >= FEW_HOURS * HOUR_SECONDS:
+            return Cause.WATERMARK_STUCK
     return cause_of(growth, progress, context.now)
 
 
 def _grows(context: RuleContext, growth: OperatorGrowth, cause: Cause) -> bool:
     rows = series_of(growth.rows, growth, context.now)
     sizes = series_of(growth.size, growth, context.now)
-    is_large = rows and rows[-1] >= LEAST_ROWS or sizes and sizes[-1] >= LEAST_BYTES
+    has_many_rows = bool(rows) and rows[-1] >= LEAST_ROWS
+    is_large = has_many_rows or (bool(sizes) and sizes[-1] >= LEAST_BYTES)
     if not is_large:
         return False
     # Files saw by compaction: they show growth only where the values grow, not the rows.

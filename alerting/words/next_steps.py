@@ -298,8 +298,7 @@ STEPS: dict[type[Facts], str] = {
     ),
     facts.StateGrowing: _numbered(
         "Find what should clear this operator: a watermark on a column of its keys, a time-out.",
-        "Add withWatermark before it, or a time-out or TTL in its function; that mostly needs a new "
-        "checkpoint.",
+        "Add withWatermark, or a time-out or TTL to its function; mostly with a new checkpoint.",
         "Until then, give the executors memory and disk, and the limit some room if it is too low.",
     ),
     **dict.fromkeys(

@@ -20,6 +20,8 @@ _MEMTABLE_BLOCK = 65_536
 and far more than a cache without a bound has pinned (88 bytes)."""
 _UPLOADED = re.compile(r"SnapshotLastUploaded\.partition_(\d{1,9})_.+", re.ASCII | re.DOTALL)
 MAX_NAME = 64
+MAX_OPERATORS = 16
+"""Further operators of a query are not shown; nobody has so many."""
 _UNUSUAL = re.compile(r"[^\w. -]", re.ASCII)
 
 
@@ -76,7 +78,7 @@ def labelled(operators: Sequence[StateOperator]) -> dict[str, StateOperator]:
     Spark reports the operators of a plan in the same order after each batch.
     """
     by_label: dict[str, StateOperator] = {}
-    for operator in operators:
+    for operator in operators[:MAX_OPERATORS]:
         name = _UNUSUAL.sub("_", operator.name[:MAX_NAME]) or "unknown"
         label, number = name, 1
         while label in by_label:
@@ -84,6 +86,83 @@ def labelled(operators: Sequence[StateOperator]) -> dict[str, StateOperator]:
             label = f"{name} {number}"
         by_label[label] = operator
     return by_label
+
+
+# -- what is published ------------------------------------------------------------------------
+# Of about forty metrics of RocksDB those that people look at: how large it is, what it costs.
+
+_STEPS = {
+    "flush": "rocksdbCommitFlushLatency",
+    "compact": "rocksdbCommitCompactLatency",
+    "compaction": "rocksdbTotalCompactionLatencyMs",
+    "checkpoint": "rocksdbCommitCheckpointLatency",
+    "file_sync": "rocksdbCommitFileSyncLatencyMs",
+    "changelog": "rocksdbChangeLogWriterCommitLatencyMs",
+    "upload": "rocksdbSaveZipFilesLatencyMs",
+    "load": "rocksdbLoadLatencyMs",
+    "writer_stall": "rocksdbWriterStallLatencyMs",
+    "get": "rocksdbGetLatency",
+    "put": "rocksdbPutLatency",
+}
+_PARTS = {
+    "sst_files": SST_BYTES,
+    "pinned_blocks": PINNED_BYTES,
+    "read": "rocksdbTotalBytesRead",
+    "iterated": "rocksdbTotalBytesReadThroughIterator",
+    "written": "rocksdbTotalBytesWritten",
+    "flushed": "rocksdbTotalBytesWrittenByFlush",
+    "read_by_compaction": "rocksdbTotalBytesReadByCompaction",
+    "written_by_compaction": "rocksdbTotalBytesWrittenByCompaction",
+    "uploaded": "rocksdbBytesCopied",
+    "current_version": "stateOnCurrentVersionSizeBytes",
+}
+_CACHES = {
+    "hit": ("rocksdbReadBlockCacheHitCount", "loadedMapCacheHitCount"),
+    "miss": ("rocksdbReadBlockCacheMissCount", "loadedMapCacheMissCount"),
+}
+Figures = dict[str, float | None]
+
+
+def changed_rows(operator: StateOperator) -> Figures:
+    """The rows that a batch has changed, by what it did to them."""
+    return {
+        "updated": operator.rows_updated,
+        "removed": operator.rows_removed,
+        "dropped": operator.rows_dropped,
+    }
+
+
+def step_seconds(operator: StateOperator) -> Figures:
+    """The time of all tasks in each step; those of RocksDB are parts of the commit, mostly."""
+    millis = {step: operator.metrics.get(name) for step, name in _STEPS.items()}
+    return {
+        "update": operator.update_seconds,
+        "removal": operator.removal_seconds,
+        "commit": operator.commit_seconds,
+        **{step: None if value is None else value / 1000 for step, value in millis.items()},
+    }
+
+
+def sizes(operator: StateOperator) -> Figures:
+    """The bytes of the state, and those that a batch has moved.
+
+    Where the memory of a shared cache is unknown, so is what it has pinned.
+    """
+    parts = {part: operator.metrics.get(name) for part, name in _PARTS.items()}
+    if operator.memory_bytes is None:
+        parts["pinned_blocks"] = None
+    return {"memory": operator.memory_bytes, **parts}
+
+
+def cache_reads(operator: StateOperator) -> Figures:
+    """How many reads its cache has answered, of blocks (RocksDB) or of whole versions."""
+    return {
+        result: next((operator.metrics[name] for name in names if name in operator.metrics), None)
+        for result, names in _CACHES.items()
+    }
+
+
+# -- snapshots --------------------------------------------------------------------------------
 
 
 class UploadAge(msgspec.Struct, frozen=True, gc=False):

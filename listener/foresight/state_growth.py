@@ -24,6 +24,7 @@ WEEK = 7 * DAY
 KEPT_HOURS = 9 * DAY
 SAMPLE_SECONDS = 60.0
 """Between two samples, a batch costs nothing."""
+MARK_SECONDS = 600.0
 MAX_FOLLOWED = 8
 """So many operators of a query."""
 MOST = 1e18
@@ -59,8 +60,10 @@ class Level(msgspec.Struct, frozen=True, gc=False):
 class OperatorGrowth(msgspec.Struct, frozen=True, gc=False):
     """The rows and the bytes of one operator, followed ``since`` then, sampled ``at``.
 
-    ``read`` counts the rows that the query has read. ``removed_at`` is when rows were last removed, as far as seen, and ``newest`` the newest event
-    time when following began. ``hour`` counts the hours of the clock.
+    ``read`` counts the rows that the query has read. ``marks`` are earlier times and their bytes,
+    the older one ten minutes ago or more. ``removed_at`` is when rows were last removed, as far as
+    seen, and ``newest`` the newest event time when following began. ``hour`` counts the hours of
+    the clock.
     """
 
     kind: str
@@ -72,6 +75,15 @@ class OperatorGrowth(msgspec.Struct, frozen=True, gc=False):
     read: Level | None = None
     removed_at: float | None = None
     newest: float | None = None
+    marks: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def bytes_a_second(self) -> float:
+        """How fast it grows just now; 0 where that is unknown."""
+        if self.size is None or not self.marks or self.marks[0][0] >= self.at:
+            return 0.0
+        at, size = self.marks[0]
+        return (self.size.now - size) / (self.at - at)
 
 
 Growth = dict[str, OperatorGrowth]
@@ -113,6 +125,7 @@ def _follow_operator(
     hour = int(at // HOUR_SECONDS)
     removed_at = at if operator.rows_removed else None
     newest = progress.event_time_max
+    size = operator.state_bytes
     if before is None:
         before = OperatorGrowth(operator.name, at, at, hour)
     over = hour - before.hour
@@ -122,11 +135,20 @@ def _follow_operator(
         at,
         max(hour, before.hour),
         _level(before.rows, operator.rows, over),
-        _level(before.size, operator.state_bytes, over),
+        _level(before.size, size, over),
         _level(before.read, read, over),
         before.removed_at if removed_at is None else removed_at,
         newest if before.newest is None else before.newest,
+        _marks(before.marks, at, size),
     )
+
+
+def _marks(
+    marks: tuple[tuple[float, float], ...], at: float, size: float | None
+) -> tuple[tuple[float, float], ...]:
+    if size is None or (marks and at - marks[-1][0] < MARK_SECONDS):
+        return marks
+    return (*marks[-1:], (at, min(float(size), MOST)))
 
 
 def _level(before: Level | None, figure: float | None, over: int) -> Level | None:
@@ -211,7 +233,6 @@ def _is_over(series: Series, grown: float) -> bool:
 COUNTS_FROM = 0.7
 """Of a limit; a limit is declared with some room above what is usual."""
 NEARLY_FULL = 0.9
-SHORTEST_SECONDS = 600.0
 
 
 def seconds_until(series: Series, limit: float) -> float | None:
@@ -228,14 +249,14 @@ def seconds_until(series: Series, limit: float) -> float | None:
     return seconds if seconds <= DAY_SECONDS else None
 
 
-def seconds_at_this_rate(series: Series, limit: float, now: float) -> float | None:
-    """The same by its growth in this hour and the one before, near the limit."""
-    if len(series) < 3 or series[-1] < NEARLY_FULL * limit:
+def seconds_at_this_rate(
+    growths: Mapping[str, OperatorGrowth], size: float, limit: float
+) -> float | None:
+    """The same by how fast all operators grow just now, near the limit."""
+    rate = sum(growth.bytes_a_second for growth in growths.values())
+    if size < NEARLY_FULL * limit or rate <= 0:
         return None
-    passed = now % HOUR_SECONDS
-    hours = 1 if passed >= SHORTEST_SECONDS else 2
-    rate = (series[-1] - series[-1 - hours]) / (passed + (hours - 1) * HOUR_SECONDS)
-    return max(0.0, limit - series[-1]) / rate if rate > 0 else None
+    return max(0.0, limit - size) / rate
 
 
 LEAST_DAYS = 3

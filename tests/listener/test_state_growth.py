@@ -10,7 +10,9 @@ from support.states import HOUR, healthy, leak
 ENOUGH_HOURS = 12
 
 
-@pytest.mark.parametrize("begin", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3))])
+@pytest.mark.parametrize(
+    "begin", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3))]
+)
 def test_95_of_100_leaks_are_reported_12_hours_before_their_limit(begin):
     late = Counter()
     for seed in range(100 * begin, 100 * begin + 100):
@@ -24,7 +26,9 @@ def test_95_of_100_leaks_are_reported_12_hours_before_their_limit(begin):
     assert late.total() <= 5
 
 
-@pytest.mark.parametrize("begin", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3))])
+@pytest.mark.parametrize(
+    "begin", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3))]
+)
 def test_300_states_with_a_rhythm_raise_no_alarm(begin):
     alarms = [
         (life.words, seed, life.limit, alarm[0] / HOUR, alarm[1])
