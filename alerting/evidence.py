@@ -119,6 +119,20 @@ class Slowness(msgspec.Struct, frozen=True, kw_only=True):
     cause: LikelyCause | None = None
 
 
+class StateSnapshots(msgspec.Struct, frozen=True):
+    """The partition whose snapshot of the state was not uploaded for the longest time.
+
+    So many ``batches`` are not in it, about ``seconds`` of work; ``is_none``: no snapshot of it is
+    known since the run began. A restart, or the loss of its executor, repeats them all.
+    """
+
+    operator: str
+    partition: int
+    batches: int
+    seconds: float
+    is_none: bool
+
+
 class CommitLog(msgspec.Struct, frozen=True):
     """The newest batches in the checkpoint."""
 
@@ -166,6 +180,8 @@ class QueryEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """None where it has caught up, or where that is unknown or does not matter."""
     slowness: Slowness | None = None
     """None where batches take no longer than usual, or where that is unknown."""
+    state_snapshots: StateSnapshots | None = None
+    """None where they are recent, or where Spark does not report them."""
     sources_unread: str = ""
     signals: tuple[Signal, ...] = ()
     reads: tuple[str, ...] = ()

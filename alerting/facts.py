@@ -13,6 +13,7 @@ import msgspec
 
 from ..core.states import QueryState
 from ..listener.failure import Failure
+from ..listener.foresight.state_growth import Cause
 from ..listener.probe_report import LongTask, Moves
 from ..listener.state.positions import Gap
 from .kinds import Code, SharedCause
@@ -492,6 +493,26 @@ class RowsDropped(Facts, frozen=True, kw_only=True):
     input_rows: int
     usual_share: float | None = None
     behind_seconds: float | None = None
+
+
+class StateGrowing(Facts, frozen=True, kw_only=True):
+    """State grows, and what removes it does not follow, or it fills its limit.
+
+    ``operator`` grew so much in ``seconds``; ``cause`` is None where it is unknown. With a limit,
+    ``size_bytes`` is the state of all operators, and reaches it in ``limit_seconds``.
+    """
+
+    code = Code.STATE_GROWS
+    operator: str
+    rows: float | None
+    size_bytes: float | None
+    seconds: float
+    grown_rows: float | None = None
+    grown_bytes: float | None = None
+    cause: Cause | None = None
+    has_removed: bool = False
+    limit_bytes: int | None = None
+    limit_seconds: float | None = None
 
 
 # -- lost and missing data ----------------------------------------------------------------------

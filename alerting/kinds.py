@@ -26,6 +26,7 @@ QUERY_LAGGING = "StreamingQueryLagging"
 QUERY_FALLING_BEHIND = "StreamingQueryFallingBehind"
 WATERMARK_STUCK = "StreamingWatermarkStuck"
 ROWS_DROPPED = "StreamingRowsDropped"
+STATE_GROWING = "StreamingStateGrowing"
 INPUT_MISSING = "StreamingInputMissing"
 DRIVER_DOWN = "StreamingDriverDown"
 EVENTS_MISSING = "QuerypulseEventsMissing"
@@ -145,6 +146,13 @@ KINDS: dict[str, Kind] = {
             does="drops late rows",
             do="drop late rows",
         ),
+        Kind(
+            name=STATE_GROWING,
+            state=QueryState.RUNNING,
+            does="keeps more and more state",
+            do="keep more and more state",
+            is_independent=True,
+        ),
         # Last: what has failed, is stalled or lags has another alert, which says why it reads
         # nothing.
         Kind(name=INPUT_MISSING, state=QueryState.IDLE, does="gets no data", do="get no data"),
@@ -229,6 +237,7 @@ class Code(str, Enum):
     WATERMARK_STUCK = "watermark_stuck"
     WATERMARK_AHEAD = "watermark_ahead"
     ROWS_DROPPED = "rows_dropped"
+    STATE_GROWS = "state_grows"
     RETENTION_USED = "retention_used"
     SKIPPED_BY_SINK = "skipped_by_sink"
     SINK_REMEMBERS = "sink_remembers"

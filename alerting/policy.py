@@ -23,6 +23,7 @@ Grace = Annotated[float, Meta(ge=0)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
 TimeOfDay = Annotated[str, Meta(max_length=1000)]
 _Count = Annotated[int, Meta(ge=1, le=16)]
+_Bytes = Annotated[int, Meta(ge=1)]
 
 
 RESTART_WINDOW_SECONDS = 600.0
@@ -70,6 +71,9 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     data_loss_warning_ratio: _Share = 0.7
     """`StreamingDataLossRisk`: the share of a source's retention that unread data may use. It is
     critical once two thirds of the rest are used too: from 0.9 on, by default."""
+    state_limit_bytes: _Bytes | None = None
+    """How large the state of a query may become: `StreamingStateGrowing`, if it fills that within a
+    day. RocksDB's files count, else the memory of the state. Example: `50_000_000_000`"""
 
 
 class Limits(LimitSettings, frozen=True, kw_only=True):

@@ -47,6 +47,12 @@ def amount(count: float) -> str:
     return f"{count:.2g}"
 
 
+def size(count: float) -> str:
+    """``950 B``, ``1.2 kB``, ``38 GB``: bytes in two digits, or all below 1,000."""
+    shown = amount(count)
+    return f"{shown}B" if " " in shown else f"{shown} B"
+
+
 MAX_NAMES = 10
 
 

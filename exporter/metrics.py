@@ -17,6 +17,14 @@ import msgspec
 from ..core.installed import VERSION
 from ..core.states import LOSS_REASONS, OUTCOMES, STATES
 from ..listener.events import EventKind, SourceProgress
+from ..listener.foresight.operators import (
+    StateOperator,
+    cache_reads,
+    changed_rows,
+    labelled,
+    sizes,
+    step_seconds,
+)
 from ..listener.state.history import BUCKETS
 from .exposition import Family
 from .published_state import Buckets, Labels, Monitor, PublishedState, QueryRow, alert_labels
@@ -149,6 +157,27 @@ def _partition_lags(row: QueryRow) -> Figures:
         for topic, _, number in [partition.rpartition("/")]
         if topic
     }
+
+
+def _by_operator(
+    row: QueryRow, read: Callable[[StateOperator], Mapping[str, float | None]]
+) -> Figures:
+    """Figures of each operator that keeps state, by the name that ``read`` gives them."""
+    return {
+        (label, name): value
+        for label, operator in labelled(row.progress.operators).items()
+        for name, value in read(operator).items()
+        if value is not None
+    }
+
+
+def _operator_rows(row: QueryRow) -> Figures:
+    rows = _by_operator(row, lambda operator: {"": operator.rows})
+    return {(label,): value for (label, _), value in rows.items()}
+
+
+def _snapshot_lags(row: QueryRow) -> Figures:
+    return {(label,): float(age.batches) for label, age in row.oldest_uploads.items()}
 
 
 def _rows(row: QueryRow, count: int) -> int | None:
@@ -288,6 +317,35 @@ QUERY_FIGURES: Table[QueryRow] = {
     "spark_streaming_query_state_memory_bytes": Figure(
         "Memory used by all state stores of the query.",
         lambda row: row.progress.state_memory_bytes,
+    ),
+    "spark_streaming_query_state_operator_rows{operator}": Figure(
+        "Rows in the state of each operator.", _operator_rows
+    ),
+    "spark_streaming_query_state_operator_changed_rows{operator,change}": Figure(
+        "Rows of state that the last batch updated, removed, or dropped as late.",
+        lambda row: _by_operator(row, changed_rows),
+    ),
+    "spark_streaming_query_state_operator_seconds{operator,step}": Figure(
+        "The time that the tasks of the last batch spent on state, by step, added up.",
+        lambda row: _by_operator(row, step_seconds),
+    ),
+    "spark_streaming_query_state_operator_bytes{operator,part}": Figure(
+        "Bytes of state: memory, the files of RocksDB (sst_files) and what its cache has pinned "
+        "(pinned_blocks); and what the last batch read, wrote, compacted and uploaded.",
+        lambda row: _by_operator(row, sizes),
+    ),
+    "spark_streaming_query_state_operator_cache_reads{operator,result}": Figure(
+        "Reads of state in the last batch that its cache answered (hit), or not (miss).",
+        lambda row: _by_operator(row, cache_reads),
+    ),
+    "spark_streaming_query_state_snapshot_lag_batches{operator}": Figure(
+        "How many batches are not in the newest uploaded snapshot of the partition where that is "
+        "the oldest: a recovery reads them again. Where none is known, those of this run.",
+        _snapshot_lags,
+    ),
+    "spark_streaming_query_observed{observation,field}": Figure(
+        "A value of df.observe() that the setting observed_metrics names.",
+        lambda row: {(seen.name, seen.field): seen.value for seen in row.progress.observed},
     ),
     "spark_streaming_query_late_rows_dropped_total": Figure(
         "Rows dropped because they were behind the watermark; absent for a continuous query.",

@@ -20,6 +20,7 @@ from ..alerting.incidents.lifecycle import Inhibited
 from ..core.states import QueryState
 from ..listener.events import Progress, SourceProgress
 from ..listener.foresight.catching_up import CaughtUp, caught_up
+from ..listener.foresight.operators import UploadAge, oldest_uploads
 from ..listener.foresight.tasks import TaskSums
 from ..listener.source_polls import SourcePoll, topic_of
 from ..listener.state.flow import Flow
@@ -448,6 +449,14 @@ class QueryRow:
     def caught_up(self) -> CaughtUp | None:
         """When the query has read all that arrived; None if unknown."""
         return caught_up(self.query, self.published.snapshot.at) if self.is_seen else None
+
+    @cached_property
+    def oldest_uploads(self) -> dict[str, UploadAge]:
+        """The oldest snapshot of each operator of which Spark reports them."""
+        progress = self.progress
+        first = self.query.run.first_batch
+        since = progress.batch_id if first is None else first
+        return oldest_uploads(progress.operators, progress.batch_id, since)
 
     @cached_property
     def topic_retention(self) -> dict[tuple[str, str], tuple[float, float | None]]:

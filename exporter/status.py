@@ -18,6 +18,7 @@ from ..alerting.words.reasons import JVM_ENDED
 from ..core.installed import VERSION
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
+from ..listener.foresight.operators import StateOperator, UploadAge, labelled
 from ..listener.foresight.tasks import TaskSums
 from ..listener.probe_report import Context
 from .published_state import Monitor, Process, PublishedState, QueryRow, iso
@@ -99,6 +100,23 @@ class CostStatus(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
 
 
+class OperatorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one operator after the last batch; what Spark does not report is None."""
+
+    name: str
+    rows: int | None
+    bytes: float | None
+    """RocksDB's files, else the memory of the state."""
+    memory_bytes: int | None
+    updated_rows: int | None
+    removed_rows: int | None
+    commit_seconds: float | None
+    snapshot_lag_batches: int | None
+    """How many batches are not in the oldest of the uploaded snapshots."""
+    snapshot_partition: int | None
+    """The partition of that snapshot."""
+
+
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One query; ``id`` and ``run_id`` are None for an expected query that was never seen.
 
@@ -156,6 +174,7 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why its batches are slow, as its alert says it; None if that is unknown."""
     cost: CostStatus | None = None
     """None where its tasks are not counted, and before the first."""
+    state_operators: tuple[OperatorStatus, ...] = ()
     supervised: SupervisedStatus | None = None
     """None unless the application lets querypulse restart it."""
 
@@ -287,9 +306,31 @@ def _query(row: QueryRow, cpu_seconds: float) -> QueryStatus:
         caught_up=_caught_up(row),
         likely_cause=_likely_cause(row),
         cost=_cost(row.spent, cpu_seconds),
+        state_operators=_operators(row),
         supervised=_supervised(row),
     )
     return _rounded(shown)
+
+
+def _operators(row: QueryRow) -> tuple[OperatorStatus, ...]:
+    operators = labelled(row.progress.operators).items()
+    return tuple(
+        _operator(label, operator, row.oldest_uploads.get(label)) for label, operator in operators
+    )
+
+
+def _operator(label: str, operator: StateOperator, upload: UploadAge | None) -> OperatorStatus:
+    return OperatorStatus(
+        name=label,
+        rows=operator.rows,
+        bytes=operator.state_bytes,
+        memory_bytes=operator.memory_bytes,
+        updated_rows=operator.rows_updated,
+        removed_rows=operator.rows_removed,
+        commit_seconds=operator.commit_seconds,
+        snapshot_lag_batches=None if upload is None else upload.batches,
+        snapshot_partition=None if upload is None else upload.partition,
+    )
 
 
 def _caught_up(row: QueryRow) -> CaughtUpStatus | None:

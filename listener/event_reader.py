@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -35,7 +35,8 @@ class EventReader:
 
     An event arrives twice if the listener was added to a session twice. ``poke`` is called
     after a start, and when the JVM does not answer; ``context`` at a failure; ``on_event`` with
-    each event. A JVM that has ended is not asked again.
+    each event. A JVM that has ended is not asked again. ``observed`` names the values of
+    ``df.observe()`` to keep.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class EventReader:
         poke: Callable[[], None],
         jvm_ended: Callable[[], bool] = lambda: False,
         on_event: OnEvent = lambda *_: None,
+        observed: Sequence[str] = (),
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self.dropped: Counter[str] = Counter()
@@ -58,6 +60,7 @@ class EventReader:
         self._poke = poke
         self._jvm_ended = jvm_ended
         self._on_event = on_event
+        self._observed = observed
         self._source_ended = False
         self._pause = pause
         self._markers: deque[Marker] = deque()
@@ -117,7 +120,7 @@ class EventReader:
         payload = received.payload
         text = payload if isinstance(payload, str) else payload.json()
         try:
-            event = decode(received.kind, text)
+            event = decode(received.kind, text, self._observed)
         except DecodeError:
             self.dropped["undecodable"] += 1
             return

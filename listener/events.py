@@ -15,9 +15,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from enum import Enum
+from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -25,6 +28,7 @@ from msgspec import Meta
 from msgspec.structs import fields, replace
 
 from ..core.redaction import redact
+from .foresight.operators import StateOperator, memory_of
 from .offsets import Offsets, lag_between, parse_offsets
 
 
@@ -65,6 +69,14 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     backlog_bytes: float | None = None
     behind_seconds: float | None = None
     start: Offsets | None = None
+
+
+class Observed(msgspec.Struct, frozen=True, gc=False):
+    """One value of ``df.observe()``: the name of the observation, its field, and the number."""
+
+    name: str
+    field: str
+    value: float
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -119,6 +131,10 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     late_share: float = 0.0
     """At least this part of its rows was behind the watermark, by their event times, if an
     aggregation dropped some: there, ``late_rows`` are groups, each of any number of rows."""
+    operators: tuple[StateOperator, ...] = ()
+    """What keeps state; ``state_rows`` and ``state_memory_bytes`` are their sums."""
+    observed: tuple[Observed, ...] = ()
+    """The values of ``df.observe()`` that the setting ``observed_metrics`` names."""
 
     @property
     def least_dropped(self) -> int:
@@ -200,8 +216,16 @@ class _Source(msgspec.Struct, gc=False, rename="camel"):
 class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
     operator_name: Any = None
     num_rows_total: _Long | None = None
-    memory_used_bytes: _Long | None = None
+    num_rows_updated: _Long | None = None
+    num_rows_removed: _Long | None = None
     num_rows_dropped_by_watermark: _Long | None = None
+    memory_used_bytes: _Long | None = None
+    num_shuffle_partitions: _Long | None = None
+    num_state_store_instances: _Long | None = None
+    all_updates_time_ms: _Long | None = None
+    all_removals_time_ms: _Long | None = None
+    commit_time_ms: _Long | None = None
+    custom_metrics: dict[str, float] | None = None
 
 
 class _Sink(msgspec.Struct, gc=False, rename="camel"):
@@ -233,14 +257,25 @@ class _ProgressEvent(msgspec.Struct, gc=False):
     progress: _Progress
 
 
+class _Observing(_Progress, gc=False, rename="camel"):
+    observed_metrics: Any = None
+
+
+class _ObservingEvent(msgspec.Struct, gc=False):
+    progress: _Observing
+
+
 _STARTED = msgspec.json.Decoder(_Started)
 _PROGRESS = msgspec.json.Decoder(_ProgressEvent)
+_OBSERVING = msgspec.json.Decoder(_ObservingEvent)
 _IDLE = msgspec.json.Decoder(Idle)
 _TERMINATED = msgspec.json.Decoder(Terminated)
 
 
-def decode(kind: EventKind, text: str | bytes) -> Event:
+def decode(kind: EventKind, text: str | bytes, observed: Sequence[str] = ()) -> Event:
     """Decode the JSON of one event.
+
+    ``observed`` are patterns ``NAME.FIELD`` of the values of ``df.observe()`` to keep.
 
     Raises:
         DecodeError: the text is not such an event; the message holds no event data.
@@ -248,6 +283,8 @@ def decode(kind: EventKind, text: str | bytes) -> Event:
     """
     try:
         if kind is EventKind.PROGRESS:
+            if observed:
+                return _observing(text, observed)
             try:
                 return _progress(_PROGRESS.decode(text).progress)
             except _UNREADABLE:
@@ -271,12 +308,36 @@ def decode_progress(text: str) -> Progress | None:
     return None
 
 
+def _observing(text: str | bytes, patterns: Sequence[str]) -> Progress:
+    try:
+        wire: _Progress = _OBSERVING.decode(text).progress
+        progress = _progress(wire)
+    except _UNREADABLE:
+        progress = _progress_in_parts(text)
+        wire = _Observing("", "", 0, observed_metrics=_parts(text).get("observedMetrics"))
+    return replace(progress, observed=_observed(wire.observed_metrics, patterns))
+
+
 def _progress_in_parts(text: str | bytes) -> Progress:
     """The progress without the parts of it that are not as Spark writes them."""
-    parts = json.loads(text, parse_constant=str)["progress"]
+    parts = _parts(text)
+    fitting, lost = _fitting(_Progress, parts)
+    operators = parts.get("stateOperators")
+    if "stateOperators" in lost and isinstance(operators, list):
+        fitting["state_operators"] = [_operator_in_parts(operator) for operator in operators]
+    return replace(_progress(_Progress(**fitting)), lost_parts=tuple(lost))
+
+
+def _parts(text: str | bytes) -> dict[str, Any]:
+    parts: dict[str, Any] = json.loads(text, parse_constant=str)["progress"]
+    return parts
+
+
+def _fitting(kind: type[msgspec.Struct], parts: Any) -> tuple[dict[str, Any], list[str]]:
+    """The fields that are as Spark writes them, and the names of the others."""
     fitting = {}
     lost = []
-    for part in fields(_Progress):
+    for part in fields(kind):
         if parts.get(part.encode_name) is None:
             continue
         try:
@@ -287,14 +348,26 @@ def _progress_in_parts(text: str | bytes) -> Progress:
             lost.append(part.encode_name)
         else:
             lost += [part.encode_name] if fitting[part.name] is None else []
-    return replace(_progress(_Progress(**fitting)), lost_parts=tuple(lost))
+    return fitting, lost
+
+
+def _operator_in_parts(operator: Any) -> _StateOperator:
+    if not isinstance(operator, dict):
+        return _StateOperator()
+    metrics = operator.get("customMetrics")
+    if isinstance(metrics, dict):
+        numbers = {name: _number(value) for name, value in metrics.items()}
+        known = {name: number for name, number in numbers.items() if number is not None}
+        operator = {**operator, "customMetrics": known}
+    return _StateOperator(**_fitting(_StateOperator, operator)[0])
 
 
 def _progress(wire: _Progress) -> Progress:
     # Spark's wall clock may have been set back.
     millis = (wire.duration_ms or {}).items()
     phases = {name: ms / 1000 if ms > 0 else 0.0 for name, ms in millis if ms is not None}
-    operators = wire.state_operators or []
+    operators = wire.state_operators or ()
+    kept = tuple(map(_operator, operators)) if operators else ()
     input_rows = _input_rows(wire)
     sink = wire.sink or _NO_SINK
     output_rows = sink.num_output_rows
@@ -317,24 +390,54 @@ def _progress(wire: _Progress) -> Progress:
         input_rows_per_second=_finite(wire.input_rows_per_second),
         processed_rows_per_second=_finite(wire.processed_rows_per_second),
         watermark_timestamp=_event_time(wire.event_time, "watermark"),
-        state_rows=_total([op.num_rows_total for op in operators]),
-        state_memory_bytes=_total([op.memory_used_bytes for op in operators]),
-        late_rows=sum(max(0, op.num_rows_dropped_by_watermark or 0) for op in operators),
+        state_rows=_total([operator.rows for operator in kept]),
+        state_memory_bytes=_total([operator.memory_bytes for operator in kept]),
+        late_rows=sum([operator.rows_dropped or 0 for operator in kept]),
         sources=tuple(_source(source) for source in wire.sources or ()),
         sink=_described(sink.description or ""),
         event_time_max=_event_time(wire.event_time, "max"),
         timestamp=_timestamp(wire.timestamp),
-        late_share=_late_share(operators, wire.event_time),
+        late_share=_late_share(kept, wire.event_time) if kept else 0.0,
+        operators=kept,
     )
 
 
-def _late_share(operators: list[_StateOperator], event_time: dict[str, str | None] | None) -> float:
+def _operator(wire: _StateOperator) -> StateOperator:
+    metrics = wire.custom_metrics or {}
+    rows = _count(wire.num_rows_total)
+    stores = _count(wire.num_state_store_instances)
+    return StateOperator(
+        wire.operator_name if isinstance(wire.operator_name, str) else "",
+        rows,
+        _count(wire.num_rows_updated),
+        _count(wire.num_rows_removed),
+        _count(wire.num_rows_dropped_by_watermark),
+        memory_of(wire.memory_used_bytes, rows, stores, metrics),
+        _count(wire.num_shuffle_partitions),
+        stores,
+        _seconds(wire.all_updates_time_ms),
+        _seconds(wire.all_removals_time_ms),
+        _seconds(wire.commit_time_ms),
+        metrics,
+    )
+
+
+def _count(number: int | None) -> int | None:
+    return None if number is None or number < 0 else number
+
+
+def _seconds(millis: int | None) -> float | None:
+    return None if millis is None or millis < 0 else millis / 1000
+
+
+def _late_share(
+    operators: Sequence[StateOperator], event_time: dict[str, str | None] | None
+) -> float:
     """The least part of the rows that is behind the watermark, if an aggregation drops any.
 
     Their mean is behind it only if so many are: no row is older than the oldest one.
     """
-    aggregations = [op for op in operators if op.operator_name in _AGGREGATIONS]
-    if not any((op.num_rows_dropped_by_watermark or 0) > 0 for op in aggregations):
+    if not any(operator.rows_dropped and operator.name in _AGGREGATIONS for operator in operators):
         return 0.0
     watermark, oldest, mean = (_event_time(event_time, at) for at in ("watermark", "min", "avg"))
     if watermark is None or oldest is None or mean is None or not oldest <= mean < watermark:
@@ -392,6 +495,33 @@ def _metric(metrics: Any, *names: str) -> float | None:
         if number is not None and number >= 0:
             return number
     return None
+
+
+MAX_OBSERVED = 50
+"""Further values of a batch are left out."""
+MAX_OBSERVED_NAME = 100
+
+
+def _observed(observations: Any, patterns: Sequence[str]) -> tuple[Observed, ...]:
+    """The numbers among the values whose ``NAME.FIELD`` matches a pattern; booleans are 0 or 1."""
+    if not isinstance(observations, dict):
+        return ()
+    return tuple(islice(_each_observed(observations, patterns), MAX_OBSERVED))
+
+
+def _each_observed(observations: dict[str, Any], patterns: Sequence[str]) -> Iterator[Observed]:
+    for name, row in observations.items():
+        for field, value in row.items() if isinstance(row, dict) else ():
+            full = f"{name}.{field}"
+            is_named = any(fnmatchcase(full, pattern) for pattern in patterns)
+            number = _number(value) if is_named and len(full) <= MAX_OBSERVED_NAME else None
+            if number is not None:
+                yield Observed(name, field, number)
+
+
+def _number(value: Any) -> float | None:
+    """A number, also as text; None if it is not finite, or anything else."""
+    return _finite(value) if isinstance(value, (str, int, float)) else None
 
 
 def _finite(value: _Number) -> float | None:

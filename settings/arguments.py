@@ -36,6 +36,7 @@ class LimitArguments(TypedDict, total=False):
     trend_window_seconds: float
     expected_input_seconds: float | None
     data_loss_warning_ratio: float
+    state_limit_bytes: int | None
 
 
 class QueryArguments(LimitArguments, total=False):
@@ -82,6 +83,7 @@ class SettingArguments(LimitArguments, total=False):
     redact_patterns: Texts
     source_interval_seconds: float
     lag_by_partition: bool
+    observed_metrics: Texts
     probe_interval_seconds: float
     http_host: str
     http_port: int

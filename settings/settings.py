@@ -195,6 +195,9 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How often brokers are asked for the end offsets of a query's sources; `0` is never."""
     lag_by_partition: bool = False
     """Exports the lag of each partition too: one series per partition."""
+    observed_metrics: tuple[Text, ...] = ()
+    """Values of `df.observe()` that become metrics, as patterns `NAME.FIELD`: numbers only, at most
+    50 of a query. Example: `["orders.amount*"]`"""
     probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
     """How often Spark is polled while a batch takes long; at most once a second otherwise."""
     # The HTTP server

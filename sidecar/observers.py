@@ -103,6 +103,7 @@ def observe_classic(
         poke=prober.poke,
         jvm_ended=lambda: probe.ended,
         on_event=on_event,
+        observed=settings.observed_metrics,
     )
     return Observers(
         reader=reader,
@@ -147,6 +148,7 @@ def observe_connect(
         context=probe.context,
         poke=prober.poke,
         on_event=on_event,
+        observed=components.settings.observed_metrics,
     )
     loops = [
         Loop("reader", reader.step, guard, wake=path.source.wake),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .. import kinds
 from ..finding import Finding
-from . import data, losses, progress, query_ends
+from . import data, losses, progress, query_ends, state_growth
 from .context import RuleContext
 
 RULES: dict[str, Callable[[RuleContext], Finding | None]] = {
@@ -24,6 +24,7 @@ RULES: dict[str, Callable[[RuleContext], Finding | None]] = {
     kinds.QUERY_FALLING_BEHIND: data.query_falling_behind,
     kinds.WATERMARK_STUCK: data.watermark_stuck,
     kinds.ROWS_DROPPED: data.rows_dropped,
+    kinds.STATE_GROWING: state_growth.state_growing,
     kinds.INPUT_MISSING: losses.input_missing,
 }
 assert RULES.keys() <= kinds.KINDS.keys(), "each rule has a row in KINDS"

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ...core.states import QueryState
 from ...listener.foresight.catching_up import NOW, caught_up
+from ...listener.foresight.operators import oldest_uploads
 from ...listener.probe_report import JobActivity, ProbedRun
 from ...listener.state.query import CLOCKS_DIFFER_SECONDS, Query
 from ..evidence import (
@@ -21,6 +22,7 @@ from ..evidence import (
     Signal,
     SourceBacklog,
     SourceLag,
+    StateSnapshots,
 )
 from ..facts import BatchIdsWentBack, Facts, Unfinished
 from ..finding import Finding, Severity, finding_about
@@ -93,6 +95,7 @@ def query_evidence(context: RuleContext, window: Window) -> QueryEvidence:
         ids_went_back=ids_went_back(query),
         lags=_lags(context),
         backlogs=_backlogs(context),
+        state_snapshots=_state_snapshots(query),
         sources_unread=query.run.source_trouble,
         signals=_signals(context),
         reads=reads,
@@ -196,6 +199,29 @@ def _backlogs(context: RuleContext) -> tuple[SourceBacklog, ...]:
         for source in (query.run.progress.sources if query.run.progress is not None else ())
         if source.backlog_files is not None or source.backlog_bytes is not None
     )
+
+
+LATE_BATCHES = 50
+LATE_SECONDS = 600.0
+"""From both on, Spark's own state store coordinator calls a snapshot late, by default."""
+
+
+def _state_snapshots(query: Query) -> StateSnapshots | None:
+    """The snapshot of its state that is the oldest, if a recovery from it is slow."""
+    run = query.run
+    progress = run.progress
+    if progress is None or not progress.operators or run.last_commit_at is None:
+        return None
+    first = progress.batch_id if run.first_batch is None else run.first_batch
+    ages = oldest_uploads(progress.operators, progress.batch_id, first)
+    if not ages:
+        return None
+    label, age = max(ages.items(), key=lambda entry: entry[1].batches)
+    seconds_a_batch = (run.last_commit_at - run.started_at) / max(1, progress.batch_id - first + 1)
+    seconds = age.batches * seconds_a_batch
+    if age.batches < LATE_BATCHES or seconds < LATE_SECONDS:
+        return None
+    return StateSnapshots(label, age.partition, age.batches, seconds, age.is_none)
 
 
 def _catching_up(context: RuleContext) -> CatchingUp | None:

@@ -31,6 +31,7 @@ from ..evidence import (
     Slowness,
     SourceBacklog,
     SourceLag,
+    StateSnapshots,
 )
 from ..facts import Facts
 from ..policy import WINDOW_FACTOR, Window, WindowCause
@@ -216,6 +217,7 @@ def _query(query: QueryEvidence) -> Texts:
         "backlog": "; ".join(map(_backlog, query.backlogs)),
         "caught_up": "" if query.catching_up is None else caught_up_text(query.catching_up),
         **({} if query.slowness is None else _slowness(query.slowness)),
+        "state_snapshots": _snapshots(query.state_snapshots),
         "sources_unread": query.sources_unread,
         "signals": ", ".join(map(_signal, query.signals)),
         "reads": "; ".join(query.reads),
@@ -283,6 +285,17 @@ def _backlog(backlog: SourceBacklog) -> str:
     if backlog.size_bytes is not None:
         sizes.append(f"{backlog.size_bytes:.0f} bytes")
     return f"{backlog.description}: {', '.join([*sizes, _reported(backlog.age_seconds)])}"
+
+
+def _snapshots(oldest: StateSnapshots | None) -> str:
+    if oldest is None:
+        return ""
+    what = f"the newest snapshot of partition {oldest.partition} of {oldest.operator}"
+    known = "none is known for" if oldest.is_none else "it lacks"
+    return (
+        f"{what}: {known} {oldest.batches} batches, about {duration(oldest.seconds)} of work; "
+        "a restart reads them again, and is slow"
+    )
 
 
 def caught_up_text(catching_up: CatchingUp) -> str:

@@ -297,6 +297,11 @@ STEPS: dict[type[Facts], str] = {
         "If one may be idle: multipleWatermarkPolicy max, only with a new checkpoint; rows of the "
         "slower source are then dropped.",
     ),
+    facts.StateGrowing: _numbered(
+        "Find what should clear this operator: a watermark on a column of its keys, a time-out.",
+        "Add withWatermark, or a time-out or TTL to its function; mostly with a new checkpoint.",
+        "Until then, give the executors memory and disk, and the limit some room if it is too low.",
+    ),
     **dict.fromkeys(
         (facts.SkippedBySink, facts.SinkRemembers, facts.BatchIdsWentBack),
         NEW_OUTPUT,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import singledispatch
 
 from ...core.states import QueryState
-from ...core.text import duration, exact_duration, listed, utc
+from ...core.text import amount, duration, exact_duration, listed, size, utc
 from ...listener.failure import Failure
+from ...listener.foresight.state_growth import Cause as WhyKept
 from ...listener.probe_report import LongTask, Moves
 from ...listener.source_polls import OFFSET
 from ...listener.state.positions import Cause, Gap
@@ -436,6 +437,46 @@ def _rows_dropped(found: facts.RowsDropped) -> str:
     if found.behind_seconds is not None:
         text += f"; the newest event time is {duration(found.behind_seconds)} behind the watermark"
     return text
+
+
+WHY_KEPT = {
+    WhyKept.NO_WATERMARK: "there is no watermark, so that nothing is ever removed",
+    WhyKept.WATERMARK_STUCK: "its watermark is stuck, so that nothing is removed",
+    WhyKept.NEVER_REMOVED: "nothing was removed, although windows of a week would be over",
+}
+
+
+@text_of.register
+def _state_growing(found: facts.StateGrowing) -> str:
+    text = f"{found.operator} keeps {_state(found.rows, found.size_bytes)}"
+    if found.limit_bytes is not None:
+        text = f"the state is {size(found.size_bytes or 0)}, and most in {found.operator}"
+    grown = _state(found.grown_rows, found.grown_bytes)
+    if grown:
+        text += f", {grown} more than {duration(found.seconds)} ago"
+    if found.cause is not None:
+        text += f"; {WHY_KEPT[found.cause]}"
+    elif not found.has_removed:
+        text += "; nothing was removed since it is watched"
+    return text + _until_limit(found)
+
+
+def _state(rows: float | None, size_bytes: float | None) -> str:
+    """What has grown: ``1.2 M rows (38 GB)``."""
+    shown = [
+        f"{amount(rows)} rows" if rows is not None and rows > 0 else "",
+        size(size_bytes) if size_bytes is not None and size_bytes > 0 else "",
+    ]
+    return ", ".join(filter(None, shown))
+
+
+def _until_limit(found: facts.StateGrowing) -> str:
+    if found.limit_bytes is None or found.limit_seconds is None:
+        return ""
+    limit = f"its limit of {size(found.limit_bytes)} (state_limit_bytes)"
+    if not found.limit_seconds:
+        return f"; {limit} is reached"
+    return f"; at this rate {limit} is reached in {duration(found.limit_seconds)}"
 
 
 # -- lost and missing data ----------------------------------------------------------------------

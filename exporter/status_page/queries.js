@@ -108,6 +108,20 @@ function costWords(cost) {
   return `${duration(cost.cpu_seconds)} of CPU${share}; its tasks ran for ${duration(cost.run_seconds)}${spilled}`;
 }
 
+/** `dedupe: 38 M rows, 7.6 GB, snapshot of partition 3 is 60 batches old; ...` */
+function stateText(operators) {
+  const texts = operators.map((operator) => {
+    const { rows, bytes, snapshot_lag_batches: lag, snapshot_partition: partition } = operator;
+    const parts = [
+      rows === null ? "" : `${amount(rows)} rows`,
+      bytes === null ? "" : `${amount(bytes)}B`,
+      lag ? `snapshot of partition ${partition} is ${amount(lag)} batches old` : "",
+    ];
+    return `${operator.name}: ${parts.filter(Boolean).join(", ")}`;
+  });
+  return texts.join("; ");
+}
+
 /** Details that are needed rarely; none of them changes with time alone. */
 function furtherFacts(query) {
   if (query.id === null) return [["expected", "yes, but no signal has shown it yet"]];
@@ -117,6 +131,7 @@ function furtherFacts(query) {
     ["read by", nameList(query.downstream)],
     ["likely cause", query.likely_cause?.text ?? ""],
     ["caught up", query.caught_up?.text ?? ""],
+    ["state", stateText(query.state_operators ?? [])],
     ["age of its newest data, end to end", query.end_to_end_age_seconds === null ? "" : age(query.end_to_end_age_seconds)],
     ["cost", costWords(query.cost)],
     ["last committed batch", query.last_commit_batch === null ? "none seen" : `#${query.last_commit_batch}`],

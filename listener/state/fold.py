@@ -17,6 +17,7 @@ from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
 from ..foresight.intake import Intake, follow_polled, follow_reported
 from ..foresight.phases import follow_phases, follow_tasks
+from ..foresight.state_growth import follow_growth
 from ..foresight.tasks import follow_sums
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
 from ..probe_report import Context, ProbedRun
@@ -316,6 +317,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
     trends = query.checkpoint.trends
     intakes = query.checkpoint.intakes
     batches = query.checkpoint.batches
+    growth = query.checkpoint.growth
     run = query.run
     newest = run.progress
     unreported = run.unreported
@@ -325,6 +327,7 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
         trends = _trends(query, progress, at, late_share)
         intakes = _intakes(query, progress, at)
         batches = follow_phases(batches, progress)
+        growth = follow_growth(growth, progress, at, history.totals.input_rows)
         newest = progress
         if unreported is not None and progress.batch_id >= unreported.batch_id:
             unreported = None
@@ -339,7 +342,12 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
             totals=count_batch(history.totals, progress),
         ),
         checkpoint=replace(
-            query.checkpoint, inputs=inputs, trends=trends, intakes=intakes, batches=batches
+            query.checkpoint,
+            inputs=inputs,
+            trends=trends,
+            intakes=intakes,
+            batches=batches,
+            growth=growth,
         ),
         run=replace(
             run,

@@ -16,6 +16,7 @@ from ..events import Progress
 from ..failure import Failure
 from ..foresight.intake import Intake
 from ..foresight.phases import BatchPhases
+from ..foresight.state_growth import Growth
 from ..foresight.tasks import Spent
 from ..source_polls import SourcePoll
 from .flow import Datasets
@@ -230,6 +231,8 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By source index: what has arrived and what was read, where a source shows that."""
     batches: tuple[BatchPhases, ...] = ()
     """The newest batches and some older ones: what is usual for them."""
+    growth: Growth = {}
+    """What keeps state, and how that grows."""
     datasets: Datasets = Datasets()
     """What the query reads and writes, as far as known."""
 

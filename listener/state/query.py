@@ -322,6 +322,7 @@ def with_checkpoint_of(query: Query, holder: Query) -> Query:
         sources=between_runs(holder.checkpoint.sources),
         intakes=intake.between_runs(holder.checkpoint.intakes),
         batches=holder.checkpoint.batches,
+        growth=holder.checkpoint.growth,
         start_point=holder.checkpoint.start_point,
     )
     spent = taken_over(query.history.spent, holder.history.spent)
@@ -343,7 +344,7 @@ def remains(query: Query) -> Query:
     return replace(
         query,
         history=history,
-        checkpoint=replace(query.checkpoint, sources={}, intakes={}),
+        checkpoint=replace(query.checkpoint, sources={}, intakes={}, growth={}),
         run=replace(query.run, ended=over, progress=None, probed=None),
     )
 

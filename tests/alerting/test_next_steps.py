@@ -30,6 +30,7 @@ from querypulse.alerting.receivers.slack import slack_message
 from querypulse.alerting.words.messages import FIRST, LAST, Guidance, alert_of
 from querypulse.alerting.words.next_steps import NAMED_BY_STEPS
 from querypulse.listener.failure import Failure, RaisedAt
+from querypulse.listener.foresight.state_growth import Cause as WhyKept
 from querypulse.listener.probe_report import JobCounts, LongTask, Moves
 from querypulse.listener.state.positions import Cause, Gap
 from querypulse.settings.links import next_steps
@@ -151,6 +152,10 @@ FOUND: dict[str, list[Facts]] = {
         facts.WatermarkAhead(watermark=9e9, ahead_seconds=9000, late_rows=4),
     ],
     kinds.ROWS_DROPPED: [facts.RowsDropped(batches=9, seconds=400, rows=9, input_rows=90)],
+    kinds.STATE_GROWING: [
+        facts.StateGrowing(operator="dedupe", rows=9e6, size_bytes=9e9, seconds=86_400, cause=cause)
+        for cause in (None, *WhyKept)
+    ],
     kinds.INPUT_MISSING: [
         facts.FolderGone(folder="/in", source="files", seconds=400),
         facts.ReadsNothing(source="Kafka", batches=100, seconds=900),
@@ -367,6 +372,7 @@ WITHOUT_HINT = {
     Code.SINK_REMEMBERS,
     Code.WATERMARK_STUCK,
     Code.WATERMARK_AHEAD,
+    Code.STATE_GROWS,
     Code.FOLDER_GONE,
     Code.CHECKPOINT_TAKEN,
     # It begins again from nothing.

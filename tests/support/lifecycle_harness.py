@@ -56,6 +56,7 @@ STATES = {
     "StreamingWatermarkStuck": QueryState.WATERMARK_STUCK,
     "StreamingRowsDropped": QueryState.LAGGING,
     "StreamingQueryFallingBehind": QueryState.SLOW,
+    "StreamingStateGrowing": QueryState.RUNNING,
     "StreamingDriverDown": QueryState.STOPPED_UNEXPECTEDLY,
     "QuerypulseEventsMissing": QueryState.RUNNING,
     "QuerypulseMonitoringDegraded": QueryState.RUNNING,

@@ -15,6 +15,7 @@ from support.rules import (
     skipped,
     slow,
     stalled,
+    state_growth,
     stopped,
     watermark,
 )
@@ -33,6 +34,7 @@ TABLES = (
     data_loss,
     skipped,
     watermark,
+    state_growth,
     input_missing,
     driver,
 )

@@ -39,6 +39,7 @@ WARNINGS = frozenset(
         "StreamingQueryFallingBehind",
         "StreamingWatermarkStuck",
         "StreamingRowsDropped",
+        "StreamingStateGrowing",
         "StreamingInputMissing",
         "QuerypulseEventsMissing",
         "QuerypulseMonitoringDegraded",
@@ -144,6 +145,7 @@ query_lagging_critical = alert(("StreamingQueryLagging", "a", "critical"), state
 falling_behind = alert("StreamingQueryFallingBehind", state="slow")
 watermark_stuck = alert("StreamingWatermarkStuck", state="watermark_stuck")
 rows_dropped = alert("StreamingRowsDropped", state="lagging")
+state_growing = alert("StreamingStateGrowing", state="running")
 input_missing = alert("StreamingInputMissing", state="idle")
 
 
