@@ -284,6 +284,9 @@ def _committed_batches(context: RuleContext) -> list[SlowBatch]:
 
 
 def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBatch:
+    progress = context.query.run.progress
+    is_newest = progress is not None and progress.batch_id == batch.batch_id
+    operators = progress.operators if progress is not None and is_newest else ()
     return SlowBatch(
         batch_id=batch.batch_id,
         seconds=batch.seconds,
@@ -292,6 +295,7 @@ def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBa
         phase_seconds={phase: batch.of(phase) for phase in Phase},
         rows=batch.rows,
         tasks=_tasks_of(context, batch.batch_id),
+        state_commit_seconds=sum(operator.commit_seconds or 0.0 for operator in operators),
     )
 
 

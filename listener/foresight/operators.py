@@ -59,8 +59,8 @@ def memory_of(
     """The memory of an operator; None where Spark's figure cannot be.
 
     With ``boundedMemoryUsage``, the RocksDB stores of an executor share one cache. Spark 3.5 counts
-    all of it for each store, and Spark 4.0 reports 0 (SPARK-48208). From 4.1 on each store counts
-    an equal part of it. Without a bound, each store has its own.
+    all of it for each store, and Spark 4.0 reports 0 (SPARK-48208). From 4.1 on, each store counts
+    an equal part of it (SPARK-53002). Without a bound, each store has its own.
     """
     if used is None or used < 0:
         return None

@@ -21,8 +21,9 @@ from querypulse.exporter.published_state import (
     RecordingFolder,
     iso,
 )
-from querypulse.listener.events import SourceProgress
+from querypulse.listener.events import Observed, SourceProgress
 from querypulse.listener.foresight.intake import Intake, Mark
+from querypulse.listener.foresight.operators import StateOperator
 from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
 from querypulse.listener.probe_report import FullQueue
 from querypulse.listener.state.flow import Flow
@@ -108,6 +109,23 @@ def full_story() -> Story:
         state_rows=12,
         state_memory_bytes=4096,
         late_rows=3,
+        operators=(
+            StateOperator(
+                "dedupe",
+                rows=12,
+                rows_updated=4,
+                rows_removed=1,
+                rows_dropped=3,
+                memory_bytes=4096,
+                commit_seconds=0.25,
+                metrics={
+                    "rocksdbSstFileSize": 8192.0,
+                    "rocksdbReadBlockCacheHitCount": 90.0,
+                    "SnapshotLastUploaded.partition_3_default": 5.0,
+                },
+            ),
+        ),
+        observed=(Observed("orders", "amount_sum", 99.5),),
         sources=(
             SourceProgress("KafkaV2[Subscribe[orders]]", 30.0),
             SourceProgress("DeltaSource[/in]", None, backlog_files=8.0, backlog_bytes=3456.0),
