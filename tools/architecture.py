@@ -48,7 +48,7 @@ OF_TYPE_CHECKERS = {"typing_extensions"}
 BUDGET = {
     "core": (2090, 13),
     "listener": (13120, 54),
-    "exporter": (2575, 8),
+    "exporter": (2670, 8),
     "alerting": (13350, 44),
     "recording": (4635, 14),
     "settings": (1645, 10),
