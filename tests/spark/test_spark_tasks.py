@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from urllib.request import urlopen
 
 import pytest
-from support.queries import SPARK_PATIENCE_SECONDS, rate, shown, start, until
+from support.queries import SPARK_PATIENCE_SECONDS, Boom, rate, shown, start, until
 
 from querypulse.listener.probe_report import UNOWNED
 from querypulse.listener.spark.event_paths import EventQueue
@@ -146,6 +146,74 @@ def test_failed_attempts_count_and_lost_track_loses_no_sums(spark, queue):
     until(lambda: len(query.recentProgress) >= batches + 2, "two more batches")
 
     assert tasks(spark, queue)[query.id].sums.tasks >= before + 3
+
+
+def test_batch_that_runs_again_after_a_failure_has_only_the_tasks_of_its_second_run(
+    spark, queue, tmp_path
+):
+    attempts = []
+
+    def three_and_then_two(batch, batch_id):
+        attempts.append(batch_id)
+        batch.sparkSession.range(0, 3 if len(attempts) == 1 else 2, 1, 4 - len(attempts)).collect()
+        if len(attempts) == 1:
+            raise Boom("again")
+
+    first = start(rate(spark), "again", three_and_then_two, checkpoint=tmp_path)
+    until(lambda: not first.isActive, "it fails")
+    failed = tasks(spark, queue)[first.id]
+    second = start(rate(spark), "again", three_and_then_two, trigger="1 hour", checkpoint=tmp_path)
+    until(lambda: len(second.recentProgress) >= 1, "its batch ends")
+    again = tasks(spark, queue)[second.id]
+
+    assert first.id == second.id
+    assert [(batch.batch_id, batch.sums.tasks) for batch in failed.batches] == [(0, 3)]
+    assert [(batch.batch_id, batch.sums.tasks) for batch in again.batches] == [(0, 2)]
+    assert again.sums.tasks == 5
+
+
+@pytest.fixture
+def run_as(spark):
+    """Runs a job of so many tasks with the properties that a batch of a query sets."""
+
+    def run(query_id, batch_id, count):
+        spark.sparkContext.setLocalProperty("sql.streaming.queryId", query_id)
+        spark.sparkContext.setLocalProperty("streaming.sql.batchId", batch_id)
+        spark.range(0, count, 1, count).collect()
+
+    yield run
+    run(None, None, 1)
+
+
+def test_only_the_newest_two_batches_are_kept_and_no_id_of_an_old_thread_displaces_them(
+    spark, queue, run_as
+):
+    for batch_id, count in (("5", 2), ("6", 3), ("5", 1), ("4", 1), ("x", 1), ("-1", 1), ("8", 1)):
+        run_as("q", batch_id, count)
+    of_query = tasks(spark, queue)["q"]
+
+    assert [(batch.batch_id, batch.sums.tasks) for batch in of_query.batches] == [(6, 3), (8, 1)]
+    assert of_query.sums.tasks == 10
+
+
+def test_ids_that_look_like_our_own_marks_are_read_as_text(spark, queue, run_as):
+    run_as("a\x1fb\x1ec", "1", 2)
+
+    assert tasks(spark, queue)["a b c"].sums.tasks == 2
+
+
+@pytest.mark.thorough
+def test_sums_of_many_queries_that_are_gone_are_given_up_and_those_of_no_query_stay(
+    spark, queue, run_as
+):
+    run_as(None, None, 3)
+    of_nobody = tasks(spark, queue)[UNOWNED].sums.tasks
+    for number in range(1002):
+        run_as(f"gone-{number}", "1", 1)
+
+    assert str(queue.java.taskSums(0)).count("gone-") < 10
+    assert tasks(spark, queue)[UNOWNED].sums.tasks == of_nobody
+    assert tasks(spark, queue)["gone-1001"].sums.tasks == 1
 
 
 def test_cost_of_a_query_grows_over_its_restart_and_is_published(spark, watch, tmp_path):
