@@ -37,6 +37,9 @@ def _pair(count: int, size: int, unit: str, smaller: str) -> str:
     return f"{units} {unit} {rest} {smaller}" if rest else f"{units} {unit}"
 
 
+KILO = 1000
+
+
 def amount(count: float) -> str:
     """``0.5``, ``38``, ``950``, ``1.2 k``, ``38 M``: a count in two digits, or all below 1,000."""
     for size, suffix in ((1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")):
@@ -45,6 +48,11 @@ def amount(count: float) -> str:
         if count >= size:
             return f"{count / size:.2g}{suffix}"
     return f"{count:.2g}"
+
+
+def size(count: float) -> str:
+    """``38 MB``, ``1.2 GB``: bytes in two digits, decimal units."""
+    return f"{amount(count)}{'' if count >= KILO else ' '}B"
 
 
 MAX_NAMES = 10

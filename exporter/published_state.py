@@ -20,6 +20,8 @@ from ..alerting.incidents.lifecycle import Inhibited
 from ..core.states import QueryState
 from ..listener.events import Progress, SourceProgress
 from ..listener.foresight.catching_up import CaughtUp, caught_up
+from ..listener.foresight.filling import Full
+from ..listener.foresight.resources import full_of
 from ..listener.source_polls import SourcePoll, topic_of
 from ..listener.state.flow import Flow
 from ..listener.state.identity import base_label
@@ -230,6 +232,11 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     def unix(self, at: float | None) -> float | None:
         """A monotonic time as Unix seconds; None stays None."""
         return None if at is None else self.wall - (self.snapshot.at - at)
+
+    @property
+    def full(self) -> dict[str, Full]:
+        """When what fills up in the driver is full."""
+        return full_of(self.snapshot.resources, self.snapshot.usage, self.snapshot.at)
 
     @property
     def queries(self) -> dict[str, Query | None]:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .events import Progress, Terminated, decode_progress
+from .foresight.resources import Heap
 from .state.flow import PlanDatasets
 
 UNOWNED = ""
@@ -399,6 +400,8 @@ class ProbeReport(msgspec.Struct, frozen=True):
     listener: ListenerHealth = ListenerHealth()
     scheduler: SchedulerLoop | None = None
     """None where Spark does not show it."""
+    heap: Heap | None = None
+    """The newest reading; None where the JVM does not show it."""
     previous_at: float | None = None
     """``at`` of the report before this one."""
 

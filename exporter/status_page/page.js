@@ -117,7 +117,7 @@ class Page {
     this.alerts.update(status.alerts);
     this.queries.update(status.queries);
     this.flow.update(status.queries);
-    this.monitor.update(status.monitor);
+    this.monitor.update(status.monitor, status.resources);
     this.incidents.update(status);
   }
 

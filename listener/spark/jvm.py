@@ -135,7 +135,15 @@ class OptionalCalls:
 
 _IMPORT = re.compile(r"^import .*;$", re.MULTILINE)
 COMPILER = "org.codehaus.janino.SimpleCompiler"
-SOURCES = ("EventQueue", "JobCounter", "LivingRuns", "Neighbours", "Watchers", "Calls")
+SOURCES = (
+    "EventQueue",
+    "JobCounter",
+    "LivingRuns",
+    "DriverHeap",
+    "Neighbours",
+    "Watchers",
+    "Calls",
+)
 
 
 def compile_in_driver(jvm: Any) -> Any:
