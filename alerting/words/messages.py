@@ -14,7 +14,7 @@ from ...listener.state.identity import RESERVED
 from .. import facts
 from ..alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
 from ..finding import Finding, Words
-from .evidence import DRIVER_ENDS, evidence_texts
+from .evidence import DRIVER_ENDS, DRIVER_MEMORY, evidence_texts
 from .headlines import (
     called,
     code_last,
@@ -72,6 +72,7 @@ FIRST = (
     "retention",
     "not_read",
     "deaths",
+    DRIVER_MEMORY,
     "downstream",
     "upstream",
     "table",
