@@ -30,6 +30,7 @@ from ..listener.spark.jvm import NETWORK_ERRORS, OptionalCalls
 from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage, local_dirs
 from ..listener.state.snapshot import Snapshot
+from ..settings.settings import Settings
 from .assemble import Components, shortest_floor_seconds
 
 log = logging.getLogger("querypulse")
@@ -96,8 +97,7 @@ def observe_classic(
     storage = SparkStorage(spark)
     logs = LogReader(storage.open, lambda: prober.latest, arrived.wake, stall_floor_seconds=floor)
     reads = SparkSources(spark), latest_snapshot, arrived.wake
-    interval = settings.source_interval_seconds
-    sources = SourceReader(*reads, guard, interval_seconds=interval)
+    sources = SourceReader(*reads, guard, interval_seconds=settings.source_interval_seconds)
     reader = EventReader(
         path.source,
         arrived,
@@ -108,15 +108,7 @@ def observe_classic(
         on_event=on_event,
         observed=settings.observed_metrics,
     )
-    fixed = dict.fromkeys(
-        OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ()), "spark.local.dir"
-    )
-    fixed |= {
-        place: name
-        for name in ("spool_dir", "incidents_dir")
-        if (place := getattr(settings, name)) is not None
-    }
-    host = HostReader(lambda: fixed | _checkpoints(latest_snapshot()), arrived.wake)
+    host = _host_reader(spark, settings, latest_snapshot, arrived.wake)
     return Observers(
         reader=reader,
         prober=prober,
@@ -124,7 +116,7 @@ def observe_classic(
             Loop("reader", reader.step, guard),
             Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
             Loop("commit-log", logs.step, guard, last=partial(_end, logs, storage), wake=logs.poke),
-            *_source_loops(sources, interval, guard),
+            *_source_loops(sources, settings.source_interval_seconds, guard),
             Loop("host", host.step, guard, last=host.close, wake=host.stop),
         ],
         latest_log=lambda: logs.latest,
@@ -132,6 +124,22 @@ def observe_classic(
         latest_host=lambda: host.latest,
         has_lost_jvm=probe.has_lost_jvm,
     )
+
+
+def _host_reader(
+    spark: Any,
+    settings: Settings,
+    latest_snapshot: Callable[[], Snapshot],
+    wake: Callable[[], None],
+) -> HostReader:
+    """Read the disks with checkpoints, with Spark's working files and with our own folders."""
+    local = OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ())
+    folders = dict.fromkeys(local, "spark.local.dir")
+    for name in ("spool_dir", "incidents_dir"):
+        place = getattr(settings, name)
+        if place is not None:
+            folders[place] = name
+    return HostReader(lambda: folders | _checkpoints(latest_snapshot()), wake)
 
 
 def _end(logs: LogReader, storage: SparkStorage) -> None:
