@@ -194,6 +194,7 @@ def test_only_the_newest_two_batches_are_kept_and_no_id_of_an_old_thread_displac
 
     assert [(batch.batch_id, batch.sums.tasks) for batch in of_query.batches] == [(6, 3), (8, 1)]
     assert of_query.sums.tasks == 10
+    assert queue.take(0.0) == [], "no event of a task reaches Python"
 
 
 def test_ids_that_look_like_our_own_marks_are_read_as_text(spark, queue, run_as):
@@ -225,7 +226,7 @@ def test_cost_of_a_query_grows_over_its_restart_and_is_published(spark, watch, t
 
     def metric():
         page = urlopen(f"{sidecar.url}/metrics").read().decode()
-        name = 'spark_streaming_query_executor_run_seconds_total{app="tests",query="priced"} '
+        name = 'spark_streaming_query_executor_cpu_seconds_total{app="tests",query="priced"} '
         return float(page.partition(name)[2].split("\n")[0])
 
     sidecar = watch()
