@@ -47,9 +47,9 @@ OF_TYPE_CHECKERS = {"typing_extensions"}
 """Known to each type checker; nothing imports it at run time."""
 BUDGET = {
     "core": (2095, 13),
-    "listener": (13760, 55),
-    "exporter": (2675, 8),
-    "alerting": (13640, 45),
+    "listener": (13940, 56),
+    "exporter": (2805, 8),
+    "alerting": (14135, 46),
     "recording": (4635, 14),
     "settings": (1645, 10),
     "sidecar": (4270, 15),

@@ -196,20 +196,24 @@ def why_slow(context: RuleContext, facts: Facts) -> Slowness | None:
 def slowness(context: RuleContext) -> Slowness | None:
     """Return the batch that takes longer than usual, and its likely cause.
 
-    That is the batch in flight, if it takes long already; else the newest one that committed.
+    That is the newest one that committed, or the batch in flight, once that has taken longer: one
+    that has just begun shows nothing.
     """
     if not context.is_running:
         return None
     in_flight = _batch_in_flight(context)
-    if in_flight is not None:
-        return _answer(in_flight, likely_cause(in_flight))
     committed = _committed_batches(context)
-    if not committed:
-        return None
+    longest = max((in_flight, *committed[:1]), key=_excess_seconds)
+    if longest is None or longest is in_flight:
+        return None if longest is None else _answer(longest, likely_cause(longest))
     causes = [likely_cause(slow) for slow in committed]
     first = causes[0]
     is_disputed = any(other and first and other.cause is not first.cause for other in causes)
     return _answer(committed[0], None if is_disputed else first)
+
+
+def _excess_seconds(slow: SlowBatch | None) -> float:
+    return 0.0 if slow is None else slow.excess_seconds
 
 
 def _answer(slow: SlowBatch, cause: LikelyCause | None) -> Slowness:
