@@ -27,6 +27,7 @@ NAMES = (
     "memory",
     "replay",
     "scale",
+    "task_cost",
     "time_to_page",
 )
 PAGE = ROOT / "docs" / "internals" / "benchmarks.md"

@@ -44,7 +44,7 @@ def driver_state(snapshot: Snapshot, ending: Ending | None) -> Patch:
     shared = replace(
         snapshot,
         queries=(),
-        probe=None if probe is None else replace(probe, runs=()),
+        probe=None if probe is None else replace(probe, runs=(), unowned_tasks=None),
         log=None if log is None else replace(log, logs={}, starts={}, sinks={}),
     )
     state: Patch = plain(shared)
@@ -52,10 +52,11 @@ def driver_state(snapshot: Snapshot, ending: Ending | None) -> Patch:
 
 
 def query_state(query: Query) -> Patch:
-    """The state of one query, without what it only caches."""
+    """The state of one query, without what it only caches, or counts for those who pay."""
     datasets = replace(query.checkpoint.datasets, seen=Datasets().seen)
     checkpoint = replace(query.checkpoint, datasets=datasets)
-    state: Patch = plain(replace(query, checkpoint=checkpoint))
+    history = replace(query.history, spent=None)
+    state: Patch = plain(replace(query, checkpoint=checkpoint, history=history))
     return state
 
 

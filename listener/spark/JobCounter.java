@@ -57,7 +57,6 @@ class JobCounter {
   }
 
   void receive(SparkListenerEvent event) {
-    tasks.receive(event);
     if (event instanceof SparkListenerTaskStart) {
       SparkListenerTaskStart start = (SparkListenerTaskStart) event;
       Stage stage = (Stage) stages.get(Integer.valueOf(start.stageId()));
@@ -95,6 +94,7 @@ class JobCounter {
     } else if (event instanceof SparkListenerExecutorRemoved) {
       executorRemoved(((SparkListenerExecutorRemoved) event).reason());
     }
+    tasks.receive(event);
   }
 
   private void executorRemoved(String reason) {

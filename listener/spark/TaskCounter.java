@@ -154,7 +154,8 @@ class TaskCounter {
       stage.batch.sums.add(end.taskMetrics());
     }
     TaskInfo task = end.taskInfo();
-    if (open == null || open.batch == null || open.attempt != end.stageAttemptId()) {
+    boolean isNewest = open != null && open.attempt == end.stageAttemptId();
+    if (!isNewest || open.batch == null || task == null) {
       return;
     }
     if (open.tasksRunning > 0) {

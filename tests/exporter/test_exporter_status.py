@@ -22,6 +22,7 @@ from querypulse.exporter.status import (
     status,
     why_unready,
 )
+from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
 from querypulse.listener.probe_report import Context
 
 
@@ -104,6 +105,28 @@ def test_last_thirty_batches_are_shown_and_survive_a_restart():
     story.commit(batch=40, at=540, seconds=500.0).started(run=2, at=550)
 
     assert of_a(story).recent_batch_seconds == (*(1.0,) * 29, 500.0)
+
+
+def test_cost_of_a_query_is_its_part_of_all_tasks_and_those_of_no_query_are_shown_as_such():
+    spent = {"a": 30.0, "b": 10.0, "idle": 0.0}
+    runs = [
+        run(name, finished=QueryTasks(TaskSums(tasks=4, cpu_seconds=seconds, spilled_bytes=7)))
+        for name, seconds in spent.items()
+    ]
+    story = Story().probe(*runs, run("uncounted"), at=10, unowned=TaskSums(cpu_seconds=10.0))
+    shown = status(published(story))
+    costs = {query.name: query.cost for query in shown.queries}
+
+    assert costs.pop("uncounted") is None
+    assert {name: cost.cpu_share for name, cost in costs.items()} == {"a": 0.6, "b": 0.2, "idle": 0}
+    assert shown.unowned_cost.cpu_share == 0.2
+    assert (costs["a"].tasks, costs["a"].spilled_bytes) == (4, 7)
+
+
+def test_share_of_no_cost_at_all_is_unknown():
+    story = Story().probe(run("a", finished=QueryTasks()), at=10)
+
+    assert status(published(story)).queries[0].cost.cpu_share is None
 
 
 def test_ignored_and_expected_queries_are_marked():

@@ -16,10 +16,11 @@ from support.changing_states import (
     working,
 )
 from support.published_states import MONITOR
-from support.story import CONFLICT, Lake, Story
+from support.story import CONFLICT, Lake, Story, run
 
 from querypulse.alerting.alert import Alert
 from querypulse.core.states import STATES
+from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
 
 pytestmark = pytest.mark.browser
 
@@ -108,6 +109,20 @@ def test_details_say_when_a_query_has_caught_up(windows):
         assert "caught up" in behind.locator(".facts dt").all_inner_texts()
         text = "never at this rate: 360 k/h arrive, 72 k/h are read"
         assert text in behind.locator(".facts dd").all_inner_texts()
+
+
+def test_details_say_what_a_query_has_cost_and_the_monitor_what_jobs_of_no_query_have(windows):
+    sums = TaskSums(40, 90.0, 30.0, spilled_bytes=2_000_000)
+    seen = run("a", finished=QueryTasks(sums))
+    story = Story().probe(seen, at=BEGAN - 1, unowned=TaskSums(4, 9.0, 10.0))
+    with status_page(windows, ChangingState(story)) as (page, _):
+        costly = row(page, "a")
+        costly.locator("summary").click()
+        facts = costly.locator(".facts dd").all_inner_texts()
+        assert "30 s of CPU, 75% of the driver's; its tasks ran for 90 s; 2M bytes spilled" in facts
+        assert "10 s of CPU, 25% of the driver's; its tasks ran for 9.0 s" in page.inner_text(
+            "#monitor"
+        )
 
 
 def test_open_alerts_come_first_with_runbook_and_evidence(page):

@@ -14,6 +14,7 @@ from support.fake_driver import FIELD, GIVEN, RECORD, FakeDriver, answer
 from support.patience import Clock
 
 from querypulse.listener.events import EventKind
+from querypulse.listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread, TaskSums
 from querypulse.listener.mailbox import LIFECYCLE_CAPACITY
 from querypulse.listener.probe_report import (
     UNOWNED,
@@ -93,7 +94,8 @@ def test_text_that_is_no_answer_raises_only_a_value_error(text):
     queue = event_queue(driver)
     driver.queue.answers = [text]
     driver.queue.jobCounts = lambda: text
-    for ask in (partial(queue.take, 0), queue.job_counts):
+    driver.queue.taskSums = lambda since: text
+    for ask in (partial(queue.take, 0), queue.job_counts, queue.tasks):
         with suppress(ValueError):
             ask()
 
@@ -104,6 +106,62 @@ def test_job_counts_are_read_as_they_were_written(counts):
     by_query = {query: JobCounts(*numbers) for query, numbers in counts.items()}
 
     assert job_counts(f"7{RECORD}" + "".join(lines)) == CountedJobs(by_query, first_job=7)
+
+
+SUMS = st.tuples(*[st.integers(min_value=0, max_value=2**53)] * 8)
+SPREADS = st.one_of(st.none(), st.tuples(*[st.integers(min_value=0, max_value=2**31)] * 5, TEXTS))
+BATCHES = st.tuples(CLOCKS, SUMS, COUNTS, SPREADS)
+
+
+@given(st.dictionaries(TEXTS, st.tuples(SUMS, st.lists(BATCHES, max_size=2)), max_size=5))
+def test_sums_of_tasks_are_read_as_they_were_written(written):
+    driver = FakeDriver()
+    queue = event_queue(driver)
+    records = [[2]]
+    for query_id, (sums, batches) in written.items():
+        records.append([query_id, *sums])
+        for batch_id, of_batch, waited, spread in batches:
+            records[-1] += [batch_id, *of_batch, waited, *(spread or [""] * 6)]
+    text = "".join(FIELD.join(map(str, record)) + RECORD for record in records)
+    driver.queue.taskSums = lambda since: text
+
+    assert queue.tasks() == {
+        query_id: QueryTasks(in_seconds(sums), tuple(batch_tasks(*batch) for batch in batches))
+        for query_id, (sums, batches) in written.items()
+    }
+
+
+def in_seconds(sums):
+    tasks, run, cpu, gc, wait, *of_bytes = sums
+    return TaskSums(tasks, run / 1e3, cpu / 1e9, gc / 1e3, wait / 1e3, *of_bytes)
+
+
+def batch_tasks(batch_id, sums, waited, spread):
+    wide = None
+    if spread is not None:
+        stage, tasks, median, longest, partition, host = spread
+        wide = StageSpread(stage, tasks, median / 1e3, longest / 1e3, partition, host)
+    return BatchTasks(batch_id, in_seconds(sums), waited / 1e3, wide)
+
+
+def test_only_sums_that_have_changed_are_asked_for_and_a_garbled_answer_is_asked_for_again(
+    driver, queue
+):
+    def sums(*numbers):
+        return FIELD.join(map(str, numbers)) + RECORD
+
+    first, garbled = sums(2) + sums("a", *range(8)) + sums("b", *range(8)), sums(3) + sums("a", 1)
+    answers = [first, garbled, sums(4) + sums("a", *range(10, 18))]
+    asked = []
+    driver.queue.taskSums = lambda since: asked.append(since) or answers[len(asked) - 1]
+    before = dict(queue.tasks())
+    with pytest.raises(ValueError, match="unpack"):
+        queue.tasks()
+    after = queue.tasks()
+
+    assert asked == [0, 2, 2]
+    assert after["b"] is before["b"]
+    assert (before["a"].sums.tasks, after["a"].sums.tasks) == (0, 10)
 
 
 @pytest.mark.parametrize(
