@@ -73,7 +73,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     critical once two thirds of the rest are used too: from 0.9 on, by default."""
     state_limit_bytes: _Bytes | None = None
     """How large the state of a query may become: `StreamingStateGrowing`, if it fills that within a
-    day. RocksDB's files count, else the memory of the state. Example: `50_000_000_000`"""
+    day. RocksDB's files count, else the memory of the state. Example: `50000000000`"""
 
 
 class Limits(LimitSettings, frozen=True, kw_only=True):

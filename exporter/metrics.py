@@ -321,12 +321,12 @@ QUERY_FIGURES: Table[QueryRow] = {
     "spark_streaming_query_state_operator_rows{operator}": Figure(
         "Rows in the state of each operator.", _operator_rows
     ),
-    "spark_streaming_query_state_operator_changed_rows{operator,change}": Figure(
+    "spark_streaming_query_state_operator_changed_rows{operator,event}": Figure(
         "Rows of state that the last batch updated, removed, or dropped as late.",
         lambda row: _by_operator(row, changed_rows),
     ),
-    "spark_streaming_query_state_operator_seconds{operator,step}": Figure(
-        "The time that the tasks of the last batch spent on state, by step, added up.",
+    "spark_streaming_query_state_operator_seconds{operator,phase}": Figure(
+        "The time that the tasks of the last batch spent on state, by phase, added up.",
         lambda row: _by_operator(row, step_seconds),
     ),
     "spark_streaming_query_state_operator_bytes{operator,part}": Figure(
@@ -334,7 +334,7 @@ QUERY_FIGURES: Table[QueryRow] = {
         "(pinned_blocks); and what the last batch read, wrote, compacted and uploaded.",
         lambda row: _by_operator(row, sizes),
     ),
-    "spark_streaming_query_state_operator_cache_reads{operator,result}": Figure(
+    "spark_streaming_query_state_operator_cache_reads{operator,outcome}": Figure(
         "Reads of state in the last batch that its cache answered (hit), or not (miss).",
         lambda row: _by_operator(row, cache_reads),
     ),
@@ -343,9 +343,9 @@ QUERY_FIGURES: Table[QueryRow] = {
         "the oldest: a recovery reads them again. Where none is known, those of this run.",
         _snapshot_lags,
     ),
-    "spark_streaming_query_observed{observation,field}": Figure(
-        "A value of df.observe() that the setting observed_metrics names.",
-        lambda row: {(seen.name, seen.field): seen.value for seen in row.progress.observed},
+    "spark_streaming_query_observed{observation}": Figure(
+        "A value of df.observe(), by NAME.FIELD, that the setting observed_metrics names.",
+        lambda row: {(f"{seen.name}.{seen.field}",): seen.value for seen in row.progress.observed},
     ),
     "spark_streaming_query_late_rows_dropped_total": Figure(
         "Rows dropped because they were behind the watermark; absent for a continuous query.",

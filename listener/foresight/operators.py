@@ -73,7 +73,7 @@ def memory_of(
 
 
 def labelled(operators: Sequence[StateOperator]) -> dict[str, StateOperator]:
-    """The operators by what tells them apart: the name, with a number from the second one on.
+    """The operators by their labels: the name, with a number from the second one on.
 
     Spark reports the operators of a plan in the same order after each batch.
     """
