@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ...listener.foresight.phases import BatchPhases, Phase, Usual, usual_before
+from ...listener.foresight.phases import SLOW, BatchPhases, Phase, Usual, usual_before
 from ...listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread
 from ...listener.probe_report import LongTask
 from ...listener.state.run import Delay, InFlight, delay_of, holder_of_slots
@@ -283,8 +283,8 @@ def _committed_batches(context: RuleContext) -> list[SlowBatch]:
     usual = usual_before(batches, batches[-1].seconds) if batches else None
     if usual is None:
         return []
-    newest = [batch for batch in batches[-2:] if batch not in usual.batches]
-    return [_committed(context, batch, usual) for batch in reversed(newest)]
+    slow = [batch for batch in batches[-2:] if batch.seconds >= SLOW * usual.seconds]
+    return [_committed(context, batch, usual) for batch in reversed(slow)]
 
 
 def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBatch:
