@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ...listener.foresight.phases import BatchPhases, Phase, Usual, usual_before
+from ...listener.foresight.phases import SLOW, BatchPhases, Phase, Usual, usual_before
 from ...listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread
 from ...listener.probe_report import LongTask
 from ...listener.state.run import Delay, InFlight, delay_of, holder_of_slots
@@ -196,20 +196,24 @@ def why_slow(context: RuleContext, facts: Facts) -> Slowness | None:
 def slowness(context: RuleContext) -> Slowness | None:
     """Return the batch that takes longer than usual, and its likely cause.
 
-    That is the batch in flight, if it takes long already; else the newest one that committed.
+    That is the newest one that committed, or the batch in flight, once that has taken longer: one
+    that has just begun shows nothing.
     """
     if not context.is_running:
         return None
     in_flight = _batch_in_flight(context)
-    if in_flight is not None:
-        return _answer(in_flight, likely_cause(in_flight))
     committed = _committed_batches(context)
-    if not committed:
-        return None
+    longest = max((in_flight, *committed[:1]), key=_excess_seconds)
+    if longest is None or longest is in_flight:
+        return None if longest is None else _answer(longest, likely_cause(longest))
     causes = [likely_cause(slow) for slow in committed]
     first = causes[0]
     is_disputed = any(other and first and other.cause is not first.cause for other in causes)
     return _answer(committed[0], None if is_disputed else first)
+
+
+def _excess_seconds(slow: SlowBatch | None) -> float:
+    return 0.0 if slow is None else slow.excess_seconds
 
 
 def _answer(slow: SlowBatch, cause: LikelyCause | None) -> Slowness:
@@ -279,8 +283,8 @@ def _committed_batches(context: RuleContext) -> list[SlowBatch]:
     usual = usual_before(batches, batches[-1].seconds) if batches else None
     if usual is None:
         return []
-    newest = [batch for batch in batches[-2:] if batch not in usual.batches]
-    return [_committed(context, batch, usual) for batch in reversed(newest)]
+    slow = [batch for batch in batches[-2:] if batch.seconds >= SLOW * usual.seconds]
+    return [_committed(context, batch, usual) for batch in reversed(slow)]
 
 
 def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBatch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from itertools import pairwise
 from statistics import median
 
 import msgspec
@@ -104,16 +105,14 @@ def _with_sums(batch: BatchPhases, sums: TaskSums) -> BatchPhases:
 
 def _thinned(batches: Batches) -> Batches:
     """The batches without those that are closest to the one before, for their age."""
+    older = [batch.batch_id for batch in batches[: MOST - THINNED]]
     now = batches[-1].batch_id
-
-    def distance(index: int) -> float:
-        batch = batches[index]
-        gap = batch.batch_id - batches[index - 1].batch_id
-        return gap / max(1, now - batch.batch_id)
-
-    older = sorted(range(1, MOST - THINNED), key=distance)
-    dropped = {*older[:THINNED]}
-    return tuple(batch for index, batch in enumerate(batches) if index not in dropped)
+    distances = [(batch - before) / max(1, now - batch) for before, batch in pairwise(older)]
+    closest = sorted(range(len(distances)), key=distances.__getitem__)[:THINNED]
+    kept = list(batches)
+    for index in sorted(closest, reverse=True):
+        del kept[index + 1]
+    return tuple(kept)
 
 
 class Usual(msgspec.Struct, frozen=True, gc=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 
 import pytest
 from support.queries import until
@@ -67,16 +68,16 @@ def slow_store(spark):
 class Watched:
     """A query of files, a batch for each ``put``, and what is known of its newest batch."""
 
-    def __init__(self, spark, sidecar, folder, name):
-        self.spark, self.sidecar, self.folder, self.name = spark, sidecar, folder, name
+    def __init__(self, spark, sidecar, folder, work):
+        self.sidecar, self.folder, self.work = sidecar, folder, work
+        self.name = "orders"
         self.input = folder / "in"
         self.input.mkdir()
-        self.work = usual_work
         self.files = 0
         self.query = (
             spark.readStream.format("text")
             .load(f"slow://{self.input}")
-            .writeStream.queryName(name)
+            .writeStream.queryName(self.name)
             .trigger(processingTime="200 milliseconds")
             .option("checkpointLocation", f"slow://{folder}/checkpoint")
             .foreachBatch(lambda rows, _: self.work(rows))
@@ -114,102 +115,120 @@ class Watched:
 
 
 def run(rows, *columns):
-    """Run a shuffle of these columns, in twelve tasks."""
-    selected = rows.repartition(SLOTS).selectExpr(*columns)
-    selected.write.format("noop").mode("overwrite").save()
+    """Run a job of these columns."""
+    rows.selectExpr(*columns).write.format("noop").mode("overwrite").save()
+
+
+def in_each_slot(session):
+    """A row for each slot, in a task of its own."""
+    return session.range(0, SLOTS, 1, SLOTS)
 
 
 def usual_work(rows):
-    run(rows, "value", SLEEP.format(5))
+    """Shuffle the rows, and take a while for each."""
+    run(rows.repartition(SLOTS), "value", SLEEP.format(5))
+
+
+def skewed_work(rows):
+    usual_work(rows)
+    millis = f"if(spark_partition_id() = 7, {MILLIS}, 5)"
+    run(in_each_slot(rows.sparkSession), SLEEP.format(millis))
+
+
+def windows(rows, threshold):
+    """Sum up a million rows in two windows, which spill each ``threshold`` rows."""
+    session = rows.sparkSession
+    for kind in ("spill.threshold", "in.memory.threshold"):
+        session.conf.set(f"spark.sql.windowExec.buffer.{kind}", str(threshold))
+    numbers = session.range(0, 1_000_000, 1, 4).selectExpr("id", "id % 2 AS key")
+    run(numbers, "sum(id) OVER (PARTITION BY key) AS total")
+
+
+@contextmanager
+def neighbour(session):
+    """Another job, of no query, that holds all slots for a while."""
+    sleeps = [in_each_slot(session), SLEEP.format(MILLIS)]
+    thread = threading.Thread(target=run, args=sleeps, daemon=True)
+    thread.start()
+    tracker = session.sparkContext.statusTracker()
+
+    def holds():
+        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+        return any(stage and stage.numActiveTasks == SLOTS for stage in stages)
+
+    until(holds, "the neighbour has the slots")
+    yield
+    thread.join()
 
 
 @pytest.fixture
 def watched(spark, watch, slow_store, tmp_path):
+    """Watch a query that has done this work in some batches."""
     slow_store("")
-    query = Watched(spark, watch(), tmp_path, "orders")
-    yield query
+    sidecar = watch()
+    yield lambda work=usual_work: Watched(spark, sidecar, tmp_path, work)
     slow_store("")
 
 
 def cause_of(watched):
+    """The cause of its newest batch; a difference shows all that is known of it."""
     slow = watched.slowness
-    assert slow is not None, "it is slow"
-    return None if slow.cause is None else slow.cause.cause
+    query = watched.snapshot.labels()[watched.name]
+    print(slow, query.checkpoint.batches, query.run.probed.tasks, sep="\n")
+    return None if slow is None or slow.cause is None else slow.cause.cause
 
 
 @pytest.mark.parametrize("number", ROUNDS)
 def test_slow_listing_of_a_source_is_named(watched, slow_store, number):
+    query = watched()
     slow_store("listing")
-    watched.put()
+    query.put()
 
-    assert cause_of(watched) is SlowCause.SOURCE_LISTING
+    assert cause_of(query) is SlowCause.SOURCE_LISTING
 
 
 @pytest.mark.parametrize("number", ROUNDS)
 def test_slow_store_of_the_checkpoint_is_named(watched, slow_store, number):
+    query = watched()
     slow_store("commits")
-    watched.put()
+    query.put()
 
-    assert cause_of(watched) is SlowCause.SLOW_COMMIT
+    assert cause_of(query) is SlowCause.SLOW_COMMIT
 
 
 @pytest.mark.parametrize("number", ROUNDS)
 def test_plain_large_batch_has_no_cause(watched, number):
-    watched.put(rows=20_000)
+    query = watched()
+    query.put(rows=20_000)
 
-    assert cause_of(watched) is None
-    assert watched.slowness.rows == 20_000
-    assert watched.slowness.usual_rows == 20
+    assert cause_of(query) is None
+    assert (query.slowness.rows, query.slowness.usual_rows) == (20_000, 20)
 
 
 @pytest.mark.parametrize("number", ROUNDS)
 def test_skewed_task_is_named(watched, number):
-    partition = f"if(spark_partition_id() = 7, {MILLIS}, 5)"
-    watched.work = lambda rows: run(rows.sparkSession.range(0, SLOTS, 1, SLOTS), SLEEP.format(partition))
-    watched.put()
-    spread = watched.slowness.cause.spread
+    query = watched()
+    query.work = skewed_work
+    query.put()
 
-    assert cause_of(watched) is SlowCause.SKEW
-    assert spread.longest_seconds >= MILLIS / 1000 > 10 * spread.median_seconds
-
-
-@pytest.mark.parametrize("number", ROUNDS)
-def test_neighbour_that_holds_the_slots_is_named_by_what_it_does(watched, spark, number):
-    holds = threading.Thread(
-        target=lambda: run(spark.range(0, SLOTS, 1, SLOTS), SLEEP.format(MILLIS)), daemon=True
-    )
-    taken = threading.Event()
-
-    def work(rows):
-        holds.start()
-        tracker = spark.sparkContext.statusTracker()
-        until(lambda: len(tracker.getActiveStageIds()) > 0, "the neighbour has the slots")
-        taken.wait(1.0)
-        usual_work(rows)
-
-    watched.work = work
-    watched.put()
-    holds.join()
-
-    assert cause_of(watched) is SlowCause.WAITING_FOR_SLOTS
+    assert cause_of(query) is SlowCause.SKEW
+    spread = query.slowness.cause.spread
+    assert (spread.partition, spread.tasks) == (7, SLOTS)
 
 
 @pytest.mark.parametrize("number", ROUNDS)
-def test_spill_is_named(watched, spark, number):
-    def work(rows, threshold):
-        session = rows.sparkSession
-        for kind in ("spill.threshold", "in.memory.threshold"):
-            session.conf.set(f"spark.sql.windowExec.buffer.{kind}", str(threshold))
-        numbers = session.range(0, 200_000, 1, 4).selectExpr("id", "id % 2 AS key")
-        numbers.selectExpr("sum(id) OVER (PARTITION BY key) AS total").write.format("noop").mode(
-            "overwrite"
-        ).save()
+def test_wait_for_slots_that_a_neighbour_holds_is_named(watched, spark, number):
+    query = watched()
+    with neighbour(spark):
+        query.put()
 
-    watched.work = lambda rows: work(rows, 10_000_000)
-    for _ in range(USUAL_BATCHES):
-        watched.put()
-    watched.work = lambda rows: work(rows, 500)
-    watched.put()
+    assert cause_of(query) is SlowCause.WAITING_FOR_SLOTS
 
-    assert cause_of(watched) is SlowCause.SPILL
-    assert watched.slowness.cause.spilled_bytes > 1e6
+
+@pytest.mark.parametrize("number", ROUNDS)
+def test_spill_is_named(watched, number):
+    query = watched(lambda rows: windows(rows, 10_000_000))
+    query.work = lambda rows: windows(rows, 5000)
+    query.put()
+
+    assert cause_of(query) is SlowCause.SPILL

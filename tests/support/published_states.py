@@ -9,6 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from support.patience import WALL
 from support.story import CONFLICT, Story, processing, progress
 
+from querypulse.alerting.evidence import LikelyCause, SlowCause, Slowness
+from querypulse.alerting.finding import QueryHealth
+from querypulse.alerting.words.evidence import likely_cause_text
 from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.exporter.exposition import as_openmetrics, as_text, base_name, printable
 from querypulse.exporter.metrics import all_families
@@ -163,7 +166,16 @@ def full_published(**changes) -> PublishedState:
     )
     flow = Flow(upstream={"busy": ("dead",)}, downstream={"dead": ("busy",)})
     snapshot = replace(shown.snapshot, queries=tuple(map(_caught_up, shown.snapshot.queries)))
-    return replace(shown, flow=flow, passed={"busy": 60.0}, snapshot=snapshot)
+    health = {**shown.health, "busy": _slow(shown.health["busy"])}
+    return replace(shown, flow=flow, passed={"busy": 60.0}, snapshot=snapshot, health=health)
+
+
+def _slow(health: QueryHealth) -> QueryHealth:
+    cause = LikelyCause(cause=SlowCause.PLANNING, explained_seconds=25.0)
+    slow = Slowness(
+        batch_id=7, seconds=30.0, usual_seconds=4.0, rows=None, usual_rows=10.0, cause=cause
+    )
+    return replace(health, slowness=slow, likely_cause=likely_cause_text(cause))
 
 
 def _caught_up(query: Query) -> Query:

@@ -37,7 +37,7 @@ def test_causes_are_named_rightly_in_95_of_100_histories_and_wrongly_in_two():
         assert wrong <= 2, table
 
 
-def test_more_rows_are_reported_without_a_cause():
+def test_more_rows_are_shown_without_a_cause():
     story = growing("addBatch", rows=200)
     (finding,) = story.evaluate(story.ends_at).findings
     texts = say(finding).evidence

@@ -211,6 +211,12 @@ CAUSES: dict[str, tuple[object, str, str]] = {
         "slow_commit: writing to the checkpoint (walCommit, commitOffsets) took 40.4 s, "
         "usually 0.4 s",
     ),
+    "one batch after many usual ones has a slow commit": (
+        lagging(seconds=59.4, phases={**USUAL, "walCommit": 40.2}, since=59),
+        LAGGING,
+        "slow_commit: writing to the checkpoint (walCommit, commitOffsets) took 40.4 s, "
+        "usually 0.4 s",
+    ),
     "a batch in flight has a task that runs on": (
         in_flight(longest=ONE_LONG),
         SLOW,
