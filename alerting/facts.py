@@ -666,28 +666,28 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
 SCARCE = 0.8
 
 
-class DriverMemory(Facts, frozen=True, kw_only=True):
-    """The driver is about to run out of memory."""
-
-    memory: MemoryUse
-
-
-class HeapFull(DriverMemory, frozen=True, kw_only=True):
+class HeapFull(Facts, frozen=True, kw_only=True):
     """Its heap is nearly full after garbage collection, or fills up."""
 
     code = Code.HEAP_FULL
+    memory: MemoryUse
 
 
-class InCollection(DriverMemory, frozen=True, kw_only=True):
+class InCollection(Facts, frozen=True, kw_only=True):
     """More than half of its time goes into garbage collection."""
 
     code = Code.IN_COLLECTION
+    memory: MemoryUse
 
 
-class ContainerFull(DriverMemory, frozen=True, kw_only=True):
+class ContainerFull(Facts, frozen=True, kw_only=True):
     """Its container is at its limit, or fills up."""
 
     code = Code.CONTAINER_FULL
+    memory: MemoryUse
+
+
+DriverMemory = HeapFull | InCollection | ContainerFull
 
 
 class FullDisk(msgspec.Struct, frozen=True):

@@ -313,13 +313,13 @@ STEPS: dict[type[Facts], str] = {
         "Repair that and restart it; what it has passed over is not read again.",
     ),
     facts.HeapFull: _numbered(
-        "Take a heap histogram now: jcmd PID GC.class_histogram; it names what fills the heap.",
+        "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
         "Restart the job before the heap is full: that repeats one batch at most.",
         "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
     ),
     facts.InCollection: _numbered(
         "The driver hardly works: batches take longer, and heartbeats of executors may be lost.",
-        "Take a heap histogram (jcmd PID GC.class_histogram), then restart the job.",
+        "Take a heap histogram (jmap -histo PID), then restart the job.",
         "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
     ),
     facts.ContainerFull: _numbered(
