@@ -315,12 +315,13 @@ def decode_progress(text: str) -> Progress | None:
 
 def _observing(text: str | bytes, patterns: Sequence[str]) -> Progress:
     try:
-        wire: _Progress = _OBSERVING.decode(text).progress
+        wire = _OBSERVING.decode(text).progress
         progress = _progress(wire)
+        observations = wire.observed_metrics
     except _UNREADABLE:
         progress = _progress_in_parts(text)
-        wire = _Observing("", "", 0, observed_metrics=_parts(text).get("observedMetrics"))
-    return replace(progress, observed=_observed(wire.observed_metrics, patterns))
+        observations = _parts(text).get("observedMetrics")
+    return replace(progress, observed=_observed(observations, patterns))
 
 
 def _progress_in_parts(text: str | bytes) -> Progress:
