@@ -1,6 +1,6 @@
 """How the state of each stateful operator grows, hour by hour, and what that means.
 
-Kept for each operator: the highest figure of each hour of nine days, a kilobyte and a half at most.
+Kept for each operator: the highest figures of each hour of nine days, less than three kilobytes.
 State has the rhythm of a day and of a week, so days are compared, not hours. Pure; times are
 monotonic seconds, event times Unix seconds.
 """
