@@ -30,6 +30,7 @@ from ..listener.spark.jvm import NETWORK_ERRORS, OptionalCalls
 from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage, local_dirs
 from ..listener.state.snapshot import Snapshot
+from ..settings.settings import Settings
 from .assemble import Components, shortest_floor_seconds
 
 log = logging.getLogger("querypulse")
@@ -107,15 +108,7 @@ def observe_classic(
         jvm_ended=lambda: probe.ended,
         on_event=on_event,
     )
-    fixed = dict.fromkeys(
-        OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ()), "spark.local.dir"
-    )
-    fixed |= {
-        place: name
-        for name in ("spool_dir", "incidents_dir")
-        if (place := getattr(settings, name)) is not None
-    }
-    host = HostReader(lambda: fixed | _checkpoints(latest_snapshot()), arrived.wake)
+    host = _host_reader(spark, settings, latest_snapshot, arrived)
     return Observers(
         reader=reader,
         prober=prober,
@@ -136,6 +129,20 @@ def observe_classic(
 def _end(logs: LogReader, storage: SparkStorage) -> None:
     logs.close()
     storage.release()
+
+
+def _host_reader(
+    spark: Any, settings: Settings, latest_snapshot: Callable[[], Snapshot], arrived: Inbox
+) -> HostReader:
+    fixed = dict.fromkeys(
+        OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ()), "spark.local.dir"
+    )
+    fixed |= {
+        place: name
+        for name in ("spool_dir", "incidents_dir")
+        if (place := getattr(settings, name)) is not None
+    }
+    return HostReader(lambda: fixed | _checkpoints(latest_snapshot()), arrived.wake)
 
 
 def _checkpoints(snapshot: Snapshot) -> Folders:

@@ -203,7 +203,7 @@ class FakeDriver:
             streams=lambda: self.manager,
             conf=lambda: SimpleNamespace(getAll=lambda: SimpleNamespace(mkString=self._conf)),
         )
-        utils = SimpleNamespace(getConfiguredLocalDirs=lambda _conf: ["/tmp"])  # noqa: S108
+        utils = SimpleNamespace(getConfiguredLocalDirs=lambda _conf: ["/tmp"])
         jvm = SimpleNamespace(java=self._java(), **{"org.apache.spark.util.Utils": utils})
         self.sparkContext = FakeContext(self, jvm)
 
