@@ -108,7 +108,7 @@ def observe_classic(
         on_event=on_event,
         observed=settings.observed_metrics,
     )
-    host = _host_reader(spark, settings, latest_snapshot, arrived.wake)
+    host = _host_reader(spark, settings, latest_snapshot, arrived)
     return Observers(
         reader=reader,
         prober=prober,
@@ -145,6 +145,20 @@ def _host_reader(
 def _end(logs: LogReader, storage: SparkStorage) -> None:
     logs.close()
     storage.release()
+
+
+def _host_reader(
+    spark: Any, settings: Settings, latest_snapshot: Callable[[], Snapshot], arrived: Inbox
+) -> HostReader:
+    fixed = dict.fromkeys(
+        OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ()), "spark.local.dir"
+    )
+    fixed |= {
+        place: name
+        for name in ("spool_dir", "incidents_dir")
+        if (place := getattr(settings, name)) is not None
+    }
+    return HostReader(lambda: fixed | _checkpoints(latest_snapshot()), arrived.wake)
 
 
 def _checkpoints(snapshot: Snapshot) -> Folders:
