@@ -69,11 +69,15 @@ class GoesOn(str, Enum):
 
 
 class End(msgspec.Struct, frozen=True):
-    """When an alert ended, in Unix seconds, and how: with an outcome, or it goes on elsewhere."""
+    """When an alert ended, in Unix seconds, and how: with an outcome, or it goes on elsewhere.
+
+    ``caught_up`` says when its query, which works again, has read all that has arrived since.
+    """
 
     at: float
     outcome: AlertOutcome | None = None
     goes_on: GoesOn | None = None
+    caught_up: str = ""
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -126,10 +130,15 @@ class Alert(msgspec.Struct, frozen=True):
         return goes_on is not None and goes_on is not GoesOn.CRITICAL_ALERT
 
     def ended(
-        self, wall: float, outcome: AlertOutcome | None = None, *, goes_on: GoesOn | None = None
+        self,
+        wall: float,
+        outcome: AlertOutcome | None = None,
+        *,
+        goes_on: GoesOn | None = None,
+        caught_up: str = "",
     ) -> Alert:
         """The alert, ended at Unix time ``wall``."""
-        return replace(self, end=End(max(wall, self.starts_at), outcome, goes_on))
+        return replace(self, end=End(max(wall, self.starts_at), outcome, goes_on, caught_up))
 
 
 class Incident(msgspec.Struct, frozen=True):

@@ -51,6 +51,7 @@ from .rules.evidence import ids_went_back
 from .rules.monitoring import driver_down, events_missing, monitoring_degraded, rules_failed
 from .rules.progress import slots_held
 from .rules.query_ends import program_ended, query_absent, run_due_at, was_flapping_already
+from .rules.resources import disk_filling, driver_memory, memory_of
 from .rules.stuck_batch import waiting_by_holder
 from .words.evidence import likely_cause_text
 from .words.messages import say
@@ -133,6 +134,7 @@ def evaluate(
     flow = stages.run(_flow, snapshot, health, policy) or Flow()
     findings = stages.run(_trace_flow, findings, health, flow) or findings
     findings += _of_signals(snapshot, now, policy, findings, stages)
+    findings = stages.run(_with_memory, findings, snapshot, now) or findings
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
     findings = stages.run(gather, findings, list(health), unnamed) or findings
     if any(kind_of(finding.alertname).shows_main_thread for finding in findings):
@@ -428,13 +430,34 @@ def _of_signals(
     problems = [stages.run(driver_down, snapshot, now, policy)]
     problems.append(stages.run(program_ended, snapshot, now, policy, findings))
     if snapshot.ownership.is_eldest:
-        problems.append(stages.run(events_missing, snapshot, now, policy))
+        rules = (driver_memory, disk_filling, events_missing)
+        problems += [stages.run(rule, snapshot, now, policy) for rule in rules]
         is_reported = any(finding.shared is SharedCause.JVM_SILENT for finding in findings)
         if stages.errors or not is_reported:
             errors = stages.errors
             degraded = stages.run(monitoring_degraded, snapshot, now, policy, tuple(errors))
             problems.append(degraded or (rules_failed(tuple(errors)) if errors else None))
     return [finding for finding in problems if finding is not None]
+
+
+OUT_OF_MEMORY = "OutOfMemoryError"
+
+
+def _with_memory(findings: Sequence[Finding], snapshot: Snapshot, now: float) -> list[Finding]:
+    """The findings with the driver's memory where it is why something died."""
+    return [
+        _adding(finding, memory=memory_of(snapshot, now))
+        if _died_of_memory(finding, snapshot, now)
+        else finding
+        for finding in findings
+    ]
+
+
+def _died_of_memory(finding: Finding, snapshot: Snapshot, now: float) -> bool:
+    if finding.alertname == DRIVER_DOWN:
+        return memory_of(snapshot, now).is_scarce
+    failure = finding.failure
+    return failure is not None and OUT_OF_MEMORY in failure.exception
 
 
 # -- findings of one cause ----------------------------------------------------------------------

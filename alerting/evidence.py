@@ -13,7 +13,7 @@ from ..listener.foresight.catching_up import CaughtUp
 from ..listener.foresight.tasks import StageSpread
 from ..listener.probe_report import JobCounts, Trigger
 from ..listener.source_polls import OFFSET
-from .facts import BatchIdsWentBack, Slots, Unfinished, Upstream
+from .facts import BatchIdsWentBack, MemoryUse, Slots, Unfinished, Upstream
 from .policy import Window
 
 
@@ -243,6 +243,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The queries that it cuts off from data."""
     upstream: Upstream | None = None
     """The query that cuts it off."""
+    memory: MemoryUse | None = None
+    """That of the driver, where it may be the cause."""
     main_thread: str = ""
     ends_driver: bool = False
     """Whether the main thread waits in ``await_any_failure``, which raises because of this."""

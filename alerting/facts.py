@@ -13,6 +13,8 @@ import msgspec
 
 from ..core.states import QueryState
 from ..listener.failure import Failure
+from ..listener.foresight.filling import Full
+from ..listener.foresight.resources import Container, Disk, Heap
 from ..listener.foresight.state_growth import Cause
 from ..listener.probe_report import LongTask, Moves
 from ..listener.state.positions import Gap
@@ -633,6 +635,73 @@ class JvmEnded(Facts, frozen=True, kw_only=True):
 
     code = Code.JVM_ENDED
     queries: tuple[str, ...] | None = None
+
+
+class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of the driver, and who may have most of it; what is not known is None.
+
+    ``heap_full`` and ``container_full``: when these are, if they fill up. ``gc_share``: what part
+    of the last minutes collections took. ``largest_state``: the query with the largest state in
+    memory, and its bytes.
+    """
+
+    heap: Heap | None = None
+    heap_full: Full | None = None
+    gc_share: float | None = None
+    container: Container | None = None
+    container_full: Full | None = None
+    largest_state: tuple[str, int] | None = None
+
+    @property
+    def is_scarce(self) -> bool:
+        """Whether it may have ended a driver that ends now."""
+        heap, container = self.heap, self.container
+        left = 0 if heap is None else heap.after_gc_bytes or 0
+        heap_is_full = heap is not None and left >= SCARCE * heap.max_bytes
+        return heap_is_full or (
+            container is not None and container.working_set_bytes >= SCARCE * container.limit_bytes
+        )
+
+
+SCARCE = 0.8
+
+
+class HeapFull(Facts, frozen=True, kw_only=True):
+    """Its heap is nearly full after garbage collection, or fills up."""
+
+    code = Code.HEAP_FULL
+    memory: MemoryUse
+
+
+class InCollection(Facts, frozen=True, kw_only=True):
+    """More than half of its time goes into garbage collection."""
+
+    code = Code.IN_COLLECTION
+    memory: MemoryUse
+
+
+class ContainerFull(Facts, frozen=True, kw_only=True):
+    """Its container is at its limit, or fills up."""
+
+    code = Code.CONTAINER_FULL
+    memory: MemoryUse
+
+
+DriverMemory = HeapFull | InCollection | ContainerFull
+
+
+class FullDisk(msgspec.Struct, frozen=True):
+    """A disk that is ``full``, now or soon."""
+
+    disk: Disk
+    full: Full
+
+
+class DisksFull(Facts, frozen=True, kw_only=True):
+    """Disks of the driver are full, or fill up; the one that is full first comes first."""
+
+    code = Code.DISK_FULL
+    disks: tuple[FullDisk, ...]
 
 
 class EventsMissing(Facts, frozen=True, kw_only=True):

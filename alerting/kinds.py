@@ -29,6 +29,8 @@ ROWS_DROPPED = "StreamingRowsDropped"
 STATE_GROWING = "StreamingStateGrowing"
 INPUT_MISSING = "StreamingInputMissing"
 DRIVER_DOWN = "StreamingDriverDown"
+DRIVER_MEMORY = "StreamingDriverMemory"
+DISK_FILLING = "StreamingDiskFilling"
 EVENTS_MISSING = "QuerypulseEventsMissing"
 MONITORING_DEGRADED = "QuerypulseMonitoringDegraded"
 
@@ -166,6 +168,20 @@ KINDS: dict[str, Kind] = {
             is_fact=True,
         ),
         Kind(
+            name=DRIVER_MEMORY,
+            state=QueryState.RUNNING,
+            does="driver runs out of memory",
+            recovers="driver has memory again",
+            is_of_driver=True,
+        ),
+        Kind(
+            name=DISK_FILLING,
+            state=QueryState.RUNNING,
+            does="a disk of the driver fills up",
+            recovers="the disks of the driver have room again",
+            is_of_driver=True,
+        ),
+        Kind(
             name=EVENTS_MISSING,
             state=QueryState.RUNNING,
             does="querypulse does not receive Spark's events",
@@ -247,6 +263,10 @@ class Code(str, Enum):
     NO_ROWS = "no_rows"
     # The driver and the monitor
     JVM_ENDED = "jvm_ended"
+    HEAP_FULL = "heap_full"
+    IN_COLLECTION = "in_collection"
+    CONTAINER_FULL = "container_full"
+    DISK_FULL = "disk_full"
     EVENTS_MISSING = "events_missing"
     DEGRADED = "degraded"
     # Several findings in one; what another process has found

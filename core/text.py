@@ -37,6 +37,9 @@ def _pair(count: int, size: int, unit: str, smaller: str) -> str:
     return f"{units} {unit} {rest} {smaller}" if rest else f"{units} {unit}"
 
 
+KILO = 1000
+
+
 def amount(count: float) -> str:
     """``0.5``, ``38``, ``950``, ``1.2 k``, ``38 M``: a count in two digits, or all below 1,000."""
     for size, suffix in ((1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")):
@@ -48,9 +51,8 @@ def amount(count: float) -> str:
 
 
 def size(count: float) -> str:
-    """``950 B``, ``1.2 kB``, ``38 GB``: bytes in two digits, or all below 1,000."""
-    shown = amount(count)
-    return f"{shown}B" if " " in shown else f"{shown} B"
+    """``38 MB``, ``1.2 GB``: bytes in two digits, decimal units."""
+    return f"{amount(count)}{'' if count >= KILO else ' '}B"
 
 
 MAX_NAMES = 10

@@ -25,6 +25,7 @@ from ..listener.foresight.operators import (
     sizes,
     step_seconds,
 )
+from ..listener.foresight.resources import Resources
 from ..listener.state.history import BUCKETS
 from .exposition import Family
 from .published_state import Buckets, Labels, Monitor, PublishedState, QueryRow, alert_labels
@@ -534,6 +535,33 @@ def _alerts_firing(published: PublishedState) -> Figures:
     return dict(Counter(names))
 
 
+def _resources(published: PublishedState) -> Resources:
+    return published.snapshot.resources
+
+
+def _heap(published: PublishedState) -> Figures:
+    heap = _resources(published).heap
+    if heap is None:
+        return {}
+    figures = _by_label({"used": heap.used_bytes, "max": heap.max_bytes})
+    return figures | {("after_gc",): heap.after_gc_bytes}
+
+
+def _container(published: PublishedState) -> Figures:
+    container = _resources(published).container
+    if container is None:
+        return {}
+    return _by_label({"used": container.working_set_bytes, "max": container.limit_bytes})
+
+
+def _disks(published: PublishedState) -> Figures:
+    figures: Figures = {}
+    for disk in _resources(published).disks:
+        figures[disk.path, "free"] = disk.free_bytes
+        figures[disk.path, "max"] = disk.total_bytes
+    return figures
+
+
 BUILD_FIGURES: Table[PublishedState | None] = {
     "querypulse_build_info{version}": Figure(
         "The version of querypulse in this driver.", lambda _: {(VERSION,): 1}
@@ -573,6 +601,27 @@ DRIVER_FIGURES: Table[PublishedState] = {
     "querypulse_queries_without_series": Figure(
         f"Queries beyond the first {MAX_QUERIES}: only /status and their alerts show them.",
         lambda published: max(0, len(published.queries) - MAX_QUERIES),
+    ),
+    "spark_streaming_driver_heap_bytes{area}": Figure(
+        "The heap of the driver: in use, what the last garbage collection left (after_gc), and its "
+        "maximum (max).",
+        _heap,
+    ),
+    "spark_streaming_driver_gc_seconds_total": Figure(
+        "Time that the driver's threads stood still for garbage collections.",
+        lambda published: None if (heap := _resources(published).heap) is None else heap.gc_seconds,
+    ),
+    "spark_streaming_driver_container_bytes{area}": Figure(
+        "The memory of the driver's container: the working set (used) and its limit (max).",
+        _container,
+    ),
+    "spark_streaming_driver_disk_bytes{path,area}": Figure(
+        "Local disks with checkpoints, working files and the spool: free, and their size (max).",
+        _disks,
+    ),
+    "spark_streaming_driver_full_seconds{resource}": Figure(
+        "In how many seconds the heap, the container or a disk is full; absent unless it fills up.",
+        lambda published: {(resource,): full.seconds for resource, full in published.full.items()},
     ),
     "querypulse_mailbox_depth": Figure(
         "Events received but not read yet.", lambda published: published.monitor.mailbox_depth

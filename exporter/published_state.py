@@ -20,7 +20,9 @@ from ..alerting.incidents.lifecycle import Inhibited
 from ..core.states import QueryState
 from ..listener.events import Progress, SourceProgress
 from ..listener.foresight.catching_up import CaughtUp, caught_up
+from ..listener.foresight.filling import Full
 from ..listener.foresight.operators import UploadAge, oldest_uploads
+from ..listener.foresight.resources import full_of
 from ..listener.foresight.tasks import TaskSums
 from ..listener.source_polls import SourcePoll, topic_of
 from ..listener.state.flow import Flow
@@ -245,6 +247,11 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
         spent = [query.history.spent for query in self.snapshot.queries]
         sums = [self.unowned_tasks, *(runs.total for runs in spent if runs is not None)]
         return sum(tasks.cpu_seconds for tasks in sums if tasks is not None)
+
+    @property
+    def full(self) -> dict[str, Full]:
+        """When what fills up in the driver is full."""
+        return full_of(self.snapshot.resources, self.snapshot.usage, self.snapshot.at)
 
     @property
     def queries(self) -> dict[str, Query | None]:

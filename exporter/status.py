@@ -19,6 +19,7 @@ from ..core.installed import VERSION
 from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
 from ..listener.foresight.operators import StateOperator, UploadAge, labelled
+from ..listener.foresight.resources import CONTAINER, HEAP
 from ..listener.foresight.tasks import TaskSums
 from ..listener.probe_report import Context
 from .published_state import Monitor, Process, PublishedState, QueryRow, iso
@@ -179,6 +180,46 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """None unless the application lets querypulse restart it."""
 
 
+class HeapStatus(msgspec.Struct, frozen=True):
+    """The heap of the driver's JVM."""
+
+    used_bytes: int
+    after_gc_bytes: int | None
+    """What the last collection left; None before the first one."""
+    max_bytes: int
+    gc_seconds: float
+    """In collections, since the JVM began."""
+    full_seconds: float | None
+    """In how many seconds it is full; None unless it fills up."""
+
+
+class ContainerStatus(msgspec.Struct, frozen=True):
+    """The memory of the driver's container."""
+
+    used_bytes: int
+    """The working set: without what the kernel takes back at once."""
+    max_bytes: int
+    full_seconds: float | None
+
+
+class DiskStatus(msgspec.Struct, frozen=True):
+    """A local disk, and what of the job is on it."""
+
+    path: str
+    holds: tuple[str, ...]
+    free_bytes: int
+    max_bytes: int
+    full_seconds: float | None
+
+
+class ResourcesStatus(msgspec.Struct, frozen=True):
+    """The memory and the disks of the driver; what is not known is None, or missing."""
+
+    heap: HeapStatus | None = None
+    container: ContainerStatus | None = None
+    disks: tuple[DiskStatus, ...] = ()
+
+
 class AlertStatus(msgspec.Struct, frozen=True):
     """One firing alert; ``starts_at`` is ISO 8601 in UTC."""
 
@@ -218,6 +259,7 @@ class Status(msgspec.Struct, frozen=True):
     """What jobs did that belong to no query; None as for a query."""
     version: str = VERSION
     """The version of querypulse."""
+    resources: ResourcesStatus = ResourcesStatus()
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -245,6 +287,7 @@ def status(published: PublishedState) -> Status:
         at=iso(published.wall),
         end_expected=published.snapshot.end_expected,
         unowned_cost=_cost(published.unowned_tasks, cpu_seconds),
+        resources=_resources(published),
         inhibited=tuple(
             InhibitedStatus(
                 alertname=pair.alert.labels["alertname"],
@@ -256,6 +299,28 @@ def status(published: PublishedState) -> Status:
             for pair in published.inhibited
         ),
     )
+
+
+def _resources(published: PublishedState) -> ResourcesStatus:
+    read = published.snapshot.resources
+    full = {name: answer.seconds for name, answer in published.full.items()}
+    heap = container = None
+    if read.heap is not None:
+        heap = HeapStatus(
+            used_bytes=read.heap.used_bytes,
+            after_gc_bytes=read.heap.after_gc_bytes,
+            max_bytes=read.heap.max_bytes,
+            gc_seconds=read.heap.gc_seconds,
+            full_seconds=full.get(HEAP),
+        )
+    if read.container is not None:
+        used = read.container.working_set_bytes
+        container = ContainerStatus(used, read.container.limit_bytes, full.get(CONTAINER))
+    disks = [
+        DiskStatus(disk.path, disk.holds, disk.free_bytes, disk.total_bytes, full.get(disk.path))
+        for disk in read.disks
+    ]
+    return ResourcesStatus(heap, container, tuple(disks))
 
 
 def why_unready(published: PublishedState | None) -> list[Reason]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from .events import Progress, Terminated, decode_progress
 from .foresight.phases import Phase
+from .foresight.resources import Heap
 from .foresight.tasks import QueryTasks, TaskSums
 from .state.flow import PlanDatasets
 
@@ -407,6 +408,8 @@ class ProbeReport(msgspec.Struct, frozen=True):
     """None where Spark does not show it."""
     unowned_tasks: TaskSums | None = None
     """What the tasks of jobs without a query id did; None where they are not counted."""
+    heap: Heap | None = None
+    """The newest reading; None where the JVM does not show it."""
     previous_at: float | None = None
     """``at`` of the report before this one."""
 

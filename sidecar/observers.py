@@ -19,15 +19,18 @@ from ..listener.commit_log import LogReport
 from ..listener.connect.event_path import ConnectPath
 from ..listener.connect.probe import ConnectProbe
 from ..listener.event_reader import EventReader, OnEvent
+from ..listener.foresight.host import Folders, HostReader
+from ..listener.foresight.resources import Resources
 from ..listener.mailbox import Inbox, Marker
 from ..listener.prober import CALM_SECONDS, Prober
 from ..listener.source_polls import SourceReport
 from ..listener.sources.reader import SourceReader, SparkSources
 from ..listener.spark.event_paths import EventPath
-from ..listener.spark.jvm import NETWORK_ERRORS
+from ..listener.spark.jvm import NETWORK_ERRORS, OptionalCalls
 from ..listener.spark.probe import SparkProbe
-from ..listener.spark.storage import SparkStorage
+from ..listener.spark.storage import SparkStorage, local_dirs
 from ..listener.state.snapshot import Snapshot
+from ..settings.settings import Settings
 from .assemble import Components, shortest_floor_seconds
 
 log = logging.getLogger("querypulse")
@@ -51,6 +54,7 @@ class Observers(msgspec.Struct, frozen=True, kw_only=True):
     loops: list[Loop]
     latest_log: Callable[[], LogReport | None] = lambda: None
     latest_sources: Callable[[], SourceReport | None] = lambda: None
+    latest_host: Callable[[], Resources | None] = lambda: None
     has_lost_jvm: Callable[[], bool] = lambda: False
     """Whether the JVM has died; asks no JVM."""
 
@@ -93,8 +97,7 @@ def observe_classic(
     storage = SparkStorage(spark)
     logs = LogReader(storage.open, lambda: prober.latest, arrived.wake, stall_floor_seconds=floor)
     reads = SparkSources(spark), latest_snapshot, arrived.wake
-    interval = settings.source_interval_seconds
-    sources = SourceReader(*reads, guard, interval_seconds=interval)
+    sources = SourceReader(*reads, guard, interval_seconds=settings.source_interval_seconds)
     reader = EventReader(
         path.source,
         arrived,
@@ -105,6 +108,7 @@ def observe_classic(
         on_event=on_event,
         observed=settings.observed_metrics,
     )
+    host = _host_reader(spark, settings, latest_snapshot, arrived.wake)
     return Observers(
         reader=reader,
         prober=prober,
@@ -112,17 +116,44 @@ def observe_classic(
             Loop("reader", reader.step, guard),
             Loop("probe", prober.step, guard, last=probe.release, wake=prober.poke),
             Loop("commit-log", logs.step, guard, last=partial(_end, logs, storage), wake=logs.poke),
-            *_source_loops(sources, interval, guard),
+            *_source_loops(sources, settings.source_interval_seconds, guard),
+            Loop("host", host.step, guard, last=host.close, wake=host.stop),
         ],
         latest_log=lambda: logs.latest,
         latest_sources=lambda: sources.latest,
+        latest_host=lambda: host.latest,
         has_lost_jvm=probe.has_lost_jvm,
     )
+
+
+def _host_reader(
+    spark: Any,
+    settings: Settings,
+    latest_snapshot: Callable[[], Snapshot],
+    wake: Callable[[], None],
+) -> HostReader:
+    """Read the disks with checkpoints, with Spark's working files and with our own folders."""
+    local = OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ())
+    folders = dict.fromkeys(local, "spark.local.dir")
+    for name in ("spool_dir", "incidents_dir"):
+        place = getattr(settings, name)
+        if place is not None:
+            folders[place] = name
+    return HostReader(lambda: folders | _checkpoints(latest_snapshot()), wake)
 
 
 def _end(logs: LogReader, storage: SparkStorage) -> None:
     logs.close()
     storage.release()
+
+
+def _checkpoints(snapshot: Snapshot) -> Folders:
+    """What is in the folders of the checkpoints of active queries."""
+    return {
+        query.run.facts.checkpoint: f"checkpoint of {query.label}"
+        for query in snapshot.queries
+        if query.run.alive and query.run.facts is not None
+    }
 
 
 def _source_loops(sources: SourceReader, interval: float, guard: Guard) -> list[Loop]:

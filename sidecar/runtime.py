@@ -489,6 +489,7 @@ class Runtime:
             report=lambda: self._observers.prober.latest,
             log=self._observers.latest_log,
             sources=self._observers.latest_sources,
+            host=self._observers.latest_host,
             ownership=lambda: self.path.ownership,
             silences=components.silencing,
             main_thread=main_thread,

@@ -19,6 +19,7 @@ from ..alerting.policy import Policy, has_deadline
 from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
+from ..listener.foresight.resources import Resources
 from ..listener.mailbox import (
     Arrived,
     Ending,
@@ -46,13 +47,14 @@ FORGET_EVERY_SECONDS = 60.0
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     """What the worker reads: other threads fill the inbox and renew what the functions return.
 
-    The functions never wait. The first three return None until their thread has a report.
+    The functions never wait. The first four return None until their thread has a report.
     """
 
     inbox: Inbox
     report: Callable[[], ProbeReport | None]
     log: Callable[[], LogReport | None] = lambda: None
     sources: Callable[[], SourceReport | None] = lambda: None
+    host: Callable[[], Resources | None] = lambda: None
     ownership: Callable[[], Ownership] = lambda: ALONE
     silences: Callable[[], Sequence[Silence]] = tuple
     supervised: Callable[[], Mapping[str, SupervisedQuery]] = dict
@@ -98,6 +100,7 @@ class Worker:
         self._report: ProbeReport | None = None
         self._log: LogReport | None = None
         self._sources: SourceReport | None = None
+        self._host: Resources | None = None
         self._resumed_at: float | None = None
         self._evaluated_at = 0.0
         self._woke_at = clock()
@@ -178,6 +181,10 @@ class Worker:
         if sources is not None and sources is not self._sources:
             self._sources = sources
             self.state.apply_sources(sources)
+        host = self._inputs.host()
+        if host is not None and host is not self._host:
+            self._host = host
+            self.state.apply_reading(host)
         return polled
 
     def _evaluate(self, now: float) -> None:

@@ -391,7 +391,8 @@ class Lifecycle:
         if recovery is not None and health.has_recovered(alert.query, recovery, calm, commits):
             del self._tracked[identity]
             outcome = health.outcome(alert.query, alert.name, recovery)
-            self._add_ended(tracked.subject, alert.ended(wall, outcome))
+            caught_up = health.caught_up(alert.query, wall)
+            self._add_ended(tracked.subject, alert.ended(wall, outcome, caught_up=caught_up))
 
     def _add_ended(self, subject: str, ended: Alert) -> None:
         incident = self._incidents.get(subject)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import msgspec
 
 from ...core.states import QueryState
+from ...listener.foresight.catching_up import NOW, caught_up
 from ...listener.probe_report import Context
 from ...listener.state.identity import RESERVED, UNNAMED, is_of_namesake
 from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
 from ..alert import CRITICAL, WARNING, AlertOutcome, is_generic, recovered
 from ..evaluate import Evaluation
+from ..evidence import CatchingUp
 from ..finding import NOT_WORKING, WHOLE_DRIVER, QueryHealth, Severity
+from ..words.evidence import caught_up_text
 
 UNHEALTHY = NOT_WORKING | {
     QueryState.FLAPPING,
@@ -163,6 +166,15 @@ class DriverHealth:
         commits = query.history.totals.commits - recovery.commits
         is_idle = commits < COMMITS_OF_HEALTH and _is_idle(query, recovery)
         return AlertOutcome.IDLE if is_idle else recovered(alertname)
+
+    def caught_up(self, label: str, wall: float) -> str:
+        """When a query that works again has caught up; empty if it has, or that is unknown.
+
+        ``wall`` is the Unix time now.
+        """
+        query = self.queries.get(label)
+        answer = None if query is None else caught_up(query, self.now)
+        return "" if answer is None or answer == NOW else caught_up_text(CatchingUp(answer, wall))
 
     def _members(self, label: str) -> list[str]:
         """The labels of the queries that this one covers; none if it is that of one query.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, singledispatch
 
-from ...core.text import amount, duration, exact_duration, listed, utc
+from ...core.text import amount, duration, exact_duration, listed, size, utc
 from ...listener.failure import Failure
 from ...listener.foresight.catching_up import CaughtUp, Deletion
 from ...listener.foresight.intake import SECONDS
@@ -37,8 +37,11 @@ from ..facts import Facts
 from ..policy import WINDOW_FACTOR, Window, WindowCause
 from .next_steps import NEXT_STEPS, own_steps
 from .reasons import (
+    container_text,
     cut_off_by,
+    full_text,
     gap_text,
+    heap_text,
     members_text,
     reason_of,
     retention_risk,
@@ -51,6 +54,7 @@ MAX_OFFSET_CHARACTERS = 300
 """Of the offsets at each end: a topic may have a thousand partitions."""
 MAX_LOSSES = 10
 DRIVER_ENDS = "driver_ends"
+DRIVER_MEMORY = "driver_memory"
 ENDS_DRIVER = (
     "await_any_failure() raises in the main thread: the driver ends, unless the job goes on"
 )
@@ -85,6 +89,8 @@ def _of_evidence(evidence: Evidence) -> Texts:
         texts["downstream"] = f"{listed(evidence.downstream)} {verb} no data from it"
     if evidence.upstream is not None:
         texts["upstream"] = cut_off_by(evidence.upstream)
+    if evidence.memory is not None:
+        texts[DRIVER_MEMORY] = memory_text(evidence.memory)
     if evidence.ends_driver:
         texts[DRIVER_ENDS] = ENDS_DRIVER
     return texts
@@ -171,6 +177,13 @@ def _sink_remembers(found: facts.SinkRemembers) -> Texts:
     return {"sink_log": found.trouble}
 
 
+@_of_facts.register(facts.HeapFull)
+@_of_facts.register(facts.InCollection)
+@_of_facts.register(facts.ContainerFull)
+def _memory(found: facts.DriverMemory) -> Texts:
+    return {DRIVER_MEMORY: memory_text(found.memory)}
+
+
 @_of_facts.register
 def _events_missing(found: facts.EventsMissing) -> Texts:
     is_there = "yes" if found.is_registered else "no: it was removed from Spark"
@@ -200,6 +213,26 @@ def _past_failure(failure: facts.PastFailure) -> str:
     batch = "unknown batch" if failure.batch_id is None else f"batch {failure.batch_id}"
     earlier = ", in an earlier process" if failure.is_of_earlier_process else ""
     return f"{duration(failure.seconds_ago)} ago: {batch}, {failure.error_class}{earlier}"
+
+
+def memory_text(memory: facts.MemoryUse) -> str:
+    """Return how the driver uses its memory, a line for each part of it."""
+    lines = []
+    if memory.heap is not None:
+        lines.append(f"after garbage collection {heap_text(memory.heap)}")
+        lines.append(f"heap in use now: {size(memory.heap.used_bytes)}")
+    if memory.heap_full is not None:
+        lines.append(f"the heap is full in {full_text(memory.heap_full) or 'no time'}")
+    if memory.gc_share is not None:
+        lines.append(f"garbage collection takes {memory.gc_share:.0%} of the time")
+    if memory.container is not None:
+        lines.append(container_text(memory.container))
+    if memory.container_full is not None:
+        lines.append(f"the container is full in {full_text(memory.container_full) or 'no time'}")
+    if memory.largest_state is not None:
+        label, count = memory.largest_state
+        lines.append(f"largest state in memory: {label}, {size(count)}")
+    return "\n".join(lines)
 
 
 # -- the query ----------------------------------------------------------------------------------

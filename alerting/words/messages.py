@@ -14,7 +14,7 @@ from ...listener.state.identity import RESERVED
 from .. import facts
 from ..alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
 from ..finding import Finding, Words
-from .evidence import DRIVER_ENDS, evidence_texts
+from .evidence import DRIVER_ENDS, DRIVER_MEMORY, evidence_texts
 from .headlines import (
     called,
     code_last,
@@ -48,6 +48,8 @@ RECORDING = "recording"
 """The annotation that names the file in which the incident is recorded."""
 MUTED = "muted"
 """The annotation that says why nobody is notified of an alert."""
+CAUGHT_UP = "caught_up"
+"""The annotation that says when the query has read all that has arrived."""
 HERE = "\nTo restart it here: "
 """Between the next steps and the hint how such a query is restarted."""
 REASON = "reason"
@@ -70,6 +72,7 @@ FIRST = (
     "retention",
     "not_read",
     "deaths",
+    DRIVER_MEMORY,
     "downstream",
     "upstream",
     "table",
@@ -83,7 +86,7 @@ FIRST = (
     "slots",
     "other_jobs",
     "spark_says",
-    "caught_up",
+    CAUGHT_UP,
     "lag",
     "backlog",
     "all_queries",
@@ -128,14 +131,18 @@ def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
 
 def annotations_of(alert: Alert) -> dict[str, str]:
     """The words of its finding, and what is said of the alert itself."""
+    words = dict(alert.annotations)
     notes = {INCIDENT: alert.incident, "flapping": _held_open(alert), MUTED: alert.muted}
     end = alert.end or alert.later_end
     if end is not None:
         notes["outcome"] = outcome_text(alert.name, end.outcome) if end.outcome else ""
         notes["superseded_by"] = goes_on_text(end)
+        # What was expected while it was open is out of date.
+        words.pop(CAUGHT_UP, None)
+        notes[CAUGHT_UP] = end.caught_up
     if alert.late_seconds:
         notes["delivery_delay_seconds"] = f"{alert.late_seconds:.0f}"
-    return alert.annotations | {name: text for name, text in notes.items() if text}
+    return words | {name: text for name, text in notes.items() if text}
 
 
 def _held_open(alert: Alert) -> str:
@@ -151,7 +158,9 @@ def details(alert: Alert) -> dict[str, str]:
     """What the headline does not say; for a resolved alert, what it was about."""
     notes = alert.annotations
     if alert.ends_at is not None:
-        return {"was": notes["summary"]} if notes.get("summary") else {}
+        caught_up = "" if alert.end is None else alert.end.caught_up
+        shown = {"was": notes.get("summary", ""), CAUGHT_UP: caught_up}
+        return {name: text for name, text in shown.items() if text}
     reason = notes.get("reason", "")
     return _not_shown(summary_of(alert), reason, alert.code, annotations_of(alert))
 

@@ -312,6 +312,26 @@ STEPS: dict[type[Facts], str] = {
         "Look for aborted transactions, or files and records that it skips (ignoreCorruptFiles).",
         "Repair that and restart it; what it has passed over is not read again.",
     ),
+    facts.HeapFull: _numbered(
+        "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
+        "Restart the job before the heap is full: that repeats one batch at most.",
+        "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
+    ),
+    facts.InCollection: _numbered(
+        "The driver hardly works: batches take longer, and heartbeats of executors may be lost.",
+        "Take a heap histogram (jmap -histo PID), then restart the job.",
+        "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
+    ),
+    facts.ContainerFull: _numbered(
+        "Restart the job before the kernel kills the driver: that repeats one batch at most.",
+        "If the heap has room, it is memory outside: Python, direct buffers, RocksDB.",
+        "Raise the container's memory (spark.driver.memoryOverhead), or bound what grows.",
+    ),
+    facts.DisksFull: _numbered(
+        "Free space on the disk, or enlarge it, before batches fail.",
+        "See what grows there: du -x --max-depth=2 PATH | sort -n.",
+        "If it is the state of a query, see what should remove its rows: a watermark, a time-out.",
+    ),
     facts.JvmEnded: _numbered(
         "Check that the job is started again: without its JVM, the driver can only end.",
         "Read the end of the driver log and its exit code: out of memory (137), an eviction.",

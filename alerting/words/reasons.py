@@ -8,6 +8,8 @@ from functools import singledispatch
 from ...core.states import QueryState
 from ...core.text import amount, duration, exact_duration, listed, size, utc
 from ...listener.failure import Failure
+from ...listener.foresight.filling import Full
+from ...listener.foresight.resources import Container, Heap
 from ...listener.foresight.state_growth import Cause as WhyKept
 from ...listener.probe_report import LongTask, Moves
 from ...listener.source_polls import OFFSET
@@ -602,6 +604,76 @@ def _jvm_ended(found: facts.JvmEnded) -> str:
         return f"{JVM_ENDED}; no query was running"
     names = listed(found.queries, MAX_DRIVER_QUERIES)
     return f"{JVM_ENDED}, and {_count_queries(len(found.queries))} with it: {names}"
+
+
+@text_of.register
+def _heap_full(found: facts.HeapFull) -> str:
+    heap = found.memory.heap
+    assert heap is not None, "the rule has read it"
+    text = f"after garbage collection {heap_text(heap)}"
+    return f"{text}{_filling(found.memory.heap_full)}{_largest_state(found.memory)}"
+
+
+@text_of.register
+def _in_collection(found: facts.InCollection) -> str:
+    share = found.memory.gc_share or 0.0
+    text = f"garbage collection takes {share:.0%} of the time"
+    heap = found.memory.heap
+    return text if heap is None else f"{text}, and leaves {heap_text(heap)}"
+
+
+@text_of.register
+def _container_full(found: facts.ContainerFull) -> str:
+    container = found.memory.container
+    assert container is not None, "the rule has read it"
+    return f"{container_text(container)}{_filling(found.memory.container_full)}"
+
+
+@text_of.register
+def _disks_full(found: facts.DisksFull) -> str:
+    return "; ".join(map(_disk_text, found.disks))
+
+
+def _disk_text(found: facts.FullDisk) -> str:
+    disk = found.disk
+    text = f"{disk.path} ({listed(disk.holds)}) has {size(disk.free_bytes)} of "
+    return f"{text}{size(disk.total_bytes)} left{_filling(found.full)}"
+
+
+def heap_text(heap: Heap) -> str:
+    """Return how full the heap was after the last collection."""
+    left = heap.after_gc_bytes or 0
+    share = left / heap.max_bytes
+    return f"{share:.0%} of the heap is in use ({size(left)} of {size(heap.max_bytes)})"
+
+
+def container_text(container: Container) -> str:
+    """Return how full the container is."""
+    used = container.working_set_bytes
+    share = used / container.limit_bytes
+    limit = size(container.limit_bytes)
+    return f"the container uses {share:.0%} of its memory ({size(used)} of {limit})"
+
+
+def _filling(full: Full | None) -> str:
+    text = full_text(full)
+    return f"; at this rate it is full in {text}" if text else ""
+
+
+def full_text(full: Full | None) -> str:
+    """Return when it is full, and between what times; empty if that is unknown, or it is full."""
+    if full is None or not full.seconds:
+        return ""
+    earliest, latest = duration(full.earliest), duration(full.latest)
+    expected = duration(full.seconds)
+    return expected if earliest == latest else f"{expected} ({earliest} to {latest})"
+
+
+def _largest_state(memory: facts.MemoryUse) -> str:
+    if memory.largest_state is None:
+        return ""
+    label, count = memory.largest_state
+    return f"; the largest state is that of {label} ({size(count)})"
 
 
 @text_of.register

@@ -9,9 +9,10 @@ class MonitorPanel {
     this.receivers = new KeyedList(byId("receivers"), (receiver) => receiverRow(receiver.name));
   }
 
-  update({ monitor, unowned_cost: unowned }) {
+  update({ monitor, resources, unowned_cost: unowned }) {
     this.monitor = monitor;
     this.unowned = costWords(unowned);
+    this.resources = resources;
     setHidden(byId("monitor-section"), false);
     setHidden(byId("receivers-box"), !monitor.receivers.length);
     this.receivers.update(monitor.receivers.map((name) => [name, receiverOf(monitor, name)]));
@@ -20,7 +21,8 @@ class MonitorPanel {
   /** @param {number} now the server's time in milliseconds since 1970 @param {number} elapsed */
   tick(now, elapsed) {
     const cost = this.unowned ? [["cost of jobs of no query", this.unowned]] : [];
-    this.facts.update([...monitorFacts(this.monitor, now, elapsed), ...cost]);
+    const facts = monitorFacts(this.monitor, now, elapsed);
+    this.facts.update([...facts, ...resourceFacts(this.resources), ...cost]);
   }
 }
 
@@ -49,6 +51,27 @@ function monitorFacts(monitor, now, elapsed) {
   if (monitor.app_name_problem) facts.push(["app name", monitor.app_name_problem, "note"]);
   if (!monitor.receivers.length) facts.push(["receivers", "none: alerts are not sent", "note"]);
   return facts;
+}
+
+/** What the driver uses, and when it is full. @returns {[string, string, string?][]} */
+function resourceFacts({ heap, container, disks } = { disks: [] }) {
+  const facts = [];
+  if (heap) {
+    const used = heap.after_gc_bytes ?? heap.used_bytes;
+    facts.push(resource("heap", used, heap.max_bytes, heap, " after collection"));
+  }
+  if (container) facts.push(resource("container", container.used_bytes, container.max_bytes, container));
+  for (const disk of disks) {
+    const text = ` (${disk.holds.join(", ")})`;
+    facts.push(resource(`disk ${disk.path}`, disk.max_bytes - disk.free_bytes, disk.max_bytes, disk, text));
+  }
+  return facts;
+}
+
+function resource(name, used, most, { full_seconds: seconds }, more = "") {
+  const text = `${amount(used / 1e6)} MB of ${amount(most / 1e6)} MB${more}`;
+  if (seconds === null) return [name, text, ""];
+  return [name, `${text}, full in ${age(seconds)}`, "bad"];
 }
 
 function heartbeat({ heartbeat_timestamp: beat }, now) {

@@ -1,19 +1,36 @@
-"""What a driver uses of its memory and its disks, one reading at a time."""
+"""What a driver uses of its memory and its disks: the newest reading, and how it was before.
+
+Pure; times are monotonic seconds.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
+from msgspec.structs import replace
+
+from .filling import Full, Series, follow, until_full
+from .intake import end_at
+
+GC_MINUTES = 3
+MAX_DISKS = 20
+HEAP = "heap"
+CONTAINER = "container"
 
 
 class Heap(msgspec.Struct, frozen=True, gc=False):
-    """The heap of the driver's JVM (``java.lang.management``)."""
+    """The heap of the driver's JVM (``java.lang.management``), as ``DriverHeap.java`` reads it."""
 
     used_bytes: int
     after_gc_bytes: int | None
-    """What the last collection left; None before the first one, or where the JVM does not say."""
+    """What the last collection left, of any generation: an upper bound of what is in use. None
+    before the first one."""
     max_bytes: int
     gc_seconds: float
     """In collections that stop the threads, since the JVM began."""
+    collections: int = 0
+    at: float = 0.0
 
 
 class Container(msgspec.Struct, frozen=True, gc=False):
@@ -34,13 +51,88 @@ class Disk(msgspec.Struct, frozen=True, gc=False):
     holds: tuple[str, ...]
     """Such as ``checkpoint of orders``, ``spark.local.dir``, ``spool_dir``."""
     free_bytes: int
+    """To those who are not root."""
     total_bytes: int
+
+    @property
+    def used_bytes(self) -> int:
+        """What is not free, also what is reserved."""
+        return self.total_bytes - self.free_bytes
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False):
-    """One reading; ``at`` is monotonic seconds. What cannot be read is None, or missing."""
+    """The newest readings; ``at`` is that of container and disks. What is not known is missing."""
 
-    at: float
+    at: float = 0.0
     heap: Heap | None = None
     container: Container | None = None
     disks: tuple[Disk, ...] = ()
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """How the driver's memory and disks were used until now."""
+
+    after_gc: Series = Series()
+    """Bytes that collections left; a point only where there was another collection."""
+    gc_seconds: Series = Series()
+    working_set: Series = Series()
+    disks: Mapping[str, Series] = {}
+    """Bytes in use, by path."""
+
+
+def follow_heap(usage: Usage, heap: Heap, before: Heap | None) -> Usage:
+    """Add a reading of the heap; ``before`` is the one before it."""
+    seen = 0 if before is None else before.collections
+    if heap.collections < seen:
+        # Another JVM.
+        usage = replace(usage, after_gc=Series(), gc_seconds=Series())
+    after_gc = usage.after_gc
+    if heap.after_gc_bytes is not None and heap.collections != seen:
+        after_gc = follow(after_gc, heap.at, heap.after_gc_bytes)
+    return replace(
+        usage, after_gc=after_gc, gc_seconds=follow(usage.gc_seconds, heap.at, heap.gc_seconds)
+    )
+
+
+def follow_host(usage: Usage, reading: Resources) -> Usage:
+    """Add a reading of the container and the disks."""
+    working_set = usage.working_set
+    if reading.container is not None:
+        working_set = follow(working_set, reading.at, reading.container.working_set_bytes)
+    # One that is missing in a reading may only be slow.
+    disks = dict(usage.disks)
+    for disk in reading.disks:
+        before = disks.pop(disk.path, Series())
+        disks[disk.path] = follow(before, reading.at, disk.used_bytes)
+    newest = dict(list(disks.items())[-MAX_DISKS:])
+    return replace(usage, working_set=working_set, disks=newest)
+
+
+def full_of(resources: Resources, usage: Usage, now: float) -> dict[str, Full]:
+    """Return when what fills up is full: ``HEAP``, ``CONTAINER``, and disks by their paths."""
+    limits: dict[str, tuple[Series, float]] = {
+        disk.path: (usage.disks.get(disk.path, Series()), disk.total_bytes)
+        for disk in resources.disks
+    }
+    if resources.heap is not None:
+        limits[HEAP] = usage.after_gc, resources.heap.max_bytes
+    if resources.container is not None:
+        limits[CONTAINER] = usage.working_set, resources.container.limit_bytes
+    answers = {name: until_full(series, limit, now) for name, (series, limit) in limits.items()}
+    return {name: full for name, full in answers.items() if full is not None}
+
+
+def gc_share(usage: Usage, now: float) -> float | None:
+    """The least share of a minute that collections took, of the last minutes.
+
+    None where one of these minutes has no reading: then a single long collection, or a pause of
+    this process, may be all there was.
+    """
+    points = usage.gc_seconds.points
+    shares = []
+    for minute in range(GC_MINUTES):
+        end = now - 60.0 * minute
+        if not any(end - 60.0 < at <= end for at, _ in points):
+            return None
+        shares.append((end_at(points, end) - end_at(points, end - 60.0)) / 60.0)
+    return min(shares)

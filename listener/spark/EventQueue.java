@@ -43,6 +43,7 @@ public class EventQueue implements Runnable {
   private final Semaphore urgent = new Semaphore(0);
   private final Calls calls = new Calls();
   private final LivingRuns runs = new LivingRuns(calls);
+  private final DriverHeap heap = new DriverHeap();
   private final Neighbours neighbours = new Neighbours(calls);
   private Watchers watchers;
   private JobCounter counter;
@@ -189,9 +190,9 @@ public class EventQueue implements Runnable {
     return counter.tasks.text(since);
   }
 
-  /** All active runs, and whether the SparkContext is stopped, see LivingRuns. */
+  /** All active runs, whether the SparkContext is stopped, and the heap: LivingRuns, DriverHeap. */
   public String livingRuns() throws Exception {
-    return runs.text(executions, context);
+    return runs.text(executions, context) + heap.text();
   }
 
   private String drain() {

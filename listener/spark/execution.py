@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from ...core.redaction import MAX_CHARACTERS, redact
+from ..foresight.resources import Heap
 from ..probe_report import (
     UNKNOWN_TRIGGER,
     ProbedRun,
@@ -62,27 +63,29 @@ ListedRun = LivingRun | UnreadableRun
 
 
 class Living(msgspec.Struct, frozen=True):
-    """All active runs by query id, whether the context is stopped, and its scheduler."""
+    """All active runs by query id, whether the context is stopped, its scheduler, and the heap."""
 
     runs: dict[str, ListedRun]
     stopped: bool
     scheduler: SchedulerLoop | None = None
+    heap: Heap | None = None
+    """None where it is not due, and where the JVM does not say."""
 
 
 def parse_living_runs(text: str) -> Living:
-    """Read ``LivingRuns.java``.
+    """Read ``LivingRuns.java``, and ``DriverHeap.java`` after it.
 
     Raises:
         ValueError: a line names no run, or the last line is missing.
 
     """
-    *lines, last, _ = text.split(RECORD)
+    *lines, last, heap = text.split(RECORD)
     runs = {}
     for line in lines:
         query_id, run_id, *fields = line.split(FIELD)
         runs[query_id] = _parse_run(run_id, fields)
     stopped, _, scheduler = last.partition(FIELD)
-    return Living(runs, stopped == "true", _scheduler(scheduler))
+    return Living(runs, stopped == "true", _scheduler(scheduler), _heap(heap))
 
 
 def _parse_run(run_id: str, fields: list[str]) -> ListedRun:
@@ -110,6 +113,19 @@ def _parse_run(run_id: str, fields: list[str]) -> ListedRun:
 def _scheduler(text: str) -> SchedulerLoop | None:
     alive, _, waits = text.partition(FIELD)
     return SchedulerLoop(alive == "true", int(waits) / 1e9) if text else None
+
+
+def _heap(text: str) -> Heap | None:
+    if not text:
+        return None
+    used, left, most, paused, collections = text.split(FIELD)
+    return Heap(
+        used_bytes=int(used),
+        after_gc_bytes=int(left) if left else None,
+        max_bytes=int(most),
+        gc_seconds=int(paused) / 1e3,
+        collections=int(collections),
+    )
 
 
 def read_run(java: Any, identity: Callable[[Any], int], details: OptionalCalls) -> LivingRun:

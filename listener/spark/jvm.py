@@ -140,6 +140,7 @@ SOURCES = (
     "JobCounter",
     "TaskCounter",
     "LivingRuns",
+    "DriverHeap",
     "Neighbours",
     "Watchers",
     "Calls",

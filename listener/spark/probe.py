@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ..foresight.resources import Heap
 from ..foresight.tasks import TaskSums
 from ..probe_report import UNOWNED, Context, ProbedRun, ProbeReport, SchedulerLoop
 from ..python_frames import is_running
@@ -85,6 +86,7 @@ class SparkProbe:
         """At the newest poll."""
         self._unowned_tasks: TaskSums | None = None
         """At the newest poll."""
+        self._heap: Heap | None = None
         self._seen = Context.RUNNING
         self._end_of_jvm: Context | None = None
         """What ended the JVM; None while it lives, as far as is known."""
@@ -168,6 +170,7 @@ class SparkProbe:
             listener=health,
             scheduler=self._scheduler,
             unowned_tasks=self._unowned_tasks,
+            heap=self._heap,
         )
 
     def _poll_runs(self, now: float) -> bool | None:
@@ -179,6 +182,10 @@ class SparkProbe:
         ask = self.details.ask
         living = ask("living_runs", self._living_runs, None)
         self._scheduler = None if living is None else living.scheduler
+        if living is None:
+            self._heap = None
+        elif living.heap is not None:
+            self._heap = replace(living.heap, at=now)
         reported = ask("query_ids", self._read_all_runs, None) if living is None else living.runs
         if reported is None:
             return None

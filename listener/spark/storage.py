@@ -27,6 +27,20 @@ _STATUS = re.compile(
 """``FileStatus.toString``, Hadoop 3; a sink's log has compacted files."""
 
 
+def local_dirs(spark: Any) -> tuple[str, ...]:
+    """The folders of ``spark.local.dir``, or what the cluster manager gives instead.
+
+    ``Utils.getConfiguredLocalDirs``, private in Scala only. RocksDB's working files are there, too.
+
+    Raises:
+        Exception: Spark refuses to show them.
+
+    """
+    context = spark.sparkContext
+    utils = getattr(context._jvm, "org.apache.spark.util.Utils")  # noqa: SLF001 - no public way
+    return tuple(map(str, utils.getConfiguredLocalDirs(context._jsc.sc().conf())))  # noqa: SLF001
+
+
 MOST_BYTES = 1_000_000
 """Offsets of tens of thousands of partitions; the lists of file sources are larger."""
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..commit_log import LogReport
+from ..foresight.resources import Resources, Usage, follow_heap, follow_host
 from ..probe_report import Context, ProbeReport
 from .query import Query
 
@@ -187,6 +188,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     completed_before: Mapping[str, float] = {}
     """When runs of queries that this process has not seen completed, by ``mark_of`` of the name."""
 
+    resources: Resources = Resources()
+    usage: Usage = Usage()
+    """Of memory and disks, until now."""
+
     @property
     def context(self) -> Context:
         """The SparkContext's last known state; running without a probe report."""
@@ -240,4 +245,20 @@ def add_poll(driver: Snapshot, report: ProbeReport) -> Snapshot:
         driver = replace(driver, context_ran_at=report.began_at, context_stopped_at=None)
     elif driver.context_stopped_at is None:
         driver = replace(driver, context_stopped_at=report.at)
-    return replace(driver, probe=report)
+    return _with_heap(replace(driver, probe=report))
+
+
+def _with_heap(driver: Snapshot) -> Snapshot:
+    """The driver with the heap of its newest poll; that of a JVM that has ended stays known."""
+    heap = None if driver.probe is None else driver.probe.heap
+    before = driver.resources.heap
+    if heap is None or heap == before:
+        return driver
+    usage = follow_heap(driver.usage, heap, before)
+    return replace(driver, resources=replace(driver.resources, heap=heap), usage=usage)
+
+
+def add_reading(driver: Snapshot, reading: Resources) -> Snapshot:
+    """Add a reading of the container and the disks."""
+    resources = replace(reading, heap=driver.resources.heap)
+    return replace(driver, resources=resources, usage=follow_host(driver.usage, reading))

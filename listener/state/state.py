@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ..commit_log import LogReport
 from ..events import KIND_OF, Event, Progress, Terminated
+from ..foresight.resources import Resources
 from ..mailbox import Arrived
 from ..past_failures import PastFailures
 from ..probe_report import Context, ProbedRun, ProbeReport
@@ -26,7 +27,7 @@ from .fold import (
 from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
 from .positions import Reading, follow_late, handed_over, recent
 from .query import Query, with_reading
-from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
+from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll, add_reading
 
 # -- forgetting -------------------------------------------------------------------------------
 
@@ -173,6 +174,10 @@ class State:
             polls = report.polls.get(query.run.run_id, {})
             trouble = report.unreadable.get(query.run.run_id, "")
             self._put(fold_sources(query, polls, trouble))
+
+    def apply_reading(self, reading: Resources) -> None:
+        """Apply a reading of the driver's container and disks."""
+        self._driver = add_reading(self._driver, reading)
 
     def query(self, some_id: str) -> Query | None:
         """The query that an id of it or of its run belongs to, or belonged to."""

@@ -30,11 +30,20 @@ from querypulse.alerting.receivers.slack import slack_message
 from querypulse.alerting.words.messages import FIRST, LAST, Guidance, alert_of
 from querypulse.alerting.words.next_steps import NAMED_BY_STEPS
 from querypulse.listener.failure import Failure, RaisedAt
+from querypulse.listener.foresight.filling import Full
+from querypulse.listener.foresight.resources import Container, Disk, Heap
 from querypulse.listener.foresight.state_growth import Cause as WhyKept
 from querypulse.listener.probe_report import JobCounts, LongTask, Moves
 from querypulse.listener.state.positions import Cause, Gap
 from querypulse.settings.links import next_steps
 
+MEMORY = facts.MemoryUse(
+    heap=Heap(450_000_000, 470_000_000, 500_000_000, 12.5, 40),
+    heap_full=Full(600.0, 500.0, 700.0),
+    gc_share=0.6,
+    container=Container(990_000_000, 1_000_000_000),
+)
+DISK = Disk("/data", ("checkpoint of a",), 1_000_000_000, 100_000_000_000)
 FLIGHT, SLOTS = Flight(7, 700.0), Slots(4, 4, 3, "bronze")
 JAVA = Failure("ConnectException", "no route to host", "ConnectException")
 PYTHON = Failure("ValueError", "negative", "ValueError", raised_at=RaisedAt("/job.py:3 in f", "x"))
@@ -162,6 +171,12 @@ FOUND: dict[str, list[Facts]] = {
         facts.NoRows(allowed=600, seconds=700),
     ],
     kinds.DRIVER_DOWN: [facts.JvmEnded(queries=("a",)), facts.Reported(reason="no", summary="no")],
+    kinds.DRIVER_MEMORY: [
+        facts.HeapFull(memory=MEMORY),
+        facts.InCollection(memory=MEMORY),
+        facts.ContainerFull(memory=MEMORY),
+    ],
+    kinds.DISK_FILLING: [facts.DisksFull(disks=(facts.FullDisk(DISK, Full(600.0, 500.0, 700.0)),))],
     kinds.EVENTS_MISSING: [
         facts.EventsMissing(late=("a",), late_seconds=70),
         facts.EventsMissing(dropped=9, is_registered=False),
@@ -365,6 +380,7 @@ WITHOUT_HINT = {
     Code.ROWS_DROPPED,
     Code.DEGRADED,
     Code.PASSED_OVER,
+    Code.DISK_FULL,
     # Another checkpoint, path, or a decision which query goes on.
     Code.OFFSETS_WENT_BACK,
     Code.BATCH_IDS_WENT_BACK,

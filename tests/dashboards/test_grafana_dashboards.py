@@ -140,8 +140,8 @@ def test_fleet_opens_with_the_worst_and_all_queries_are_in_rows_that_are_closed(
         panel["title"]: panel["options"]["sortBy"] for panel in opened if panel["type"] == "table"
     }
 
-    assert [row["collapsed"] and bool(row["panels"]) for row in rows] == [True] * 5
-    assert shown[-5:] == rows
+    assert [row["collapsed"] and bool(row["panels"]) for row in rows] == [True] * 6
+    assert shown[-6:] == rows
     assert tables == {
         "Open alerts": [{"displayName": "severity", "desc": False}],
         "Applications": [{"displayName": "state", "desc": True}],

@@ -437,7 +437,7 @@ def test_sources_are_polled_unless_the_settings_say_no(driver, interval, polled)
     attach(driver, **QUIET | {"source_interval_seconds": interval})
 
     loops = {thread.name.removeprefix("querypulse-") for thread in our_threads()}
-    assert loops == {"reader", "probe", "commit-log", "recording", "worker"} | polled
+    assert loops == {"reader", "probe", "commit-log", "host", "recording", "worker"} | polled
 
 
 # -- mistakes of the user -------------------------------------------------------------------------

@@ -226,7 +226,7 @@ def test_cost_of_a_query_grows_over_its_restart_and_is_published(spark, watch, t
 
     def metric():
         page = urlopen(f"{sidecar.url}/metrics").read().decode()
-        name = 'spark_streaming_query_executor_run_seconds_total{app="tests",query="priced"} '
+        name = 'spark_streaming_query_executor_cpu_seconds_total{app="tests",query="priced"} '
         return float(page.partition(name)[2].split("\n")[0])
 
     sidecar = watch()

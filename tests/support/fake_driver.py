@@ -208,7 +208,9 @@ class FakeDriver:
             streams=lambda: self.manager,
             conf=lambda: SimpleNamespace(getAll=lambda: SimpleNamespace(mkString=self._conf)),
         )
-        self.sparkContext = FakeContext(self, SimpleNamespace(java=self._java()))
+        utils = SimpleNamespace(getConfiguredLocalDirs=lambda _conf: ["/tmp"])
+        jvm = SimpleNamespace(java=self._java(), **{"org.apache.spark.util.Utils": utils})
+        self.sparkContext = FakeContext(self, jvm)
 
     def require(self, part: str) -> None:
         """Raise the error that the test set for this part."""

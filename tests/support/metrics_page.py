@@ -21,6 +21,7 @@ SECTIONS = {
     "## Of each source of a query": "spark_streaming_source_",
     "## Of each topic of a source": "spark_streaming_topic_",
     "## Of each partition of a topic": "spark_streaming_partition_",
+    "## Of the driver": "spark_streaming_driver_",
     "## Of querypulse itself": "querypulse_",
 }
 

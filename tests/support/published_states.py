@@ -25,8 +25,10 @@ from querypulse.exporter.published_state import (
     iso,
 )
 from querypulse.listener.events import Observed, SourceProgress
+from querypulse.listener.foresight.filling import Series, follow
 from querypulse.listener.foresight.intake import Intake, Mark
 from querypulse.listener.foresight.operators import StateOperator
+from querypulse.listener.foresight.resources import Container, Disk, Heap, Resources, Usage
 from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
 from querypulse.listener.probe_report import FullQueue
 from querypulse.listener.state.flow import Flow
@@ -166,6 +168,7 @@ def full_published(**changes) -> PublishedState:
     )
     flow = Flow(upstream={"busy": ("dead",)}, downstream={"dead": ("busy",)})
     snapshot = replace(shown.snapshot, queries=tuple(map(_caught_up, shown.snapshot.queries)))
+    snapshot = replace(snapshot, resources=RESOURCES, usage=Usage(after_gc=leak()))
     health = {**shown.health, "busy": _slow(shown.health["busy"])}
     return replace(shown, flow=flow, passed={"busy": 60.0}, snapshot=snapshot, health=health)
 
@@ -176,6 +179,29 @@ def _slow(health: QueryHealth) -> QueryHealth:
         batch_id=7, seconds=30.0, usual_seconds=4.0, rows=None, usual_rows=10.0, cause=cause
     )
     return replace(health, slowness=slow, likely_cause=likely_cause_text(cause))
+
+
+RESOURCES = Resources(
+    at=90.0,
+    heap=Heap(
+        used_bytes=450_000_000,
+        after_gc_bytes=420_000_000,
+        max_bytes=500_000_000,
+        gc_seconds=12.5,
+        collections=40,
+        at=90.0,
+    ),
+    container=Container(900_000_000, 1_000_000_000),
+    disks=(Disk("/data", ("checkpoint of busy", "spool_dir"), 20_000_000_000, 100_000_000_000),),
+)
+
+
+def leak() -> Series:
+    """What the collections of ``RESOURCES`` left: the heap is full in about three minutes."""
+    series = Series()
+    for seconds in range(0, 901, 10):
+        series = follow(series, 90.0 - 900 + seconds, 10_000_000 + seconds * 455_555)
+    return series
 
 
 def _caught_up(query: Query) -> Query:

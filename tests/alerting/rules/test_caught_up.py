@@ -9,8 +9,10 @@ from support.published_states import published, values
 from support.story import MONDAY, Story
 
 from querypulse.alerting.evidence import CatchingUp
+from querypulse.alerting.incidents.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.kinds import QUERY_FAILED
 from querypulse.alerting.words.evidence import caught_up_text
-from querypulse.alerting.words.messages import say
+from querypulse.alerting.words.messages import Guidance, annotations_of, details, say
 from querypulse.exporter.status import status
 from querypulse.listener.foresight.catching_up import CaughtUp, Deletion
 
@@ -108,6 +110,36 @@ def test_other_alerts_do_not_say_it():
     story = behind(20).failed(at=1181)
 
     assert evidence(story, 1182) == {"StreamingQueryFailed": None}
+
+
+@pytest.mark.parametrize(
+    ("reads", "caught_up"),
+    [
+        (300, "at 00:49 UTC (7 min, 6 min to 8 min)"),
+        (20, "never at this rate: 360 k/h arrive, 72 k/h are read"),
+        (5000, None),
+    ],
+)
+def test_the_end_of_an_alert_says_when_what_came_meanwhile_is_read(reads, caught_up):
+    guidance = Guidance("https://runbooks.example/{alertname}.md")
+    lifecycle = Lifecycle("shop", guidance, LifecycleSettings(resolve_after_seconds=120))
+    story = behind(100, backlog=0).failed(at=1181)
+    lifecycle.update(story.evaluate(1182), story.snapshot(1182), 1182, MONDAY + 1182)
+    story.started(at=2400)
+    read = 117_000
+    ended = []
+    for now in range(2401, 2700):
+        if now % 30 == 0:
+            read = min(read + 30 * reads, 100 * now)
+            story.commit(batch=now // 30, at=now, seconds=30.0)
+        if now % 30 == 5:
+            story.ask(at=now, committed=read, latest=100 * now)
+        incidents = lifecycle.update(story.evaluate(now), story.snapshot(now), now, MONDAY + now)
+        alerts = [alert for incident in incidents for alert in incident.alerts]
+        ended += [alert for alert in alerts if alert.name == QUERY_FAILED and alert.end is not None]
+
+    assert details(ended[0]).get("caught_up") == caught_up
+    assert annotations_of(ended[0]).get("caught_up") == caught_up
 
 
 def test_status_and_metrics_show_it():
