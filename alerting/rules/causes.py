@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from ...listener.foresight.intake import end_at
 from ...listener.foresight.phases import SLOW, BatchPhases, Phase, Usual, usual_before
 from ...listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread
 from ...listener.probe_report import LongTask
@@ -247,6 +248,7 @@ def _batch_in_flight(context: RuleContext) -> SlowBatch | None:
         phase_seconds=_phase_in_flight(context, flight),
         tasks=_tasks_of(context, flight.batch_id),
         longest=None if work is None else work.own.longest,
+        driver_collects=_driver_collects(context, context.now, seconds),
     )
     return _with_wait(context, flight, slow)
 
@@ -291,6 +293,7 @@ def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBa
     progress = context.query.run.progress
     is_newest = progress is not None and progress.batch_id == batch.batch_id
     operators = progress.operators if progress is not None and is_newest else ()
+    ended_at = context.query.run.progress_at if is_newest else None
     return SlowBatch(
         batch_id=batch.batch_id,
         seconds=batch.seconds,
@@ -300,7 +303,16 @@ def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBa
         rows=batch.rows,
         tasks=_tasks_of(context, batch.batch_id),
         state_commit_seconds=sum(operator.commit_seconds or 0.0 for operator in operators),
+        driver_collects=_driver_collects(context, ended_at, batch.seconds),
     )
+
+
+def _driver_collects(context: RuleContext, until: float | None, seconds: float) -> float:
+    """The part of the ``seconds`` before that the driver spent in collections, as far as known."""
+    points = context.snapshot.usage.gc_seconds.points
+    if until is None or not points or points[0][0] > until - seconds:
+        return 0.0
+    return (end_at(points, until) - end_at(points, until - seconds)) / seconds
 
 
 def _tasks_of(context: RuleContext, batch_id: int | None) -> BatchTasks:

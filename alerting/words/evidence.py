@@ -346,7 +346,7 @@ def _slowness(slow: Slowness) -> Texts:
     """What makes its batches slow; where that is unknown, whether the slow one has more rows."""
     if slow.cause is not None:
         return {"likely_cause": likely_cause_text(slow.cause)}
-    if slow.rows is None or slow.rows < MANY_ROWS * slow.usual_rows:
+    if not slow.rows or slow.rows < MANY_ROWS * slow.usual_rows:
         return {}
     took = f"it took {duration(slow.seconds)}, usually {exact_duration(slow.usual_seconds)}"
     rows = f"{amount(slow.rows)} rows, usually {amount(slow.usual_rows)}"
@@ -376,7 +376,7 @@ def _collected(cause: LikelyCause) -> str:
 
 def _spilled(cause: LikelyCause) -> str:
     return (
-        f"its tasks wrote {amount(cause.spilled_bytes)}B to disk, because memory was too small; "
+        f"its tasks wrote {size(cause.spilled_bytes)} to disk, because memory was too small; "
         f"they usually take {_share(cause)} less time for as much data"
     )
 

@@ -43,3 +43,11 @@ def test_more_rows_are_shown_without_a_cause():
     texts = say(finding).evidence
 
     assert texts["batch_rows"] == "batch 54 had 200 rows, usually 10; it took 4 min, usually 19.4 s"
+
+
+@pytest.mark.parametrize("rows", [0, 10, 19])
+def test_no_more_rows_than_usual_are_not_shown(rows):
+    story = growing("addBatch", rows=rows)
+    (finding,) = story.evaluate(story.ends_at).findings
+
+    assert "batch_rows" not in say(finding).evidence

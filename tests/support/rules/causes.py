@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from support.rules.stories import later, topic
-from support.story import Story, source
+from support.story import Story, run, source
 
 from querypulse.listener.foresight.phases import Phase
+from querypulse.listener.foresight.resources import Heap
 from querypulse.listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread, TaskSums
-from querypulse.listener.probe_report import JobCounts, LongTask
+from querypulse.listener.probe_report import JobCounts, LongTask, ProbeReport
 
 USUAL = {
     "latestOffset": 0.5,
@@ -134,8 +135,11 @@ FALLING_BEHIND, SLOW, LAGGING = (
 
 
 @later
-def lagging(*, seconds=19.4, phases=USUAL, since=30):
-    """Batches that take these seconds ``since`` one of them, while a lag rises."""
+def lagging(*, seconds=19.4, phases=USUAL, since=30, collects=None):
+    """Batches that take these seconds ``since`` one of them, while a lag rises.
+
+    In each of these, the driver ``collects`` for so many seconds.
+    """
     story = Story().started(at=0)
     at = 0.0
     for number in range(60):
@@ -148,12 +152,14 @@ def lagging(*, seconds=19.4, phases=USUAL, since=30):
             phase_seconds=phases if is_late else USUAL,
             sources=(source(topic(100 * number), topic(100 * number + 10_000 + 999 * number)),),
         )
+        if collects is not None:
+            story.state.apply_probe(heap_read(at, 0.1 * number + is_late * collects * number))
     return story
 
 
-@later
-def collected_in_driver_only():
-    return growing("addBatch")
+def heap_read(at, gc_seconds):
+    heap = Heap(1, 1, 2, gc_seconds, collections=round(at), at=at)
+    return ProbeReport(at, at, (run(batch=1),), heap=heap)
 
 
 CAUSES: dict[str, tuple[object, str, str]] = {
@@ -217,6 +223,11 @@ CAUSES: dict[str, tuple[object, str, str]] = {
         "slow_commit: writing to the checkpoint (walCommit, commitOffsets) took 40.4 s, "
         "usually 0.4 s",
     ),
+    "a query lags since the driver collects": (
+        lagging(seconds=59.4, phases={**USUAL, "addBatch": 58.0}, collects=30.0),
+        LAGGING,
+        "garbage_collection: it stops the driver for 28.2 s of the batch",
+    ),
     "a batch in flight has a task that runs on": (
         in_flight(longest=ONE_LONG),
         SLOW,
@@ -274,6 +285,11 @@ CAUSES: dict[str, tuple[object, str, str]] = {
     "a query lags, and its batches take as long as usual": (lagging(), LAGGING, ""),
     "a query lags, and its batches take a quarter longer": (
         lagging(seconds=24.4, phases={**USUAL, "walCommit": 5.2}),
+        LAGGING,
+        "",
+    ),
+    "a query lags, and the driver collects as much as usual": (
+        lagging(seconds=59.4, phases={**USUAL, "addBatch": 58.0}, collects=0.0),
         LAGGING,
         "",
     ),
