@@ -126,22 +126,6 @@ def observe_classic(
     )
 
 
-def _host_reader(
-    spark: Any,
-    settings: Settings,
-    latest_snapshot: Callable[[], Snapshot],
-    wake: Callable[[], None],
-) -> HostReader:
-    """Read the disks with checkpoints, with Spark's working files and with our own folders."""
-    local = OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ())
-    folders = dict.fromkeys(local, "spark.local.dir")
-    for name in ("spool_dir", "incidents_dir"):
-        place = getattr(settings, name)
-        if place is not None:
-            folders[place] = name
-    return HostReader(lambda: folders | _checkpoints(latest_snapshot()), wake)
-
-
 def _end(logs: LogReader, storage: SparkStorage) -> None:
     logs.close()
     storage.release()
