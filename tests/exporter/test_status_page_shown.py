@@ -20,6 +20,7 @@ from support.story import CONFLICT, Lake, Story
 
 from querypulse.alerting.alert import Alert
 from querypulse.core.states import STATES
+from querypulse.listener.foresight.operators import StateOperator
 
 pytestmark = pytest.mark.browser
 
@@ -108,6 +109,22 @@ def test_details_say_when_a_query_has_caught_up(windows):
         assert "caught up" in behind.locator(".facts dt").all_inner_texts()
         text = "never at this rate: 360 k/h arrive, 72 k/h are read"
         assert text in behind.locator(".facts dd").all_inner_texts()
+
+
+def test_details_say_what_a_query_keeps_as_state(windows):
+    kept = StateOperator(
+        "dedupe",
+        rows=38_000_000,
+        memory_bytes=7_600_000,
+        custom='{"SnapshotLastUploaded.partition_3_default": 1}',
+    )
+    story = Story().started(at=0)
+    story.commit(batch=60, at=BEGAN - 60, operators=(kept, StateOperator("stateStoreSave", rows=4)))
+    with status_page(windows, ChangingState(story)) as (page, _):
+        stateful = row(page, "a")
+        stateful.locator("summary").click()
+        text = "dedupe: 38M rows, 7.6MB, snapshot of partition 3 is 60 batches old; stateStoreSave: 4 rows"
+        assert text in stateful.locator(".facts dd").all_inner_texts()
 
 
 def test_open_alerts_come_first_with_runbook_and_evidence(page):
