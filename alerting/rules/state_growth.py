@@ -93,8 +93,10 @@ def _uncleared(context: RuleContext, progress: Progress) -> Finding | None:
 def _cause(context: RuleContext, growth: OperatorGrowth, progress: Progress) -> Cause | None:
     watermark = context.query.checkpoint.trends.watermark
     stuck_since = None if watermark is None else watermark.since
-    stuck_seconds = 0.0 if stuck_since is None else context.watched_since(stuck_since)
-    if stuck_seconds >= FEW_HOURS * HOUR_SECONDS:
+    is_stuck = stuck_since is not None and (
+        context.watched_since(stuck_since) >= FEW_HOURS * HOUR_SECONDS
+    )
+    if is_stuck:
         return Cause.WATERMARK_STUCK
     return cause_of(growth, progress, context.now)
 
