@@ -141,10 +141,7 @@ def _spills(slow: SlowBatch) -> bool:
 
 
 def _beyond_usual_work(slow: SlowBatch) -> float:
-    """For how long its tasks ran beyond what is usual for so much data.
-
-    Collections count, too: where memory is too small, each spill makes garbage.
-    """
+    """Seconds of tasks beyond the usual for so much data, with the garbage that spills make."""
     sums = slow.tasks.sums
     per_byte = slow.usual.seconds_per_byte
     if per_byte is None:
