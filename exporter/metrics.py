@@ -616,7 +616,7 @@ DRIVER_FIGURES: Table[PublishedState] = {
         _container,
     ),
     "spark_streaming_driver_disk_bytes{path,area}": Figure(
-        "Local disks with checkpoints, working files and the spool: free, and their size (max).",
+        "The local disks with checkpoints, working files or the spool: free, and the size (max).",
         _disks,
     ),
     "spark_streaming_driver_full_seconds{resource}": Figure(

@@ -213,6 +213,11 @@ class _Source(msgspec.Struct, gc=False, rename="camel"):
     metrics: Any = None
 
 
+_NOTHING = msgspec.Raw()
+MAX_CUSTOM = 100_000
+"""Longer ``customMetrics`` are not Spark's; they would be kept as long as the progress."""
+
+
 class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
     operator_name: Any = None
     num_rows_total: _Long | None = None
@@ -225,7 +230,7 @@ class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
     all_updates_time_ms: _Long | None = None
     all_removals_time_ms: _Long | None = None
     commit_time_ms: _Long | None = None
-    custom_metrics: dict[str, float] | None = None
+    custom_metrics: msgspec.Raw = _NOTHING
 
 
 class _Sink(msgspec.Struct, gc=False, rename="camel"):
@@ -310,12 +315,13 @@ def decode_progress(text: str) -> Progress | None:
 
 def _observing(text: str | bytes, patterns: Sequence[str]) -> Progress:
     try:
-        wire: _Progress = _OBSERVING.decode(text).progress
+        wire = _OBSERVING.decode(text).progress
         progress = _progress(wire)
+        observations = wire.observed_metrics
     except _UNREADABLE:
         progress = _progress_in_parts(text)
-        wire = _Observing("", "", 0, observed_metrics=_parts(text).get("observedMetrics"))
-    return replace(progress, observed=_observed(wire.observed_metrics, patterns))
+        observations = _parts(text).get("observedMetrics")
+    return replace(progress, observed=_observed(observations, patterns))
 
 
 def _progress_in_parts(text: str | bytes) -> Progress:
@@ -352,14 +358,8 @@ def _fitting(kind: type[msgspec.Struct], parts: Any) -> tuple[dict[str, Any], li
 
 
 def _operator_in_parts(operator: Any) -> _StateOperator:
-    if not isinstance(operator, dict):
-        return _StateOperator()
-    metrics = operator.get("customMetrics")
-    if isinstance(metrics, dict):
-        numbers = {name: _number(value) for name, value in metrics.items()}
-        known = {name: number for name, number in numbers.items() if number is not None}
-        operator = {**operator, "customMetrics": known}
-    return _StateOperator(**_fitting(_StateOperator, operator)[0])
+    is_one = isinstance(operator, dict)
+    return _StateOperator(**_fitting(_StateOperator, operator)[0]) if is_one else _StateOperator()
 
 
 def _progress(wire: _Progress) -> Progress:
@@ -403,7 +403,8 @@ def _progress(wire: _Progress) -> Progress:
 
 
 def _operator(wire: _StateOperator) -> StateOperator:
-    metrics = wire.custom_metrics or {}
+    raw = wire.custom_metrics
+    custom = str(raw, "utf-8") if len(memoryview(raw)) <= MAX_CUSTOM else ""
     rows = _count(wire.num_rows_total)
     stores = _count(wire.num_state_store_instances)
     return StateOperator(
@@ -412,13 +413,13 @@ def _operator(wire: _StateOperator) -> StateOperator:
         _count(wire.num_rows_updated),
         _count(wire.num_rows_removed),
         _count(wire.num_rows_dropped_by_watermark),
-        memory_of(wire.memory_used_bytes, rows, stores, metrics),
+        memory_of(wire.memory_used_bytes, rows, stores, custom),
         _count(wire.num_shuffle_partitions),
         stores,
         _seconds(wire.all_updates_time_ms),
         _seconds(wire.all_removals_time_ms),
         _seconds(wire.commit_time_ms),
-        metrics,
+        custom,
     )
 
 

@@ -108,7 +108,7 @@ def observe_classic(
         on_event=on_event,
         observed=settings.observed_metrics,
     )
-    host = _host_reader(spark, settings, latest_snapshot, arrived.wake)
+    host = _host_reader(spark, settings, latest_snapshot, arrived)
     return Observers(
         reader=reader,
         prober=prober,
@@ -126,25 +126,23 @@ def observe_classic(
     )
 
 
-def _host_reader(
-    spark: Any,
-    settings: Settings,
-    latest_snapshot: Callable[[], Snapshot],
-    wake: Callable[[], None],
-) -> HostReader:
-    """Read the disks with checkpoints, with Spark's working files and with our own folders."""
-    local = OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ())
-    folders = dict.fromkeys(local, "spark.local.dir")
-    for name in ("spool_dir", "incidents_dir"):
-        place = getattr(settings, name)
-        if place is not None:
-            folders[place] = name
-    return HostReader(lambda: folders | _checkpoints(latest_snapshot()), wake)
-
-
 def _end(logs: LogReader, storage: SparkStorage) -> None:
     logs.close()
     storage.release()
+
+
+def _host_reader(
+    spark: Any, settings: Settings, latest_snapshot: Callable[[], Snapshot], arrived: Inbox
+) -> HostReader:
+    fixed = dict.fromkeys(
+        OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ()), "spark.local.dir"
+    )
+    fixed |= {
+        place: name
+        for name in ("spool_dir", "incidents_dir")
+        if (place := getattr(settings, name)) is not None
+    }
+    return HostReader(lambda: fixed | _checkpoints(latest_snapshot()), arrived.wake)
 
 
 def _checkpoints(snapshot: Snapshot) -> Folders:

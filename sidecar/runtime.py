@@ -4,8 +4,8 @@ Each thread is named ``querypulse-...``:
 
 * ``attach`` adds our listener to Spark, and ends.
 * ``reader`` takes events to the worker's inbox, from Spark or, over Spark Connect, from the probe.
-* ``probe``, ``commit-log`` and ``sources`` read Spark, checkpoints and sources; of each the newest
-  report counts.
+* ``probe``, ``commit-log``, ``sources`` and ``host`` read Spark, checkpoints, sources, and what the
+  machine gives; of each the newest report counts.
 * ``worker`` owns the state of all queries: it applies what arrived, evaluates, hands the alerts to
   ``deliver-...``, and then publishes.
 * ``deliver-...``, ``heartbeat`` and ``push-...`` send, one thread for each receiver.

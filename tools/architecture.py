@@ -47,7 +47,7 @@ OF_TYPE_CHECKERS = {"typing_extensions"}
 """Known to each type checker; nothing imports it at run time."""
 BUDGET = {
     "core": (2095, 13),
-    "listener": (14500, 58),
+    "listener": (14535, 58),
     "exporter": (2930, 8),
     "alerting": (14570, 47),
     "recording": (4635, 14),

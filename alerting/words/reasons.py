@@ -452,10 +452,10 @@ WHY_KEPT = {
 def _state_growing(found: facts.StateGrowing) -> str:
     text = f"{found.operator} keeps {_state(found.rows, found.size_bytes)}"
     if found.limit_bytes is not None:
-        text = f"the state is {size(found.size_bytes or 0)}, and most in {found.operator}"
+        text = f"the state is {size(found.size_bytes or 0)}, most of it in {found.operator}"
     grown = _state(found.grown_rows, found.grown_bytes)
     if grown:
-        text += f", {grown} more than {duration(found.seconds)} ago"
+        text += f": {grown} more than {duration(found.seconds)} ago"
     if found.cause is not None:
         text += f"; {WHY_KEPT[found.cause]}"
     elif not found.has_removed:
@@ -464,12 +464,10 @@ def _state_growing(found: facts.StateGrowing) -> str:
 
 
 def _state(rows: float | None, size_bytes: float | None) -> str:
-    """What has grown: ``1.2 M rows (38 GB)``."""
-    shown = [
-        f"{amount(rows)} rows" if rows is not None and rows > 0 else "",
-        size(size_bytes) if size_bytes is not None and size_bytes > 0 else "",
-    ]
-    return ", ".join(filter(None, shown))
+    """What is kept: ``1.2 M rows (38 GB)``, or one of the two; empty for nothing."""
+    many = f"{amount(rows)} rows" if rows is not None and rows > 0 else ""
+    large = size(size_bytes) if size_bytes is not None and size_bytes > 0 else ""
+    return f"{many} ({large})" if many and large else many or large
 
 
 def _until_limit(found: facts.StateGrowing) -> str:

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -19,6 +20,7 @@ _MEMTABLE_BLOCK = 65_536
 """Far less than what RocksDB charges to a bounded cache for the memtables of each store (256 KiB),
 and far more than a cache without a bound has pinned (88 bytes)."""
 _UPLOADED = re.compile(r"SnapshotLastUploaded\.partition_(\d{1,9})_.+", re.ASCII | re.DOTALL)
+_METRICS = msgspec.json.Decoder(dict[str, float])
 MAX_NAME = 64
 MAX_OPERATORS = 16
 """Further operators of a query are not shown; nobody has so many."""
@@ -44,8 +46,14 @@ class StateOperator(msgspec.Struct, frozen=True, gc=False):
     update_seconds: float | None = None
     removal_seconds: float | None = None
     commit_seconds: float | None = None
-    metrics: dict[str, float] = {}
-    """``customMetrics`` by Spark's name: milliseconds, bytes and counts as Spark has them."""
+    custom: str = ""
+    """``customMetrics`` as Spark's JSON. Forty figures of each operator are read where they are
+    asked for, not in each event."""
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """``customMetrics`` by Spark's name: milliseconds, bytes and counts as Spark has them."""
+        return metrics_of(self.custom)
 
     @property
     def state_bytes(self) -> float | None:
@@ -53,9 +61,20 @@ class StateOperator(msgspec.Struct, frozen=True, gc=False):
         return self.metrics.get(SST_BYTES, self.memory_bytes)
 
 
-def memory_of(
-    used: int | None, rows: int | None, stores: int | None, metrics: Mapping[str, float]
-) -> int | None:
+def metrics_of(custom: str) -> dict[str, float]:
+    """The numbers of ``customMetrics``, if it is an object."""
+    if not custom:
+        return {}
+    with suppress(msgspec.MsgspecError):
+        return _METRICS.decode(custom)
+    with suppress(msgspec.MsgspecError, OverflowError, RecursionError):
+        odd = msgspec.json.decode(custom)
+        numbers = odd.items() if isinstance(odd, dict) else ()
+        return {name: float(value) for name, value in numbers if type(value) in (int, float)}
+    return {}
+
+
+def memory_of(used: int | None, rows: int | None, stores: int | None, custom: str) -> int | None:
     """The memory of an operator; None where Spark's figure cannot be.
 
     With ``boundedMemoryUsage``, the RocksDB stores of an executor share one cache. Spark 3.5 counts
@@ -64,6 +83,9 @@ def memory_of(
     """
     if used is None or used < 0:
         return None
+    if (used or not rows) and _OF_SPARK_3 not in custom:
+        return used
+    metrics = metrics_of(custom)
     if SST_BYTES not in metrics:
         return used
     counts_all = metrics.get(PINNED_BYTES, 0.0) > _MEMTABLE_BLOCK * (stores or 1)
@@ -134,7 +156,8 @@ def changed_rows(operator: StateOperator) -> Figures:
 
 def step_seconds(operator: StateOperator) -> Figures:
     """The time of all tasks in each step; those of RocksDB are parts of the commit, mostly."""
-    millis = {step: operator.metrics.get(name) for step, name in _STEPS.items()}
+    metrics = operator.metrics
+    millis = {step: metrics.get(name) for step, name in _STEPS.items()}
     return {
         "update": operator.update_seconds,
         "removal": operator.removal_seconds,
@@ -148,7 +171,8 @@ def sizes(operator: StateOperator) -> Figures:
 
     Where the memory of a shared cache is unknown, so is what it has pinned.
     """
-    parts = {part: operator.metrics.get(name) for part, name in _PARTS.items()}
+    metrics = operator.metrics
+    parts = {part: metrics.get(name) for part, name in _PARTS.items()}
     if operator.memory_bytes is None:
         parts["pinned_blocks"] = None
     return {"memory": operator.memory_bytes, **parts}
@@ -156,9 +180,10 @@ def sizes(operator: StateOperator) -> Figures:
 
 def cache_reads(operator: StateOperator) -> Figures:
     """How many reads its cache has answered, of blocks (RocksDB) or of whole versions."""
+    metrics = operator.metrics
     return {
-        result: next((operator.metrics[name] for name in names if name in operator.metrics), None)
-        for result, names in _CACHES.items()
+        outcome: next((metrics[name] for name in names if name in metrics), None)
+        for outcome, names in _CACHES.items()
     }
 
 

@@ -20,6 +20,7 @@ from support.story import CONFLICT, Lake, Story, run
 
 from querypulse.alerting.alert import Alert
 from querypulse.core.states import STATES
+from querypulse.listener.foresight.operators import StateOperator
 from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
 
 pytestmark = pytest.mark.browser
@@ -253,3 +254,19 @@ def test_graph_of_a_thousand_queries_is_bounded_and_a_circle_ends(windows):
         page.locator("#flow").wait_for()
         assert page.locator("#flow .link").count() == 200
         assert page.inner_text("#flow-rest") == "and more: 200 are shown"
+
+
+def test_details_say_what_a_query_keeps_as_state(windows):
+    kept = StateOperator(
+        "dedupe",
+        rows=38_000_000,
+        memory_bytes=7_600_000,
+        custom='{"SnapshotLastUploaded.partition_3_default": 1}',
+    )
+    story = Story().started(at=0)
+    story.commit(batch=60, at=BEGAN - 60, operators=(kept, StateOperator("stateStoreSave", rows=4)))
+    with status_page(windows, ChangingState(story)) as (page, _):
+        stateful = row(page, "a")
+        stateful.locator("summary").click()
+        text = "dedupe: 38M rows, 7.6MB, snapshot of partition 3 is 60 batches old; stateStoreSave: 4 rows"
+        assert text in stateful.locator(".facts dd").all_inner_texts()

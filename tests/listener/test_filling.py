@@ -129,10 +129,10 @@ def test_what_is_healthy_is_never_full_soon(shape):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hours", [0.5, 4.0, 24.0])
-def test_leak_is_told_a_tenth_of_its_time_or_hours_before_the_end_and_rightly(hours):
+def test_leak_is_reported_a_tenth_of_its_time_or_hours_before_the_end_and_rightly(hours):
     leaks = [Leak(Random(seed), hours) for seed in range(SEEDS)]
 
-    # Without a day that is known, nothing is told more than two hours before.
+    # Without a day that is known, nothing is reported more than two hours before.
     in_time = [leak for leak in leaks if leak.lead * hours >= min(0.1 * hours, 1.5)]
     first = [leak.answers[0] for leak in leaks if leak.answers]
     right = [left for left, seconds, _, _ in first if abs(seconds - left) <= 0.35 * left]
@@ -196,7 +196,7 @@ def test_rise_that_nobody_has_seen_for_long_has_no_answer():
     assert until_full(series, 1.0, series.at + HOUR) is None
 
 
-def test_leak_below_a_daily_rhythm_is_told_once_two_days_are_known():
+def test_leak_below_a_daily_rhythm_is_reported_once_two_days_are_known():
     def leak(at: float) -> float:
         return 0.15 + 0.65 * at / 4 / DAY_SECONDS + 0.2 * sin(2 * pi * at / DAY_SECONDS)
 
@@ -234,7 +234,7 @@ def main() -> None:
         within = sum(abs(seconds - left) <= 0.2 * left for left, seconds, _, _ in first)
         held = sum(earliest <= left <= latest for left, _, earliest, latest in first)
         print(
-            f"leak of {hours:g} h: told in {len(first)} of {SEEDS}, lead as a part of its time "
+            f"leak of {hours:g} h: reported in {len(first)} of {SEEDS}, lead as a part of its time "
             f"{leads[5]:.2f} to {leads[94]:.2f} (median {leads[50]:.2f}); of first answers "
             f"{within} within a fifth, {held} in the interval"
         )

@@ -109,10 +109,16 @@ def test_hostile_figures_cost_only_themselves():
     first, second, third = progress.operators
 
     assert (progress.input_rows, progress.lost_parts) == (4, ("stateOperators",))
-    assert first == StateOperator(
-        "", memory_bytes=5, commit_seconds=1.5, metrics={SST: 12, "large": float(2**70)}
-    )
-    assert (second, third.rows) == (StateOperator(""), 3)
+    assert (first.name, first.rows, first.rows_updated, first.rows_removed) == ("", *[None] * 3)
+    assert (first.memory_bytes, first.commit_seconds, first.update_seconds) == (5, 1.5, None)
+    assert first.metrics == {SST: 12.0, "large": float(2**70)}
+    assert (second, third.rows, third.metrics) == (StateOperator(""), 3, {})
+
+
+def test_endless_metrics_are_not_kept():
+    many = {f"rocksdb{number}": 1 for number in range(10_000)}
+
+    assert decoded([{"customMetrics": many}]).operators == (StateOperator(""),)
 
 
 def test_operators_of_one_name_have_a_label_each():
@@ -124,8 +130,8 @@ def test_operators_of_one_name_have_a_label_each():
 
 
 def test_steps_and_caches_are_those_of_either_store():
-    rocksdb = StateOperator("a", commit_seconds=1.0, metrics={"rocksdbCommitFlushLatency": 250.0})
-    hdfs = StateOperator("a", metrics={"loadedMapCacheHitCount": 9.0})
+    rocksdb = StateOperator("a", commit_seconds=1.0, custom='{"rocksdbCommitFlushLatency": 250}')
+    hdfs = StateOperator("a", custom='{"loadedMapCacheHitCount": 9}')
 
     assert step_seconds(rocksdb)["flush"] == 0.25
     assert cache_reads(hdfs) == {"hit": 9.0, "miss": None}
@@ -133,7 +139,7 @@ def test_steps_and_caches_are_those_of_either_store():
 
 def uploads(**versions):
     metrics = {f"SnapshotLastUploaded.{name}": float(v) for name, v in versions.items()}
-    return StateOperator("dedupe", metrics={"rocksdbGetCount": 1.0, **metrics})
+    return StateOperator("dedupe", custom=json.dumps({"rocksdbGetCount": 1.0, **metrics}))
 
 
 UPLOADS = [

@@ -123,11 +123,8 @@ def full_story() -> Story:
                 rows_dropped=3,
                 memory_bytes=4096,
                 commit_seconds=0.25,
-                metrics={
-                    "rocksdbSstFileSize": 8192.0,
-                    "rocksdbReadBlockCacheHitCount": 90.0,
-                    "SnapshotLastUploaded.partition_3_default": 5.0,
-                },
+                custom='{"rocksdbSstFileSize": 8192, "rocksdbReadBlockCacheHitCount": 90, '
+                '"SnapshotLastUploaded.partition_3_default": 5}',
             ),
         ),
         observed=(Observed("orders", "amount_sum", 99.5),),

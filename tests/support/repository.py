@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from prometheus_client.core import Metric
 from support.published_states import Collector, full_published
 from support.rules import CASES
+from support.rules.causes import CAUSES
 from support.story import Story, policy, processing
 
 from querypulse.alerting.facts import NotSeenYet
@@ -63,12 +64,13 @@ def fenced(text: str, language: str) -> list[str]:
 
 @lru_cache
 def own_findings() -> tuple[Finding, ...]:
-    """The findings of all stories in the rules table."""
-    return tuple(
-        finding
-        for case in CASES.values()
-        for finding in case.story.evaluate(case.moment, **case.settings).findings
+    """The findings of all stories in the tables of rules and of likely causes."""
+    causes = (story for story, _, _ in CAUSES.values())
+    evaluations = (
+        *(case.story.evaluate(case.moment, **case.settings) for case in CASES.values()),
+        *(story.evaluate(story.ends_at) for story in causes),
     )
+    return tuple(finding for evaluation in evaluations for finding in evaluation.findings)
 
 
 def own_alerts() -> set[str]:

@@ -89,13 +89,13 @@ class Life:
         return None
 
     def _event(self, number, at, batch, size):
-        metrics = {SST_BYTES: size} if self.on_rocksdb else {}
+        custom = f'{{"{SST_BYTES}": {size}}}' if self.on_rocksdb else ""
         operator = StateOperator(
             self.kind,
             rows=int(batch.rows),
             rows_removed=int(batch.removed),
             memory_bytes=1_000_000 if self.on_rocksdb else int(size),
-            metrics=metrics,
+            custom=custom,
         )
         return progress(
             batch=number,

@@ -143,7 +143,7 @@ def test_disk_that_is_cleaned_each_night_raises_nothing():
         assert driver.reads(HOUR, disks=used, every=60).alerts() == [], driver.now / HOUR
 
 
-def test_leak_in_another_jvm_begins_anew():
+def test_leak_in_another_jvm_begins_again():
     """The application stops its session after a leak, and makes another."""
     driver = Driver().reads(HOUR, heap=lambda at: 200 + 600 * at / HOUR)
     driver.collections = 0
