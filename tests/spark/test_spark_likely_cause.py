@@ -135,15 +135,6 @@ def skewed_work(rows):
     run(in_each_slot(rows.sparkSession), SLEEP.format(millis))
 
 
-def windows(rows, threshold):
-    """Sum up a million rows in two windows, which spill each ``threshold`` rows."""
-    session = rows.sparkSession
-    for kind in ("spill.threshold", "in.memory.threshold"):
-        session.conf.set(f"spark.sql.windowExec.buffer.{kind}", str(threshold))
-    numbers = session.range(0, 1_000_000, 1, 4).selectExpr("id", "id % 2 AS key")
-    run(numbers, "sum(id) OVER (PARTITION BY key) AS total")
-
-
 @contextmanager
 def neighbour(session):
     """Another job, of no query, that holds all slots for a while."""
@@ -223,12 +214,3 @@ def test_wait_for_slots_that_a_neighbour_holds_is_named(watched, spark, number):
         query.put()
 
     assert cause_of(query) is SlowCause.WAITING_FOR_SLOTS
-
-
-@pytest.mark.parametrize("number", ROUNDS)
-def test_spill_is_named(watched, number):
-    query = watched(lambda rows: windows(rows, 10_000_000))
-    query.work = lambda rows: windows(rows, 5000)
-    query.put()
-
-    assert cause_of(query) is SlowCause.SPILL
