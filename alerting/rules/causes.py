@@ -141,13 +141,13 @@ def _spills(slow: SlowBatch) -> bool:
 
 
 def _beyond_usual_work(slow: SlowBatch) -> float:
-    """For how long its tasks ran beyond what is usual for so much data, and did nothing else."""
+    """Seconds of tasks beyond the usual for so much data, with the garbage that spills make."""
     sums = slow.tasks.sums
     per_byte = slow.usual.seconds_per_byte
     if per_byte is None:
         return 0.0
     usual = per_byte * (sums.shuffle_read_bytes + sums.shuffle_written_bytes)
-    return max(0.0, sums.run_seconds - usual - sums.gc_seconds - sums.shuffle_wait_seconds)
+    return max(0.0, sums.run_seconds - usual - sums.shuffle_wait_seconds)
 
 
 def _widest(slow: SlowBatch) -> StageSpread | None:
