@@ -26,8 +26,8 @@ def test_reason_says_when_the_limit_is_reached():
     (reason,) = reasons(state(24 * 4, lambda hour: 4.3e5 * hour, delay=10 * DAY), **TEN_GB)
 
     assert reason == (
-        "the state is 8.2 GB, most of it in dedupe: 10 M rows (2.1 GB) more than 24 h ago; nothing was "
-        "removed since it is watched; at this rate its limit of 10 GB (state_limit_bytes) is "
+        "the state is 8.2 GB, most of it in dedupe: 10 M rows (2.1 GB) more than 24 h ago; nothing has "
+        "been removed since watching began; at this rate its limit of 10 GB (state_limit_bytes) is "
         "reached in 21 h 16 min"
     )
     (reached,) = reasons(state(30, 6e7, delay=600, removed=9), **TEN_GB)
@@ -48,12 +48,12 @@ def with_snapshots(*versions, every=60):
 
 def test_a_message_says_that_a_recovery_of_state_would_be_slow():
     assert with_snapshots(90, 40) == (
-        "the newest snapshot of partition 1 of dedupe: it lacks 60 batches, about 60 min of work; "
-        "a restart reads them again, and is slow"
+        "the newest snapshot of partition 1 of dedupe lacks the last 60 batches (60 min); a restart "
+        "applies their changes again, which may take long"
     )
     assert with_snapshots(90, -1) == (
-        "the newest snapshot of partition 1 of dedupe: none is known for 100 batches, about 100 min "
-        "of work; a restart reads them again, and is slow"
+        "no snapshot of partition 1 of dedupe was uploaded in the last 100 batches (100 min); a "
+        "restart applies their changes again, which may take long"
     )
 
 

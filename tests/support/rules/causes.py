@@ -188,7 +188,7 @@ CAUSES: dict[str, tuple[object, str, str]] = {
     "executors collect": (
         growing("addBatch", tasks=collecting),
         FALLING_BEHIND,
-        "garbage_collection: it takes 83% of the time of its tasks",
+        "garbage_collection: collections take 83% of the time of its tasks",
     ),
     "tasks wait for blocks": (
         growing("addBatch", tasks=waiting_for_blocks),
@@ -226,7 +226,7 @@ CAUSES: dict[str, tuple[object, str, str]] = {
     "a query lags since the driver collects": (
         lagging(seconds=59.4, phases={**USUAL, "addBatch": 58.0}, collects=30.0),
         LAGGING,
-        "garbage_collection: it stops the driver for 28.2 s of the batch",
+        "garbage_collection: collections stop the driver for 28.2 s of the batch",
     ),
     "a batch in flight has a task that runs on": (
         in_flight(longest=ONE_LONG),
