@@ -11,6 +11,7 @@ from functools import singledispatch
 
 from ...core.text import duration
 from ...listener.failure import SESSION_ENDED, Failure
+from ...listener.foresight.state_growth import Cause as WhyKept
 from ...listener.state.positions import Cause
 from .. import facts
 from ..evidence import NO_EVIDENCE, Evidence, SlowCause
@@ -312,18 +313,16 @@ STEPS: dict[type[Facts], str] = {
         "Look for aborted transactions, or files and records that it skips (ignoreCorruptFiles).",
         "Repair that and restart it; what it has passed over is not read again.",
     ),
-    facts.HeapFull: _numbered(
-        "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
-        "Restart the job before the heap is full: that repeats one batch at most.",
-        "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
-    ),
-    facts.InCollection: _numbered(
-        "The driver hardly works: batches take longer, and heartbeats of executors may be lost.",
-        "Take a heap histogram (jmap -histo PID), then restart the job.",
-        "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
+    **dict.fromkeys(
+        (facts.HeapFull, facts.InCollection),
+        _numbered(
+            "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
+            "Restart the job before the heap is full: each query repeats one batch at most.",
+            "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
+        ),
     ),
     facts.ContainerFull: _numbered(
-        "Restart the job before the kernel kills the driver: that repeats one batch at most.",
+        "Restart the job before the kernel kills it: each query repeats one batch at most.",
         "If the heap has room, it is memory outside: Python, direct buffers, RocksDB.",
         "Raise the container's memory (spark.driver.memoryOverhead), or bound what grows.",
     ),
@@ -350,6 +349,12 @@ def own_steps(found: Facts, _evidence: Evidence = NO_EVIDENCE) -> str:
 @own_steps.register
 def _as_reported(found: facts.Reported, _evidence: Evidence = NO_EVIDENCE) -> str:
     return found.evidence.get(NEXT_STEPS, "")
+
+
+@own_steps.register
+def _clear_state(found: facts.StateGrowing, _evidence: Evidence = NO_EVIDENCE) -> str:
+    is_stuck = found.cause is WhyKept.WATERMARK_STUCK
+    return STEPS[facts.WatermarkStuck if is_stuck else facts.StateGrowing]
 
 
 @own_steps.register

@@ -455,7 +455,7 @@ def _state_growing(found: facts.StateGrowing) -> str:
         text = f"the state is {size(found.size_bytes or 0)}, most of it in {found.operator}"
     grown = _state(found.grown_rows, found.grown_bytes)
     if grown:
-        text += f": {grown} more than {duration(found.seconds)} ago"
+        text += f", {grown} more than {duration(found.seconds)} ago"
     if found.cause is not None:
         text += f"; {WHY_KEPT[found.cause]}"
     elif not found.has_removed:

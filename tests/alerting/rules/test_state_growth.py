@@ -17,7 +17,7 @@ def reasons(story, **settings):
 
 def test_reason_names_operator_growth_and_cause():
     assert reasons(state(80, leak)) == [
-        "dedupe keeps 8.9 M rows (1.8 GB): 2.4 M rows (480 MB) more than 24 h ago; there is no "
+        "dedupe keeps 8.9 M rows (1.8 GB), 2.4 M rows (480 MB) more than 24 h ago; there is no "
         "watermark, so that nothing is ever removed"
     ]
 
@@ -26,7 +26,7 @@ def test_reason_says_when_the_limit_is_reached():
     (reason,) = reasons(state(24 * 4, lambda hour: 4.3e5 * hour, delay=10 * DAY), **TEN_GB)
 
     assert reason == (
-        "the state is 8.2 GB, most of it in dedupe: 10 M rows (2.1 GB) more than 24 h ago; nothing has "
+        "the state is 8.2 GB, most of it in dedupe, 10 M rows (2.1 GB) more than 24 h ago; nothing has "
         "been removed since watching began; at this rate its limit of 10 GB (state_limit_bytes) is "
         "reached in 21 h 16 min"
     )
