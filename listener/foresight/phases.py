@@ -15,7 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..events import Progress
-from .tasks import QueryTasks, TaskSums
+from .operators import commit_seconds
+from .tasks import BatchTasks, QueryTasks
 
 MOST = 32
 """So many batches are kept at most ..."""
@@ -58,6 +59,13 @@ class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
     shuffled_bytes: int = 0
     """Read and written, which says how much work it was."""
     spilled_bytes: int = 0
+    waited_seconds: float = 0.0
+    skewed_seconds: float = 0.0
+    """By how much the longest task exceeds the median of its stage."""
+    gc_seconds: float = 0.0
+    shuffle_wait_seconds: float = 0.0
+    state_commit_seconds: float = 0.0
+    """Of the operators that keep state, not of the tasks."""
 
     def of(self, *phases: Phase) -> float:
         """The seconds of these phases together; an unknown one counts 0."""
@@ -74,6 +82,8 @@ def follow_phases(batches: Batches, progress: Progress) -> Batches:
         return batches
     phases = tuple(map(progress.phase_seconds.get, _NAMES))
     newest = BatchPhases(progress.batch_id, progress.input_rows, progress.batch_seconds, phases)
+    if progress.operators:
+        newest = replace(newest, state_commit_seconds=commit_seconds(progress.operators))
     if len(batches) < MOST:
         return (*batches, newest)
     return (*_thinned(batches), newest)
@@ -89,17 +99,22 @@ def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
             is_new = batch.run_seconds != of_batch.sums.run_seconds
             if batch.batch_id == of_batch.batch_id and is_new:
                 changed = list(batches)
-                changed[index] = _with_sums(batch, of_batch.sums)
+                changed[index] = _with_tasks(batch, of_batch)
                 batches = tuple(changed)
     return batches
 
 
-def _with_sums(batch: BatchPhases, sums: TaskSums) -> BatchPhases:
+def _with_tasks(batch: BatchPhases, tasks: BatchTasks) -> BatchPhases:
+    sums, spread = tasks.sums, tasks.spread
     return replace(
         batch,
         run_seconds=sums.run_seconds,
         shuffled_bytes=sums.shuffle_read_bytes + sums.shuffle_written_bytes,
         spilled_bytes=sums.spilled_bytes,
+        waited_seconds=tasks.waited_seconds,
+        skewed_seconds=0.0 if spread is None else spread.longest_seconds - spread.median_seconds,
+        gc_seconds=sums.gc_seconds,
+        shuffle_wait_seconds=sums.shuffle_wait_seconds,
     )
 
 
@@ -145,6 +160,15 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
         return self._of_tasks(
             lambda batch, run: run / batch.shuffled_bytes if batch.shuffled_bytes else None
         )
+
+    def part(self, read: Callable[[BatchPhases], float], *, of_tasks: bool) -> float | None:
+        """What part of ``addBatch``, or of the time of its tasks, this takes; None if not known."""
+
+        def part_of(batch: BatchPhases, run: float) -> float | None:
+            whole = run if of_tasks else batch.of(Phase.ADD_BATCH)
+            return min(1.0, read(batch) / whole) if whole else None
+
+        return self._of_tasks(part_of)
 
     def _of_tasks(self, read: Callable[[BatchPhases, float], float | None]) -> float | None:
         run_seconds = [(batch, batch.run_seconds) for batch in self.batches]
