@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import inf
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -173,43 +172,35 @@ def follow_reported(
     """
     followed = dict(intakes)
     for index, source in sources.items():
-        lag = lag_of(source)
-        if lag is None:
+        reported = lag_of(source)
+        if reported is None:
             continue
+        unit, lag = reported
         before = intakes.get(index)
         extent = NO_EXTENT
         arrived = 0.0
-        if lag.unit == SECONDS and before is not None:
+        if unit == SECONDS and before is not None:
             arrived = at - before.at
-        elif lag.unit == OFFSET:
-            extent = _extent(source, lag.lag)
-            arrived = _arrived(before, extent, source.input_rows + lag.lag)
+        elif unit == OFFSET:
+            extent = _extent(source, lag)
+            arrived = _arrived(before, extent, source.input_rows + lag)
         followed[index] = follow_intake(
-            before, lag.unit, at, arrived=arrived, lag=lag.lag, pace=pace, extent=extent
+            before, unit, at, arrived=arrived, lag=lag, pace=pace, extent=extent
         )
     return followed
 
 
-class ReportedLag(NamedTuple):
-    """How far behind a source is."""
-
-    unit: str
-    lag: float
-
-
-def lag_of(source: SourceProgress) -> ReportedLag | None:
-    """What Spark reports, in the most exact unit; None if it does not."""
+def lag_of(source: SourceProgress) -> tuple[str, float] | None:
+    """How far behind Spark reports a source to be, in the most exact unit; None if it does not."""
     if source.behind_seconds is not None:
-        unit, lag = SECONDS, source.behind_seconds
-    elif source.lag_offsets is not None:
-        unit, lag = OFFSET, source.lag_offsets
-    elif source.backlog_bytes is not None:
-        unit, lag = "byte", source.backlog_bytes
-    elif source.backlog_files is not None:
-        unit, lag = "file", source.backlog_files
-    else:
-        return None
-    return ReportedLag(unit, min(lag, MOST))
+        return SECONDS, min(source.behind_seconds, MOST)
+    if source.lag_offsets is not None:
+        return OFFSET, min(source.lag_offsets, MOST)
+    if source.backlog_bytes is not None:
+        return "byte", min(source.backlog_bytes, MOST)
+    if source.backlog_files is not None:
+        return "file", min(source.backlog_files, MOST)
+    return None
 
 
 def is_due(before: Intake | None, source: SourceProgress, at: float) -> bool:
@@ -217,11 +208,12 @@ def is_due(before: Intake | None, source: SourceProgress, at: float) -> bool:
 
     That all is read, or not any more, is news. Without ends, no batch can be left out.
     """
-    lag = lag_of(source)
-    if lag is None or before is None or at - before.at >= SAMPLE_SECONDS:
-        return lag is not None
-    is_countable = lag.unit != OFFSET or before.extent != NO_EXTENT
-    return lag.unit != before.unit or (lag.lag > 0) != (before.lag > 0) or not is_countable
+    reported = lag_of(source)
+    if reported is None or before is None or at - before.at >= SAMPLE_SECONDS:
+        return reported is not None
+    unit, lag = reported
+    is_countable = unit != OFFSET or before.extent != NO_EXTENT
+    return unit != before.unit or (lag > 0) != (before.lag > 0) or not is_countable
 
 
 def between_runs(intakes: Mapping[int, Intake]) -> dict[int, Intake]:
