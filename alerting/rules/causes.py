@@ -8,6 +8,7 @@ data, a slow sink and slow code look alike.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
@@ -304,13 +305,13 @@ def _with_wait(context: RuleContext, flight: InFlight, slow: SlowBatch) -> SlowB
 
 def _committed_batches(context: RuleContext) -> list[SlowBatch]:
     """The newest slow batches, at most two, the newest first."""
-    query = context.query
-    batches = query.checkpoint.batches
-    usual = usual_before(batches, batches[-1].seconds) if batches else None
+    batches = context.query.checkpoint.batches
+    newest = list(islice(reversed(batches.values()), 2))
+    usual = usual_before(batches, newest[0].seconds) if newest else None
     if usual is None:
         return []
-    slow = [batch for batch in batches[-2:] if batch.seconds >= SLOW * usual.seconds]
-    return [_committed(context, batch, usual) for batch in reversed(slow)]
+    slow = [batch for batch in newest if batch.seconds >= SLOW * usual.seconds]
+    return [_committed(context, batch, usual) for batch in slow]
 
 
 def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBatch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import median
 
 import msgspec
@@ -73,7 +73,8 @@ class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return sum(seconds or 0.0 for seconds in together)
 
 
-Batches = tuple[BatchPhases, ...]
+Batches = dict[int, BatchPhases]
+"""By their number as they came, oldest first: a batch may run again, and ids may go back."""
 
 
 def follow_phases(batches: Batches, progress: Progress) -> Batches:
@@ -84,9 +85,10 @@ def follow_phases(batches: Batches, progress: Progress) -> Batches:
     newest = BatchPhases(progress.batch_id, progress.input_rows, progress.batch_seconds, phases)
     if progress.operators:
         newest = replace(newest, state_commit_seconds=commit_seconds(progress.operators))
-    if len(batches) < MOST:
-        return (*batches, newest)
-    return (*_thinned(batches), newest)
+    number = next(reversed(batches)) + 1 if batches else 0
+    batches = batches.copy() if len(batches) < MOST else _thinned(batches)
+    batches[number] = newest
+    return batches
 
 
 def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
@@ -94,13 +96,12 @@ def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
     if tasks is None or not batches:
         return batches
     for of_batch in tasks.batches:
-        for index in range(-1, -1 - min(KEPT_TASKS, len(batches)), -1):
-            batch = batches[index]
+        for number in islice(reversed(batches), KEPT_TASKS):
+            batch = batches[number]
             is_new = batch.run_seconds != of_batch.sums.run_seconds
             if batch.batch_id == of_batch.batch_id and is_new:
-                changed = list(batches)
-                changed[index] = _with_tasks(batch, of_batch)
-                batches = tuple(changed)
+                batches = {**batches, number: _with_tasks(batch, of_batch)}
+                break
     return batches
 
 
@@ -120,20 +121,21 @@ def _with_tasks(batch: BatchPhases, tasks: BatchTasks) -> BatchPhases:
 
 def _thinned(batches: Batches) -> Batches:
     """The batches without those that are closest to the one before, for their age."""
-    older = [batch.batch_id for batch in batches[: MOST - THINNED]]
-    now = batches[-1].batch_id
-    distances = [(batch - before) / max(1, now - batch) for before, batch in pairwise(older)]
-    closest = sorted(range(len(distances)), key=distances.__getitem__)[:THINNED]
-    kept = list(batches)
-    for index in sorted(closest, reverse=True):
-        del kept[index + 1]
-    return tuple(kept)
+    older = list(islice(batches.items(), MOST - THINNED))
+    _, newest = next(reversed(batches.items()))
+    now = newest.batch_id
+    distances = [
+        ((batch.batch_id - before.batch_id) / max(1, now - batch.batch_id), number)
+        for (_, before), (number, batch) in pairwise(older)
+    ]
+    closest = {number for _, number in sorted(distances)[:THINNED]}
+    return {number: batch for number, batch in batches.items() if number not in closest}
 
 
 class Usual(msgspec.Struct, frozen=True, gc=False):
     """What is usual: some batches, each of which is one of many that were alike."""
 
-    batches: Batches
+    batches: Sequence[BatchPhases]
 
     @property
     def seconds(self) -> float:
@@ -177,19 +179,20 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
         return median(values) if len(values) >= LEAST_WITH_TASKS else None
 
 
-def usual_before(batches: Sequence[BatchPhases], seconds: float) -> Usual | None:
+def usual_before(committed: Batches, seconds: float) -> Usual | None:
     """What was usual before batches took ``seconds``; None if that is not slow, or unknown.
 
     The newest batches that took about as long are not what is usual, up to two shorter ones in a
     row. Of what was before, the older half counts: batches may have grown since. If all took as
     long, nothing is known.
     """
+    batches = list(committed.values())
     is_long = [batch.seconds * SLOW > seconds for batch in batches]
     before = len(batches)
     while before and any(is_long[max(0, before - 2) : before]):
         before -= 1
     if before < LEAST:
         return None
-    usual = Usual(tuple(batches[: max(LEAST, before // 2)]))
+    usual = Usual(batches[: max(LEAST, before // 2)])
     is_slow = seconds >= SLOW * usual.seconds and seconds - usual.seconds >= LEAST_EXCESS_SECONDS
     return usual if is_slow else None
