@@ -304,13 +304,14 @@ def _with_wait(context: RuleContext, flight: InFlight, slow: SlowBatch) -> SlowB
 
 
 def _committed_batches(context: RuleContext) -> list[SlowBatch]:
-    """The newest slow batches, at most two, the newest first."""
+    """The newest batch, if it is slow, and the one before, if that took about as long."""
     batches = context.query.checkpoint.batches
     newest = list(islice(reversed(batches.values()), 2))
     usual = usual_before(batches, newest[0].seconds) if newest else None
     if usual is None:
         return []
-    slow = [batch for batch in newest if batch.seconds >= SLOW * usual.seconds]
+    least = max(SLOW * usual.seconds, newest[0].seconds / SLOW)
+    slow = [batch for batch in newest if batch.seconds >= least]
     return [_committed(context, batch, usual) for batch in slow]
 
 
