@@ -96,11 +96,10 @@ def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
     if tasks is None or not batches:
         return batches
     for of_batch in tasks.batches:
-        for number in islice(reversed(batches), KEPT_TASKS):
-            batch = batches[number]
-            is_new = batch.run_seconds != of_batch.sums.run_seconds
-            if batch.batch_id == of_batch.batch_id and is_new:
-                batches = {**batches, number: _with_tasks(batch, of_batch)}
+        for number, batch in islice(reversed(batches.items()), KEPT_TASKS):
+            if batch.batch_id == of_batch.batch_id:
+                if batch.run_seconds != of_batch.sums.run_seconds:
+                    batches = {**batches, number: _with_tasks(batch, of_batch)}
                 break
     return batches
 
