@@ -8,11 +8,13 @@ data, a slow sink and slow code look alike.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
 from ...listener.foresight.intake import end_at
+from ...listener.foresight.operators import commit_seconds
 from ...listener.foresight.phases import SLOW, BatchPhases, Phase, Usual, usual_before
 from ...listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread
 from ...listener.probe_report import LongTask
@@ -98,8 +100,10 @@ def _in_phases(slow: SlowBatch) -> Iterator[LikelyCause]:
 
 def _in_slots(slow: SlowBatch) -> Iterator[LikelyCause]:
     seconds = max(slow.waits_seconds, slow.tasks.waited_seconds)
+    usual = slow.usual.part(lambda batch: batch.waited_seconds, of_tasks=False)
+    explained = _beyond_usual(slow, seconds, usual)
     yield LikelyCause(
-        cause=SlowCause.WAITING_FOR_SLOTS, explained_seconds=seconds, holder=slow.holder
+        cause=SlowCause.WAITING_FOR_SLOTS, explained_seconds=explained, holder=slow.holder
     )
 
 
@@ -107,30 +111,50 @@ def _in_tasks(slow: SlowBatch) -> Iterator[LikelyCause]:
     spread = _widest(slow)
     if spread is not None and spread.longest_seconds >= SKEWED * spread.median_seconds:
         seconds = spread.longest_seconds - spread.median_seconds
-        yield LikelyCause(cause=SlowCause.SKEW, explained_seconds=seconds, spread=spread)
+        usual = slow.usual.part(lambda batch: batch.skewed_seconds, of_tasks=False)
+        explained = _beyond_usual(slow, seconds, usual)
+        yield LikelyCause(cause=SlowCause.SKEW, explained_seconds=explained, spread=spread)
     run_seconds = slow.tasks.sums.run_seconds
     if not run_seconds:
         return
-    add_batch = slow.phase_seconds.get(Phase.ADD_BATCH, slow.seconds)
-    for cause, seconds in _seconds_of_tasks(slow):
+    for cause, seconds, usual in _parts_of_tasks(slow):
         share = min(1.0, seconds / run_seconds)
-        explained = share * min(add_batch, run_seconds)
-        if cause is SlowCause.GARBAGE_COLLECTION:
-            explained -= USUAL_COLLECTION * slow.usual.of(Phase.ADD_BATCH)
-        spilled = slow.tasks.sums.spilled_bytes if cause is SlowCause.SPILL else 0
+        explained = _beyond_usual(slow, share * min(_adding(slow), run_seconds), usual)
+        yield LikelyCause(cause=cause, explained_seconds=explained, of_tasks=share)
+    if _spills(slow):
+        share = min(1.0, _beyond_usual_work(slow) / run_seconds)
         yield LikelyCause(
-            cause=cause, explained_seconds=explained, of_tasks=share, spilled_bytes=spilled
+            cause=SlowCause.SPILL,
+            explained_seconds=share * min(_adding(slow), run_seconds),
+            of_tasks=share,
+            spilled_bytes=slow.tasks.sums.spilled_bytes,
         )
 
 
-def _seconds_of_tasks(slow: SlowBatch) -> Iterator[tuple[SlowCause, float]]:
-    """For how long tasks did something else than their work; all of them together."""
-    sums = slow.tasks.sums
-    yield SlowCause.GARBAGE_COLLECTION, sums.gc_seconds
-    yield SlowCause.SHUFFLE_WAIT, sums.shuffle_wait_seconds
-    yield SlowCause.STATE_COMMIT, slow.state_commit_seconds
-    if _spills(slow):
-        yield SlowCause.SPILL, _beyond_usual_work(slow)
+def _adding(slow: SlowBatch) -> float:
+    """For how long its tasks run, side by side, as far as known."""
+    return slow.phase_seconds.get(Phase.ADD_BATCH, slow.seconds)
+
+
+def _beyond_usual(slow: SlowBatch, seconds: float, usual_part: float | None) -> float:
+    """The seconds without the part that is usual; that is unknown at worst all of a usual batch.
+
+    A batch of more rows takes longer in all parts.
+    """
+    if usual_part is None:
+        return seconds - slow.usual.of(Phase.ADD_BATCH)
+    return seconds - usual_part * _adding(slow)
+
+
+def _parts_of_tasks(slow: SlowBatch) -> Iterator[tuple[SlowCause, float, float | None]]:
+    """For how long all tasks together did something else than work, and the usual part of that."""
+    sums, part = slow.tasks.sums, slow.usual.part
+    usual = part(lambda batch: batch.gc_seconds, of_tasks=True)
+    yield SlowCause.GARBAGE_COLLECTION, sums.gc_seconds, usual
+    usual = part(lambda batch: batch.shuffle_wait_seconds, of_tasks=True)
+    yield SlowCause.SHUFFLE_WAIT, sums.shuffle_wait_seconds, usual
+    usual = part(lambda batch: batch.state_commit_seconds, of_tasks=True)
+    yield SlowCause.STATE_COMMIT, slow.state_commit_seconds, usual
 
 
 def _spills(slow: SlowBatch) -> bool:
@@ -156,7 +180,8 @@ def _widest(slow: SlowBatch) -> StageSpread | None:
     if spread is not None and spread.tasks < LEAST_TASKS:
         spread = None
     task = slow.longest
-    if task is None or task.usual_seconds is None:
+    # Where others run as long, the sink or the code is slow, not one task.
+    if task is None or task.usual_seconds is None or task.as_long:
         return spread
     running = StageSpread(
         stage=task.stage,
@@ -279,14 +304,15 @@ def _with_wait(context: RuleContext, flight: InFlight, slow: SlowBatch) -> SlowB
 
 
 def _committed_batches(context: RuleContext) -> list[SlowBatch]:
-    """The newest slow batches, at most two, the newest first."""
-    query = context.query
-    batches = query.checkpoint.batches
-    usual = usual_before(batches, batches[-1].seconds) if batches else None
+    """The newest batch, if it is slow, and the one before, if that took about as long."""
+    batches = context.query.checkpoint.batches
+    newest = list(islice(reversed(batches.values()), 2))
+    usual = usual_before(batches, newest[0].seconds) if newest else None
     if usual is None:
         return []
-    slow = [batch for batch in batches[-2:] if batch.seconds >= SLOW * usual.seconds]
-    return [_committed(context, batch, usual) for batch in reversed(slow)]
+    least = max(SLOW * usual.seconds, newest[0].seconds / SLOW)
+    slow = [batch for batch in newest if batch.seconds >= least]
+    return [_committed(context, batch, usual) for batch in slow]
 
 
 def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBatch:
@@ -302,7 +328,7 @@ def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBa
         phase_seconds={phase: batch.of(phase) for phase in Phase},
         rows=batch.rows,
         tasks=_tasks_of(context, batch.batch_id),
-        state_commit_seconds=sum(operator.commit_seconds or 0.0 for operator in operators),
+        state_commit_seconds=commit_seconds(operators),
         driver_collects=_driver_collects(context, ended_at, batch.seconds),
     )
 

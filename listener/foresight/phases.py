@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import median
 
 import msgspec
 from msgspec.structs import replace
 
 from ..events import Progress
-from .tasks import QueryTasks, TaskSums
+from .operators import commit_seconds
+from .tasks import BatchTasks, QueryTasks
 
 MOST = 32
 """So many batches are kept at most ..."""
@@ -58,6 +59,13 @@ class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
     shuffled_bytes: int = 0
     """Read and written, which says how much work it was."""
     spilled_bytes: int = 0
+    waited_seconds: float = 0.0
+    skewed_seconds: float = 0.0
+    """By how much the longest task exceeds the median of its stage."""
+    gc_seconds: float = 0.0
+    shuffle_wait_seconds: float = 0.0
+    state_commit_seconds: float = 0.0
+    """Of the operators that keep state, not of the tasks."""
 
     def of(self, *phases: Phase) -> float:
         """The seconds of these phases together; an unknown one counts 0."""
@@ -65,7 +73,8 @@ class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return sum(seconds or 0.0 for seconds in together)
 
 
-Batches = tuple[BatchPhases, ...]
+Batches = dict[int, BatchPhases]
+"""By their number as they came, oldest first: a batch may run again, and ids may go back."""
 
 
 def follow_phases(batches: Batches, progress: Progress) -> Batches:
@@ -74,9 +83,12 @@ def follow_phases(batches: Batches, progress: Progress) -> Batches:
         return batches
     phases = tuple(map(progress.phase_seconds.get, _NAMES))
     newest = BatchPhases(progress.batch_id, progress.input_rows, progress.batch_seconds, phases)
-    if len(batches) < MOST:
-        return (*batches, newest)
-    return (*_thinned(batches), newest)
+    if progress.operators:
+        newest = replace(newest, state_commit_seconds=commit_seconds(progress.operators))
+    number = next(reversed(batches)) + 1 if batches else 0
+    batches = batches.copy() if len(batches) < MOST else _thinned(batches)
+    batches[number] = newest
+    return batches
 
 
 def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
@@ -84,41 +96,45 @@ def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
     if tasks is None or not batches:
         return batches
     for of_batch in tasks.batches:
-        for index in range(-1, -1 - min(KEPT_TASKS, len(batches)), -1):
-            batch = batches[index]
-            is_new = batch.run_seconds != of_batch.sums.run_seconds
-            if batch.batch_id == of_batch.batch_id and is_new:
-                changed = list(batches)
-                changed[index] = _with_sums(batch, of_batch.sums)
-                batches = tuple(changed)
+        for number, batch in islice(reversed(batches.items()), KEPT_TASKS):
+            if batch.batch_id == of_batch.batch_id:
+                if batch.run_seconds != of_batch.sums.run_seconds:
+                    batches = {**batches, number: _with_tasks(batch, of_batch)}
+                break
     return batches
 
 
-def _with_sums(batch: BatchPhases, sums: TaskSums) -> BatchPhases:
+def _with_tasks(batch: BatchPhases, tasks: BatchTasks) -> BatchPhases:
+    sums, spread = tasks.sums, tasks.spread
     return replace(
         batch,
         run_seconds=sums.run_seconds,
         shuffled_bytes=sums.shuffle_read_bytes + sums.shuffle_written_bytes,
         spilled_bytes=sums.spilled_bytes,
+        waited_seconds=tasks.waited_seconds,
+        skewed_seconds=0.0 if spread is None else spread.longest_seconds - spread.median_seconds,
+        gc_seconds=sums.gc_seconds,
+        shuffle_wait_seconds=sums.shuffle_wait_seconds,
     )
 
 
 def _thinned(batches: Batches) -> Batches:
     """The batches without those that are closest to the one before, for their age."""
-    older = [batch.batch_id for batch in batches[: MOST - THINNED]]
-    now = batches[-1].batch_id
-    distances = [(batch - before) / max(1, now - batch) for before, batch in pairwise(older)]
-    closest = sorted(range(len(distances)), key=distances.__getitem__)[:THINNED]
-    kept = list(batches)
-    for index in sorted(closest, reverse=True):
-        del kept[index + 1]
-    return tuple(kept)
+    older = list(islice(batches.items(), MOST - THINNED))
+    _, newest = next(reversed(batches.items()))
+    now = newest.batch_id
+    distances = [
+        ((batch.batch_id - before.batch_id) / max(1, now - batch.batch_id), number)
+        for (_, before), (number, batch) in pairwise(older)
+    ]
+    closest = {number for _, number in sorted(distances)[:THINNED]}
+    return {number: batch for number, batch in batches.items() if number not in closest}
 
 
 class Usual(msgspec.Struct, frozen=True, gc=False):
     """What is usual: some batches, each of which is one of many that were alike."""
 
-    batches: Batches
+    batches: Sequence[BatchPhases]
 
     @property
     def seconds(self) -> float:
@@ -146,6 +162,15 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
             lambda batch, run: run / batch.shuffled_bytes if batch.shuffled_bytes else None
         )
 
+    def part(self, read: Callable[[BatchPhases], float], *, of_tasks: bool) -> float | None:
+        """What part of ``addBatch``, or of the time of its tasks, this takes; None if not known."""
+
+        def part_of(batch: BatchPhases, run: float) -> float | None:
+            whole = run if of_tasks else batch.of(Phase.ADD_BATCH)
+            return min(1.0, read(batch) / whole) if whole else None
+
+        return self._of_tasks(part_of)
+
     def _of_tasks(self, read: Callable[[BatchPhases, float], float | None]) -> float | None:
         run_seconds = [(batch, batch.run_seconds) for batch in self.batches]
         read_values = [read(batch, run) for batch, run in run_seconds if run is not None]
@@ -153,19 +178,20 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
         return median(values) if len(values) >= LEAST_WITH_TASKS else None
 
 
-def usual_before(batches: Sequence[BatchPhases], seconds: float) -> Usual | None:
+def usual_before(committed: Batches, seconds: float) -> Usual | None:
     """What was usual before batches took ``seconds``; None if that is not slow, or unknown.
 
     The newest batches that took about as long are not what is usual, up to two shorter ones in a
     row. Of what was before, the older half counts: batches may have grown since. If all took as
     long, nothing is known.
     """
+    batches = list(committed.values())
     is_long = [batch.seconds * SLOW > seconds for batch in batches]
     before = len(batches)
     while before and any(is_long[max(0, before - 2) : before]):
         before -= 1
     if before < LEAST:
         return None
-    usual = Usual(tuple(batches[: max(LEAST, before // 2)]))
+    usual = Usual(batches[: max(LEAST, before // 2)])
     is_slow = seconds >= SLOW * usual.seconds and seconds - usual.seconds >= LEAST_EXCESS_SECONDS
     return usual if is_slow else None

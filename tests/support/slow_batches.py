@@ -53,7 +53,7 @@ class SlowHistory:
         self.spills = self.rng.choice((0.0, 0.0, 0.3))
         """Which part of that they usually spill."""
         self.number = 0
-        self.batches = ()
+        self.batches = {}
 
     def commit(self, phases, rows, sums=None):
         """Commit one batch; its tasks are those of a usual one, by default."""
@@ -179,7 +179,7 @@ class SlowHistory:
 
     def in_flight(self, phases, batch):
         """The same batch before it ends: which phase it is in, and what has finished."""
-        self.batches = self.batches[:-1]
+        self.batches = dict(list(self.batches.items())[:-1])
         slowest = max(phases, key=phases.__getitem__)
         part = self.rng.uniform(0.6, 1.0)
         seconds = part * batch.seconds
