@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..events import Progress
-from .tasks import QueryTasks, TaskSums
+from .tasks import BatchTasks, QueryTasks, StageSpread
 
 MOST = 32
 """So many batches are kept at most ..."""
@@ -30,6 +30,10 @@ LEAST_WITH_TASKS = 2
 SLOW = 1.5
 """A batch that takes this many times as long as usual is slow."""
 LEAST_EXCESS_SECONDS = 0.5
+SKEWED = 4.0
+"""A task that takes this many times the median of its stage is not one of many."""
+LEAST_TASKS = 3
+"""So many tasks of a stage have a median."""
 
 
 class Phase(str, Enum):
@@ -58,6 +62,14 @@ class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
     shuffled_bytes: int = 0
     """Read and written, which says how much work it was."""
     spilled_bytes: int = 0
+    gc_part: float = 0.0
+    """Of the time of its tasks, like the next."""
+    shuffle_wait_part: float = 0.0
+    state_commit_seconds: float = 0.0
+    """Of all tasks together, as its progress says it."""
+    waited_seconds: float = 0.0
+    """For slots."""
+    skew_seconds: float = 0.0
 
     def of(self, *phases: Phase) -> float:
         """The seconds of these phases together; an unknown one counts 0."""
@@ -73,10 +85,21 @@ def follow_phases(batches: Batches, progress: Progress) -> Batches:
     if progress.batch_seconds is None or not progress.phase_seconds:
         return batches
     phases = tuple(map(progress.phase_seconds.get, _NAMES))
-    newest = BatchPhases(progress.batch_id, progress.input_rows, progress.batch_seconds, phases)
+    newest = BatchPhases(
+        progress.batch_id,
+        progress.input_rows,
+        progress.batch_seconds,
+        phases,
+        state_commit_seconds=state_commit_seconds(progress),
+    )
     if len(batches) < MOST:
         return (*batches, newest)
     return (*_thinned(batches), newest)
+
+
+def state_commit_seconds(progress: Progress) -> float:
+    """For how long tasks committed state, all of them together."""
+    return sum(operator.commit_seconds or 0.0 for operator in progress.operators)
 
 
 def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
@@ -89,18 +112,36 @@ def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
             is_new = batch.run_seconds != of_batch.sums.run_seconds
             if batch.batch_id == of_batch.batch_id and is_new:
                 changed = list(batches)
-                changed[index] = _with_sums(batch, of_batch.sums)
+                changed[index] = _with_tasks(batch, of_batch)
                 batches = tuple(changed)
     return batches
 
 
-def _with_sums(batch: BatchPhases, sums: TaskSums) -> BatchPhases:
+def _with_tasks(batch: BatchPhases, tasks: BatchTasks) -> BatchPhases:
+    sums = tasks.sums
     return replace(
         batch,
         run_seconds=sums.run_seconds,
         shuffled_bytes=sums.shuffle_read_bytes + sums.shuffle_written_bytes,
         spilled_bytes=sums.spilled_bytes,
+        gc_part=part(sums.gc_seconds, sums.run_seconds),
+        shuffle_wait_part=part(sums.shuffle_wait_seconds, sums.run_seconds),
+        waited_seconds=tasks.waited_seconds,
+        skew_seconds=0.0 if tasks.spread is None else skew_seconds(tasks.spread),
     )
+
+
+def skew_seconds(spread: StageSpread) -> float:
+    """By how much one task exceeds the median of its stage, if it is not one of many."""
+    is_one_of_many = spread.longest_seconds < SKEWED * spread.median_seconds
+    if is_one_of_many or spread.tasks < LEAST_TASKS:
+        return 0.0
+    return spread.longest_seconds - spread.median_seconds
+
+
+def part(seconds: float, of_seconds: float) -> float:
+    """Which part of these seconds the others are, at most all; none of no time."""
+    return min(1.0, seconds / of_seconds) if of_seconds else 0.0
 
 
 def _thinned(batches: Batches) -> Batches:
@@ -145,6 +186,36 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
         return self._of_tasks(
             lambda batch, run: run / batch.shuffled_bytes if batch.shuffled_bytes else None
         )
+
+    @property
+    def gc_part(self) -> float:
+        """Which part of their time tasks usually stand still for garbage collection."""
+        return self._of_tasks(lambda batch, _: batch.gc_part) or 0.0
+
+    @property
+    def shuffle_wait_part(self) -> float:
+        """Which part of their time tasks usually wait for blocks."""
+        return self._of_tasks(lambda batch, _: batch.shuffle_wait_part) or 0.0
+
+    @property
+    def state_commit_part(self) -> float:
+        """Which part of their time tasks usually commit state."""
+        usual = self._of_tasks(lambda batch, run: part(batch.state_commit_seconds, run))
+        return usual or 0.0
+
+    @property
+    def waited_part(self) -> float:
+        """Which part of ``addBatch`` its stages usually wait for slots."""
+        return self._part_of_add_batch(lambda batch: batch.waited_seconds)
+
+    @property
+    def skew_part(self) -> float:
+        """Which part of ``addBatch`` one task usually takes longer than the others."""
+        return self._part_of_add_batch(lambda batch: batch.skew_seconds)
+
+    def _part_of_add_batch(self, read: Callable[[BatchPhases], float]) -> float:
+        usual = self._of_tasks(lambda batch, _: part(read(batch), batch.of(Phase.ADD_BATCH)))
+        return usual or 0.0
 
     def _of_tasks(self, read: Callable[[BatchPhases, float], float | None]) -> float | None:
         run_seconds = [(batch, batch.run_seconds) for batch in self.batches]
