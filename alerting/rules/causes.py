@@ -112,7 +112,7 @@ def _in_slots(slow: SlowBatch) -> Iterator[LikelyCause]:
     seconds = max(slow.waits_seconds, slow.tasks.waited_seconds)
     if seconds < LEAST_WAITED_SECONDS:
         return
-    seconds -= slow.usual.waited_part * slow.add_batch_seconds
+    seconds -= slow.usual.part(lambda batch: batch.waited_part) * slow.add_batch_seconds
     yield LikelyCause(
         cause=SlowCause.WAITING_FOR_SLOTS, explained_seconds=seconds, holder=slow.holder
     )
@@ -121,7 +121,8 @@ def _in_slots(slow: SlowBatch) -> Iterator[LikelyCause]:
 def _in_tasks(slow: SlowBatch) -> Iterator[LikelyCause]:
     spread = _widest(slow)
     if spread is not None:
-        seconds = skew_seconds(spread) - slow.usual.skew_part * slow.add_batch_seconds
+        usual_seconds = slow.usual.part(lambda batch: batch.skew_part) * slow.add_batch_seconds
+        seconds = skew_seconds(spread) - usual_seconds
         yield LikelyCause(cause=SlowCause.SKEW, explained_seconds=seconds, spread=spread)
     run_seconds = slow.tasks.sums.run_seconds
     if not run_seconds:
@@ -138,10 +139,12 @@ def _in_tasks(slow: SlowBatch) -> Iterator[LikelyCause]:
 def _seconds_of_tasks(slow: SlowBatch) -> Iterator[tuple[SlowCause, float, float]]:
     """For how long tasks did something else than their work, all together, and its usual part."""
     sums = slow.tasks.sums
-    usual = slow.usual
-    yield SlowCause.GARBAGE_COLLECTION, sums.gc_seconds, max(USUAL_COLLECTION, usual.gc_part)
-    yield SlowCause.SHUFFLE_WAIT, sums.shuffle_wait_seconds, usual.shuffle_wait_part
-    yield SlowCause.STATE_COMMIT, slow.state_commit_seconds, usual.state_commit_part
+    collects = max(USUAL_COLLECTION, slow.usual.part(lambda batch: batch.gc_part))
+    waits = slow.usual.part(lambda batch: batch.shuffle_wait_part)
+    commits = slow.usual.part(lambda batch: batch.state_commit_part)
+    yield SlowCause.GARBAGE_COLLECTION, sums.gc_seconds, collects
+    yield SlowCause.SHUFFLE_WAIT, sums.shuffle_wait_seconds, waits
+    yield SlowCause.STATE_COMMIT, slow.state_commit_seconds, commits
     if _spills(slow):
         yield SlowCause.SPILL, _beyond_usual_work(slow), 0.0
 

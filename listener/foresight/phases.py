@@ -65,11 +65,16 @@ class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
     gc_part: float = 0.0
     """Of the time of its tasks, like the next."""
     shuffle_wait_part: float = 0.0
+    waited_part: float = 0.0
+    """Of ``addBatch``, for slots; like the next."""
+    skew_part: float = 0.0
     state_commit_seconds: float = 0.0
-    """Of all tasks together, as its progress says it."""
-    waited_seconds: float = 0.0
-    """For slots."""
-    skew_seconds: float = 0.0
+    """Of all tasks together; its progress says it."""
+
+    @property
+    def state_commit_part(self) -> float:
+        """Of the time of its tasks."""
+        return part(self.state_commit_seconds, self.run_seconds or 0.0)
 
     def of(self, *phases: Phase) -> float:
         """The seconds of these phases together; an unknown one counts 0."""
@@ -85,21 +90,17 @@ def follow_phases(batches: Batches, progress: Progress) -> Batches:
     if progress.batch_seconds is None or not progress.phase_seconds:
         return batches
     phases = tuple(map(progress.phase_seconds.get, _NAMES))
+    commits = sum(operator.commit_seconds or 0.0 for operator in progress.operators)
     newest = BatchPhases(
         progress.batch_id,
         progress.input_rows,
         progress.batch_seconds,
         phases,
-        state_commit_seconds=state_commit_seconds(progress),
+        state_commit_seconds=commits,
     )
     if len(batches) < MOST:
         return (*batches, newest)
     return (*_thinned(batches), newest)
-
-
-def state_commit_seconds(progress: Progress) -> float:
-    """For how long tasks committed state, all of them together."""
-    return sum(operator.commit_seconds or 0.0 for operator in progress.operators)
 
 
 def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
@@ -119,6 +120,7 @@ def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
 
 def _with_tasks(batch: BatchPhases, tasks: BatchTasks) -> BatchPhases:
     sums = tasks.sums
+    add_batch = batch.of(Phase.ADD_BATCH)
     return replace(
         batch,
         run_seconds=sums.run_seconds,
@@ -126,15 +128,16 @@ def _with_tasks(batch: BatchPhases, tasks: BatchTasks) -> BatchPhases:
         spilled_bytes=sums.spilled_bytes,
         gc_part=part(sums.gc_seconds, sums.run_seconds),
         shuffle_wait_part=part(sums.shuffle_wait_seconds, sums.run_seconds),
-        waited_seconds=tasks.waited_seconds,
-        skew_seconds=0.0 if tasks.spread is None else skew_seconds(tasks.spread),
+        waited_part=part(tasks.waited_seconds, add_batch),
+        skew_part=part(skew_seconds(tasks.spread), add_batch),
     )
 
 
-def skew_seconds(spread: StageSpread) -> float:
+def skew_seconds(spread: StageSpread | None) -> float:
     """By how much one task exceeds the median of its stage, if it is not one of many."""
-    is_one_of_many = spread.longest_seconds < SKEWED * spread.median_seconds
-    if is_one_of_many or spread.tasks < LEAST_TASKS:
+    if spread is None or spread.tasks < LEAST_TASKS:
+        return 0.0
+    if spread.longest_seconds < SKEWED * spread.median_seconds:
         return 0.0
     return spread.longest_seconds - spread.median_seconds
 
@@ -187,35 +190,9 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
             lambda batch, run: run / batch.shuffled_bytes if batch.shuffled_bytes else None
         )
 
-    @property
-    def gc_part(self) -> float:
-        """Which part of their time tasks usually stand still for garbage collection."""
-        return self._of_tasks(lambda batch, _: batch.gc_part) or 0.0
-
-    @property
-    def shuffle_wait_part(self) -> float:
-        """Which part of their time tasks usually wait for blocks."""
-        return self._of_tasks(lambda batch, _: batch.shuffle_wait_part) or 0.0
-
-    @property
-    def state_commit_part(self) -> float:
-        """Which part of their time tasks usually commit state."""
-        usual = self._of_tasks(lambda batch, run: part(batch.state_commit_seconds, run))
-        return usual or 0.0
-
-    @property
-    def waited_part(self) -> float:
-        """Which part of ``addBatch`` its stages usually wait for slots."""
-        return self._part_of_add_batch(lambda batch: batch.waited_seconds)
-
-    @property
-    def skew_part(self) -> float:
-        """Which part of ``addBatch`` one task usually takes longer than the others."""
-        return self._part_of_add_batch(lambda batch: batch.skew_seconds)
-
-    def _part_of_add_batch(self, read: Callable[[BatchPhases], float]) -> float:
-        usual = self._of_tasks(lambda batch, _: part(read(batch), batch.of(Phase.ADD_BATCH)))
-        return usual or 0.0
+    def part(self, read: Callable[[BatchPhases], float]) -> float:
+        """Which part of their time tasks usually do something else than their work, if known."""
+        return self._of_tasks(lambda batch, _: read(batch)) or 0.0
 
     def _of_tasks(self, read: Callable[[BatchPhases, float], float | None]) -> float | None:
         run_seconds = [(batch, batch.run_seconds) for batch in self.batches]
