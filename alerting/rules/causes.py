@@ -14,8 +14,16 @@ import msgspec
 from msgspec.structs import replace
 
 from ...listener.foresight.intake import end_at
-from ...listener.foresight.operators import commit_seconds
-from ...listener.foresight.phases import SLOW, BatchPhases, Phase, Usual, usual_before
+from ...listener.foresight.phases import (
+    LEAST_TASKS,
+    SLOW,
+    BatchPhases,
+    Phase,
+    Usual,
+    part,
+    skew_seconds,
+    usual_before,
+)
 from ...listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread
 from ...listener.probe_report import LongTask
 from ...listener.state.run import Delay, InFlight, delay_of, holder_of_slots
@@ -37,10 +45,8 @@ ABOUT_PACE = (BatchSlow, BatchesGrow, LagRises, WaitedTooLong, RetentionUsed, Ta
 
 MOST = 0.5
 """A cause explains at least this part of the time beyond the usual."""
-SKEWED = 4.0
-"""A task that takes this many times the median of its stage is not one of many."""
-LEAST_TASKS = 3
-"""So many tasks of a stage have a median."""
+LEAST_WAITED_SECONDS = 1.0
+"""A loaded driver launches tasks tenths of a second after it submits them, with slots free."""
 USUAL_COLLECTION = 0.1
 """A healthy JVM spends less of its time in garbage collection."""
 MUCH_SPILLED = 3.0
@@ -81,6 +87,11 @@ class SlowBatch(msgspec.Struct, frozen=True, kw_only=True):
         """How much longer than usual it takes."""
         return self.seconds - self.usual_seconds
 
+    @property
+    def add_batch_seconds(self) -> float:
+        """How long its tasks have had; in flight, all of it may be ``addBatch``."""
+        return self.phase_seconds.get(Phase.ADD_BATCH, self.seconds)
+
 
 def likely_cause(slow: SlowBatch) -> LikelyCause | None:
     """Return what explains most of the time beyond the usual; None if nothing does."""
@@ -100,61 +111,43 @@ def _in_phases(slow: SlowBatch) -> Iterator[LikelyCause]:
 
 def _in_slots(slow: SlowBatch) -> Iterator[LikelyCause]:
     seconds = max(slow.waits_seconds, slow.tasks.waited_seconds)
-    usual = slow.usual.part(lambda batch: batch.waited_seconds, of_tasks=False)
-    explained = _beyond_usual(slow, seconds, usual)
+    if seconds < LEAST_WAITED_SECONDS:
+        return
+    seconds -= slow.usual.part(lambda batch: batch.waited_part) * slow.add_batch_seconds
     yield LikelyCause(
-        cause=SlowCause.WAITING_FOR_SLOTS, explained_seconds=explained, holder=slow.holder
+        cause=SlowCause.WAITING_FOR_SLOTS, explained_seconds=seconds, holder=slow.holder
     )
 
 
 def _in_tasks(slow: SlowBatch) -> Iterator[LikelyCause]:
     spread = _widest(slow)
-    if spread is not None and spread.longest_seconds >= SKEWED * spread.median_seconds:
-        seconds = spread.longest_seconds - spread.median_seconds
-        usual = slow.usual.part(lambda batch: batch.skewed_seconds, of_tasks=False)
-        explained = _beyond_usual(slow, seconds, usual)
-        yield LikelyCause(cause=SlowCause.SKEW, explained_seconds=explained, spread=spread)
+    if spread is not None:
+        usual_seconds = slow.usual.part(lambda batch: batch.skew_part) * slow.add_batch_seconds
+        seconds = skew_seconds(spread) - usual_seconds
+        yield LikelyCause(cause=SlowCause.SKEW, explained_seconds=seconds, spread=spread)
     run_seconds = slow.tasks.sums.run_seconds
     if not run_seconds:
         return
-    for cause, seconds, usual in _parts_of_tasks(slow):
-        share = min(1.0, seconds / run_seconds)
-        explained = _beyond_usual(slow, share * min(_adding(slow), run_seconds), usual)
-        yield LikelyCause(cause=cause, explained_seconds=explained, of_tasks=share)
-    if _spills(slow):
-        share = min(1.0, _beyond_usual_work(slow) / run_seconds)
+    for cause, seconds, usual_share in _seconds_of_tasks(slow):
+        share = part(seconds, run_seconds)
+        explained = (share - usual_share) * min(slow.add_batch_seconds, run_seconds)
+        spilled = slow.tasks.sums.spilled_bytes if cause is SlowCause.SPILL else 0
         yield LikelyCause(
-            cause=SlowCause.SPILL,
-            explained_seconds=share * min(_adding(slow), run_seconds),
-            of_tasks=share,
-            spilled_bytes=slow.tasks.sums.spilled_bytes,
+            cause=cause, explained_seconds=explained, of_tasks=share, spilled_bytes=spilled
         )
 
 
-def _adding(slow: SlowBatch) -> float:
-    """For how long its tasks run, side by side, as far as known."""
-    return slow.phase_seconds.get(Phase.ADD_BATCH, slow.seconds)
-
-
-def _beyond_usual(slow: SlowBatch, seconds: float, usual_part: float | None) -> float:
-    """The seconds without the part that is usual; that is unknown at worst all of a usual batch.
-
-    A batch of more rows takes longer in all parts.
-    """
-    if usual_part is None:
-        return seconds - slow.usual.of(Phase.ADD_BATCH)
-    return seconds - usual_part * _adding(slow)
-
-
-def _parts_of_tasks(slow: SlowBatch) -> Iterator[tuple[SlowCause, float, float | None]]:
-    """For how long all tasks together did something else than work, and the usual part of that."""
-    sums, part = slow.tasks.sums, slow.usual.part
-    usual = part(lambda batch: batch.gc_seconds, of_tasks=True)
-    yield SlowCause.GARBAGE_COLLECTION, sums.gc_seconds, usual
-    usual = part(lambda batch: batch.shuffle_wait_seconds, of_tasks=True)
-    yield SlowCause.SHUFFLE_WAIT, sums.shuffle_wait_seconds, usual
-    usual = part(lambda batch: batch.state_commit_seconds, of_tasks=True)
-    yield SlowCause.STATE_COMMIT, slow.state_commit_seconds, usual
+def _seconds_of_tasks(slow: SlowBatch) -> Iterator[tuple[SlowCause, float, float]]:
+    """For how long tasks did something else than their work, all together, and its usual part."""
+    sums = slow.tasks.sums
+    collects = max(USUAL_COLLECTION, slow.usual.part(lambda batch: batch.gc_part))
+    waits = slow.usual.part(lambda batch: batch.shuffle_wait_part)
+    commits = slow.usual.part(lambda batch: batch.state_commit_part)
+    yield SlowCause.GARBAGE_COLLECTION, sums.gc_seconds, collects
+    yield SlowCause.SHUFFLE_WAIT, sums.shuffle_wait_seconds, waits
+    yield SlowCause.STATE_COMMIT, slow.state_commit_seconds, commits
+    if _spills(slow):
+        yield SlowCause.SPILL, _beyond_usual_work(slow), 0.0
 
 
 def _spills(slow: SlowBatch) -> bool:
@@ -318,7 +311,6 @@ def _committed_batches(context: RuleContext) -> list[SlowBatch]:
 def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBatch:
     progress = context.query.run.progress
     is_newest = progress is not None and progress.batch_id == batch.batch_id
-    operators = progress.operators if progress is not None and is_newest else ()
     ended_at = context.query.run.progress_at if is_newest else None
     return SlowBatch(
         batch_id=batch.batch_id,
@@ -328,7 +320,7 @@ def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBa
         phase_seconds={phase: batch.of(phase) for phase in Phase},
         rows=batch.rows,
         tasks=_tasks_of(context, batch.batch_id),
-        state_commit_seconds=commit_seconds(operators),
+        state_commit_seconds=batch.state_commit_seconds,
         driver_collects=_driver_collects(context, ended_at, batch.seconds),
     )
 

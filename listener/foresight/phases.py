@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..events import Progress
 from .operators import commit_seconds
-from .tasks import BatchTasks, QueryTasks
+from .tasks import BatchTasks, QueryTasks, StageSpread
 
 MOST = 32
 """So many batches are kept at most ..."""
@@ -31,6 +31,10 @@ LEAST_WITH_TASKS = 2
 SLOW = 1.5
 """A batch that takes this many times as long as usual is slow."""
 LEAST_EXCESS_SECONDS = 0.5
+SKEWED = 4.0
+"""A task that takes this many times the median of its stage is not one of many."""
+LEAST_TASKS = 3
+"""So many tasks of a stage have a median."""
 
 
 class Phase(str, Enum):
@@ -59,13 +63,19 @@ class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
     shuffled_bytes: int = 0
     """Read and written, which says how much work it was."""
     spilled_bytes: int = 0
-    waited_seconds: float = 0.0
-    skewed_seconds: float = 0.0
-    """By how much the longest task exceeds the median of its stage."""
-    gc_seconds: float = 0.0
-    shuffle_wait_seconds: float = 0.0
+    gc_part: float = 0.0
+    """Of the time of its tasks, like the next."""
+    shuffle_wait_part: float = 0.0
+    waited_part: float = 0.0
+    """Of ``addBatch``, for slots; like the next."""
+    skew_part: float = 0.0
     state_commit_seconds: float = 0.0
-    """Of the operators that keep state, not of the tasks."""
+    """Of all tasks together; its progress says it."""
+
+    @property
+    def state_commit_part(self) -> float:
+        """Of the time of its tasks."""
+        return part(self.state_commit_seconds, self.run_seconds or 0.0)
 
     def of(self, *phases: Phase) -> float:
         """The seconds of these phases together; an unknown one counts 0."""
@@ -105,17 +115,32 @@ def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
 
 
 def _with_tasks(batch: BatchPhases, tasks: BatchTasks) -> BatchPhases:
-    sums, spread = tasks.sums, tasks.spread
+    sums = tasks.sums
+    add_batch = batch.of(Phase.ADD_BATCH)
     return replace(
         batch,
         run_seconds=sums.run_seconds,
         shuffled_bytes=sums.shuffle_read_bytes + sums.shuffle_written_bytes,
         spilled_bytes=sums.spilled_bytes,
-        waited_seconds=tasks.waited_seconds,
-        skewed_seconds=0.0 if spread is None else spread.longest_seconds - spread.median_seconds,
-        gc_seconds=sums.gc_seconds,
-        shuffle_wait_seconds=sums.shuffle_wait_seconds,
+        gc_part=part(sums.gc_seconds, sums.run_seconds),
+        shuffle_wait_part=part(sums.shuffle_wait_seconds, sums.run_seconds),
+        waited_part=part(tasks.waited_seconds, add_batch),
+        skew_part=part(skew_seconds(tasks.spread), add_batch),
     )
+
+
+def skew_seconds(spread: StageSpread | None) -> float:
+    """By how much one task exceeds the median of its stage, if it is not one of many."""
+    if spread is None or spread.tasks < LEAST_TASKS:
+        return 0.0
+    if spread.longest_seconds < SKEWED * spread.median_seconds:
+        return 0.0
+    return spread.longest_seconds - spread.median_seconds
+
+
+def part(seconds: float, of_seconds: float) -> float:
+    """Which part of these seconds the others are, at most all; none of no time."""
+    return min(1.0, seconds / of_seconds) if of_seconds else 0.0
 
 
 def _thinned(batches: Batches) -> Batches:
@@ -162,14 +187,9 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
             lambda batch, run: run / batch.shuffled_bytes if batch.shuffled_bytes else None
         )
 
-    def part(self, read: Callable[[BatchPhases], float], *, of_tasks: bool) -> float | None:
-        """What part of ``addBatch``, or of the time of its tasks, this takes; None if not known."""
-
-        def part_of(batch: BatchPhases, run: float) -> float | None:
-            whole = run if of_tasks else batch.of(Phase.ADD_BATCH)
-            return min(1.0, read(batch) / whole) if whole else None
-
-        return self._of_tasks(part_of)
+    def part(self, read: Callable[[BatchPhases], float]) -> float:
+        """Which part of their time tasks usually do something else than their work, if known."""
+        return self._of_tasks(lambda batch, _: read(batch)) or 0.0
 
     def _of_tasks(self, read: Callable[[BatchPhases, float], float | None]) -> float | None:
         run_seconds = [(batch, batch.run_seconds) for batch in self.batches]
