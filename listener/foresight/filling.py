@@ -25,13 +25,15 @@ RATIO = 12
 MOST_BYTES = 192 * 2 * array("f").itemsize
 """Points are thinned when there are more, and not with each of them."""
 DAY_SECONDS = 86_400.0
-KEPT_SECONDS = 2 * DAY_SECONDS + 3600.0
+KEPT_SECONDS = 2 * DAY_SECONDS + 5 * 3600.0
+"""The oldest points are hours apart, and one of them must be two days old."""
 SHORTEST_SECONDS = 120.0
 """A rise of a shorter time shows nothing."""
 REACH = 4.0
 """A rise must have lasted so many times as long as it still has to."""
-WITHOUT_A_DAY = 2 * 3600.0
-"""Without a day that is known, nothing is extrapolated any further: many things have a rhythm."""
+WITHOUT_A_DAY = 1800.0
+"""Without a day that is known, nothing is extrapolated any further: what rises for hours each
+morning to 95% would be full."""
 BLOCKS = 7
 """A time is cut into so many parts of one length, each of which must show the rise."""
 LEAST_SHARE = 0.25
