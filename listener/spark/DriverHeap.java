@@ -16,6 +16,7 @@ class DriverHeap {
   private static final long PAUSE_NANOSECONDS = 5000000000L;
 
   private final List pools = new ArrayList();
+  private final List names = new ArrayList();
   private boolean wasRead;
   private long readAt;
 
@@ -24,6 +25,7 @@ class DriverHeap {
       MemoryPoolMXBean pool = (MemoryPoolMXBean) beans.next();
       if (pool.getType() == MemoryType.HEAP) {
         pools.add(pool);
+        names.add(pool.getName());
       }
     }
   }
@@ -88,11 +90,7 @@ class DriverHeap {
     if (name.endsWith("Pauses") || name.indexOf("Minor") >= 0 || name.indexOf("Concurrent") >= 0) {
       return false;
     }
-    List managed = Arrays.asList(collector.getMemoryPoolNames());
-    boolean isAll = true;
-    for (Iterator heap = pools.iterator(); heap.hasNext(); ) {
-      isAll = isAll && managed.contains(((MemoryPoolMXBean) heap.next()).getName());
-    }
+    boolean isAll = Arrays.asList(collector.getMemoryPoolNames()).containsAll(names);
     // G1 of Java 8 names only the pools of young objects.
     return isAll || name.equals("G1 Young Generation");
   }

@@ -119,7 +119,9 @@ def leaking_driver():
         heap = Heap(used, used, GB, 0.001 * at, reading, at)
         state.apply_probe(ProbeReport(at, at, (), Context.RUNNING, heap=heap))
         disk = Disk("/data", ("spool_dir",), 90 * GB - reading, 100 * GB)
-        state.apply_reading(Resources(at, container=Container(3 * GB + reading, 4 * GB), disks=(disk,)))
+        state.apply_reading(
+            Resources(at, container=Container(3 * GB + reading, 4 * GB), disks=(disk,))
+        )
         yield state.snapshot(at)
 
 
@@ -140,6 +142,8 @@ def test_what_the_driver_used_before_adds_little_to_each_patch():
         for before, after in pairwise(states)
     ]
 
-    print(f"all: {len(JSON.encode(states[-1]['usage']))} bytes, a patch: {fmean(patches):.0f} bytes")
+    print(
+        f"all: {len(JSON.encode(states[-1]['usage']))} bytes, a patch: {fmean(patches):.0f} bytes"
+    )
     assert len(JSON.encode(states[-1]["usage"])) < 9_000
     assert fmean(patches) < 1_100

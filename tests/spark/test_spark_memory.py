@@ -84,7 +84,9 @@ def test_leak_is_reported_before_it_ends_a_query_and_garbage_is_not(tmp_path, op
 
     assert leak["peak"] >= least_peak
     lead = end["at"] - alerts[MEMORY]["at"]
-    print(f"{options}: peak {leak['peak']:.0%}, leak {end['at'] - leak['at']:.0f} s, lead {lead:.0f} s")
+    print(
+        f"{options}: peak {leak['peak']:.0%}, leak {end['at'] - leak['at']:.0f} s, lead {lead:.0f} s"
+    )
     assert alerts[MEMORY]["at"] > leak["at"]
     assert lead >= 15
     assert "of the heap is in use" in alerts["StreamingQueryFailed"]["driver_memory"]
