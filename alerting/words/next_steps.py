@@ -313,13 +313,15 @@ STEPS: dict[type[Facts], str] = {
         "Look for aborted transactions, or files and records that it skips (ignoreCorruptFiles).",
         "Repair that and restart it; what it has passed over is not read again.",
     ),
-    **dict.fromkeys(
-        (facts.HeapFull, facts.InCollection),
-        _numbered(
-            "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
-            "Restart the job before the heap is full: each query repeats one batch at most.",
-            "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
-        ),
+    facts.HeapFull: _numbered(
+        "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
+        "Restart the job before the heap is full: each query repeats one batch at most.",
+        "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
+    ),
+    facts.InCollection: _numbered(
+        "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
+        "Restart the job: until then its batches are slow, and late heartbeats cost it executors.",
+        "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
     ),
     facts.ContainerFull: _numbered(
         "Restart the job before the kernel kills it: each query repeats one batch at most.",
