@@ -79,18 +79,12 @@ def _is_in_minutes(full: Full | None) -> bool:
 def memory_of(snapshot: Snapshot, now: float) -> MemoryUse:
     """Return how the driver uses its memory, and when that is full."""
     full = full_of(snapshot.resources, snapshot.usage, now)
-    states = [
-        (query.label, progress.state_memory_bytes)
-        for query in snapshot.queries
-        if (progress := query.run.progress) is not None and progress.state_memory_bytes
-    ]
     return MemoryUse(
         heap=snapshot.resources.heap,
         heap_full=full.get(HEAP),
         gc_share=gc_share(snapshot.usage, now),
         container=snapshot.resources.container,
         container_full=full.get(CONTAINER),
-        largest_state=max(states, key=lambda state: state[1], default=None),
     )
 
 

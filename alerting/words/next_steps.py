@@ -355,8 +355,7 @@ def _as_reported(found: facts.Reported, _evidence: Evidence = NO_EVIDENCE) -> st
 
 @own_steps.register
 def _clear_state(found: facts.StateGrowing, _evidence: Evidence = NO_EVIDENCE) -> str:
-    is_stuck = found.cause is WhyKept.WATERMARK_STUCK
-    return STEPS[facts.WatermarkStuck if is_stuck else facts.StateGrowing]
+    return STEPS[facts.WatermarkStuck if found.cause is WhyKept.WATERMARK_STUCK else type(found)]
 
 
 @own_steps.register

@@ -178,7 +178,6 @@ def filling_its_heap() -> Incident:
         heap_full=Full(540.0, 420.0, 700.0),
         gc_share=0.3,
         container=Container(2_900_000_000, 4_000_000_000),
-        largest_state=("billing", 12_000_000),
     )
     finding = finding_about(
         "*", "StreamingDriverMemory", Severity.CRITICAL, HeapFull(memory=memory)
