@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from ...listener.foresight.filling import Full, Series
-from ...listener.foresight.resources import CONTAINER, HEAP, Disk, full_of, gc_share
+from ...listener.foresight.resources import (
+    Disk,
+    container_full,
+    disk_full,
+    gc_share,
+    heap_full,
+)
 from ...listener.probe_report import Context
 from ...listener.state.snapshot import Snapshot
 from ..facts import (
@@ -23,8 +29,12 @@ SOON_SECONDS = 4 * 3600.0
 """What is full later can wait."""
 MINUTES_SECONDS = 600.0
 """What is full sooner is critical."""
-NEAR_MAXIMUM = 0.9
-"""Of the heap after garbage collection: after this, collections become ever longer."""
+NEAR_MAXIMUM = 0.98
+"""Of the heap after garbage collection: nothing lives there for long, ..."""
+HIGH = 0.9
+"""... but a load that comes each day may take so much, ..."""
+BEGINS_TO_COLLECT = 0.1
+"""... unless collections took this part of the last minute: they become ever longer."""
 NEAR_LIMIT = 0.97
 """Of a container, whose heap may take 90% of it for as long as it lives."""
 NEAR_SECONDS = 300.0
@@ -46,10 +56,12 @@ def driver_memory(snapshot: Snapshot, now: float, _policy: Policy) -> Finding | 
     """``StreamingDriverMemory``: the heap or the container fills up, or collections take over.
 
     What a collection leaves counts, so that a heap that saws, or was given to the JVM at once, is
-    not near its maximum; of a container, what the kernel cannot take back.
+    not near its maximum; of a container, what the kernel cannot take back. A JVM that has ended
+    has not got memory again.
     """
-    if snapshot.context is not Context.RUNNING:
+    if snapshot.context not in (Context.RUNNING, Context.JVM_GONE):
         return None
+    now = _last_read(snapshot, now)
     memory = memory_of(snapshot, now)
     heap_is_near = _heap_is_near(snapshot, now)
     collects = memory.gc_share is not None and memory.gc_share > MUCH_IN_COLLECTION
@@ -76,23 +88,33 @@ def _is_in_minutes(full: Full | None) -> bool:
     return full is not None and full.seconds <= MINUTES_SECONDS
 
 
+def _last_read(snapshot: Snapshot, now: float) -> float:
+    """When the memory was read last: of a JVM that has ended, it stays as it was then."""
+    ended_at = snapshot.context_stopped_at
+    return now if snapshot.context is not Context.JVM_GONE or ended_at is None else ended_at
+
+
 def memory_of(snapshot: Snapshot, now: float) -> MemoryUse:
-    """Return how the driver uses its memory, and when that is full."""
-    full = full_of(snapshot.resources, snapshot.usage, now)
+    """Return how the driver uses its memory, or did as its JVM ended, and when that is full."""
+    now = _last_read(snapshot, now)
+    resources, usage = snapshot.resources, snapshot.usage
     return MemoryUse(
-        heap=snapshot.resources.heap,
-        heap_full=full.get(HEAP),
-        gc_share=gc_share(snapshot.usage, now),
-        container=snapshot.resources.container,
-        container_full=full.get(CONTAINER),
+        heap=resources.heap,
+        heap_full=heap_full(resources, usage, now),
+        gc_share=gc_share(usage, now),
+        container=resources.container,
+        container_full=container_full(resources, usage, now),
     )
 
 
 def _heap_is_near(snapshot: Snapshot, now: float) -> bool:
     heap = snapshot.resources.heap
-    return heap is not None and _is_near(
-        snapshot, snapshot.usage.after_gc, NEAR_MAXIMUM * heap.max_bytes, now
-    )
+    if heap is None:
+        return False
+    collecting = gc_share(snapshot.usage, now, minutes=1)
+    begins = collecting is not None and collecting > BEGINS_TO_COLLECT
+    near = HIGH if begins else NEAR_MAXIMUM
+    return _is_near(snapshot, snapshot.usage.after_gc, near * heap.max_bytes, now)
 
 
 def _container_is_near(snapshot: Snapshot, now: float) -> bool:
@@ -121,11 +143,10 @@ def disk_filling(snapshot: Snapshot, now: float, _policy: Policy) -> Finding | N
     A disk that is nearly full and stays so is somebody's choice, until there is no room to speak
     of.
     """
-    when = full_of(snapshot.resources, snapshot.usage, now)
     disks = [
         FullDisk(disk, full)
         for disk in snapshot.resources.disks
-        if (full := _full(disk, when.get(disk.path))) is not None
+        if (full := _full(disk, disk_full(disk, snapshot.usage, now))) is not None
     ]
     if not disks:
         return None

@@ -444,7 +444,7 @@ def _rows_dropped(found: facts.RowsDropped) -> str:
 WHY_KEPT = {
     WhyKept.NO_WATERMARK: "there is no watermark, so that nothing is ever removed",
     WhyKept.WATERMARK_STUCK: "its watermark is stuck, so that nothing is removed",
-    WhyKept.NEVER_REMOVED: "nothing was removed, although windows of a week would be over",
+    WhyKept.NEVER_REMOVED: "nothing was removed, although windows of a month would be over",
 }
 
 

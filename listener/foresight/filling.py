@@ -24,14 +24,18 @@ RATIO = 12
 """Gaps between older points are up to their age divided by this: 150 points in two days."""
 MOST_BYTES = 192 * 2 * array("f").itemsize
 """Points are thinned when there are more, and not with each of them."""
+NEWEST_BYTES = 16 * 2 * array("f").itemsize
+"""So much is added at once: a recording has what has changed, with each point."""
 DAY_SECONDS = 86_400.0
-KEPT_SECONDS = 2 * DAY_SECONDS + 3600.0
+KEPT_SECONDS = 2 * DAY_SECONDS + 5 * 3600.0
+"""The oldest points are hours apart, and one of them must be two days old."""
 SHORTEST_SECONDS = 120.0
 """A rise of a shorter time shows nothing."""
 REACH = 4.0
 """A rise must have lasted so many times as long as it still has to."""
-WITHOUT_A_DAY = 2 * 3600.0
-"""Without a day that is known, nothing is extrapolated any further: many things have a rhythm."""
+WITHOUT_A_DAY = 1800.0
+"""Without a day that is known, nothing is extrapolated any further: what rises for hours each
+morning to 95% would be full."""
 BLOCKS = 7
 """A time is cut into so many parts of one length, each of which must show the rise."""
 LEAST_SHARE = 0.25
@@ -57,11 +61,13 @@ class Series(msgspec.Struct, frozen=True, gc=False):
     at: float = -inf
     packed: bytes = b""
     """The points, oldest first: seconds since ``began_at`` and the amount, as 32-bit floats."""
+    newest: bytes = b""
+    """A few after those."""
 
     @property
     def points(self) -> Ends:
         """Times and amounts, oldest first."""
-        numbers = array("f", self.packed)
+        numbers = array("f", self.packed + self.newest)
         times = (self.began_at + seconds for seconds in numbers[::2])
         return list(zip(times, numbers[1::2], strict=True))
 
@@ -77,11 +83,14 @@ class Full(msgspec.Struct, frozen=True, gc=False):
 
 def follow(series: Series, at: float, amount: float, gap: float = GAP_SECONDS) -> Series:
     """Add a reading; one that follows the newest point in less than ``gap`` is left out."""
-    if not series.packed:
-        return Series(at, at, array("f", (0.0, amount)).tobytes())
+    if series.at == -inf:
+        return Series(at, at, newest=array("f", (0.0, amount)).tobytes())
     if at - series.at < gap:
         return series
-    packed = series.packed + array("f", (at - series.began_at, amount)).tobytes()
+    newest = series.newest + array("f", (at - series.began_at, amount)).tobytes()
+    if len(newest) < NEWEST_BYTES:
+        return Series(series.began_at, at, series.packed, newest)
+    packed = series.packed + newest
     return Series(series.began_at, at, packed if len(packed) <= MOST_BYTES else _thinned(packed))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -83,7 +84,7 @@ class HostReader:
         for path, call in self._calls_to.items():
             answer = None
             # One that hangs, or is gone, is missing in this reading.
-            with suppress(OSError, TimeoutError):
+            with suppress(OSError, ValueError, TimeoutError):
                 answer = call.run(partial(read_disk, path))
             if answer is None:
                 continue
@@ -110,16 +111,19 @@ def local_folders(folders: Folders) -> dict[str, str]:
 def read_disk(path: str) -> tuple[int, Disk] | None:
     """Return the device number and the file system of a folder; None if that does not exist.
 
+    A checkpoint is named by a path, or by a URI in which Hadoop has escaped characters.
+
     Raises:
         OSError: it cannot be read.
+        ValueError: no path has such characters.
 
     """
-    folder = Path(path)
-    try:
-        device = folder.stat().st_dev
-    except FileNotFoundError:
+    names = (path, unquote(path))
+    folder = next((Path(name) for name in names if Path(name).exists()), None)
+    if folder is None:
         return None
-    system = os.statvfs(path)
+    device = folder.stat().st_dev
+    system = os.statvfs(folder)
     size = system.f_frsize
     while folder != folder.parent and folder.parent.stat().st_dev == device:
         folder = folder.parent
@@ -174,9 +178,9 @@ def _group(folder: Path, limit_name: str, usage_name: str, inactive_name: str) -
         limit = int((folder / limit_name).read_text(encoding="ascii"))
         usage = int((folder / usage_name).read_text(encoding="ascii"))
         lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
+        stat = dict(line.split(" ", 1) for line in lines if " " in line)
+        inactive = int(stat.get(inactive_name, 0))
     except (OSError, ValueError):
         # The root has no limit, and "max" is none.
         return None
-    stat = dict(line.split(" ", 1) for line in lines if " " in line)
-    inactive = int(stat.get(inactive_name, 0))
     return Container(max(0, usage - inactive), limit) if 0 < limit < NO_LIMIT else None

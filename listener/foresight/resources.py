@@ -24,12 +24,13 @@ class Heap(msgspec.Struct, frozen=True, gc=False):
 
     used_bytes: int
     after_gc_bytes: int | None
-    """What the last collection left, of any generation: an upper bound of what is in use. None
-    before the first one."""
+    """What the last collection of the whole heap left; None before the first one. Young collections
+    do not count: the garbage of the old generation is in what they leave."""
     max_bytes: int
     gc_seconds: float
-    """In collections that stop the threads, since the JVM began."""
+    """In collections that stop the threads, of any generation, since the JVM began."""
     collections: int = 0
+    """Of the whole heap."""
     at: float = 0.0
 
 
@@ -73,7 +74,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     """How the driver's memory and disks were used until now."""
 
     after_gc: Series = Series()
-    """Bytes that collections left; a point only where there was another collection."""
+    """Bytes that collections of the whole heap left; a point only where there was another one."""
     gc_seconds: Series = Series()
     working_set: Series = Series()
     disks: Mapping[str, Series] = {}
@@ -110,19 +111,34 @@ def follow_host(usage: Usage, reading: Resources) -> Usage:
 
 def full_of(resources: Resources, usage: Usage, now: float) -> dict[str, Full]:
     """Return when what fills up is full: ``HEAP``, ``CONTAINER``, and disks by their paths."""
-    limits: dict[str, tuple[Series, float]] = {
-        disk.path: (usage.disks.get(disk.path, Series()), disk.total_bytes)
-        for disk in resources.disks
+    answers = {
+        HEAP: heap_full(resources, usage, now),
+        CONTAINER: container_full(resources, usage, now),
+        **{disk.path: disk_full(disk, usage, now) for disk in resources.disks},
     }
-    if resources.heap is not None:
-        limits[HEAP] = usage.after_gc, resources.heap.max_bytes
-    if resources.container is not None:
-        limits[CONTAINER] = usage.working_set, resources.container.limit_bytes
-    answers = {name: until_full(series, limit, now) for name, (series, limit) in limits.items()}
     return {name: full for name, full in answers.items() if full is not None}
 
 
-def gc_share(usage: Usage, now: float) -> float | None:
+def heap_full(resources: Resources, usage: Usage, now: float) -> Full | None:
+    """Return when collections leave nothing free."""
+    heap = resources.heap
+    return None if heap is None else until_full(usage.after_gc, heap.max_bytes, now)
+
+
+def container_full(resources: Resources, usage: Usage, now: float) -> Full | None:
+    """Return when the container is at its limit."""
+    container = resources.container
+    if container is None:
+        return None
+    return until_full(usage.working_set, container.limit_bytes, now)
+
+
+def disk_full(disk: Disk, usage: Usage, now: float) -> Full | None:
+    """Return when a disk has no room."""
+    return until_full(usage.disks.get(disk.path, Series()), disk.total_bytes, now)
+
+
+def gc_share(usage: Usage, now: float, minutes: int = GC_MINUTES) -> float | None:
     """The least share of a minute that collections took, of the last minutes.
 
     None where one of these minutes has no reading: then a single long collection, or a pause of
@@ -130,7 +146,7 @@ def gc_share(usage: Usage, now: float) -> float | None:
     """
     points = usage.gc_seconds.points
     shares = []
-    for minute in range(GC_MINUTES):
+    for minute in range(minutes):
         end = now - 60.0 * minute
         if not any(end - 60.0 < at <= end for at, _ in points):
             return None

@@ -40,8 +40,9 @@ CLEARED_BY_WATERMARK = frozenset(
 )
 """Operators that remove nothing without a watermark; those with functions of the user's own have
 time-outs, and time to live."""
-LONGEST_WINDOW_SECONDS = 8 * DAY_SECONDS
-"""Once the watermark is so far beyond what was new when we began, a window of a week has closed."""
+LONGEST_WINDOW_SECONDS = 32 * DAY_SECONDS
+"""Once the watermark is so far beyond what was new when we began, a window of a month has closed. So
+long are many times to live, too."""
 
 # -- following --------------------------------------------------------------------------------
 
@@ -152,13 +153,13 @@ def _marks(
 ) -> tuple[tuple[float, float], ...]:
     if size is None or (marks and at - marks[-1][0] < MARK_SECONDS):
         return marks
-    return (*marks[-1:], (at, min(float(size), MOST)))
+    return (*marks[-1:], (at, min(max(0.0, float(size)), MOST)))
 
 
 def _level(before: Level | None, figure: float | None, over: int) -> Level | None:
     if figure is None:
         return before
-    figure = min(float(figure), MOST)
+    figure = min(max(0.0, float(figure)), MOST)
     if before is None:
         return Level(figure, figure)
     if over <= 0:

@@ -4,6 +4,7 @@ import java.lang.management.MemoryPoolMXBean;
 import java.lang.management.MemoryType;
 import java.lang.management.MemoryUsage;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
 import javax.management.openmbean.CompositeData;
@@ -15,6 +16,7 @@ class DriverHeap {
   private static final long PAUSE_NANOSECONDS = 5000000000L;
 
   private final List pools = new ArrayList();
+  private final List names = new ArrayList();
   private boolean wasRead;
   private long readAt;
 
@@ -23,17 +25,18 @@ class DriverHeap {
       MemoryPoolMXBean pool = (MemoryPoolMXBean) beans.next();
       if (pool.getType() == MemoryType.HEAP) {
         pools.add(pool);
+        names.add(pool.getName());
       }
     }
   }
 
   /**
-   * Bytes in use, bytes that the last collection left, the maximum, milliseconds in collections
-   * that stop the threads, and how many collections there were; empty where it is not due, or not
-   * known.
+   * Bytes in use, bytes that the last collection of the whole heap left, the maximum, milliseconds
+   * in collections that stop the threads, and how many collections of the whole heap there were;
+   * empty where it is not due, or not known.
    *
    * <p>What works beside the threads has beans of its own: the "Cycles" of ZGC and Shenandoah,
-   * "G1 Concurrent GC", "ConcurrentMarkSweep". The "Pauses" of ZGC and Shenandoah free nothing.
+   * "G1 Concurrent GC", "ConcurrentMarkSweep".
    */
   String text() {
     long now = System.nanoTime();
@@ -65,7 +68,7 @@ class DriverHeap {
       if (!isConcurrent && !name.endsWith("Cycles")) {
         paused += Math.max(0, collector.getCollectionTime());
       }
-      if (!isConcurrent && !name.endsWith("Pauses")) {
+      if (freesAll(collector)) {
         collections += Math.max(0, collector.getCollectionCount());
         newest = newer(newest, lastOf(collector));
       }
@@ -73,6 +76,23 @@ class DriverHeap {
     String left = collections == 0 ? "" : String.valueOf(newest == null ? kept() : after(newest));
     return heap.getUsed() + FIELD + left + FIELD + heap.getMax() + FIELD + paused + FIELD
         + collections;
+  }
+
+  /**
+   * Whether it frees old objects, too: what a young collection ("Copy", "PS Scavenge", "ParNew")
+   * leaves has their garbage in it, up to the maximum.
+   *
+   * <p>G1 frees them in young collections once it has marked them, from 45% of the heap on. No bean
+   * before Java 20 says when it has. The "Pauses" of ZGC and Shenandoah free nothing.
+   */
+  private boolean freesAll(GarbageCollectorMXBean collector) {
+    String name = collector.getName();
+    if (name.endsWith("Pauses") || name.indexOf("Minor") >= 0 || name.indexOf("Concurrent") >= 0) {
+      return false;
+    }
+    boolean isAll = Arrays.asList(collector.getMemoryPoolNames()).containsAll(names);
+    // G1 of Java 8 names only the pools of young objects.
+    return isAll || name.equals("G1 Young Generation");
   }
 
   /** What com.sun.management calls GcInfo; null before the first one, and where there is none. */

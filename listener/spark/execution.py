@@ -116,16 +116,19 @@ def _scheduler(text: str) -> SchedulerLoop | None:
 
 
 def _heap(text: str) -> Heap | None:
-    if not text:
+    """None where it was not due, or is unreadable: the runs before it still count."""
+    try:
+        used, left, most, paused, collections = text.split(FIELD)
+        heap = Heap(
+            used_bytes=int(used),
+            after_gc_bytes=int(left) if left else None,
+            max_bytes=int(most),
+            gc_seconds=int(paused) / 1e3,
+            collections=int(collections),
+        )
+    except ValueError:
         return None
-    used, left, most, paused, collections = text.split(FIELD)
-    return Heap(
-        used_bytes=int(used),
-        after_gc_bytes=int(left) if left else None,
-        max_bytes=int(most),
-        gc_seconds=int(paused) / 1e3,
-        collections=int(collections),
-    )
+    return heap if heap.max_bytes > 0 else None
 
 
 def read_run(java: Any, identity: Callable[[Any], int], details: OptionalCalls) -> LivingRun:

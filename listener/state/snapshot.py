@@ -259,6 +259,9 @@ def _with_heap(driver: Snapshot) -> Snapshot:
 
 
 def add_reading(driver: Snapshot, reading: Resources) -> Snapshot:
-    """Add a reading of the container and the disks."""
-    resources = replace(reading, heap=driver.resources.heap)
-    return replace(driver, resources=resources, usage=follow_host(driver.usage, reading))
+    """Add a reading of the container and the disks; that of a JVM that has ended stays known."""
+    has_ended = driver.context is Context.JVM_GONE
+    usage = follow_host(driver.usage, replace(reading, container=None) if has_ended else reading)
+    container = driver.resources.container if has_ended else reading.container
+    resources = replace(reading, heap=driver.resources.heap, container=container)
+    return replace(driver, resources=resources, usage=usage)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from statistics import fmean
 
 import msgspec
 import pytest
 from support.lifecycle_harness import FAILED, LifecycleHarness
 from support.story import Story
 
+from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.incidents.lifecycle import Held
+from querypulse.alerting.policy import Policy
+from querypulse.listener.foresight.resources import Container, Disk, Heap, Resources
 from querypulse.listener.mailbox import Ending, ProgramEnd
+from querypulse.listener.probe_report import Context, ProbeReport
+from querypulse.listener.state.state import State
+from querypulse.recording.lines import patch_between, patched
 from querypulse.recording.states import (
     ENDING,
     MOST_ELSEWHERE,
@@ -46,6 +54,22 @@ def test_snapshot_comes_back_from_json_as_it_was():
     assert [query_state(query) for query in again.queries] == states
     assert again.queries[0].history == snapshot.queries[0].history
     assert driver_state(again, None) == driver_state(snapshot, None)
+
+
+def test_batch_adds_little_to_a_recording_and_those_kept_come_back_in_their_order():
+    story, states = Story().started(at=0), []
+    for number in range(100):
+        story.commit(batch=number % 90, at=number + 1)
+        (query,) = story.snapshot(number + 1.0).queries
+        states.append(query_state(query))
+    patches = [patch_between(before, after) for before, after in pairwise(states)]
+    state = states[0]
+    for patch in patches:
+        state = patched(state, through_json(patch))
+    (again,) = snapshot_of(through_json(driver_state(a_snapshot(), None)), [state]).queries
+
+    assert max(len(JSON.encode(patch)) for patch in patches) < 1000
+    assert list(again.checkpoint.batches.items()) == list(query.checkpoint.batches.items())
 
 
 @pytest.mark.parametrize("ending", [None, Ending(True), Ending(False, ProgramEnd("exit 1"))])
@@ -97,3 +121,45 @@ def test_what_is_open_elsewhere_has_no_words_and_is_bounded():
 def test_nothing_held_is_nothing_written():
     assert held_state(Held(), "a") == {}
     assert held_of({}) == Held()
+
+
+GB = 1_000_000_000
+
+
+def leaking_driver():
+    """The state of a driver whose heap leaks for two hours, each ten seconds; four things are read."""
+    state = State(0.0)
+    for reading in range(1, 721):
+        at = 10.0 * reading
+        used = int((0.3 + 0.69 * reading / 720) * GB)
+        heap = Heap(used, used, GB, 0.001 * at, reading, at)
+        state.apply_probe(ProbeReport(at, at, (), Context.RUNNING, heap=heap))
+        disk = Disk("/data", ("spool_dir",), 90 * GB - reading, 100 * GB)
+        state.apply_reading(
+            Resources(at, container=Container(3 * GB + reading, 4 * GB), disks=(disk,))
+        )
+        yield state.snapshot(at)
+
+
+def test_recorded_memory_raises_the_same_alert_when_it_is_replayed():
+    *_, snapshot = leaking_driver()
+    again = snapshot_of(through_json(driver_state(snapshot, None)), [])
+
+    findings = evaluate(again, snapshot.at, Policy()).findings
+
+    assert [finding.alertname for finding in findings] == ["StreamingDriverMemory"]
+    assert findings == evaluate(snapshot, snapshot.at, Policy()).findings
+
+
+def test_what_the_driver_used_before_adds_little_to_each_patch():
+    states = [driver_state(snapshot, None) for snapshot in leaking_driver()]
+    patches = [
+        len(JSON.encode(patch_between(before["usage"], after["usage"])))
+        for before, after in pairwise(states)
+    ]
+
+    print(
+        f"all: {len(JSON.encode(states[-1]['usage']))} bytes, a patch: {fmean(patches):.0f} bytes"
+    )
+    assert len(JSON.encode(states[-1]["usage"])) < 9_000
+    assert fmean(patches) < 1_100

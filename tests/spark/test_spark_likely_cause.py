@@ -98,7 +98,7 @@ class Watched:
     def knows(self, number):
         query = self.snapshot.labels().get(self.name)
         tasks = None if query is None or query.run.probed is None else query.run.probed.tasks
-        committed = query is not None and query.checkpoint.batches
+        committed = () if query is None else tuple(query.checkpoint.batches.values())
         if not committed or committed[-1].batch_id < number or tasks is None:
             return False
         return any(batch.batch_id == number for batch in tasks.batches)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import pi, sin
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.policy import Policy
 from querypulse.listener.events import Started, Terminated
+from querypulse.listener.foresight.filling import DAY_SECONDS
 from querypulse.listener.foresight.resources import Container, Disk, Heap, Resources
 from querypulse.listener.probe_report import Context, ProbeReport
 from querypulse.listener.state.state import State
@@ -96,6 +98,7 @@ def test_unknown_resources_raise_nothing():
     [
         ("a heap that saws up to 85%", {"heap": lambda at: 100 + 750 * (at % 900) / 900}),
         ("a large heap that is used and stable", {"heap": lambda _at: 850 + JITTER(0)}),
+        ("a heap that lives with little room", {"heap": lambda _at: 940 + JITTER(0)}),
         ("a heap that was given at once", {"heap": lambda _at: 300}),
         ("a cache that warms up", {"heap": lambda at: 850 - 700 / (1 + at / 600)}),
         ("a step", {"heap": lambda at: 200 if at < HOUR else 800}),
@@ -164,22 +167,24 @@ def test_heap_that_leaks_is_a_warning_then_critical_with_the_time_that_is_left()
     leak = lambda at: 100 + 225 * at / HOUR + JITTER(0)
 
     assert driver.alerts() == []
-    driver.reads(2.5 * HOUR, heap=leak)
+    driver.reads(2.7 * HOUR, heap=leak)
 
     assert driver.alerts() == [(MEMORY, "warning", "heap_full")]
     evidence = driver.evidence(MEMORY)
-    assert evidence["reason"].startswith("garbage collection leaves 8")
-    assert "at this rate it is full in 3" in evidence["reason"]
+    assert evidence["reason"].startswith("garbage collection leaves 9")
+    assert "at this rate it is full in 2" in evidence["reason"]
     assert "of the heap in use" in evidence["driver_memory"]
-    assert driver.reads(1700, heap=leak).alerts() == [(MEMORY, "critical", "heap_full")]
+    assert driver.reads(1000, heap=leak).alerts() == [(MEMORY, "critical", "heap_full")]
 
 
-def test_heap_near_its_maximum_is_a_warning_and_critical_once_collections_take_over():
-    driver = Driver().reads(HOUR, heap=lambda _at: 930 + JITTER(0))
+@pytest.mark.parametrize(("left", "share"), [(930, 0.15), (996, 0.0)])
+def test_heap_near_its_maximum_is_a_warning_and_critical_once_collections_take_over(left, share):
+    driver = Driver().reads(HOUR, heap=lambda _at: left + JITTER(0) / 5, gc=lambda at: share * at)
 
     assert driver.alerts() == [(MEMORY, "warning", "heap_full")]
     since = driver.now
-    driver.reads(4 * MINUTE, heap=lambda _at: 940, gc=lambda at: 0.7 * (at - since))
+    later = lambda at: share * since + 0.7 * (at - since)
+    driver.reads(4 * MINUTE, heap=lambda _at: left, gc=later)
     assert driver.alerts() == [(MEMORY, "critical", "heap_full")]
     assert "garbage collection takes 70% of the time" in driver.evidence(MEMORY)["driver_memory"]
 
@@ -194,7 +199,7 @@ def test_collections_that_take_over_are_a_warning_also_with_room():
     ("used", "severity"),
     [
         (lambda _at: 3.95, "warning"),
-        (lambda at: 1 + 2.6 * at / (4 * HOUR), "warning"),
+        (lambda at: 1 + 2.8 * at / (4 * HOUR), "warning"),
         (lambda at: 1 + 2.95 * at / (4 * HOUR), "critical"),
     ],
 )
@@ -208,7 +213,7 @@ def test_container_near_its_limit_or_rising_towards_it(used, severity):
 @pytest.mark.parametrize(
     ("used", "severity"),
     [
-        (lambda at: 20 + 70 * at / (4 * HOUR), "warning"),
+        (lambda at: 20 + 74 * at / (4 * HOUR), "warning"),
         (lambda at: 20 + 78 * at / (4 * HOUR), "critical"),
         (lambda _at: 99.5, "warning"),
         (lambda _at: 100.0, "critical"),
@@ -221,12 +226,35 @@ def test_disk_that_fills_up_or_is_full(used, severity):
     assert driver.evidence(DISK)["reason"].startswith("/data (spool_dir) has ")
 
 
-def test_end_of_the_jvm_says_that_its_heap_was_full():
-    driver = Driver().reads(HOUR, heap=lambda _at: 960)
-    driver.reads(10, context=Context.JVM_GONE)
+@pytest.mark.parametrize(
+    ("before", "words", "left"),
+    [
+        ({"heap": lambda _at: 985}, "98% of the heap", {}),
+        ({"container": lambda _at: 3.95}, "99% of its memory", {"container": lambda _at: 0.3}),
+    ],
+)
+def test_end_of_the_jvm_says_what_was_full_and_does_not_end_that_alert(before, words, left):
+    driver = Driver().reads(HOUR, **before)
+    (memory,) = driver.alerts()
 
-    assert driver.alerts() == [("StreamingDriverDown", "critical", "jvm_ended")]
-    assert "96% of the heap" in driver.evidence("StreamingDriverDown")["driver_memory"]
+    for _ in range(60):
+        driver.reads(10, context=Context.JVM_GONE, **left)
+        assert sorted(driver.alerts()) == [("StreamingDriverDown", "critical", "jvm_ended"), memory]
+
+    assert words in driver.evidence("StreamingDriverDown")["driver_memory"]
+
+
+@pytest.mark.parametrize("peak", [850, 900, 950])
+def test_load_that_comes_each_day_raises_nothing_from_the_first_day_on(peak):
+    for seed in range(3):
+        rng = Random(seed)
+        low, phase = rng.uniform(200, 600), rng.random()
+        middle, height = (peak + low) / 2, (peak - low) / 2
+        load = lambda at: middle + height * sin(2 * pi * (at / DAY_SECONDS + phase))
+        driver = Driver()
+        while driver.now < 2 * DAY_SECONDS + HOUR:
+            driver.reads(10 * MINUTE, heap=lambda at: load(at) + rng.gauss(0, 4), every=120)
+            assert driver.alerts() == [], (seed, driver.now / HOUR)
 
 
 def test_end_of_the_jvm_with_room_in_its_heap_says_nothing_of_memory():
