@@ -129,7 +129,7 @@ def slow_and_failed() -> Incident:
 def lagging() -> Incident:
     story = Story().started("billing", at=0)
     for number in range(7):
-        lag = 2000 + 100 * number
+        lag = 2000 + 1000 * number
         end = {"t": {"0": 1000 * number}}
         latest = {"t": {"0": 1000 * number + lag}}
         kafka = source(end, latest, description="KafkaV2[Subscribe[orders]]")
