@@ -59,7 +59,7 @@ from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 FACTS = frozenset(name for name, kind in KINDS.items() if kind.is_fact)
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
 FORESEEN = frozenset({DRIVER_MEMORY, DISK_FILLING})
-"""Alerts about what will happen to the driver. They explain nothing that happens before."""
+"""Alerts about what will happen. They explain nothing that happens before."""
 LOUD_WARNINGS = frozenset({QUERY_STALLED, QUERY_STOPPED})
 """Warnings that are news of an incident of warnings: nothing is committed any more."""
 POLLS = 2
@@ -690,21 +690,15 @@ def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:
     return WARNING
 
 
-def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, bool, bool, float]:
+def _prominence(tracked: Tracked) -> tuple[float, ...]:
     """Sort key: firing, facts before inferences, critical before warnings, stalls, oldest first.
 
     What is only foreseen comes after what has happened.
     """
     alert = tracked.alert
-    is_fact, is_stall = alert.name in FACTS, alert.name == QUERY_STALLED
-    return (
-        not tracked.is_firing,
-        not is_fact,
-        not alert.is_critical,
-        not is_stall,
-        alert.name in FORESEEN,
-        alert.starts_at,
-    )
+    is_stall, has_happened = alert.name == QUERY_STALLED, alert.name not in FORESEEN
+    order = (tracked.is_firing, alert.name in FACTS, alert.is_critical, is_stall, has_happened)
+    return (*(not is_first for is_first in order), alert.starts_at)
 
 
 # -- evaluated --------------------------------------------------------------------------------

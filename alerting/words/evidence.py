@@ -231,10 +231,6 @@ def memory_text(memory: facts.MemoryUse) -> str:
         lines.append(container_text(memory.container))
     if memory.container_full is not None:
         lines.append(_when_full("container", memory.container_full))
-    if memory.largest_state is not None:
-        label, count = memory.largest_state
-        where = "in the memory of executors, or of a local driver"
-        lines.append(f"largest state, {where}: {label}, {size(count)}")
     return "\n".join(lines)
 
 
@@ -333,9 +329,8 @@ def _snapshots(oldest: StateSnapshots | None) -> str:
         return ""
     snapshot = f"snapshot of partition {oldest.partition} of {oldest.operator}"
     batches = f"the last {oldest.batches} batches ({duration(oldest.seconds)})"
-    lacks = f"the newest {snapshot} lacks {batches}"
-    if oldest.is_none:
-        lacks = f"no {snapshot} was uploaded in {batches}"
+    missing = f"no {snapshot} was uploaded in {batches}"
+    lacks = missing if oldest.is_none else f"the newest {snapshot} lacks {batches}"
     return f"{lacks}; a restart applies their changes again, which may take long"
 
 
@@ -378,7 +373,7 @@ def _skewed(cause: LikelyCause) -> str:
 
 def _collected(cause: LikelyCause) -> str:
     if cause.is_in_driver:
-        return f"collections stop the driver for {exact_duration(cause.explained_seconds)} of the batch"
+        return f"collections stop it for {exact_duration(cause.explained_seconds)}, in the driver"
     return f"collections take {_share(cause)} of the time of its tasks"
 
 

@@ -313,13 +313,15 @@ STEPS: dict[type[Facts], str] = {
         "Look for aborted transactions, or files and records that it skips (ignoreCorruptFiles).",
         "Repair that and restart it; what it has passed over is not read again.",
     ),
-    **dict.fromkeys(
-        (facts.HeapFull, facts.InCollection),
-        _numbered(
-            "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
-            "Restart the job before the heap is full: each query repeats one batch at most.",
-            "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
-        ),
+    facts.HeapFull: _numbered(
+        "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
+        "Restart the job before the heap is full: each query repeats one batch at most.",
+        "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
+    ),
+    facts.InCollection: _numbered(
+        "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
+        "Restart the job: until then its batches are slow, and late heartbeats cost it executors.",
+        "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
     ),
     facts.ContainerFull: _numbered(
         "Restart the job before the kernel kills it: each query repeats one batch at most.",
@@ -353,8 +355,7 @@ def _as_reported(found: facts.Reported, _evidence: Evidence = NO_EVIDENCE) -> st
 
 @own_steps.register
 def _clear_state(found: facts.StateGrowing, _evidence: Evidence = NO_EVIDENCE) -> str:
-    is_stuck = found.cause is WhyKept.WATERMARK_STUCK
-    return STEPS[facts.WatermarkStuck if is_stuck else facts.StateGrowing]
+    return STEPS[facts.WatermarkStuck if found.cause is WhyKept.WATERMARK_STUCK else type(found)]
 
 
 @own_steps.register

@@ -129,7 +129,7 @@ def slow_and_failed() -> Incident:
 def lagging() -> Incident:
     story = Story().started("billing", at=0)
     for number in range(7):
-        lag = 2000 + 100 * number
+        lag = 2000 + 1000 * number
         end = {"t": {"0": 1000 * number}}
         latest = {"t": {"0": 1000 * number + lag}}
         kafka = source(end, latest, description="KafkaV2[Subscribe[orders]]")
@@ -178,7 +178,6 @@ def filling_its_heap() -> Incident:
         heap_full=Full(540.0, 420.0, 700.0),
         gc_share=0.3,
         container=Container(2_900_000_000, 4_000_000_000),
-        largest_state=("billing", 12_000_000),
     )
     finding = finding_about(
         "*", "StreamingDriverMemory", Severity.CRITICAL, HeapFull(memory=memory)

@@ -369,12 +369,18 @@ BESIDE_THE_DRIVER = [
     ),
     (
         "a driver that hangs while its disk is full",
-        [(10, "*", "StreamingDiskFilling"), (20, "*", "StreamingDiskFilling+StreamingQueryStalled")],
+        [
+            (10, "*", "StreamingDiskFilling"),
+            (20, "*", "StreamingDiskFilling+StreamingQueryStalled"),
+        ],
         ["21 ^ * Stalled+StreamingDiskFilling"],
     ),
     (
         "a driver that stops while its disk is full",
-        [(10, "*", "StreamingDiskFilling"), (20, "*", "StreamingDiskFilling+StreamingQueryStopped")],
+        [
+            (10, "*", "StreamingDiskFilling"),
+            (20, "*", "StreamingDiskFilling+StreamingQueryStopped"),
+        ],
         ["21 ^ * Stopped+StreamingDiskFilling"],
     ),
     (

@@ -252,7 +252,7 @@ CAUSES: dict[str, tuple[object, str, str]] = {
     "a query lags since the driver collects": (
         lagging(seconds=59.4, phases={**USUAL, "addBatch": 58.0}, collects=30.0),
         LAGGING,
-        "garbage_collection: collections stop the driver for 28.2 s of the batch",
+        "garbage_collection: collections stop it for 28.2 s, in the driver",
     ),
     "a batch in flight has a task that runs on": (
         in_flight(longest=ONE_LONG),
