@@ -114,6 +114,8 @@ def test_batch_waits_while_jobs_of_others_hold_all_slots(spark, queue, tmp_path)
         held.set()
         until(lambda: query.id in queue.tasks(), "its stage is submitted")
         until(lambda: first_batch().waited_seconds > 0.3, "its stage waits")
+        longest = queue.job_counts().by_query[UNOWNED].longest
+        assert longest.as_long == slots - 1
         assert first_batch().sums.tasks == 0
     finally:
         (tmp_path / "free").touch()
