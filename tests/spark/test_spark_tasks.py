@@ -205,6 +205,17 @@ def test_ids_that_look_like_our_own_marks_are_read_as_text(spark, queue, run_as)
     assert tasks(spark, queue)["a b c"].sums.tasks == 2
 
 
+def test_jobs_with_such_an_id_are_counted_while_they_run(spark, queue):
+    def work():
+        spark.sparkContext.setLocalProperty("sql.streaming.queryId", "a\x1fb\x1ec")
+        spark.range(0, 1, 1, 1).where(SLEEP.format(id="id")).collect()
+
+    working = threading.Thread(target=work, daemon=True)
+    working.start()
+    until(lambda: "a b c" in queue.job_counts().by_query, "its job is counted")
+    working.join(SPARK_PATIENCE_SECONDS)
+
+
 @pytest.mark.thorough
 def test_sums_of_many_queries_that_are_gone_are_given_up_and_those_of_no_query_stay(
     spark, queue, run_as
