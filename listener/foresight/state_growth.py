@@ -41,8 +41,8 @@ CLEARED_BY_WATERMARK = frozenset(
 """Operators that remove nothing without a watermark; those with functions of the user's own have
 time-outs, and time to live."""
 LONGEST_WINDOW_SECONDS = 32 * DAY_SECONDS
-"""Once the watermark is so far beyond what was new when we began, a window of a month has closed. So
-long are many times to live, too."""
+"""Once the watermark is so far beyond what was new when we began, a window of a month has closed,
+and a time to live of a month is over."""
 
 # -- following --------------------------------------------------------------------------------
 

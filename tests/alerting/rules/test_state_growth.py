@@ -40,9 +40,7 @@ def with_snapshots(*versions, every=60, seconds=60.0):
     operator = StateOperator("dedupe", rows=5, custom=json.dumps(names))
     story = Story().started(at=0)
     for batch in range(100):
-        story.commit(
-            batch=batch, at=every * (batch + 1), seconds=seconds, operators=(operator,)
-        )
+        story.commit(batch=batch, at=every * (batch + 1), seconds=seconds, operators=(operator,))
     story.ended(at=story.ends_at + 1, exception=CONFLICT)
     (finding,) = story.evaluate(story.ends_at + 1).findings
     return say(finding).evidence.get("state_snapshots")
