@@ -255,13 +255,14 @@ def seconds_until(series: Series, limit: float) -> float | None:
 
 
 def seconds_at_this_rate(
-    growths: Mapping[str, OperatorGrowth], size: float, limit: float
+    growths: Mapping[str, OperatorGrowth], series: Series, limit: float
 ) -> float | None:
-    """The same by how fast all operators grow just now, near the limit."""
+    """The same by how fast all operators grow just now, near the limit, if never so far that day."""
     rate = sum(growth.bytes_a_second for growth in growths.values())
-    if size < NEARLY_FULL * limit or rate <= 0:
+    highest = max(series[-1 - DAY : -1], default=0.0)
+    if series[-1] < NEARLY_FULL * limit or series[-1] <= highest or rate <= 0:
         return None
-    return max(0.0, limit - size) / rate
+    return max(0.0, limit - series[-1]) / rate
 
 
 LEAST_DAYS = 3
