@@ -130,8 +130,7 @@ def follow_intake(
     if at <= before.at:
         return before
     since = at if at - before.at > QUARTER_SECONDS else before.since
-    end = before.end + arrived
-    after = replace(before, at=at, end=end, lag=lag, since=since, extent=extent)
+    after = replace(before, at=at, end=before.end + arrived, lag=lag, since=since, extent=extent)
     if at >= (before.quarter + 1) * QUARTER_SECONDS:
         after = _with_quarters(after, before)
     last = before.marks[-1] if before.marks else None
