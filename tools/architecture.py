@@ -49,7 +49,7 @@ BUDGET = {
     "core": (2095, 13),
     "listener": (14580, 58),
     "exporter": (2930, 8),
-    "alerting": (14585, 47),
+    "alerting": (14590, 47),
     "recording": (4635, 14),
     "settings": (1645, 10),
     "sidecar": (4310, 15),
