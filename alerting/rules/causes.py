@@ -13,7 +13,6 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from ...listener.foresight.intake import end_at
 from ...listener.foresight.phases import (
     LEAST_TASKS,
     SLOW,
@@ -49,6 +48,8 @@ LEAST_WAITED_SECONDS = 1.0
 """A loaded driver launches tasks tenths of a second after it submits them, with slots free."""
 USUAL_COLLECTION = 0.1
 """A healthy JVM spends less of its time in garbage collection."""
+CLOSE_SECONDS = 1.0
+"""A reading of the heap so close to a batch is one of its beginning, or of its end."""
 MUCH_SPILLED = 3.0
 """Tasks spill if they spill this many times as much as usual."""
 LEAST_SPILLED_BYTES = 1e6
@@ -326,11 +327,16 @@ def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBa
 
 
 def _driver_collects(context: RuleContext, until: float | None, seconds: float) -> float:
-    """The part of the ``seconds`` before that the driver spent in collections, as far as known."""
-    points = context.snapshot.usage.gc_seconds.points
-    if until is None or not points or points[0][0] > until - seconds:
+    """The part of the ``seconds`` before that the driver surely spent in collections.
+
+    The heap is read rarely: what was collected between a reading before and one within is unknown.
+    """
+    if until is None:
         return 0.0
-    return (end_at(points, until) - end_at(points, until - seconds)) / seconds
+    since = until - seconds - CLOSE_SECONDS
+    points = context.snapshot.usage.gc_seconds.points
+    within = [collected for at, collected in points if since <= at <= until + CLOSE_SECONDS]
+    return (within[-1] - within[0]) / seconds if within else 0.0
 
 
 def _tasks_of(context: RuleContext, batch_id: int | None) -> BatchTasks:

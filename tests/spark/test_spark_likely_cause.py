@@ -138,14 +138,20 @@ def skewed_work(rows):
 @contextmanager
 def neighbour(session):
     """Another job, of no query, that holds all slots for a while."""
-    sleeps = [in_each_slot(session), SLEEP.format(MILLIS)]
-    thread = threading.Thread(target=run, args=sleeps, daemon=True)
+
+    def hold():
+        session.sparkContext.setJobGroup("neighbour", "holds all slots")
+        run(in_each_slot(session), SLEEP.format(MILLIS))
+
+    thread = threading.Thread(target=hold, daemon=True)
     thread.start()
     tracker = session.sparkContext.statusTracker()
 
     def holds():
-        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
-        return any(stage and stage.numActiveTasks == SLOTS for stage in stages)
+        # All tasks are launched at once, and Spark's store shows the last ones late.
+        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup("neighbour"))
+        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        return any(stage and stage.numActiveTasks for stage in stages)
 
     until(holds, "the neighbour has the slots")
     yield

@@ -168,10 +168,10 @@ FALLING_BEHIND, SLOW, LAGGING = (
 
 
 @later
-def lagging(*, seconds=19.4, phases=USUAL, since=30, collects=None):
+def lagging(*, seconds=19.4, phases=USUAL, since=30, collects=None, read_each=1):
     """Batches that take these seconds ``since`` one of them, while a lag rises.
 
-    In each of these, the driver ``collects`` for so many seconds.
+    In each of these, the driver ``collects`` for so many seconds; its heap is read once in so many.
     """
     story = Story().started(at=0)
     at = 0.0
@@ -185,7 +185,7 @@ def lagging(*, seconds=19.4, phases=USUAL, since=30, collects=None):
             phase_seconds=phases if is_late else USUAL,
             sources=(source(topic(100 * number), topic(100 * number + 10_000 + 999 * number)),),
         )
-        if collects is not None:
+        if collects is not None and number % read_each == read_each - 1:
             story.state.apply_probe(heap_read(at, 0.1 * number + is_late * collects * number))
     return story
 
@@ -273,6 +273,13 @@ CAUSES: dict[str, tuple[object, str, str]] = {
         "usually 0.4 s",
     ),
     # Where nothing is said.
+    "the driver collects in some of the time between two readings": (
+        lagging(
+            seconds=59.4, phases={**USUAL, "addBatch": 58.0}, since=58, collects=30.0, read_each=3
+        ),
+        LAGGING,
+        "",
+    ),
     "batches have more rows": (growing("addBatch", rows=200), FALLING_BEHIND, ""),
     "a sink, or code, is slow": (growing("addBatch"), FALLING_BEHIND, ""),
     "tasks run longer, all of them": (
