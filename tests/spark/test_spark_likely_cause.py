@@ -47,6 +47,10 @@ public class SlowStore extends RawLocalFileSystem {
 """
 """A store that takes three seconds to list the folder ``in``, or to commit a file."""
 SLEEP = "reflect('java.lang.Thread', 'sleep', cast({} as bigint))"
+SORTED = "spark.shuffle.sort.bypassMergeThreshold"
+SPILLS = "spark.shuffle.spill.numElementsForceSpillThreshold"
+FLAG = "reflect('java.lang.System', 'setProperty', concat('holds ', spark_partition_id()), 'yes')"
+"""Says in the driver's JVM that a task runs: Spark's store shows the last ones seconds later."""
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +67,17 @@ def slow_store(spark):
     conf.set("fs.slow.impl", "SlowStore")
     yield lambda what: jvm.java.lang.System.setProperty("slow.store", what)
     conf.setClassLoader(before)
+
+
+@pytest.fixture
+def spill_each(spark):
+    """Make shuffles spill each time that a task has written so many rows."""
+    conf = spark.sparkContext._jsc.sc().conf()
+    # Else a shuffle to few partitions has a file for each, and never spills.
+    conf.set(SORTED, "1")
+    yield lambda rows: conf.set(SPILLS, str(rows))
+    conf.remove(SORTED)
+    conf.remove(SPILLS)
 
 
 class Watched:
@@ -135,27 +150,29 @@ def skewed_work(rows):
     run(in_each_slot(rows.sparkSession), SLEEP.format(millis))
 
 
+def shuffling_work(rows):
+    numbers = rows.sparkSession.range(0, 60_000, 1, 4)
+    texts = numbers.selectExpr("id", "sha2(cast(id AS string), 256) AS text")
+    run(texts.repartition(4, "id"), "text")
+
+
 @contextmanager
 def neighbour(session):
     """Another job, of no query, that holds all slots for a while."""
-
-    def hold():
-        session.sparkContext.setJobGroup("neighbour", "holds all slots")
-        run(in_each_slot(session), SLEEP.format(MILLIS))
-
-    thread = threading.Thread(target=hold, daemon=True)
+    system = session.sparkContext._jvm.java.lang.System
+    flags = [f"holds {partition}" for partition in range(SLOTS)]
+    columns = [in_each_slot(session), FLAG, SLEEP.format(MILLIS)]
+    thread = threading.Thread(target=run, args=columns, daemon=True)
     thread.start()
-    tracker = session.sparkContext.statusTracker()
 
     def holds():
-        # All tasks are launched at once, and Spark's store shows the last ones late.
-        jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup("neighbour"))
-        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-        return any(stage and stage.numActiveTasks for stage in stages)
+        return all(system.getProperty(flag) for flag in flags)
 
     until(holds, "the neighbour has the slots")
     yield
     thread.join()
+    for flag in flags:
+        system.clearProperty(flag)
 
 
 @pytest.fixture
@@ -211,6 +228,15 @@ def test_skewed_task_is_named(watched, number):
     assert cause_of(query) is SlowCause.SKEW
     spread = query.slowness.cause.spread
     assert (spread.partition, spread.tasks) == (7, SLOTS)
+
+
+@pytest.mark.parametrize("number", ROUNDS)
+def test_shuffle_that_spills_is_named(watched, spill_each, number):
+    query = watched(shuffling_work)
+    spill_each(20)
+    query.put()
+
+    assert cause_of(query) is SlowCause.SPILL
 
 
 @pytest.mark.parametrize("number", ROUNDS)
