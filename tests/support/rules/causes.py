@@ -34,7 +34,14 @@ def did(batch, run=60.0, *, waited=0.0, longest=5.0, tasks=50, **sums):
 
 @later
 def growing(
-    *extra, usual=30, rows=10, trigger=MINUTELY, lengths=GROWING, tasks=None, restarted=False, commit=0.0
+    *extra,
+    usual=30,
+    rows=10,
+    trigger=MINUTELY,
+    lengths=GROWING,
+    tasks=None,
+    restarted=False,
+    commit=0.0,
 ):
     """Batches of 19 s; then longer ones, and all that is longer is in the phases ``extra``.
 
@@ -301,7 +308,9 @@ CAUSES: dict[str, tuple[object, str, str]] = {
         "",
     ),
     "state is committed for as long a part of the time as ever": (
-        growing("addBatch", tasks=lambda number, longer: did(number, 60.0 + 4 * longer), commit=0.8),
+        growing(
+            "addBatch", tasks=lambda number, longer: did(number, 60.0 + 4 * longer), commit=0.8
+        ),
         FALLING_BEHIND,
         "",
     ),
