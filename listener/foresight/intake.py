@@ -10,13 +10,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from math import inf
 
 import msgspec
 from msgspec.structs import replace
 
 from ..events import SourceProgress
+from ..offsets import whole
 from ..state.sources import PolledSource, thinned
 
 MAX_MARKS = 24
@@ -130,8 +130,7 @@ def follow_intake(
     if at <= before.at:
         return before
     since = at if at - before.at > QUARTER_SECONDS else before.since
-    end = before.end + arrived
-    after = replace(before, at=at, end=end, lag=lag, since=since, extent=extent)
+    after = replace(before, at=at, end=before.end + arrived, lag=lag, since=since, extent=extent)
     if at >= (before.quarter + 1) * QUARTER_SECONDS:
         after = _with_quarters(after, before)
     last = before.marks[-1] if before.marks else None
@@ -232,11 +231,10 @@ def end_at(ends: Ends, at: float) -> float:
 
 def _extent(source: SourceProgress, lag: float) -> Extent:
     """How many partitions a batch has read, and the sum of their ends in the source."""
-    if isinstance(source.end, dict):
-        with suppress(TypeError):
-            read = sum(source.end.values())  # type: ignore[arg-type]
-            return len(source.end), read + lag
-    return NO_EXTENT
+    read = whole(source.end)
+    if source.end is None or len(read) != len(source.end):
+        return NO_EXTENT
+    return len(read), sum(read.values()) + lag
 
 
 def _arrived(before: Intake | None, extent: Extent, otherwise: float) -> float:

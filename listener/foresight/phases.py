@@ -92,9 +92,13 @@ def follow_phases(batches: Batches, progress: Progress) -> Batches:
     if progress.batch_seconds is None or not progress.phase_seconds:
         return batches
     phases = tuple(map(progress.phase_seconds.get, _NAMES))
-    newest = BatchPhases(progress.batch_id, progress.input_rows, progress.batch_seconds, phases)
-    if progress.operators:
-        newest = replace(newest, state_commit_seconds=commit_seconds(progress.operators))
+    newest = BatchPhases(
+        progress.batch_id,
+        progress.input_rows,
+        progress.batch_seconds,
+        phases,
+        state_commit_seconds=commit_seconds(progress.operators) if progress.operators else 0.0,
+    )
     number = next(reversed(batches)) + 1 if batches else 0
     batches = batches.copy() if len(batches) < MOST else _thinned(batches)
     batches[number] = newest

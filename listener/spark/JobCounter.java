@@ -108,7 +108,7 @@ class JobCounter {
         losses.removeFirst();
       }
       why = why.length() > MAX_REASON ? why.substring(0, MAX_REASON) : why;
-      lossReason = why.replace(FIELD, " ").replace(RECORD, " ");
+      lossReason = TaskCounter.plain(why);
     }
   }
 
@@ -177,8 +177,8 @@ class JobCounter {
         entries.remove();
         continue;
       }
-      answer.append(query).append(FIELD).append(counts.jobsStarted).append(FIELD);
-      answer.append(counts.jobsActive).append(FIELD).append(counts.tasksCompleted);
+      answer.append(TaskCounter.plain(query)).append(FIELD).append(counts.jobsStarted);
+      answer.append(FIELD).append(counts.jobsActive).append(FIELD).append(counts.tasksCompleted);
       answer.append(FIELD).append(counts.tasksActive);
       describeLongest(counts, answer);
       answer.append(RECORD);
@@ -222,7 +222,7 @@ class JobCounter {
         asLong += task != longest && 2 * (now - task.startedAt) >= now - longest.startedAt ? 1 : 0;
       }
       answer.append(FIELD).append(longest.stage.id).append(FIELD).append(longest.partition);
-      answer.append(FIELD).append(longest.host.replace(FIELD, " ").replace(RECORD, " "));
+      answer.append(FIELD).append(TaskCounter.plain(longest.host));
       answer.append(FIELD).append(now - longest.startedAt);
       answer.append(FIELD).append(longest.stage.median()).append(FIELD).append(asLong);
     }

@@ -34,13 +34,13 @@ def test_reason_says_when_the_limit_is_reached():
     assert reached.endswith("; its limit of 10 GB (state_limit_bytes) is reached")
 
 
-def with_snapshots(*versions, every=60):
+def with_snapshots(*versions, every=60, seconds=60.0):
     """Query a has committed 100 batches, and fails; the newest snapshots have these versions."""
     names = {f"SnapshotLastUploaded.partition_{n}_default": v for n, v in enumerate(versions)}
     operator = StateOperator("dedupe", rows=5, custom=json.dumps(names))
     story = Story().started(at=0)
     for batch in range(100):
-        story.commit(batch=batch, at=every * (batch + 1), operators=(operator,))
+        story.commit(batch=batch, at=every * (batch + 1), seconds=seconds, operators=(operator,))
     story.ended(at=story.ends_at + 1, exception=CONFLICT)
     (finding,) = story.evaluate(story.ends_at + 1).findings
     return say(finding).evidence.get("state_snapshots")
@@ -60,7 +60,8 @@ def test_a_message_says_that_a_recovery_of_state_would_be_slow():
 def test_recent_snapshots_and_short_batches_are_not_mentioned():
     assert with_snapshots() is None
     assert with_snapshots(90, 60) is None
-    assert with_snapshots(90, 40, every=5) is None
+    assert with_snapshots(90, 40, every=5, seconds=5.0) is None
+    assert with_snapshots(90, 40, every=600, seconds=1.0) is None
 
 
 def test_what_is_known_of_the_state_goes_on_with_the_checkpoint_only():

@@ -159,6 +159,8 @@ CASES = table(
     state_growing(state(24 * 4, lambda hour: 4.3e5 * hour, delay=10 * DAY), **limits("a", **TEN_GB)),
     "it reaches its limit within minutes",
     critical(state(5, lambda hour: 1e7 * hour + 1e5, delay=10 * DAY, every=300), **TEN_GB),
+    "windows of an hour fill 95% of the limit each hour",
+    running(state(9, lambda hour: 4.75e7 * (hour % 1) * 12 / 11, **PRUNED, every=300), **TEN_GB),
     "it is beyond its limit",
     critical(state(30, 6e7, delay=600, removed=9), **TEN_GB),
     "removals do not keep up: each day has more than the day before",
