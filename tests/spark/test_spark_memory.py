@@ -31,20 +31,20 @@ def hold(batch, batch_id):
         held.retainAll(jvm.java.util.Collections.emptyList())
 sidecar = attach(spark, http_port=-1)
 query = start("orders", hold, every=1000)
-told = set()
+reported = set()
 began_at = time.monotonic()
-def tell():
+def report():
     evaluated = sidecar._runtime.evaluated
     for alert in evaluated.alerts:
-        if alert.name not in told:
-            told.add(alert.name)
+        if alert.name not in reported:
+            reported.add(alert.name)
             kept = {key: alert.annotations.get(key, "") for key in ("summary", "driver_memory")}
             say("alert " + json.dumps({"name": alert.name, "at": time.monotonic() - began_at, **kept}))
     return evaluated.snapshot.resources.heap
 peak = 0.0
 while not leaks.is_set():
     time.sleep(1)
-    heap = tell()
+    heap = report()
     if heap is not None:
         share = heap.used_bytes / heap.max_bytes
         peak = max(peak, share)
@@ -55,11 +55,11 @@ while not leaks.is_set():
 say("peak " + json.dumps({"peak": peak, "at": time.monotonic() - began_at}))
 while query.isActive:
     time.sleep(1)
-    tell()
+    report()
 ended_at = time.monotonic() - began_at
-while "StreamingQueryFailed" not in told:
+while "StreamingQueryFailed" not in reported:
     time.sleep(1)
-    tell()
+    report()
 say("end " + json.dumps({"at": ended_at}))
 """
 
@@ -75,14 +75,14 @@ def test_leak_is_reported_before_it_ends_a_query_and_garbage_is_not(tmp_path, op
         "SPARK_SUBMIT_OPTS": driver_options().replace("-XX:+UseSerialGC", options),
     }
     with Driver(SCRIPT, tmp_path, arguments=[1000, least_peak], **environment) as driver:
-        told = lambda start: [
+        reported = lambda start: [
             json.loads(line.partition(" ")[2]) for line in driver.lines if line.startswith(start)
         ]
         ((leak,), (end,)) = (
-            until(lambda start=start: told(start), f"the driver prints {start}", LEAK_SECONDS)
+            until(lambda start=start: reported(start), f"the driver prints {start}", LEAK_SECONDS)
             for start in ("peak", "end")
         )
-        alerts = {alert["name"]: alert for alert in told("alert")}
+        alerts = {alert["name"]: alert for alert in reported("alert")}
 
     assert leak["peak"] >= least_peak
     lead = end["at"] - alerts[MEMORY]["at"]
