@@ -638,11 +638,10 @@ class JvmEnded(Facts, frozen=True, kw_only=True):
 
 
 class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory of the driver, and who may have most of it; what is not known is None.
+    """The memory of the driver; what is not known is None.
 
     ``heap_full`` and ``container_full``: when these are, if they fill up. ``gc_share``: what part
-    of the last minutes collections took. ``largest_state``: the query with the largest state in
-    memory, and its bytes.
+    of the last minutes collections took.
     """
 
     heap: Heap | None = None
@@ -650,7 +649,6 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     gc_share: float | None = None
     container: Container | None = None
     container_full: Full | None = None
-    largest_state: tuple[str, int] | None = None
 
     @property
     def is_scarce(self) -> bool:

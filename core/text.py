@@ -42,7 +42,7 @@ KILO = 1000
 
 def amount(count: float) -> str:
     """``0.5``, ``38``, ``950``, ``1.2 k``, ``38 M``: a count in two digits, or all below 1,000."""
-    for size, suffix in ((1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")):
+    for size, suffix in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"), (1.0, "")):
         if count >= 10 * size:
             return f"{count / size:.0f}{suffix}"
         if count >= size:

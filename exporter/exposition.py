@@ -23,6 +23,8 @@ KEPT_LABELS = 4096
 """Cached label texts: many samples share their labels, also in the next scrape; at most 1 MB."""
 INFINITE = frozenset({"spark_streaming_query_caught_up_seconds"})
 """Only these are infinite on purpose: never."""
+SIGNED = frozenset({"spark_streaming_query_observed"})
+"""Only these may be negative: figures of the user's own."""
 _SUFFIXES = {"counter": "_total", "info": "_info"}
 """The suffixes that OpenMetrics omits from family names."""
 
@@ -49,8 +51,9 @@ class Family:
 
     def add(self, labels: Labels, value: float | None) -> None:
         """Add one sample, unless the value is unknown: None, not finite, or Spark's -1."""
-        may_be_infinite = self.name in INFINITE
-        if value is not None and value >= 0 and (may_be_infinite or math.isfinite(value)):
+        if value is None or not (math.isfinite(value) or self.name in INFINITE):
+            return
+        if value >= 0 or self.name in SIGNED:
             self.samples.append((self.name, self.labels, labels, value))
 
     def add_buckets(self, labels: Labels, buckets: Buckets) -> None:

@@ -602,7 +602,7 @@ DRIVER_FIGURES: Table[PublishedState] = {
         f"Queries beyond the first {MAX_QUERIES}: only /status and their alerts show them.",
         lambda published: max(0, len(published.queries) - MAX_QUERIES),
     ),
-    "spark_streaming_driver_heap_bytes{area}": Figure(
+    "spark_streaming_driver_heap_bytes{part}": Figure(
         "The heap of the driver: in use, what the last garbage collection left (after_gc), and its "
         "maximum (max).",
         _heap,
@@ -611,11 +611,11 @@ DRIVER_FIGURES: Table[PublishedState] = {
         "Time that the driver's threads stood still for garbage collections.",
         lambda published: None if (heap := _resources(published).heap) is None else heap.gc_seconds,
     ),
-    "spark_streaming_driver_container_bytes{area}": Figure(
+    "spark_streaming_driver_container_bytes{part}": Figure(
         "The memory of the driver's container: the working set (used) and its limit (max).",
         _container,
     ),
-    "spark_streaming_driver_disk_bytes{path,area}": Figure(
+    "spark_streaming_driver_disk_bytes{path,part}": Figure(
         "The local disks with checkpoints, working files or the spool: free, and the size (max).",
         _disks,
     ),

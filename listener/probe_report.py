@@ -24,13 +24,17 @@ NO_JOB = 2**31 - 1
 
 
 class LongTask(msgspec.Struct, frozen=True, gc=False):
-    """The task that has run for longest; ``usual_seconds`` is the median of its stage's others."""
+    """The task that has run for longest; ``usual_seconds`` is the median of its stage's others.
+
+    ``as_long`` further tasks have run at least half as long.
+    """
 
     stage: int
     partition: int
     host: str
     seconds: float
     usual_seconds: float | None = None
+    as_long: int = 0
 
 
 class JobCounts(msgspec.Struct, frozen=True, gc=False):

@@ -305,7 +305,7 @@ def _flight_answer(flight: FlightStory, shown: Shown) -> str:
     if flight.until is None:
         text = f"{text}, and still is{'' if shown.is_open else ' where the recording ends'}"
     # Where no cause was seen, the rules may know more: they compare the batch with those before.
-    said = _said_of(flight, shown)
+    said = _said_of(flight, shown, "reason")
     is_explained = any(hold.kind in DELAYS or _is_in(hold.kind, said) for hold in flight.holds)
     said = "" if is_explained else said
     # A line of the same function is no news here; the moments have each.
@@ -315,7 +315,10 @@ def _flight_answer(flight: FlightStory, shown: Shown) -> str:
         text = f"{text}: {held}"
     if said:
         text = f"{text}; the alert says: {said}"
-    if not (held or said):
+    cause = _said_of(flight, shown, "likely_cause")
+    if cause:
+        text = f"{text}; likely cause: {cause}"
+    if not (held or said or cause):
         text = f"{text}; the recording does not show what held it"
     line = _stack_line(flight, shown)
     return f"{text}." if _is_in(line, text) else f"{text}; its thread was at {line}."
@@ -326,16 +329,16 @@ def _is_in(place: str, text: str) -> bool:
     return _LINE.sub("", place) in _LINE.sub("", text)
 
 
-def _said_of(flight: FlightStory, shown: Shown) -> str:
-    """The newest words of an alert about the batch."""
-    reasons = [
-        (line.at, line.annotations.get("reason", ""))
+def _said_of(flight: FlightStory, shown: Shown, annotation: str) -> str:
+    """The newest words of an alert about the batch, under the name of an annotation."""
+    texts = [
+        (line.at, line.annotations.get(annotation, ""))
         for alert in shown.alerts
         if alert.query == flight.query
         for line in alert.firing
         if flight.batch_id is not None and _batch_of(line.facts) == flight.batch_id
     ]
-    return max(reasons, default=(0.0, ""))[1].rstrip(".")
+    return max(texts, default=(0.0, ""))[1].rstrip(".")
 
 
 def _stack_line(flight: FlightStory, shown: Shown) -> str:

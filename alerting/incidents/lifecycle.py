@@ -43,7 +43,9 @@ from ..alert import (
 from ..evaluate import Evaluation, Stages
 from ..finding import WHOLE_DRIVER, Finding
 from ..kinds import (
+    DISK_FILLING,
     DRIVER_DOWN,
+    DRIVER_MEMORY,
     KINDS,
     QUERY_FAILED,
     QUERY_FLAPPING,
@@ -56,6 +58,8 @@ from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 
 FACTS = frozenset(name for name, kind in KINDS.items() if kind.is_fact)
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
+FORESEEN = frozenset({DRIVER_MEMORY, DISK_FILLING})
+"""Alerts about what will happen. They explain nothing that happens before."""
 LOUD_WARNINGS = frozenset({QUERY_STALLED, QUERY_STOPPED})
 """Warnings that are news of an incident of warnings: nothing is committed any more."""
 POLLS = 2
@@ -439,7 +443,8 @@ class Lifecycle:
         if alert.name in FACTS or (alert.query == WHOLE_DRIVER and alert.is_critical):
             return None
         for other in self._tracked.values():
-            if other.alert.query != WHOLE_DRIVER or not other.alert.is_critical:
+            is_of_driver = other.alert.query == WHOLE_DRIVER and other.alert.is_critical
+            if not is_of_driver or other.alert.name in FORESEEN:
                 continue
             recovery = other.recovery
             holds = other.is_found or (
@@ -657,7 +662,8 @@ def _note_failure(tracked: Tracked, history: History, now: float) -> None:
 def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
     """What people must be notified of in an open incident: each query, each fact, loud warnings.
 
-    A warning that joins a critical incident is no news; nor is a stall that joins one.
+    A warning that joins a critical incident is no news; nor is a stall that joins one, unless that
+    was only foreseen.
     """
     loud = [alert for alert in alerts if not alert.muted]
     return _identities([alert for alert in loud if alert.is_critical] or loud)
@@ -666,7 +672,7 @@ def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
 def _identities(alerts: Iterable[Alert]) -> frozenset[Identity]:
     identities = set()
     for alert in alerts:
-        identities.add(("", alert.query))
+        identities.add((alert.name if alert.name in FORESEEN else "", alert.query))
         if alert.name in FACTS or (alert.name in LOUD_WARNINGS and not alert.is_critical):
             identities.add((alert.name, alert.query))
     return frozenset(identities)
@@ -684,11 +690,15 @@ def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:
     return WARNING
 
 
-def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, bool, float]:
-    """Sort key: firing, facts before inferences, critical before warnings, stalls, oldest first."""
+def _prominence(tracked: Tracked) -> tuple[float, ...]:
+    """Sort key: firing, facts before inferences, critical before warnings, stalls, oldest first.
+
+    What is only foreseen comes after what has happened.
+    """
     alert = tracked.alert
-    is_fact, is_stall = alert.name in FACTS, alert.name == QUERY_STALLED
-    return not tracked.is_firing, not is_fact, not alert.is_critical, not is_stall, alert.starts_at
+    is_stall, has_happened = alert.name == QUERY_STALLED, alert.name not in FORESEEN
+    order = (tracked.is_firing, alert.name in FACTS, alert.is_critical, is_stall, has_happened)
+    return (*(not is_first for is_first in order), alert.starts_at)
 
 
 # -- evaluated --------------------------------------------------------------------------------

@@ -8,12 +8,21 @@ data, a slow sink and slow code look alike.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
-from ...listener.foresight.intake import end_at
-from ...listener.foresight.phases import SLOW, BatchPhases, Phase, Usual, usual_before
+from ...listener.foresight.phases import (
+    LEAST_TASKS,
+    SLOW,
+    BatchPhases,
+    Phase,
+    Usual,
+    part,
+    skew_seconds,
+    usual_before,
+)
 from ...listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread
 from ...listener.probe_report import LongTask
 from ...listener.state.run import Delay, InFlight, delay_of, holder_of_slots
@@ -35,12 +44,12 @@ ABOUT_PACE = (BatchSlow, BatchesGrow, LagRises, WaitedTooLong, RetentionUsed, Ta
 
 MOST = 0.5
 """A cause explains at least this part of the time beyond the usual."""
-SKEWED = 4.0
-"""A task that takes this many times the median of its stage is not one of many."""
-LEAST_TASKS = 3
-"""So many tasks of a stage have a median."""
+LEAST_WAITED_SECONDS = 1.0
+"""A loaded driver launches tasks tenths of a second after it submits them, with slots free."""
 USUAL_COLLECTION = 0.1
 """A healthy JVM spends less of its time in garbage collection."""
+CLOSE_SECONDS = 1.0
+"""A reading of the heap so close to a batch is one of its beginning, or of its end."""
 MUCH_SPILLED = 3.0
 """Tasks spill if they spill this many times as much as usual."""
 LEAST_SPILLED_BYTES = 1e6
@@ -79,6 +88,11 @@ class SlowBatch(msgspec.Struct, frozen=True, kw_only=True):
         """How much longer than usual it takes."""
         return self.seconds - self.usual_seconds
 
+    @property
+    def add_batch_seconds(self) -> float:
+        """How long its tasks have had; in flight, all of it may be ``addBatch``."""
+        return self.phase_seconds.get(Phase.ADD_BATCH, self.seconds)
+
 
 def likely_cause(slow: SlowBatch) -> LikelyCause | None:
     """Return what explains most of the time beyond the usual; None if nothing does."""
@@ -98,6 +112,9 @@ def _in_phases(slow: SlowBatch) -> Iterator[LikelyCause]:
 
 def _in_slots(slow: SlowBatch) -> Iterator[LikelyCause]:
     seconds = max(slow.waits_seconds, slow.tasks.waited_seconds)
+    if seconds < LEAST_WAITED_SECONDS:
+        return
+    seconds -= slow.usual.part(lambda batch: batch.waited_part) * slow.add_batch_seconds
     yield LikelyCause(
         cause=SlowCause.WAITING_FOR_SLOTS, explained_seconds=seconds, holder=slow.holder
     )
@@ -105,32 +122,33 @@ def _in_slots(slow: SlowBatch) -> Iterator[LikelyCause]:
 
 def _in_tasks(slow: SlowBatch) -> Iterator[LikelyCause]:
     spread = _widest(slow)
-    if spread is not None and spread.longest_seconds >= SKEWED * spread.median_seconds:
-        seconds = spread.longest_seconds - spread.median_seconds
+    if spread is not None:
+        usual_seconds = slow.usual.part(lambda batch: batch.skew_part) * slow.add_batch_seconds
+        seconds = skew_seconds(spread) - usual_seconds
         yield LikelyCause(cause=SlowCause.SKEW, explained_seconds=seconds, spread=spread)
     run_seconds = slow.tasks.sums.run_seconds
     if not run_seconds:
         return
-    add_batch = slow.phase_seconds.get(Phase.ADD_BATCH, slow.seconds)
-    for cause, seconds in _seconds_of_tasks(slow):
-        share = min(1.0, seconds / run_seconds)
-        explained = share * min(add_batch, run_seconds)
-        if cause is SlowCause.GARBAGE_COLLECTION:
-            explained -= USUAL_COLLECTION * slow.usual.of(Phase.ADD_BATCH)
+    for cause, seconds, usual_share in _seconds_of_tasks(slow):
+        share = part(seconds, run_seconds)
+        explained = (share - usual_share) * min(slow.add_batch_seconds, run_seconds)
         spilled = slow.tasks.sums.spilled_bytes if cause is SlowCause.SPILL else 0
         yield LikelyCause(
             cause=cause, explained_seconds=explained, of_tasks=share, spilled_bytes=spilled
         )
 
 
-def _seconds_of_tasks(slow: SlowBatch) -> Iterator[tuple[SlowCause, float]]:
-    """For how long tasks did something else than their work; all of them together."""
+def _seconds_of_tasks(slow: SlowBatch) -> Iterator[tuple[SlowCause, float, float]]:
+    """For how long tasks did something else than their work, all together, and its usual part."""
     sums = slow.tasks.sums
-    yield SlowCause.GARBAGE_COLLECTION, sums.gc_seconds
-    yield SlowCause.SHUFFLE_WAIT, sums.shuffle_wait_seconds
-    yield SlowCause.STATE_COMMIT, slow.state_commit_seconds
+    collects = max(USUAL_COLLECTION, slow.usual.part(lambda batch: batch.gc_part))
+    waits = slow.usual.part(lambda batch: batch.shuffle_wait_part)
+    commits = slow.usual.part(lambda batch: batch.state_commit_part)
+    yield SlowCause.GARBAGE_COLLECTION, sums.gc_seconds, collects
+    yield SlowCause.SHUFFLE_WAIT, sums.shuffle_wait_seconds, waits
+    yield SlowCause.STATE_COMMIT, slow.state_commit_seconds, commits
     if _spills(slow):
-        yield SlowCause.SPILL, _beyond_usual_work(slow)
+        yield SlowCause.SPILL, _beyond_usual_work(slow), 0.0
 
 
 def _spills(slow: SlowBatch) -> bool:
@@ -141,13 +159,13 @@ def _spills(slow: SlowBatch) -> bool:
 
 
 def _beyond_usual_work(slow: SlowBatch) -> float:
-    """For how long its tasks ran beyond what is usual for so much data, and did nothing else."""
+    """Seconds of tasks beyond the usual for so much data, with the garbage that spills make."""
     sums = slow.tasks.sums
     per_byte = slow.usual.seconds_per_byte
     if per_byte is None:
         return 0.0
     usual = per_byte * (sums.shuffle_read_bytes + sums.shuffle_written_bytes)
-    return max(0.0, sums.run_seconds - usual - sums.gc_seconds - sums.shuffle_wait_seconds)
+    return max(0.0, sums.run_seconds - usual - sums.shuffle_wait_seconds)
 
 
 def _widest(slow: SlowBatch) -> StageSpread | None:
@@ -156,7 +174,8 @@ def _widest(slow: SlowBatch) -> StageSpread | None:
     if spread is not None and spread.tasks < LEAST_TASKS:
         spread = None
     task = slow.longest
-    if task is None or task.usual_seconds is None:
+    # Where others run as long, the sink or the code is slow, not one task.
+    if task is None or task.usual_seconds is None or task.as_long:
         return spread
     running = StageSpread(
         stage=task.stage,
@@ -279,20 +298,20 @@ def _with_wait(context: RuleContext, flight: InFlight, slow: SlowBatch) -> SlowB
 
 
 def _committed_batches(context: RuleContext) -> list[SlowBatch]:
-    """The newest slow batches, at most two, the newest first."""
-    query = context.query
-    batches = query.checkpoint.batches
-    usual = usual_before(batches, batches[-1].seconds) if batches else None
+    """The newest batch, if it is slow, and the one before, if that took about as long."""
+    batches = context.query.checkpoint.batches
+    newest = list(islice(reversed(batches.values()), 2))
+    usual = usual_before(batches, newest[0].seconds) if newest else None
     if usual is None:
         return []
-    slow = [batch for batch in batches[-2:] if batch.seconds >= SLOW * usual.seconds]
-    return [_committed(context, batch, usual) for batch in reversed(slow)]
+    least = max(SLOW * usual.seconds, newest[0].seconds / SLOW)
+    slow = [batch for batch in newest if batch.seconds >= least]
+    return [_committed(context, batch, usual) for batch in slow]
 
 
 def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBatch:
     progress = context.query.run.progress
     is_newest = progress is not None and progress.batch_id == batch.batch_id
-    operators = progress.operators if progress is not None and is_newest else ()
     ended_at = context.query.run.progress_at if is_newest else None
     return SlowBatch(
         batch_id=batch.batch_id,
@@ -302,17 +321,22 @@ def _committed(context: RuleContext, batch: BatchPhases, usual: Usual) -> SlowBa
         phase_seconds={phase: batch.of(phase) for phase in Phase},
         rows=batch.rows,
         tasks=_tasks_of(context, batch.batch_id),
-        state_commit_seconds=sum(operator.commit_seconds or 0.0 for operator in operators),
+        state_commit_seconds=batch.state_commit_seconds,
         driver_collects=_driver_collects(context, ended_at, batch.seconds),
     )
 
 
 def _driver_collects(context: RuleContext, until: float | None, seconds: float) -> float:
-    """The part of the ``seconds`` before that the driver spent in collections, as far as known."""
-    points = context.snapshot.usage.gc_seconds.points
-    if until is None or not points or points[0][0] > until - seconds:
+    """The part of the ``seconds`` before that the driver surely spent in collections.
+
+    The heap is read rarely: what was collected between a reading before and one within is unknown.
+    """
+    if until is None:
         return 0.0
-    return (end_at(points, until) - end_at(points, until - seconds)) / seconds
+    since = until - seconds - CLOSE_SECONDS
+    points = context.snapshot.usage.gc_seconds.points
+    within = [collected for at, collected in points if since <= at <= until + CLOSE_SECONDS]
+    return (within[-1] - within[0]) / seconds if within else 0.0
 
 
 def _tasks_of(context: RuleContext, batch_id: int | None) -> BatchTasks:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from msgspec.structs import replace
 
 from ...core.states import QueryState
@@ -210,15 +212,15 @@ def _state_snapshots(query: Query) -> StateSnapshots | None:
     """The snapshot of its state that is the oldest, if a recovery from it is slow."""
     run = query.run
     progress = run.progress
-    if progress is None or not progress.operators or run.last_commit_at is None:
+    durations = query.history.recent_batches
+    if progress is None or not progress.operators or not durations:
         return None
     first = progress.batch_id if run.first_batch is None else run.first_batch
     ages = oldest_uploads(progress.operators, progress.batch_id, first)
     if not ages:
         return None
     label, age = max(ages.items(), key=lambda entry: entry[1].batches)
-    seconds_a_batch = (run.last_commit_at - run.started_at) / max(1, progress.batch_id - first + 1)
-    seconds = age.batches * seconds_a_batch
+    seconds = age.batches * median(durations)
     if age.batches < LATE_BATCHES or seconds < LATE_SECONDS:
         return None
     return StateSnapshots(label, age.partition, age.batches, seconds, age.is_none)

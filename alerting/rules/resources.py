@@ -98,18 +98,12 @@ def memory_of(snapshot: Snapshot, now: float) -> MemoryUse:
     """Return how the driver uses its memory, or did as its JVM ended, and when that is full."""
     now = _last_read(snapshot, now)
     resources, usage = snapshot.resources, snapshot.usage
-    states = [
-        (query.label, progress.state_memory_bytes)
-        for query in snapshot.queries
-        if (progress := query.run.progress) is not None and progress.state_memory_bytes
-    ]
     return MemoryUse(
         heap=resources.heap,
         heap_full=heap_full(resources, usage, now),
         gc_share=gc_share(usage, now),
         container=resources.container,
         container_full=container_full(resources, usage, now),
-        largest_state=max(states, key=lambda state: state[1], default=None),
     )
 
 

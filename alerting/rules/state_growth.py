@@ -56,7 +56,7 @@ def _filling(context: RuleContext, progress: Progress) -> Finding | None:
     series = total_size(growths, context.now) if limit is not None else ()
     if limit is None or not series:
         return None
-    soon = seconds_at_this_rate(growths, series[-1], limit)
+    soon = seconds_at_this_rate(growths, series, limit)
     is_critical = series[-1] >= limit or (soon is not None and soon <= CRITICAL_SECONDS)
     seconds = soon if is_critical else seconds_until(series, limit)
     if seconds is None and not is_critical:

@@ -8,6 +8,7 @@ from functools import partial, singledispatch
 from ...core.text import amount, duration, exact_duration, listed, size, utc
 from ...listener.failure import Failure
 from ...listener.foresight.catching_up import CaughtUp, Deletion
+from ...listener.foresight.filling import Full
 from ...listener.foresight.intake import SECONDS
 from ...listener.probe_report import JobCounts
 from ...listener.source_polls import OFFSET
@@ -218,21 +219,24 @@ def _past_failure(failure: facts.PastFailure) -> str:
 def memory_text(memory: facts.MemoryUse) -> str:
     """Return how the driver uses its memory, a line for each part of it."""
     lines = []
+    if memory.heap is not None and memory.heap.after_gc_bytes is not None:
+        lines.append(f"garbage collection leaves {heap_text(memory.heap)}")
     if memory.heap is not None:
-        lines.append(f"after garbage collection {heap_text(memory.heap)}")
         lines.append(f"heap in use now: {size(memory.heap.used_bytes)}")
     if memory.heap_full is not None:
-        lines.append(f"the heap is full in {full_text(memory.heap_full) or 'no time'}")
+        lines.append(_when_full("heap", memory.heap_full))
     if memory.gc_share is not None:
         lines.append(f"garbage collection takes {memory.gc_share:.0%} of the time")
     if memory.container is not None:
         lines.append(container_text(memory.container))
     if memory.container_full is not None:
-        lines.append(f"the container is full in {full_text(memory.container_full) or 'no time'}")
-    if memory.largest_state is not None:
-        label, count = memory.largest_state
-        lines.append(f"largest state in memory: {label}, {size(count)}")
+        lines.append(_when_full("container", memory.container_full))
     return "\n".join(lines)
+
+
+def _when_full(what: str, full: Full) -> str:
+    text = full_text(full)
+    return f"at this rate the {what} is full in {text}" if text else f"the {what} is full"
 
 
 # -- the query ----------------------------------------------------------------------------------
@@ -323,12 +327,11 @@ def _backlog(backlog: SourceBacklog) -> str:
 def _snapshots(oldest: StateSnapshots | None) -> str:
     if oldest is None:
         return ""
-    what = f"the newest snapshot of partition {oldest.partition} of {oldest.operator}"
-    known = "none is known for" if oldest.is_none else "it lacks"
-    return (
-        f"{what}: {known} {oldest.batches} batches, about {duration(oldest.seconds)} of work; "
-        "a restart reads them again, and is slow"
-    )
+    snapshot = f"snapshot of partition {oldest.partition} of {oldest.operator}"
+    batches = f"the last {oldest.batches} batches ({duration(oldest.seconds)})"
+    missing = f"no {snapshot} was uploaded in {batches}"
+    lacks = missing if oldest.is_none else f"the newest {snapshot} lacks {batches}"
+    return f"{lacks}; a restart applies their changes again, which may take long"
 
 
 def caught_up_text(catching_up: CatchingUp) -> str:
@@ -346,7 +349,7 @@ def _slowness(slow: Slowness) -> Texts:
     """What makes its batches slow; where that is unknown, whether the slow one has more rows."""
     if slow.cause is not None:
         return {"likely_cause": likely_cause_text(slow.cause)}
-    if not slow.rows or slow.rows < MANY_ROWS * slow.usual_rows:
+    if slow.rows is None or slow.rows < MANY_ROWS * max(1.0, slow.usual_rows):
         return {}
     took = f"it took {duration(slow.seconds)}, usually {exact_duration(slow.usual_seconds)}"
     rows = f"{amount(slow.rows)} rows, usually {amount(slow.usual_rows)}"
@@ -370,8 +373,8 @@ def _skewed(cause: LikelyCause) -> str:
 
 def _collected(cause: LikelyCause) -> str:
     if cause.is_in_driver:
-        return f"it stops the driver for {exact_duration(cause.explained_seconds)} of the batch"
-    return f"it takes {_share(cause)} of the time of its tasks"
+        return f"collections stop it for {exact_duration(cause.explained_seconds)}, in the driver"
+    return f"collections take {_share(cause)} of the time of its tasks"
 
 
 def _spilled(cause: LikelyCause) -> str:

@@ -11,6 +11,7 @@ from functools import singledispatch
 
 from ...core.text import duration
 from ...listener.failure import SESSION_ENDED, Failure
+from ...listener.foresight.state_growth import Cause as WhyKept
 from ...listener.state.positions import Cause
 from .. import facts
 from ..evidence import NO_EVIDENCE, Evidence, SlowCause
@@ -314,16 +315,16 @@ STEPS: dict[type[Facts], str] = {
     ),
     facts.HeapFull: _numbered(
         "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
-        "Restart the job before the heap is full: that repeats one batch at most.",
+        "Restart the job before the heap is full: each query repeats one batch at most.",
         "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
     ),
     facts.InCollection: _numbered(
-        "The driver hardly works: batches take longer, and heartbeats of executors may be lost.",
-        "Take a heap histogram (jmap -histo PID), then restart the job.",
+        "Take a heap histogram now (jmap -histo PID): it names what fills the heap.",
+        "Restart the job: until then its batches are slow, and late heartbeats cost it executors.",
         "Raise spark.driver.memory, or remove what the job keeps: collect(), caches, listeners.",
     ),
     facts.ContainerFull: _numbered(
-        "Restart the job before the kernel kills the driver: that repeats one batch at most.",
+        "Restart the job before the kernel kills it: each query repeats one batch at most.",
         "If the heap has room, it is memory outside: Python, direct buffers, RocksDB.",
         "Raise the container's memory (spark.driver.memoryOverhead), or bound what grows.",
     ),
@@ -350,6 +351,11 @@ def own_steps(found: Facts, _evidence: Evidence = NO_EVIDENCE) -> str:
 @own_steps.register
 def _as_reported(found: facts.Reported, _evidence: Evidence = NO_EVIDENCE) -> str:
     return found.evidence.get(NEXT_STEPS, "")
+
+
+@own_steps.register
+def _clear_state(found: facts.StateGrowing, _evidence: Evidence = NO_EVIDENCE) -> str:
+    return STEPS[facts.WatermarkStuck if found.cause is WhyKept.WATERMARK_STUCK else type(found)]
 
 
 @own_steps.register

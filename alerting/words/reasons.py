@@ -444,7 +444,7 @@ def _rows_dropped(found: facts.RowsDropped) -> str:
 WHY_KEPT = {
     WhyKept.NO_WATERMARK: "there is no watermark, so that nothing is ever removed",
     WhyKept.WATERMARK_STUCK: "its watermark is stuck, so that nothing is removed",
-    WhyKept.NEVER_REMOVED: "nothing was removed, although windows of a week would be over",
+    WhyKept.NEVER_REMOVED: "nothing was removed, although windows of a month would be over",
 }
 
 
@@ -455,11 +455,11 @@ def _state_growing(found: facts.StateGrowing) -> str:
         text = f"the state is {size(found.size_bytes or 0)}, most of it in {found.operator}"
     grown = _state(found.grown_rows, found.grown_bytes)
     if grown:
-        text += f": {grown} more than {duration(found.seconds)} ago"
+        text += f", {grown} more than {duration(found.seconds)} ago"
     if found.cause is not None:
         text += f"; {WHY_KEPT[found.cause]}"
     elif not found.has_removed:
-        text += "; nothing was removed since it is watched"
+        text += "; nothing has been removed since watching began"
     return text + _until_limit(found)
 
 
@@ -608,8 +608,7 @@ def _jvm_ended(found: facts.JvmEnded) -> str:
 def _heap_full(found: facts.HeapFull) -> str:
     heap = found.memory.heap
     assert heap is not None, "the rule has read it"
-    text = f"after garbage collection {heap_text(heap)}"
-    return f"{text}{_filling(found.memory.heap_full)}{_largest_state(found.memory)}"
+    return f"garbage collection leaves {heap_text(heap)}{_filling(found.memory.heap_full)}"
 
 
 @text_of.register
@@ -639,10 +638,10 @@ def _disk_text(found: facts.FullDisk) -> str:
 
 
 def heap_text(heap: Heap) -> str:
-    """Return how full the heap was after the last collection."""
+    """Return how much of the heap the last collection left in use."""
     left = heap.after_gc_bytes or 0
     share = left / heap.max_bytes
-    return f"{share:.0%} of the heap is in use ({size(left)} of {size(heap.max_bytes)})"
+    return f"{share:.0%} of the heap in use ({size(left)} of {size(heap.max_bytes)})"
 
 
 def container_text(container: Container) -> str:
@@ -665,13 +664,6 @@ def full_text(full: Full | None) -> str:
     earliest, latest = duration(full.earliest), duration(full.latest)
     expected = duration(full.seconds)
     return expected if earliest == latest else f"{expected} ({earliest} to {latest})"
-
-
-def _largest_state(memory: facts.MemoryUse) -> str:
-    if memory.largest_state is None:
-        return ""
-    label, count = memory.largest_state
-    return f"; the largest state is that of {label} ({size(count)})"
 
 
 @text_of.register

@@ -69,9 +69,9 @@ function resourceFacts({ heap, container, disks } = { disks: [] }) {
 }
 
 function resource(name, used, most, { full_seconds: seconds }, more = "") {
-  const text = `${amount(used / 1e6)} MB of ${amount(most / 1e6)} MB${more}`;
+  const text = `${bytes(used)} of ${bytes(most)}${more}`;
   if (seconds === null) return [name, text, ""];
-  return [name, `${text}, full in ${age(seconds)}`, "bad"];
+  return [name, `${text}, full ${seconds ? `in ${age(seconds)}` : "now"}`, "bad"];
 }
 
 function heartbeat({ heartbeat_timestamp: beat }, now) {

@@ -104,18 +104,18 @@ function nameList(names) {
 function costWords(cost) {
   if (!cost) return "";
   const share = cost.cpu_share === null ? "" : `, ${Math.round(100 * cost.cpu_share)}% of the driver's`;
-  const spilled = cost.spilled_bytes ? `; ${amount(cost.spilled_bytes)} bytes spilled` : "";
+  const spilled = cost.spilled_bytes ? `; ${bytes(cost.spilled_bytes)} spilled` : "";
   return `${duration(cost.cpu_seconds)} of CPU${share}; its tasks ran for ${duration(cost.run_seconds)}${spilled}`;
 }
 
-/** `dedupe: 38 M rows, 7.6 GB, snapshot of partition 3 is 60 batches old; ...` */
+/** `dedupe: 38M rows, 7.6 GB, the snapshot of partition 3 lacks 60 batches; ...` */
 function stateText(operators) {
   const texts = operators.map((operator) => {
-    const { rows, bytes, snapshot_lag_batches: lag, snapshot_partition: partition } = operator;
+    const { rows, bytes: size, snapshot_lag_batches: lag, snapshot_partition: partition } = operator;
     const parts = [
       rows === null ? "" : `${amount(rows)} rows`,
-      bytes === null ? "" : `${amount(bytes)}B`,
-      lag ? `snapshot of partition ${partition} is ${amount(lag)} batches old` : "",
+      size === null ? "" : bytes(size),
+      lag ? `the snapshot of partition ${partition} lacks ${amount(lag)} batches` : "",
     ];
     return `${operator.name}: ${parts.filter(Boolean).join(", ")}`;
   });

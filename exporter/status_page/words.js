@@ -68,6 +68,16 @@ function amount(value) {
   return (value < 10 ? TENTHS : WHOLE).format(value);
 }
 
+const BYTES = ["B", "kB", "MB", "GB", "TB"];
+
+/** @param {number} value bytes @returns {string} in decimal units, such as "7.6 GB" */
+function bytes(value) {
+  const power = Math.floor(Math.log10(Math.max(1, value)) / 3);
+  const unit = Math.min(power, BYTES.length - 1);
+  const scaled = value / 1000 ** unit;
+  return `${(scaled < 10 ? TENTHS : WHOLE).format(scaled)} ${BYTES[unit]}`;
+}
+
 /** @param {string} iso @returns {string} the viewer's local time and zone, with the date if not today */
 function clock(iso) {
   const at = new Date(iso);

@@ -283,7 +283,7 @@ class _Arrivals(msgspec.Struct, frozen=True, gc=False):
 
 def _by_persistence(meeting: _Meeting, intake: Intake) -> CaughtUp | None:
     """Expect in a time to come what arrived in a past of the same length."""
-    ends = intake.ends
+    ends = intake.arrivals
     longest = intake.at - ends[0][0]
     if longest < SHORTEST_SECONDS:
         return None

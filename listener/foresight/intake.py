@@ -16,20 +16,26 @@ import msgspec
 from msgspec.structs import replace
 
 from ..events import SourceProgress
+from ..offsets import whole
 from ..state.sources import PolledSource, thinned
 
 MAX_MARKS = 24
 QUARTER_SECONDS = 900.0
 DAY_QUARTERS = 96
 KEPT_QUARTERS = DAY_QUARTERS + 24
+SAMPLE_SECONDS = 5.0
+"""Between two samples, a batch costs next to nothing."""
 LONG_GAP = 4.0
 """After so many times the usual time between two commits, a query was hung or down."""
 MIN_GAPS = 2
 MOST = 1e18
 """More is unread nowhere; a source may report any number."""
+OFFSET = "offset"
 SECONDS = "s"
 """The unit of a source that reports how late it is: a second of data arrives each second."""
 
+Extent = tuple[int, float]
+NO_EXTENT: Extent = (0, 0)
 Ends = list[tuple[float, float]]
 """Times, and how much had arrived by then; ascending."""
 
@@ -66,8 +72,8 @@ class Intake(msgspec.Struct, frozen=True, gc=False):
     quarters: bytes = b""
     quarter: int = 0
     quarter_end: float | None = None
-    ends_polled: tuple[int, int] = (0, 0)
-    """How many partitions the newest poll had, and the sum of their ends."""
+    extent: Extent = NO_EXTENT
+    """How many partitions the source had then, and the sum of their ends; none if unknown."""
 
     @property
     def read(self) -> float:
@@ -80,7 +86,7 @@ class Intake(msgspec.Struct, frozen=True, gc=False):
         return array("f", self.quarters)
 
     @property
-    def ends(self) -> Ends:
+    def arrivals(self) -> Ends:
         """All that is known of how much had arrived when."""
         ends: Ends = []
         if self.quarter_end is not None:
@@ -107,17 +113,26 @@ class Pace(msgspec.Struct, frozen=True, gc=False):
 
 
 def follow_intake(
-    before: Intake | None, unit: str, at: float, *, arrived: float, lag: float, pace: Pace
+    before: Intake | None,
+    unit: str,
+    at: float,
+    *,
+    arrived: float,
+    lag: float,
+    pace: Pace,
+    extent: Extent = NO_EXTENT,
 ) -> Intake:
     """Apply a poll: so much has ``arrived`` since the one before, and ``lag`` is unread."""
     if before is None or before.unit != unit:
         marks = (Mark(at, 0.0, at, lag),)
-        return Intake(unit, at, lag, lag, at, marks, quarter=int(at // QUARTER_SECONDS))
+        quarter = int(at // QUARTER_SECONDS)
+        return Intake(unit, at, lag, lag, at, marks, quarter=quarter, extent=extent)
     if at <= before.at:
         return before
     since = at if at - before.at > QUARTER_SECONDS else before.since
-    after = replace(before, at=at, end=before.end + arrived, lag=lag, since=since)
-    after = _with_quarters(after, before)
+    after = replace(before, at=at, end=before.end + arrived, lag=lag, since=since, extent=extent)
+    if at >= (before.quarter + 1) * QUARTER_SECONDS:
+        after = _with_quarters(after, before)
     last = before.marks[-1] if before.marks else None
     if last is None or after.read < last.read:
         # The first poll of a run, a rewound query, or another set of partitions.
@@ -138,41 +153,66 @@ def follow_polled(
         if poll is None or lag is None:
             continue
         before = intakes.get(index)
-        ends = len(poll.latest), sum(poll.latest.values())
-        arrived = 0
-        if before is not None and before.ends_polled[0] == ends[0]:
-            arrived = max(0, ends[1] - before.ends_polled[1])
-        after = follow_intake(before, poll.unit, poll.at, arrived=arrived, lag=lag, pace=pace)
-        followed[index] = replace(after, ends_polled=ends)
+        extent = len(poll.latest), sum(poll.latest.values())
+        arrived = _arrived(before, extent, 0.0)
+        followed[index] = follow_intake(
+            before, poll.unit, poll.at, arrived=arrived, lag=lag, pace=pace, extent=extent
+        )
     return followed
 
 
 def follow_reported(
     intakes: Mapping[int, Intake], sources: Mapping[int, SourceProgress], at: float, pace: Pace
 ) -> dict[int, Intake]:
-    """Apply what Spark reported of sources that are not polled, in the most exact unit."""
+    """Apply what Spark reported of sources that are not polled, in the most exact unit.
+
+    Seconds arrive as time passes. Of bytes and files it is not reported what arrives meanwhile:
+    only that the backlog shrinks is known.
+    """
     followed = dict(intakes)
     for index, source in sources.items():
-        before = intakes.get(index)
-        since = at if before is None else before.at
-        unread = 0.0 if before is None else before.lag
-        if source.behind_seconds is not None:
-            unit, lag, arrived = SECONDS, source.behind_seconds, at - since
-        elif source.lag_offsets is not None:
-            unit, lag = "offset", source.lag_offsets
-            arrived = min(MOST, max(0.0, _read_in(source) + lag - unread))
-        elif source.backlog_bytes is not None:
-            # What arrives meanwhile is not reported: only that the backlog shrinks is known.
-            unit, lag, arrived = "byte", source.backlog_bytes, 0.0
-        elif source.backlog_files is not None:
-            unit, lag, arrived = "file", source.backlog_files, 0.0
-        else:
+        reported = lag_of(source)
+        if reported is None:
             continue
-        lag = min(lag, MOST)
-        after = follow_intake(before, unit, at, arrived=arrived, lag=lag, pace=pace)
-        # The next poll does not count again what is counted here.
-        followed[index] = replace(after, ends_polled=(0, 0))
+        unit, lag = reported
+        before = intakes.get(index)
+        extent = NO_EXTENT
+        arrived = 0.0
+        if unit == SECONDS and before is not None:
+            arrived = at - before.at
+        elif unit == OFFSET:
+            extent = _extent(source, lag)
+            arrived = _arrived(before, extent, source.input_rows + lag)
+        followed[index] = follow_intake(
+            before, unit, at, arrived=arrived, lag=lag, pace=pace, extent=extent
+        )
     return followed
+
+
+def lag_of(source: SourceProgress) -> tuple[str, float] | None:
+    """How far behind Spark reports a source to be, in the most exact unit; None if it does not."""
+    if source.behind_seconds is not None:
+        return SECONDS, min(source.behind_seconds, MOST)
+    if source.lag_offsets is not None:
+        return OFFSET, min(source.lag_offsets, MOST)
+    if source.backlog_bytes is not None:
+        return "byte", min(source.backlog_bytes, MOST)
+    if source.backlog_files is not None:
+        return "file", min(source.backlog_files, MOST)
+    return None
+
+
+def is_due(before: Intake | None, source: SourceProgress, at: float) -> bool:
+    """Whether what a source reports is to be applied: not at each of many short batches.
+
+    That all is read, or not any more, is news. Without ends, no batch can be left out.
+    """
+    reported = lag_of(source)
+    if reported is None or before is None or at - before.at >= SAMPLE_SECONDS:
+        return reported is not None
+    unit, lag = reported
+    is_countable = unit != OFFSET or before.extent != NO_EXTENT
+    return unit != before.unit or (lag > 0) != (before.lag > 0) or not is_countable
 
 
 def between_runs(intakes: Mapping[int, Intake]) -> dict[int, Intake]:
@@ -189,22 +229,31 @@ def end_at(ends: Ends, at: float) -> float:
     return before + (after - before) * (at - before_at) / (after_at - before_at)
 
 
-def _read_in(source: SourceProgress) -> float:
-    """How many offsets a batch has read; its rows, where offsets are no numbers."""
-    start, end = source.start, source.end
-    if isinstance(start, dict) and isinstance(end, dict) and start.keys() == end.keys():
-        begun = [position for position in start.values() if isinstance(position, int)]
-        ended = [position for position in end.values() if isinstance(position, int)]
-        if len(begun) == len(ended) == len(end):
-            return float(sum(ended) - sum(begun))
-    return float(source.input_rows)
+def _extent(source: SourceProgress, lag: float) -> Extent:
+    """How many partitions a batch has read, and the sum of their ends in the source."""
+    read = whole(source.end)
+    if source.end is None or len(read) != len(source.end):
+        return NO_EXTENT
+    return len(read), sum(read.values()) + lag
+
+
+def _arrived(before: Intake | None, extent: Extent, otherwise: float) -> float:
+    """How much has arrived since; that of other partitions does not count.
+
+    Where offsets are no numbers: ``otherwise``, of which some was known to be unread.
+    """
+    if before is None:
+        return 0.0
+    if extent == NO_EXTENT:
+        return min(MOST, max(0.0, otherwise - before.lag))
+    return max(0.0, extent[1] - before.extent[1]) if before.extent[0] == extent[0] else 0.0
 
 
 def _marked(after: Intake, last: Mark, pace: Pace) -> tuple[Mark, ...]:
     """The marks with that of the newest commit, which alone is left once it has caught up."""
     marks = after.marks
     committed_at = pace.committed_at if last.at < pace.committed_at <= after.at else after.at
-    is_close = after.read >= _arrived_by(after, committed_at - pace.close)
+    is_close = after.lag <= 0 or after.read >= _arrived_by(after, committed_at - pace.close)
     mark = Mark(committed_at, after.read, after.at, after.end, is_close)
     if is_close or _was_down(marks, committed_at, pace):
         return (mark,)
@@ -243,8 +292,6 @@ def _with_quarters(intake: Intake, before: Intake) -> Intake:
     """Close the quarters that are over; a time without polls is spread evenly over its quarters."""
     quarter = int(intake.at // QUARTER_SECONDS)
     over = quarter - intake.quarter
-    if over <= 0:
-        return intake
     polls = [(before.at, before.end), (intake.at, intake.end)]
     quarter_end = end_at(polls, quarter * QUARTER_SECONDS)
     if intake.quarter_end is None:

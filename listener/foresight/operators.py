@@ -110,6 +110,11 @@ def labelled(operators: Sequence[StateOperator]) -> dict[str, StateOperator]:
     return by_label
 
 
+def commit_seconds(operators: Sequence[StateOperator]) -> float:
+    """How long all tasks have committed the state of these operators, as far as reported."""
+    return sum([operator.commit_seconds or 0.0 for operator in operators])
+
+
 # -- what is published ------------------------------------------------------------------------
 # Of about forty metrics of RocksDB those that people look at: how large it is, what it costs.
 

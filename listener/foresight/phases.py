@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from itertools import pairwise
+from itertools import islice, pairwise
 from statistics import median
 
 import msgspec
 from msgspec.structs import replace
 
 from ..events import Progress
-from .tasks import QueryTasks, TaskSums
+from .operators import commit_seconds
+from .tasks import BatchTasks, QueryTasks, StageSpread
 
 MOST = 32
 """So many batches are kept at most ..."""
@@ -30,6 +31,10 @@ LEAST_WITH_TASKS = 2
 SLOW = 1.5
 """A batch that takes this many times as long as usual is slow."""
 LEAST_EXCESS_SECONDS = 0.5
+SKEWED = 4.0
+"""A task that takes this many times the median of its stage is not one of many."""
+LEAST_TASKS = 3
+"""So many tasks of a stage have a median."""
 
 
 class Phase(str, Enum):
@@ -58,6 +63,19 @@ class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
     shuffled_bytes: int = 0
     """Read and written, which says how much work it was."""
     spilled_bytes: int = 0
+    gc_part: float = 0.0
+    """Of the time of its tasks, like the next."""
+    shuffle_wait_part: float = 0.0
+    waited_part: float = 0.0
+    """Of ``addBatch``, for slots; like the next."""
+    skew_part: float = 0.0
+    state_commit_seconds: float = 0.0
+    """Of all tasks together; its progress says it."""
+
+    @property
+    def state_commit_part(self) -> float:
+        """Of the time of its tasks."""
+        return part(self.state_commit_seconds, self.run_seconds or 0.0)
 
     def of(self, *phases: Phase) -> float:
         """The seconds of these phases together; an unknown one counts 0."""
@@ -65,7 +83,8 @@ class BatchPhases(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return sum(seconds or 0.0 for seconds in together)
 
 
-Batches = tuple[BatchPhases, ...]
+Batches = dict[int, BatchPhases]
+"""By their number as they came, oldest first: a batch may run again, and ids may go back."""
 
 
 def follow_phases(batches: Batches, progress: Progress) -> Batches:
@@ -73,10 +92,17 @@ def follow_phases(batches: Batches, progress: Progress) -> Batches:
     if progress.batch_seconds is None or not progress.phase_seconds:
         return batches
     phases = tuple(map(progress.phase_seconds.get, _NAMES))
-    newest = BatchPhases(progress.batch_id, progress.input_rows, progress.batch_seconds, phases)
-    if len(batches) < MOST:
-        return (*batches, newest)
-    return (*_thinned(batches), newest)
+    newest = BatchPhases(
+        progress.batch_id,
+        progress.input_rows,
+        progress.batch_seconds,
+        phases,
+        state_commit_seconds=commit_seconds(progress.operators) if progress.operators else 0.0,
+    )
+    number = next(reversed(batches)) + 1 if batches else 0
+    batches = batches.copy() if len(batches) < MOST else _thinned(batches)
+    batches[number] = newest
+    return batches
 
 
 def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
@@ -84,41 +110,60 @@ def follow_tasks(batches: Batches, tasks: QueryTasks | None) -> Batches:
     if tasks is None or not batches:
         return batches
     for of_batch in tasks.batches:
-        for index in range(-1, -1 - min(KEPT_TASKS, len(batches)), -1):
-            batch = batches[index]
-            is_new = batch.run_seconds != of_batch.sums.run_seconds
-            if batch.batch_id == of_batch.batch_id and is_new:
-                changed = list(batches)
-                changed[index] = _with_sums(batch, of_batch.sums)
-                batches = tuple(changed)
+        for number, batch in islice(reversed(batches.items()), KEPT_TASKS):
+            if batch.batch_id == of_batch.batch_id:
+                if batch.run_seconds != of_batch.sums.run_seconds:
+                    batches = {**batches, number: _with_tasks(batch, of_batch)}
+                break
     return batches
 
 
-def _with_sums(batch: BatchPhases, sums: TaskSums) -> BatchPhases:
+def _with_tasks(batch: BatchPhases, tasks: BatchTasks) -> BatchPhases:
+    sums = tasks.sums
+    add_batch = batch.of(Phase.ADD_BATCH)
     return replace(
         batch,
         run_seconds=sums.run_seconds,
         shuffled_bytes=sums.shuffle_read_bytes + sums.shuffle_written_bytes,
         spilled_bytes=sums.spilled_bytes,
+        gc_part=part(sums.gc_seconds, sums.run_seconds),
+        shuffle_wait_part=part(sums.shuffle_wait_seconds, sums.run_seconds),
+        waited_part=part(tasks.waited_seconds, add_batch),
+        skew_part=part(skew_seconds(tasks.spread), add_batch),
     )
+
+
+def skew_seconds(spread: StageSpread | None) -> float:
+    """By how much one task exceeds the median of its stage, if it is not one of many."""
+    if spread is None or spread.tasks < LEAST_TASKS:
+        return 0.0
+    if spread.longest_seconds < SKEWED * spread.median_seconds:
+        return 0.0
+    return spread.longest_seconds - spread.median_seconds
+
+
+def part(seconds: float, of_seconds: float) -> float:
+    """Which part of these seconds the others are, at most all; none of no time."""
+    return min(1.0, seconds / of_seconds) if of_seconds else 0.0
 
 
 def _thinned(batches: Batches) -> Batches:
     """The batches without those that are closest to the one before, for their age."""
-    older = [batch.batch_id for batch in batches[: MOST - THINNED]]
-    now = batches[-1].batch_id
-    distances = [(batch - before) / max(1, now - batch) for before, batch in pairwise(older)]
-    closest = sorted(range(len(distances)), key=distances.__getitem__)[:THINNED]
-    kept = list(batches)
-    for index in sorted(closest, reverse=True):
-        del kept[index + 1]
-    return tuple(kept)
+    older = list(islice(batches.items(), MOST - THINNED))
+    _, newest = next(reversed(batches.items()))
+    now = newest.batch_id
+    distances = [
+        ((batch.batch_id - before.batch_id) / max(1, now - batch.batch_id), number)
+        for (_, before), (number, batch) in pairwise(older)
+    ]
+    closest = {number for _, number in sorted(distances)[:THINNED]}
+    return {number: batch for number, batch in batches.items() if number not in closest}
 
 
 class Usual(msgspec.Struct, frozen=True, gc=False):
     """What is usual: some batches, each of which is one of many that were alike."""
 
-    batches: Batches
+    batches: Sequence[BatchPhases]
 
     @property
     def seconds(self) -> float:
@@ -146,6 +191,10 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
             lambda batch, run: run / batch.shuffled_bytes if batch.shuffled_bytes else None
         )
 
+    def part(self, read: Callable[[BatchPhases], float]) -> float:
+        """Which part of their time tasks usually do something else than their work, if known."""
+        return self._of_tasks(lambda batch, _: read(batch)) or 0.0
+
     def _of_tasks(self, read: Callable[[BatchPhases, float], float | None]) -> float | None:
         run_seconds = [(batch, batch.run_seconds) for batch in self.batches]
         read_values = [read(batch, run) for batch, run in run_seconds if run is not None]
@@ -153,19 +202,20 @@ class Usual(msgspec.Struct, frozen=True, gc=False):
         return median(values) if len(values) >= LEAST_WITH_TASKS else None
 
 
-def usual_before(batches: Sequence[BatchPhases], seconds: float) -> Usual | None:
+def usual_before(committed: Batches, seconds: float) -> Usual | None:
     """What was usual before batches took ``seconds``; None if that is not slow, or unknown.
 
     The newest batches that took about as long are not what is usual, up to two shorter ones in a
     row. Of what was before, the older half counts: batches may have grown since. If all took as
     long, nothing is known.
     """
+    batches = list(committed.values())
     is_long = [batch.seconds * SLOW > seconds for batch in batches]
     before = len(batches)
     while before and any(is_long[max(0, before - 2) : before]):
         before -= 1
     if before < LEAST:
         return None
-    usual = Usual(tuple(batches[: max(LEAST, before // 2)]))
+    usual = Usual(batches[: max(LEAST, before // 2)])
     is_slow = seconds >= SLOW * usual.seconds and seconds - usual.seconds >= LEAST_EXCESS_SECONDS
     return usual if is_slow else None

@@ -40,8 +40,9 @@ CLEARED_BY_WATERMARK = frozenset(
 )
 """Operators that remove nothing without a watermark; those with functions of the user's own have
 time-outs, and time to live."""
-LONGEST_WINDOW_SECONDS = 8 * DAY_SECONDS
-"""Once the watermark is so far beyond what was new when we began, a window of a week has closed."""
+LONGEST_WINDOW_SECONDS = 32 * DAY_SECONDS
+"""Once the watermark is so far beyond what was new when we began, a window of a month has closed.
+So long are many times to live, too."""
 
 # -- following --------------------------------------------------------------------------------
 
@@ -95,9 +96,7 @@ def follow_growth(before: Growth, progress: Progress, at: float, read: int) -> G
 
     So many rows were ``read`` in all batches.
     """
-    if not progress.operators:
-        return before
-    if not _is_due(before, progress.operators, at):
+    if not progress.operators or not _is_due(before, progress.operators, at):
         return before
     operators = islice(labelled(progress.operators).items(), MAX_FOLLOWED)
     return {
@@ -127,7 +126,6 @@ def _follow_operator(
     read: int,
 ) -> OperatorGrowth:
     hour = int(at // HOUR_SECONDS)
-    removed_at = at if operator.rows_removed else None
     newest = progress.event_time_max
     size = operator.state_bytes
     if before is None:
@@ -141,7 +139,7 @@ def _follow_operator(
         _level(before.rows, operator.rows, over),
         _level(before.size, size, over),
         _level(before.read, read, over),
-        before.removed_at if removed_at is None else removed_at,
+        at if operator.rows_removed else before.removed_at,
         newest if before.newest is None else before.newest,
         _marks(before.marks, at, size),
     )
@@ -152,13 +150,13 @@ def _marks(
 ) -> tuple[tuple[float, float], ...]:
     if size is None or (marks and at - marks[-1][0] < MARK_SECONDS):
         return marks
-    return (*marks[-1:], (at, min(float(size), MOST)))
+    return (*marks[-1:], (at, min(max(0.0, float(size)), MOST)))
 
 
 def _level(before: Level | None, figure: float | None, over: int) -> Level | None:
     if figure is None:
         return before
-    figure = min(float(figure), MOST)
+    figure = min(max(0.0, float(figure)), MOST)
     if before is None:
         return Level(figure, figure)
     if over <= 0:
@@ -254,13 +252,14 @@ def seconds_until(series: Series, limit: float) -> float | None:
 
 
 def seconds_at_this_rate(
-    growths: Mapping[str, OperatorGrowth], size: float, limit: float
+    growths: Mapping[str, OperatorGrowth], series: Series, limit: float
 ) -> float | None:
-    """The same by how fast all operators grow just now, near the limit."""
+    """The same by how fast all grow just now, near the limit, if it was not as high in a day."""
     rate = sum(growth.bytes_a_second for growth in growths.values())
-    if size < NEARLY_FULL * limit or rate <= 0:
+    highest = max(series[-1 - DAY : -1], default=0.0)
+    if series[-1] < NEARLY_FULL * limit or series[-1] <= highest or rate <= 0:
         return None
-    return max(0.0, limit - size) / rate
+    return max(0.0, limit - series[-1]) / rate
 
 
 LEAST_DAYS = 3

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 
-class TaskSums(msgspec.Struct, frozen=True, gc=False):
+class TaskSums(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Sums over finished tasks, as ``TaskMetrics`` has them; they only grow."""
 
     tasks: int = 0
@@ -30,7 +30,7 @@ class TaskSums(msgspec.Struct, frozen=True, gc=False):
     shuffle_written_bytes: int = 0
 
 
-class StageSpread(msgspec.Struct, frozen=True, gc=False):
+class StageSpread(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """How long the tasks of a stage took, and where the longest one ran."""
 
     stage: int
@@ -41,7 +41,7 @@ class StageSpread(msgspec.Struct, frozen=True, gc=False):
     host: str
 
 
-class BatchTasks(msgspec.Struct, frozen=True, gc=False):
+class BatchTasks(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What the finished tasks of one batch did."""
 
     batch_id: int
@@ -53,7 +53,7 @@ class BatchTasks(msgspec.Struct, frozen=True, gc=False):
     """Of the stage whose longest task exceeds the median by most."""
 
 
-class QueryTasks(msgspec.Struct, frozen=True, gc=False):
+class QueryTasks(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The tasks of one query, or of the jobs that name none, since counting began."""
 
     sums: TaskSums = TaskSums()

@@ -108,7 +108,7 @@ class JobCounter {
         losses.removeFirst();
       }
       why = why.length() > MAX_REASON ? why.substring(0, MAX_REASON) : why;
-      lossReason = why.replace(FIELD, " ").replace(RECORD, " ");
+      lossReason = TaskCounter.plain(why);
     }
   }
 
@@ -177,8 +177,8 @@ class JobCounter {
         entries.remove();
         continue;
       }
-      answer.append(query).append(FIELD).append(counts.jobsStarted).append(FIELD);
-      answer.append(counts.jobsActive).append(FIELD).append(counts.tasksCompleted);
+      answer.append(TaskCounter.plain(query)).append(FIELD).append(counts.jobsStarted);
+      answer.append(FIELD).append(counts.jobsActive).append(FIELD).append(counts.tasksCompleted);
       answer.append(FIELD).append(counts.tasksActive);
       describeLongest(counts, answer);
       answer.append(RECORD);
@@ -201,7 +201,10 @@ class JobCounter {
     }
   }
 
-  /** The running task that began first, and how long tasks of its stage usually take. */
+  /**
+   * The running task that began first, how long tasks of its stage usually take, and how many others
+   * have run at least half as long.
+   */
   private static void describeLongest(Counts counts, StringBuilder answer) {
     Task longest = null;
     Iterator running = counts.running.values().iterator();
@@ -212,10 +215,16 @@ class JobCounter {
       }
     }
     if (longest != null) {
+      long now = System.nanoTime();
+      int asLong = 0;
+      for (running = counts.running.values().iterator(); running.hasNext(); ) {
+        Task task = (Task) running.next();
+        asLong += task != longest && 2 * (now - task.startedAt) >= now - longest.startedAt ? 1 : 0;
+      }
       answer.append(FIELD).append(longest.stage.id).append(FIELD).append(longest.partition);
-      answer.append(FIELD).append(longest.host.replace(FIELD, " ").replace(RECORD, " "));
-      answer.append(FIELD).append(System.nanoTime() - longest.startedAt);
-      answer.append(FIELD).append(longest.stage.median());
+      answer.append(FIELD).append(TaskCounter.plain(longest.host));
+      answer.append(FIELD).append(now - longest.startedAt);
+      answer.append(FIELD).append(longest.stage.median()).append(FIELD).append(asLong);
     }
   }
 

@@ -215,7 +215,8 @@ class TaskCounter {
     return time.isDefined() ? ((Long) time.get()).longValue() : System.currentTimeMillis();
   }
 
-  private static String plain(String text) {
+  /** The text without our own marks. */
+  static String plain(String text) {
     return text == null ? "" : text.replace(FIELD, " ").replace(RECORD, " ");
   }
 

@@ -293,9 +293,10 @@ def _lost_executors(fields: list[str]) -> LostExecutors:
 def _long_task(fields: list[str]) -> LongTask | None:
     if not fields:
         return None
-    stage, partition, host, runs, usual = fields
+    stage, partition, host, runs, usual, as_long = fields
+    seconds = int(runs) / _NANOS
     usual_seconds = int(usual) / _NANOS if usual else None
-    return LongTask(int(stage), int(partition), host, int(runs) / _NANOS, usual_seconds)
+    return LongTask(int(stage), int(partition), host, seconds, usual_seconds, int(as_long))
 
 
 _SUMS = len(TaskSums.__struct_fields__)

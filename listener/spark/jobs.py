@@ -20,7 +20,6 @@ from .jvm import OptionalCalls
 
 NONE = JobCounts()
 STACK_FRAMES = 5
-STACK_DEPTH = 60
 # A query waits in this method until the writer of its logs has room.
 _LOG_QUEUE_IS_FULL = re.compile(r"AsyncProgressTracking.*\.rejectedExecution\(")
 _PLUMBING = re.compile(r"(?:app//)?(?:java\.|jdk\.|sun\.|scala\.|py4j\.)")
@@ -76,7 +75,7 @@ class PolledWork:
         carrier = getattr(self._jvm, "java.lang.Throwable")()
         carrier.setStackTrace(execution.queryExecutionThread().getStackTrace())
         text = getattr(self._jvm, "org.apache.spark.util.Utils").exceptionString(carrier)
-        frames = [line.removeprefix("\tat ") for line in text.splitlines()[1:]][:STACK_DEPTH]
+        frames = [line.removeprefix("\tat ") for line in text.splitlines()[1:]]
         shown = [frame.removeprefix("app//") for frame in frames if not _PLUMBING.match(frame)]
         return tuple(shown or frames)
 
@@ -227,8 +226,13 @@ _FRAMES_OF_PHASES = (
 
 
 def phase_of(stack: Collection[str]) -> Phase | None:
-    """Return the phase of a batch that the whole stack of its thread shows; None outside of one."""
+    """Return the phase of a batch that the whole stack of its thread shows; None outside of one.
+
+    None, too, where it is too deep to show the batch: a function of ``foreachBatch`` plans, too.
+    """
     text = "\n".join(stack).replace("$anonfun$", "$anonfun ")
+    if "MicroBatchExecution" not in text:
+        return None
     return next((phase for phase, frame in _FRAMES_OF_PHASES if frame.search(text)), None)
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..commit_log import LoggedBatches, LogReport, SinkLog, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import SESSION_ENDED, Failure, describe_failure, died_of_stopped_context
-from ..foresight.intake import Intake, follow_polled, follow_reported
+from ..foresight.intake import Intake, follow_polled, follow_reported, is_due
 from ..foresight.phases import follow_phases, follow_tasks
 from ..foresight.state_growth import follow_growth
 from ..foresight.tasks import follow_sums
@@ -362,15 +362,14 @@ def _fold_batch(query: Query, progress: Progress, at: float, event_at: float) ->
 
 def _intakes(query: Query, progress: Progress, at: float) -> dict[int, Intake]:
     """Follow the lag that Spark reports of sources that do not answer polls."""
-    checkpoint = query.checkpoint
-    reported = {
+    intakes = query.checkpoint.intakes
+    due = {
         index: source
         for index, source in enumerate(progress.sources)
-        if not answers(checkpoint.sources.get(index), at)
+        if is_due(intakes.get(index), source, at)
+        and not answers(query.checkpoint.sources.get(index), at)
     }
-    if not reported:
-        return checkpoint.intakes
-    return follow_reported(checkpoint.intakes, reported, at, pace_of(query, progress))
+    return follow_reported(intakes, due, at, pace_of(query, progress)) if due else intakes
 
 
 def _trends(query: Query, progress: Progress, at: float, late: LateShare | None) -> Trends:

@@ -15,7 +15,7 @@ from ..commit_log import USUAL_HOURS, StartingPoint
 from ..events import Progress
 from ..failure import Failure
 from ..foresight.intake import Intake
-from ..foresight.phases import BatchPhases
+from ..foresight.phases import Batches
 from ..foresight.state_growth import Growth
 from ..foresight.tasks import Spent
 from ..source_polls import SourcePoll
@@ -229,7 +229,7 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     trends: Trends = Trends()
     intakes: dict[int, Intake] = {}
     """By source index: what has arrived and what was read, where a source shows that."""
-    batches: tuple[BatchPhases, ...] = ()
+    batches: Batches = {}
     """The newest batches and some older ones: what is usual for them."""
     growth: Growth = {}
     """What keeps state, and how that grows."""

@@ -108,6 +108,8 @@ INDEPENDENT = [
     (alert("clusters", DOWN, "*", cluster="a"), alert("clusters", STALLED, cluster="b")),
     (alert("warned", "QuerypulseMonitoringDegraded", "*", "warning"), alert("warned", STALLED)),
     (alert("monitor", DOWN, "*"), alert("monitor", "QuerypulseDeliveryFailing", "*", "warning")),
+    (alert("memory", "StreamingDriverMemory", "*"), alert("memory", STALLED)),
+    (alert("disk", "StreamingDiskFilling", "*"), alert("disk", "StreamingQueryLagging")),
     (alert("sisters", "StreamingQueryFailed"), alert("sisters", STALLED, "bills")),
     (alert("same", STALLED), alert("same", "StreamingDataLossRisk", severity="warning")),
     (alert("always", DOWN, "*"), alert("*", "QuerypulseWatchdog", "*", "none")),

@@ -31,6 +31,7 @@ from querypulse.exporter.published_state import (
     alerts_last_open,
 )
 from querypulse.exporter.status import status
+from querypulse.listener.events import Observed
 from querypulse.listener.probe_report import Context
 from querypulse.listener.state.flow import Flow
 from querypulse.listener.state.history import BUCKETS
@@ -87,6 +88,16 @@ def test_rank_of_a_state_is_higher_the_worse_it_is():
         (ranks[state],) = of_query(replace(shown, health=health), "a", "state_rank").values()
 
     assert ranks == {state: 15 - place for place, state in enumerate(STATES)}
+
+
+def test_values_that_users_observe_may_be_negative():
+    seen = (Observed("orders", "refunded", -12.5), Observed("orders", "change", -1.0))
+    story = Story().started("a", at=0).commit("a", batch=1, at=10, observed=seen)
+
+    assert values(published(story), "spark_streaming_query_observed", app="shop", query="a") == {
+        ("orders.refunded",): -12.5,
+        ("orders.change",): -1.0,
+    }
 
 
 # -- the monitor's own metrics ----------------------------------------------------------------

@@ -21,6 +21,7 @@ from support.story import CONFLICT, Lake, Story, run
 from querypulse.alerting.alert import Alert
 from querypulse.core.states import STATES
 from querypulse.listener.foresight.operators import StateOperator
+from querypulse.listener.foresight.resources import Disk, Heap, Resources
 from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
 
 pytestmark = pytest.mark.browser
@@ -112,6 +113,24 @@ def test_details_say_when_a_query_has_caught_up(windows):
         assert text in behind.locator(".facts dd").all_inner_texts()
 
 
+def test_monitor_says_how_full_the_driver_is(windows):
+    disks = (
+        Disk("/data", ("checkpoint of a", "spool_dir"), 0, 2_000_000_000_000),
+        Disk("/", ("spark.local.dir",), 1_250_000_000, 8_000_000_000),
+    )
+    heap = Heap(1_900_000_000, 950_000, 2_000_000_000, 12.5)
+    living = ChangingState(fleet("a"))
+    living.change = lambda shown: replace(
+        shown,
+        snapshot=replace(shown.snapshot, resources=Resources(heap=heap, disks=disks)),
+    )
+    with status_page(windows, living) as (page, _):
+        shown = page.inner_text("#monitor")
+
+    assert "950 kB of 2 GB after collection" in shown
+    assert "6.8 GB of 8 GB (spark.local.dir)" in shown
+
+
 def test_details_say_what_a_query_has_cost_and_the_monitor_what_jobs_of_no_query_have(windows):
     sums = TaskSums(40, 90.0, 30.0, spilled_bytes=2_000_000)
     seen = run("a", finished=QueryTasks(sums))
@@ -120,7 +139,7 @@ def test_details_say_what_a_query_has_cost_and_the_monitor_what_jobs_of_no_query
         costly = row(page, "a")
         costly.locator("summary").click()
         facts = costly.locator(".facts dd").all_inner_texts()
-        assert "30 s of CPU, 75% of the driver's; its tasks ran for 90 s; 2M bytes spilled" in facts
+        assert "30 s of CPU, 75% of the driver's; its tasks ran for 90 s; 2 MB spilled" in facts
         assert "10 s of CPU, 25% of the driver's; its tasks ran for 9.0 s" in page.inner_text(
             "#monitor"
         )
@@ -260,7 +279,7 @@ def test_details_say_what_a_query_keeps_as_state(windows):
     kept = StateOperator(
         "dedupe",
         rows=38_000_000,
-        memory_bytes=7_600_000,
+        memory_bytes=7_600_000_000,
         custom='{"SnapshotLastUploaded.partition_3_default": 1}',
     )
     story = Story().started(at=0)
@@ -268,5 +287,8 @@ def test_details_say_what_a_query_keeps_as_state(windows):
     with status_page(windows, ChangingState(story)) as (page, _):
         stateful = row(page, "a")
         stateful.locator("summary").click()
-        text = "dedupe: 38M rows, 7.6MB, snapshot of partition 3 is 60 batches old; stateStoreSave: 4 rows"
+        text = (
+            "dedupe: 38M rows, 7.6 GB, the snapshot of partition 3 lacks 60 batches; "
+            "stateStoreSave: 4 rows"
+        )
         assert text in stateful.locator(".facts dd").all_inner_texts()

@@ -307,3 +307,29 @@ def test_any_polls_have_an_answer_or_none_and_no_error(steps, repeats):
         assert answer is None or 0 <= answer.earliest <= answer.seconds <= answer.latest
         assert answer is None or not isnan(answer.arrival + answer.consumption)
     assert len(intake.marks) <= MAX_MARKS
+
+
+def test_of_short_batches_a_few_are_sampled_and_every_arrival_counts():
+    story = Story().started(at=0)
+    for second in range(1, 61):
+        end, latest = 300 * second, 100_000 + 100 * second
+        sources = (source(f'{{"t":{{"0":{end}}}}}', f'{{"t":{{"0":{latest}}}}}', rows=300),)
+        story = story.commit(batch=second, at=second, sources=sources)
+    (intake,) = intakes(story)
+
+    assert (intake.at, len(intake.marks)) == (56, 12)
+    assert (intake.end - intake.marks[0].end, intake.read) == (55 * 100, 55 * 300)
+
+
+def test_batch_that_reads_the_rest_is_known_at_once():
+    story = Story().started(at=0)
+    for second, end in ((1, 100), (2, 50_000)):
+        sources = (source(f'{{"t":{{"0":{end}}}}}', '{"t":{"0":50000}}', rows=end),)
+        story = story.commit(batch=second, at=second, sources=sources)
+
+    assert asked(story) == NOW
+
+
+def intakes(story):
+    (query,) = story.state.snapshot(story.ends_at).queries
+    return query.checkpoint.intakes.values()

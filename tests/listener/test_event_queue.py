@@ -192,10 +192,10 @@ def test_lost_executors_are_read_with_why_the_last_one_was(lost, seen):
 
 @pytest.mark.parametrize(("median", "usual"), [("", None), ("2100000000", 2.1)])
 def test_longest_task_is_read_with_its_place_and_what_is_usual(median, usual):
-    fields = "", 1, 1, 7, 2, 4, 17, "host-3", 690000000000, median
+    fields = "", 1, 1, 7, 2, 4, 17, "host-3", 690000000000, median, 2
     counts = job_counts(f"4{RECORD}{FIELD.join(map(str, fields))}{RECORD}").by_query
 
-    assert counts[UNOWNED].longest == LongTask(4, 17, "host-3", 690.0, usual)
+    assert counts[UNOWNED].longest == LongTask(4, 17, "host-3", 690.0, usual, as_long=2)
 
 
 def test_events_of_a_lost_answer_are_counted(driver, queue):

@@ -6,6 +6,10 @@ from collections import Counter
 
 import pytest
 from support.states import HOUR, healthy, leak
+from support.story import progress
+
+from querypulse.listener.foresight.operators import SST_BYTES, StateOperator
+from querypulse.listener.foresight.state_growth import MOST, follow_growth, total_size
 
 ENOUGH_HOURS = 12
 
@@ -38,3 +42,14 @@ def test_300_states_with_a_rhythm_raise_no_alarm(begin):
 
     print(f"{len(alarms)} of 300 healthy states raised an alarm")
     assert alarms == []
+
+
+def test_figures_that_no_state_has_are_kept_within_bounds():
+    growth = {}
+    for at, size in ((0.0, -1e300), (7200.0, 1e300), (14_400.0, -1e300)):
+        operator = StateOperator("dedupe", rows=1, custom=f'{{"{SST_BYTES}": {size!r}}}')
+        growth = follow_growth(growth, progress(batch=1, operators=(operator,)), at, 1)
+    (followed,) = growth.values()
+
+    assert [size for _, size in followed.marks] == [MOST, 0.0]
+    assert total_size(growth, 14_400.0) == pytest.approx([0, 0, MOST, MOST, 0], rel=1e-6)

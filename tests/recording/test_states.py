@@ -18,7 +18,7 @@ from querypulse.listener.foresight.resources import Container, Disk, Heap, Resou
 from querypulse.listener.mailbox import Ending, ProgramEnd
 from querypulse.listener.probe_report import Context, ProbeReport
 from querypulse.listener.state.state import State
-from querypulse.recording.lines import patch_between
+from querypulse.recording.lines import patch_between, patched
 from querypulse.recording.states import (
     ENDING,
     MOST_ELSEWHERE,
@@ -54,6 +54,22 @@ def test_snapshot_comes_back_from_json_as_it_was():
     assert [query_state(query) for query in again.queries] == states
     assert again.queries[0].history == snapshot.queries[0].history
     assert driver_state(again, None) == driver_state(snapshot, None)
+
+
+def test_batch_adds_little_to_a_recording_and_those_kept_come_back_in_their_order():
+    story, states = Story().started(at=0), []
+    for number in range(100):
+        story.commit(batch=number % 90, at=number + 1)
+        (query,) = story.snapshot(number + 1.0).queries
+        states.append(query_state(query))
+    patches = [patch_between(before, after) for before, after in pairwise(states)]
+    state = states[0]
+    for patch in patches:
+        state = patched(state, through_json(patch))
+    (again,) = snapshot_of(through_json(driver_state(a_snapshot(), None)), [state]).queries
+
+    assert max(len(JSON.encode(patch)) for patch in patches) < 1000
+    assert list(again.checkpoint.batches.items()) == list(query.checkpoint.batches.items())
 
 
 @pytest.mark.parametrize("ending", [None, Ending(True), Ending(False, ProgramEnd("exit 1"))])

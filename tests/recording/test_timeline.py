@@ -378,6 +378,23 @@ def test_batch_whose_cause_no_poll_shows_has_the_words_of_its_alert():
     )
 
 
+def test_likely_cause_of_a_slow_batch_is_part_of_what_held_it():
+    tape = Tape("bronze", at=100).started("bronze", at=1)
+    tape.works("bronze", at=20, batch=0, own=JobCounts(jobs_started=2, tasks_completed=40))
+    tape.works("bronze", at=100, batch=0, own=JobCounts(jobs_started=2, tasks_completed=90))
+    cause = "planning: planning the batch (queryPlanning) took 80 s, usually 0.4 s"
+    tape.alert(
+        "bronze",
+        "StreamingBatchSlow",
+        at=100,
+        reason="batch 0 in flight for 80 s",
+        facts={"flight": {"batch_id": 0}},
+        evidence={"likely_cause": cause},
+    )
+
+    assert story_of(tape).answers["held_by"].endswith(f"; likely cause: {cause}.")
+
+
 def test_place_of_a_batch_is_said_once_though_its_alert_names_it_too():
     tape = Tape("bronze", at=100).started("bronze", at=1)
     own = JobCounts(jobs_started=2, tasks_completed=40)

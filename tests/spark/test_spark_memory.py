@@ -31,20 +31,20 @@ def hold(batch, batch_id):
         held.retainAll(jvm.java.util.Collections.emptyList())
 sidecar = attach(spark, http_port=-1)
 query = start("orders", hold, every=1000)
-reported = set()
+seen = set()
 began_at = time.monotonic()
-def report():
+def look():
     evaluated = sidecar._runtime.evaluated
     for alert in evaluated.alerts:
-        if alert.name not in reported:
-            reported.add(alert.name)
+        if alert.name not in seen:
+            seen.add(alert.name)
             kept = {key: alert.annotations.get(key, "") for key in ("summary", "driver_memory")}
             say("alert " + json.dumps({"name": alert.name, "at": time.monotonic() - began_at, **kept}))
     return evaluated.snapshot.resources.heap
 peak = 0.0
 while not leaks.is_set():
     time.sleep(1)
-    heap = report()
+    heap = look()
     if heap is not None:
         share = heap.used_bytes / heap.max_bytes
         peak = max(peak, share)
@@ -55,11 +55,11 @@ while not leaks.is_set():
 say("peak " + json.dumps({"peak": peak, "at": time.monotonic() - began_at}))
 while query.isActive:
     time.sleep(1)
-    report()
+    look()
 ended_at = time.monotonic() - began_at
-while "StreamingQueryFailed" not in reported:
+while "StreamingQueryFailed" not in seen:
     time.sleep(1)
-    report()
+    look()
 say("end " + json.dumps({"at": ended_at}))
 """
 
@@ -75,14 +75,14 @@ def test_leak_is_reported_before_it_ends_a_query_and_garbage_is_not(tmp_path, op
         "SPARK_SUBMIT_OPTS": driver_options().replace("-XX:+UseSerialGC", options),
     }
     with Driver(SCRIPT, tmp_path, arguments=[1000, least_peak], **environment) as driver:
-        reported = lambda start: [
-            json.loads(line.partition(" ")[2]) for line in driver.lines if line.startswith(start)
-        ]
-        ((leak,), (end,)) = (
-            until(lambda start=start: reported(start), f"the driver prints {start}", LEAK_SECONDS)
-            for start in ("peak", "end")
-        )
-        alerts = {alert["name"]: alert for alert in reported("alert")}
+
+        def printed(start):
+            lines = [line.partition(" ")[2] for line in driver.lines if line.startswith(start)]
+            return [json.loads(line) for line in lines]
+
+        (leak,) = until(lambda: printed("peak"), "the leak begins", LEAK_SECONDS)
+        (end,) = until(lambda: printed("end"), "the query has failed", LEAK_SECONDS)
+        alerts = {alert["name"]: alert for alert in printed("alert")}
 
     assert leak["peak"] >= least_peak
     lead = end["at"] - alerts[MEMORY]["at"]
@@ -91,4 +91,4 @@ def test_leak_is_reported_before_it_ends_a_query_and_garbage_is_not(tmp_path, op
     )
     assert alerts[MEMORY]["at"] > leak["at"]
     assert lead >= 15
-    assert "of the heap is in use" in alerts["StreamingQueryFailed"]["driver_memory"]
+    assert "of the heap in use" in alerts["StreamingQueryFailed"]["driver_memory"]

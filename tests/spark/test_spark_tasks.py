@@ -114,6 +114,8 @@ def test_batch_waits_while_jobs_of_others_hold_all_slots(spark, queue, tmp_path)
         held.set()
         until(lambda: query.id in queue.tasks(), "its stage is submitted")
         until(lambda: first_batch().waited_seconds > 0.3, "its stage waits")
+        longest = queue.job_counts().by_query[UNOWNED].longest
+        assert longest.as_long == slots - 1
         assert first_batch().sums.tasks == 0
     finally:
         (tmp_path / "free").touch()
@@ -201,6 +203,17 @@ def test_ids_that_look_like_our_own_marks_are_read_as_text(spark, queue, run_as)
     run_as("a\x1fb\x1ec", "1", 2)
 
     assert tasks(spark, queue)["a b c"].sums.tasks == 2
+
+
+def test_jobs_with_such_an_id_are_counted_while_they_run(spark, queue):
+    def work():
+        spark.sparkContext.setLocalProperty("sql.streaming.queryId", "a\x1fb\x1ec")
+        spark.range(0, 1, 1, 1).where(SLEEP.format(id="id")).collect()
+
+    working = threading.Thread(target=work, daemon=True)
+    working.start()
+    until(lambda: "a b c" in queue.job_counts().by_query, "its job is counted")
+    working.join(SPARK_PATIENCE_SECONDS)
 
 
 @pytest.mark.thorough

@@ -58,6 +58,8 @@ STATES = {
     "StreamingQueryFallingBehind": QueryState.SLOW,
     "StreamingStateGrowing": QueryState.RUNNING,
     "StreamingDriverDown": QueryState.STOPPED_UNEXPECTEDLY,
+    "StreamingDriverMemory": QueryState.RUNNING,
+    "StreamingDiskFilling": QueryState.RUNNING,
     "QuerypulseEventsMissing": QueryState.RUNNING,
     "QuerypulseMonitoringDegraded": QueryState.RUNNING,
 }

@@ -16,8 +16,15 @@ from support.story import Story, policy, processing, run, source
 
 from querypulse.alerting.alert import Alert, Incident, recovered
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.facts import Reported
-from querypulse.alerting.finding import Finding, Severity
+from querypulse.alerting.facts import (
+    DisksFull,
+    FullDisk,
+    HeapFull,
+    MemoryUse,
+    Reported,
+    StateGrowing,
+)
+from querypulse.alerting.finding import Finding, Severity, finding_about
 from querypulse.alerting.receivers.alertmanager import api_alerts
 from querypulse.alerting.receivers.email import email_message
 from querypulse.alerting.receivers.pagerduty import trigger_event
@@ -25,6 +32,9 @@ from querypulse.alerting.receivers.slack import slack_message
 from querypulse.alerting.receivers.teams import teams_message
 from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.core.states import QueryState
+from querypulse.listener.foresight.filling import Full
+from querypulse.listener.foresight.resources import Container, Disk, Heap
+from querypulse.listener.foresight.state_growth import Cause as WhyKept
 from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe_report import Context, JobActivity, JobCounts
 from querypulse.listener.python_frames import MainThread
@@ -119,7 +129,7 @@ def slow_and_failed() -> Incident:
 def lagging() -> Incident:
     story = Story().started("billing", at=0)
     for number in range(7):
-        lag = 2000 + 100 * number
+        lag = 2000 + 1000 * number
         end = {"t": {"0": 1000 * number}}
         latest = {"t": {"0": 1000 * number + lag}}
         kafka = source(end, latest, description="KafkaV2[Subscribe[orders]]")
@@ -140,11 +150,46 @@ def growing() -> Incident:
     story, at = Story().started("billing", at=0), 0
     for number, seconds in enumerate(range(30, 280, 10)):
         minutely = run("billing", trigger="ProcessingTimeTrigger(60000)", batch=number)
+        phases = {"latestOffset": seconds - 5, "addBatch": 4}
         story.probe(minutely, at=at).commit(
-            "billing", batch=number, at=at + seconds, seconds=seconds
+            "billing", batch=number, at=at + seconds, seconds=seconds, phase_seconds=phases
         )
         at += max(60, seconds)
     return incident(story, at + 5)
+
+
+def keeping_state() -> Incident:
+    found = StateGrowing(
+        operator="dedupe",
+        rows=38e6,
+        size_bytes=7.6e9,
+        seconds=86_400,
+        grown_rows=2.4e6,
+        grown_bytes=480e6,
+        cause=WhyKept.NO_WATERMARK,
+    )
+    finding = finding_about("billing", "StreamingStateGrowing", Severity.WARNING, found)
+    return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
+
+
+def filling_its_heap() -> Incident:
+    memory = MemoryUse(
+        heap=Heap(1_930_000_000, 1_880_000_000, 2_000_000_000, 42.0),
+        heap_full=Full(540.0, 420.0, 700.0),
+        gc_share=0.3,
+        container=Container(2_900_000_000, 4_000_000_000),
+    )
+    finding = finding_about(
+        "*", "StreamingDriverMemory", Severity.CRITICAL, HeapFull(memory=memory)
+    )
+    return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
+
+
+def filling_a_disk() -> Incident:
+    disk = Disk("/data", ("checkpoint of billing", "spool_dir"), 3_000_000_000, 100_000_000_000)
+    found = DisksFull(disks=(FullDisk(disk, Full(5400.0, 4500.0, 6500.0)),))
+    finding = finding_about("*", "StreamingDiskFilling", Severity.WARNING, found)
+    return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
 
 
 def stopped() -> Incident:
@@ -232,6 +277,9 @@ CASES: dict[str, Callable[[], Incident]] = {
     "A query falls behind": lagging,
     "Late rows are dropped": late,
     "Batches take longer and longer": growing,
+    "State is never cleared": keeping_state,
+    "A heap fills up": filling_its_heap,
+    "A disk fills up": filling_a_disk,
     "A query stopped": stopped,
     "A query keeps failing": flapping,
     "A query never showed life": missing,

@@ -174,11 +174,12 @@ class Tape:
         return self.add(line)
 
     def alert(self, query, name, *, at, change=Change.OPENED, since=None, **fields):
-        """An alert changes; ``reason`` becomes its words."""
+        """An alert changes; ``reason`` becomes its words, beside its ``evidence``."""
         reason = fields.pop("reason", "")
+        evidence = fields.pop("evidence", {})
         does = fields.pop("does", "")
         severity = fields.pop("severity", "critical")
-        annotations = {"summary": f"[{APP}] {query} {does}: {reason}", "reason": reason}
+        annotations = {"summary": f"[{APP}] {query} {does}: {reason}", "reason": reason, **evidence}
         suffix = "" if severity == "critical" else "/warning"
         line = AlertChanged(
             at=MONDAY + at,

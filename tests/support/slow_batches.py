@@ -10,6 +10,7 @@ from support.story import progress
 
 from querypulse.alerting.evidence import SlowCause
 from querypulse.alerting.rules.causes import SlowBatch, likely_cause
+from querypulse.listener.foresight.operators import StateOperator
 from querypulse.listener.foresight.phases import (
     Phase,
     follow_phases,
@@ -35,6 +36,14 @@ SHORT = {
     Phase.COMMIT_OFFSETS: (0.03, 0.3),
 }
 """How long the phases other than ``addBatch`` usually take."""
+HABITS = (
+    SlowCause.GARBAGE_COLLECTION,
+    SlowCause.SHUFFLE_WAIT,
+    SlowCause.STATE_COMMIT,
+    SlowCause.WAITING_FOR_SLOTS,
+    SlowCause.SKEW,
+)
+"""What takes 0.6 of each usual batch in some histories: it is no cause where it goes on as ever."""
 
 
 class SlowHistory:
@@ -52,24 +61,53 @@ class SlowHistory:
         """How much its tasks shuffle in a second."""
         self.spills = self.rng.choice((0.0, 0.0, 0.3))
         """Which part of that they usually spill."""
+        habits = [habit for habit in HABITS if habit is not trouble]
+        self.habit = self.rng.choice(habits) if self.rng.random() < 0.5 else None
         self.number = 0
-        self.batches = ()
+        self.batches = {}
 
-    def commit(self, phases, rows, sums=None):
+    def commit(self, phases, rows, tasks=None, state_commit=None):
         """Commit one batch; its tasks are those of a usual one, by default."""
         seconds = sum(phases.values())
+        if state_commit is None:
+            run = phases[Phase.ADD_BATCH] * self.slots * 0.8
+            state_commit = self.usual_state_commit(run)
         done = progress(
             batch=self.number,
             seconds=seconds,
             phase_seconds={phase.value: taken for phase, taken in phases.items()},
             input_rows=rows,
+            operators=(StateOperator("op", commit_seconds=state_commit),),
         )
         self.batches = follow_phases(self.batches, done)
-        sums = sums or self.usual_sums(phases[Phase.ADD_BATCH])
+        if tasks is None:
+            busy = phases[Phase.ADD_BATCH]
+            sums = self.usual_sums(busy)
+            tasks = BatchTasks(self.number, sums, self.usual_wait(busy), self.usual_spread(busy))
         if self.rng.random() < 0.9:
-            tasks = QueryTasks(sums, (BatchTasks(self.number, sums),))
-            self.batches = follow_tasks(self.batches, tasks)
+            known = QueryTasks(tasks.sums, (tasks,))
+            self.batches = follow_tasks(self.batches, known)
         self.number += 1
+
+    def part(self, cause, least, most):
+        """A usual part of the time of a batch; more where the query has that habit."""
+        return 0.6 if self.habit is cause else self.rng.uniform(least, most)
+
+    def usual_wait(self, busy):
+        """For how long its stages wait for slots."""
+        return busy * self.part(SlowCause.WAITING_FOR_SLOTS, 0, 0.03)
+
+    def usual_spread(self, busy):
+        """A stage whose tasks are a little uneven, or very."""
+        longest = busy * self.rng.uniform(0.3, 0.9)
+        median = longest / self.rng.uniform(1.1, 3.0)
+        if self.habit is SlowCause.SKEW:
+            median = longest / 20
+        return StageSpread(12, 50, median, longest, 7, "host-3")
+
+    def usual_state_commit(self, run):
+        """For how long its tasks commit state."""
+        return run * self.part(SlowCause.STATE_COMMIT, 0, 0.1)
 
     def usual_sums(self, busy):
         """What tasks do that keep the slots busy for so long, and nothing else."""
@@ -78,8 +116,8 @@ class SlowHistory:
         return TaskSums(
             tasks=100,
             run_seconds=run,
-            gc_seconds=run * self.rng.uniform(0, 0.08),
-            shuffle_wait_seconds=run * self.rng.uniform(0, 0.1),
+            gc_seconds=run * self.part(SlowCause.GARBAGE_COLLECTION, 0, 0.08),
+            shuffle_wait_seconds=run * self.part(SlowCause.SHUFFLE_WAIT, 0, 0.1),
             spilled_bytes=round(self.spills * shuffled * self.rng.uniform(0.5, 1.5)),
             shuffle_read_bytes=shuffled // 2,
             shuffle_written_bytes=shuffled // 2,
@@ -132,19 +170,22 @@ class SlowHistory:
             rows=rows,
         )
         batch = self.with_tasks(batch, before, extra)
-        self.commit(phases, rows, batch.tasks.sums)
+        self.commit(phases, rows, batch.tasks, batch.state_commit_seconds)
         return phases, batch
 
     def with_tasks(self, batch, before, extra):
         """The batch with what its tasks did, of which ``before`` seconds are usual."""
         rng, trouble = self.rng, self.trouble
         busy = batch.phase_seconds[Phase.ADD_BATCH]
-        waited = rng.uniform(0, 0.03) * busy
-        median = busy / rng.randint(1, 5)
-        longest = median * rng.uniform(1.1, 3.0)
         sums = self.usual_sums(before)
+        waited = self.usual_wait(before)
+        spread = self.usual_spread(before)
+        state_commit = self.usual_state_commit(sums.run_seconds)
         if trouble == "more rows":
             sums = self.usual_sums(busy)
+            waited = self.usual_wait(busy)
+            spread = self.usual_spread(busy)
+            state_commit = self.usual_state_commit(sums.run_seconds)
             if rng.random() < 0.3:
                 # So many rows do not fit into memory any more, which costs a little.
                 sums = replace(sums, spilled_bytes=sums.spilled_bytes + sums.shuffle_read_bytes)
@@ -152,14 +193,12 @@ class SlowHistory:
             waited = extra * rng.uniform(0.85, 1.0)
         elif trouble is SlowCause.SKEW:
             sums = replace(sums, run_seconds=sums.run_seconds + extra)
-            median = before / rng.randint(1, 5)
-            longest = median + extra * rng.uniform(0.85, 1.0)
+            longest = spread.median_seconds + extra * rng.uniform(0.85, 1.0)
+            spread = replace(spread, longest_seconds=longest)
         else:
             sums = self.worse(sums, busy - before)
-        state_commit = sums.run_seconds * rng.uniform(0, 0.1)
         if trouble is SlowCause.STATE_COMMIT:
             state_commit = (busy - before) * self.slots * rng.uniform(0.75, 1.0)
-        spread = StageSpread(12, 50, median, longest, 7, "host-3")
         tasks = BatchTasks(batch.batch_id, sums, waited, spread)
         return replace(batch, tasks=tasks, state_commit_seconds=state_commit)
 
@@ -179,7 +218,7 @@ class SlowHistory:
 
     def in_flight(self, phases, batch):
         """The same batch before it ends: which phase it is in, and what has finished."""
-        self.batches = self.batches[:-1]
+        self.batches = dict(list(self.batches.items())[:-1])
         slowest = max(phases, key=phases.__getitem__)
         part = self.rng.uniform(0.6, 1.0)
         seconds = part * batch.seconds

@@ -363,6 +363,32 @@ BESIDE_THE_DRIVER = [
         ["21 + a Stopped"],
     ),
     (
+        "under what the driver foresees",
+        [(10, "*", "StreamingDiskFilling"), (20, "a", "StreamingQueryStopped")],
+        ["21 + a Stopped"],
+    ),
+    (
+        "a driver that hangs while its disk is full",
+        [
+            (10, "*", "StreamingDiskFilling"),
+            (20, "*", "StreamingDiskFilling+StreamingQueryStalled"),
+        ],
+        ["21 ^ * Stalled+StreamingDiskFilling"],
+    ),
+    (
+        "a driver that stops while its disk is full",
+        [
+            (10, "*", "StreamingDiskFilling"),
+            (20, "*", "StreamingDiskFilling+StreamingQueryStopped"),
+        ],
+        ["21 ^ * Stopped+StreamingDiskFilling"],
+    ),
+    (
+        "a full disk while the driver hangs",
+        [DRIVER_STALLS, (20, "*", "StreamingQueryStalled+StreamingDiskFilling")],
+        ["21 ^ * Stalled+StreamingDiskFilling"],
+    ),
+    (
         "another query's",
         [(10, "b", "StreamingQueryStalled"), (20, "a", "StreamingQueryStopped")],
         ["21 + a Stopped"],

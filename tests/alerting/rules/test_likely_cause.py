@@ -6,7 +6,11 @@ import pytest
 from support.rules.causes import CAUSES, growing
 from support.slow_batches import TROUBLES, UNKNOWN, as_table, confusion
 
+from querypulse.alerting.evidence import SlowCause
+from querypulse.alerting.rules.causes import SlowBatch, likely_cause
 from querypulse.alerting.words.messages import say
+from querypulse.listener.foresight.phases import BatchPhases, Phase, Usual
+from querypulse.listener.foresight.tasks import BatchTasks
 
 
 @pytest.mark.parametrize("words", CAUSES)
@@ -51,3 +55,19 @@ def test_no_more_rows_than_usual_are_not_shown(rows):
     (finding,) = story.evaluate(story.ends_at).findings
 
     assert "batch_rows" not in say(finding).evidence
+
+
+@pytest.mark.parametrize(("waited", "cause"), [(0.9, None), (1.1, SlowCause.WAITING_FOR_SLOTS)])
+def test_tasks_that_are_launched_tenths_of_a_second_late_do_not_wait_for_slots(waited, cause):
+    usual = Usual((BatchPhases(0, 20, 0.3, (0.01, 0.02, 0.0, 0.02, 0.2, 0.02)),))
+    slow = SlowBatch(
+        batch_id=9,
+        seconds=1.5,
+        usual=usual,
+        usual_seconds=usual.seconds,
+        phase_seconds={Phase.ADD_BATCH: 1.4},
+        tasks=BatchTasks(9, waited_seconds=waited),
+    )
+    named = likely_cause(slow)
+
+    assert (named and named.cause) is cause

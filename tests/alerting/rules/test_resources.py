@@ -180,9 +180,9 @@ def test_heap_that_leaks_is_a_warning_then_critical_with_the_time_that_is_left()
 
     assert driver.alerts() == [(MEMORY, "warning", "heap_full")]
     evidence = driver.evidence(MEMORY)
-    assert evidence["reason"].startswith("after garbage collection 9")
+    assert evidence["reason"].startswith("garbage collection leaves 9")
     assert "at this rate it is full in 2" in evidence["reason"]
-    assert "of the heap is in use" in evidence["driver_memory"]
+    assert "of the heap in use" in evidence["driver_memory"]
     assert driver.reads(1000, heap=leak).alerts() == [(MEMORY, "critical", "heap_full")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.rules.stories import later, topic
 from support.story import Story, run, source
 
+from querypulse.listener.foresight.operators import StateOperator
 from querypulse.listener.foresight.phases import Phase
 from querypulse.listener.foresight.resources import Heap
 from querypulse.listener.foresight.tasks import BatchTasks, QueryTasks, StageSpread, TaskSums
@@ -33,7 +34,14 @@ def did(batch, run=60.0, *, waited=0.0, longest=5.0, tasks=50, **sums):
 
 @later
 def growing(
-    *extra, usual=30, rows=10, trigger=MINUTELY, lengths=GROWING, tasks=None, restarted=False
+    *extra,
+    usual=30,
+    rows=10,
+    trigger=MINUTELY,
+    lengths=GROWING,
+    tasks=None,
+    restarted=False,
+    commit=0.0,
 ):
     """Batches of 19 s; then longer ones, and all that is longer is in the phases ``extra``.
 
@@ -51,8 +59,14 @@ def growing(
         seconds = sum(phases.values())
         at += seconds
         of_rows = rows if longer else 10
+        operators = (StateOperator("dedupe", commit_seconds=commit * (60 + 4 * longer)),)
         story = story.commit(
-            batch=number, at=at, seconds=seconds, phase_seconds=phases, input_rows=of_rows
+            batch=number,
+            at=at,
+            seconds=seconds,
+            phase_seconds=phases,
+            input_rows=of_rows,
+            operators=operators if commit else (),
         )
         if tasks is not None:
             story = story.seen(
@@ -123,6 +137,25 @@ def a_little_of_each(number, longer):
     )
 
 
+def always_skewed(number, longer):
+    """One task takes most of the time, as it did before: all rows take longer."""
+    return did(number, 60.0 + 4 * longer, longest=3.0 + 0.8 * (18.0 + longer))
+
+
+def always_waiting(number, longer):
+    return did(number, 60.0 + 4 * longer, waited=0.7 * (18.0 + longer))
+
+
+def always_collecting(number, longer):
+    run = 60.0 + 4 * longer
+    return did(number, run, gc_seconds=0.6 * run)
+
+
+def always_waiting_for_blocks(number, longer):
+    run = 60.0 + 4 * longer
+    return did(number, run, shuffle_wait_seconds=0.6 * run)
+
+
 def two_tasks(number, longer):
     return did(number, 60.0 + longer, longest=5.0 + longer, tasks=2)
 
@@ -135,10 +168,10 @@ FALLING_BEHIND, SLOW, LAGGING = (
 
 
 @later
-def lagging(*, seconds=19.4, phases=USUAL, since=30, collects=None):
+def lagging(*, seconds=19.4, phases=USUAL, since=30, collects=None, read_each=1):
     """Batches that take these seconds ``since`` one of them, while a lag rises.
 
-    In each of these, the driver ``collects`` for so many seconds.
+    In each of these, the driver ``collects`` for so many seconds; its heap is read once in so many.
     """
     story = Story().started(at=0)
     at = 0.0
@@ -152,7 +185,7 @@ def lagging(*, seconds=19.4, phases=USUAL, since=30, collects=None):
             phase_seconds=phases if is_late else USUAL,
             sources=(source(topic(100 * number), topic(100 * number + 10_000 + 999 * number)),),
         )
-        if collects is not None:
+        if collects is not None and number % read_each == read_each - 1:
             story.state.apply_probe(heap_read(at, 0.1 * number + is_late * collects * number))
     return story
 
@@ -188,7 +221,7 @@ CAUSES: dict[str, tuple[object, str, str]] = {
     "executors collect": (
         growing("addBatch", tasks=collecting),
         FALLING_BEHIND,
-        "garbage_collection: it takes 83% of the time of its tasks",
+        "garbage_collection: collections take 83% of the time of its tasks",
     ),
     "tasks wait for blocks": (
         growing("addBatch", tasks=waiting_for_blocks),
@@ -226,7 +259,7 @@ CAUSES: dict[str, tuple[object, str, str]] = {
     "a query lags since the driver collects": (
         lagging(seconds=59.4, phases={**USUAL, "addBatch": 58.0}, collects=30.0),
         LAGGING,
-        "garbage_collection: it stops the driver for 28.2 s of the batch",
+        "garbage_collection: collections stop it for 28.2 s, in the driver",
     ),
     "a batch in flight has a task that runs on": (
         in_flight(longest=ONE_LONG),
@@ -240,6 +273,13 @@ CAUSES: dict[str, tuple[object, str, str]] = {
         "usually 0.4 s",
     ),
     # Where nothing is said.
+    "the driver collects in some of the time between two readings": (
+        lagging(
+            seconds=59.4, phases={**USUAL, "addBatch": 58.0}, since=58, collects=30.0, read_each=3
+        ),
+        LAGGING,
+        "",
+    ),
     "batches have more rows": (growing("addBatch", rows=200), FALLING_BEHIND, ""),
     "a sink, or code, is slow": (growing("addBatch"), FALLING_BEHIND, ""),
     "tasks run longer, all of them": (
@@ -260,6 +300,30 @@ CAUSES: dict[str, tuple[object, str, str]] = {
     "tasks spill, because there are more rows": (
         growing("addBatch", rows=200, tasks=more_data_spilled),
         FALLING_BEHIND,
+        "",
+    ),
+    "one task always takes most of the time": (
+        growing("addBatch", tasks=always_skewed),
+        FALLING_BEHIND,
+        "",
+    ),
+    "stages always wait for slots": (growing("addBatch", tasks=always_waiting), FALLING_BEHIND, ""),
+    "executors always collect": (growing("addBatch", tasks=always_collecting), FALLING_BEHIND, ""),
+    "tasks always wait for blocks": (
+        growing("addBatch", tasks=always_waiting_for_blocks),
+        FALLING_BEHIND,
+        "",
+    ),
+    "state is committed for as long a part of the time as ever": (
+        growing(
+            "addBatch", tasks=lambda number, longer: did(number, 60.0 + 4 * longer), commit=0.8
+        ),
+        FALLING_BEHIND,
+        "",
+    ),
+    "a batch in flight, all of whose tasks run on, as with a sink that is slow": (
+        in_flight(longest=LongTask(12, 7, "host-3", 200.0, 3.0, as_long=3)),
+        SLOW,
         "",
     ),
     "a stage of two tasks has no median": (
