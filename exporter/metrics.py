@@ -39,7 +39,8 @@ DRIVER_LABELS = ("app",)
 QUERY_LABELS = ("app", "query")
 """Every figure of a query has these too."""
 MAX_QUERIES = 1000
-"""Each query has about 80 series, besides those of its sources and topics."""
+"""Each query has about 80 series, besides those of its sources and topics, and 30 for each operator
+that keeps state in RocksDB, 16 of them at most."""
 DROP_REASONS = (
     "progress_queue_full",
     "lifecycle_queue_full",

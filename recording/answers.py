@@ -27,7 +27,7 @@ from .alerts import (
     silence_stories,
 )
 from .lines import AnyLine, End, How, Recording, Request, SeenFrom, Stack
-from .observed import FlightStory, Observed, RunStory, observe
+from .observed import FlightStory, Hold, Observed, RunStory, observe
 
 MOST = 5
 """So many things are named in one answer; the moments have all of them."""
@@ -304,9 +304,10 @@ def _flight_answer(flight: FlightStory, shown: Shown) -> str:
     text = f"{name[0].upper()}{name[1:]} was in flight {lasted}"
     if flight.until is None:
         text = f"{text}, and still is{'' if shown.is_open else ' where the recording ends'}"
-    # Where no cause was seen, the rules may know more: they compare the batch with those before.
+    # Where no cause was seen all the time, the rules may know more: they compare the batch with
+    # those before.
     said = _said_of(flight, shown, "reason")
-    is_explained = any(hold.kind in DELAYS or _is_in(hold.kind, said) for hold in flight.holds)
+    is_explained = bool(flight.holds) and all(_explains(hold, said) for hold in flight.holds)
     said = "" if is_explained else said
     # A line of the same function is no news here; the moments have each.
     seen = {_LINE.sub("", hold.newest): hold.newest for hold in reversed(flight.holds)}
@@ -322,6 +323,11 @@ def _flight_answer(flight: FlightStory, shown: Shown) -> str:
         text = f"{text}; the recording does not show what held it"
     line = _stack_line(flight, shown)
     return f"{text}." if _is_in(line, text) else f"{text}; its thread was at {line}."
+
+
+def _explains(hold: Hold, said: str) -> bool:
+    """Whether the alert's words add nothing to what held the batch."""
+    return hold.kind in DELAYS or _is_in(hold.kind, said)
 
 
 def _is_in(place: str, text: str) -> bool:

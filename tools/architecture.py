@@ -50,7 +50,7 @@ BUDGET = {
     "listener": (14700, 58),
     "exporter": (2930, 8),
     "alerting": (14660, 47),
-    "recording": (4635, 14),
+    "recording": (4645, 14),
     "settings": (1645, 10),
     "sidecar": (4310, 15),
     "watch": (1905, 6),

@@ -395,6 +395,22 @@ def test_likely_cause_of_a_slow_batch_is_part_of_what_held_it():
     assert story_of(tape).answers["held_by"].endswith(f"; likely cause: {cause}.")
 
 
+def test_task_that_was_seen_once_in_a_batch_of_small_jobs_does_not_hide_what_its_alert_says():
+    tape = Tape("bronze", at=100).started("bronze", at=1)
+    idle = JobCounts(jobs_started=2, tasks_completed=40)
+    busy = JobCounts(jobs_started=3, jobs_active=1, tasks_active=4, tasks_completed=40)
+    tape.works("bronze", at=20, batch=0, own=idle, line="/job/bronze.py:12 in write")
+    tape.works("bronze", at=50, batch=0, own=busy)
+    reason = "batch 0 in flight for 80 s, its tasks still finish"
+    facts = {"flight": {"batch_id": 0}}
+    tape.alert("bronze", "StreamingBatchSlow", at=100, does="is slow", reason=reason, facts=facts)
+
+    assert story_of(tape).answers["held_by"].partition("ends: ")[2] == (
+        "no task of its own runs, its Python thread is at /job/bronze.py:12 in write; "
+        f"then 4 tasks run; the alert says: {reason}."
+    )
+
+
 def test_place_of_a_batch_is_said_once_though_its_alert_names_it_too():
     tape = Tape("bronze", at=100).started("bronze", at=1)
     own = JobCounts(jobs_started=2, tasks_completed=40)

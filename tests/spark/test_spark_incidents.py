@@ -143,7 +143,7 @@ def test_hang_that_somebody_restarts(spark, watch, pages, tmp_path):
     matches(
         ended(spool, "orders"),
         first=r".* TIME: batch \d+ of orders began and did not finish\.",
-        held_by=r"Batch \d+ of orders was in flight from TIME to TIME \(\d+ s\): 1 task runs \(partition 1 of stage .*\); its thread was at .* in one_task_hangs\.",
+        held_by=r"Batch \d+ of orders was in flight from TIME to TIME \(\d+ s\): .*1 task runs \(partition 1 of stage .*\).*; its thread was at .* in one_task_hangs\.",
         notified=r"webhook was notified at TIME \(.* after the first alert opened\); receivers accepted [12] notifications? and 1 message of its end\.",
         done=r"orders was stopped at TIME; orders was started again at TIME\. The recording does not show by whom\.",
         ended=r"The last alert ended at TIME, [\d.]+ s after the first alert opened: orders (commits again|is healthy again and idle)\.",
@@ -172,7 +172,7 @@ def test_slow_batch_that_recovers(spark, watch, pages, tmp_path):
     matches(
         ended(spool, "clicks"),
         first=r".* TIME: batch \d+ of clicks began and took \d+ s\.",
-        held_by=r"Batch \d+ of clicks was in flight from TIME to TIME \(\d+ s\): .* in small_jobs; the alert says: .*its tasks still finish.*\.",
+        held_by=r"Batch \d+ of clicks was in flight from TIME to TIME \(\d+ s\): .* in small_jobs.*; the alert says: .*its tasks still finish.*\.",
         notified=r"webhook was notified at TIME \(.* after the first alert opened\); receivers accepted 1 notification and 1 message of its end\.",
         done=r"The recording shows nothing that was done\.",
         ended=r"The last alert ended at TIME, [\d.]+ s after the first alert opened: .*clicks .*\.",

@@ -21,6 +21,7 @@ MB = 1_000_000
 GB = 1000 * MB
 MINUTE, HOUR = 60.0, 3600.0
 MEMORY, DISK = "StreamingDriverMemory", "StreamingDiskFilling"
+DAILY_SEEDS, SAW_SEEDS = 3, 100
 Amount = Callable[[float], float]
 
 
@@ -68,6 +69,14 @@ class Driver:
                 )
             )
         return self
+
+    def reads_again(self, seconds: float, used: float) -> None:
+        """After so long, with so much in use, and without another collection of the whole heap."""
+        self.now += seconds
+        heap = self.state.snapshot(self.now).resources.heap
+        assert heap is not None
+        heap = replace(heap, used_bytes=int(used * MB), at=self.now)
+        self.state.apply_probe(ProbeReport(self.now, self.now, (), Context.RUNNING, heap=heap))
 
     def alerts(self) -> list[tuple[str, str, str]]:
         """The alerts now: name, severity, code."""
@@ -244,22 +253,35 @@ def test_end_of_the_jvm_says_what_was_full_and_does_not_end_that_alert(before, w
     assert words in driver.evidence("StreamingDriverDown")["driver_memory"]
 
 
-def of_each_day(rng, peak):
-    """A load between what is always there and a peak, at some hour."""
+def daily_load(rng: Random, peak: float) -> Amount:
     low, phase = rng.uniform(200, 600), rng.random()
     middle, height = (peak + low) / 2, (peak - low) / 2
-    wave = lambda at: sin(2 * pi * (at / DAY_SECONDS + phase))
-    return lambda at: middle + height * wave(at) + rng.gauss(0, 4)
+    return lambda at: middle + height * sin(2 * pi * (at / DAY_SECONDS + phase)) + rng.gauss(0, 4)
 
 
 @pytest.mark.parametrize("peak", [850, 900, 950])
 def test_load_that_comes_each_day_raises_nothing_from_the_first_day_on(peak):
-    for seed in range(3):
-        load = of_each_day(Random(seed), peak)
-        driver = Driver()
+    for seed in range(DAILY_SEEDS):
+        driver, load = Driver(), daily_load(Random(seed), peak)
         while driver.now < 2 * DAY_SECONDS + HOUR:
             driver.reads(10 * MINUTE, heap=load, every=120)
             assert driver.alerts() == [], (seed, driver.now / HOUR)
+
+
+@pytest.mark.parametrize("peak", [850, 880, 900, 920, 950, 970])
+def test_garbage_of_the_old_generation_up_to_the_maximum_raises_nothing(peak):
+    """Between collections of the whole heap nothing is known of it; each leaves little."""
+    for seed in range(SAW_SEEDS):
+        rng = Random(seed)
+        kept, period = rng.uniform(50, 500), rng.uniform(120, 4 * HOUR)
+        driver = Driver()
+        while driver.now < 5 * period:
+            full_collection = lambda _at, kept=kept, rng=rng: kept + rng.gauss(0, 5)
+            driver.reads(1, heap=full_collection, every=1)
+            for part in range(10):
+                used = kept + (peak - kept) * part / 10
+                driver.reads_again(period / 10, used)
+                assert driver.alerts() == [], (seed, driver.now / period)
 
 
 def test_end_of_the_jvm_with_room_in_its_heap_says_nothing_of_memory():
