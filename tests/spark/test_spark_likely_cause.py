@@ -14,7 +14,8 @@ from querypulse.alerting.policy import Policy
 from querypulse.alerting.rules.causes import slowness
 from querypulse.alerting.rules.context import rule_context
 
-pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
+# What a batch takes beside other tests is not what it takes alone, so that these wait for the night.
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.nightly]
 
 ROUNDS = range(int(os.environ.get("ROUNDS", "1")))
 """Each trouble is injected so often: ``ROUNDS=20`` shows how often each is named."""
