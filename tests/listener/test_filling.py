@@ -128,7 +128,9 @@ def test_what_is_healthy_is_never_full_soon(shape):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("hours", "minutes"), [(0.5, 3), (4.0, 18)])
+@pytest.mark.parametrize(
+    ("hours", "minutes"), [(0.5, 3), pytest.param(4.0, 18, marks=pytest.mark.nightly)]
+)
 def test_leak_is_reported_minutes_before_the_end_and_rightly(hours, minutes):
     leaks = [Leak(Random(seed), hours) for seed in range(SEEDS)]
 
@@ -139,7 +141,7 @@ def test_leak_is_reported_minutes_before_the_end_and_rightly(hours, minutes):
     assert len(right) >= 0.9 * len(first)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_leak_of_a_day_is_reported_minutes_before_its_end_although_no_day_is_known():
     leaks = [Leak(Random(seed), 24.0) for seed in range(SEEDS)]
 

@@ -66,7 +66,11 @@ say("end " + json.dumps({"at": ended_at}))
 
 @pytest.mark.parametrize(
     ("options", "least_peak"),
-    [("-XX:+UseSerialGC -Xmn48m", 0.85), ("-XX:+UseParallelGC -Xmn48m", 0.85), ("-XX:+UseG1GC", 0)],
+    [
+        ("-XX:+UseSerialGC -Xms512m -Xmn48m", 0.85),
+        ("-XX:+UseParallelGC -Xms512m -Xmn48m", 0.85),
+        ("-XX:+UseG1GC", 0),
+    ],
     ids=["Serial", "Parallel", "G1"],
 )
 def test_leak_is_reported_before_it_ends_a_query_and_garbage_is_not(tmp_path, options, least_peak):
