@@ -56,11 +56,19 @@ EXPECTED_EMPTY = {
     **dict.fromkeys(OF_CHAINS, "no series"),
     **dict.fromkeys(OF_BROKERS_AND_TABLES, "no series"),
     "fleet: Cost to the job: one event A": "no number",
+    "query: Observed values A": "no series",
 }
-"""Targets without data here: no query reads from a broker, a table or another query, and no Python of
-ours runs on Spark's threads."""
-MAY_BE_EMPTY = {"fleet: Queries that need attention E"}
-"""The lag of unhealthy queries: most of them have no current one."""
+"""Targets without data here: no query reads from a broker, a table or another query, none observes
+values, and no Python of ours runs on Spark's threads."""
+MAY_BE_EMPTY = {
+    "fleet: Queries that need attention E",
+    "fleet: Memory and disks of the drivers B",
+    "fleet: Time until it is full A",
+    "fleet: Cost by query B",
+    "fleet: Slots held by jobs of no query A",
+}
+"""The lag of unhealthy queries, of which most have no current one; the memory of a container, where
+there is one; what fills up, if anything does; and jobs of no query."""
 TIMESTAMPS = {"fleet: annotation Starts", "query: annotation Starts"}
 """Annotations whose values are timestamps."""
 
