@@ -189,7 +189,7 @@ RESOURCES = Resources(
         at=90.0,
     ),
     container=Container(900_000_000, 1_000_000_000),
-    disks=(Disk("/data", ("checkpoint of busy", "spool_dir"), 20_000_000_000, 100_000_000_000),),
+    disks=(Disk("/data", ("checkpoint of busy", "spool_dir"), 2_000_000_000, 9_000_000_000),),
 )
 
 
