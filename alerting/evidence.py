@@ -123,7 +123,7 @@ class StateSnapshots(msgspec.Struct, frozen=True):
     """The partition whose snapshot of the state was not uploaded for the longest time.
 
     So many ``batches`` are not in it, about ``seconds`` of work; ``is_none``: no snapshot of it is
-    known since the run began. A restart, or the loss of its executor, repeats them all.
+    known since the run began. A restart, or the loss of its executor, applies their changes again.
     """
 
     operator: str

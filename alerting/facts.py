@@ -637,6 +637,10 @@ class JvmEnded(Facts, frozen=True, kw_only=True):
     queries: tuple[str, ...] | None = None
 
 
+SCARCE = 0.8
+"""A driver that uses this part of its memory may have died of it."""
+
+
 class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     """The memory of the driver; what is not known is None.
 
@@ -659,9 +663,6 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
         return heap_is_full or (
             container is not None and container.working_set_bytes >= SCARCE * container.limit_bytes
         )
-
-
-SCARCE = 0.8
 
 
 class HeapFull(Facts, frozen=True, kw_only=True):

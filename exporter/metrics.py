@@ -194,16 +194,6 @@ def _trigger_interval(row: QueryRow) -> float | None:
     return row.facts.trigger.interval_seconds or None
 
 
-def _spent(field: str) -> Callable[[QueryRow], Reading]:
-    """How to read a sum over the finished tasks of a query, by its name in ``TaskSums``."""
-
-    def read(row: QueryRow) -> float | None:
-        total: float | None = None if row.spent is None else getattr(row.spent, field)
-        return total
-
-    return read
-
-
 def _topic_ages(row: QueryRow) -> Figures:
     return {
         (source, topic): row.topic_ages[source].get(topic) for source, topic in _topic_lags(row)
@@ -450,26 +440,28 @@ QUERY_FIGURES: Table[QueryRow] = {
     "spark_streaming_query_executor_cpu_seconds_total": Figure(
         "CPU time of the query's finished tasks in the executors' JVMs, without Python's workers; "
         "absent where tasks are not counted, as the next five.",
-        _spent("cpu_seconds"),
+        lambda row: None if row.spent is None else row.spent.cpu_seconds,
     ),
     "spark_streaming_query_executor_run_seconds_total": Figure(
         "How long the query's finished tasks ran, Python's workers included: slots that it held.",
-        _spent("run_seconds"),
+        lambda row: None if row.spent is None else row.spent.run_seconds,
     ),
     "spark_streaming_query_executor_gc_seconds_total": Figure(
         "Pauses for garbage collection while the query's finished tasks ran; each task that ran "
         "meanwhile counts the same pause.",
-        _spent("gc_seconds"),
+        lambda row: None if row.spent is None else row.spent.gc_seconds,
     ),
     "spark_streaming_query_executor_spilled_bytes_total": Figure(
-        "Bytes that the query's finished tasks spilled to disk.", _spent("spilled_bytes")
+        "Bytes that the query's finished tasks spilled to disk.",
+        lambda row: None if row.spent is None else row.spent.spilled_bytes,
     ),
     "spark_streaming_query_executor_shuffle_read_bytes_total": Figure(
-        "Bytes that the query's finished tasks read from shuffles.", _spent("shuffle_read_bytes")
+        "Bytes that the query's finished tasks read from shuffles.",
+        lambda row: None if row.spent is None else row.spent.shuffle_read_bytes,
     ),
     "spark_streaming_query_executor_shuffle_written_bytes_total": Figure(
         "Bytes that the query's finished tasks wrote for shuffles.",
-        _spent("shuffle_written_bytes"),
+        lambda row: None if row.spent is None else row.spent.shuffle_written_bytes,
     ),
     "spark_streaming_query_end_to_end_age_seconds": Figure(
         "Age of the newest data that has passed from the first sources, through all queries before "
@@ -506,17 +498,6 @@ def _driver_needed(published: PublishedState) -> float | None:
     if not any(row.is_needed for row in published.rows):
         return None
     return published.monitor.heartbeat_timestamp
-
-
-def _unowned(field: str) -> Callable[[PublishedState], Reading]:
-    """How to read one sum over the finished tasks of jobs without a query id."""
-
-    def read(published: PublishedState) -> float | None:
-        sums = published.unowned_tasks
-        total: float | None = None if sums is None else getattr(sums, field)
-        return total
-
-    return read
 
 
 def _alerts(published: PublishedState) -> Figures:
@@ -592,11 +573,15 @@ DRIVER_FIGURES: Table[PublishedState] = {
     "querypulse_unowned_executor_cpu_seconds_total": Figure(
         "CPU time of the finished tasks of jobs that belong to no query; absent where tasks are "
         "not counted.",
-        _unowned("cpu_seconds"),
+        lambda published: (
+            None if published.unowned_tasks is None else published.unowned_tasks.cpu_seconds
+        ),
     ),
     "querypulse_unowned_executor_run_seconds_total": Figure(
         "How long the finished tasks of jobs that belong to no query ran.",
-        _unowned("run_seconds"),
+        lambda published: (
+            None if published.unowned_tasks is None else published.unowned_tasks.run_seconds
+        ),
     ),
     "querypulse_alerts_firing{alertname,severity}": Figure("Alerts firing now.", _alerts_firing),
     "querypulse_queries_without_series": Figure(

@@ -134,15 +134,14 @@ def _end(logs: LogReader, storage: SparkStorage) -> None:
 def _host_reader(
     spark: Any, settings: Settings, latest_snapshot: Callable[[], Snapshot], arrived: Inbox
 ) -> HostReader:
-    fixed = dict.fromkeys(
-        OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ()), "spark.local.dir"
-    )
-    fixed |= {
-        place: name
-        for name in ("spool_dir", "incidents_dir")
-        if (place := getattr(settings, name)) is not None
-    }
-    return HostReader(lambda: fixed | _checkpoints(latest_snapshot()), arrived.wake)
+    """Read the disks with checkpoints, with Spark's working files, and with our own folders."""
+    local = OptionalCalls().ask("spark.local.dir", lambda: local_dirs(spark), ())
+    folders = dict.fromkeys(local, "spark.local.dir")
+    for name in ("spool_dir", "incidents_dir"):
+        place = getattr(settings, name)
+        if place is not None:
+            folders[place] = name
+    return HostReader(lambda: folders | _checkpoints(latest_snapshot()), arrived.wake)
 
 
 def _checkpoints(snapshot: Snapshot) -> Folders:

@@ -8,7 +8,6 @@ from ...listener.events import Progress
 from ...listener.foresight.state_growth import (
     DAY,
     FEW_HOURS,
-    HOUR_SECONDS,
     Cause,
     OperatorGrowth,
     cause_of,
@@ -20,6 +19,7 @@ from ...listener.foresight.state_growth import (
     series_of,
     total_size,
 )
+from ...listener.state.trends import HOUR_SECONDS
 from ..facts import StateGrowing
 from ..finding import Finding, Severity
 from ..kinds import STATE_GROWING

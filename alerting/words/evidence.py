@@ -341,6 +341,42 @@ def caught_up_text(catching_up: CatchingUp) -> str:
     return text if answer.deletion is None else f"{text}; {_deletion(answer, answer.deletion)}"
 
 
+def _meeting(answer: CaughtUp, wall: float | None) -> str:
+    expected = duration(answer.seconds)
+    earliest = duration(answer.earliest)
+    latest = duration(answer.latest)
+    between = "" if earliest == latest else f"{earliest} to {latest}"
+    if wall is None:
+        return f"in {expected} ({between})" if between else f"in {expected}"
+    day, clock, zone = utc(wall + answer.seconds).split(" ")
+    at = f"{clock[:5]} {zone}" if utc(wall).startswith(day) else f"{day} {clock[:5]} {zone}"
+    return f"at {at} ({', '.join(filter(None, (expected, between)))})"
+
+
+def _never(answer: CaughtUp) -> str:
+    if answer.unit == SECONDS:
+        return f"never at this rate: it reads {answer.consumption:.2f} s of data in a second"
+    arrive = _per_hour(answer.arrival, answer.unit)
+    read = _per_hour(answer.consumption, answer.unit)
+    return f"never at this rate: {arrive} arrive, {read} are read"
+
+
+def _deletion(answer: CaughtUp, deletion: Deletion) -> str:
+    begins = f"retention deletes unread data in {duration(deletion.seconds)}"
+    if answer.is_never:
+        return f"{begins}, then {_per_hour(deletion.per_second, answer.unit)}"
+    return f"{begins}, about {amount(deletion.lost)}{_units(answer.unit)} before that"
+
+
+def _per_hour(per_second: float, unit: str) -> str:
+    return f"{amount(3600 * per_second)}{_units(unit)}/h"
+
+
+def _units(unit: str) -> str:
+    """Offsets need no name: a reader thinks of records."""
+    return "" if unit == OFFSET else f" {unit}s"
+
+
 MANY_ROWS = 2.0
 """A batch with this many times the usual rows may take longer for these."""
 
@@ -416,42 +452,6 @@ _SHOWN_BY: dict[SlowCause, Callable[[LikelyCause], str]] = {
     ),
     SlowCause.WAITING_FOR_SLOTS: _waited,
 }
-
-
-def _meeting(answer: CaughtUp, wall: float | None) -> str:
-    expected = duration(answer.seconds)
-    earliest = duration(answer.earliest)
-    latest = duration(answer.latest)
-    between = "" if earliest == latest else f"{earliest} to {latest}"
-    if wall is None:
-        return f"in {expected} ({between})" if between else f"in {expected}"
-    day, clock, zone = utc(wall + answer.seconds).split(" ")
-    at = f"{clock[:5]} {zone}" if utc(wall).startswith(day) else f"{day} {clock[:5]} {zone}"
-    return f"at {at} ({', '.join(filter(None, (expected, between)))})"
-
-
-def _never(answer: CaughtUp) -> str:
-    if answer.unit == SECONDS:
-        return f"never at this rate: it reads {answer.consumption:.2f} s of data in a second"
-    arrive = _per_hour(answer.arrival, answer.unit)
-    read = _per_hour(answer.consumption, answer.unit)
-    return f"never at this rate: {arrive} arrive, {read} are read"
-
-
-def _deletion(answer: CaughtUp, deletion: Deletion) -> str:
-    begins = f"retention deletes unread data in {duration(deletion.seconds)}"
-    if answer.is_never:
-        return f"{begins}, then {_per_hour(deletion.per_second, answer.unit)}"
-    return f"{begins}, about {amount(deletion.lost)}{_units(answer.unit)} before that"
-
-
-def _per_hour(per_second: float, unit: str) -> str:
-    return f"{amount(3600 * per_second)}{_units(unit)}/h"
-
-
-def _units(unit: str) -> str:
-    """Offsets need no name: a reader thinks of records."""
-    return "" if unit == OFFSET else f" {unit}s"
 
 
 def _reported(age_seconds: float | None) -> str:

@@ -16,6 +16,7 @@ from statistics import fmean, pstdev
 
 import msgspec
 
+from ..state.trends import DAY_SECONDS
 from .intake import Ends, end_at
 
 GAP_SECONDS = 10.0
@@ -26,7 +27,6 @@ MOST_BYTES = 192 * 2 * array("f").itemsize
 """Points are thinned when there are more, and not with each of them."""
 NEWEST_BYTES = 16 * 2 * array("f").itemsize
 """So much is added at once: a recording has what has changed, with each point."""
-DAY_SECONDS = 86_400.0
 KEPT_SECONDS = 2 * DAY_SECONDS + 5 * 3600.0
 """The oldest points are hours apart, and one of them must be two days old."""
 SHORTEST_SECONDS = 120.0
@@ -110,7 +110,7 @@ def _thinned(packed: bytes) -> bytes:
     return kept.tobytes()
 
 
-def until_full(series: Series, limit: float, now: float, reach: float = REACH) -> Full | None:
+def until_full(series: Series, limit: float, now: float) -> Full | None:
     """Return when the limit is reached; None if it is not, or where that would be a guess."""
     points = series.points
     if not points:
@@ -122,9 +122,10 @@ def until_full(series: Series, limit: float, now: float, reach: float = REACH) -
     answers = [_by_day(points, limit)]
     length = SHORTEST_SECONDS
     while length <= known:
-        farthest = length / reach if has_day else min(length / reach, WITHOUT_A_DAY)
+        reach = length / REACH
+        farthest = reach if has_day else min(reach, WITHOUT_A_DAY)
         # It is not, for most that is healthy.
-        could_be_full = points[-1][1] + SIGNAL * _risen(points, length) / reach >= limit
+        could_be_full = points[-1][1] + SIGNAL * _risen(points, length) / REACH >= limit
         full = _by_rise(points, limit, length) if could_be_full else None
         # Nobody looked in a part without a point.
         is_seen = now - series.at < length / BLOCKS

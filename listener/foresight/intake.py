@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ..events import SourceProgress
 from ..offsets import whole
+from ..source_polls import OFFSET
 from ..state.sources import PolledSource, thinned
 
 MAX_MARKS = 24
@@ -30,7 +31,6 @@ LONG_GAP = 4.0
 MIN_GAPS = 2
 MOST = 1e18
 """More is unread nowhere; a source may report any number."""
-OFFSET = "offset"
 SECONDS = "s"
 """The unit of a source that reports how late it is: a second of data arrives each second."""
 

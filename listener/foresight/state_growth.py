@@ -15,10 +15,9 @@ from itertools import islice, pairwise
 import msgspec
 
 from ..events import Progress
+from ..state.trends import DAY_SECONDS, HOUR_SECONDS
 from .operators import StateOperator, labelled
 
-HOUR_SECONDS = 3600.0
-DAY_SECONDS = 86_400.0
 DAY = 24
 WEEK = 7 * DAY
 KEPT_HOURS = 9 * DAY

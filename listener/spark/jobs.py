@@ -228,7 +228,7 @@ _FRAMES_OF_PHASES = (
 def phase_of(stack: Collection[str]) -> Phase | None:
     """Return the phase of a batch that the whole stack of its thread shows; None outside of one.
 
-    None, too, where it is too deep to show the batch: a function of ``foreachBatch`` plans, too.
+    Only the whole one shows it: a function of ``foreachBatch`` plans, too.
     """
     text = "\n".join(stack).replace("$anonfun$", "$anonfun ")
     if "MicroBatchExecution" not in text:

@@ -68,13 +68,21 @@ def test_each_figure_of_a_real_operator_is_decoded():
 
 MEMORY = {
     # Measured on stores of 30 rows in four partitions that share a cache of 64 MB, and without one.
-    "Spark 3.5, each store counts the whole cache": (27_773_736, {SST: 5818, PINNED: 18_190_176, SPARK_3: 0}, None),
+    "Spark 3.5, each store counts the whole cache": (
+        27_773_736,
+        {SST: 5818, PINNED: 18_190_176, SPARK_3: 0},
+        None,
+    ),
     "Spark 3.5, each store has its own": (21_290, {SST: 6974, PINNED: 352, SPARK_3: 0}, 21_290),
     "Spark 4.0, which leaves it out": (0, {SST: 5818, PINNED: 18_190_176}, None),
-    "Spark 4.3, each store counts its part": (4_503_566, {SST: 11_474, PINNED: 3_061_388}, 4_503_566),
+    "Spark 4.3, each store counts its part": (
+        4_503_566,
+        {SST: 11_474, PINNED: 3_061_388},
+        4_503_566,
+    ),
     "the HDFS-backed store": (11_632, {"stateOnCurrentVersionSizeBytes": 3000}, 11_632),
     "a negative figure": (-1, {}, None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words", MEMORY)
@@ -147,10 +155,13 @@ UPLOADS = [
     (uploads(partition_0_default=90, partition_3_default=41), {"dedupe": UploadAge(60, 3)}),
     (uploads(partition_0_default=101), {"dedupe": UploadAge(0, 0)}),
     (uploads(partition_0_default=900), {"dedupe": UploadAge(0, 0)}),
-    (uploads(partition_0_default=41, partition_2_default=-1), {"dedupe": UploadAge(81, 2, is_none=True)}),
+    (
+        uploads(partition_0_default=41, partition_2_default=-1),
+        {"dedupe": UploadAge(81, 2, is_none=True)},
+    ),
     (uploads(partition_1_left_keyToNumValues=91), {"dedupe": UploadAge(10, 1)}),
     (uploads(partition_x_default=1, partition_=2), {}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("operator", "expected"), UPLOADS)
@@ -159,7 +170,20 @@ def test_oldest_snapshot_is_that_of_the_partition_that_is_furthest_behind(operat
     assert oldest_uploads([operator], batch_id=100, first_batch=20) == expected
 
 
-OBSERVED = {"orders": {"amount_sum": 12.5, "amount_max": "NaN", "dec": "3.50", "flag": True, "city": "Bern", "nothing": None, "row": {"a": 1}, "list": [1]}, "other": {"n": 2**70}, "odd": 5}  # fmt: skip
+OBSERVED = {
+    "orders": {
+        "amount_sum": 12.5,
+        "amount_max": "NaN",
+        "dec": "3.50",
+        "flag": True,
+        "city": "Bern",
+        "nothing": None,
+        "row": {"a": 1},
+        "list": [1],
+    },
+    "other": {"n": 2**70},
+    "odd": 5,
+}
 PATTERNS = {
     ("orders.amount*",): [Observed("orders", "amount_sum", 12.5)],
     ("orders.dec", "*.flag"): [Observed("orders", "dec", 3.5), Observed("orders", "flag", 1.0)],

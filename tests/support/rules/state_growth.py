@@ -109,7 +109,9 @@ CASES = table(
     "a deduplication whose event time is no key: nothing is removed, and windows of a month are over",
     state_growing(state(24 * 34, leak, delay=600)),
     "the lists of its keys grow, and the keys are the same",
-    state_growing(state(24 * 34, 1e6, kind="applyInPandasWithState", delay=600, size=lambda h: 1e9 + 1e8 * h)),
+    state_growing(
+        state(24 * 34, 1e6, kind="applyInPandasWithState", delay=600, size=lambda h: 1e9 + 1e8 * h)
+    ),
     "the watermark is stuck, and its own alert says so",
     watermark_stuck(state(12, leak, delay=600, stuck=True, every=600), stall_floor_seconds=1000),
     "the same, and two days are too few: keys may level off",
@@ -156,7 +158,9 @@ CASES = table(
     "it reaches its limit in a few hours",
     state_growing(state(24 * 4, lambda hour: 4.3e5 * hour, delay=10 * DAY), **TEN_GB),
     "the same limit, of this query only",
-    state_growing(state(24 * 4, lambda hour: 4.3e5 * hour, delay=10 * DAY), **limits("a", **TEN_GB)),
+    state_growing(
+        state(24 * 4, lambda hour: 4.3e5 * hour, delay=10 * DAY), **limits("a", **TEN_GB)
+    ),
     "it reaches its limit within minutes",
     critical(state(5, lambda hour: 1e7 * hour + 1e5, delay=10 * DAY, every=300), **TEN_GB),
     "windows of an hour fill 95% of the limit each hour",
@@ -164,7 +168,15 @@ CASES = table(
     "it is beyond its limit",
     critical(state(30, 6e7, delay=600, removed=9), **TEN_GB),
     "removals do not keep up: each day has more than the day before",
-    state_growing(state(24 * 6, lambda h: 1.2e7 * (h // 24) + by_day(h) / 2, **PRUNED, size=lambda h: 1.6e9 * (h // 24) + 80 * by_day(h)), **TEN_GB),
+    state_growing(
+        state(
+            24 * 6,
+            lambda h: 1.2e7 * (h // 24) + by_day(h) / 2,
+            **PRUNED,
+            size=lambda h: 1.6e9 * (h // 24) + 80 * by_day(h),
+        ),
+        **TEN_GB,
+    ),
     "half of the limit is used, and it grows",
     running(state(24 * 2, lambda hour: 5e5 * hour, delay=10 * DAY), **TEN_GB),
     "it reaches its limit next week",
@@ -179,4 +191,4 @@ CASES = table(
     running(state(20, lambda hour: 4e7 * min(1, (hour + 1) / 4), **PRUNED), **TEN_GB),
     "it has ended",
     running(state(10, 4e7), state_limit_bytes=9_000_000_000),
-)  # fmt: skip
+)
