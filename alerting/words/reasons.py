@@ -616,7 +616,9 @@ def _in_collection(found: facts.InCollection) -> str:
     share = found.memory.gc_share or 0.0
     text = f"garbage collection takes {share:.0%} of the time"
     heap = found.memory.heap
-    return text if heap is None else f"{text}, and leaves {heap_text(heap)}"
+    if heap is None or heap.after_gc_bytes is None:
+        return text
+    return f"{text}, and leaves {heap_text(heap)}"
 
 
 @text_of.register

@@ -10,12 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from querypulse.alerting.evaluate import evaluate
+from querypulse.alerting.facts import InCollection, MemoryUse
 from querypulse.alerting.policy import Policy
+from querypulse.alerting.words.reasons import reason_of
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.foresight.filling import DAY_SECONDS
 from querypulse.listener.foresight.resources import Container, Disk, Heap, Resources
 from querypulse.listener.probe_report import Context, ProbeReport
 from querypulse.listener.state.state import State
+from querypulse.listener.state.trends import DAY_SECONDS
 
 MB = 1_000_000
 GB = 1000 * MB
@@ -202,6 +204,12 @@ def test_collections_that_take_over_are_a_warning_also_with_room():
     driver = Driver().reads(4 * MINUTE, heap=lambda _at: 700, gc=lambda at: 0.6 * at)
 
     assert driver.alerts() == [(MEMORY, "warning", "in_collection")]
+
+
+def test_what_young_collections_leave_is_not_said_to_be_nothing():
+    memory = MemoryUse(heap=Heap(900 * MB, None, 1000 * MB, 60.0), gc_share=0.6)
+
+    assert reason_of(InCollection(memory=memory)) == "garbage collection takes 60% of the time"
 
 
 @pytest.mark.parametrize(
