@@ -273,6 +273,10 @@ def _mark(counts: JobCounts) -> tuple[int, int]:
     return counts.jobs_started, counts.tasks_completed
 
 
+INITIALIZING = "Initializing"
+"""How the status of a run begins until it has recovered from its checkpoint."""
+
+
 class ProbedRun(msgspec.Struct, frozen=True):
     """One poll of one run; ``batch_id`` is the batch in flight, or the next one."""
 
@@ -304,7 +308,7 @@ class ProbedRun(msgspec.Struct, frozen=True):
     @property
     def planning(self) -> bool:
         """Busy before a batch exists: initializing, or asking a source for its offsets."""
-        return self.message.startswith(("Getting offsets", "Initializing"))
+        return self.message.startswith(("Getting offsets", INITIALIZING))
 
     @property
     def processing(self) -> bool:
@@ -313,8 +317,13 @@ class ProbedRun(msgspec.Struct, frozen=True):
 
     @property
     def has_batch_id(self) -> bool:
-        """Whether it has recovered from its checkpoint: until then, Spark reports -1."""
-        return self.batch_id is not None and self.batch_id >= 0
+        """Whether it has recovered from its checkpoint: until then, its batch id proves nothing.
+
+        It is -1 at first. While Spark reads the logs, it is that of the newest planned batch, which
+        may be committed (``MicroBatchExecution.populateStartOffsets``).
+        """
+        is_recovering = self.message.startswith(INITIALIZING)
+        return self.batch_id is not None and self.batch_id >= 0 and not is_recovering
 
     @property
     def waiting(self) -> bool:

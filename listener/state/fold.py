@@ -263,12 +263,14 @@ def begun(query: Query, batch_id: int) -> Query:
     If batch ids do not go on, the folder was emptied: nothing of the old checkpoint is left.
     """
     checkpoint = query.checkpoint
+    run = query.run
     last = checkpoint.last_commit_batch
-    if not checkpoint.id_before or query.run.has_batch or last is None:
+    is_decided = run.goes_on or run.last_commit_batch is not None
+    if not checkpoint.id_before or is_decided or last is None:
         return query
     if batch_id > last:
         query = with_reading(query, continued(query.history.reading))
-        return replace(query, run=replace(query.run, goes_on=True))
+        return replace(query, run=replace(run, goes_on=True))
     return replace(query, checkpoint=Checkpoint(start_point=checkpoint.start_point))
 
 
@@ -429,7 +431,7 @@ def fold_probe(query: Query, polled: ProbedRun, at: float, *, context: Context) 
         checkpoint = replace(checkpoint, batches=batches)
     query = replace(query, name=name, run=run, history=history, checkpoint=checkpoint)
     query = _with_datasets(query)
-    if polled.batch_id is not None and polled.batch_id > 0 and has_batches:
+    if polled.batch_id is not None and polled.has_batch_id and polled.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, previous, polled.batch_id - 1, at)
     query = with_batch_of_failure(query)
     if polled.active:

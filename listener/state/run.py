@@ -297,12 +297,6 @@ class Run(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.last_commit_at is not None or self.last_idle_at is not None
 
     @property
-    def has_batch(self) -> bool:
-        """Whether any signal has shown a batch of it."""
-        polled = self.probed is not None and self.probed.has_batch_id
-        return polled or self.last_commit_batch is not None
-
-    @property
     def has_completed(self) -> bool:
         """Whether it ended by itself, without a failure."""
         return self.ended is not None and self.ended.outcome is Outcome.COMPLETED

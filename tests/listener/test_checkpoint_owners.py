@@ -326,6 +326,18 @@ def test_warning_waits_for_the_first_batch_and_ends_after_an_hour_or_with_the_ne
     assert story.found(3656) == []
 
 
+def test_poll_while_spark_reads_the_logs_does_not_decide_whether_batch_ids_go_on():
+    """It shows the newest batch of the log as the current one until it has read the commits."""
+    story = started_again()
+    story.probe(polled("new", "r2", "q", batch=-1, **FOLDER), at=24)
+    reading_logs = polled("new", "r2", "q", batch=6, message="Initializing sources", **FOLDER)
+    story.probe(reading_logs, at=25)
+    assert story.found(25.5) == []
+
+    story.probe(polled("new", "r2", "q", batch=7, **FOLDER), at=26)
+    assert [alertname for alertname, _ in story.found(27)] == [REWOUND]
+
+
 def emptied(batch):
     return reaches(started_again(), "r2", batch, query_id="new", at=25)
 
@@ -337,12 +349,13 @@ def emptied(batch):
         emptied(6),
         started_again().probe(polled("new", "r2", batch=0, **FOLDER), at=25),
         reaches(started_again().probe(polled("new", "r2", batch=2, **FOLDER), at=24), "r2", 2, 7, query_id="new", at=25),
+        reaches(started_again().probe(polled("new", "r2", batch=6, **FOLDER), at=24), "r2", 6, 7, query_id="new", at=25),
         reaches(started_again(folder="/cp/copy"), "r2", 7, query_id="new", at=25),
         reaches(started_again(described=False), "r2", 7, query_id="new", at=25),
         reaches(stopped_at_batch_six().start("old", "r2", at=20, **FOLDER), "r2", 7, at=25),
         reaches(started_again(story=IdStory().start("old", "r1", at=0, **FOLDER).ends("old", "r1", at=1)), "r2", 7, query_id="new", at=25),
     ],
-    ids=["the folder was emptied", "the folder is older", "a poll shows that the folder was emptied", "it catches up in an emptied folder",
+    ids=["the folder was emptied", "the folder is older", "a poll shows that the folder was emptied", "it catches up in an emptied folder", "its first batch is the last of the old one",
          "another folder", "an unknown folder", "the same id", "the old run had no batch"],
 )  # fmt: skip
 def test_other_new_ids_are_no_loss_of_identity(story):
