@@ -25,6 +25,8 @@ from ..events import Progress, SourceProgress
 MAX_DATASETS = 200
 """The most datasets of one query on each side."""
 PATH, TABLE, TOPIC = "path", "table", "topic"
+LOCAL = "file"
+"""OpenLineage's namespace of local paths."""
 
 _BY_PATH = re.compile(r"(?:FileStreamSource|DeltaSource|FileSink|DeltaSink)\[(.+)\]", re.DOTALL)
 _KAFKA = re.compile(r"Kafka\w*\[(Subscribe|SubscribePattern|Assign)\[(.*)\]\]", re.DOTALL)
@@ -64,6 +66,40 @@ class PlanDatasets(msgspec.Struct, frozen=True, gc=False):
     reads: tuple[Dataset, ...] = ()
     writes: tuple[Dataset, ...] = ()
     brokers: tuple[tuple[str, ...], ...] = ()
+
+
+# The names of OpenLineage (its spec/Naming.md): a namespace is a data source, a URI without a path.
+
+
+def namespace_of(dataset: Dataset) -> str:
+    """``kafka://broker:9092``, ``s3://lake``, ``file``; empty if it is not known.
+
+    Of several brokers it is the first by name. A table's is its catalog (``catalog://lake``):
+    where that is kept, Spark does not show.
+    """
+    if dataset.kind == TABLE:
+        return f"catalog://{dataset.name.partition('.')[0]}"
+    if not dataset.owners:
+        return ""
+    owner = dataset.owners[0]
+    if dataset.kind == TOPIC:
+        return f"kafka://{owner}"
+    return LOCAL if owner == f"{LOCAL}://" else owner
+
+
+def name_in_namespace(dataset: Dataset) -> str:
+    """A topic, a path, or a table without its catalog."""
+    return dataset.name.partition(".")[2] if dataset.kind == TABLE else dataset.name
+
+
+def place_of(dataset: Dataset) -> str:
+    """``kafka://broker:9092/orders``, ``s3://lake/bronze``, ``file:/data``, ``lake.db.orders``."""
+    if dataset.kind == TABLE:
+        return dataset.name
+    namespace = namespace_of(dataset)
+    if dataset.kind == TOPIC:
+        return f"{namespace}/{dataset.name}".rstrip("/") if namespace else dataset.name
+    return f"{LOCAL}:{dataset.name}" if namespace == LOCAL else f"{namespace}{dataset.name}"
 
 
 def path_dataset(text: str) -> Dataset | None:
