@@ -162,7 +162,7 @@ def test_open_alert_has_a_series_of_its_cause_which_ends_with_it():
     name = "spark_streaming_query_alert_cause"
 
     assert values(shown, name, app="shop") == {
-        ("a", "StreamingQueryFailed", "failed: ConcurrentAppendException"): 1
+        ("StreamingQueryFailed", "failed: ConcurrentAppendException", "a"): 1
     }
     assert values(replace(shown, alerts=()), name) == {}
 
@@ -306,13 +306,13 @@ def test_datasets_of_a_query_have_series_by_the_names_of_openlineage():
     reads = {"a": tuple(dataset for dataset, _ in DATASETS)}
     writes = {"a": (Dataset(TOPIC, "sums", ("b1:9092",)),)}
     shown = replace(published(Story().started("a", at=0)), flow=Flow(inputs=reads, outputs=writes))
-    name = "spark_streaming_query_dataset"
 
-    assert values(shown, name) == {
-        ("shop", "a", "output", "kafka://b1:9092", "sums"): 1,
-        **{("shop", "a", "input", *names): 1 for _, names in DATASETS},
+    assert values(shown, "spark_streaming_query_dataset") == {
+        ("shop", "sums", "kafka://b1:9092", "output", "a"): 1,
+        **{("shop", name, of, "input", "a"): 1 for _, (of, name) in DATASETS},
     }
-    assert values(shown, f"{name}s_without_series") == {("shop", "a"): 0}
+    without = values(shown, "spark_streaming_query_datasets_without_series")
+    assert without == {("shop", "a"): 0}
 
 
 def test_datasets_beyond_the_limit_or_of_an_unknown_owner_are_counted():
@@ -333,7 +333,7 @@ def test_declared_datasets_have_series_as_those_that_spark_shows():
     shown = replace(published(Story().started("a", at=0)), flow=flow)
 
     assert values(shown, "spark_streaming_query_dataset") == {
-        ("shop", "a", "input", "kafka://b:9092", "orders"): 1
+        ("shop", "orders", "kafka://b:9092", "input", "a"): 1
     }
 
 
