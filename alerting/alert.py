@@ -83,9 +83,10 @@ class End(msgspec.Struct, frozen=True):
 class Alert(msgspec.Struct, frozen=True):
     """One problem of one query, since ``starts_at`` (Unix seconds) until its ``end``.
 
-    ``annotations`` are the words of its finding, and ``code`` what exactly is wrong; ``outage`` is
-    the hash of its first error class and place; empty if its failure names no place. ``incident``
-    is the subject of its incident where that is not its query, such as ``*``. ``muted`` says why
+    ``annotations`` are the words of its finding, and ``code`` what exactly is wrong. ``cause`` is
+    what it was first found to be, in words that drivers share (``cause.py``). ``outage`` is the
+    hash of its first error class and place; empty if its failure names no place. ``incident`` is
+    the subject of its incident where that is not its query, such as ``*``. ``muted`` says why
     nobody is notified of it ("silenced until ..."). One that keeps coming back is held open until
     it has been absent for ``calm_seconds``. ``late_seconds``: its message is so late; one that was
     missed is sent as if it fired, and ``later_end`` is how it has ended since.
@@ -96,6 +97,7 @@ class Alert(msgspec.Struct, frozen=True):
     starts_at: float
     end: End | None = None
     code: str = ""
+    cause: str = ""
     outage: str = ""
     incident: str = ""
     muted: str = ""

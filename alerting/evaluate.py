@@ -165,7 +165,7 @@ def _with_words(finding: Finding, stages: Stages) -> Finding:
     except Exception as error:  # noqa: BLE001 - the alert must still be sent
         stages.errors.setdefault(f"words of {finding.alertname}", error)
         code = finding.code.value
-        words = Words(code, f"{finding.query}: {code}")
+        words = Words(code, f"{finding.query}: {code}", cause=code)
     return replace(finding, words=words)
 
 

@@ -13,6 +13,7 @@ from ..listener.foresight.catching_up import CaughtUp
 from ..listener.foresight.tasks import StageSpread
 from ..listener.probe_report import JobCounts, Trigger
 from ..listener.source_polls import OFFSET
+from ..listener.state.flow import Dataset
 from .facts import BatchIdsWentBack, MemoryUse, Slots, Unfinished, Upstream
 from .policy import Window
 
@@ -184,6 +185,9 @@ class QueryEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """None where they are recent, or where Spark does not report them."""
     sources_unread: str = ""
     signals: tuple[Signal, ...] = ()
+    inputs: tuple[Dataset, ...] = ()
+    outputs: tuple[Dataset, ...] = ()
+    """What it reads and writes, as far as Spark shows it."""
     reads: tuple[str, ...] = ()
     """Its sources, which say best which unnamed query it is."""
     trigger: Trigger | None = None

@@ -26,11 +26,15 @@ WHOLE_DRIVER = "*"
 
 
 class Words(msgspec.Struct, frozen=True):
-    """A finding in words: one line with the cause, the headline, and the evidence by name."""
+    """A finding in words: one line with the reason, the headline, and the evidence by name.
+
+    ``cause`` is the same in each driver, see ``cause.py``.
+    """
 
     reason: str = ""
     summary: str = ""
     evidence: dict[str, str] = {}
+    cause: str = ""
 
 
 class Finding(msgspec.Struct, frozen=True):

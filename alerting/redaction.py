@@ -117,4 +117,5 @@ def _finding(finding: Finding, text: Redact) -> Finding:
         # A page must give a cause; the class was already redacted by pattern on arrival.
         evidence[ERROR_CLASS] = redact(words.evidence[ERROR_CLASS])
         reason = f"{evidence[ERROR_CLASS]}: {WITHHELD}"
-    return replace(finding, words=Words(reason, text(words.summary), evidence))
+    said = Words(reason, text(words.summary), evidence, text(words.cause))
+    return replace(finding, words=said)

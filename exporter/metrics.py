@@ -26,6 +26,7 @@ from ..listener.foresight.operators import (
     step_seconds,
 )
 from ..listener.foresight.resources import Resources
+from ..listener.state.flow import name_in_namespace, namespace_of
 from ..listener.state.history import BUCKETS
 from .exposition import Family
 from .published_state import Buckets, Labels, Monitor, PublishedState, QueryRow, alert_labels
@@ -159,6 +160,20 @@ def _partition_lags(row: QueryRow) -> Figures:
         for topic, _, number in [partition.rpartition("/")]
         if topic
     }
+
+
+MAX_DATASETS = 20
+"""The most datasets of a query that have a series."""
+
+
+def _datasets(row: QueryRow) -> Figures:
+    """The datasets whose namespace is known: others may be anybody's."""
+    figures: Figures = {}
+    for direction, dataset in row.datasets:
+        namespace = namespace_of(dataset)
+        if namespace and len(figures) < MAX_DATASETS:
+            figures[direction, namespace, name_in_namespace(dataset)] = 1.0
+    return figures
 
 
 def _by_operator(
@@ -468,6 +483,18 @@ QUERY_FIGURES: Table[QueryRow] = {
         "it, into the query's table; absent if unknown.",
         lambda row: row.end_to_end_age_seconds,
     ),
+    # Not "namespace" and "name": targets on Kubernetes have a namespace of their own.
+    "spark_streaming_query_dataset{direction,dataset_namespace,dataset_name}": Figure(
+        f"1 for each dataset that the query reads (input) or writes (output), at most "
+        f"{MAX_DATASETS}, by OpenLineage's names: kafka://broker:9092 and topic, s3://bucket and "
+        "path, file and path, catalog://name and table.",
+        _datasets,
+    ),
+    "spark_streaming_query_datasets_without_series": Figure(
+        f"Datasets of the query beyond these {MAX_DATASETS}, or whose brokers or file system are "
+        "not known.",
+        lambda row: float(len(row.datasets) - len(_datasets(row))),
+    ),
     "spark_streaming_query_upstream{upstream}": Figure(
         "1 for each query whose output the query reads.",
         lambda row: dict.fromkeys(((writer,) for writer in row.upstream), 1.0),
@@ -565,6 +592,12 @@ DRIVER_FIGURES: Table[PublishedState] = {
         "1 while querypulse has this alert open, and 0 for ten minutes after it ended; "
         'query "*" is the whole driver.',
         _alerts,
+    ),
+    "spark_streaming_query_alert_cause{query,alertname,cause}": Figure(
+        "1 for the cause of each open alert, in words that all drivers share.",
+        lambda published: {
+            (alert.query, alert.name, alert.cause): 1.0 for alert in published.alerts if alert.cause
+        },
     ),
     # A sum over the samples of the alert would count its earlier episodes, too.
     "spark_streaming_query_alert_start_timestamp_seconds{query,alertname,severity}": Figure(

@@ -25,7 +25,7 @@ from ..listener.foresight.operators import UploadAge, oldest_uploads
 from ..listener.foresight.resources import full_of
 from ..listener.foresight.tasks import TaskSums
 from ..listener.source_polls import SourcePoll, topic_of
-from ..listener.state.flow import Flow
+from ..listener.state.flow import Dataset, Flow
 from ..listener.state.identity import base_label
 from ..listener.state.query import Query
 from ..listener.state.run import Ended, InFlight, Outcome, Run
@@ -375,6 +375,13 @@ class QueryRow:
         """The error class of the unrecovered failure."""
         ended = self.query.failure
         return ended.failure.error_class if ended is not None and ended.failure else None
+
+    @property
+    def datasets(self) -> tuple[tuple[str, Dataset], ...]:
+        """What it writes (``output``), and what it reads (``input``)."""
+        flow = self.published.flow
+        sides = (("output", flow.outputs), ("input", flow.inputs))
+        return tuple((side, dataset) for side, by in sides for dataset in by.get(self.label, ()))
 
     @property
     def upstream(self) -> tuple[str, ...]:

@@ -226,6 +226,8 @@ class AlertStatus(msgspec.Struct, frozen=True):
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     starts_at: str
+    cause: str = ""
+    """What is wrong, and where, in the same words in each driver."""
 
 
 class InhibitedStatus(msgspec.Struct, frozen=True):
@@ -280,7 +282,7 @@ def status(published: PublishedState) -> Status:
         process=published.process,
         queries=tuple(_query(row, cpu_seconds) for row in published.rows),
         alerts=tuple(
-            AlertStatus(alert.labels, annotations_of(alert), iso(alert.starts_at))
+            AlertStatus(alert.labels, annotations_of(alert), iso(alert.starts_at), alert.cause)
             for alert in published.alerts
         ),
         monitor=_monitor(published.monitor),

@@ -121,7 +121,7 @@ def _alert(begin: Begin, story: AlertStory) -> Alert:
         "alertname": story.alertname,
         "severity": newest.severity,
     }
-    return Alert(labels, newest.annotations, newest.starts_at, code=newest.code)
+    return Alert(labels, newest.annotations, newest.starts_at, code=newest.code, cause=newest.cause)
 
 
 def error_class_of(found: Any) -> str:

@@ -119,6 +119,8 @@ class AlertChanged(Line, frozen=True, kw_only=True, tag="alert"):
     starts_at: UnixSeconds
     annotations: dict[str, str] = {}
     facts: dict[str, Any] = {}
+    cause: str = ""
+    """What is wrong, and where, in the same words in each driver."""
     muted: str = ""
     """Why nobody is notified of it; empty if people are."""
     outcome: str = ""

@@ -559,6 +559,7 @@ class Recorder:
             starts_at=alert.starts_at,
             annotations=self._redacted(alert.annotations),
             facts=self._redacted(facts),
+            cause=self._redact(alert.cause),
             muted=self._redact(alert.muted),
             outcome="" if outcome is None else outcome.value,
             goes_on="" if goes_on is None else goes_on.value,

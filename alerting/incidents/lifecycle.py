@@ -370,7 +370,9 @@ class Lifecycle:
             else:
                 ended = before.ended(wall, goes_on=GoesOn.CRITICAL_ALERT)
                 self._add_ended(tracked.subject, ended)
-        tracked.alert = replace(alert, starts_at=before.starts_at, outage=before.outage)
+        tracked.alert = replace(
+            alert, starts_at=before.starts_at, cause=before.cause, outage=before.outage
+        )
         tracked.polls += 1
         tracked.is_found, tracked.recovery = True, None
         if health.knows(alert.query):

@@ -44,7 +44,8 @@ GENERIC_LAPSE_SECONDS = 24 * 3600.0
 """The same where the name of the app is generic."""
 
 
-OF_AN_ALERT = frozenset({"alertname", "severity"})
+CAUSE_LABEL = "cause"
+OF_AN_ALERT = frozenset({"alertname", "severity", CAUSE_LABEL})
 """The labels that an alert has beyond those of its incident."""
 
 
@@ -73,16 +74,16 @@ def left_open(alerts: Iterable[Shown], labels: Mapping[str, str], wall: float) -
 
 
 def api_alerts(
-    alerts: Iterable[Alert], wall: float, external_url: str = ""
+    alerts: Iterable[Alert], wall: float, external_url: str = "", *, cause_label: bool = False
 ) -> list[dict[str, Any]]:
-    """The alerts to post.
+    """The alerts to post, with their causes as labels if ``cause_label``.
 
     One that goes on in another incident has the same labels there: its end would end both.
     """
     link = {"generatorURL": external_url} if external_url else {}
     return [
         {
-            "labels": alert.labels,
+            "labels": _with_cause(alert) if cause_label else alert.labels,
             "annotations": shown_annotations(alert),
             "startsAt": rfc3339(alert.starts_at),
             "endsAt": rfc3339(_ends_at(alert, wall)),
@@ -91,6 +92,11 @@ def api_alerts(
         for alert in alerts
         if not alert.is_superseded
     ]
+
+
+def _with_cause(alert: Alert) -> dict[str, str]:
+    """The labels with the cause: what an older version has opened, or this finds open, has none."""
+    return alert.labels | ({CAUSE_LABEL: alert.cause} if alert.cause else {})
 
 
 def _ends_at(alert: Alert, wall: float) -> float:
@@ -128,6 +134,7 @@ class Alertmanager:
         """Check the URLs; see ``ReceiverSettings.makes``."""
         self.name = given.name
         self._external_url = context.external_url
+        self._cause_label = given.cause_label
         credentials = context.secret("credentials") if given.credentials_file else None
         self._members = [
             HttpPoster(
@@ -146,7 +153,12 @@ class Alertmanager:
         """Post the alerts of one incident, or end those that an orphan finds open."""
         labels = incident.labels
         left = left_open(self._shown(labels), labels, wall) if incident.is_orphan else None
-        alerts = api_alerts(incident.alerts if left is None else left, wall, self._external_url)
+        alerts = api_alerts(
+            incident.alerts if left is None else left,
+            wall,
+            self._external_url,
+            cause_label=self._cause_label,
+        )
         if not alerts:
             return
         answers = [_error(member, alerts) for member in self._members]
@@ -234,6 +246,8 @@ class AlertmanagerSettings(
     }
     urls: Annotated[tuple[Address, ...], Meta(min_length=1)]
     credentials_file: SecretFile | None = None
+    cause_label: bool = False
+    """Whether alerts have the label ``cause``, by which a fleet is grouped."""
 
     def targets(self) -> Sequence[str]:
         """The members."""

@@ -10,6 +10,7 @@ from ...core.states import QueryState
 from ...listener.foresight.catching_up import NOW, caught_up
 from ...listener.foresight.operators import oldest_uploads
 from ...listener.probe_report import JobActivity, ProbedRun
+from ...listener.state.flow import TOPIC, Dataset, PlanDatasets
 from ...listener.state.query import CLOCKS_DIFFER_SECONDS, Query
 from ..evidence import (
     Activity,
@@ -100,6 +101,8 @@ def query_evidence(context: RuleContext, window: Window) -> QueryEvidence:
         state_snapshots=_state_snapshots(query),
         sources_unread=query.run.source_trouble,
         signals=_signals(context),
+        inputs=_inputs(query),
+        outputs=query.checkpoint.datasets.writes,
         reads=reads,
         trigger=None if run_facts is None else run_facts.trigger,
         sink="" if run_facts is None else run_facts.sink,
@@ -107,6 +110,13 @@ def query_evidence(context: RuleContext, window: Window) -> QueryEvidence:
         committed_offsets="" if probed is None else probed.committed_offsets,
         run=_run(context) if query.run.alive else None,
     )
+
+
+def _inputs(query: Query) -> tuple[Dataset, ...]:
+    """What it reads; before its first batch, Spark shows only the brokers of its topics."""
+    plan = PlanDatasets() if query.run.facts is None else query.run.facts.plan
+    brokers = tuple(Dataset(TOPIC, "", cluster) for cluster in plan.brokers)
+    return query.checkpoint.datasets.reads or (*plan.reads, *brokers)
 
 
 def ids_went_back(query: Query) -> BatchIdsWentBack | None:

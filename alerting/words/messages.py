@@ -13,6 +13,7 @@ from ...core.text import MAX_NAMES, duration, encodable, listed
 from ...listener.state.identity import RESERVED
 from .. import facts
 from ..alert import FLAP_WINDOW_SECONDS, FLAPS, Alert, Incident
+from ..cause import AT, cause_of
 from ..finding import Finding, Words
 from .evidence import DRIVER_ENDS, DRIVER_MEMORY, evidence_texts
 from .headlines import (
@@ -50,6 +51,8 @@ MUTED = "muted"
 """The annotation that says why nobody is notified of an alert."""
 CAUGHT_UP = "caught_up"
 """The annotation that says when the query has read all that has arrived."""
+CAUSE = "cause"
+"""The annotation that says what is wrong, and where, in the same words in each driver."""
 HERE = "\nTo restart it here: "
 """Between the next steps and the hint how such a query is restarted."""
 REASON = "reason"
@@ -98,6 +101,7 @@ FIRST = (
 )
 """Evidence shown first; names neither here nor in ``LAST`` are shown in between."""
 LAST = (
+    CAUSE,
     "sources_unread",
     "commit_log",
     "error_class",
@@ -133,6 +137,7 @@ def annotations_of(alert: Alert) -> dict[str, str]:
     """The words of its finding, and what is said of the alert itself."""
     words = dict(alert.annotations)
     notes = {INCIDENT: alert.incident, "flapping": _held_open(alert), MUTED: alert.muted}
+    notes[CAUSE] = alert.cause
     end = alert.end or alert.later_end
     if end is not None:
         notes["outcome"] = outcome_text(alert.name, end.outcome) if end.outcome else ""
@@ -176,7 +181,9 @@ def incident_details(incident: Incident) -> dict[str, str]:
         return {}
     first = incident.firing[0]
     names = [name for name in ordered(first.annotations) if name in OF_GROUPS]
-    return {name: _of_group(name, incident.firing) for name in names}
+    shared = {name: _of_group(name, incident.firing) for name in names}
+    is_one = {alert.cause for alert in incident.firing} == {incident.firing[0].cause}
+    return shared | ({CAUSE: first.cause} if is_one and AT in first.cause else {})
 
 
 def _of_group(name: str, alerts: Sequence[Alert]) -> str:
@@ -278,7 +285,10 @@ def _not_shown(
     evidence = {
         name: text
         for name, text in annotations.items()
-        if name not in WORDS and not (name in REPEATED and (text in headline or text in reason))
+        if name not in WORDS
+        and not (name in REPEATED and (text in headline or text in reason))
+        # Without a place it says no more than the reason.
+        and (name != CAUSE or AT in text)
     }
     if len(reason) > LONG_REASON:
         return ordered(shown | evidence)
@@ -408,6 +418,7 @@ def say(finding: Finding) -> Words:
         reason_of(finding.facts),
         finding_headline(finding.query, finding.alertname, finding.facts),
         evidence_texts(finding.facts, finding.evidence),
+        cause_of(finding),
     )
 
 
@@ -458,5 +469,6 @@ def alert_of(
         annotations={name: encodable(text) for name, text in annotations.items()},
         starts_at=wall,
         code=code,
+        cause=encodable(words.cause),
         outage=finding.outage,
     )

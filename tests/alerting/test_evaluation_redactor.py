@@ -38,6 +38,7 @@ def finding(text, **changes):
             reason=f"ValueError: {text}",
             summary=f"bronze failed: {text}",
             evidence={"error_message": text, "checkpoint": f"/tables/{text}"},
+            cause=f"failed: ValueError at {text}",
         ),
     )
     return msgspec.structs.replace(entry, **changes)

@@ -33,7 +33,16 @@ from querypulse.exporter.published_state import (
 from querypulse.exporter.status import status
 from querypulse.listener.events import Observed
 from querypulse.listener.probe_report import Context
-from querypulse.listener.state.flow import Flow
+from querypulse.listener.state.flow import (
+    PATH,
+    TABLE,
+    TOPIC,
+    Dataset,
+    Declared,
+    Flow,
+    Node,
+    flow_of,
+)
 from querypulse.listener.state.history import BUCKETS
 from querypulse.listener.state.identity import base_label
 
@@ -145,6 +154,17 @@ def test_alerts_with_one_name_are_counted_together():
     story.ended("a", at=10, exception=CONFLICT).ended("b", at=10, exception=CONFLICT)
     firing = values(published(story), "querypulse_alerts_firing", app="shop")
     assert firing == {("StreamingQueryFailed", "critical"): 2}
+
+
+def test_open_alert_has_a_series_of_its_cause_which_ends_with_it():
+    story = Story().started("a", at=0).ended("a", at=10, exception=CONFLICT)
+    shown = published(story)
+    name = "spark_streaming_query_alert_cause"
+
+    assert values(shown, name, app="shop") == {
+        ("StreamingQueryFailed", "failed: ConcurrentAppendException", "a"): 1
+    }
+    assert values(replace(shown, alerts=()), name) == {}
 
 
 ORDERS = ("orders", "StreamingQueryFailed", "critical")
@@ -271,6 +291,50 @@ def test_number_of_neighbours_is_bounded():
 
     assert {len(query.upstream) for query in status(shown).queries} == {50}
     assert len(values(shown, "spark_streaming_query_upstream")) == 50 * len(names)
+
+
+DATASETS = [
+    (Dataset(TOPIC, "orders", ("b1:9092", "b2:9092")), ("kafka://b1:9092", "orders")),
+    (Dataset(PATH, "/bronze", ("s3://lake",)), ("s3://lake", "/bronze")),
+    (Dataset(PATH, "/in", ("file://",)), ("file", "/in")),
+    (Dataset(PATH, "/in", ("hdfs://nn:8020",)), ("hdfs://nn:8020", "/in")),
+    (Dataset(TABLE, "lake.db.orders"), ("catalog://lake", "db.orders")),
+]
+
+
+def test_datasets_of_a_query_have_series_by_the_names_of_openlineage():
+    reads = {"a": tuple(dataset for dataset, _ in DATASETS)}
+    writes = {"a": (Dataset(TOPIC, "sums", ("b1:9092",)),)}
+    shown = replace(published(Story().started("a", at=0)), flow=Flow(inputs=reads, outputs=writes))
+
+    assert values(shown, "spark_streaming_query_dataset") == {
+        ("shop", "sums", "kafka://b1:9092", "output", "a"): 1,
+        **{("shop", name, of, "input", "a"): 1 for _, (of, name) in DATASETS},
+    }
+    without = values(shown, "spark_streaming_query_datasets_without_series")
+    assert without == {("shop", "a"): 0}
+
+
+def test_datasets_beyond_the_limit_or_of_an_unknown_owner_are_counted():
+    known = tuple(Dataset(TOPIC, f"t{number}", ("b:9092",)) for number in range(30))
+    unknown = (Dataset(TOPIC, "orders"), Dataset(PATH, "/in"))
+    shown = replace(
+        published(Story().started("a", at=0)), flow=Flow(inputs={"a": (*unknown, *known)})
+    )
+    name = "spark_streaming_query_dataset"
+
+    assert len(values(shown, name)) == 20
+    assert values(shown, f"{name}s_without_series") == {("shop", "a"): 12}
+
+
+def test_declared_datasets_have_series_as_those_that_spark_shows():
+    topic = Dataset(TOPIC, "orders", ("b:9092",))
+    flow = flow_of((Node("a", "a"),), (Declared("a*", reads=(topic,), writes=()),))
+    shown = replace(published(Story().started("a", at=0)), flow=flow)
+
+    assert values(shown, "spark_streaming_query_dataset") == {
+        ("shop", "orders", "kafka://b:9092", "input", "a"): 1
+    }
 
 
 # -- however many queries a driver has, a scrape stays bounded --------------------------------

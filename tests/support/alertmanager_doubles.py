@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import requests
 import yaml
 
 from .http_double import DoubleHandler, HttpDouble, RecordedRequest, reply
 from .mail_server import MailServer
 from .observed import ALERTMANAGER
-from .patience import PATIENCE_SECONDS, until
+from .patience import until
 from .prometheus import RealAlertmanager
 
 TEMPLATES = ALERTMANAGER.parent / "querypulse.tmpl"
@@ -46,9 +45,7 @@ class Everywhere:
         self.manager, self.chats, self.mail = manager, chats, mail
 
     def send(self, alerts: Sequence[Mapping[str, Any]]) -> None:
-        url = f"{self.manager.url}/api/v2/alerts"
-        answer = requests.post(url, json=list(alerts), timeout=PATIENCE_SECONDS)
-        assert answer.status_code == 200, answer.text
+        self.manager.send(alerts)
 
     def counts(self) -> dict[str, int]:
         return {way: len(self._messages(way)) for way in WAYS}

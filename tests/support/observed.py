@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -147,10 +148,14 @@ def what(labels: dict[str, str]) -> tuple[str, str]:
     return labels["alertname"], labels["app" if whole else "query"]
 
 
-def quick_rules(folder: Path, minute: int = MINUTE_SECONDS) -> list[Path]:
+def quick_rules(
+    folder: Path,
+    minute: int = MINUTE_SECONDS,
+    names: Sequence[str] = ("drivers.yaml", "queries.yaml"),
+) -> list[Path]:
     """The shipped rules with minutes of so many seconds, written to ``folder``."""
     written = []
-    for name in ("drivers.yaml", "queries.yaml"):
+    for name in names:
         shipped = (ROOT / "dashboards" / "prometheus" / name).read_text()
         path = folder / name
         path.write_text(
@@ -160,15 +165,18 @@ def quick_rules(folder: Path, minute: int = MINUTE_SECONDS) -> list[Path]:
     return written
 
 
-def shown_to(url: str) -> str:
-    """The shipped configuration of Alertmanager, with short waits and all receivers at ``url``."""
-    config = yaml.safe_load(ALERTMANAGER.read_text())
+def shown_to(url: str, shipped: Path = ALERTMANAGER) -> str:
+    """A shipped configuration of Alertmanager, with short waits and all receivers at ``url``."""
+    config = yaml.safe_load(shipped.read_text())
+    config["templates"] = []
     names = [receiver["name"] for receiver in config["receivers"]]
     config["receivers"] = [
         {"name": name, "webhook_configs": [{"url": url, "send_resolved": name != "watchdog"}]}
         for name in names
     ]
     wait, interval = (f"{round(s * 1000)}ms" for s in (GROUP_WAIT_SECONDS, GROUP_INTERVAL_SECONDS))
-    for route in (config["route"], *config["route"]["routes"]):
+    routes = [config["route"]]
+    for route in routes:
         route.update(group_wait=wait, group_interval=interval, repeat_interval="1h")
+        routes += route.get("routes", [])
     return yaml.safe_dump(config)

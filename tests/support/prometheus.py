@@ -56,10 +56,11 @@ class RealPrometheus(ServerProcess):
         rules: Sequence[Path] = (),
         alertmanagers: Sequence[str] = (),
         flags: Sequence[str] = (),
+        interval: str = "1s",
     ) -> None:
         config = folder / "prometheus.yml"
         settings = {
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "global": {"scrape_interval": interval, "evaluation_interval": interval},
             "rule_files": [str(path) for path in rules],
             "alerting": {"alertmanagers": [{"static_configs": _targets(alertmanagers)}]},
             "scrape_configs": [
@@ -100,7 +101,18 @@ class RealPrometheus(ServerProcess):
 
 
 def _targets(urls: Sequence[str]) -> list[dict[str, Any]]:
-    return [{"targets": [urlsplit(url).netloc for url in urls]}]
+    """A URL with a path is a target of that path, and of that name."""
+    parts = [urlsplit(url) for url in urls]
+    bare = [part.netloc for part in parts if not part.path]
+    named = [
+        {
+            "targets": [part.netloc],
+            "labels": {"__metrics_path__": part.path, "instance": part.path},
+        }
+        for part in parts
+        if part.path
+    ]
+    return [{"targets": bare}, *named]
 
 
 ALERTMANAGER = """
@@ -167,6 +179,12 @@ class RealAlertmanager(ServerProcess):
             "--cluster.listen-address=",
         ]
         super().__init__(command, port, folder / "alertmanager.log")
+
+    def send(self, alerts: Sequence[Mapping[str, Any]]) -> None:
+        """Post alerts to it, which it must take."""
+        url = f"{self.url}/api/v2/alerts"
+        answer = requests.post(url, json=list(alerts), timeout=PATIENCE_SECONDS)
+        assert answer.status_code == 200, answer.text
 
     def alerts(self) -> dict[str, dict]:
         """Its firing alerts, by query."""

@@ -31,7 +31,7 @@ from querypulse.listener.foresight.operators import StateOperator
 from querypulse.listener.foresight.resources import Container, Disk, Heap, Resources, Usage
 from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
 from querypulse.listener.probe_report import FullQueue
-from querypulse.listener.state.flow import Flow
+from querypulse.listener.state.flow import TOPIC, Dataset, Flow
 from querypulse.listener.state.query import Query
 
 PROCESS = Process("4711-aa6f8a24c3d1", iso(WALL - 3600))
@@ -163,7 +163,13 @@ def full_published(**changes) -> PublishedState:
     shown = published(
         full_story(), **{"expected": ("busy", "absent"), "overrides": overrides, **changes}
     )
-    flow = Flow(upstream={"busy": ("dead",)}, downstream={"dead": ("busy",)})
+    orders = (Dataset(TOPIC, "orders", ("kafka-1:9092",)),)
+    flow = Flow(
+        upstream={"busy": ("dead",)},
+        downstream={"dead": ("busy",)},
+        inputs={"busy": orders},
+        outputs={"dead": orders},
+    )
     snapshot = replace(shown.snapshot, queries=tuple(map(_caught_up, shown.snapshot.queries)))
     snapshot = replace(snapshot, resources=RESOURCES, usage=Usage(after_gc=leak()))
     health = {**shown.health, "busy": _slow(shown.health["busy"])}

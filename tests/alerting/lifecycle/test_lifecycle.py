@@ -63,6 +63,37 @@ def test_alert_has_its_first_start_and_the_newest_annotations_also_during_recove
     assert (alert.annotations["reason"], alert.annotations["at"]) == ("found again", "34")
 
 
+def test_alert_keeps_the_cause_with_which_it_was_found_until_its_end_and_in_the_next_process():
+    """Alertmanager knows an alert by its labels, and the cause may be one."""
+    harness = LifecycleHarness()
+    harness.causes["a"], harness.places["a"] = "ReadError", "lake.orders"
+    harness.play([HEALTHY, FAILS], 20)
+    harness.causes["a"], harness.places["a"] = "WriteError", "lake.sums"
+    harness.play([(30, "a", "starts"), (35, "a", "StreamingQueryFailed")], 40)
+    (open_incident,) = harness.incidents
+    later = LifecycleHarness()
+    later.lifecycle.restore([open_incident], now=0.0)
+    later.causes, later.places = harness.causes, harness.places
+    later.play([(1, "a", "StreamingQueryFailed")], 10)
+    harness.play([(50, "a", "idle")], 90)
+
+    (before,) = open_incident.alerts
+    assert before.cause == "failed: ReadError at lake.orders"
+    assert before.annotations["reason"].startswith("WriteError")
+    assert later.incidents[0].alerts[0].cause == before.cause
+    assert harness.ended[0].alerts[0].cause == before.cause
+
+
+def test_next_alert_of_a_query_has_a_cause_of_its_own():
+    harness = LifecycleHarness()
+    harness.places["a"] = "lake.orders"
+    harness.play([HEALTHY, FAILS, (20, "a", "idle")], 100)
+    harness.places["a"] = "lake.sums"
+    harness.play([(120, "a", "StreamingQueryFailed")], 130)
+
+    assert harness.incidents[0].alerts[0].cause == "failed: OutOfMemoryError at lake.sums"
+
+
 def test_resolved_incident_is_returned_once_with_its_end():
     harness = LifecycleHarness().play([HEALTHY, FAILS, (20, "a", "idle")], 50)
 

@@ -204,6 +204,37 @@ def test_single_posts_may_fail(answers, outcome):
         assert refusal(SEVERAL, double).answer is outcome
 
 
+# -- the label by which a fleet is grouped --------------------------------------------------------
+
+CAUSE = "outage at kafka://b:9092"
+
+
+def test_cause_is_always_an_annotation_and_a_label_only_on_request():
+    incident = holding(replace(alert(), cause=CAUSE))
+    (by_default,) = api_alerts(incident.alerts, NOW)
+    (on_request,) = api_alerts(incident.alerts, NOW, cause_label=True)
+
+    assert by_default["labels"] == alert().labels
+    assert on_request["labels"] == {**alert().labels, "cause": CAUSE}
+    assert by_default["annotations"]["cause"] == on_request["annotations"]["cause"] == CAUSE
+
+
+def test_alert_without_a_cause_has_no_empty_label():
+    (posted,) = api_alerts(ONE.alerts, NOW, cause_label=True)
+
+    assert posted["labels"] == alert().labels
+
+
+def test_setting_of_the_receiver_adds_the_label_to_an_alert_and_to_its_end(double):
+    manager = receiver("alertmanager", urls=[double.url], cause_label=True)
+    for sent in (ONE, ENDED_ONE):
+        alerts = tuple(replace(one, cause=CAUSE) for one in sent.alerts)
+        manager.send(replace(sent, alerts=alerts), NOW)
+    manager.close()
+
+    assert [posted["labels"].get("cause") for posted in double.alerts] == [CAUSE, CAUSE]
+
+
 # -- what an earlier process left open ------------------------------------------------------------
 
 
@@ -222,7 +253,7 @@ def is_open(name="StreamingQueryFailed", *, posted_before=91.0, **labels):
 
 
 def test_alerts_that_nobody_posts_any_more_are_ended_in_one_request(double):
-    double.open = [is_open(), is_open("StreamingBatchSlow", severity="warning")]
+    double.open = [is_open(cause=CAUSE), is_open("StreamingBatchSlow", severity="warning")]
     send(stale(), double)
 
     filters = parse_qs(urlsplit(double.requests[0].path).query)["filter"]

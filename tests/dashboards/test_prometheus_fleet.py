@@ -1,0 +1,180 @@
+"""Many drivers, a real Prometheus and a real Alertmanager: one cause is one notification."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+import requests
+import yaml
+from msgspec.structs import replace
+from support.fleet import BUG, OUTAGE, Fleet
+from support.observed import quick_rules, shown_to
+from support.patience import PATIENCE_SECONDS, until
+from support.prometheus import Notifications, RealAlertmanager, RealPrometheus, accepted
+from support.receiver_incidents import alert
+from support.repository import DASHBOARDS
+
+from querypulse.alerting.receivers.alertmanager import api_alerts
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.alertmanager, pytest.mark.slow]
+
+SHIPPED = DASHBOARDS / "alertmanager" / "alertmanager-fleet.yaml"
+STARVED = "starved at app1/q0"
+
+
+# -- the profile of Alertmanager ------------------------------------------------------------------
+
+
+def test_amtool_accepts_the_profile_which_differs_only_in_what_shares_a_cause():
+    assert "SUCCESS" in accepted("amtool", "check-config", SHIPPED)
+    shipped, usual = (
+        yaml.safe_load(path.read_text())
+        for path in (SHIPPED, SHIPPED.with_name("alertmanager.yaml"))
+    )
+    watchdog, of_causes, critical = shipped["route"].pop("routes")
+
+    assert [watchdog, critical] == usual["route"].pop("routes")
+    assert shipped["route"] == usual["route"]
+    assert of_causes["group_by"] == ["env", "cluster", "cause"]
+    assert shipped["inhibit_rules"][:1] == usual["inhibit_rules"]
+    receivers = {receiver["name"]: receiver for receiver in shipped["receivers"]}
+    (pager,) = receivers["pager"]["pagerduty_configs"]
+    (chat,) = receivers["chat"]["slack_configs"]
+    usual = {receiver["name"]: receiver for receiver in usual["receivers"]}
+    assert [pager] == usual["pager"]["pagerduty_configs"]
+    assert [chat] == usual["chat"]["slack_configs"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        (("severity=critical", f"cause={OUTAGE}"), "fleet-pager"),
+        (("severity=warning", f"cause={OUTAGE}"), "fleet-chat"),
+        (("severity=critical", "cause=failed: ReadError at lake.orders"), "fleet-pager"),
+        (("severity=warning", f"cause={STARVED}"), "fleet-chat"),
+        (("severity=critical", f"cause={BUG}"), "pager"),
+        (("severity=critical", "cause=batch_hung"), "pager"),
+        (("severity=warning", "cause=lag_rises"), "chat"),
+        (("severity=critical",), "pager"),
+        (("severity=warning",), "chat"),
+        (("alertname=QuerypulseWatchdog", "severity=none"), "watchdog"),
+    ],
+)
+def test_only_what_names_a_place_is_routed_by_its_cause(labels, receiver):
+    command = ("amtool", "config", "routes", "test", f"--config.file={SHIPPED}")
+
+    assert accepted(*command, *labels) == receiver
+
+
+def groups_of(notifications, status="firing"):
+    """By receiver and the labels that a notification is grouped by: the queries in it."""
+    groups = {}
+    for body in list(notifications.bodies):
+        if body["receiver"] == "watchdog":
+            continue
+        by = tuple(sorted(body["groupLabels"].items()))
+        named = groups.setdefault((body["receiver"], by), set())
+        named |= {
+            (one["labels"]["app"], one["labels"]["query"])
+            for one in body["alerts"]
+            if one["status"] == status
+        }
+    return {key: named for key, named in groups.items() if named}
+
+
+def of_cause(receiver, cause):
+    return receiver, (("cause", cause),)
+
+
+@pytest.fixture
+def manager(tmp_path):
+    with (
+        Notifications() as receivers,
+        RealAlertmanager(tmp_path, receivers, shown_to(receivers.url, SHIPPED)) as manager,
+    ):
+        yield manager
+
+
+def test_drivers_that_notify_by_themselves_are_one_notification_if_they_share_a_cause(manager):
+    def posted(app, query, cause, severity="critical"):
+        one = alert(query=query, severity=severity)
+        one = replace(one, labels={**one.labels, "app": app}, cause=cause)
+        return api_alerts([one], time.time(), cause_label=True)
+
+    bug = posted("app0", "q0", BUG)
+    for app in (f"app{number}" for number in range(1, 40)):
+        manager.send(posted(app, "q1", OUTAGE))
+    manager.send(bug + posted("app50", "q1", BUG))
+
+    wanted = {
+        of_cause("fleet-pager", OUTAGE): {(f"app{number}", "q1") for number in range(1, 40)},
+        ("pager", (("app", "app0"), ("query", "q0"))): {("app0", "q0")},
+        ("pager", (("app", "app50"), ("query", "q1"))): {("app50", "q1")},
+    }
+    until(lambda: groups_of(manager.reported) == wanted, "each cause is a group of its own")
+
+
+# -- with Prometheus ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("drivers", "queries", "interval"),
+    [
+        pytest.param(12, 3, 1, marks=pytest.mark.thorough),
+        pytest.param(500, 10, 15, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)]),
+    ],
+)
+def test_outage_of_a_broker_is_one_notification_and_another_failure_pages_by_itself(
+    drivers, queries, interval, tmp_path, manager
+):
+    rules = quick_rules(tmp_path, 4 * interval, ("drivers.yaml", "queries.yaml", "fleet.yaml"))
+    flags = [f"--query.lookback-delta={20 * interval}s"]
+    with (
+        Fleet(drivers, queries) as fleet,
+        RealPrometheus(
+            tmp_path,
+            fleet.urls,
+            rules=rules,
+            alertmanagers=[manager.url],
+            flags=flags,
+            interval=f"{interval}s",
+        ) as prometheus,
+    ):
+        every = "count(count by (app) (spark_streaming_query_dataset:last))"
+        until(lambda: figure(prometheus, every) == drivers, "all drivers are scraped")
+        fleet.outage_at = time.time()
+        down = {
+            (f"app{driver}", f"q{query}")
+            for driver in range(1, drivers, 2)
+            for query in range(queries)
+        }
+        fed = {
+            (f"app{driver}", f"q{query}")
+            for driver in range(2, drivers, 2)
+            for query in range(1, queries)
+        }
+        wanted = {
+            of_cause("fleet-pager", OUTAGE): down,
+            of_cause("fleet-chat", STARVED): fed,
+            ("pager", (("app", "app0"), ("query", "q0"))): {("app0", "q0")},
+        }
+        until(lambda: groups_of(manager.reported) == wanted, "each cause is a group of its own")
+        print(measured(prometheus, drivers, queries))
+        fleet.outage_at = None
+        until(lambda: groups_of(manager.reported, "resolved") == wanted, "each of them ends")
+
+
+def figure(prometheus, promql):
+    return sum(float(series["value"][1]) for series in prometheus.query(promql))
+
+
+def measured(prometheus, drivers, queries):
+    """What it costs, in a line: for the report of ``make nightly``, not to be asserted."""
+    own = requests.get(f"{prometheus.url}/metrics", timeout=PATIENCE_SECONDS).text
+    memory = float(re.search(r"^process_resident_memory_bytes (\S+)$", own, re.MULTILINE)[1])
+    series = float(re.search(r"^prometheus_tsdb_head_series (\S+)$", own, re.MULTILINE)[1])
+    groups = prometheus.get("rules", {})["groups"]
+    took = {group["name"]: f"{group['evaluationTime']:.3f} s" for group in groups}
+    return f"{drivers} drivers, {drivers * queries} queries, {series:.0f} series: {memory / 1e6:.0f} MB, {took}"
