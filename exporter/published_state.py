@@ -25,7 +25,7 @@ from ..listener.foresight.operators import UploadAge, oldest_uploads
 from ..listener.foresight.resources import full_of
 from ..listener.foresight.tasks import TaskSums
 from ..listener.source_polls import SourcePoll, topic_of
-from ..listener.state.flow import Flow
+from ..listener.state.flow import Dataset, Flow
 from ..listener.state.identity import base_label
 from ..listener.state.query import Query
 from ..listener.state.run import Ended, InFlight, Outcome, Run
@@ -385,6 +385,16 @@ class QueryRow:
     def downstream(self) -> tuple[str, ...]:
         """The queries that read what it writes, at most ``MAX_NEIGHBOURS``."""
         return self.published.flow.downstream.get(self.label, ())[:MAX_NEIGHBOURS]
+
+    @property
+    def reads(self) -> tuple[Dataset, ...]:
+        """The datasets that it reads, at most ``MAX_NEIGHBOURS``."""
+        return self.published.flow.reads.get(self.label, ())[:MAX_NEIGHBOURS]
+
+    @property
+    def writes(self) -> tuple[Dataset, ...]:
+        """The datasets that it writes, at most ``MAX_NEIGHBOURS``."""
+        return self.published.flow.writes.get(self.label, ())[:MAX_NEIGHBOURS]
 
     @property
     def end_to_end_age_seconds(self) -> float | None:

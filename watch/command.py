@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -28,18 +29,23 @@ from ..core.certificates import CertificateError, load_authorities, load_own
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
+from ..core.secret import Secret
 from ..core.threads import Deadline, Loop
-from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
+from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Content, Notice
+from ..exporter.server import HttpServer
 from ..listener.state.snapshot import Snapshot
 from ..recording.lines import SeenFrom
-from ..settings.links import guidance
+from ..settings.links import external_url, guidance
 from ..settings.loading import load_strictly
 from ..settings.receivers import is_taken
 from ..settings.settings import Settings, SettingsError
 from ..sidecar import assemble
 from ..sidecar.black_box import BlackBox, about_process
+from ..sidecar.runtime import ALIVE_SECONDS
 from .alerts import APP, DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
+from .fleet import Seen
+from .page import pages_of
 from .targets import Host, Targets, answers, polled, receiver_hosts
 from .tracker import TERMINATED_AFTER_SECONDS, TargetTracker
 
@@ -62,6 +68,10 @@ MORE = {
 }
 
 
+HTTP_PORT = 9700
+"""So far below the drivers' that no driver on this machine tries it next, nor the other way."""
+
+
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of the command line; times in seconds."""
 
@@ -77,6 +87,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str | None = None
     client_cert_file: str | None = None
     client_key_file: str | None = None
+    http_port: int = HTTP_PORT
 
 
 def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,6 +112,13 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, text in MORE.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
+    parser.add_argument(
+        "--http-port",
+        type=int,
+        default=defaults.http_port,
+        metavar="PORT",
+        help="where it serves the page of all drivers (%(default)d); 0: any, -1: nowhere",
+    )
     for name, (least, text) in TIMES.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}",
@@ -242,6 +260,10 @@ class Watcher:
         self._is_unsure = False
         self._problem = ""
         self._warned = False
+        self.seen = Seen(at=time.time())
+        """What was seen up to the newest evaluation, for readers."""
+        self.beat_at = time.monotonic()
+        """When that was, in monotonic seconds."""
         self._loops = [
             Loop("targets", self._list, guard),
             Loop("network", self._prove, guard),
@@ -271,6 +293,10 @@ class Watcher:
         self._sink.offer(incidents)
         nothing = Snapshot(at=now, began_at=now)
         self._record(Evaluated(nothing, Evaluation(), (), wall=wall, incidents=incidents))
+        is_open = tuple(incident for incident in incidents if not incident.is_over)
+        drivers = self._evaluate.seen(now, wall)
+        self.seen = Seen(at=wall, drivers=drivers, incidents=is_open)
+        self.beat_at = now
         for line in self._evaluate.news():
             log.info("%s", line)
         self._is_unsure = any(driver.is_unsure for driver in self._tracker.drivers)
@@ -371,10 +397,15 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     ended = threading.Event()
     for number in ENDING_SIGNALS:
         signal.signal(number, lambda *_: ended.set())
-    files = FileLoop("secret-files", partial(_read_again, redacting, access), FILES_SECONDS, guard)
+    server, token = make_server(request, settings, watcher, guard)
+    tokens = [secret for secret in (access.token, token) if secret is not None]
+    read_again = partial(_read_again, redacting, tokens, server)
+    files = FileLoop("secret-files", read_again, FILES_SECONDS, guard)
     for part in (files, silencing, black_box, notifier, watcher):
         part.start()
     ended.wait()
+    if server is not None:
+        server.close()
     deadline = Deadline(CLOSING_SECONDS)
     watcher.close(deadline.left / 3)
     notifier.flush(Deadline(deadline.left / 2))
@@ -413,11 +444,54 @@ def make_notifier(
     )
 
 
-def _read_again(redacting: EvaluationRedactor, access: Access) -> None:
+def make_server(
+    request: WatchRequest, settings: Settings, watcher: Watcher, guard: Guard
+) -> tuple[HttpServer | None, Secret | None]:
+    """The server of the page, which listens, and its token; None if it is off or cannot listen.
+
+    Raises:
+        SettingsError: the token or a certificate cannot be read.
+
+    """
+    settings = replace(settings, http_port=request.http_port)
+    token, tls = assemble.http_access(settings)
+    refused = assemble.refused_address(settings)
+    if refused:
+        log.error("querypulse: no page of all drivers: %s", refused)
+    if settings.http_port < 0 or refused:
+        return None, token
+    content = Content(
+        published=lambda: None,
+        alive=lambda: time.monotonic() - watcher.beat_at < ALIVE_SECONDS,
+        own=pages_of(lambda: watcher.seen),
+    )
+    server = HttpServer(
+        settings.http_host,
+        settings.http_port,
+        content,
+        guard,
+        token=lambda: None if token is None else token.known,
+        tls=tls,
+        external_name=urlsplit(external_url(settings)).hostname,
+    )
+    try:
+        server.start()
+    except OSError as error:
+        log.error("querypulse: no page of all drivers: %s: %s", server.url, error)  # noqa: TRY400
+        return None, token
+    log.info("querypulse: the page of all drivers is %s", server.url)
+    return server, token
+
+
+def _read_again(
+    redacting: EvaluationRedactor, tokens: Sequence[Secret], server: HttpServer | None
+) -> None:
     """Read secrets in files again: they may be rotated. In a separate thread: a mount may hang."""
     redacting.refresh()
-    if access.token is not None:
-        access.token.reveal()
+    for token in tokens:
+        token.reveal()
+    if server is not None:
+        server.renew()
 
 
 def access_of(request: WatchRequest, settings: Settings) -> Access:

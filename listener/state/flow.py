@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
@@ -77,6 +78,20 @@ def path_dataset(text: str) -> Dataset | None:
     if not text.startswith("/"):
         return None
     return Dataset(PATH, "/" + posixpath.normpath(text).lstrip("/"), owners)
+
+
+def lineage_name(dataset: Dataset) -> tuple[str, str]:
+    """Its namespace and name, after the naming conventions of OpenLineage.
+
+    Of several brokers the first is the namespace; of a path without one, ``file``.
+    """
+    owner = dataset.owners[0] if dataset.owners else ""
+    if dataset.kind == TOPIC:
+        return f"kafka://{owner}", dataset.name
+    if dataset.kind == TABLE:
+        namespace, _, name = dataset.name.partition(".")
+        return namespace, name
+    return owner if owner not in ("", "file://") else "file", dataset.name
 
 
 def brokers_of(text: str) -> tuple[str, ...]:
@@ -175,12 +190,14 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 
     ``feeds`` has, for each reader, the writers of each dataset that it reads; ``upstream`` and
     ``downstream`` are direct neighbours. A query that reads what it writes is not its own
-    neighbour.
+    neighbour. ``reads`` and ``writes`` are the datasets, those of the settings included.
     """
 
     feeds: dict[str, tuple[tuple[str, ...], ...]] = {}
     upstream: dict[str, tuple[str, ...]] = {}
     downstream: dict[str, tuple[str, ...]] = {}
+    reads: dict[str, tuple[Dataset, ...]] = {}
+    writes: dict[str, tuple[Dataset, ...]] = {}
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -199,8 +216,10 @@ def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flo
     for label, (_, writes) in sides.items():
         for dataset in writes:
             writers.setdefault((dataset.kind, dataset.name), []).append((dataset, label))
-    flow, edges = Flow({}, {}, {}), 0
-    for reader, (reads, _) in sides.items():
+    flow, edges = Flow({}, {}, {}, {}, {}), 0
+    for reader, (reads, writes) in sides.items():
+        flow.reads[reader] = tuple(reads)
+        flow.writes[reader] = tuple(writes)
         fed = [
             _fed_by(dataset, reader, writers.get((dataset.kind, dataset.name), []))
             for dataset in reads
@@ -227,3 +246,29 @@ def _sides(
 def _fed_by(dataset: Dataset, reader: str, writers: list[tuple[Dataset, str]]) -> tuple[str, ...]:
     fed_by = (writer for other, writer in writers if writer != reader and dataset.may_be(other))
     return tuple(dict.fromkeys(fed_by))
+
+
+def cut_off(
+    roots: Iterable[str], dry: Iterable[str], flow: Flow, through: Collection[str] | None = None
+) -> dict[str, str]:
+    """By label: the root that cuts a query off, the nearest first. Roots are not among them.
+
+    ``dry`` are the queries that write nothing; the search goes on ``through`` these queries, or
+    through all.
+    """
+    causes: dict[str, str] = {}
+    empty = set(dry)
+    waiting = deque(roots)
+    while waiting:
+        writer = waiting.popleft()
+        for reader in flow.downstream.get(writer, ()):
+            if reader in causes or reader in empty:
+                continue
+            datasets = (writers for writers in flow.feeds[reader] if writer in writers)
+            if not any(empty.issuperset(writers) for writers in datasets):
+                continue
+            causes[reader] = causes.get(writer, writer)
+            if through is None or reader in through:
+                empty.add(reader)
+                waiting.append(reader)
+    return causes
