@@ -291,9 +291,9 @@ class DriverAlerts:
         """The newest log line of each driver."""
 
     def restore(self, incidents: Iterable[Incident], now: float) -> None:
-        """Continue what an earlier watcher left open; each resolves with a healthy driver."""
+        """Continue what another watcher has opened; each resolves with a healthy driver."""
         for incident in incidents:
-            if not incident.is_over:
+            if not incident.is_over and incident.key not in self._open:
                 entry = self._begin(incident, now)
                 entry.is_forgotten = incident.labels["app"] in self._forgotten
 

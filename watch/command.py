@@ -31,7 +31,7 @@ from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.secret import Secret
 from ..core.threads import Deadline, Loop
-from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Content, Notice
+from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Content, Notice, Reply
 from ..exporter.server import HttpServer
 from ..listener.state.snapshot import Snapshot
 from ..recording.lines import SeenFrom
@@ -46,7 +46,16 @@ from .alerts import APP, DriverAlerts
 from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
 from .fleet import Seen
 from .page import pages_of
-from .targets import Host, Targets, answers, polled, receiver_hosts
+from .peers import (
+    KEEP_ENDED_SECONDS,
+    Leadership,
+    PeerPage,
+    PeerPoller,
+    check_peers,
+    new_rank,
+    peer_page,
+)
+from .targets import Host, Targets, answers, endpoint_of, polled, receiver_hosts
 from .tracker import TERMINATED_AFTER_SECONDS, TargetTracker
 
 log = logging.getLogger("querypulse")
@@ -78,6 +87,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     urls: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
     forget: tuple[str, ...] = ()
+    peer: tuple[str, ...] = ()
     targets: str | None = None
     webhook_url_file: str | None = None
     interval: float = 5.0
@@ -109,6 +119,13 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="APP",
         help="it will not come back: end what an earlier watcher left open about it",
+    )
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="the page of another watcher of the same drivers: only one of them notifies",
     )
     for name, text in MORE.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
@@ -242,6 +259,7 @@ class Watcher:
         hosts: Sequence[Host],
         sink: Notifier,
         guard: Guard,
+        leadership: Leadership,
         muted: Callable[[Alert], str] = lambda _: "",
         record: Callable[[Evaluated], object] = lambda _: None,
     ) -> None:
@@ -252,6 +270,7 @@ class Watcher:
         self._interval = evaluate.tracker.interval_seconds
         self._hosts = hosts
         self._sink = sink
+        self._leadership = leadership
         self._guard = guard
         self._muted = muted
         self._record = record
@@ -295,12 +314,31 @@ class Watcher:
         self._record(Evaluated(nothing, Evaluation(), (), wall=wall, incidents=incidents))
         is_open = tuple(incident for incident in incidents if not incident.is_over)
         drivers = self._evaluate.seen(now, wall)
-        self.seen = Seen(at=wall, drivers=drivers, incidents=is_open)
+        self.seen = Seen(
+            at=wall,
+            drivers=drivers,
+            incidents=is_open,
+            notifies=self._leadership.leads(now),
+            peers=self._leadership.seen(now),
+        )
         self.beat_at = now
         for line in self._evaluate.news():
             log.info("%s", line)
         self._is_unsure = any(driver.is_unsure for driver in self._tracker.drivers)
         self._update_pollers()
+
+    def hear(self, url: str, began_at: float, at: float, page: PeerPage | None) -> None:
+        """Take the answer of a peer, from any thread."""
+        self._observations.put(lambda _: self._mirror(url, began_at, at, page))
+
+    def _mirror(self, url: str, began_at: float, at: float, page: PeerPage | None) -> None:
+        """Take over what a peer has sent, and continue what it has opened."""
+        rank = None if page is None else page.rank
+        self._leadership.polled(url, began_at, at, rank)
+        if page is not None and rank != self._leadership.rank:
+            is_leader = self._leadership.is_led_by(url)
+            unknown = self._sink.mirror(page.rows, is_leader=is_leader)
+            self._evaluate.restore(unknown, time.monotonic())
 
     def _update_pollers(self) -> None:
         """Run exactly one poller for each endpoint."""
@@ -379,7 +417,10 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
         guidance=replace(guidance(settings).redacted(redacting.text), recordings=black_box.place),
         forgotten=request.forget,
     )
-    notifier = make_notifier(settings, evaluate, black_box, guard)
+    peers = [endpoint_of(url, "--peer", HTTP_PORT) for url in request.peer]
+    check_peers(request.peer, request.http_port)
+    leadership = Leadership(new_rank(), [peer.url for peer in peers], request.gone_after)
+    notifier = make_notifier(settings, evaluate, black_box, leadership, guard)
     watcher = Watcher(
         targets=Targets(request.urls, request.targets, request.dns),
         evaluate=evaluate,
@@ -387,6 +428,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
         hosts=receiver_hosts(settings),
         sink=notifier,
         guard=guard,
+        leadership=leadership,
         muted=lambda alert: why_muted(alert, silencing(), time.time()),
         record=black_box.offer,
     )
@@ -397,13 +439,20 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     ended = threading.Event()
     for number in ENDING_SIGNALS:
         signal.signal(number, lambda *_: ended.set())
-    server, token = make_server(request, settings, watcher, guard)
+    own = pages_of(lambda: watcher.seen) | peer_page(leadership, notifier)
+    server, token = make_server(request, settings, watcher, own, guard)
+    of_peers = Access(token, access.context)
+    pollers = [
+        PeerPoller(peer, of_peers, leadership.interval, watcher.hear, guard) for peer in peers
+    ]
     tokens = [secret for secret in (access.token, token) if secret is not None]
     read_again = partial(_read_again, redacting, tokens, server)
     files = FileLoop("secret-files", read_again, FILES_SECONDS, guard)
-    for part in (files, silencing, black_box, notifier, watcher):
+    for part in (files, silencing, black_box, notifier, watcher, *pollers):
         part.start()
     ended.wait()
+    for poller in pollers:
+        poller.stop()
     if server is not None:
         server.close()
     deadline = Deadline(CLOSING_SECONDS)
@@ -417,9 +466,13 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
 
 
 def make_notifier(
-    settings: Settings, evaluate: DriverAlerts, black_box: BlackBox, guard: Guard
+    settings: Settings,
+    evaluate: DriverAlerts,
+    black_box: BlackBox,
+    leadership: Leadership,
+    guard: Guard,
 ) -> Notifier:
-    """The notifier of the watcher, the same as in a driver.
+    """The notifier of the watcher, as in a driver; while a peer leads, it holds what is due.
 
     Raises:
         SettingsError: a receiver cannot be used, or there is none.
@@ -441,11 +494,17 @@ def make_notifier(
         restore=restore,
         heartbeat=assemble.make_heartbeat(settings, guard),
         on_attempt=black_box.attempted,
+        is_held=lambda: not leadership.leads(time.monotonic()),
+        keep_ended_seconds=KEEP_ENDED_SECONDS if leadership.has_peers else 0.0,
     )
 
 
 def make_server(
-    request: WatchRequest, settings: Settings, watcher: Watcher, guard: Guard
+    request: WatchRequest,
+    settings: Settings,
+    watcher: Watcher,
+    own: Mapping[str, Callable[[], Reply]],
+    guard: Guard,
 ) -> tuple[HttpServer | None, Secret | None]:
     """The server of the page, which listens, and its token; None if it is off or cannot listen.
 
@@ -463,7 +522,7 @@ def make_server(
     content = Content(
         published=lambda: None,
         alive=lambda: time.monotonic() - watcher.beat_at < ALIVE_SECONDS,
-        own=pages_of(lambda: watcher.seen),
+        own=own,
     )
     server = HttpServer(
         settings.http_host,

@@ -15,6 +15,7 @@ import msgspec
 
 from ..alerting.alert import CRITICAL, Incident
 from ..alerting.finding import NOT_WORKING
+from ..alerting.words.messages import INCIDENT_URL
 from ..core.installed import VERSION
 from ..core.states import STATES
 from ..core.text import shorten
@@ -37,6 +38,7 @@ DOWN, UNANSWERED, REFUSES, ENDED, UP, STOPPED = (
 )
 """The states of a driver, the worst first."""
 DRIVER_STATES = (DOWN, UNANSWERED, REFUSES, ENDED, UP, STOPPED)
+GONE = frozenset({DOWN, ENDED, STOPPED})
 DRY_STATES = frozenset({*(state.value for state in NOT_WORKING), "stopped", "completed"})
 BROKEN_STATES = frozenset(state.value for state in NOT_WORKING)
 WORKING = frozenset({"running", "idle", "waiting", "stopped", "completed"})
@@ -112,7 +114,7 @@ class FleetDriver(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetIncident(msgspec.Struct, frozen=True, kw_only=True):
-    """One open incident; ``url`` is that of its recording, if it has one, else of its driver."""
+    """One open incident; ``url`` is that of its recording, empty without one."""
 
     driver: str
     query: str
@@ -188,10 +190,11 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def queries(self) -> dict[str, int]:
-        """How many queries are in each state, the worst first."""
+        """How many queries of the drivers that run are in each state, the worst first."""
         counts: Counter[str] = Counter()
         for driver in self.drivers:
-            counts.update(driver.queries)
+            if driver.state not in GONE:
+                counts.update(driver.queries)
         return dict(sorted(counts.items(), key=lambda pair: _rank(STATES, pair[0])))
 
 
@@ -342,7 +345,7 @@ def _incidents_of(driver: SeenDriver) -> Iterator[FleetIncident]:
             since=min(starts, default=None),
             cause=_cause_text(shown.cause or shown.annotations.get(CAUSE, "")),
             muted=shown.muted,
-            url=driver.url,
+            url=shown.annotations.get(INCIDENT_URL, ""),
         )
 
 
@@ -358,7 +361,7 @@ def _own_incident(incident: Incident) -> FleetIncident:
         since=incident.starts_at,
         cause=_cause_text(alert.annotations.get(CAUSE, "")),
         muted=incident.muted,
-        url="",
+        url=alert.annotations.get(INCIDENT_URL, ""),
     )
 
 
@@ -456,7 +459,7 @@ class Lineage:
 
 def _state_of(driver: SeenDriver, query: DriverQuery) -> str:
     """The state of a query; one of a driver that is gone writes nothing any more."""
-    if query.state in DRY_STATES or driver.state not in (DOWN, ENDED, STOPPED):
+    if query.state in DRY_STATES or driver.state not in GONE:
         return query.state
     return DOWN if driver.state == DOWN else "stopped"
 

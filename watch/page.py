@@ -20,6 +20,7 @@ from ..recording.picture import Html, date_of, element, joined, known_severity, 
 from ..recording.section import scrolled
 from .fleet import (
     DOWN,
+    GONE,
     UP,
     Feed,
     Fleet,
@@ -194,9 +195,9 @@ def _of_driver(fleet: Fleet) -> Callable[[str], Html]:
 # -- incidents --------------------------------------------------------------------------------
 
 
-def _mark(severity: str, words: str) -> Html:
+def _mark(severity: str, words: str, url: str = "") -> Html:
     unseen = element("span", f"{severity}: ", class_="unseen")
-    return joined([symbol(known_severity(severity)), unseen, element("bdi", words)])
+    return joined([symbol(known_severity(severity)), unseen, _link(words, url)])
 
 
 def _query(name: str) -> Html:
@@ -205,7 +206,7 @@ def _query(name: str) -> Html:
 
 def _what(incident: FleetIncident) -> Html:
     muted = element("span", f" ({incident.muted})", class_="soft") if incident.muted else ""
-    return joined([_mark(incident.severity, incident.headline), muted])
+    return joined([_mark(incident.severity, incident.headline, incident.url), muted])
 
 
 def _causes(fleet: Fleet) -> Html:
@@ -295,7 +296,8 @@ def _driver(driver: FleetDriver, now: float) -> tuple[str, ...]:
 
 
 def _by_state(driver: FleetDriver) -> str:
-    return ", ".join(f"{count} {state}" for state, count in driver.queries.items())
+    last = "at last " if driver.state in GONE and driver.queries else ""
+    return last + ", ".join(f"{count} {state}" for state, count in driver.queries.items())
 
 
 def _unhealthy(driver: FleetDriver) -> str:

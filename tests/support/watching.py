@@ -25,6 +25,7 @@ from querypulse.listener.state.snapshot import Snapshot
 from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Access
 from querypulse.watch.command import Watcher
+from querypulse.watch.peers import Leadership, new_rank
 from querypulse.watch.targets import Targets
 from querypulse.watch.tracker import LONGEST_POLL_SECONDS, TargetTracker
 
@@ -172,6 +173,7 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=())
         hosts=hosts,
         sink=reported,
         guard=Guard(),
+        leadership=Leadership(new_rank(), (), gone_after),
     )
     reported.tracker = tracker
     watcher.start()
