@@ -20,7 +20,6 @@ from ..alerting.delivery.outbox import OutboxRow
 from ..core.guard import Guard
 from ..core.threads import Loop
 from ..exporter.pages import Reply, as_json
-from ..settings.settings import SettingsError
 from .client import POLL_SECONDS, Access, Client, Endpoint, NoAnswer
 from .fleet import SeenPeer
 
@@ -203,14 +202,3 @@ class PeerPoller:
             return msgspec.json.decode(body, type=PeerPage) if code == OK else None
         except (NoAnswer, msgspec.MsgspecError, UnicodeDecodeError):
             return None
-
-
-def check_peers(urls: Iterable[str], http_port: int) -> None:
-    """Check that peers can see this watcher.
-
-    Raises:
-        SettingsError: it serves nothing.
-
-    """
-    if http_port < 0 and tuple(urls):
-        raise SettingsError("--peer needs --http-port: the peer reads here what was sent")
