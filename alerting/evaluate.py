@@ -6,7 +6,6 @@ holds the slots, who gets no data because of whom, and which findings have one c
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from ..core.states import QueryState
 from ..listener.probe_report import Context
 from ..listener.python_frames import MainThread
-from ..listener.state.flow import Flow, Node, flow_of
+from ..listener.state.flow import Flow, Node, cut_off, flow_of
 from ..listener.state.identity import UNNAMED, base_label
 from ..listener.state.query import Query
 from ..listener.state.run import Outcome
@@ -597,8 +596,10 @@ def _trace_flow(
     if not flow.downstream or not broken:
         return list(findings)
     idle = {label for label, query in health.items() if query.state is QueryState.IDLE}
-    causes = _cut_off(broken, health, flow)
-    for label, cause in _cut_off(broken, health, flow, idle).items():
+    # What a query that ended as intended has written is as dry as that of a broken one.
+    dry = _in_state(health, NOT_WORKING | RETIRED)
+    causes = cut_off(broken, dry, flow)
+    for label, cause in cut_off(broken, dry, flow, idle).items():
         if label in idle and health[label].why is None:
             why = Upstream(query=cause, state=health[cause].state)
             health[label] = replace(health[label], why=why)
@@ -607,38 +608,12 @@ def _trace_flow(
     extended = []
     for finding in findings:
         query = finding.query
-        readers = sorted(_cut_off([query], health, flow)) if query in traced else []
+        readers = sorted(cut_off([query], dry, flow)) if query in traced else []
         upstream = None
         if query in causes:
             upstream = Upstream(query=causes[query], state=health[causes[query]].state)
         extended.append(_adding(finding, downstream=tuple(readers), upstream=upstream))
     return extended
-
-
-def _cut_off(
-    roots: Iterable[str], health: Health, flow: Flow, through: Collection[str] | None = None
-) -> dict[str, str]:
-    """By label: the root that cuts a query off, the nearest first. Roots are not among them.
-
-    The search goes on ``through`` these queries, or through all.
-    """
-    causes: dict[str, str] = {}
-    # What a query that ended as intended has written is as dry as that of a broken one.
-    dry = set(_in_state(health, NOT_WORKING | RETIRED))
-    waiting = deque(roots)
-    while waiting:
-        writer = waiting.popleft()
-        for reader in flow.downstream.get(writer, ()):
-            if reader in causes or reader in dry or reader not in health:
-                continue
-            datasets = (writers for writers in flow.feeds[reader] if writer in writers)
-            if not any(dry.issuperset(writers) for writers in datasets):
-                continue
-            causes[reader] = causes.get(writer, writer)
-            if through is None or reader in through:
-                dry.add(reader)
-                waiting.append(reader)
-    return causes
 
 
 def retired(health: Health) -> frozenset[str]:

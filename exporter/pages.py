@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from base64 import b64encode
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
@@ -19,7 +17,7 @@ import msgspec
 
 from ..core.redaction import redact
 from ..recording.lines import RecordingError, first_part
-from ..recording.page import page_of, policy, style_hash
+from ..recording.page import hash_of, page_of, policy, style
 from ..recording.timeline import Summary, Timeline
 from . import exposition
 from .metrics import all_families
@@ -151,6 +149,8 @@ class Content(msgspec.Struct, frozen=True):
     silences: Callable[[], list[dict[str, str]]] = list
     incidents: Callable[[], Sequence[Summary] | None] = lambda: None
     timeline: Callable[[str], Timeline | None] = lambda _: None
+    own: Mapping[str, Callable[[], Reply]] = {}
+    """Further pages by path, or in place of those that a driver has."""
 
 
 def page(content: Content, path: str, accept: str, notice: Notice | None) -> Reply:
@@ -161,9 +161,10 @@ def page(content: Content, path: str, accept: str, notice: Notice | None) -> Rep
         "/status": lambda: _status(content.published()),
         LIVEZ: lambda: _livez(content, notice),
         "/readyz": lambda: _readyz(content.published()),
-        SILENCES: lambda: _json(200, content.silences()),
+        SILENCES: lambda: as_json(200, content.silences()),
         INCIDENTS: lambda: _of_store(lambda: _incidents(content, time.time())),
         **dict.fromkeys(WATCH, lambda: _watch(content.published(), notice)),
+        **content.own,
     }
     if path.startswith(RUNBOOKS):
         # Markdown is readable as plain text.
@@ -179,7 +180,7 @@ def page(content: Content, path: str, accept: str, notice: Notice | None) -> Rep
 def posted(content: Content, path: str, body: bytes) -> Reply:
     """Answer a POST to a page of ``POSTS`` from a client with the token."""
     handle = content.silence if path == SILENCES else content.expect_stop
-    return _json(*handle(body))
+    return as_json(*handle(body))
 
 
 def _metrics(published: PublishedState | None, accept: str) -> Reply:
@@ -192,8 +193,8 @@ def _metrics(published: PublishedState | None, accept: str) -> Reply:
 
 def _status(published: PublishedState | None) -> Reply:
     if published is None:
-        return _json(503, {"error": "nothing has been evaluated yet"})
-    return _json(200, status(published))
+        return as_json(503, {"error": "nothing has been evaluated yet"})
+    return as_json(200, status(published))
 
 
 def _livez(content: Content, notice: Notice | None) -> Reply:
@@ -204,14 +205,14 @@ def _livez(content: Content, notice: Notice | None) -> Reply:
 
 def _readyz(published: PublishedState | None) -> Reply:
     reasons = why_unready(published)
-    return _json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
+    return as_json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
 
 
 def _watch(published: PublishedState | None, notice: Notice | None) -> Reply:
     """With the notice of a failure, the open alerts: nobody can read them any more."""
     if notice is not Notice.FAILED or published is None:
-        return _json(200, {"status": "running" if notice is None else notice.value})
-    return _json(200, {"status": notice.value, "alerts": status(published).alerts})
+        return as_json(200, {"status": "running" if notice is None else notice.value})
+    return as_json(200, {"status": notice.value, "alerts": status(published).alerts})
 
 
 # -- incidents --------------------------------------------------------------------------------
@@ -224,20 +225,20 @@ def _of_store(make: Callable[[], Reply]) -> Reply:
     try:
         return make()
     except (OSError, RecordingError) as error:
-        return _json(503, {"error": f"the incidents cannot be read: {redact(str(error))}"})
+        return as_json(503, {"error": f"the incidents cannot be read: {redact(str(error))}"})
 
 
 def _incidents(content: Content, now: float) -> Reply:
     """The incidents that were open in the last thirty days, the newest first."""
     summaries = content.incidents()
     if summaries is None:
-        return _json(404, NOT_RECORDED)
+        return as_json(404, NOT_RECORDED)
     recent = (
         summary
         for summary in summaries
         if summary.until is None or summary.until >= now - KEPT_SECONDS
     )
-    return _json(200, sorted(recent, key=lambda summary: summary.since, reverse=True))
+    return as_json(200, sorted(recent, key=lambda summary: summary.since, reverse=True))
 
 
 def _incident(content: Content, path: str, accept: str) -> Reply:
@@ -246,16 +247,15 @@ def _incident(content: Content, path: str, accept: str) -> Reply:
     is_page = wanted.endswith(HTML_SUFFIX) or "text/html" in accept
     timeline = content.timeline(first_part(wanted.removesuffix(HTML_SUFFIX)))
     if timeline is None:
-        return _json(404, {"error": "no such incident"})
+        return as_json(404, {"error": "no such incident"})
     if not is_page:
-        return _json(200, timeline)
+        return as_json(200, timeline)
     document = page_of([timeline], timeline.summary.headline)
-    rules = "; ".join((*policy(), "frame-ancestors 'none'"))
-    headers = ("Content-Security-Policy", rules), ("Referrer-Policy", "no-referrer")
-    return Reply(200, document.encode(), HTML, headers)
+    return html(document, (*policy(style()), "frame-ancestors 'none'"))
 
 
-def _json(code: int, value: Any) -> Reply:
+def as_json(code: int, value: Any) -> Reply:
+    """An answer in JSON."""
     return Reply(code, msgspec.json.encode(value), "application/json")
 
 
@@ -285,24 +285,32 @@ SCRIPTS = (
 def status_page() -> Reply:
     """The document, with its policy."""
     folder = files(__package__) / "status_page"
-    style, document, *scripts = (
+    own, document, *scripts = (
         (folder / name).read_text("utf-8") for name in ("page.css", "page.html", *SCRIPTS)
     )
-    script = "\n".join(scripts)
+    return with_script(document, own, "\n".join(scripts), hash_of(style()))
+
+
+def with_script(document: str, style: str, script: str, *styles: str) -> Reply:
+    """A document with one style and one script, which reads from its own server.
+
+    ``styles`` are the hashes of others that its script may show.
+    """
     rules = (
         "default-src 'none'",
-        f"script-src {_hash(script)}",
-        f"style-src {_hash(style)} {style_hash()}",
+        f"script-src {hash_of(script)}",
+        f"style-src {' '.join((hash_of(style), *styles))}",
         "img-src data:",
         "connect-src 'self'",
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
     )
-    headers = ("Content-Security-Policy", "; ".join(rules)), ("Referrer-Policy", "no-referrer")
     document = document.replace("/* page.css */", style).replace("/* page.js */", script)
+    return html(document, rules)
+
+
+def html(document: str, rules: Sequence[str]) -> Reply:
+    """An HTML document with its Content Security Policy."""
+    headers = ("Content-Security-Policy", "; ".join(rules)), ("Referrer-Policy", "no-referrer")
     return Reply(200, document.encode(), HTML, headers)
-
-
-def _hash(source: str) -> str:
-    return f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"

@@ -22,7 +22,8 @@ from ..listener.foresight.operators import StateOperator, UploadAge, labelled
 from ..listener.foresight.resources import CONTAINER, HEAP
 from ..listener.foresight.tasks import TaskSums
 from ..listener.probe_report import Context
-from .published_state import Monitor, Process, PublishedState, QueryRow, iso
+from ..listener.state.flow import Dataset, name_in_namespace, namespace_of
+from .published_state import MAX_NEIGHBOURS, Monitor, Process, PublishedState, QueryRow, iso
 
 RecordT = TypeVar("RecordT", bound=msgspec.Struct)
 MILLISECONDS = 3
@@ -118,6 +119,15 @@ class OperatorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The partition of that snapshot."""
 
 
+class DatasetStatus(msgspec.Struct, frozen=True):
+    """A folder, table or topic, named after the conventions of OpenLineage."""
+
+    namespace: str
+    """Such as ``kafka://broker:9092`` or ``s3://bucket``; ``file`` for a local path; empty if it is
+    not known."""
+    name: str
+
+
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One query; ``id`` and ``run_id`` are None for an expected query that was never seen.
 
@@ -165,6 +175,10 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The queries that write what it reads, at most 50."""
     downstream: tuple[str, ...] = ()
     """The queries that read what it writes, at most 50."""
+    reads: tuple[DatasetStatus, ...] = ()
+    """The datasets that it reads, at most 50."""
+    writes: tuple[DatasetStatus, ...] = ()
+    """The datasets that it writes, at most 50."""
     complete_by: str | None = None
     """By when its next run must complete, ISO 8601 in UTC; None without such a setting."""
     end_to_end_age_seconds: float | None = None
@@ -337,6 +351,13 @@ def why_unready(published: PublishedState | None) -> list[Reason]:
     ]
 
 
+def _datasets(datasets: tuple[Dataset, ...]) -> tuple[DatasetStatus, ...]:
+    return tuple(
+        DatasetStatus(namespace_of(dataset), name_in_namespace(dataset))
+        for dataset in datasets[:MAX_NEIGHBOURS]
+    )
+
+
 def _query(row: QueryRow, cpu_seconds: float) -> QueryStatus:
     query, facts, progress, flight = row.query, row.facts, row.live_progress, row.in_flight
     began = row.published.unix(query.run.started_at) if row.is_seen else None
@@ -368,6 +389,8 @@ def _query(row: QueryRow, cpu_seconds: float) -> QueryStatus:
         checkpoint_problem=None if facts is None else checkpoint_problem(facts.checkpoint) or None,
         upstream=row.upstream,
         downstream=row.downstream,
+        reads=_datasets(row.reads),
+        writes=_datasets(row.writes),
         complete_by=None if row.health.due_at is None else iso(row.health.due_at),
         end_to_end_age_seconds=row.end_to_end_age_seconds,
         caught_up=_caught_up(row),

@@ -57,39 +57,43 @@ def page_of(timelines: Sequence[Timeline], title: str) -> str:
         f"querypulse {VERSION}. All times are in UTC; +1:05 is 1 min 5 s after the incident began."
     )
     footer = element("footer", element("p", about), class_="soft")
-    body = element("body", PATTERNS, main, footer)
-    return f'<!doctype html>\n<html lang="en">{_head(title)}{body}</html>\n'
+    return document(title, style(), element("body", PATTERNS, main, footer))
 
 
-def _head(title: str) -> Html:
+def document(title: str, style: str, body: Html) -> str:
+    """One HTML document with this style, without a script, that loads nothing."""
+    return f'<!doctype html>\n<html lang="en">{_head(title, style)}{body}</html>\n'
+
+
+def _head(title: str, style: str) -> Html:
     tags = (
         '<meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(policy())}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{"; ".join(policy(style))}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         '<meta name="robots" content="noindex"><meta name="referrer" content="no-referrer">'
         '<link rel="icon" href="data:,">'
     )
-    style = Html(f"<style>{_style()}</style>")
     name = element("title", f"{title} · querypulse")
-    return element("head", Html(tags), name, style)
+    return element("head", Html(tags), name, Html(f"<style>{style}</style>"))
 
 
 @cache
-def _style() -> str:
+def style() -> str:
+    """The style of the pages that this package, and others, draw."""
     return (files(__package__) / "page.css").read_text("utf-8")
 
 
-def style_hash() -> str:
-    """The source of the page's only style, for a Content Security Policy."""
-    return f"'sha256-{b64encode(sha256(_style().encode()).digest()).decode()}'"
+def hash_of(source: str) -> str:
+    """A style or a script as a source of a Content Security Policy (version 3, "script-src")."""
+    return f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"
 
 
-def policy() -> tuple[str, ...]:
-    """The directives of the page's Content Security Policy: nothing but its style and its icon."""
+def policy(style: str) -> tuple[str, ...]:
+    """The directives of a page's Content Security Policy: nothing but this style and its icon."""
     return (
         "default-src 'none'",
-        f"style-src {style_hash()}",
+        f"style-src {hash_of(style)}",
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",

@@ -196,9 +196,13 @@ def make_notifier(
     query_heartbeats: dict[str, Heartbeat] | None = None,
     redact: Callable[[str], str] = str,
     on_attempt: Callable[[Attempt], object] = lambda _: None,
+    is_held: Callable[[], bool] = lambda: False,
+    keep_ended_seconds: float = 0.0,
     hadoop: Hadoop | None = None,
 ) -> Notifier:
     """The unstarted notifier; ``restore`` gets what an earlier process of ``app`` left open.
+
+    For ``is_held`` and ``keep_ended_seconds`` see ``Delivery``.
 
     Raises:
         SettingsError: the spool is at a URI, and there is no JVM that opens it.
@@ -215,6 +219,8 @@ def make_notifier(
                 route=taken[receiver.name],
                 spool=spool,
                 on_attempt=on_attempt,
+                is_held=is_held,
+                keep_ended_seconds=keep_ended_seconds,
             )
             for receiver in receivers
         ],

@@ -30,6 +30,7 @@ from ..core.states import QueryState
 from ..core.text import duration, listed, utc
 from ..exporter.pages import Notice
 from .client import OpenAlerts, Said
+from .fleet import DOWN, ENDED, REFUSES, STOPPED, UNANSWERED, UP, SeenDriver
 from .tracker import TargetTracker, WatchedDriver
 
 # -- findings ---------------------------------------------------------------------------------
@@ -290,9 +291,9 @@ class DriverAlerts:
         """The newest log line of each driver."""
 
     def restore(self, incidents: Iterable[Incident], now: float) -> None:
-        """Continue what an earlier watcher left open; each resolves with a healthy driver."""
+        """Continue what another watcher has opened; each resolves with a healthy driver."""
         for incident in incidents:
-            if not incident.is_over:
+            if not incident.is_over and incident.key not in self._open:
                 entry = self._begin(incident, now)
                 entry.is_forgotten = incident.labels["app"] in self._forgotten
 
@@ -331,6 +332,34 @@ class DriverAlerts:
         changed = [line for line in lines if line and line not in self._logged]
         self._logged = set(lines)
         return changed
+
+    def seen(self, now: float, wall: float) -> tuple[SeenDriver, ...]:
+        """Each driver as it was seen last, for those who look at all of them."""
+        return tuple(self._seen(driver, name, wall - now) for driver, name in self.tracker.names())
+
+    def _seen(self, driver: WatchedDriver, name: str, clock: float) -> SeenDriver:
+        """One driver; ``clock`` is the Unix time of the monotonic zero."""
+        entry = self._entry_of(driver)
+        since = None if driver.bad_since is None else clock + driver.bad_since
+        return SeenDriver(
+            name=name,
+            url=driver.endpoint.url,
+            state=self._state_of(driver),
+            detail="" if driver.last is None or driver.is_healthy else driver.last.detail,
+            since=since if entry is None else entry.incident.starts_at,
+            labels=driver.labels,
+            queries=driver.queries,
+            alerts=driver.alerts,
+        )
+
+    def _state_of(self, driver: WatchedDriver) -> str:
+        if self._entry_of(driver) is not None:
+            return DOWN
+        if driver.notice is not None:
+            return STOPPED if driver.is_stopped else ENDED
+        if driver.last is not None and driver.last.said is Said.BARRED:
+            return REFUSES
+        return UP if driver.is_healthy else UNANSWERED
 
     def _follow_runs(self, driver: WatchedDriver, name: str, now: float, wall: float) -> None:
         """Open an incident for each query whose run is late, once its driver has ended.

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from http.client import HTTPConnection, HTTPException, IncompleteRead
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from ..alerting.alert import CRITICAL, Alert
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.silences import END_OF_TIME
-from ..alerting.words.messages import INCIDENT, MUTED
+from ..alerting.words.messages import INCIDENT, INCIDENT_URL, MUTED
 from ..core.secret import Secret
 from ..core.socket_deadline import SocketDeadline
 from ..core.threads import Deadline
@@ -73,6 +73,66 @@ OpenAlerts = tuple[tuple[str, str], ...]
 """Open alerts: query and name of each."""
 
 
+SUMMARY, CAUSE = "summary", "cause"
+"""Annotations of an alert."""
+
+
+class DriverAlert(msgspec.Struct):
+    """One open alert, as a driver shows it."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    starts_at: str = ""
+    """ISO 8601 in UTC."""
+    cause: Any = None
+    """Of which kind, and where, as the same words in each driver; older drivers name none."""
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether its severity is critical."""
+        return self.labels.get("severity") == CRITICAL
+
+    @property
+    def name(self) -> str:
+        """Such as ``StreamingQueryFailed``."""
+        return self.labels.get("alertname", "")
+
+    @property
+    def query(self) -> str:
+        """The query that it is about; ``*`` for the driver."""
+        return self.labels.get("query", "")
+
+    @property
+    def incident(self) -> str:
+        """In whose incident it is, if not in that of its own query."""
+        return self.annotations.get(INCIDENT, "")
+
+    @property
+    def muted(self) -> str:
+        """Why nobody is notified of it."""
+        return self.annotations.get(MUTED, "")
+
+
+class DatasetName(msgspec.Struct, frozen=True):
+    """What a query reads or writes, by the names of OpenLineage."""
+
+    namespace: str
+    name: str
+
+
+class DriverQuery(msgspec.Struct):
+    """One query, as a driver shows it."""
+
+    name: str
+    state: str
+    ignored: bool = False
+    reason: str = ""
+    reads: tuple[DatasetName, ...] = ()
+    writes: tuple[DatasetName, ...] = ()
+    freshness: Any = None
+    complete_by: Annotated[datetime, Meta(tz=True)] | None = None
+
+
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one poll; times are monotonic seconds of the watcher."""
 
@@ -99,6 +159,8 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """Whether somebody has announced its end."""
     due: dict[str, float] = {}
     """By when the next run of a query must complete, in Unix seconds."""
+    queries: tuple[DriverQuery, ...] = ()
+    alerts: tuple[DriverAlert, ...] = ()
 
     @property
     def is_up(self) -> bool:
@@ -225,43 +287,16 @@ NOT_FOUND = 404
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 BARS = frozenset({401, 403, 421})
 MAX_APP_CHARACTERS = 200
+SHOWN = frozenset({SUMMARY, CAUSE, INCIDENT_URL, INCIDENT, MUTED})
 WAIT_SECONDS = 30.0
 """Longer than a driver keeps a request at ``/watch`` open."""
-
-
-class _Alert(msgspec.Struct):
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-    @property
-    def is_critical(self) -> bool:
-        return self.labels.get("severity") == CRITICAL
-
-    @property
-    def query(self) -> str:
-        return self.labels.get("query", "")
-
-    @property
-    def incident(self) -> str:
-        return self.annotations.get(INCIDENT, "")
-
-    @property
-    def muted(self) -> str:
-        return self.annotations.get(MUTED, "")
 
 
 class WatchPage(msgspec.Struct):
     """All of ``/watch``: the ``status`` is a ``Notice``, or that the driver runs on."""
 
     status: Literal["running", "stopped", "ended", "terminated", "failed"]
-    alerts: list[_Alert] = []
-
-
-class _Query(msgspec.Struct):
-    name: str
-    state: str
-    ignored: bool = False
-    complete_by: Annotated[datetime, Meta(tz=True)] | None = None
+    alerts: list[DriverAlert] = []
 
 
 class _Monitor(msgspec.Struct):
@@ -275,8 +310,8 @@ class _Status(msgspec.Struct):
 
     app: str = ""
     labels: dict[str, str] = {}
-    queries: list[_Query] = []
-    alerts: list[_Alert] = []
+    queries: list[DriverQuery] = []
+    alerts: list[DriverAlert] = []
     monitor: _Monitor = msgspec.field(default_factory=_Monitor)
     end_expected: bool = False
 
@@ -329,7 +364,15 @@ def _with_status(seen: Poll, status: _Status) -> Poll:
             for query in status.queries
             if query.state in UNREADY and not query.ignored
         },
+        queries=tuple(status.queries),
+        alerts=tuple(map(_shortened, status.alerts)),
     )
+
+
+def _shortened(alert: DriverAlert) -> DriverAlert:
+    """The alert with those of its words that a page of many drivers shows."""
+    words = {name: text for name, text in alert.annotations.items() if name in SHOWN}
+    return replace(alert, annotations=words)
 
 
 def await_notice(client: Client) -> WatchPage | None:
@@ -349,7 +392,7 @@ def await_notice(client: Client) -> WatchPage | None:
         return None
 
 
-def reported(alerts: Iterable[_Alert]) -> OpenAlerts:
+def reported(alerts: Iterable[DriverAlert]) -> OpenAlerts:
     """The critical ones of these open alerts: those that receivers know of, once delivered."""
     return tuple(
         (alert.query, alert.labels.get("alertname", ""))
@@ -358,7 +401,7 @@ def reported(alerts: Iterable[_Alert]) -> OpenAlerts:
     )
 
 
-def holds_key(alerts: Iterable[_Alert | Alert]) -> bool:
+def holds_key(alerts: Iterable[DriverAlert | Alert]) -> bool:
     """Whether a driver with these open alerts has a critical incident under its own key."""
     return any(
         alert.is_critical and WHOLE_DRIVER in (alert.query, alert.incident) for alert in alerts

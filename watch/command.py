@@ -10,38 +10,47 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from queue import Empty, SimpleQueue
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert, Incident, incident_labels
+from ..alerting.alert import Incident, incident_labels
 from ..alerting.delivery.deliveries import Notifier
-from ..alerting.evaluate import Evaluation
 from ..alerting.finding import WHOLE_DRIVER
-from ..alerting.incidents.lifecycle import Evaluated
 from ..alerting.redaction import EvaluationRedactor
 from ..alerting.silences import SilenceStore, why_muted
+from ..alerting.words.messages import Guidance
 from ..core.certificates import CertificateError, load_authorities, load_own
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
-from ..core.threads import Deadline, Loop
-from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
-from ..listener.state.snapshot import Snapshot
+from ..core.secret import Secret
+from ..core.threads import Deadline
+from ..exporter.pages import Content, Reply
+from ..exporter.server import HttpServer
 from ..recording.lines import SeenFrom
-from ..settings.links import guidance
+from ..settings.links import external_url, guidance
 from ..settings.loading import load_strictly
 from ..settings.receivers import is_taken
 from ..settings.settings import Settings, SettingsError
 from ..sidecar import assemble
 from ..sidecar.black_box import BlackBox, about_process
+from ..sidecar.runtime import ALIVE_SECONDS
 from .alerts import APP, DriverAlerts
-from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll, reported
-from .targets import Host, Targets, answers, polled, receiver_hosts
+from .client import Access, Endpoint
+from .page import pages_of
+from .peers import (
+    KEEP_ENDED_SECONDS,
+    Leadership,
+    PeerPoller,
+    new_rank,
+    peer_page,
+)
+from .targets import Targets, endpoint_of, receiver_hosts
 from .tracker import TERMINATED_AFTER_SECONDS, TargetTracker
+from .watcher import Watcher
 
 log = logging.getLogger("querypulse")
 
@@ -62,12 +71,17 @@ MORE = {
 }
 
 
+HTTP_PORT = 9700
+"""So far below the drivers' that no driver on this machine tries it next, nor the other way."""
+
+
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of the command line; times in seconds."""
 
     urls: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
     forget: tuple[str, ...] = ()
+    peer: tuple[str, ...] = ()
     targets: str | None = None
     webhook_url_file: str | None = None
     interval: float = 5.0
@@ -77,6 +91,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str | None = None
     client_cert_file: str | None = None
     client_key_file: str | None = None
+    http_port: int = HTTP_PORT
 
 
 def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,8 +114,22 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="APP",
         help="it will not come back: end what an earlier watcher left open about it",
     )
+    parser.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="the page of another watcher of the same drivers: only one of them notifies",
+    )
     for name, text in MORE.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
+    parser.add_argument(
+        "--http-port",
+        type=int,
+        default=defaults.http_port,
+        metavar="PORT",
+        help="where it serves the page of all drivers (%(default)d); 0: any, -1: nowhere",
+    )
     for name, (least, text) in TIMES.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}",
@@ -126,194 +155,6 @@ def seconds_from(least: float) -> Callable[[str], float]:
     return seconds
 
 
-# -- driver poller ----------------------------------------------------------------------------
-# Polls one endpoint: one thread polls, another waits for the shutdown notice.
-
-
-REST_SECONDS = 1.0
-DISPLACED_SECONDS = RETURN_SECONDS / 2
-"""How soon to ask again after another watcher took this one's place."""
-
-
-Observation = Callable[[TargetTracker], None]
-"""What a thread has found out, for the thread that owns the tracker to apply."""
-
-
-class DriverPoller:
-    """Passes every poll and the shutdown notice to ``report``, from its own threads, at once."""
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        access: Access,
-        interval_seconds: float,
-        report: Callable[[Observation], None],
-        guard: Guard,
-    ) -> None:
-        self._endpoint = endpoint
-        self._interval = interval_seconds
-        self._report = report
-        self._polling = Client(endpoint, access)
-        self._waiting = Client(endpoint, access)
-        self._poll_now = threading.Event()
-        self._loops = [
-            Loop("poll", self._poll, guard),
-            Loop("await", self._await_shutdown_notice, guard),
-        ]
-        for loop in self._loops:
-            loop.start()
-
-    def stop(self) -> None:
-        """End soon; running requests are cut."""
-        for loop in self._loops:
-            loop.stop()
-        self._poll_now.set()
-        self._polling.cut()
-        self._waiting.cut()
-
-    def _poll(self) -> None:
-        seen = poll(self._polling)
-        self._report(lambda tracker: tracker.polled(self._endpoint, seen))
-        self._poll_now.wait(self._interval)
-        self._poll_now.clear()
-
-    def _await_shutdown_notice(self) -> None:
-        began = time.monotonic()
-        pause = self._interval
-        try:
-            page = await_notice(self._waiting)
-        except NoAnswer:
-            # The connection broke, or there is none: the driver may have been killed.
-            self._poll_now.set()
-            page = None
-            pause = REST_SECONDS
-        if page is not None and page.status != "running":
-            at = time.monotonic()
-            notice = Notice(page.status)
-            open_alerts = reported(page.alerts)
-            self._report(lambda tracker: tracker.closes(self._endpoint, at, notice, open_alerts))
-        elif page is not None:
-            is_displaced = time.monotonic() - began < WAIT_SECONDS / 2
-            pause = DISPLACED_SECONDS if is_displaced else 0.0
-        self._loops[1].stopping.wait(pause)
-
-
-# -- watcher ----------------------------------------------------------------------------------
-
-
-ALONE = (
-    "querypulse: no receiver on another machine: an unreachable driver is reported only "
-    "while another driver on the network answers"
-)
-TICK_SECONDS = 0.5
-PROOF_SECONDS = 1.0
-
-
-class Watcher:
-    """Watches until it is closed; connects to ``hosts`` when its own network is in doubt.
-
-    ``muted`` returns why an alert is silenced now, or nothing; ``record`` gets each evaluation.
-    """
-
-    def __init__(
-        self,
-        *,
-        targets: Targets,
-        evaluate: DriverAlerts,
-        access: Access,
-        hosts: Sequence[Host],
-        sink: Notifier,
-        guard: Guard,
-        muted: Callable[[Alert], str] = lambda _: "",
-        record: Callable[[Evaluated], object] = lambda _: None,
-    ) -> None:
-        self._targets = targets
-        self._evaluate = evaluate
-        self._tracker = evaluate.tracker
-        self._access = access
-        self._interval = evaluate.tracker.interval_seconds
-        self._hosts = hosts
-        self._sink = sink
-        self._guard = guard
-        self._muted = muted
-        self._record = record
-        self._observations: SimpleQueue[Observation] = SimpleQueue()
-        self._pollers: dict[Endpoint, DriverPoller] = {}
-        self._is_unsure = False
-        self._problem = ""
-        self._warned = False
-        self._loops = [
-            Loop("targets", self._list, guard),
-            Loop("network", self._prove, guard),
-            Loop("watch", self._step, guard, last=self._stop_pollers),
-        ]
-
-    def start(self) -> None:
-        """Start watching."""
-        for loop in self._loops:
-            loop.start()
-
-    def close(self, timeout: float) -> None:
-        """Stop polling. Alerts stay open: closing the watcher brings no driver back."""
-        for loop in self._loops:
-            loop.stop()
-        self._loops[-1].join(timeout)
-
-    def _step(self) -> None:
-        """Apply all observations, evaluate, and hand over the incidents."""
-        with suppress(Empty):
-            self._observations.get(timeout=TICK_SECONDS)(self._tracker)
-            while True:
-                self._observations.get_nowait()(self._tracker)
-        now = time.monotonic()
-        wall = time.time()
-        incidents = self._evaluate.update(now, wall, self._muted)
-        self._sink.offer(incidents)
-        nothing = Snapshot(at=now, began_at=now)
-        self._record(Evaluated(nothing, Evaluation(), (), wall=wall, incidents=incidents))
-        for line in self._evaluate.news():
-            log.info("%s", line)
-        self._is_unsure = any(driver.is_unsure for driver in self._tracker.drivers)
-        self._update_pollers()
-
-    def _update_pollers(self) -> None:
-        """Run exactly one poller for each endpoint."""
-        wanted = self._tracker.endpoint_states.keys()
-        for endpoint in self._pollers.keys() - wanted:
-            self._pollers.pop(endpoint).stop()
-        for endpoint in wanted - self._pollers.keys():
-            log.info("querypulse: polls %s", polled(endpoint))
-            self._pollers[endpoint] = DriverPoller(
-                endpoint, self._access, self._interval, self._observations.put, self._guard
-            )
-
-    def _stop_pollers(self) -> None:
-        for poller in self._pollers.values():
-            poller.stop()
-
-    def _list(self) -> None:
-        """Read the targets again; an error is logged once, and the last good list stays."""
-        try:
-            endpoints = self._targets.now()
-            if not (self._hosts or self._warned or all(e.loopback for e in endpoints)):
-                self._warned = True
-                log.warning(ALONE)
-            self._observations.put(lambda tracker: tracker.listed(endpoints))
-            self._problem = ""
-        except SettingsError as error:
-            if str(error) != self._problem:
-                self._problem = str(error)
-                log.error("querypulse: %s; keeping the last list", error)  # noqa: TRY400 - one line
-        self._loops[0].stopping.wait(self._interval)
-
-    def _prove(self) -> None:
-        """While a driver is unreachable, find out whether any host is reachable."""
-        self._loops[1].stopping.wait(PROOF_SECONDS)
-        if self._is_unsure and answers(self._hosts):
-            at = time.monotonic()
-            self._observations.put(lambda tracker: tracker.proved(at))
-
-
 # -- command ----------------------------------------------------------------------------------
 
 
@@ -334,61 +175,116 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
             nothing to watch.
 
     """
-    file = request.webhook_url_file
-    arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
-    settings = load_strictly(arguments, environment)
-    redacting = assemble.make_redactor(settings)
-    guard = Guard()
+    settings = _settings(request, environment)
+    redacting, guard = assemble.make_redactor(settings), Guard()
     silencing = SilenceStore(settings.silence_file, guard)
     access = access_of(request, settings)
-    about = about_process(settings, APP, "", SeenFrom.WATCH)
-    folder = assemble.recordings_folder(settings, None)
-    black_box = BlackBox(about, guard, redact=redacting.text, folder=folder)
-    evaluate = DriverAlerts(
-        TargetTracker(
-            request.gone_after, request.interval, request.terminated_after, settings.labels
-        ),
-        resolve_after_seconds=settings.resolve_after_seconds,
-        repeat_interval_seconds=settings.repeat_interval_seconds,
-        guidance=replace(guidance(settings).redacted(redacting.text), recordings=black_box.place),
-        forgotten=request.forget,
+    black_box = BlackBox(
+        about_process(settings, APP, "", SeenFrom.WATCH),
+        guard,
+        redact=redacting.text,
+        folder=assemble.recordings_folder(settings, None),
     )
-    notifier = make_notifier(settings, evaluate, black_box, guard)
+    words = replace(guidance(settings).redacted(redacting.text), recordings=black_box.place)
+    evaluate = make_alerts(request, settings, words)
+    peers = peers_of(request)
+    leadership = Leadership(new_rank(), [peer.url for peer in peers], request.gone_after)
+    notifier = make_notifier(settings, evaluate, black_box, leadership, guard)
     watcher = Watcher(
-        targets=Targets(request.urls, request.targets, request.dns),
-        evaluate=evaluate,
+        Targets(request.urls, request.targets, request.dns),
+        evaluate,
+        leadership,
+        notifier,
+        guard,
         access=access,
         hosts=receiver_hosts(settings),
-        sink=notifier,
-        guard=guard,
         muted=lambda alert: why_muted(alert, silencing(), time.time()),
         record=black_box.offer,
     )
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    log.addFilter(RedactedLog(redacting.text))
-    if not is_taken(settings, incident_labels(APP, WHOLE_DRIVER, settings.labels)):
-        log.warning(UNLABELLED)
-    ended = threading.Event()
-    for number in ENDING_SIGNALS:
-        signal.signal(number, lambda *_: ended.set())
-    files = FileLoop("secret-files", partial(_read_again, redacting, access), FILES_SECONDS, guard)
-    for part in (files, silencing, black_box, notifier, watcher):
+    _begin_log(settings, redacting)
+    ended = _ended_by_signal()
+    own = pages_of(lambda: watcher.seen) | peer_page(leadership, notifier)
+    server, token = make_server(request, settings, watcher, own, guard)
+    pollers = [
+        PeerPoller(peer, Access(token, access.context), leadership.interval, watcher.hear, guard)
+        for peer in peers
+    ]
+    read_again = partial(_read_again, redacting, (access.token, token), server)
+    files = FileLoop("secret-files", read_again, FILES_SECONDS, guard)
+    for part in (files, silencing, black_box, notifier, watcher, *pollers):
         part.start()
     ended.wait()
     deadline = Deadline(CLOSING_SECONDS)
     watcher.close(deadline.left / 3)
     notifier.flush(Deadline(deadline.left / 2))
+    if pollers:
+        # The peer learns what was sent last; a second signal ends this.
+        ended.clear()
+        ended.wait(2 * leadership.interval)
+    if server is not None:
+        server.close()
     notifier.close(deadline)
     black_box.close(deadline.left)
-    silencing.stop()
+    for part in (*pollers, silencing):
+        part.stop()
     files.end()
     return 0
 
 
+def _settings(request: WatchRequest, environment: Mapping[str, str]) -> Settings:
+    file = request.webhook_url_file
+    arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
+    return load_strictly(arguments, environment)
+
+
+def make_alerts(request: WatchRequest, settings: Settings, words: Guidance) -> DriverAlerts:
+    """What opens an incident for each driver that is down."""
+    times = (request.gone_after, request.interval, request.terminated_after)
+    return DriverAlerts(
+        TargetTracker(*times, settings.labels),
+        resolve_after_seconds=settings.resolve_after_seconds,
+        repeat_interval_seconds=settings.repeat_interval_seconds,
+        guidance=words,
+        forgotten=request.forget,
+    )
+
+
+def peers_of(request: WatchRequest) -> list[Endpoint]:
+    """The other watchers.
+
+    Raises:
+        SettingsError: a URL is not one, or the peers could not read from this watcher.
+
+    """
+    peers = [endpoint_of(url, "--peer", HTTP_PORT) for url in dict.fromkeys(request.peer)]
+    if peers and request.http_port < 0:
+        raise SettingsError("--peer needs --http-port: there the peer reads what was sent")
+    return peers
+
+
+def _ended_by_signal() -> threading.Event:
+    """What is set once a signal ends the watcher."""
+    ended = threading.Event()
+    for number in ENDING_SIGNALS:
+        signal.signal(number, lambda *_: ended.set())
+    return ended
+
+
+def _begin_log(settings: Settings, redacting: EvaluationRedactor) -> None:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    log.addFilter(RedactedLog(redacting.text))
+    if not is_taken(settings, incident_labels(APP, WHOLE_DRIVER, settings.labels)):
+        log.warning(UNLABELLED)
+
+
 def make_notifier(
-    settings: Settings, evaluate: DriverAlerts, black_box: BlackBox, guard: Guard
+    settings: Settings,
+    evaluate: DriverAlerts,
+    black_box: BlackBox,
+    leadership: Leadership,
+    guard: Guard,
 ) -> Notifier:
-    """The notifier of the watcher, the same as in a driver.
+    """The notifier of the watcher, as in a driver; while a peer leads, it holds what is due.
 
     Raises:
         SettingsError: a receiver cannot be used, or there is none.
@@ -410,14 +306,64 @@ def make_notifier(
         restore=restore,
         heartbeat=assemble.make_heartbeat(settings, guard),
         on_attempt=black_box.attempted,
+        is_held=lambda: not leadership.leads(time.monotonic()),
+        keep_ended_seconds=KEEP_ENDED_SECONDS if leadership.has_peers else 0.0,
     )
 
 
-def _read_again(redacting: EvaluationRedactor, access: Access) -> None:
+def make_server(
+    request: WatchRequest,
+    settings: Settings,
+    watcher: Watcher,
+    own: Mapping[str, Callable[[], Reply]],
+    guard: Guard,
+) -> tuple[HttpServer | None, Secret | None]:
+    """The server of the page, which listens, and its token; None if it is off or cannot listen.
+
+    Raises:
+        SettingsError: the token or a certificate cannot be read.
+
+    """
+    settings = replace(settings, http_port=request.http_port)
+    token, tls = assemble.http_access(settings)
+    refused = assemble.refused_address(settings)
+    if refused:
+        log.error("querypulse: no page of all drivers: %s", refused)
+    if settings.http_port < 0 or refused:
+        return None, token
+    content = Content(
+        published=lambda: None,
+        alive=lambda: time.monotonic() - watcher.beat_at < ALIVE_SECONDS,
+        own=own,
+    )
+    server = HttpServer(
+        settings.http_host,
+        settings.http_port,
+        content,
+        guard,
+        token=lambda: None if token is None else token.known,
+        tls=tls,
+        external_name=urlsplit(external_url(settings)).hostname,
+    )
+    try:
+        server.start()
+    except OSError as error:
+        log.error("querypulse: no page of all drivers: %s: %s", server.url, error)  # noqa: TRY400
+        return None, token
+    log.info("querypulse: the page of all drivers is %s", server.url)
+    return server, token
+
+
+def _read_again(
+    redacting: EvaluationRedactor, tokens: Sequence[Secret | None], server: HttpServer | None
+) -> None:
     """Read secrets in files again: they may be rotated. In a separate thread: a mount may hang."""
     redacting.refresh()
-    if access.token is not None:
-        access.token.reveal()
+    for token in tokens:
+        if token is not None:
+            token.reveal()
+    if server is not None:
+        server.renew()
 
 
 def access_of(request: WatchRequest, settings: Settings) -> Access:

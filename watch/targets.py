@@ -79,7 +79,7 @@ class Targets:
         return [endpoint_of(text, f"{self._file} line {number}") for number, text in texts if text]
 
 
-def endpoint_of(url: str, where: str) -> Endpoint:
+def endpoint_of(url: str, where: str, own_port: int = PORT) -> Endpoint:
     """The endpoint of a URL, without its path, or of a host, at our own port.
 
     Raises:
@@ -89,13 +89,13 @@ def endpoint_of(url: str, where: str) -> Endpoint:
     if "@" in url:
         raise SettingsError(f"{where}: no user or password in a URL; a token goes to --token-file")
     try:
-        return _endpoint(url)
+        return _endpoint(url, own_port)
     except ValueError as error:
         shown = f"{_without_path(url)!r} {error}"
         raise SettingsError(f"{where}: {shown}; allowed: {ALLOWED}") from None
 
 
-def _endpoint(url: str) -> Endpoint:
+def _endpoint(url: str, own_port: int) -> Endpoint:
     """An endpoint of a URL without user; a ``ValueError`` says what is wrong with the URL."""
     has_scheme = "://" in url
     try:
@@ -118,7 +118,7 @@ def _endpoint(url: str) -> Endpoint:
             "has a path, and only the root of a server is polled: name the driver without a path"
         )
     shown = f"[{host}]" if ":" in host else host
-    port = PORT if port is None and not has_scheme else port
+    port = own_port if port is None and not has_scheme else port
     base = f"{parts.scheme}://{shown}{'' if port is None else f':{port}'}"
     return Endpoint(base, loopback=is_loopback(host))
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..alerting.kinds import QUERY_MISSING
 from ..exporter.pages import Notice
-from .client import Endpoint, OpenAlerts, Poll, Said
+from .client import DriverAlert, DriverQuery, Endpoint, OpenAlerts, Poll, Said
 
 
 class EndpointState(msgspec.Struct):
@@ -66,6 +66,9 @@ class WatchedDriver(msgspec.Struct, eq=False):
     """The newest poll that found it healthy."""
     notice: Notice | None = None
     """How it has announced its end; None again once it is back."""
+    queries: tuple[DriverQuery, ...] = ()
+    alerts: tuple[DriverAlert, ...] = ()
+    """What it has shown last."""
     reported: OpenAlerts = ()
     """The critical alerts that its own receivers know of, as far as it has said last."""
     holds_key: bool = False
@@ -130,6 +133,11 @@ class WatchedDriver(msgspec.Struct, eq=False):
         return self.last_seen is not None and self.last_seen.end_expected
 
     @property
+    def is_healthy(self) -> bool:
+        """Whether the last poll found it healthy."""
+        return self.last is not None and self.last.said is Said.HEALTHY
+
+    @property
     def is_unsure(self) -> bool:
         """Whether the last poll proves nothing, unless the network is known to work."""
         unreached = self.last is not None and self.last.said is Said.UNREACHABLE
@@ -149,6 +157,8 @@ class WatchedDriver(msgspec.Struct, eq=False):
             self.holds_key = poll.holds_key
             self.reported = poll.reported
             self.labels = poll.labels
+            self.queries = poll.queries
+            self.alerts = poll.alerts
         self.endpoint = endpoint
         self.last = poll
         self.notice = None

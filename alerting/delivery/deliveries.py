@@ -26,6 +26,8 @@ log = logging.getLogger("querypulse")
 
 POLL_SECONDS = 5.0
 """How often a receiver that needs repetition is checked."""
+HELD_SECONDS = 0.2
+"""How often it is checked whether what is held may be sent."""
 
 
 # -- delivery ---------------------------------------------------------------------------------
@@ -44,8 +46,9 @@ class Attempt(msgspec.Struct, frozen=True):
 class Delivery:
     """Sends one receiver, in a thread, the changes in the set of its open incidents.
 
-    ``outcomes`` counts attempts by their outcome; ``failed`` is an unexpected exception, which is
-    contained.
+    While ``is_held`` returns true, another process sends them, and they wait. What has been
+    resolved is kept for ``keep_ended_seconds``, so that the other one learns of it. ``outcomes``
+    counts attempts by their outcome; ``failed`` is an unexpected exception, which is contained.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Delivery:
         route: Route | None = None,
         spool: Spool | None = None,
         on_attempt: Callable[[Attempt], object] = lambda _: None,
+        is_held: Callable[[], bool] = lambda: False,
+        keep_ended_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -66,10 +71,11 @@ class Delivery:
         self.guard = guard
         self._spool = spool
         self._on_attempt = on_attempt
+        self._is_held = is_held
         self._clock = clock
         self._wall = wall
         self._loop = Loop(f"deliver-{receiver.name}", self._step, guard)
-        self._outbox = Outbox(receiver.capabilities)
+        self._outbox = Outbox(receiver.capabilities, keep_ended_seconds=keep_ended_seconds)
         self._flush = 0
         """The number of the newest flush."""
         self._flushing = 0
@@ -115,6 +121,18 @@ class Delivery:
             self._outbox.offer(mine, self._wall())
             self._save()
 
+    def rows(self) -> list[OutboxRow]:
+        """What the receiver should know, and knows, for another process that watches the same."""
+        with self._changed:
+            return [row for row in self._outbox.rows if not row.incident.is_orphan]
+
+    def mirror(self, rows: Iterable[OutboxRow], *, is_leader: bool) -> list[Incident]:
+        """Take over what another process has sent; see ``Outbox.mirror``."""
+        with self._changed:
+            unknown = self._outbox.mirror(rows, self._wall(), is_leader=is_leader)
+            self._save()
+        return unknown
+
     def escalate_to_fallback(self, incidents: Iterable[Incident]) -> None:
         """Send these too, because another receiver has not taken them."""
         with self._changed:
@@ -137,6 +155,8 @@ class Delivery:
         Returns as soon as each difference was delivered, or attempted and failed, since the
         call began, and at the latest after ``deadline_seconds``.
         """
+        if self._is_held():
+            return False
         with self._changed:
             self._flush += 1
             self._flushing += 1
@@ -171,6 +191,9 @@ class Delivery:
         """Send the most urgent incident that is due, or wait until one may be."""
         with self._changed:
             if self._loop.stopping.is_set():
+                return
+            if self._is_held():
+                self._changed.wait(HELD_SECONDS)
                 return
             now, wall = self._clock(), self._wall()
             incident = self._outbox.begin(now, wall, self._flush if self._flushing else 0)
@@ -328,6 +351,24 @@ class Notifier:
         self._escalate(self._wall())
         if self._heartbeat is not None:
             self._heartbeat.offer(ping_of(incidents))
+
+    def rows(self) -> dict[str, list[OutboxRow]]:
+        """What each receiver should know, and knows, by its name."""
+        return {delivery.name: delivery.rows() for delivery in self.deliveries}
+
+    def mirror(
+        self, rows: Mapping[str, Iterable[OutboxRow]], *, is_leader: bool
+    ) -> tuple[Incident, ...]:
+        """Take over what another process has sent; return the open incidents that are new here.
+
+        They must be in the next ``offer``, or they count as ended.
+        """
+        unknown: dict[str, Incident] = {}
+        for delivery in self.deliveries:
+            theirs = rows.get(delivery.name, ())
+            new = delivery.mirror(theirs, is_leader=is_leader)
+            unknown |= {incident.key: incident for incident in new}
+        return tuple(unknown.values())
 
     def flush(self, deadline: Deadline) -> bool:
         """Attempt all pending deliveries, each receiver within its share of the time.

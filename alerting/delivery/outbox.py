@@ -164,6 +164,25 @@ class OutboxRow(msgspec.Struct, frozen=True):
         is_same = (row.version, row.is_over) == (version, incident.is_over)
         return replace(row, incident=incident, version=version, dead=row.dead and is_same)
 
+    def mirrored(self, theirs: OutboxRow) -> OutboxRow:
+        """The row with what another process has sent, where that is newer than what this one has.
+
+        Revisions of both count reminders from almost the same moment.
+        """
+        if theirs.sent_at is None or theirs.known not in (Known.FIRING, Known.RESOLVED):
+            return self
+        if self.sent_at is not None and self.sent_at > theirs.sent_at:
+            return self
+        is_sent = theirs.sent_version == theirs.version
+        is_current = is_sent and self.incident.revision <= theirs.incident.revision
+        return replace(
+            self,
+            known=theirs.known,
+            sent_at=theirs.sent_at,
+            sent_version=self.version if is_current else "",
+            dead=False,
+        )
+
 
 def essence(row: OutboxRow) -> tuple[object, ...]:
     """The parts of a row that are worth a write: not its texts, which change with every poll."""
@@ -346,11 +365,18 @@ class Outbox:
     only by itself, and comes back when there is room.
     """
 
-    def __init__(self, capabilities: ReceiverCapabilities, *, max_rows: int = MAX_ROWS) -> None:
+    def __init__(
+        self,
+        capabilities: ReceiverCapabilities,
+        *,
+        max_rows: int = MAX_ROWS,
+        keep_ended_seconds: float = 0.0,
+    ) -> None:
         self.losses: Counter[str] = Counter(dict.fromkeys(LOSS_REASONS, 0))
         """How many incidents were not sent, by reason."""
         self._capabilities = capabilities
         self._max_rows = max_rows
+        self._keep_ended = keep_ended_seconds
         self._schedule = Schedule(capabilities.per_minute)
         self._entries: dict[str, Entry] = {}
         self._outside: set[str] = set()
@@ -427,6 +453,29 @@ class Outbox:
                 self._put(OutboxRow(incident, wall, self._version(incident)))
         self._tidy(wall)
 
+    def mirror(self, rows: Iterable[OutboxRow], wall: float, *, is_leader: bool) -> list[Incident]:
+        """Take over what another process has sent, which watches the same; the newer word counts.
+
+        Returns what is open at the receiver, and not known here. ``is_leader``: the other one
+        sends, so that nobody needs to hear what it has never had to send, and is over.
+        """
+        theirs = {row.incident.key: row for row in rows}
+        busy = self._in_flight.message.key if self._in_flight is not None else None
+        unknown = []
+        for key, row in theirs.items():
+            entry = self._entries.get(key)
+            if entry is not None and key != busy:
+                entry.row = entry.row.mirrored(row)
+            elif entry is None and row.known in (Known.FIRING, Known.UNSURE):
+                self._put(row)
+                unknown.append(row.incident)
+        for key, entry in list(self._entries.items()):
+            is_unsent = entry.row.is_over and entry.row.known is Known.NOTHING
+            if is_leader and is_unsent and key not in theirs:
+                del self._entries[key]
+        self._tidy(wall)
+        return [incident for incident in unknown if not incident.is_over]
+
     def _is_known(self, incident: Incident) -> bool:
         """Whether it would be known that an orphan is open."""
         return self._knows_open and incident.query != WHOLE_DRIVER
@@ -472,7 +521,9 @@ class Outbox:
         """Remove rows that need no message any more, and count those that were never sent."""
         for row in self.rows:
             loss = row.loss(self._capabilities, wall)
-            if loss is not None:
+            is_resolved = row.known is Known.RESOLVED and row.sent_at is not None
+            is_kept = is_resolved and not _is_past(row.sent_at, self._keep_ended, wall)
+            if loss is not None and not is_kept:
                 del self._entries[row.incident.key]
             if loss:
                 self.losses[loss] += 1

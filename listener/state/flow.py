@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
@@ -26,7 +27,7 @@ MAX_DATASETS = 200
 """The most datasets of one query on each side."""
 PATH, TABLE, TOPIC = "path", "table", "topic"
 LOCAL = "file"
-"""OpenLineage's namespace of local paths."""
+"""OpenLineage's namespace of local paths: another folder on each machine."""
 
 _BY_PATH = re.compile(r"(?:FileStreamSource|DeltaSource|FileSink|DeltaSink)\[(.+)\]", re.DOTALL)
 _KAFKA = re.compile(r"Kafka\w*\[(Subscribe|SubscribePattern|Assign)\[(.*)\]\]", re.DOTALL)
@@ -211,14 +212,14 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
 
     ``feeds`` has, for each reader, the writers of each dataset that it reads; ``upstream`` and
     ``downstream`` are direct neighbours. A query that reads what it writes is not its own
-    neighbour. ``inputs`` and ``outputs`` are the datasets, declared ones too.
+    neighbour. ``reads`` and ``writes`` are the datasets, those of the settings included.
     """
 
     feeds: dict[str, tuple[tuple[str, ...], ...]] = {}
     upstream: dict[str, tuple[str, ...]] = {}
     downstream: dict[str, tuple[str, ...]] = {}
-    inputs: dict[str, tuple[Dataset, ...]] = {}
-    outputs: dict[str, tuple[Dataset, ...]] = {}
+    reads: dict[str, tuple[Dataset, ...]] = {}
+    writes: dict[str, tuple[Dataset, ...]] = {}
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -237,9 +238,9 @@ def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flo
     for label, (_, writes) in sides.items():
         for dataset in writes:
             writers.setdefault((dataset.kind, dataset.name), []).append((dataset, label))
-    inputs = {label: tuple(reads) for label, (reads, _) in sides.items()}
-    outputs = {label: tuple(writes) for label, (_, writes) in sides.items()}
-    flow = Flow({}, {}, {}, inputs, outputs)
+    reads_by = {label: tuple(reads) for label, (reads, _) in sides.items()}
+    writes_by = {label: tuple(writes) for label, (_, writes) in sides.items()}
+    flow = Flow({}, {}, {}, reads_by, writes_by)
     edges = 0
     for reader, (reads, _) in sides.items():
         fed = [
@@ -268,3 +269,29 @@ def _sides(
 def _fed_by(dataset: Dataset, reader: str, writers: list[tuple[Dataset, str]]) -> tuple[str, ...]:
     fed_by = (writer for other, writer in writers if writer != reader and dataset.may_be(other))
     return tuple(dict.fromkeys(fed_by))
+
+
+def cut_off(
+    roots: Iterable[str], dry: Iterable[str], flow: Flow, through: Collection[str] | None = None
+) -> dict[str, str]:
+    """By label: the root that cuts a query off, the nearest first. Roots are not among them.
+
+    ``dry`` are the queries that write nothing; the search goes on ``through`` these queries, or
+    through all.
+    """
+    causes: dict[str, str] = {}
+    empty = set(dry)
+    waiting = deque(roots)
+    while waiting:
+        writer = waiting.popleft()
+        for reader in flow.downstream.get(writer, ()):
+            if reader in causes or reader in empty:
+                continue
+            datasets = (writers for writers in flow.feeds[reader] if writer in writers)
+            if not any(empty.issuperset(writers) for writers in datasets):
+                continue
+            causes[reader] = causes.get(writer, writer)
+            if through is None or reader in through:
+                empty.add(reader)
+                waiting.append(reader)
+    return causes

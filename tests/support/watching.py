@@ -24,9 +24,10 @@ from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.state.snapshot import Snapshot
 from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Access
-from querypulse.watch.command import Watcher
+from querypulse.watch.peers import Leadership, new_rank
 from querypulse.watch.targets import Targets
 from querypulse.watch.tracker import LONGEST_POLL_SECONDS, TargetTracker
+from querypulse.watch.watcher import Watcher
 
 LONG_POLL_SECONDS = 0.9 * LONGEST_POLL_SECONDS
 """A slow machine has more time to answer a poll, but not so much that the poll is ignored."""
@@ -161,17 +162,18 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=())
     """A running watcher; yields its ``RecordingSink``."""
     reported, tracker = RecordingSink(), TargetTracker(gone_after, interval)
     watcher = Watcher(
-        targets=Targets(urls, file, names),
-        evaluate=DriverAlerts(
+        Targets(urls, file, names),
+        DriverAlerts(
             tracker,
             resolve_after_seconds=0.0,
             repeat_interval_seconds=3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         ),
+        Leadership(new_rank(), (), gone_after),
+        reported,
+        Guard(),
         access=Access(None),
         hosts=hosts,
-        sink=reported,
-        guard=Guard(),
     )
     reported.tracker = tracker
     watcher.start()

@@ -30,7 +30,7 @@ from querypulse.watch import client
 client.POLL_SECONDS = {LONG_POLL_SECONDS}
 sys.exit(main())
 """
-FAST = ("--interval", "0.3", "--gone-after", "1")
+FAST = ("--interval", "0.3", "--gone-after", "1", "--http-port", "0")
 
 
 class Running:

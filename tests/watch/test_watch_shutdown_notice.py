@@ -20,8 +20,8 @@ from querypulse.exporter import pages as pages_module
 from querypulse.exporter.pages import MAX_WATCHERS, Notice
 from querypulse.watch import command as command_module
 from querypulse.watch.client import Access, Client, await_notice, reported
-from querypulse.watch.command import DriverPoller
 from querypulse.watch.targets import endpoint_of
+from querypulse.watch.watcher import DriverPoller
 
 
 @pytest.fixture(autouse=True)
