@@ -75,12 +75,11 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     state_limit_bytes: _Bytes | None = None
     """How large the state of a query may become: `StreamingStateGrowing`, if it fills that within a
     day. RocksDB's files count, else the memory of the state. Example: `50000000000`"""
-    # Freshness
     freshness_seconds: Seconds | None = None
-    """The newest data of a query is at most this old:
-    [what counts](foresight.md#freshness-a-promise-in-numbers). Example: `600`"""
+    """The promise that the newest data of a query is at most this old:
+    [foresight.md](foresight.md#a-promise-in-numbers). Example: `600`"""
     freshness_objective: _Share = 0.99
-    """In this share of the time."""
+    """The share of the time in which that is so, of 30 days."""
 
 
 class Limits(LimitSettings, frozen=True, kw_only=True):

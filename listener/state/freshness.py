@@ -85,6 +85,16 @@ class Freshness(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """Until when the data is new enough if nothing more is committed."""
         return self.complete_until + self.promise.seconds
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether its time does not count now."""
+        return self.planned_until > self.counted_at
+
+    @property
+    def age_seconds(self) -> float:
+        """How old its newest data was when it was counted; without planned time."""
+        return self.counted_at - self.complete_until
+
     def budget_left_seconds(self, wall: float) -> float:
         """What is left of the budget of ``BUDGET_DAYS`` at Unix time ``wall``; it may be negative.
 
