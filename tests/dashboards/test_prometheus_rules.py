@@ -130,7 +130,11 @@ MUTANTS = [
     ("freshness", "or 0 *", "or 1 *"),
     ("freshness", "[1d]) > 0", "[1d]) >= 0"),
     ("freshness", "[1d]) > 0", "[1d]) < 0"),
-    ("freshness", "objective[5m]))\n          or last_over_time", "objective[5m]))\n          and last_over_time"),
+    (
+        "freshness",
+        "objective[5m]))\n          or last_over_time",
+        "objective[5m]))\n          and last_over_time",
+    ),
     ("freshness", "without (instance, pod)", "without (pod)"),
     ("freshness", "offset 2m", "offset 1d"),
     ("freshness", "< bool ignoring", "<= bool ignoring"),
