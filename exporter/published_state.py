@@ -225,6 +225,8 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     inhibited: tuple[Inhibited, ...] = ()
     alerts_last_open: Mapping[Labels, float] = {}
     """See the function of that name."""
+    instance: str = ""
+    """What distinguishes drivers of one app where metrics are pushed: see ``push.instance_of``."""
     lag_by_partition: bool = False
     flow: Flow = Flow()
     passed: Mapping[str, float] = {}

@@ -175,6 +175,7 @@ def full_published(**changes) -> PublishedState:
         snapshot=snapshot,
         health=health,
         freshness={"busy": FRESHNESS},
+        instance="driver-a:9719",
     )
 
 
