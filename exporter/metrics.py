@@ -227,6 +227,10 @@ FRESHNESS_FIGURES: Table[QueryRow] = {
         "In which share of the time it should be so (freshness_objective).",
         _of_freshness(lambda count: count.promise.objective),
     ),
+    "spark_streaming_query_freshness_allowed_seconds": Figure(
+        "How old its newest data may be (freshness_seconds).",
+        _of_freshness(lambda count: count.promise.seconds),
+    ),
     "spark_streaming_query_freshness_age_seconds": Figure(
         "The age of its newest data: since when not all that has arrived is known to be committed.",
         _of_freshness(lambda count: count.age_seconds),
