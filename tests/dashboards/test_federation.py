@@ -9,6 +9,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 from support.exporter_http import serving
+from support.metrics_page import RECORDED
 from support.patience import until
 from support.prometheus import RealPrometheus, accepted
 from support.published_states import full_published, full_story
@@ -41,6 +42,10 @@ def test_unhealthy_are_the_states_in_which_something_is_wrong():
     )
 
     assert f">= bool {len(STATES) - STATES.index(UNHEALTHY_FROM)})" in rule["expr"]
+
+
+def test_page_of_metrics_has_each_series_that_is_passed_on():
+    assert [rule["record"] for rule in rules_of("federation")] == list(RECORDED)
 
 
 def test_rules_have_the_names_of_the_profiles_and_only_metrics_of_a_driver():
