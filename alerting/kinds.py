@@ -199,6 +199,8 @@ KINDS: dict[str, Kind] = {
 }
 """By name, in the order of prominence."""
 
+FRESHNESS_BUDGET_BURNING = "StreamingFreshnessBudgetBurning"
+"""Only Prometheus raises it; a silence that covers it makes time planned."""
 ALERT_NAMES = tuple(KINDS)
 """Every alert that querypulse itself sends."""
 

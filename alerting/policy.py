@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..core.wall_time import Times, parse_time
 from ..listener.mailbox import ProgramEnd
 from ..listener.state.flow import Declared
+from ..listener.state.freshness import Promise
 from ..listener.state.query import Query
 
 # -- policy -----------------------------------------------------------------------------------
@@ -74,6 +75,11 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     state_limit_bytes: _Bytes | None = None
     """How large the state of a query may become: `StreamingStateGrowing`, if it fills that within a
     day. RocksDB's files count, else the memory of the state. Example: `50000000000`"""
+    freshness_seconds: Seconds | None = None
+    """The promise that the newest data of a query is at most this old:
+    [foresight.md](foresight.md#a-promise-in-numbers). Example: `600`"""
+    freshness_objective: _Share = 0.99
+    """The share of the time in which that is so, of 30 days."""
 
 
 class Limits(LimitSettings, frozen=True, kw_only=True):
@@ -90,6 +96,12 @@ class Limits(LimitSettings, frozen=True, kw_only=True):
 
         """
         return None if self.complete_by is None else parse_time(self.complete_by)
+
+    @property
+    def promise(self) -> Promise | None:
+        """How fresh the data is to be; None if that is not set."""
+        seconds = self.freshness_seconds
+        return None if seconds is None else Promise(seconds, self.freshness_objective)
 
 
 Overrides = tuple[tuple[str, dict[str, float | bool | str]], ...]
@@ -134,6 +146,11 @@ class Policy(msgspec.Struct, frozen=True):
             fnmatchcase(name, pattern) and changes.get("complete_by") is not None
             for pattern, changes in self.overrides
         )
+
+
+def is_remembered(policy: Policy, query: Query) -> bool:
+    """Whether a query that has completed is followed on: a run is due, or its data gets older."""
+    return has_deadline(policy, query) or policy.limits(query.base_name).promise is not None
 
 
 def has_deadline(policy: Policy, query: Query) -> bool:

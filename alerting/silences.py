@@ -76,11 +76,15 @@ class Silence(msgspec.Struct, frozen=True):
 
     def covered_until(self, alert: Alert, wall: float) -> float | None:
         """When the time ends in which ``alert`` is silenced; None if it is not at ``wall``."""
+        return self.meant_until(alert.labels["app"], alert.labels["query"], alert.name, wall)
+
+    def meant_until(self, app: str, query: str, alertname: str, wall: float) -> float | None:
+        """When the time ends in which such alerts are silenced; None if they are not."""
         is_meant = (
             wall < self.until
-            and fnmatchcase(alert.labels["app"], self.app)
-            and fnmatchcase(alert.labels["query"], self.queries)
-            and fnmatchcase(alert.name, self.alertname)
+            and fnmatchcase(app, self.app)
+            and fnmatchcase(query, self.queries)
+            and fnmatchcase(alertname, self.alertname)
         )
         window = self.window(wall) if is_meant else None
         return None if window is None or window[0] > wall else window[1]

@@ -23,8 +23,10 @@ KEPT_LABELS = 4096
 """Cached label texts: many samples share their labels, also in the next scrape; at most 1 MB."""
 INFINITE = frozenset({"spark_streaming_query_caught_up_seconds"})
 """Only these are infinite on purpose: never."""
-SIGNED = frozenset({"spark_streaming_query_observed"})
-"""Only these may be negative: figures of the user's own."""
+SIGNED = frozenset(
+    {"spark_streaming_query_observed", "spark_streaming_query_freshness_budget_left_seconds"}
+)
+"""Only these may be negative: figures of the user's own, and a budget that is overspent."""
 _SUFFIXES = {"counter": "_total", "info": "_info"}
 """The suffixes that OpenMetrics omits from family names."""
 

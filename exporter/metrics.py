@@ -27,6 +27,7 @@ from ..listener.foresight.operators import (
 )
 from ..listener.foresight.resources import Resources
 from ..listener.state.flow import name_in_namespace, namespace_of
+from ..listener.state.freshness import Freshness
 from ..listener.state.history import BUCKETS
 from .exposition import Family
 from .published_state import Buckets, Labels, Monitor, PublishedState, QueryRow, alert_labels
@@ -217,6 +218,52 @@ def _topic_ages(row: QueryRow) -> Figures:
     }
 
 
+def _of_freshness(read: Callable[[Freshness], float]) -> Callable[[QueryRow], float | None]:
+    """A figure of a query that promises something; the others have none."""
+    return lambda row: None if row.freshness is None else read(row.freshness)
+
+
+def _deadline(row: QueryRow) -> float | None:
+    count = row.freshness
+    if count is None or count.is_planned:
+        return None if count is None else 0.0
+    return row.published.unix(count.deadline)
+
+
+FRESHNESS_FIGURES: Table[QueryRow] = {
+    "spark_streaming_query_freshness_seconds_total": Figure(
+        "The time in which the age of the query's data counted, with freshness_seconds; over "
+        "restarts of the driver, too, with a spool.",
+        _of_freshness(lambda count: count.total_seconds),
+    ),
+    "spark_streaming_query_freshness_good_seconds_total": Figure(
+        "How much of that time its newest data was at most as old as promised.",
+        _of_freshness(lambda count: count.good_seconds),
+    ),
+    "spark_streaming_query_freshness_objective": Figure(
+        "In which share of the time it should be so (freshness_objective).",
+        _of_freshness(lambda count: count.promise.objective),
+    ),
+    "spark_streaming_query_freshness_allowed_seconds": Figure(
+        "How old its newest data may be (freshness_seconds).",
+        _of_freshness(lambda count: count.promise.seconds),
+    ),
+    "spark_streaming_query_freshness_age_seconds": Figure(
+        "The age of its newest data: since when not all that has arrived is known to be committed.",
+        _of_freshness(lambda count: count.age_seconds),
+    ),
+    "spark_streaming_query_freshness_deadline_timestamp_seconds": Figure(
+        "When its data is older than promised, if nothing more is committed; 0 in planned time.",
+        _deadline,
+    ),
+    "spark_streaming_query_freshness_budget_left_seconds": Figure(
+        "For how long its data may still be older than promised, of the last 30 days; negative if "
+        "it was for longer.",
+        lambda row: (
+            None if row.freshness is None else row.freshness.budget_left_seconds(row.published.wall)
+        ),
+    ),
+}
 QUERY_FIGURES: Table[QueryRow] = {
     "spark_streaming_query_info{query_id,run_id,trigger,sink}": Figure(
         "The current run of the query.", _info
@@ -501,6 +548,7 @@ QUERY_FIGURES: Table[QueryRow] = {
         "1 for each query whose output the query reads.",
         lambda row: dict.fromkeys(((writer,) for writer in row.upstream), 1.0),
     ),
+    **FRESHNESS_FIGURES,
 }
 
 

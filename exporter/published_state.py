@@ -26,6 +26,7 @@ from ..listener.foresight.resources import full_of
 from ..listener.foresight.tasks import TaskSums
 from ..listener.source_polls import SourcePoll, topic_of
 from ..listener.state.flow import Dataset, Flow
+from ..listener.state.freshness import Freshness
 from ..listener.state.identity import base_label
 from ..listener.state.query import Query
 from ..listener.state.run import Ended, InFlight, Outcome, Run
@@ -224,10 +225,14 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     inhibited: tuple[Inhibited, ...] = ()
     alerts_last_open: Mapping[Labels, float] = {}
     """See the function of that name."""
+    instance: str = ""
+    """What distinguishes drivers of one app where metrics are pushed: see ``push.instance_of``."""
     lag_by_partition: bool = False
     flow: Flow = Flow()
     passed: Mapping[str, float] = {}
     """By label: see ``listener/state/end_to_end.py``; monotonic seconds."""
+    freshness: Mapping[str, Freshness] = {}
+    """By label: of the queries that promise something."""
     callback_durations: Buckets = CALLBACK_BUCKETS
     probe_durations: Buckets = PROBE_BUCKETS
 
@@ -303,6 +308,7 @@ class QueryRow:
         self.facts = self.query.run.facts
         self.progress = self.query.run.progress or _NO_PROGRESS
         self.supervised = published.snapshot.supervised.get(label)
+        self.freshness = published.freshness.get(label)
 
     def age(self, at: float | None) -> float | None:
         """Seconds since a monotonic time; None stays None."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from base64 import urlsafe_b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import DeliveryError
@@ -26,11 +28,11 @@ MAX_PAUSE_SECONDS = 60.0
 
 
 class Pushgateway:
-    """A Prometheus Pushgateway: a push replaces all figures of this app, and the end deletes them.
+    """A Prometheus Pushgateway: a push replaces all figures of a driver, and the end deletes them.
 
-    The group of a driver is ``{job="querypulse", instance="<app>"}``, with the labels of its
-    settings, and has no part that changes from one process to the next: the figures of a new driver
-    replace those that a crashed one left behind. See "API" in
+    The group of a driver is ``{job="querypulse", app="<app>", instance="<host>:<port>"}``, with the
+    labels of its settings. Two drivers of one app that run at the same time have two groups; one
+    that follows at the same address replaces what a crashed one left behind. See "API" in
     https://github.com/prometheus/pushgateway.
     """
 
@@ -58,13 +60,24 @@ class Pushgateway:
         self._send("DELETE", b"", published)
 
     def _send(self, method: str, body: bytes, published: PublishedState) -> None:
-        group = {**published.labels, "instance": published.app}
+        group = {**published.labels, "app": published.app, "instance": published.instance}
         self.poster.post(
             body,
             {"Content-Type": TEXT},
             address=lambda url: group_url(url, group),
             method=method,
         )
+
+
+def instance_of(url: str | None) -> str:
+    """The host of this driver, with the port of its server at ``url``, if it has one.
+
+    As ``instance`` of a scrape: the OpenTelemetry receiver for Prometheus makes it
+    ``service.instance.id``, which must be unique among the instances of a service.
+    """
+    host = socket.gethostname() or "unknown"
+    port = None if url is None else urlsplit(url).port
+    return host if port is None else f"{host}:{port}"
 
 
 def group_url(base: str, group: Mapping[str, str]) -> str:
@@ -227,7 +240,11 @@ def request_body(published: PublishedState, *, began: float, wall: float) -> byt
         ExportMetricsServiceRequest,
     )
 
-    names = {**published.labels, "service.name": published.app}
+    names = {
+        **published.labels,
+        "service.name": published.app,
+        "service.instance.id": published.instance,
+    }
     resource: Fields = {"resource": {"attributes": _attributes(names.items())}}
     scope: Fields = {"scope": {"name": "querypulse", "version": VERSION}}
     times = {"start_time_unix_nano": int(began * 1e9), "time_unix_nano": int(wall * 1e9)}

@@ -102,6 +102,23 @@ class CostStatus(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
 
 
+class FreshnessStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How fresh the newest data of a query is, and for how long it was as fresh as promised."""
+
+    age_seconds: float
+    allowed_seconds: float
+    objective: float
+    planned: bool
+    """Whether this time does not count: an announced stop, or a silence."""
+    good_seconds: float
+    total_seconds: float
+    """Since counting began; with a spool, also in earlier processes."""
+    budget_seconds: float
+    """For how long within 30 days the data may be older."""
+    budget_left_seconds: float
+    """What is left of that; negative if it was older for longer."""
+
+
 class OperatorStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one operator after the last batch; what Spark does not report is None."""
 
@@ -190,6 +207,8 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     cost: CostStatus | None = None
     """None where its tasks are not counted, and before the first."""
     state_operators: tuple[OperatorStatus, ...] = ()
+    freshness: FreshnessStatus | None = None
+    """None without ``freshness_seconds``."""
     supervised: SupervisedStatus | None = None
     """None unless the application lets querypulse restart it."""
 
@@ -397,7 +416,25 @@ def _query(row: QueryRow, cpu_seconds: float) -> QueryStatus:
         likely_cause=_likely_cause(row),
         cost=_cost(row.spent, cpu_seconds),
         state_operators=_operators(row),
+        freshness=_freshness(row),
         supervised=_supervised(row),
+    )
+    return _rounded(shown)
+
+
+def _freshness(row: QueryRow) -> FreshnessStatus | None:
+    count = row.freshness
+    if count is None:
+        return None
+    shown = FreshnessStatus(
+        age_seconds=count.age_seconds,
+        allowed_seconds=count.promise.seconds,
+        objective=count.promise.objective,
+        planned=count.is_planned,
+        good_seconds=count.good_seconds,
+        total_seconds=count.total_seconds,
+        budget_seconds=count.promise.budget_seconds,
+        budget_left_seconds=count.budget_left_seconds(row.published.wall),
     )
     return _rounded(shown)
 

@@ -119,6 +119,13 @@ def behind(end: Offsets | None, latest: Offsets | None) -> tuple[str, ...]:
     return tuple(key for key in end if key in latest and is_before(end[key], latest[key]))
 
 
+def may_be_behind(end: Offsets | None, latest: Offsets | None) -> bool:
+    """Whether data may follow ``end``; offsets that are text only show whether they are equal."""
+    if isinstance(latest, str):
+        return end != latest
+    return bool(behind(end, latest))
+
+
 def is_before(first: Position, second: Position) -> bool:
     """Whether both positions are of one kind and the first is smaller."""
     if isinstance(first, int) and isinstance(second, int):

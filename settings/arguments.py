@@ -37,6 +37,8 @@ class LimitArguments(TypedDict, total=False):
     expected_input_seconds: float | None
     data_loss_warning_ratio: float
     state_limit_bytes: int | None
+    freshness_seconds: float | None
+    freshness_objective: float
 
 
 class QueryArguments(LimitArguments, total=False):

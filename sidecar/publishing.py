@@ -116,6 +116,7 @@ class Publishing:
             expected=self._worker.policy.expected,
             flow=evaluated.evaluation.flow,
             passed=evaluated.passed,
+            freshness=evaluated.freshness,
             callback_durations=callbacks,
             probe_durations=polls,
         )

@@ -55,7 +55,7 @@ from ..core.text import listed
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
 from ..exporter.published_state import PublishedState
-from ..exporter.push import Publisher
+from ..exporter.push import Publisher, instance_of
 from ..exporter.server import HttpServer
 from ..listener.connect.event_path import ConnectPath
 from ..listener.mailbox import (
@@ -547,8 +547,10 @@ class Runtime:
         return True
 
     def _pushed(self) -> PublishedState | None:
-        # Processes of one JVM would replace each other's figures.
-        return self.published if self.path.ownership.is_eldest else None
+        # Of several processes of one JVM, all of which see every query, one pushes.
+        if not self.path.ownership.is_eldest:
+            return None
+        return replace(self.published, instance=instance_of(self.url))
 
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
         names = {*self.evaluated.snapshot.labels(), *self.published.expected}

@@ -5,8 +5,9 @@ only then publishes. It never calls the JVM.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from math import inf
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from ..alerting.delivery.deliveries import Notifier
 from ..alerting.delivery.spool import FailureHistory
 from ..alerting.evaluate import Evaluation, evaluate, retired
 from ..alerting.incidents.lifecycle import Evaluated, Lifecycle
-from ..alerting.policy import Policy, has_deadline
+from ..alerting.policy import Policy, is_remembered
 from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
@@ -34,6 +35,8 @@ from ..listener.probe_report import ProbeReport
 from ..listener.python_frames import MainThread
 from ..listener.source_polls import SourceReport
 from ..listener.state.end_to_end import EndToEnd
+from ..listener.state.freshness import Freshness, FreshnessCounts, Promise
+from ..listener.state.identity import base_label
 from ..listener.state.snapshot import ALONE, Ownership, Snapshot, SupervisedQuery
 from ..listener.state.state import State
 
@@ -85,7 +88,7 @@ class Worker:
     ) -> None:
         self.policy = policy
         """The policy in force: a forgotten query is no longer expected."""
-        self.state = State(clock(), policy.expected, partial(has_deadline, policy))
+        self.state = State(clock(), policy.expected, partial(is_remembered, policy))
         self.evaluated = Evaluated(self.state.snapshot(clock()), Evaluation(), (), wall=wall())
         self.beat_at = clock()
         self._inputs = inputs
@@ -110,6 +113,7 @@ class Worker:
         self._ending: Ending | None = None
         self._forgot_at = clock()
         self._end_to_end = EndToEnd()
+        self._freshness = FreshnessCounts()
 
     def step(self) -> None:
         """One round: wait at most ``TICK_SECONDS``, apply what arrived, evaluate when due."""
@@ -165,6 +169,7 @@ class Worker:
     def _forget(self, request: Forget) -> None:
         self.state.forget_name(request.name, is_label=request.is_label)
         self._lifecycle.forget(request.name)
+        self._freshness.forget(request.name if request.is_label else base_label(request.name))
         expected = tuple(name for name in self.policy.expected if name in self.state.expected)
         self.policy = replace(self.policy, expected=expected)
 
@@ -210,6 +215,7 @@ class Worker:
         )
         for stage, error in self._lifecycle.errors.items():
             self._on_error(stage, error)
+        freshness = self._fresh(snapshot, evaluation, silences, wall)
         self._failure_history.keep(snapshot, self._lifecycle, wall, self.policy)
         self.evaluated = Evaluated(
             snapshot,
@@ -224,6 +230,7 @@ class Worker:
             tuple(self._requests),
             self._ending,
             before,
+            freshness,
         )
         self._requests.clear()
         try:
@@ -241,6 +248,26 @@ class Worker:
             self._on_error("end_to_end", error)
             return {}
 
+    def _fresh(
+        self,
+        snapshot: Snapshot,
+        evaluation: Evaluation,
+        silences: Sequence[Silence],
+        wall: float,
+    ) -> Mapping[str, Freshness]:
+        """How fresh the data of the queries is; an error in it affects nothing else."""
+        counts, history = self._freshness, self._failure_history
+        try:
+            counts.restore(history.take_freshness(), snapshot.at, wall - snapshot.at)
+            promises = promises_of(self.policy, snapshot, evaluation)
+            planned = planned_until(snapshot, promises, silences, self._lifecycle, wall)
+            freshness = counts.update(snapshot, promises, planned, wall)
+            history.keep_freshness(counts, snapshot.at, wall, is_last=self.policy.ends)
+        except Exception as error:  # noqa: BLE001 - alerts do not depend on it
+            self._on_error("freshness", error)
+            return {}
+        return freshness
+
     def _waits_for_poll(self, now: float) -> bool:
         """Whether all data is older than a pause: so it is up to ``POLL_AGAIN_SECONDS`` after one.
 
@@ -250,3 +277,46 @@ class Worker:
             return False
         is_old = self._report.began_at < self._resumed_at
         return is_old and now - self._resumed_at <= POLL_AGAIN_SECONDS
+
+
+# -- freshness --------------------------------------------------------------------------------
+
+
+def promises_of(policy: Policy, snapshot: Snapshot, evaluation: Evaluation) -> dict[str, Promise]:
+    """How fresh the data of each query is to be, by label; nothing of what is ignored here."""
+    names = {query.label: query.base_name for query in snapshot.queries}
+    names = {base_label(name): name for name in policy.expected} | names
+    promises = {
+        label: promise
+        for label, name in names.items()
+        if (promise := policy.limits(name).promise) is not None
+    }
+    return {
+        label: promise
+        for label, promise in promises.items()
+        if (health := evaluation.health.get(label)) is not None and not health.ignored
+    }
+
+
+def planned_until(
+    snapshot: Snapshot,
+    labels: Iterable[str],
+    silences: Sequence[Silence],
+    lifecycle: Lifecycle,
+    wall: float,
+) -> dict[str, float]:
+    """Until when the time of a query is planned, by label, of those of which it is.
+
+    A silence has an end. An announced stop has none: it is over when the next run begins.
+    """
+    queries = snapshot.labels()
+    planned = {}
+    for label in labels:
+        query = queries.get(label)
+        is_stopped = query is not None and query.run.stop_expected
+        until = lifecycle.planned_until(label, silences, wall)
+        if is_stopped or snapshot.end_expected:
+            planned[label] = inf
+        elif until is not None:
+            planned[label] = until - wall + snapshot.at
+    return planned

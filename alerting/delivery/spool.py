@@ -30,6 +30,7 @@ from ...listener.past_failures import (
     mark_of,
     shifted,
 )
+from ...listener.state.freshness import Freshness, FreshnessCounts
 from ...listener.state.positions import LastRead, to_store, without_run
 from ...listener.state.query import Query, last_read
 from ...listener.state.snapshot import Snapshot
@@ -76,6 +77,8 @@ class Kept(msgspec.Struct, frozen=True):
     rows: dict[str, tuple[OutboxRow, ...]] = {}
     failures: tuple[FailedQuery, ...] = ()
     opened: tuple[Opened, ...] = ()
+    freshness: dict[str, Freshness] = {}
+    """By the mark of a label."""
 
 
 def _complete(kept: Kept) -> Kept:
@@ -91,6 +94,9 @@ def _complete(kept: Kept) -> Kept:
         0 <= failed.unrecovered_failures <= len(failed.failures) for failed in kept.failures
     ):
         raise ValueError("a query with more failures than it lists, or fewer than none")
+    counts = kept.freshness.values()
+    if not all(count.bad_seconds <= count.total_seconds for count in counts):
+        raise ValueError("a query whose data was older than promised for longer than it ran")
     incidents = [row.incident for rows in kept.rows.values() for row in rows]
     if not all(incident.labels.keys() >= INCIDENT_LABELS for incident in incidents):
         raise ValueError("an incident without one of its labels")
@@ -313,6 +319,11 @@ class Spool:
         with self._changed:
             self._replace(replace(self._newest, failures=failures, opened=opened))
 
+    def offer_freshness(self, freshness: dict[str, Freshness]) -> None:
+        """Store exactly these counts; never waits for the disk."""
+        with self._changed:
+            self._replace(replace(self._newest, freshness=freshness))
+
     def flush(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds; True when all that was offered is on the disk."""
         with self._changed:
@@ -432,6 +443,9 @@ def since(known: Kept | None, left: Kept) -> Kept:
     return replace(
         left,
         failures=tuple(query for query in failures if query.failures or query.key not in died),
+        freshness={
+            mark: count for mark, count in left.freshness.items() if mark not in known.freshness
+        },
         opened=tuple(alert for alert in opened if alert.at),
     )
 
@@ -443,7 +457,7 @@ def _without(times: tuple[T, ...], known: tuple[T, ...]) -> tuple[T, ...]:
 def _essence(kept: Kept) -> tuple[object, ...]:
     """The parts that are worth a write: not the texts of rows, which change with every poll."""
     rows = [(name, *map(essence, held)) for name, held in sorted(kept.rows.items())]
-    return (rows, kept.failures, kept.opened)
+    return (rows, kept.failures, kept.opened, kept.freshness)
 
 
 # -- what the rules and the lifecycle need --------------------------------------------------------
@@ -574,6 +588,8 @@ def completions_of(snapshot: Snapshot, policy: Policy) -> Mapping[QueryKey, floa
     }
 
 
+FRESHNESS_SECONDS = 15.0
+"""How often these counts are stored; after a kill, the time since counts as dead."""
 CLOCK_SET_SECONDS = 5.0
 """A larger step against the monotonic clock means that the wall clock was set."""
 
@@ -597,6 +613,8 @@ class FailureHistory:
         self._completions_at = -math.inf
         self._wall_of_zero: float | None = None
         self._offered: tuple[object, ...] = ()
+        self._freshness: dict[str, Freshness] = {}
+        self._freshness_at = -math.inf
 
     def restore(self, state: State, lifecycle: Lifecycle, now: float, wall: float) -> None:
         """Apply what was left, also to the queries that have appeared since the last call."""
@@ -605,7 +623,24 @@ class FailureHistory:
             self._past.add(left.failures, now=now, wall=wall, began_at=state.began_at)
             lifecycle.restore_opened([_shifted(record, now - wall) for record in left.opened], now)
             self._offered = ()
+            self._freshness = left.freshness
+            self._freshness_at = -math.inf
         state.restore(self._past)
+
+    def take_freshness(self) -> dict[str, Freshness]:
+        """Return what was left of how fresh the queries were, once."""
+        left, self._freshness = self._freshness, {}
+        return left
+
+    def keep_freshness(
+        self, counts: FreshnessCounts, now: float, wall: float, *, is_last: bool
+    ) -> None:
+        """Store how fresh the queries were, every few seconds and at the last evaluation."""
+        is_due = is_last or now - self._freshness_at >= FRESHNESS_SECONDS
+        if self._spool is None or not is_due or not counts.counts:
+            return
+        self._freshness_at = now
+        self._spool.offer_freshness(counts.kept(wall - now))
 
     def keep(
         self,

@@ -25,6 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...listener.mailbox import Ending, ExpectEnd, ExpectStop, Forget
+from ...listener.state.freshness import Freshness
 from ...listener.state.history import UNKNOWN_BATCH, History, Totals
 from ...listener.state.identity import RESERVED
 from ...listener.state.snapshot import Snapshot
@@ -46,6 +47,7 @@ from ..kinds import (
     DISK_FILLING,
     DRIVER_DOWN,
     DRIVER_MEMORY,
+    FRESHNESS_BUDGET_BURNING,
     KINDS,
     QUERY_FAILED,
     QUERY_FLAPPING,
@@ -342,6 +344,12 @@ class Lifecycle:
         """Whether nobody would be notified of the finding at Unix time ``wall``."""
         labels = labels_of(finding, self._app, self._labels)
         return bool(why_muted(Alert(labels, {}, wall), silences, wall))
+
+    def planned_until(self, query: str, silences: Sequence[Silence], wall: float) -> float | None:
+        """Until when silences make the time of a query planned; None if they do not."""
+        name = FRESHNESS_BUDGET_BURNING
+        ends = [silence.meant_until(self._app, query, name, wall) for silence in silences]
+        return max((end for end in ends if end is not None), default=None)
 
     def _alert_of(self, finding: Finding, wall: float) -> Alert:
         return alert_of(finding, self._app, self._guidance, wall, labels=self._labels)
@@ -729,3 +737,5 @@ class Evaluated(msgspec.Struct, frozen=True):
     """How the process ends, if it does."""
     before: Held = Held()
     """What was open and pending before it."""
+    freshness: Mapping[str, Freshness] = {}
+    """By label: of the queries with ``freshness_seconds``."""

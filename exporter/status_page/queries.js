@@ -108,6 +108,16 @@ function costWords(cost) {
   return `${duration(cost.cpu_seconds)} of CPU${share}; its tasks ran for ${duration(cost.run_seconds)}${spilled}`;
 }
 
+/** `2 min 5 s old, 10 min are promised in 99% of the time; 6 h of 7 h left in 30 days` */
+function freshnessWords(fresh) {
+  if (!fresh) return "";
+  const promised = `${duration(fresh.allowed_seconds)} are promised in ${Number((100 * fresh.objective).toFixed(3))}% of the time`;
+  const left = fresh.budget_left_seconds;
+  const budget = left < 0 ? `overspent by ${duration(-left)}` : `${duration(left)} of ${duration(fresh.budget_seconds)} left`;
+  const planned = fresh.planned ? "; planned time does not count" : "";
+  return `newest data ${duration(fresh.age_seconds)} old, ${promised}; ${budget} in 30 days${planned}`;
+}
+
 /** `dedupe: 38M rows, 7.6 GB, the snapshot of partition 3 lacks 60 batches; ...` */
 function stateText(operators) {
   const texts = operators.map((operator) => {
@@ -133,6 +143,7 @@ function furtherFacts(query) {
     ["caught up", query.caught_up?.text ?? ""],
     ["state", stateText(query.state_operators ?? [])],
     ["age of its newest data, end to end", query.end_to_end_age_seconds === null ? "" : age(query.end_to_end_age_seconds)],
+    ["freshness", freshnessWords(query.freshness)],
     ["cost", costWords(query.cost)],
     ["last committed batch", query.last_commit_batch === null ? "none seen" : `#${query.last_commit_batch}`],
     ["error class", query.error_class ?? ""],

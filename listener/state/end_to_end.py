@@ -22,8 +22,8 @@ from collections.abc import Collection, Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
-from ..events import Progress, SourceProgress
-from ..offsets import behind
+from ..events import Progress
+from ..offsets import may_be_behind
 from .flow import Flow
 from .query import Query
 
@@ -74,7 +74,8 @@ class EndToEnd:
     def _passed(
         self, label: str, progress: Progress, at: float, flow: Flow, retired: Collection[str]
     ) -> float | None:
-        if progress.batch_seconds is None or any(map(_may_be_behind, progress.sources)):
+        is_behind = any(may_be_behind(source.end, source.latest) for source in progress.sources)
+        if progress.batch_seconds is None or is_behind:
             return None
         oldest = began = at - progress.batch_seconds
         for writers in flow.feeds.get(label, ()):
@@ -85,12 +86,6 @@ class EndToEnd:
                 return None
             oldest = min(oldest, max(at for at in passed if at is not None))
         return oldest
-
-
-def _may_be_behind(source: SourceProgress) -> bool:
-    if isinstance(source.latest, str):
-        return source.end != source.latest
-    return bool(behind(source.end, source.latest))
 
 
 def _before(commits: deque[Passing], at: float) -> float | None:

@@ -24,7 +24,7 @@ OUTSIDE = {
 
 
 @pytest.mark.prometheus
-@pytest.mark.parametrize("name", ["drivers", "queries"])
+@pytest.mark.parametrize("name", ["drivers", "queries", "freshness"])
 def test_rules_fire_when_their_promtool_tests_say_so_and_pass_its_lint(name):
     accepted("promtool", "test", "rules", RULES / "tests" / f"{name}.yaml")
     accepted("promtool", "check", "rules", "--lint=all", "--lint-fatal", RULES / f"{name}.yaml")
@@ -35,6 +35,12 @@ def test_rules_fire_when_their_promtool_tests_say_so_and_pass_its_lint(name):
 @pytest.mark.fault("driver", "is dead for 30 days, and Prometheus is the sender", "its alerts fire")
 def test_alerts_of_a_dead_driver_end_by_its_return_or_by_somebody_and_never_by_age():
     accepted("promtool", "test", "rules", RULES / "tests" / "outages.yaml")
+
+
+@pytest.mark.slow
+@pytest.mark.prometheus
+def test_a_budget_of_thirty_days_burns_slowly_from_44_late_minutes_in_three_days_on():
+    accepted("promtool", "test", "rules", RULES / "tests" / "freshness-days.yaml")
 
 
 def test_each_alert_of_a_driver_has_a_rule_of_the_same_form_and_so_has_what_none_can_report():
@@ -53,7 +59,7 @@ def test_rules_have_the_annotations_of_a_drivers_alert_and_the_steps_of_their_ru
     shared = {"summary", "description", "next_steps", "runbook_url"}
     alerts = {
         name: {rule["alert"]: rule["annotations"] for rule in rules_of(name) if "alert" in rule}
-        for name in ("drivers", "queries")
+        for name in ("drivers", "queries", "freshness")
     }
     every = [*alerts["drivers"].items(), *alerts["queries"].items()]
 
@@ -120,6 +126,29 @@ MUTANTS = [
     ("queries", "seconds:last[1d]) > 0", "seconds:last[1d]) >= 0"),
     ("queries", "unless ignoring", "and ignoring"),
     ("queries", "or 0 *", "or 1 *"),
+    ("freshness", "seconds[5m]))\n          or 0 *", "seconds[30m]))\n          or 0 *"),
+    ("freshness", "or 0 *", "or 1 *"),
+    ("freshness", "[1d]) > 0", "[1d]) >= 0"),
+    ("freshness", "[1d]) > 0", "[1d]) < 0"),
+    (
+        "freshness",
+        "objective[5m]))\n          or last_over_time",
+        "objective[5m]))\n          and last_over_time",
+    ),
+    ("freshness", "without (instance, pod)", "without (pod)"),
+    ("freshness", "offset 2m", "offset 1d"),
+    ("freshness", "< bool ignoring", "<= bool ignoring"),
+    ("freshness", "< bool time()", "< bool time() - 3600"),
+    ("freshness", "> 14.4 *", "> 13 *"),
+    ("freshness", "> 14.4 *", "> 15 *"),
+    ("freshness", "late5m > 14.4", "late30m > 14.4"),
+    ("freshness", "> 6 *", "> 5.8 *"),
+    ("freshness", "> 6 *", "> 6.2 *"),
+    ("freshness", "late30m > 6", "late1h > 6"),
+    ("freshness", "> 1 *", "> 0.98 *"),
+    ("freshness", "> 1 *", "> 1.03 *"),
+    ("freshness", "late6h > 1", "late3d > 1"),
+    ("freshness", "severity: critical", "severity: warning"),
 ]
 
 
@@ -136,9 +165,9 @@ def test_each_part_of_a_rule_matters_to_its_tests(name, old, new, tmp_path):
     rules.write_text(rules.read_text().replace(old, new))
 
     accepted("promtool", "check", "rules", rules)
-    assert (
-        run_tool("promtool", "test", "rules", tmp_path / "tests" / f"{name}.yaml").returncode == 1
-    )
+    tests = sorted((tmp_path / "tests").glob(f"{name}*.yaml"))
+    codes = [run_tool("promtool", "test", "rules", file).returncode for file in tests]
+    assert 1 in codes
 
 
 # -- scraping -----------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 import threading
 from contextlib import ExitStack
 from unittest.mock import Mock
@@ -76,7 +78,7 @@ def test_planned_end_deletes_the_group_and_a_crash_leaves_the_newest_figures(
     assert [request.method for request in double.requests] == ["PUT", last]
     assert double.requests[0].body == as_text(all_families(full_published()))
     assert {request.path for request in double.requests} == {
-        "/metrics/job/querypulse/instance@base64/c2hvcA=="
+        "/metrics/job/querypulse/app@base64/c2hvcA==/instance@base64/ZHJpdmVyLWE6OTcxOQ=="
     }
 
 
@@ -186,7 +188,11 @@ def test_every_family_is_sent_as_its_kind():
     labelled = replace(full_published(), labels={"env": "prod"})
     body = push.request_body(labelled, began=WALL - 1000, wall=WALL)
     (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
-    assert attributes(resource.resource) == {"service.name": "shop", "env": "prod"}
+    assert attributes(resource.resource) == {
+        "service.name": "shop",
+        "service.instance.id": "driver-a:9719",
+        "env": "prod",
+    }
     sent = {metric.name: metric for metric in resource.scope_metrics[0].metrics}
     assert set(sent) == sent_names()
 
@@ -221,7 +227,8 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
         return requests.get(f"{gateway.url}/metrics", timeout=PATIENCE_SECONDS).text
 
     mine = (
-        'spark_streaming_query_active{app="shop",instance="shop",job="querypulse",query="busy"} 1'
+        'spark_streaming_query_active{app="shop",instance="driver-a:9719",job="querypulse",'
+        'query="busy"} 1'
     )
     with gateway:
         publisher = publishing(pushgateway_url=gateway.url)
@@ -230,14 +237,53 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
             published=lambda: replace(full_published(app="bank"), labels={"env": "prod"}),
         )
         until(lambda: mine in shown(), "the figures are shown")
-        theirs = 'app="bank",env="prod",instance="bank",job="querypulse",query="busy"} 1'
+        theirs = 'app="bank",env="prod",instance="driver-a:9719",job="querypulse",query="busy"} 1'
         until(lambda: theirs in shown(), "those of the other driver, too, with its labels")
-        assert 'push_failure_time_seconds{instance="shop",job="querypulse"} 0' in shown()
+        assert (
+            'push_failure_time_seconds{app="shop",instance="driver-a:9719",job="querypulse"} 0'
+            in shown()
+        )
         end(other, planned=False)
         end(publisher, planned=True)
         # The Pushgateway answers 202 and deletes the group a moment later.
-        until(lambda: 'instance="shop"' not in shown(), "the group is deleted")
-        assert 'instance="bank"' in shown()
+        until(lambda: 'app="shop"' not in shown(), "the group is deleted")
+        assert 'app="bank"' in shown()
+
+
+@pytest.mark.pushgateway
+def test_two_drivers_of_one_app_do_not_mix_at_a_real_pushgateway(tmp_path, publishing):
+    port = free_port()
+    command = ["prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"]
+    gateway = ServerProcess(command, port, tmp_path / "gateway.log")
+
+    def drivers():
+        shown = requests.get(f"{gateway.url}/metrics", timeout=PATIENCE_SECONDS).text
+        return set(
+            re.findall(
+                r'^querypulse_mailbox_depth\{app="shop",instance="(.+?)"', shown, re.MULTILINE
+            )
+        )
+
+    with gateway:
+        before, after = (
+            publishing(
+                pushgateway_url=gateway.url,
+                published=lambda name=name: replace(full_published(), instance=name),
+            )
+            for name in ("driver-a:9719", "driver-b:9719")
+        )
+        until(lambda: drivers() == {"driver-a:9719", "driver-b:9719"}, "both are shown")
+        end(before, planned=True)
+
+        until(lambda: drivers() == {"driver-b:9719"}, "only the group of the first is deleted")
+        end(after, planned=True)
+
+
+def test_instance_is_the_address_of_a_scrape():
+    host = socket.gethostname()
+
+    assert push.instance_of("http://0.0.0.0:9720") == f"{host}:9720"
+    assert push.instance_of(None) == host
 
 
 COLLECTOR = """

@@ -45,7 +45,8 @@ def assert_valid(expressions: Sequence[str], folder: Path) -> None:
 class RealPrometheus(ServerProcess):
     """Scrapes each of ``drivers`` (base URLs) as the job ``spark``, notifies ``alertmanagers`` (base URLs).
 
-    Another one in the same ``folder`` goes on with its data.
+    Another one in the same ``folder`` goes on with its data. ``jobs`` are further scrape
+    configurations.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class RealPrometheus(ServerProcess):
         alertmanagers: Sequence[str] = (),
         flags: Sequence[str] = (),
         interval: str = "1s",
+        jobs: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         config = folder / "prometheus.yml"
         settings = {
@@ -64,7 +66,8 @@ class RealPrometheus(ServerProcess):
             "rule_files": [str(path) for path in rules],
             "alerting": {"alertmanagers": [{"static_configs": _targets(alertmanagers)}]},
             "scrape_configs": [
-                {"job_name": "spark", "honor_labels": True, "static_configs": _targets(drivers)}
+                {"job_name": "spark", "honor_labels": True, "static_configs": _targets(drivers)},
+                *jobs,
             ],
         }
         config.write_text(yaml.safe_dump(settings))

@@ -32,6 +32,7 @@ from querypulse.listener.foresight.resources import Container, Disk, Heap, Resou
 from querypulse.listener.foresight.tasks import QueryTasks, TaskSums
 from querypulse.listener.probe_report import FullQueue
 from querypulse.listener.state.flow import TOPIC, Dataset, Flow
+from querypulse.listener.state.freshness import DAY_SECONDS, Freshness, Promise
 from querypulse.listener.state.query import Query
 
 PROCESS = Process("4711-aa6f8a24c3d1", iso(WALL - 3600))
@@ -173,7 +174,15 @@ def full_published(**changes) -> PublishedState:
     snapshot = replace(shown.snapshot, queries=tuple(map(_caught_up, shown.snapshot.queries)))
     snapshot = replace(snapshot, resources=RESOURCES, usage=Usage(after_gc=leak()))
     health = {**shown.health, "busy": _slow(shown.health["busy"])}
-    return replace(shown, flow=flow, passed={"busy": 60.0}, snapshot=snapshot, health=health)
+    return replace(
+        shown,
+        flow=flow,
+        passed={"busy": 60.0},
+        snapshot=snapshot,
+        health=health,
+        freshness={"busy": FRESHNESS},
+        instance="driver-a:9719",
+    )
 
 
 def _slow(health: QueryHealth) -> QueryHealth:
@@ -196,6 +205,16 @@ RESOURCES = Resources(
     ),
     container=Container(900_000_000, 1_000_000_000),
     disks=(Disk("/data", ("checkpoint of busy", "spool_dir"), 2_000_000_000, 9_000_000_000),),
+)
+
+
+FRESHNESS = Freshness(
+    promise=Promise(600.0, 0.99),
+    counted_at=100.0,
+    complete_until=68.0,
+    total_seconds=7200.0,
+    bad_seconds=300.0,
+    bad_by_day={int(WALL // DAY_SECONDS): 300.0},
 )
 
 
