@@ -118,7 +118,9 @@ CASES = table(
     "its Spark Connect session expired",
     query_stopped(served_until(SESSION_EXPIRED), at=162),
     "no signal showed its end, and its Spark Connect session expired",
-    query_stopped(served().probe(at=101, **SESSION_EXPIRED).probe(at=102, **EXPIRED), at=162),
+    query_stopped(
+        served().probe(at=101, **SESSION_EXPIRED).probe(at=102, **SESSION_EXPIRED), at=162
+    ),
     "its Spark Connect session expired, and there is no grace",
     query_stopped(served_until(SESSION_EXPIRED), at=103, **NO_GRACE),
     "it was stopped long before its Spark Connect session expired",
