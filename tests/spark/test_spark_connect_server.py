@@ -76,15 +76,15 @@ def test_client_that_leaves_stops_its_queries_as_planned_and_no_others(server, a
     spark, beside = server.session(), server.session("bob")
     start(spark, "leaves")
     start(beside, "stays")
-    witness = start(beside, "witness")
-    for name in ("leaves", "stays", "witness"):
+    other = start(beside, "other")
+    for name in ("leaves", "stays", "other"):
         server.wait_for_commits(name)
 
     spark.stop()
     server.wait_for("leaves", "stopped")
-    witness.stop()
+    other.stop()
 
-    all_pages.wait_for(STOPPED, "witness")
+    all_pages.wait_for(STOPPED, "other")
     assert alerts(all_pages, "leaves") == set()
     server.wait_for_commits("stays", beyond=server.wait_for_commits("stays"))
     beside.stop()
