@@ -145,6 +145,11 @@ def _checkpoint_taken(found: facts.CheckpointTaken) -> Texts:
 
 
 @_of_facts.register
+def _session_expired(found: facts.SessionExpired) -> Texts:
+    return {"connect_session": f"{found.session.session} of {found.session.user}"}
+
+
+@_of_facts.register
 def _never_seen(found: facts.NeverSeen) -> Texts:
     return {"known_queries": ", ".join(found.known_queries) or "none"}
 

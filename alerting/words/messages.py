@@ -74,6 +74,7 @@ FIRST = (
     "queries",
     "retention",
     "not_read",
+    "connect_session",
     "deaths",
     DRIVER_MEMORY,
     "downstream",

@@ -28,7 +28,7 @@ class LivingRuns {
    *
    * <p>For a run that throws: its ids and the exception's class.
    *
-   * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
+   * @param executions a StreamExecution by query id
    */
   String text(Map executions, Object context) throws Exception {
     StringBuilder answer = new StringBuilder();
