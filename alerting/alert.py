@@ -273,6 +273,7 @@ GENERIC_APPS = frozenset(
         "job.py",
         "run.py",
         "launcher.py",  # under `querypulse launcher`, without --name
+        "cli.py",  # under `spark-pipelines run`, without --name
     }
 )
 """Two running drivers are likely to share one of these names; case does not matter."""

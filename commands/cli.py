@@ -18,6 +18,7 @@ from ..replay.command import add_arguments, replay
 from ..settings.mistakes import mask_mistake
 from ..watch.command import WatchRequest, add_watch_arguments, watch
 from .check import add_test_arguments, check, try_receivers
+from .connect_server import add_connect_server_arguments, connect_server
 from .demo.scenarios import DemoSettings, add_demo_arguments
 from .exit_code import exit_code
 from .export_dashboards import add_dashboards_arguments, export_dashboards
@@ -31,6 +32,8 @@ from .silence import SilenceRequest, add_silence_arguments, silence
 
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 RUN_USAGE = "querypulse run job.py ARGS...\n       querypulse run -m MODULE ARGS..."
+
+CONNECT_SERVER_USAGE = "querypulse connect-server [--port N] [OPTIONS OF SPARK-SUBMIT]"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,6 +93,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "demo": lambda **arguments: _demo(DemoSettings(**arguments)),
     "launcher": _show_launcher,
     "auto-attach": _auto_attach,
+    "connect-server": lambda **arguments: connect_server(os.environ, **arguments),
     "replay": replay,
     "check": lambda: check(os.environ),
     "test-alert": lambda **arguments: try_receivers(os.environ, **arguments),
@@ -117,6 +121,13 @@ def _parser() -> argparse.ArgumentParser:
     attaching.add_argument(
         "action", choices=("on", "off", "status"), help="write, remove or show it"
     )
+    serving = commands.add_parser(
+        "connect-server",
+        usage=CONNECT_SERVER_USAGE,
+        help="start a driver that serves Spark Connect, and attach to it",
+        allow_abbrev=False,
+    )
+    add_connect_server_arguments(serving)
     add_arguments(commands.add_parser("replay", help="evaluate recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")
     add_test_arguments(

@@ -27,6 +27,7 @@ log = logging.getLogger("querypulse")
 
 APP_NAME = "spark.app.name"
 ENABLED_VARIABLE = f"{ENVIRONMENT_PREFIX}ENABLED"
+CONNECT_SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService$"
 
 
 class NoSessionError(RuntimeError):
@@ -47,8 +48,38 @@ def active_session() -> Any:
 
 
 def is_connect(spark: Any) -> bool:
-    """Whether ``spark`` is a Spark Connect session, whose driver is another process."""
+    """Whether ``spark`` is a Spark Connect session."""
     return "connect" in type(spark).__module__.split(".")
+
+
+def driver_session(spark: Any) -> Any:
+    """The session through which ``spark``'s driver is watched.
+
+    That of Spark Connect is a client, and its driver may be this very process, as in
+    ``spark-pipelines run`` and ``remote("local")``: then it is the classic session here. Where the
+    driver is another process, as where Spark cannot say (before 4.0), it is ``spark`` itself.
+    """
+    if not is_connect(spark):
+        return spark
+    from pyspark.sql import SparkSession
+
+    try:
+        # Its ``getActiveSession`` would return the client in such a process.
+        classic = SparkSession._instantiatedSession  # noqa: SLF001
+        is_here = classic is not None and _serves(classic, spark)
+    except (*THROWN, OSError, TypeError, AttributeError):
+        is_here = False
+    return classic if is_here else spark
+
+
+def _serves(classic: Any, client: Any) -> bool:
+    """Whether the Connect server of a classic session's driver knows the client's session."""
+    if is_stopped(classic.sparkContext):
+        return False
+    # Private, as is the JVM: no public way leads from a client to its driver.
+    service = getattr(getattr(classic.sparkContext._jvm, CONNECT_SERVICE), "MODULE$")  # noqa: SLF001
+    sessions = str(service.sessionManager().listActiveSessions().toString())
+    return client._session_id in sessions  # noqa: SLF001 - public only from 4.0
 
 
 def watched_by(spark: Any) -> Any:

@@ -51,6 +51,7 @@ from .session import (
     Target,
     active_session,
     conf_reader,
+    driver_session,
     is_connect,
     is_stopped,
     settings_in_force,
@@ -472,7 +473,7 @@ class Sidecar:
         with SIDECARS.lock:
             if self._runtime is not None or self.closed:
                 return
-            spark = self._spark or active_session()
+            spark = driver_session(self._spark or active_session())
             SIDECARS.require_none(watched_by(spark))
             self._components.redacting.honour(conf_reader(spark))
             with ExitStack() as undo:
@@ -641,6 +642,8 @@ def attach(
 ) -> Sidecar:
     """Watch all queries of ``spark``'s SparkContext, or Spark Connect session, from now on.
 
+    If this process is the driver that serves the Connect session, it is watched as a whole.
+
     Settings come from the keywords, else the environment, else the Spark conf, else the TOML file;
     or ``settings`` has all of them. ``docs/settings.md`` says what each does. A second call for the
     same one returns the same sidecar. An internal error is logged and does not end the job: the
@@ -656,7 +659,7 @@ def attach(
         given = "None" if spark is None else type(spark).__name__
         raise TypeError(f"attach() needs a SparkSession, given {given}")
     with SIDECARS.lock:
-        present = SIDECARS.find(watched_by(spark))
+        present = SIDECARS.find(watched_by(driver_session(spark)))
         if present is not None and not _must_make_way(present, settings, spark, arguments):
             SIDECARS.automatic.discard(present)
             return present

@@ -175,6 +175,32 @@ def test_run_that_the_job_started_is_reported_with_its_trigger(world, running):
     assert (run.facts, run.active, run.exception) == (facts, bool(running), None)
 
 
+@pytest.mark.parametrize("running", [{}, {"again": "q"}], ids=["ends", "runs again"])
+def test_flow_that_the_server_lists_and_does_not_know_is_not_reported(world, running):
+    """Nor its end, which may be a failure or not; others are."""
+    unknown = ConnectCallError("Streaming query 51ca48ec is not found")
+    world.server.errors = {"flow": unknown, "again": unknown}
+    world.server.running = {"flow": "q", "r": "other"}
+    assert set(polled(world)) == {"r"}
+    assert set(polled(world)) == {"r"}
+    world.server.running = running | {"r": "other"}
+    assert set(polled(world)) == {"r"}
+    assert set(polled(world)) == {"r"}
+
+    world.runs.end_all("the session has ended", 1.0)
+    assert [run.facts.run_id for run in world.runs.report(1.0)] == ["r"]
+
+
+def test_run_that_the_server_knows_a_moment_later_is_reported(world):
+    world.server.running = {"r": "q"}
+    world.server.errors["r"] = ConnectCallError("the server is busy")
+    assert polled(world)["r"].active
+    world.server.errors["r"] = ConnectCallError("Streaming query 51ca48ec is not found")
+    assert polled(world) == {}
+    del world.server.errors["r"]
+    assert polled(world)["r"].active
+
+
 ENDS = {
     "stopped": ({}, "", "", None),
     "started again": ({"new": "q"}, "", "", None),

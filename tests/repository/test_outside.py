@@ -26,6 +26,7 @@ COMMANDS = (
     "run",
     "launcher",
     "auto-attach",
+    "connect-server",
     "replay",
     "check",
     "test-alert",

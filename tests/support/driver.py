@@ -67,11 +67,13 @@ class Driver:
         folder: Path,
         *,
         header: str = HEADER,
+        name: str = "driver.py",
+        cwd: Path | None = None,
         command: tuple[str, ...] = (sys.executable, "-Iu"),
         arguments: Sequence[object] = (),
         **environment: str,
     ) -> None:
-        path = folder / "driver.py"
+        path = folder / name
         path.write_text(header + textwrap.dedent(script))
         self._output = folder / "said"
         self._errors = folder / "errors"
@@ -81,6 +83,7 @@ class Driver:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
+                cwd=cwd,
                 env={**os.environ, **environment},
                 start_new_session=True,
             )
