@@ -32,7 +32,7 @@ from ...listener.past_failures import (
 )
 from ...listener.state.positions import LastRead, to_store, without_run
 from ...listener.state.query import Query, last_read
-from ...listener.state.snapshot import Snapshot
+from ...listener.state.snapshot import DriverAttempt, Snapshot
 from ...listener.state.state import State
 from ..incidents.lifecycle import Lifecycle, Opened
 from ..policy import RESTART_WINDOW_SECONDS, Policy, has_deadline
@@ -69,13 +69,14 @@ class Kept(msgspec.Struct, frozen=True):
     """All that outlives a process of one application; times are Unix seconds.
 
     ``rows`` are those of all outboxes, by receiver; ``failures`` those of queries; ``opened`` says
-    when alerts opened.
+    when alerts opened. ``attempt`` has begun and has not ended in an orderly way.
     """
 
     version: Literal[3] = 3
     rows: dict[str, tuple[OutboxRow, ...]] = {}
     failures: tuple[FailedQuery, ...] = ()
     opened: tuple[Opened, ...] = ()
+    attempt: DriverAttempt | None = None
 
 
 def _complete(kept: Kept) -> Kept:
@@ -155,7 +156,13 @@ class SpoolFile:
 
         """
         self._folder.make()
-        return self.holder.take()
+        is_ours = self.holder.take()
+        if is_ours:
+            # A process that was killed as it wrote leaves a draft, which nobody reads.
+            for draft in self._folder.entries():
+                if draft.startswith(f".{self._name}."):
+                    self._folder.delete(draft)
+        return is_ours
 
     def read(self, wall: float) -> Kept | None:
         """The content; an unreadable file gets another name at Unix time ``wall``.
@@ -164,9 +171,6 @@ class SpoolFile:
             OSError: it cannot be read.
 
         """
-        for draft in self._folder.entries():
-            if draft.startswith(f".{self._name}."):
-                self._folder.delete(draft)
         try:
             content = self._folder.read(self._name)
         except FileNotFoundError:
@@ -251,8 +255,11 @@ class Spool:
         app: str,
         guard: Guard,
         *,
+        attempt: DriverAttempt | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        self.attempt = attempt
+        """This attempt of the driver, where something starts it again."""
         self._problem = Problem("querypulse: the alerts' spool: %s")
         self._hang = HangDetector()
         self.is_taken = False
@@ -266,7 +273,7 @@ class Spool:
         """What an earlier process left, until ``load`` returns it."""
         self._known: Kept | None = None
         """What the file held when ``load`` returned it, or when it was last written."""
-        self._newest = Kept()
+        self._newest = Kept(attempt=attempt)
         """What the file should hold."""
         self._on_disk: tuple[object, ...] = ()
         self._offered = self._written = 0
@@ -297,7 +304,8 @@ class Spool:
                 return None
             news = since(self._known, left)
             # What was offered before does not include it; the next offers will.
-            self._newest = self._known = left
+            self._known = left
+            self._newest = replace(left, attempt=self._newest.attempt)
             self._changed.notify_all()
             return news
 
@@ -312,6 +320,11 @@ class Spool:
         """Store exactly these failures and opened alerts; never waits for the disk."""
         with self._changed:
             self._replace(replace(self._newest, failures=failures, opened=opened))
+
+    def offer_attempt(self, attempt: DriverAttempt | None) -> None:
+        """Store that this attempt runs, or that its end needs no report; never waits."""
+        with self._changed:
+            self._replace(replace(self._newest, attempt=attempt))
 
     def flush(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds; True when all that was offered is on the disk."""
@@ -328,8 +341,9 @@ class Spool:
             self._is_late = not self.flush(WRITE_AHEAD_SECONDS)
 
     def close(self, timeout: float) -> None:
-        """Write what is pending if there is time, and release the file."""
+        """Write what is pending if there is time, and that this is an end; release the file."""
         deadline = Deadline(timeout)
+        self.offer_attempt(None)
         # Without a running thread, or on a disk that fails, nothing will be written.
         with self._changed:
             if self._left is None and not self._loop.join(0.0):
@@ -415,7 +429,7 @@ class Spool:
 def since(known: Kept | None, left: Kept) -> Kept:
     """What is in ``left`` and is to be restored, where ``known`` was before.
 
-    Rows may be restored again. Failures and times of alerts would count twice.
+    Rows may be restored again. Failures, times of alerts, and a lost attempt would count twice.
     """
     if known is None:
         return left
@@ -431,6 +445,7 @@ def since(known: Kept | None, left: Kept) -> Kept:
     ]
     return replace(
         left,
+        attempt=None,
         failures=tuple(query for query in failures if query.failures or query.key not in died),
         opened=tuple(alert for alert in opened if alert.at),
     )
@@ -443,7 +458,7 @@ def _without(times: tuple[T, ...], known: tuple[T, ...]) -> tuple[T, ...]:
 def _essence(kept: Kept) -> tuple[object, ...]:
     """The parts that are worth a write: not the texts of rows, which change with every poll."""
     rows = [(name, *map(essence, held)) for name, held in sorted(kept.rows.items())]
-    return (rows, kept.failures, kept.opened)
+    return (rows, kept.failures, kept.opened, kept.attempt)
 
 
 # -- what the rules and the lifecycle need --------------------------------------------------------
@@ -605,6 +620,7 @@ class FailureHistory:
             self._past.add(left.failures, now=now, wall=wall, began_at=state.began_at)
             lifecycle.restore_opened([_shifted(record, now - wall) for record in left.opened], now)
             self._offered = ()
+            self._restore_attempt(state, left.attempt)
         state.restore(self._past)
 
     def keep(
@@ -620,6 +636,7 @@ class FailureHistory:
         """
         if self._spool is None:
             return
+        self._spool.offer_attempt(None if snapshot.end_expected else self._spool.attempt)
         process_ends = policy.program is not None
         self._readings = stored_readings(
             self._readings, snapshot, is_last=policy.ends, process_ends=process_ends
@@ -638,6 +655,11 @@ class FailureHistory:
                 tuple(self._written(failed, seconds) for failed in failures),
                 tuple(_shifted(record, seconds) for record in opened),
             )
+
+    def _restore_attempt(self, state: State, left: DriverAttempt | None) -> None:
+        own = None if self._spool is None else self._spool.attempt
+        if left is not None and own is not None and own.replaces(left):
+            state.add_lost_attempt(left)
 
     def _written(self, failed: FailedQuery, seconds: float) -> FailedQuery:
         failures = tuple(

@@ -30,7 +30,7 @@ def finding_headline(subject: str, alertname: str, found: Facts) -> str:
     """Return what the subject does, and why; a code goes to the end."""
     if isinstance(found, facts.Reported):
         return found.summary
-    if isinstance(found, facts.ProgramEnded):
+    if isinstance(found, (facts.AttemptLost, facts.ProgramEnded)):
         return text_of(found)
     if isinstance(found, facts.ShareCause):
         return _several_do(alertname, found)

@@ -605,6 +605,16 @@ def _jvm_ended(found: facts.JvmEnded) -> str:
 
 
 @text_of.register
+def _attempt_lost(found: facts.AttemptLost) -> str:
+    lost = found.attempt
+    place = f" ({lost.place})" if lost.place else ""
+    return (
+        f"the driver has died and YARN has started it again: attempt {lost.number} of "
+        f"{lost.application}{place} ended without a report"
+    )
+
+
+@text_of.register
 def _heap_full(found: facts.HeapFull) -> str:
     heap = found.memory.heap
     assert heap is not None, "the rule has read it"

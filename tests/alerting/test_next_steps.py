@@ -35,6 +35,7 @@ from querypulse.listener.foresight.resources import Container, Disk, Heap
 from querypulse.listener.foresight.state_growth import Cause as WhyKept
 from querypulse.listener.probe_report import JobCounts, LongTask, Moves
 from querypulse.listener.state.positions import Cause, Gap
+from querypulse.listener.state.snapshot import DriverAttempt
 from querypulse.settings.links import next_steps
 
 MEMORY = facts.MemoryUse(
@@ -170,7 +171,11 @@ FOUND: dict[str, list[Facts]] = {
         facts.ReadsNothing(source="Kafka", batches=100, seconds=900),
         facts.NoRows(allowed=600, seconds=700),
     ],
-    kinds.DRIVER_DOWN: [facts.JvmEnded(queries=("a",)), facts.Reported(reason="no", summary="no")],
+    kinds.DRIVER_DOWN: [
+        facts.JvmEnded(queries=("a",)),
+        facts.AttemptLost(attempt=DriverAttempt("application_1_0001", 1, "host n7")),
+        facts.Reported(reason="no", summary="no"),
+    ],
     kinds.DRIVER_MEMORY: [
         facts.HeapFull(memory=MEMORY),
         facts.InCollection(memory=MEMORY),
@@ -368,6 +373,8 @@ def has_hint(alertname, found, given=NO_EVIDENCE):
 
 
 WITHOUT_HINT = {
+    # It has happened already.
+    Code.ATTEMPT_LOST,
     # Only their cause can be removed.
     Code.NO_EXECUTORS,
     Code.EXECUTORS_LOST,

@@ -145,6 +145,9 @@ class NoUi:
         raise TypeError("'JavaPackage' object is not callable")
 
 
+PROXIES = "spark.org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter.param.PROXY_URI_BASES"
+
+
 @pytest.mark.parametrize(
     ("context", "url"),
     [
@@ -156,7 +159,19 @@ class NoUi:
     ],
 )
 def test_spark_without_ui_is_no_error(context, url):
-    assert spark_ui_url(SimpleNamespace(sparkContext=context)) == url
+    conf = SimpleNamespace(get=lambda name, default: default)
+    assert spark_ui_url(SimpleNamespace(sparkContext=context, conf=conf)) == url
+
+
+@pytest.mark.parametrize(
+    "proxies", ["http://rm:8088/proxy/app_1", "http://rm:8088/proxy/app_1,http://b"]
+)
+def test_spark_ui_on_yarn_is_at_its_first_proxy(proxies):
+    conf = SimpleNamespace(get={PROXIES: proxies}.get)
+    context = SimpleNamespace(uiWebUrl="http://d:4040")
+    assert spark_ui_url(SimpleNamespace(sparkContext=context, conf=conf)) == (
+        "http://rm:8088/proxy/app_1"
+    )
 
 
 def test_driver_serves_every_runbook():
