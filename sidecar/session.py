@@ -160,15 +160,17 @@ def scheduler_mode(spark: Any) -> str:
 def spark_ui_url(spark: Any) -> str:
     """The URL of the application's own Spark UI; empty when there is none or it is unknown.
 
-    On YARN it is that of YARN's proxy, to which the UI redirects everybody: it outlives the driver.
+    On YARN it is that of YARN's proxy, to which the UI redirects everybody.
     """
     try:
-        url = spark.sparkContext.uiWebUrl
+        context = spark.sparkContext
+        url = context.uiWebUrl
+        # Private: YARN adds it to a client's conf after the start, and the public one is a copy.
+        proxies = context._conf.get(YARN_PROXIES, "")  # noqa: SLF001
     except (*THROWN, OSError, TypeError, AttributeError):
         return ""
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         return ""
-    proxies = conf_reader(spark)(YARN_PROXIES) or ""
     return proxies.partition(",")[0] or url
 
 

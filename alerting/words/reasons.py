@@ -607,11 +607,8 @@ def _jvm_ended(found: facts.JvmEnded) -> str:
 @text_of.register
 def _attempt_lost(found: facts.AttemptLost) -> str:
     lost = found.attempt
-    place = f" ({lost.place})" if lost.place else ""
-    return (
-        f"the driver has died and YARN has started it again: attempt {lost.number} of "
-        f"{lost.application}{place} ended without a report"
-    )
+    attempt = f"attempt {lost.number} ({lost.place})" if lost.place else f"attempt {lost.number}"
+    return f"{attempt} ended without a report; YARN has started the next one"
 
 
 @text_of.register

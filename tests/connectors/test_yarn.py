@@ -1,48 +1,42 @@
-"""Every way a driver ends under a real YARN, in cluster mode: what people are notified of.
+"""Every way a driver ends under a real YARN, in both deploy modes: what people are notified of.
 
-``docs/yarn.md`` shows this table. ``YARN_KILLS`` and ``YARN_PLANNED_KILLS`` are how often each is done.
+``docs/yarn.md`` shows this table. ``YARN_KILLS`` and ``YARN_PLANNED_KILLS`` are how often each is
+done; what is sent and when is printed.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import signal
+import urllib.request
+from functools import partial
 
 import pytest
+from support.cluster_jobs import (
+    DOWN,
+    FAILED,
+    START_SECONDS,
+    Job,
+    executors_of,
+    has_ended,
+    kill_both,
+    kill_jvm_of,
+)
 from support.pagerduty_double import PagerDutyDouble
 from support.pages import PageRecorder
 from support.patience import until
-from support.yarn import START_SECONDS, MiniYarn, kill_jvm_of
+from support.yarn import MiniYarn
 
 pytestmark = [pytest.mark.spark, pytest.mark.yarn, pytest.mark.nightly, pytest.mark.timeout(7200)]
 
 KILLS = int(os.environ.get("YARN_KILLS", "4"))
 PLANNED_KILLS = int(os.environ.get("YARN_PLANNED_KILLS", "3"))
-JOB = """
-import os
-import time
-from pathlib import Path
-from pyspark.sql import SparkSession
-from querypulse.sidecar import attach
-
-folder = Path(os.environ["FOLDER"])
-spark = SparkSession.builder.appName("yarn").getOrCreate()
-sidecar = attach(spark, http_port=-1, resolve_after_seconds=1.0)
-for name in ("bronze", "silver"):
-    stream = spark.readStream.format("rate").load().writeStream.queryName(name)
-    stream.option("checkpointLocation", str(folder / name)).trigger(processingTime="1 second")
-    stream.format("noop").start()
-while not all(query.last_commit_batch is not None for query in sidecar.snapshot().queries):
-    time.sleep(0.05)
-(folder / f"ready.{os.getpid()}").touch()
-"""
-WAITS = "sidecar.await_any_failure()\n"
-ENDS = """
-for query in spark.streams.active:
-    query.stop()
-spark.stop()
-"""
-DOWN = ("StreamingDriverDown", "*")
+MODES = pytest.mark.parametrize("mode", ["cluster", "client"])
+SPOOLS = {
+    "without a spool": lambda _: {},
+    "with a spool": lambda folder: {"QUERYPULSE_SPOOL_DIR": str(folder / "spool")},
+    "with a spool at a URI": lambda folder: {"QUERYPULSE_SPOOL_DIR": f"file://{folder}/spool"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,75 +46,157 @@ def yarn(tmp_path_factory):
     cluster.close()
 
 
-class Job:
-    """One application, whose driver notifies ``pages`` and ``pagerduty``."""
-
-    def __init__(self, yarn, folder, script, pages, pagerduty, **environment):
-        self.pages = pages
-        self._folder = folder
-        self._seen = set()
-        (folder / "job.py").write_text(JOB + script)
-        (folder / "key").write_text("0" * 32)
-        self.application = yarn.submit(
-            folder / "job.py",
-            FOLDER=str(folder),
-            QUERYPULSE_APP_NAME=folder.name,
-            QUERYPULSE_WEBHOOK_URL=pages.url,
-            QUERYPULSE_PAGERDUTY_URL=pagerduty.enqueue_url,
-            QUERYPULSE_PAGERDUTY_ROUTING_KEY_FILE=str(folder / "key"),
-            **environment,
-        )
-
-    def driver(self):
-        """The process id of the next driver, once its queries have committed."""
-
-        def new():
-            state = self.application.state
-            assert state[0] not in ("FINISHED", "FAILED", "KILLED"), state
-            return {path.suffix[1:] for path in self._folder.glob("ready.*")} - self._seen
-
-        found = until(new, "the next driver commits", START_SECONDS)
-        self._seen |= found
-        return int(max(found))
-
-    @property
-    def fired(self):
-        return [page.what for page in self.pages.pages if page.status == "firing"]
-
-
 @pytest.fixture
-def receivers():
+def job(yarn, tmp_path):
+    """Start one job, and end it after the test."""
+    jobs = []
     with PageRecorder() as pages, PagerDutyDouble() as pagerduty:
-        yield pages, pagerduty
+
+        def start(mode="cluster", folder=tmp_path, keeps="without a spool", **environment):
+            submit = partial(yarn.submit, mode=mode)
+            environment |= SPOOLS[keeps](folder)
+            jobs.append(Job(submit, folder, pages, pagerduty, **environment))
+            return jobs[-1]
+
+        yield start
+        for one in jobs:
+            one.application.kill()
+            one.application.wait("FINISHED", "FAILED", "KILLED")
 
 
-@pytest.mark.parametrize("keeps", ["without a spool", "with a spool"])
+def said(*words):
+    print(*words, flush=True)
+
+
+# -- the driver dies --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keeps", SPOOLS)
 @pytest.mark.fault(
     "Ends and kills",
     "YARN, cluster mode: `kill -9` of the driver's JVM, again and again, with and without a spool",
-    "One `StreamingDriverDown` for each; the next attempt resolves it",
+    "`StreamingDriverDown` for each; the next attempt resolves it",
 )
-def test_each_kill_of_the_jvm_is_reported_and_the_next_attempt_resolves_it(
-    keeps, yarn, receivers, tmp_path
-):
-    spool = tmp_path / "spool"
-    more = {"QUERYPULSE_SPOOL_DIR": str(spool)} if keeps == "with a spool" else {}
-    job = Job(yarn, tmp_path, WAITS, *receivers, **more)
-    reported, delays = [], []
-    pid = job.driver()
-    for number in range(KILLS):
+def test_each_kill_of_the_jvm_is_reported_and_the_next_attempt_resolves_it(keeps, job, tmp_path):
+    driver = job(keeps=keeps)
+    pid = driver.driver()
+    for number in range(1, KILLS + 1):
         at = kill_jvm_of(pid)
-        until(lambda gone=f"/proc/{pid}": not Path(gone).exists(), "Python has ended")
-        reported.append(job.fired.count(DOWN))
-        delays += [round(page.at - at, 3) for page in job.pages.pages[-1:] if page.what == DOWN]
-        pid = job.driver()
-        until(lambda: not receivers[1].open, "PagerDuty's incident is resolved", START_SECONDS)
-        print(keeps, "kill", number + 1, "reported", reported[-1], delays[-1:], flush=True)
-        until(lambda: not list(spool.glob(".*")), "no draft of a killed process is left")
-    job.application.kill()
+        has_ended(pid)
+        sent = len(driver.pages.pages)
+        delays = [round(page.at - at, 2) for page in driver.pages.pages if page.at > at]
+        pid = driver.driver()
+        driver.fires(DOWN, number)
+        driver.is_resolved()
+        later = [(page.status, round(page.at - at, 1)) for page in driver.pages.pages[sent:]]
+        said(keeps, "kill", number, "by the same attempt", delays, "by the next", later)
+        drafts = tmp_path / "spool"
+        until(lambda: not list(drafts.glob(".*")), "no draft of a killed process is left")  # noqa: B023 - it is called here
 
-    assert reported == list(range(1, KILLS + 1))
-    assert set(job.fired) == {DOWN}
+    assert set(driver.fired) == {DOWN}
+
+
+@pytest.mark.parametrize("keeps", SPOOLS)
+@pytest.mark.fault(
+    "Ends and kills",
+    "YARN, cluster mode: JVM and Python are killed at once, as with their machine",
+    "The next attempt reports it where there is a spool, else nobody does",
+)
+def test_attempt_that_is_killed_with_its_python_is_reported_by_the_next_one(keeps, job):
+    driver = job(keeps=keeps)
+    pid = driver.driver()
+    at = kill_both(pid)
+    has_ended(pid)
+    assert driver.fired == []
+    driver.driver()
+    if keeps == "without a spool":
+        driver.folder.joinpath("fail").touch()
+        driver.fires(FAILED)
+        said(keeps, "kill of both: nothing")
+        assert driver.fired == [FAILED]
+        return
+    page = driver.fires(DOWN)
+    driver.is_resolved()
+    driver.pages.wait_for(*DOWN, status="resolved", timeout=START_SECONDS)
+    ends = [page.at - at for page in driver.pages.pages]
+    said(keeps, "kill of both:", [round(seconds, 1) for seconds in ends], page)
+
+    assert driver.fired == [DOWN]
+    assert "attempt_lost" in page.annotations["reason"]
+
+
+@pytest.mark.fault(
+    "Ends and kills",
+    "YARN, client mode: `kill -9` of the driver's JVM",
+    "`StreamingDriverDown` at once; YARN starts nothing again",
+)
+def test_kill_of_the_jvm_of_a_client_is_reported(job):
+    driver = job("client")
+    pid = driver.driver()
+    at = kill_jvm_of(pid)
+    page = driver.fires(DOWN)
+    has_ended(pid)
+    driver.application.wait("FINISHED", "FAILED", "KILLED")
+    said("client, kill", round(page.at - at, 2), driver.application.state)
+
+    assert driver.fired == [DOWN]
+
+
+# -- a query, an executor ---------------------------------------------------------------------
+
+
+@MODES
+@pytest.mark.fault(
+    "Ends and kills",
+    "YARN: a query fails and `await_any_failure` ends the driver",
+    "Its page; the next attempt, in cluster mode, resolves it",
+)
+def test_failed_query_is_reported_and_the_next_attempt_resolves_it(mode, job):
+    driver = job(mode, keeps="with a spool")
+    pid = driver.driver()
+    driver.folder.joinpath("fail").touch()
+    driver.fires(FAILED)
+    has_ended(pid)
+    if mode == "cluster":
+        driver.driver()
+        driver.is_resolved()
+        driver.pages.wait_for(*FAILED, status="resolved", timeout=START_SECONDS)
+    else:
+        driver.application.wait("FINISHED", "FAILED", "KILLED")
+    said(mode, "a query fails", driver.pages.reported, driver.application.state)
+
+    assert driver.fired == [FAILED]
+
+
+@MODES
+@pytest.mark.fault(
+    "Ends and kills", "YARN: an executor is killed and YARN gives another one", "Nothing is sent"
+)
+def test_lost_executor_sends_nothing_and_the_queries_go_on(mode, job):
+    driver = job(mode, WAITS_FOR_END="1")
+    driver.driver()
+    application = driver.application
+    lost = until(lambda: executors_of(application.application_id), "it has an executor")
+    for pid in lost:
+        os.kill(pid, signal.SIGKILL)
+        has_ended(pid)
+
+    def another():
+        return set(executors_of(application.application_id)) - set(lost)
+
+    until(another, "YARN gives another executor", START_SECONDS)
+    url = (driver.folder / "spark_ui_url").read_text()
+    assert url.endswith(f"/proxy/{application.application_id}")
+    with urllib.request.urlopen(url, timeout=START_SECONDS) as answer:
+        assert driver.folder.name in answer.read().decode(), "it is the UI of this application"
+    driver.ends()
+    said(mode, "a lost executor", driver.pages.reported)
+
+    assert application.wait("FINISHED", "FAILED") == ("FINISHED", "SUCCEEDED")
+    assert driver.pages.reported == []
+
+
+# -- somebody wants it ------------------------------------------------------------------------
 
 
 @pytest.mark.fault(
@@ -128,22 +204,37 @@ def test_each_kill_of_the_jvm_is_reported_and_the_next_attempt_resolves_it(
     "YARN, cluster mode: an application is killed through YARN's REST API",
     "Nothing is sent",
 )
-def test_a_planned_kill_sends_nothing(yarn, receivers, tmp_path):
+@pytest.mark.parametrize("keeps", ["without a spool", "with a spool"])
+def test_kill_by_a_user_sends_nothing(keeps, job, tmp_path):
     for number in range(PLANNED_KILLS):
         folder = tmp_path / f"planned-{number}"
         folder.mkdir()
-        job = Job(yarn, folder, WAITS, *receivers)
-        pid = job.driver()
-        job.application.kill()
-        job.application.wait("KILLED")
-        until(lambda path=f"/proc/{pid}": not Path(path).exists(), "the driver has ended")
-        print("planned kill", number + 1, "sent", job.pages.reported, flush=True)
+        driver = job(folder=folder, keeps=keeps)
+        pid = driver.driver()
+        driver.application.kill()
+        driver.application.wait("KILLED")
+        has_ended(pid)
+        said("cluster", keeps, "planned kill", number + 1, "sent", driver.pages.reported)
 
-        assert job.pages.reported == []
+        assert driver.pages.reported == []
 
 
-def test_a_graceful_end_sends_nothing(yarn, receivers, tmp_path):
-    job = Job(yarn, tmp_path, ENDS, *receivers)
+def test_kill_by_a_user_of_a_client_is_reported_as_a_stopped_spark(job):
+    """There YARN ends its master only, and Spark stops itself: the driver does not know why."""
+    driver = job("client")
+    pid = driver.driver()
+    driver.application.kill()
+    driver.application.wait("KILLED")
+    has_ended(pid)
+    said("client, planned kill sent", driver.pages.pages)
 
-    assert job.application.wait("FINISHED", "FAILED") == ("FINISHED", "SUCCEEDED")
-    assert job.pages.reported == []
+
+@MODES
+def test_graceful_end_sends_nothing(mode, job):
+    driver = job(mode, keeps="with a spool", WAITS_FOR_END="1")
+    pid = driver.driver()
+    driver.ends()
+    has_ended(pid)
+
+    assert driver.application.wait("FINISHED", "FAILED") == ("FINISHED", "SUCCEEDED")
+    assert driver.pages.reported == []

@@ -159,19 +159,15 @@ PROXIES = "spark.org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter.para
     ],
 )
 def test_spark_without_ui_is_no_error(context, url):
-    conf = SimpleNamespace(get=lambda name, default: default)
-    assert spark_ui_url(SimpleNamespace(sparkContext=context, conf=conf)) == url
+    context._conf = {}
+    assert spark_ui_url(SimpleNamespace(sparkContext=context)) == url
 
 
-@pytest.mark.parametrize(
-    "proxies", ["http://rm:8088/proxy/app_1", "http://rm:8088/proxy/app_1,http://b"]
-)
-def test_spark_ui_on_yarn_is_at_its_first_proxy(proxies):
-    conf = SimpleNamespace(get={PROXIES: proxies}.get)
-    context = SimpleNamespace(uiWebUrl="http://d:4040")
-    assert spark_ui_url(SimpleNamespace(sparkContext=context, conf=conf)) == (
-        "http://rm:8088/proxy/app_1"
-    )
+@pytest.mark.parametrize("others", ["", ",http://rm-2:8088/proxy/application_1"])
+def test_spark_ui_on_yarn_is_at_the_first_of_its_proxies(others):
+    proxy = "http://rm:8088/proxy/application_1"
+    context = SimpleNamespace(uiWebUrl="http://d:4040", _conf={PROXIES: proxy + others})
+    assert spark_ui_url(SimpleNamespace(sparkContext=context)) == proxy
 
 
 def test_driver_serves_every_runbook():

@@ -129,7 +129,7 @@ def test_next_attempt_reports_one_that_was_killed_and_resolves_it_once_a_query_w
     assert second.sent == [DOWN]
     (alert,) = second.recorder.incidents[0].alerts
     assert alert.code == "attempt_lost"
-    assert "attempt 1 of application_1_0001 (host n7)" in alert.annotations["reason"]
+    assert "attempt 1 (host n7) ended" in alert.annotations["reason"]
 
     second.started()
     for _ in range(30):
