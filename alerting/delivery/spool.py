@@ -156,13 +156,7 @@ class SpoolFile:
 
         """
         self._folder.make()
-        is_ours = self.holder.take()
-        if is_ours:
-            # A process that was killed as it wrote leaves a draft, which nobody reads.
-            for draft in self._folder.entries():
-                if draft.startswith(f".{self._name}."):
-                    self._folder.delete(draft)
-        return is_ours
+        return self.holder.take()
 
     def read(self, wall: float) -> Kept | None:
         """The content; an unreadable file gets another name at Unix time ``wall``.
@@ -171,6 +165,9 @@ class SpoolFile:
             OSError: it cannot be read.
 
         """
+        for draft in self._folder.entries():
+            if draft.startswith(f".{self._name}."):
+                self._folder.delete(draft)
         try:
             content = self._folder.read(self._name)
         except FileNotFoundError:
@@ -259,7 +256,7 @@ class Spool:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.attempt = attempt
-        """This attempt of the driver, where something starts it again."""
+        """This attempt of the driver, where YARN starts another, until it closes."""
         self._problem = Problem("querypulse: the alerts' spool: %s")
         self._hang = HangDetector()
         self.is_taken = False
@@ -321,9 +318,10 @@ class Spool:
         with self._changed:
             self._replace(replace(self._newest, failures=failures, opened=opened))
 
-    def offer_attempt(self, attempt: DriverAttempt | None) -> None:
-        """Store that this attempt runs, or that its end needs no report; never waits."""
+    def offer_end(self, *, is_expected: bool) -> None:
+        """Store whether the next attempt need not report the end of this one; never waits."""
         with self._changed:
+            attempt = None if is_expected else self.attempt
             self._replace(replace(self._newest, attempt=attempt))
 
     def flush(self, timeout: float) -> bool:
@@ -343,9 +341,10 @@ class Spool:
     def close(self, timeout: float) -> None:
         """Write what is pending if there is time, and that this is an end; release the file."""
         deadline = Deadline(timeout)
-        self.offer_attempt(None)
         # Without a running thread, or on a disk that fails, nothing will be written.
         with self._changed:
+            self.attempt = None
+            self._replace(replace(self._newest, attempt=None))
             if self._left is None and not self._loop.join(0.0):
                 self._changed.wait_for(
                     lambda: self._written == self._offered or self._problem.text, timeout
@@ -636,7 +635,7 @@ class FailureHistory:
         """
         if self._spool is None:
             return
-        self._spool.offer_attempt(None if snapshot.end_expected else self._spool.attempt)
+        self._spool.offer_end(is_expected=snapshot.end_expected)
         process_ends = policy.program is not None
         self._readings = stored_readings(
             self._readings, snapshot, is_last=policy.ends, process_ends=process_ends

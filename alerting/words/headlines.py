@@ -69,7 +69,7 @@ def _text(found: Facts) -> str:
 
 @singledispatch
 def _verb(_: Facts) -> str:
-    """What the query or driver does, where the facts say more than the kind of alert; else empty."""
+    """What its subject does, where the facts say more than the kind of alert; else empty."""
     return ""
 
 

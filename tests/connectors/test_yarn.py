@@ -16,6 +16,7 @@ from support.cluster_jobs import (
     DOWN,
     FAILED,
     START_SECONDS,
+    STOPPED,
     Job,
     executors_of,
     has_ended,
@@ -225,8 +226,11 @@ def test_kill_by_a_user_of_a_client_is_reported_as_a_stopped_spark(job):
     pid = driver.driver()
     driver.application.kill()
     driver.application.wait("KILLED")
+    driver.fires(STOPPED)
     has_ended(pid)
     said("client, planned kill sent", driver.pages.pages)
+
+    assert driver.fired == [STOPPED]
 
 
 @MODES

@@ -31,7 +31,7 @@ class Keeping:
         self.offers = []
         self.policy = policy(**settings)
         self.history = FailureHistory(
-            SimpleNamespace(attempt=None, offer_attempt=lambda _: None, offer_history=self._offer)
+            SimpleNamespace(attempt=None, offer_end=lambda **_: None, offer_history=self._offer)
         )
 
     def _offer(self, failures, _):

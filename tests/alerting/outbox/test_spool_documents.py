@@ -127,7 +127,7 @@ class Found:
 
     offer_history = offer_rows
 
-    def offer_attempt(self, _attempt):
+    def offer_end(self, *, is_expected):
         pass
 
     def flush(self, _timeout):
