@@ -1,13 +1,14 @@
 """Every way a driver ends under a real YARN, in both deploy modes: what people are notified of.
 
-``docs/yarn.md`` shows this table. ``YARN_KILLS`` and ``YARN_PLANNED_KILLS`` are how often each is
-done; what is sent and when is printed.
+``docs/yarn.md`` shows this table. ``YARN_KILLS`` is how often a JVM is killed; what is sent and when
+is printed.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 import urllib.request
 from functools import partial
 
@@ -30,8 +31,7 @@ from support.yarn import MiniYarn
 
 pytestmark = [pytest.mark.spark, pytest.mark.yarn, pytest.mark.nightly, pytest.mark.timeout(7200)]
 
-KILLS = int(os.environ.get("YARN_KILLS", "4"))
-PLANNED_KILLS = int(os.environ.get("YARN_PLANNED_KILLS", "3"))
+KILLS = int(os.environ.get("YARN_KILLS", "2"))
 MODES = pytest.mark.parametrize("mode", ["cluster", "client"])
 SPOOLS = {
     "without a spool": lambda _: {},
@@ -69,61 +69,76 @@ def said(*words):
     print(*words, flush=True)
 
 
-# -- the driver dies --------------------------------------------------------------------------
+# -- the driver ends, and YARN starts the next attempt ------------------------------------------
 
 
-@pytest.mark.parametrize("keeps", SPOOLS)
-@pytest.mark.fault(
-    "Ends and kills",
-    "YARN, cluster mode: `kill -9` of the driver's JVM, again and again, with and without a spool",
-    "`StreamingDriverDown` for each; the next attempt resolves it",
-)
-def test_each_kill_of_the_jvm_is_reported_and_the_next_attempt_resolves_it(keeps, job, tmp_path):
-    driver = job(keeps=keeps)
-    pid = driver.driver()
-    for number in range(1, KILLS + 1):
-        at = kill_jvm_of(pid)
-        has_ended(pid)
-        sent = len(driver.pages.pages)
-        delays = [round(page.at - at, 2) for page in driver.pages.pages if page.at > at]
-        pid = driver.driver()
-        driver.fires(DOWN, number)
-        driver.is_resolved()
-        later = [(page.status, round(page.at - at, 1)) for page in driver.pages.pages[sent:]]
-        said(keeps, "kill", number, "by the same attempt", delays, "by the next", later)
-        drafts = tmp_path / "spool"
-        until(lambda: not list(drafts.glob(".*")), "no draft of a killed process is left")  # noqa: B023 - it is called here
+class Attempts:
+    """The attempts of one application in cluster mode; ``pid`` is that of the newest."""
 
-    assert set(driver.fired) == {DOWN}
+    def __init__(self, job, keeps):
+        self.job = job
+        self.keeps = keeps
+        self.pid = job.driver()
+
+    def end(self, story, end):
+        """Let the attempt end, and wait until the next one works; return what fires meanwhile."""
+        pages = self.job.pages.pages
+        before, at = len(pages), end(self.pid)
+        has_ended(self.pid)
+        own = len(pages)
+        self.pid = self.job.driver()
+        until(lambda: not self.job.pagerduty.open, "PagerDuty has no incident", START_SECONDS)
+        if self.keeps != "without a spool":
+            until(lambda: self._is_over(before), "the webhook gets the resolve", START_SECONDS)
+        sent = [(page.status, page.what[0], round(page.at - at, 2)) for page in pages[before:]]
+        said(
+            self.keeps,
+            story,
+            "the same attempt:",
+            sent[: own - before],
+            "the next:",
+            sent[own - before :],
+        )
+        return [page for page in pages[before:] if page.status == "firing"]
+
+    def _is_over(self, before):
+        newest = {page.what: page.status for page in self.job.pages.pages[before:]}
+        return newest and set(newest.values()) == {"resolved"}
 
 
-@pytest.mark.parametrize("keeps", SPOOLS)
-@pytest.mark.fault(
-    "Ends and kills",
-    "YARN, cluster mode: JVM and Python are killed at once, as with their machine",
-    "The next attempt reports it where there is a spool, else nobody does",
-)
-def test_attempt_that_is_killed_with_its_python_is_reported_by_the_next_one(keeps, job):
-    driver = job(keeps=keeps)
-    pid = driver.driver()
-    at = kill_both(pid)
-    has_ended(pid)
-    assert driver.fired == []
-    driver.driver()
-    if keeps == "without a spool":
+def fail(driver):
+    def end(_):
         driver.folder.joinpath("fail").touch()
-        driver.fires(FAILED)
-        said(keeps, "kill of both: nothing")
-        assert driver.fired == [FAILED]
-        return
-    page = driver.fires(DOWN)
-    driver.is_resolved()
-    driver.pages.wait_for(*DOWN, status="resolved", timeout=START_SECONDS)
-    ends = [page.at - at for page in driver.pages.pages]
-    said(keeps, "kill of both:", [round(seconds, 1) for seconds in ends], page)
+        return time.monotonic()
 
-    assert driver.fired == [DOWN]
-    assert "attempt_lost" in page.annotations["reason"]
+    return end
+
+
+@pytest.mark.parametrize("keeps", SPOOLS)
+@pytest.mark.fault(
+    "Ends and kills",
+    "YARN, cluster mode: `kill -9` of the JVM, twice; of JVM and Python; a query fails; a user's kill",
+    "All but the last are reported, that of both by the next attempt if there is a spool",
+)
+def test_each_end_of_an_attempt_is_reported_and_the_next_one_resolves_it(keeps, job, tmp_path):
+    has_spool = keeps != "without a spool"
+    spool = tmp_path / "spool"
+    attempts = Attempts(job(keeps=keeps), keeps)
+    for number in range(KILLS):
+        fired = attempts.end(f"kill {number + 1} of the JVM", kill_jvm_of)
+        assert {page.what for page in fired} == {DOWN}
+        until(lambda: not list(spool.glob(".outbox-*.json.*")), "no draft of a killed one is left")
+    fired = attempts.end("kill of both", kill_both)
+    assert [page.what for page in fired] == ([DOWN] if has_spool else [])
+    assert all("attempt_lost" in page.annotations["reason"] for page in fired)
+    fired = attempts.end("a query fails", fail(attempts.job))
+    assert [page.what for page in fired] == [FAILED]
+
+    sent = len(attempts.job.pages.pages)
+    attempts.job.application.kill()
+    attempts.job.application.wait("KILLED")
+    has_ended(attempts.pid)
+    assert attempts.job.pages.pages[sent:] == []
 
 
 @pytest.mark.fault(
@@ -143,38 +158,29 @@ def test_kill_of_the_jvm_of_a_client_is_reported(job):
     assert driver.fired == [DOWN]
 
 
-# -- a query, an executor ---------------------------------------------------------------------
+# -- a client, an executor --------------------------------------------------------------------
 
 
-@MODES
-@pytest.mark.fault(
-    "Ends and kills",
-    "YARN: a query fails and `await_any_failure` ends the driver",
-    "Its page; the next attempt, in cluster mode, resolves it",
-)
-def test_failed_query_is_reported_and_the_next_attempt_resolves_it(mode, job):
-    driver = job(mode, keeps="with a spool")
+def test_failed_query_of_a_client_is_reported(job):
+    driver = job("client")
     pid = driver.driver()
     driver.folder.joinpath("fail").touch()
     driver.fires(FAILED)
     has_ended(pid)
-    if mode == "cluster":
-        driver.driver()
-        driver.is_resolved()
-        driver.pages.wait_for(*FAILED, status="resolved", timeout=START_SECONDS)
-    else:
-        driver.application.wait("FINISHED", "FAILED", "KILLED")
-    said(mode, "a query fails", driver.pages.reported, driver.application.state)
+    driver.application.wait("FINISHED", "FAILED", "KILLED")
+    said("client, a query fails", driver.pages.reported, driver.application.state)
 
     assert driver.fired == [FAILED]
 
 
 @MODES
 @pytest.mark.fault(
-    "Ends and kills", "YARN: an executor is killed and YARN gives another one", "Nothing is sent"
+    "Ends and kills",
+    "YARN: an executor is killed and YARN gives another one; later the script stops Spark",
+    "Nothing is sent",
 )
-def test_lost_executor_sends_nothing_and_the_queries_go_on(mode, job):
-    driver = job(mode, WAITS_FOR_END="1")
+def test_lost_executor_and_a_graceful_end_send_nothing(mode, job):
+    driver = job(mode, keeps="with a spool", WAITS_FOR_END="1")
     driver.driver()
     application = driver.application
     lost = until(lambda: executors_of(application.application_id), "it has an executor")
@@ -197,29 +203,6 @@ def test_lost_executor_sends_nothing_and_the_queries_go_on(mode, job):
     assert driver.pages.reported == []
 
 
-# -- somebody wants it ------------------------------------------------------------------------
-
-
-@pytest.mark.fault(
-    "Ends and kills",
-    "YARN, cluster mode: an application is killed through YARN's REST API",
-    "Nothing is sent",
-)
-@pytest.mark.parametrize("keeps", ["without a spool", "with a spool"])
-def test_kill_by_a_user_sends_nothing(keeps, job, tmp_path):
-    for number in range(PLANNED_KILLS):
-        folder = tmp_path / f"planned-{number}"
-        folder.mkdir()
-        driver = job(folder=folder, keeps=keeps)
-        pid = driver.driver()
-        driver.application.kill()
-        driver.application.wait("KILLED")
-        has_ended(pid)
-        said("cluster", keeps, "planned kill", number + 1, "sent", driver.pages.reported)
-
-        assert driver.pages.reported == []
-
-
 def test_kill_by_a_user_of_a_client_is_reported_as_a_stopped_spark(job):
     """There YARN ends its master only, and Spark stops itself: the driver does not know why."""
     driver = job("client")
@@ -231,14 +214,3 @@ def test_kill_by_a_user_of_a_client_is_reported_as_a_stopped_spark(job):
     said("client, planned kill sent", driver.pages.pages)
 
     assert driver.fired == [STOPPED]
-
-
-@MODES
-def test_graceful_end_sends_nothing(mode, job):
-    driver = job(mode, keeps="with a spool", WAITS_FOR_END="1")
-    pid = driver.driver()
-    driver.ends()
-    has_ended(pid)
-
-    assert driver.application.wait("FINISHED", "FAILED") == ("FINISHED", "SUCCEEDED")
-    assert driver.pages.reported == []
