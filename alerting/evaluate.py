@@ -453,7 +453,7 @@ def _with_memory(findings: Sequence[Finding], snapshot: Snapshot, now: float) ->
 
 
 def _died_of_memory(finding: Finding, snapshot: Snapshot, now: float) -> bool:
-    if finding.alertname == DRIVER_DOWN:
+    if isinstance(finding.facts, JvmEnded):
         return memory_of(snapshot, now).is_scarce
     failure = finding.failure
     return failure is not None and OUT_OF_MEMORY in failure.exception

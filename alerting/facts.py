@@ -18,6 +18,7 @@ from ..listener.foresight.resources import Container, Disk, Heap
 from ..listener.foresight.state_growth import Cause
 from ..listener.probe_report import LongTask, Moves, SessionEnd
 from ..listener.state.positions import Gap
+from ..listener.state.snapshot import DriverAttempt
 from .kinds import Code, SharedCause
 
 
@@ -643,6 +644,13 @@ class JvmEnded(Facts, frozen=True, kw_only=True):
 
     code = Code.JVM_ENDED
     queries: tuple[str, ...] | None = None
+
+
+class AttemptLost(Facts, frozen=True, kw_only=True):
+    """An attempt of the driver ended without a report; the next one, which finds it, runs."""
+
+    code = Code.ATTEMPT_LOST
+    attempt: DriverAttempt
 
 
 SCARCE = 0.8

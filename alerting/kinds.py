@@ -266,6 +266,7 @@ class Code(str, Enum):
     NO_ROWS = "no_rows"
     # The driver and the monitor
     JVM_ENDED = "jvm_ended"
+    ATTEMPT_LOST = "attempt_lost"
     HEAP_FULL = "heap_full"
     IN_COLLECTION = "in_collection"
     CONTAINER_FULL = "container_full"
@@ -300,6 +301,7 @@ SHOWN_CODES = frozenset(
         Code.RETRYING,
         Code.NOT_COMMITTED,
         Code.SLOTS_HELD,
+        Code.ATTEMPT_LOST,
     }
 )
 """Codes with which reasons begin."""

@@ -31,6 +31,7 @@ from ..exporter import push
 from ..exporter.push import PushTarget
 from ..exporter.server import Tls
 from ..listener.prober import CALM_SECONDS
+from ..listener.state.snapshot import DriverAttempt
 from ..settings.datasets import declared_datasets
 from ..settings.links import external_url, guidance
 from ..settings.receivers import HEARTBEAT, Configured, as_settings_error, configured, routes
@@ -199,6 +200,7 @@ def make_notifier(
     is_held: Callable[[], bool] = lambda: False,
     keep_ended_seconds: float = 0.0,
     hadoop: Hadoop | None = None,
+    attempt: DriverAttempt | None = None,
 ) -> Notifier:
     """The unstarted notifier; ``restore`` gets what an earlier process of ``app`` left open.
 
@@ -209,7 +211,7 @@ def make_notifier(
 
     """
     folder = folder_at(settings.spool_dir, "spool_dir", settings, hadoop)
-    spool = None if folder is None else Spool(folder, app, guard)
+    spool = None if folder is None else Spool(folder, app, guard, attempt=attempt)
     taken = routes(settings)
     return Notifier(
         [

@@ -75,7 +75,7 @@ from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
 from ..listener.spark.storage import SparkFolder
 from ..listener.state.query import Query
-from ..listener.state.snapshot import Snapshot, SupervisedQuery
+from ..listener.state.snapshot import DriverAttempt, Snapshot, SupervisedQuery
 from ..recording.lines import SeenFrom
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
@@ -89,6 +89,7 @@ from .program import is_interactive, uncaught_exception
 from .publishing import Publishing
 from .session import (
     app_name,
+    attempt_of,
     conf_reader,
     is_connect,
     place_of,
@@ -280,7 +281,8 @@ class Runtime:
         guidance = replace(guidance_here(components, spark), recordings=self._black_box.place)
         terms = LifecycleSettings(settings.resolve_after_seconds, settings.repeat_interval_seconds)
         lifecycle = Lifecycle(app, guidance, terms, settings.labels)
-        self._notifier = self._make_notifier(components, app, lifecycle, hadoop)
+        attempt = None if is_connect(spark) else attempt_of(spark, conf_reader(spark))
+        self._notifier = self._make_notifier(components, app, lifecycle, hadoop, attempt)
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server)
@@ -459,7 +461,12 @@ class Runtime:
         self._files.stop()
 
     def _make_notifier(
-        self, components: Components, app: str, lifecycle: Lifecycle, hadoop: Hadoop | None
+        self,
+        components: Components,
+        app: str,
+        lifecycle: Lifecycle,
+        hadoop: Hadoop | None,
+        attempt: DriverAttempt | None,
     ) -> Notifier:
         def restore(incidents: tuple[Incident, ...]) -> None:
             lifecycle.restore(incidents, time.monotonic())
@@ -476,6 +483,7 @@ class Runtime:
             redact=components.redacting.text,
             on_attempt=self._black_box.attempted,
             hadoop=hadoop,
+            attempt=attempt,
         )
 
     def _make_worker(

@@ -19,6 +19,7 @@ from ..alerting.alert import problem_of
 from ..listener.connect.client import ConnectCallError, conf_of
 from ..listener.spark.jvm import THROWN, reason_of
 from ..listener.state.query import Query
+from ..listener.state.snapshot import DriverAttempt
 from ..listener.state.state import has_name
 from ..settings.loading import ENVIRONMENT_PREFIX, SPARK_PREFIX, Loaded, load_settings
 from ..settings.settings import Settings, SettingsError
@@ -188,12 +189,20 @@ def scheduler_mode(spark: Any) -> str:
 
 
 def spark_ui_url(spark: Any) -> str:
-    """The URL of the application's own Spark UI; empty when there is none or it is unknown."""
+    """The URL of the application's own Spark UI; empty when there is none or it is unknown.
+
+    On YARN it is that of YARN's proxy, to which the UI redirects everybody.
+    """
     try:
-        url = spark.sparkContext.uiWebUrl
+        context = spark.sparkContext
+        url = context.uiWebUrl
+        # Private: YARN adds it to a client's conf after the start, and the public one is a copy.
+        proxies = context._conf.get(YARN_PROXIES, "")  # noqa: SLF001
     except (*THROWN, OSError, TypeError, AttributeError):
         return ""
-    return url if isinstance(url, str) and url.startswith(("http://", "https://")) else ""
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        return ""
+    return proxies.partition(",")[0] or url
 
 
 def _conf_unless_refused(spark: Any) -> dict[str, str]:
@@ -236,6 +245,10 @@ CLUSTER_NAME = "spark.databricks.clusterUsageTags.clusterName"
 JOB_ID = "spark.databricks.job.id"
 JOB_CLUSTER = re.compile(r"job-\d+-run-\d+")
 """How Databricks names the cluster of a job's run."""
+YARN_ATTEMPT = "spark.yarn.app.attemptId"
+YARN_FILTER = "org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter"
+YARN_PROXIES = f"spark.{YARN_FILTER}.param.PROXY_URI_BASES"
+"""The URLs of the application at YARN's proxies, which Spark gives to its UI's filter."""
 CLUSTER_MODE = ("spark.submit.deployMode", "cluster")
 
 
@@ -265,6 +278,17 @@ def _application_id(spark: Any) -> str:
         # A client of Spark Connect has no application of its own.
         return ""
     return application if isinstance(application, str) else ""
+
+
+def attempt_of(spark: Any, conf: Conf) -> DriverAttempt | None:
+    """Return which attempt of its application this driver is; None where YARN starts no other.
+
+    Spark's ``ApplicationMaster`` sets the number in cluster mode.
+    """
+    application, number = _application_id(spark), conf(YARN_ATTEMPT) or ""
+    if not application or not number.isdecimal():
+        return None
+    return DriverAttempt(application, int(number), f"host {socket.gethostname()}")
 
 
 def restarted_by(conf: Conf, environment: Mapping[str, str] = os.environ) -> str:

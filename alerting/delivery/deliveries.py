@@ -309,7 +309,7 @@ class Notifier:
         self._left: dict[str, Incident] = {}
         """By key, what another process left open, until it certainly does not run any more."""
         self._ends: dict[str, Incident] = {}
-        """By key, what of it has ended here meanwhile."""
+        """By key, what of it has ended here meanwhile, and orphans."""
         self._load()
 
     @property
@@ -338,8 +338,8 @@ class Notifier:
     def offer(self, incidents: tuple[Incident, ...]) -> None:
         """Hand all open incidents, and orphans, to every receiver, overdue ones to fallbacks.
 
-        While another process of the same app runs, or may run, what is open may be its own: then no
-        orphan incident is sent, and what it left open does not end.
+        While another process of the same app runs, or may run, what is open may be its own: until
+        then no orphan incident is sent, and what it left open does not end.
         """
         keys = {incident.key for incident in incidents if not incident.is_orphan}
         late = self._load(0.0)
@@ -440,8 +440,10 @@ class Notifier:
             return (*incidents, *ends)
         self._left |= {key: firing[key] for key in firing.keys() & self._left.keys()}
         ended = {incident.key: incident for incident in incidents if incident.is_over}
-        ended = {key: end for key, end in ended.items() if key in self._left}
-        self._ends = {key: end for key, end in (self._ends | ended).items() if key not in firing}
+        orphans = {key: end for key, end in ended.items() if end.is_orphan}
+        ended = {key: ended[key] for key in ended.keys() - orphans.keys() if key in self._left}
+        ends = orphans | self._ends | ended
+        self._ends = {key: end for key, end in ends.items() if key not in firing}
         own = [
             incident
             for incident in incidents

@@ -33,7 +33,7 @@ from ...listener.past_failures import (
 from ...listener.state.freshness import Freshness, FreshnessCounts
 from ...listener.state.positions import LastRead, to_store, without_run
 from ...listener.state.query import Query, last_read
-from ...listener.state.snapshot import Snapshot
+from ...listener.state.snapshot import DriverAttempt, Snapshot
 from ...listener.state.state import State
 from ..incidents.lifecycle import Lifecycle, Opened
 from ..policy import RESTART_WINDOW_SECONDS, Policy, has_deadline
@@ -70,7 +70,7 @@ class Kept(msgspec.Struct, frozen=True):
     """All that outlives a process of one application; times are Unix seconds.
 
     ``rows`` are those of all outboxes, by receiver; ``failures`` those of queries; ``opened`` says
-    when alerts opened.
+    when alerts opened. ``attempt`` has begun and has not ended in an orderly way.
     """
 
     version: Literal[3] = 3
@@ -79,6 +79,7 @@ class Kept(msgspec.Struct, frozen=True):
     opened: tuple[Opened, ...] = ()
     freshness: dict[str, Freshness] = {}
     """By the mark of a label."""
+    attempt: DriverAttempt | None = None
 
 
 def _complete(kept: Kept) -> Kept:
@@ -257,8 +258,11 @@ class Spool:
         app: str,
         guard: Guard,
         *,
+        attempt: DriverAttempt | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        self.attempt = attempt
+        """This attempt of the driver, where YARN starts another, until it closes."""
         self._problem = Problem("querypulse: the alerts' spool: %s")
         self._hang = HangDetector()
         self.is_taken = False
@@ -272,7 +276,7 @@ class Spool:
         """What an earlier process left, until ``load`` returns it."""
         self._known: Kept | None = None
         """What the file held when ``load`` returned it, or when it was last written."""
-        self._newest = Kept()
+        self._newest = Kept(attempt=attempt)
         """What the file should hold."""
         self._on_disk: tuple[object, ...] = ()
         self._offered = self._written = 0
@@ -303,7 +307,8 @@ class Spool:
                 return None
             news = since(self._known, left)
             # What was offered before does not include it; the next offers will.
-            self._newest = self._known = left
+            self._known = left
+            self._newest = replace(left, attempt=self._newest.attempt)
             self._changed.notify_all()
             return news
 
@@ -324,6 +329,12 @@ class Spool:
         with self._changed:
             self._replace(replace(self._newest, freshness=freshness))
 
+    def offer_end(self, *, is_expected: bool) -> None:
+        """Store whether the next attempt need not report the end of this one; never waits."""
+        with self._changed:
+            attempt = None if is_expected else self.attempt
+            self._replace(replace(self._newest, attempt=attempt))
+
     def flush(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds; True when all that was offered is on the disk."""
         with self._changed:
@@ -339,10 +350,12 @@ class Spool:
             self._is_late = not self.flush(WRITE_AHEAD_SECONDS)
 
     def close(self, timeout: float) -> None:
-        """Write what is pending if there is time, and release the file."""
+        """Write what is pending if there is time, and that this is an end; release the file."""
         deadline = Deadline(timeout)
         # Without a running thread, or on a disk that fails, nothing will be written.
         with self._changed:
+            self.attempt = None
+            self._replace(replace(self._newest, attempt=None))
             if self._left is None and not self._loop.join(0.0):
                 self._changed.wait_for(
                     lambda: self._written == self._offered or self._problem.text, timeout
@@ -426,7 +439,7 @@ class Spool:
 def since(known: Kept | None, left: Kept) -> Kept:
     """What is in ``left`` and is to be restored, where ``known`` was before.
 
-    Rows may be restored again. Failures and times of alerts would count twice.
+    Rows may be restored again. Failures, times of alerts, and a lost attempt would count twice.
     """
     if known is None:
         return left
@@ -442,6 +455,7 @@ def since(known: Kept | None, left: Kept) -> Kept:
     ]
     return replace(
         left,
+        attempt=None,
         failures=tuple(query for query in failures if query.failures or query.key not in died),
         freshness={
             mark: count for mark, count in left.freshness.items() if mark not in known.freshness
@@ -457,7 +471,7 @@ def _without(times: tuple[T, ...], known: tuple[T, ...]) -> tuple[T, ...]:
 def _essence(kept: Kept) -> tuple[object, ...]:
     """The parts that are worth a write: not the texts of rows, which change with every poll."""
     rows = [(name, *map(essence, held)) for name, held in sorted(kept.rows.items())]
-    return (rows, kept.failures, kept.opened, kept.freshness)
+    return (rows, kept.failures, kept.opened, kept.attempt, kept.freshness)
 
 
 # -- what the rules and the lifecycle need --------------------------------------------------------
@@ -625,6 +639,7 @@ class FailureHistory:
             self._offered = ()
             self._freshness = left.freshness
             self._freshness_at = -math.inf
+            self._restore_attempt(state, left.attempt)
         state.restore(self._past)
 
     def take_freshness(self) -> dict[str, Freshness]:
@@ -655,6 +670,7 @@ class FailureHistory:
         """
         if self._spool is None:
             return
+        self._spool.offer_end(is_expected=snapshot.end_expected)
         process_ends = policy.program is not None
         self._readings = stored_readings(
             self._readings, snapshot, is_last=policy.ends, process_ends=process_ends
@@ -673,6 +689,11 @@ class FailureHistory:
                 tuple(self._written(failed, seconds) for failed in failures),
                 tuple(_shifted(record, seconds) for record in opened),
             )
+
+    def _restore_attempt(self, state: State, left: DriverAttempt | None) -> None:
+        own = None if self._spool is None else self._spool.attempt
+        if left is not None and own is not None and own.replaces(left):
+            state.add_lost_attempt(left)
 
     def _written(self, failed: FailedQuery, seconds: float) -> FailedQuery:
         failures = tuple(

@@ -53,6 +53,7 @@ from ..kinds import (
     QUERY_FLAPPING,
     QUERY_STALLED,
     QUERY_STOPPED,
+    Code,
 )
 from ..silences import Silence, why_muted
 from ..words.messages import Guidance, alert_of, labels_of
@@ -454,7 +455,7 @@ class Lifecycle:
             return None
         for other in self._tracked.values():
             is_of_driver = other.alert.query == WHOLE_DRIVER and other.alert.is_critical
-            if not is_of_driver or other.alert.name in FORESEEN:
+            if not is_of_driver or _explains_nothing(other.alert):
                 continue
             recovery = other.recovery
             holds = other.is_found or (
@@ -648,6 +649,11 @@ class Lifecycle:
             self._incident(query, OpenIncident(severity), ()) for severity, query in healthy
         )
         return tuple(incident for incident in incidents if incident.key not in shown)
+
+
+def _explains_nothing(alert: Alert) -> bool:
+    """Whether an alert of the driver says nothing about now: it is foreseen, or of an attempt."""
+    return alert.name in FORESEEN or alert.code == Code.ATTEMPT_LOST
 
 
 def _opened_within(seconds: float, tracked: Tracked, now: float) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...listener.probe_report import Context, ListenerHealth
 from ...listener.state.query import Query
 from ...listener.state.snapshot import Snapshot
-from ..facts import Degraded, EventsMissing, JvmEnded
+from ..facts import AttemptLost, Degraded, EventsMissing, JvmEnded
 from ..finding import WHOLE_DRIVER, Finding, Severity, finding_about
 from ..kinds import DRIVER_DOWN, EVENTS_MISSING, MONITORING_DEGRADED
 from ..policy import Policy
@@ -22,9 +22,12 @@ def driver_down(snapshot: Snapshot, now: float, policy: Policy) -> Finding | Non
     JVM, each one reports the queries it is responsible for. ``querypulse watch`` detects from
     outside that Python has ended too; both raise the same alert. Where somebody has announced the
     end of the driver, Python has ``gone_grace_seconds`` to end, too.
+
+    Where the attempt before this one ended without a report, this one reports it.
     """
     if snapshot.context is not Context.JVM_GONE:
-        return None
+        lost = snapshot.lost_attempt
+        return None if lost is None else _is_down(AttemptLost(attempt=lost))
     gone_at = now if snapshot.context_stopped_at is None else snapshot.context_stopped_at
     is_recent = snapshot.watched(gone_at, now) <= policy.defaults.gone_grace_seconds
     if snapshot.end_expected and is_recent:
@@ -32,9 +35,11 @@ def driver_down(snapshot: Snapshot, now: float, policy: Policy) -> Finding | Non
     died = sorted(_died(snapshot, policy))
     if not died and not snapshot.ownership.is_eldest:
         return None
-    return finding_about(
-        WHOLE_DRIVER, DRIVER_DOWN, Severity.CRITICAL, JvmEnded(queries=tuple(died))
-    )
+    return _is_down(JvmEnded(queries=tuple(died)))
+
+
+def _is_down(found: JvmEnded | AttemptLost) -> Finding:
+    return finding_about(WHOLE_DRIVER, DRIVER_DOWN, Severity.CRITICAL, found)
 
 
 def _died(snapshot: Snapshot, policy: Policy) -> Iterator[str]:

@@ -38,7 +38,11 @@ def finding_headline(subject: str, alertname: str, found: Facts) -> str:
         newest = found.newest
         return count_unnamed(found) + finding_headline(newest.query, alertname, newest.facts)
     kind = kind_of(alertname)
-    does = kind.does if kind.is_of_driver else f"{subject} {_verb(found) or kind.does}"
+    verb = _verb(found)
+    if kind.is_of_driver:
+        does = f"driver {verb}" if verb else kind.does
+    else:
+        does = f"{subject} {verb or kind.does}"
     why = with_addition(found, _text(found))
     code = f" ({found.code.value})" if found.code in SHOWN_CODES else ""
     return f"{does}: {why}{code}{who_waits(found)}"
@@ -65,13 +69,18 @@ def _text(found: Facts) -> str:
 
 @singledispatch
 def _verb(_: Facts) -> str:
-    """What the query does, where the facts say more than the kind of alert; else empty."""
+    """What its subject does, where the facts say more than the kind of alert; else empty."""
     return ""
 
 
 @_verb.register
 def _not_completed(_: facts.NotCompleted) -> str:
     return "has not completed in time"
+
+
+@_verb.register
+def _attempt_lost(_: facts.AttemptLost) -> str:
+    return "has died"
 
 
 @_verb.register

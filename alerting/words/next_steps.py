@@ -340,6 +340,11 @@ STEPS: dict[type[Facts], str] = {
         "See what grows there: du -x --max-depth=2 PATH | sort -n.",
         "If it is the state of a query, see what should remove its rows: a watermark, a time-out.",
     ),
+    facts.AttemptLost: _numbered(
+        "Check that the queries work again: the alert ends when one does.",
+        "See why the attempt ended: yarn applicationattempt -list APPLICATION, and its log.",
+        "If its container used too much memory, raise spark.driver.memoryOverhead.",
+    ),
     facts.JvmEnded: _numbered(
         "Check that the job is started again: without its JVM, the driver can only end.",
         "Read the end of the driver log and its exit code: out of memory (137), an eviction.",

@@ -618,6 +618,13 @@ def _jvm_ended(found: facts.JvmEnded) -> str:
 
 
 @text_of.register
+def _attempt_lost(found: facts.AttemptLost) -> str:
+    lost = found.attempt
+    attempt = f"attempt {lost.number} ({lost.place})" if lost.place else f"attempt {lost.number}"
+    return f"{attempt} ended without a report; YARN has started the next one"
+
+
+@text_of.register
 def _heap_full(found: facts.HeapFull) -> str:
     heap = found.memory.heap
     assert heap is not None, "the rule has read it"

@@ -149,6 +149,26 @@ class SupervisedQuery(msgspec.Struct, frozen=True, gc=False):
         return max(times, default=None)
 
 
+# -- attempts of a driver ---------------------------------------------------------------------
+
+
+class DriverAttempt(msgspec.Struct, frozen=True):
+    """One start of a driver by YARN, which starts it again where an attempt fails."""
+
+    application: str
+    number: int
+    place: str = ""
+    """Its host and process."""
+
+    def replaces(self, other: DriverAttempt | None) -> bool:
+        """Whether YARN has started it because the other one had failed."""
+        return (
+            other is not None
+            and other.application == self.application
+            and other.number < self.number
+        )
+
+
 # -- snapshot ---------------------------------------------------------------------------------
 # The immutable snapshot that rules, metrics and pages read.
 
@@ -188,6 +208,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     completed_before: Mapping[str, float] = {}
     """When runs of queries that this process has not seen completed, by ``mark_of`` of the name."""
 
+    lost_attempt: DriverAttempt | None = None
+    """The attempt before this one, if it ended without a report and no query works since."""
     resources: Resources = Resources()
     usage: Usage = Usage()
     """Of memory and disks, until now."""

@@ -28,7 +28,15 @@ from .fold import (
 from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
 from .positions import Reading, follow_late, handed_over, recent
 from .query import Query, with_reading
-from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll, add_reading
+from .snapshot import (
+    DriverAttempt,
+    Ownership,
+    Pause,
+    Snapshot,
+    SupervisedQuery,
+    add_poll,
+    add_reading,
+)
 
 # -- forgetting -------------------------------------------------------------------------------
 
@@ -208,6 +216,10 @@ class State:
         for query in [query for query in named if query.run.alive] or named:
             self._put(expect_stop(query, until))
 
+    def add_lost_attempt(self, attempt: DriverAttempt) -> None:
+        """Record that the attempt before this one ended without a report."""
+        self._driver = replace(self._driver, lost_attempt=attempt)
+
     def expect_end(self, until: float) -> None:
         """Record that the whole driver will end before ``until``."""
         self._driver = replace(self._driver, end_expected_until=until)
@@ -270,13 +282,17 @@ class State:
         self._decide(self._undecided_since(now - UNDECIDED_SECONDS), wait=False)
         self._settle()
         self._end_announcements(now)
-        return replace(
+        snapshot = replace(
             self._driver,
             at=now,
             queries=tuple(self._queries.values()),
             expected=self.expected,
             supervised=self.supervised,
         )
+        if any(query.run.activity_seen for query in snapshot.queries):
+            # Each loss is in one snapshot at least, also one that is known late.
+            self._driver = replace(self._driver, lost_attempt=None)
+        return snapshot
 
     def _apply_known(self, run: ProbedRun, report: ProbeReport) -> None:
         if not run.active:

@@ -162,6 +162,8 @@ def has_hint(alertname, found, given=NO_EVIDENCE):
 
 
 WITHOUT_HINT = {
+    # It has happened already.
+    Code.ATTEMPT_LOST,
     # Only their cause can be removed.
     Code.NO_EXECUTORS,
     Code.EXECUTORS_LOST,

@@ -1,48 +1,43 @@
-"""Every way a driver ends under a real YARN, in cluster mode: what people are notified of.
+"""Every way a driver ends under a real YARN, in both deploy modes: what people are notified of.
 
-``docs/yarn.md`` shows this table. ``YARN_KILLS`` and ``YARN_PLANNED_KILLS`` are how often each is done.
+``docs/yarn.md`` shows this table. ``YARN_KILLS`` is how often a JVM is killed; what is sent and when
+is printed.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import signal
+import time
+import urllib.request
+from functools import partial
 
 import pytest
+from support.cluster_jobs import (
+    DOWN,
+    FAILED,
+    START_SECONDS,
+    STOPPED,
+    Job,
+    executors_of,
+    has_ended,
+    kill_both,
+    kill_jvm_of,
+)
 from support.pagerduty_double import PagerDutyDouble
 from support.pages import PageRecorder
 from support.patience import until
-from support.yarn import START_SECONDS, MiniYarn, kill_jvm_of
+from support.yarn import MiniYarn
 
 pytestmark = [pytest.mark.spark, pytest.mark.yarn, pytest.mark.nightly, pytest.mark.timeout(7200)]
 
-KILLS = int(os.environ.get("YARN_KILLS", "4"))
-PLANNED_KILLS = int(os.environ.get("YARN_PLANNED_KILLS", "3"))
-JOB = """
-import os
-import time
-from pathlib import Path
-from pyspark.sql import SparkSession
-from querypulse.sidecar import attach
-
-folder = Path(os.environ["FOLDER"])
-spark = SparkSession.builder.appName("yarn").getOrCreate()
-sidecar = attach(spark, http_port=-1, resolve_after_seconds=1.0)
-for name in ("bronze", "silver"):
-    stream = spark.readStream.format("rate").load().writeStream.queryName(name)
-    stream.option("checkpointLocation", str(folder / name)).trigger(processingTime="1 second")
-    stream.format("noop").start()
-while not all(query.last_commit_batch is not None for query in sidecar.snapshot().queries):
-    time.sleep(0.05)
-(folder / f"ready.{os.getpid()}").touch()
-"""
-WAITS = "sidecar.await_any_failure()\n"
-ENDS = """
-for query in spark.streams.active:
-    query.stop()
-spark.stop()
-"""
-DOWN = ("StreamingDriverDown", "*")
+KILLS = int(os.environ.get("YARN_KILLS", "2"))
+MODES = pytest.mark.parametrize("mode", ["cluster", "client"])
+SPOOLS = {
+    "without a spool": lambda _: {},
+    "with a spool": lambda folder: {"QUERYPULSE_SPOOL_DIR": str(folder / "spool")},
+    "with a spool at a URI": lambda folder: {"QUERYPULSE_SPOOL_DIR": f"file://{folder}/spool"},
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,98 +47,170 @@ def yarn(tmp_path_factory):
     cluster.close()
 
 
-class Job:
-    """One application, whose driver notifies ``pages`` and ``pagerduty``."""
-
-    def __init__(self, yarn, folder, script, pages, pagerduty, **environment):
-        self.pages = pages
-        self._folder = folder
-        self._seen = set()
-        (folder / "job.py").write_text(JOB + script)
-        (folder / "key").write_text("0" * 32)
-        self.application = yarn.submit(
-            folder / "job.py",
-            FOLDER=str(folder),
-            QUERYPULSE_APP_NAME=folder.name,
-            QUERYPULSE_WEBHOOK_URL=pages.url,
-            QUERYPULSE_PAGERDUTY_URL=pagerduty.enqueue_url,
-            QUERYPULSE_PAGERDUTY_ROUTING_KEY_FILE=str(folder / "key"),
-            **environment,
-        )
-
-    def driver(self):
-        """The process id of the next driver, once its queries have committed."""
-
-        def new():
-            state = self.application.state
-            assert state[0] not in ("FINISHED", "FAILED", "KILLED"), state
-            return {path.suffix[1:] for path in self._folder.glob("ready.*")} - self._seen
-
-        found = until(new, "the next driver commits", START_SECONDS)
-        self._seen |= found
-        return int(max(found))
-
-    @property
-    def fired(self):
-        return [page.what for page in self.pages.pages if page.status == "firing"]
-
-
 @pytest.fixture
-def receivers():
+def job(yarn, tmp_path):
+    """Start one job, and end it after the test."""
+    jobs = []
     with PageRecorder() as pages, PagerDutyDouble() as pagerduty:
-        yield pages, pagerduty
+
+        def start(mode="cluster", folder=tmp_path, keeps="without a spool", **environment):
+            submit = partial(yarn.submit, mode=mode)
+            environment |= SPOOLS[keeps](folder)
+            jobs.append(Job(submit, folder, pages, pagerduty, **environment))
+            return jobs[-1]
+
+        yield start
+        for one in jobs:
+            one.application.kill()
+            one.application.wait("FINISHED", "FAILED", "KILLED")
 
 
-@pytest.mark.parametrize("keeps", ["without a spool", "with a spool"])
+def said(*words):
+    print(*words, flush=True)
+
+
+# -- the driver ends, and YARN starts the next attempt ------------------------------------------
+
+
+class Attempts:
+    """The attempts of one application in cluster mode; ``pid`` is that of the newest."""
+
+    def __init__(self, job, keeps):
+        self.job = job
+        self.keeps = keeps
+        self.pid = job.driver()
+
+    def end(self, story, end):
+        """Let the attempt end, and wait until the next one works; return what fires meanwhile."""
+        pages = self.job.pages.pages
+        before, at = len(pages), end(self.pid)
+        has_ended(self.pid)
+        own = len(pages)
+        self.pid = self.job.driver()
+        until(lambda: not self.job.pagerduty.open, "PagerDuty has no incident", START_SECONDS)
+        if self.keeps != "without a spool":
+            until(lambda: self._is_over(before), "the webhook gets the resolve", START_SECONDS)
+        sent = [(page.status, page.what[0], round(page.at - at, 2)) for page in pages[before:]]
+        said(
+            self.keeps,
+            story,
+            "the same attempt:",
+            sent[: own - before],
+            "the next:",
+            sent[own - before :],
+        )
+        return [page for page in pages[before:] if page.status == "firing"]
+
+    def _is_over(self, before):
+        newest = {page.what: page.status for page in self.job.pages.pages[before:]}
+        return newest and set(newest.values()) == {"resolved"}
+
+
+def fail(driver):
+    def end(_):
+        driver.folder.joinpath("fail").touch()
+        return time.monotonic()
+
+    return end
+
+
+@pytest.mark.parametrize("keeps", SPOOLS)
 @pytest.mark.fault(
     "Ends and kills",
-    "YARN, cluster mode: `kill -9` of the driver's JVM, again and again, with and without a spool",
-    "One `StreamingDriverDown` for each; the next attempt resolves it",
+    "YARN, cluster mode: `kill -9` of the JVM, twice; of JVM and Python; a query fails; a user's kill",
+    "All but the last are reported, that of both by the next attempt if there is a spool",
 )
-def test_each_kill_of_the_jvm_is_reported_and_the_next_attempt_resolves_it(
-    keeps, yarn, receivers, tmp_path
-):
+def test_each_end_of_an_attempt_is_reported_and_the_next_one_resolves_it(keeps, job, tmp_path):
+    has_spool = keeps != "without a spool"
     spool = tmp_path / "spool"
-    more = {"QUERYPULSE_SPOOL_DIR": str(spool)} if keeps == "with a spool" else {}
-    job = Job(yarn, tmp_path, WAITS, *receivers, **more)
-    reported, delays = [], []
-    pid = job.driver()
+    attempts = Attempts(job(keeps=keeps), keeps)
     for number in range(KILLS):
-        at = kill_jvm_of(pid)
-        until(lambda gone=f"/proc/{pid}": not Path(gone).exists(), "Python has ended")
-        reported.append(job.fired.count(DOWN))
-        delays += [round(page.at - at, 3) for page in job.pages.pages[-1:] if page.what == DOWN]
-        pid = job.driver()
-        until(lambda: not receivers[1].open, "PagerDuty's incident is resolved", START_SECONDS)
-        print(keeps, "kill", number + 1, "reported", reported[-1], delays[-1:], flush=True)
-        until(lambda: not list(spool.glob(".*")), "no draft of a killed process is left")
-    job.application.kill()
+        fired = attempts.end(f"kill {number + 1} of the JVM", kill_jvm_of)
+        assert {page.what for page in fired} == {DOWN}
+        until(lambda: not list(spool.glob(".outbox-*.json.*")), "no draft of a killed one is left")
+    fired = attempts.end("kill of both", kill_both)
+    assert [page.what for page in fired] == ([DOWN] if has_spool else [])
+    assert all("attempt_lost" in page.annotations["reason"] for page in fired)
+    fired = attempts.end("a query fails", fail(attempts.job))
+    assert [page.what for page in fired] == [FAILED]
 
-    assert reported == list(range(1, KILLS + 1))
-    assert set(job.fired) == {DOWN}
+    sent = len(attempts.job.pages.pages)
+    attempts.job.application.kill()
+    attempts.job.application.wait("KILLED")
+    has_ended(attempts.pid)
+    assert attempts.job.pages.pages[sent:] == []
 
 
 @pytest.mark.fault(
     "Ends and kills",
-    "YARN, cluster mode: an application is killed through YARN's REST API",
+    "YARN, client mode: `kill -9` of the driver's JVM",
+    "`StreamingDriverDown` at once; YARN starts nothing again",
+)
+def test_kill_of_the_jvm_of_a_client_is_reported(job):
+    driver = job("client")
+    pid = driver.driver()
+    at = kill_jvm_of(pid)
+    page = driver.fires(DOWN)
+    has_ended(pid)
+    driver.application.wait("FINISHED", "FAILED", "KILLED")
+    said("client, kill", round(page.at - at, 2), driver.application.state)
+
+    assert driver.fired == [DOWN]
+
+
+# -- a client, an executor --------------------------------------------------------------------
+
+
+def test_failed_query_of_a_client_is_reported(job):
+    driver = job("client")
+    pid = driver.driver()
+    driver.folder.joinpath("fail").touch()
+    driver.fires(FAILED)
+    has_ended(pid)
+    driver.application.wait("FINISHED", "FAILED", "KILLED")
+    said("client, a query fails", driver.pages.reported, driver.application.state)
+
+    assert driver.fired == [FAILED]
+
+
+@MODES
+@pytest.mark.fault(
+    "Ends and kills",
+    "YARN: an executor is killed and YARN gives another one; later the script stops Spark",
     "Nothing is sent",
 )
-def test_a_planned_kill_sends_nothing(yarn, receivers, tmp_path):
-    for number in range(PLANNED_KILLS):
-        folder = tmp_path / f"planned-{number}"
-        folder.mkdir()
-        job = Job(yarn, folder, WAITS, *receivers)
-        pid = job.driver()
-        job.application.kill()
-        job.application.wait("KILLED")
-        until(lambda path=f"/proc/{pid}": not Path(path).exists(), "the driver has ended")
-        print("planned kill", number + 1, "sent", job.pages.reported, flush=True)
+def test_lost_executor_and_a_graceful_end_send_nothing(mode, job):
+    driver = job(mode, keeps="with a spool", WAITS_FOR_END="1")
+    driver.driver()
+    application = driver.application
+    lost = until(lambda: executors_of(application.application_id), "it has an executor")
+    for pid in lost:
+        os.kill(pid, signal.SIGKILL)
+        has_ended(pid)
 
-        assert job.pages.reported == []
+    def another():
+        return set(executors_of(application.application_id)) - set(lost)
+
+    until(another, "YARN gives another executor", START_SECONDS)
+    url = (driver.folder / "spark_ui_url").read_text()
+    assert url.endswith(f"/proxy/{application.application_id}")
+    with urllib.request.urlopen(url, timeout=START_SECONDS) as answer:
+        assert driver.folder.name in answer.read().decode(), "it is the UI of this application"
+    driver.ends()
+    said(mode, "a lost executor", driver.pages.reported)
+
+    assert application.wait("FINISHED", "FAILED") == ("FINISHED", "SUCCEEDED")
+    assert driver.pages.reported == []
 
 
-def test_a_graceful_end_sends_nothing(yarn, receivers, tmp_path):
-    job = Job(yarn, tmp_path, ENDS, *receivers)
+def test_kill_by_a_user_of_a_client_is_reported_as_a_stopped_spark(job):
+    """There YARN ends its master only, and Spark stops itself: the driver does not know why."""
+    driver = job("client")
+    pid = driver.driver()
+    driver.application.kill()
+    driver.application.wait("KILLED")
+    driver.fires(STOPPED)
+    has_ended(pid)
+    said("client, planned kill sent", driver.pages.pages)
 
-    assert job.application.wait("FINISHED", "FAILED") == ("FINISHED", "SUCCEEDED")
-    assert job.pages.reported == []
+    assert driver.fired == [STOPPED]

@@ -145,6 +145,9 @@ class NoUi:
         raise TypeError("'JavaPackage' object is not callable")
 
 
+PROXIES = "spark.org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter.param.PROXY_URI_BASES"
+
+
 @pytest.mark.parametrize(
     ("context", "url"),
     [
@@ -156,7 +159,15 @@ class NoUi:
     ],
 )
 def test_spark_without_ui_is_no_error(context, url):
+    context._conf = {}
     assert spark_ui_url(SimpleNamespace(sparkContext=context)) == url
+
+
+@pytest.mark.parametrize("others", ["", ",http://rm-2:8088/proxy/application_1"])
+def test_spark_ui_on_yarn_is_at_the_first_of_its_proxies(others):
+    proxy = "http://rm:8088/proxy/application_1"
+    context = SimpleNamespace(uiWebUrl="http://d:4040", _conf={PROXIES: proxy + others})
+    assert spark_ui_url(SimpleNamespace(sparkContext=context)) == proxy
 
 
 def test_driver_serves_every_runbook():

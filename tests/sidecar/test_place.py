@@ -8,7 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from querypulse.sidecar.session import place_of, restarted_by
+from querypulse.listener.state.snapshot import DriverAttempt
+from querypulse.sidecar.session import attempt_of, place_of, restarted_by
 
 HOST, PID = socket.gethostname(), os.getpid()
 KUBERNETES = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
@@ -79,3 +80,17 @@ STANDALONE = {"spark.master": "spark://m:7077", "spark.submit.deployMode": "clus
 )
 def test_only_what_restarts_a_driver_is_named(conf, environment, who):
     assert restarted_by(conf.get, environment) == who
+
+
+@pytest.mark.parametrize(
+    ("spark", "conf", "attempt"),
+    [
+        (SPARK, {"spark.yarn.app.attemptId": "2"}, DriverAttempt("app-7", 2, f"host {HOST}")),
+        (SPARK, YARN, None),
+        (SPARK, {"spark.yarn.app.attemptId": "two"}, None),
+        (SimpleNamespace(), {"spark.yarn.app.attemptId": "2"}, None),
+    ],
+    ids=["cluster mode", "client mode", "no number", "no application"],
+)
+def test_attempt_is_known_where_yarn_starts_another(spark, conf, attempt):
+    assert attempt_of(spark, conf.get) == attempt

@@ -25,6 +25,7 @@ from querypulse.listener.foresight.resources import Container, Disk, Heap
 from querypulse.listener.foresight.state_growth import Cause as WhyKept
 from querypulse.listener.probe_report import JobCounts, LongTask, Moves, SessionEnd
 from querypulse.listener.state.positions import Cause, Gap
+from querypulse.listener.state.snapshot import DriverAttempt
 
 MEMORY = facts.MemoryUse(
     heap=Heap(450_000_000, 470_000_000, 500_000_000, 12.5, 40),
@@ -160,7 +161,11 @@ FOUND: dict[str, list[Facts]] = {
         facts.ReadsNothing(source="Kafka", batches=100, seconds=900),
         facts.NoRows(allowed=600, seconds=700),
     ],
-    kinds.DRIVER_DOWN: [facts.JvmEnded(queries=("a",)), facts.Reported(reason="no", summary="no")],
+    kinds.DRIVER_DOWN: [
+        facts.JvmEnded(queries=("a",)),
+        facts.AttemptLost(attempt=DriverAttempt("application_1_0001", 1, "host n7")),
+        facts.Reported(reason="no", summary="no"),
+    ],
     kinds.DRIVER_MEMORY: [
         facts.HeapFull(memory=MEMORY),
         facts.InCollection(memory=MEMORY),

@@ -240,6 +240,11 @@ def program_ended() -> Incident:
     return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
 
 
+def attempt_lost() -> Incident:
+    """YARN has killed the container of the driver, and has started the next attempt."""
+    return incident(Story().started("orders", at=1).lost_attempt(), 30)
+
+
 def driver_killed() -> Incident:
     """As ``querypulse watch`` reports it from outside."""
     how = "was killed or has crashed: nothing listens at its address (connection refused)"
@@ -287,6 +292,7 @@ CASES: dict[str, Callable[[], Incident]] = {
     "The JVM has ended": driver_down,
     "The main program ended": program_ended,
     "The driver was killed": driver_killed,
+    "YARN has started the driver again": attempt_lost,
     "The error holds Slack's marks": starred,
 }
 

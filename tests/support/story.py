@@ -31,7 +31,7 @@ from querypulse.listener.probe_report import (
 )
 from querypulse.listener.source_polls import SourcePoll, SourceReport
 from querypulse.listener.state.query import Query
-from querypulse.listener.state.snapshot import SupervisedQuery
+from querypulse.listener.state.snapshot import DriverAttempt, SupervisedQuery
 from querypulse.listener.state.state import State
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
@@ -401,6 +401,11 @@ class Story:
 
     def expect_end(self, until):
         self.state.expect_end(until)
+        return self
+
+    def lost_attempt(self, number=1):
+        """The attempt before this one ended without a report."""
+        self.state.add_lost_attempt(DriverAttempt("application_1_0001", number, "host n7"))
         return self
 
     def paused(self, *, at, seconds):

@@ -1,4 +1,4 @@
-"""A real YARN on loopback: Hadoop's mini cluster, and applications in cluster mode on it.
+"""A real YARN on loopback: Hadoop's mini cluster, and applications in both deploy modes on it.
 
 The cluster runs in a JVM of its own, which Py4J drives: a ResourceManager and a NodeManager, whose
 containers are processes of this machine. Its file system is the local one.
@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
+from uuid import uuid4
 
-import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from support.cluster_jobs import SPARK_HOME, START_SECONDS, submit_command
 from support.patience import until
 
 from querypulse.examples.delta.artifacts import Packages, cache_folder, fetch
@@ -35,8 +34,6 @@ HADOOP = Packages(
         "org.slf4j:slf4j-simple:1.7.36",
     )
 )
-START_SECONDS = 300.0
-"""An application takes a minute to its first commit, and more on a busy machine."""
 CLUSTER = {
     "fs.defaultFS": "file:///",
     "yarn.nodemanager.resource.memory-mb": "6144",
@@ -57,13 +54,13 @@ APPLICATION = {
     "spark.executor.memory": "512m",
     "spark.executor.instances": "1",
     "spark.sql.shuffle.partitions": "1",
-    "spark.ui.enabled": "false",
+    "spark.ui.port": "0",
     "spark.yarn.submit.waitAppCompletion": "false",
     "spark.yarn.maxAppAttempts": "50",
     "spark.yarn.am.waitTime": "300s",
     "spark.network.timeout": "300s",
 }
-_APPLICATION_ID = re.compile(r"application_\d+_\d+")
+_SUBMITTED = re.compile(r"Submitted application (application_\d+_\d+)")
 
 
 def jars() -> list[Path]:
@@ -83,8 +80,9 @@ class MiniYarn:
         self._conf_dir = folder / "conf"
         self._conf_dir.mkdir()
         self._folder = folder
+        self._submitted: list[subprocess.Popen[bytes]] = []
         self._log: TextIO = (folder / "cluster.log").open("w")
-        [py4j] = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
+        [py4j] = (SPARK_HOME / "jars").glob("py4j-*.jar")
         port, self._process = launch_gateway(
             jarpath=str(py4j),
             classpath=os.pathsep.join(map(str, jars())),
@@ -124,49 +122,54 @@ class MiniYarn:
         self,
         script: Path,
         *,
-        arguments: Sequence[object] = (),
-        conf: dict[str, str] | None = None,
+        mode: str = "cluster",
+        conf: Mapping[str, str] | None = None,
         **environment: str,
     ) -> YarnApplication:
-        """Submit a script in cluster mode; ``environment`` is that of its driver."""
-        spark_home = Path(pyspark.__file__).parent
+        """Submit a script in this deploy mode; ``environment`` is that of its driver."""
         own = {
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         }
+        driver = own | environment
         settings = {
             **APPLICATION,
-            "spark.yarn.jars": f"local:{spark_home}/jars/*",
+            "spark.yarn.jars": f"local:{SPARK_HOME}/jars/*",
             "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
             "spark.yarn.stagingDir": f"file://{self._folder}",
-            **{
-                f"spark.yarn.appMasterEnv.{name}": text
-                for name, text in (own | environment).items()
-            },
+            **{f"spark.yarn.appMasterEnv.{name}": text for name, text in driver.items()},
             **(conf or {}),
         }
-        options = [word for name, text in settings.items() for word in ("--conf", f"{name}={text}")]
-        command = [str(spark_home / "bin" / "spark-submit"), "--master", "yarn"]
-        command += ["--deploy-mode", "cluster", *options, str(script), *map(str, arguments)]
-        submitted = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            env={
-                **os.environ,
-                **own,
-                "HADOOP_CONF_DIR": str(self._conf_dir),
-                "SPARK_HOME": str(spark_home),
-            },
+        log = self._folder / f"submit-{uuid4().hex}.log"
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                submit_command("yarn", settings, script, "--deploy-mode", mode),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={
+                    **os.environ,
+                    **driver,
+                    "HADOOP_CONF_DIR": str(self._conf_dir),
+                    "SPARK_HOME": str(SPARK_HOME),
+                },
+            )
+        self._submitted.append(process)
+
+        def submitted() -> str | None:
+            found = _SUBMITTED.search(log.read_text())
+            assert found or process.poll() is None, log.read_text()[-3000:]
+            return None if found is None else found[1]
+
+        return YarnApplication(
+            until(submitted, "YARN has taken the application", START_SECONDS), self._web
         )
-        found = _APPLICATION_ID.search(submitted.stderr)
-        assert found is not None, submitted.stderr[-3000:]
-        return YarnApplication(found[0], self._web)
 
     def close(self) -> None:
-        """Stop the cluster, and with it all containers."""
+        """Stop the cluster, and with it all containers and drivers."""
+        for process in self._submitted:
+            process.kill()
+            process.wait()
         try:
             self._cluster.stop()
         finally:
@@ -207,17 +210,3 @@ class YarnApplication:
             f"{self.application_id} is {states}",
             START_SECONDS,
         )
-
-
-def kill_jvm_of(python: int) -> float:
-    """End the driver's JVM, the parent of this Python process, as ``kill -9`` does.
-
-    Returns when, in monotonic seconds.
-    """
-    status = Path(f"/proc/{python}/status").read_text()
-    parent = int(re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE)[1])
-    command = Path(f"/proc/{parent}/cmdline").read_text()
-    assert "ApplicationMaster" in command, command
-    at = time.monotonic()
-    os.kill(parent, signal.SIGKILL)
-    return at

@@ -30,7 +30,9 @@ class Keeping:
     def __init__(self, **settings):
         self.offers = []
         self.policy = policy(**settings)
-        self.history = FailureHistory(SimpleNamespace(offer_history=self._offer))
+        self.history = FailureHistory(
+            SimpleNamespace(attempt=None, offer_end=lambda **_: None, offer_history=self._offer)
+        )
 
     def _offer(self, failures, _):
         self.offers.append([failed.completed_at for failed in failures])

@@ -23,6 +23,7 @@ from querypulse.core.threads import Deadline
 from querypulse.listener.past_failures import FailedQuery, mark_of
 from querypulse.listener.state.history import RunFailure
 from querypulse.listener.state.positions import Cause, Gap, LastRead, Position
+from querypulse.listener.state.snapshot import DriverAttempt
 
 GAP = Gap("id t/0", 5, 9, Cause.SKIPPED, WALL)
 READ = LastRead(WALL, {"id t/0": Position(9, 2, "topic")}, (GAP,), WALL, systems={0: "hash"})
@@ -42,6 +43,7 @@ DOCUMENT = json.loads(
             rows={"pager": (entry(1, Known.FIRING), ENDED)},
             failures=(FAILED,),
             opened=(Opened("StreamingQueryFailed", "a", (WALL, WALL + 9.5)),),
+            attempt=DriverAttempt("application_1_0001", 1, "host n7"),
         )
     )
 )
@@ -112,6 +114,7 @@ class Found:
 
     problem = ""
     is_taken = False
+    attempt = DriverAttempt("application_1_0001", 2)
 
     def __init__(self, kept):
         self.kept = kept
@@ -123,6 +126,9 @@ class Found:
         pass
 
     offer_history = offer_rows
+
+    def offer_end(self, *, is_expected):
+        pass
 
     def flush(self, _timeout):
         return True

@@ -124,8 +124,13 @@ def test_failures_restored_late_count_and_are_kept(spool, monkeypatch):
 class FakeSpool:
     """A spool in memory: the failures that it was offered."""
 
+    attempt = None
+
     def __init__(self):
         self.offers = []
+
+    def offer_end(self, *, is_expected):
+        assert not is_expected
 
     def offer_history(self, failures, opened):
         if not self.offers or self.offers[-1] != failures:

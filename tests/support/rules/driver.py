@@ -82,6 +82,18 @@ def both_hang(*, until, scheduler, b=None, **fields):
     return story.until(until)
 
 
+def after_a_loss(story=None):
+    """YARN has started this attempt because the one before it died."""
+    return (story or Story()).lost_attempt()
+
+
+@later
+def works_after_a_loss(*, at):
+    """Its query commits at 10 s, and all is evaluated at ``at``, as each second."""
+    return after_a_loss(Story().started(at=1)).commit(batch=10, at=10).evaluated(at=at)
+
+
+attempt_lost = alert(("StreamingDriverDown", "*"), state="starting")
 driver_down = alert(("StreamingDriverDown", "*"), state="stopped")
 program_ended = alert(("StreamingQueryStopped", "*"), state="running")
 program_ended_warning = alert(("StreamingQueryStopped", "*", "warning"), state="running")
@@ -171,6 +183,27 @@ CASES = table(
     stopped(three_queries().probe(at=101, context=Context.STOPPED), at=150, probe_expected=True),
     "the JVM has not answered for a while, and may still run",
     running(three_queries(), at=150, probe_expected=True),
+    "the attempt before was lost, and its query starts again",
+    attempt_lost(after_a_loss(Story().started(at=1)), at=100),
+    "the attempt before was lost, and its query is in its first batch",
+    attempt_lost(
+        watched(after_a_loss(Story().started(at=1)), (2, 40, processing(batch=10))), at=41
+    ),
+    "the attempt before was lost, and the query fails before it works again",
+    case(
+        after_a_loss(Story().started(at=1)).failed(at=5),
+        at=6,
+        alerts=["StreamingQueryFailed", ("StreamingDriverDown", "*")],
+        state="failed",
+    ),
+    "the attempt before was lost, and its query commits again",
+    running(works_after_a_loss(at=11), at=12),
+    "the attempt before was lost, and its query is idle again",
+    idle(after_a_loss(Story().started(at=1)).idle(at=10).evaluated(at=11), at=12),
+    "the attempt before was lost, and its query failed after it had worked again",
+    query_failed(works_after_a_loss(at=11).failed(at=20), at=21),
+    "the attempt before was lost, and its query starts again after it had worked",
+    running(works_after_a_loss(at=11).ended(at=20).started(at=21).commit(batch=11, at=22), at=23),
     # the main program ends
     "nobody has announced anything, and the program runs",
     running(three_queries(), at=102, expected=["a"]),
