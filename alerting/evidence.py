@@ -10,11 +10,12 @@ from enum import Enum
 import msgspec
 
 from ..listener.foresight.catching_up import CaughtUp
+from ..listener.foresight.resources import MemoryUse
 from ..listener.foresight.tasks import StageSpread
 from ..listener.probe_report import JobCounts, Trigger
 from ..listener.source_polls import OFFSET
 from ..listener.state.flow import Dataset
-from .facts import BatchIdsWentBack, MemoryUse, Slots, Unfinished, Upstream
+from .facts import BatchIdsWentBack, Slots, Unfinished, Upstream
 from .policy import Window
 
 

@@ -14,7 +14,7 @@ import msgspec
 from ..core.states import QueryState
 from ..listener.failure import Failure
 from ..listener.foresight.filling import Full
-from ..listener.foresight.resources import Container, Disk, Heap
+from ..listener.foresight.resources import Disk, MemoryUse
 from ..listener.foresight.state_growth import Cause
 from ..listener.probe_report import LongTask, Moves, SessionEnd
 from ..listener.state.positions import Gap
@@ -651,34 +651,6 @@ class AttemptLost(Facts, frozen=True, kw_only=True):
 
     code = Code.ATTEMPT_LOST
     attempt: DriverAttempt
-
-
-SCARCE = 0.8
-"""A driver that uses this part of its memory may have died of it."""
-
-
-class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory of the driver; what is not known is None.
-
-    ``heap_full`` and ``container_full``: when these are, if they fill up. ``gc_share``: what part
-    of the last minutes collections took.
-    """
-
-    heap: Heap | None = None
-    heap_full: Full | None = None
-    gc_share: float | None = None
-    container: Container | None = None
-    container_full: Full | None = None
-
-    @property
-    def is_scarce(self) -> bool:
-        """Whether it may have ended a driver that ends now."""
-        heap, container = self.heap, self.container
-        left = 0 if heap is None else heap.after_gc_bytes or 0
-        heap_is_full = heap is not None and left >= SCARCE * heap.max_bytes
-        return heap_is_full or (
-            container is not None and container.working_set_bytes >= SCARCE * container.limit_bytes
-        )
 
 
 class HeapFull(Facts, frozen=True, kw_only=True):

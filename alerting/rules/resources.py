@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...listener.foresight.filling import Full, Series
 from ...listener.foresight.resources import (
     Disk,
+    MemoryUse,
     container_full,
     disk_full,
     gc_share,
@@ -19,7 +20,6 @@ from ..facts import (
     FullDisk,
     HeapFull,
     InCollection,
-    MemoryUse,
 )
 from ..finding import WHOLE_DRIVER, Finding, Severity, finding_about
 from ..kinds import DISK_FILLING, DRIVER_MEMORY

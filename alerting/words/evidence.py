@@ -10,6 +10,7 @@ from ...listener.failure import Failure
 from ...listener.foresight.catching_up import CaughtUp, Deletion
 from ...listener.foresight.filling import Full
 from ...listener.foresight.intake import SECONDS
+from ...listener.foresight.resources import MemoryUse
 from ...listener.probe_report import JobCounts
 from ...listener.source_polls import OFFSET
 from .. import facts
@@ -221,7 +222,7 @@ def _past_failure(failure: facts.PastFailure) -> str:
     return f"{duration(failure.seconds_ago)} ago: {batch}, {failure.error_class}{earlier}"
 
 
-def memory_text(memory: facts.MemoryUse) -> str:
+def memory_text(memory: MemoryUse) -> str:
     """Return how the driver uses its memory, a line for each part of it."""
     lines = []
     if memory.heap is not None and memory.heap.after_gc_bytes is not None:

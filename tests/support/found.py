@@ -21,13 +21,13 @@ from querypulse.alerting.kinds import SharedCause
 from querypulse.alerting.policy import Window, WindowCause
 from querypulse.listener.failure import Failure, RaisedAt
 from querypulse.listener.foresight.filling import Full
-from querypulse.listener.foresight.resources import Container, Disk, Heap
+from querypulse.listener.foresight.resources import Container, Disk, Heap, MemoryUse
 from querypulse.listener.foresight.state_growth import Cause as WhyKept
 from querypulse.listener.probe_report import JobCounts, LongTask, Moves, SessionEnd
 from querypulse.listener.state.positions import Cause, Gap
 from querypulse.listener.state.snapshot import DriverAttempt
 
-MEMORY = facts.MemoryUse(
+MEMORY = MemoryUse(
     heap=Heap(450_000_000, 470_000_000, 500_000_000, 12.5, 40),
     heap_full=Full(600.0, 500.0, 700.0),
     gc_share=0.6,

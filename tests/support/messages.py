@@ -20,7 +20,6 @@ from querypulse.alerting.facts import (
     DisksFull,
     FullDisk,
     HeapFull,
-    MemoryUse,
     Reported,
     StateGrowing,
 )
@@ -33,7 +32,7 @@ from querypulse.alerting.receivers.teams import teams_message
 from querypulse.alerting.words.messages import Guidance, alert_of
 from querypulse.core.states import QueryState
 from querypulse.listener.foresight.filling import Full
-from querypulse.listener.foresight.resources import Container, Disk, Heap
+from querypulse.listener.foresight.resources import Container, Disk, Heap, MemoryUse
 from querypulse.listener.foresight.state_growth import Cause as WhyKept
 from querypulse.listener.mailbox import ProgramEnd
 from querypulse.listener.probe_report import Context, JobActivity, JobCounts

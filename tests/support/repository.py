@@ -111,7 +111,9 @@ def rules_of(name: str) -> list[dict]:
 
 def prometheus_rules() -> list[dict]:
     """All shipped rules for Prometheus; one alert has a rule in two files."""
-    return [rule for name in ("drivers", "queries", "freshness", "fleet") for rule in rules_of(name)]
+    return [
+        rule for name in ("drivers", "queries", "freshness", "fleet") for rule in rules_of(name)
+    ]
 
 
 @lru_cache

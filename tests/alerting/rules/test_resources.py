@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.facts import InCollection, MemoryUse
+from querypulse.alerting.facts import InCollection
 from querypulse.alerting.policy import Policy
 from querypulse.alerting.words.reasons import reason_of
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.foresight.resources import Container, Disk, Heap, Resources
+from querypulse.listener.foresight.resources import Container, Disk, Heap, MemoryUse, Resources
 from querypulse.listener.probe_report import Context, ProbeReport
 from querypulse.listener.state.state import State
 from querypulse.listener.state.trends import DAY_SECONDS
