@@ -1,6 +1,7 @@
 """Many drivers: what they show, as values and served on loopback by one process.
 
-``cd tests && python -m support.fleets 500`` serves so many, and prints the address of each.
+``cd tests && python -m support.fleets 500 10`` serves so many, and prints the address of each; the
+first ten accept connections and never answer.
 """
 
 from __future__ import annotations
@@ -130,11 +131,13 @@ async def answer(number, reader, writer):
     writer.close()
 
 
-async def serve(count):
+async def serve(count, hanging):
     servers = []
     for number in range(count):
 
         async def handle(reader, writer, number=number):
+            if number < hanging:
+                await asyncio.Event().wait()
             await answer(number, reader, writer)
 
         servers.append(await asyncio.start_server(handle, "127.0.0.1", 0, backlog=64))
@@ -144,4 +147,4 @@ async def serve(count):
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1])))
+    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2])))
