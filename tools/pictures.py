@@ -1,7 +1,7 @@
 """``python -m tools.pictures [FOLDER]``: take every picture, by default for the docs.
 
 They are screenshots of the status page during the incident of ``querypulse demo``, its output
-as it came, in a picture that moves, the page of an incident of a recorded event log, and the page of
+as it came, in a picture that moves, the page of an incident of a recorded event log, and that of
 five hundred drivers that the tests make up.
 """
 
@@ -81,7 +81,7 @@ def take_fleet(folder: Path) -> None:
         page = Path(temporary) / "page.html"
         command = [sys.executable, "-m", "support.fleets", "page", str(page)]
         subprocess.run(command, check=True, cwd=ROOT / "tests")  # noqa: S603 - our own
-        shown = _open(browser, page.as_uri(), WINDOWS["status-page-light"])
+        shown = _open(browser, page.as_uri(), {"viewport": {"width": 1100, "height": 640}})
         path = folder / "fleet.png"
         shown.screenshot(path=path)
         _check_size(path)
