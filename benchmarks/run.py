@@ -21,6 +21,7 @@ from .harness import RESULTS, ROOT, Row, print_rows
 NAMES = (
     "attach",
     "black_box",
+    "fleet",
     "start_cost",
     "callback_cost",
     "job_cost",

@@ -1,7 +1,8 @@
 """``python -m tools.pictures [FOLDER]``: take every picture, by default for the docs.
 
 They are screenshots of the status page during the incident of ``querypulse demo``, its output
-as it came, in a picture that moves, and the page of an incident of a recorded event log.
+as it came, in a picture that moves, the page of an incident of a recorded event log, and that of
+five hundred drivers that the tests make up.
 """
 
 from __future__ import annotations
@@ -70,6 +71,18 @@ def take_incident(folder: Path) -> None:
         shown = _open(browser, page.as_uri(), WINDOWS["status-page-light"])
         shown.evaluate("scrollTo(0, document.querySelector('#i1 header').offsetTop - 8)")
         path = folder / "incident.png"
+        shown.screenshot(path=path)
+        _check_size(path)
+
+
+def take_fleet(folder: Path) -> None:
+    """Draw the page of five hundred drivers of the tests, and take its beginning."""
+    with TemporaryDirectory() as temporary, _chromium() as browser:
+        page = Path(temporary) / "page.html"
+        command = [sys.executable, "-m", "support.fleets", "page", str(page)]
+        subprocess.run(command, check=True, cwd=ROOT / "tests")  # noqa: S603 - our own
+        shown = _open(browser, page.as_uri(), {"viewport": {"width": 1100, "height": 640}})
+        path = folder / "fleet.png"
         shown.screenshot(path=path)
         _check_size(path)
 
@@ -145,4 +158,5 @@ def _check_size(path: Path) -> None:
 if __name__ == "__main__":
     chosen = Path(sys.argv[1]) if sys.argv[1:] else HOME
     take_incident(chosen)
+    take_fleet(chosen)
     take(chosen)

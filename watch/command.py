@@ -211,8 +211,10 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     ]
     read_again = partial(_read_again, redacting, (access.token, token), server)
     files = FileLoop("secret-files", read_again, FILES_SECONDS, guard)
-    for part in (files, silencing, black_box, notifier, watcher, *pollers):
+    for part in (files, silencing, black_box, notifier, watcher):
         part.start()
+    for poller in pollers:
+        poller.start()
     ended.wait()
     deadline = Deadline(CLOSING_SECONDS)
     watcher.close(deadline.left / 3)
@@ -225,8 +227,9 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
         server.close()
     notifier.close(deadline)
     black_box.close(deadline.left)
-    for part in (*pollers, silencing):
-        part.stop()
+    for poller in pollers:
+        poller.stop()
+    silencing.stop()
     files.end()
     return 0
 

@@ -173,15 +173,20 @@ class OutboxRow(msgspec.Struct, frozen=True):
             return self
         if self.sent_at is not None and self.sent_at > theirs.sent_at:
             return self
-        is_sent = theirs.sent_version == theirs.version
-        is_current = is_sent and self.incident.revision <= theirs.incident.revision
         return replace(
             self,
             known=theirs.known,
             sent_at=theirs.sent_at,
-            sent_version=self.version if is_current else "",
+            sent_version=self.version if self._is_sent(theirs) else theirs.sent_version,
             dead=False,
         )
+
+    def _is_sent(self, theirs: OutboxRow) -> bool:
+        """Whether what another process has sent last was not older than this row."""
+        revision, sent = self.incident.revision, theirs.sent_version
+        if self.version == str(revision) and sent.isdigit():
+            return revision <= int(sent)
+        return self.version == sent
 
 
 def essence(row: OutboxRow) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from support.published_states import full_published
 
 from querypulse.core.states import STATES
 from querypulse.exporter import pages
-from querypulse.recording.page import style_hash
+from querypulse.recording.page import hash_of, style
 
 FOLDER = Path(pages.__file__).parent / "status_page"
 
@@ -49,7 +49,7 @@ def test_content_security_policy_allows_only_the_inline_script_and_style(answer)
     assert policy == {
         "default-src": "'none'",
         "script-src": f"'sha256-{digests['script']}'",
-        "style-src": f"'sha256-{digests['style']}' {style_hash()}",
+        "style-src": f"'sha256-{digests['style']}' {hash_of(style())}",
         "img-src": "data:",
         "connect-src": "'self'",
         "base-uri": "'none'",

@@ -1,6 +1,7 @@
 """Many drivers: what they show, as values and served on loopback by one process.
 
-``cd tests && python -m support.fleets 500`` serves so many, and prints the address of each.
+``cd tests && python -m support.fleets 500 10`` serves so many, and prints the address of each; the
+first ten accept connections and never answer. ``python -m support.fleets page PATH`` writes their page.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import asyncio
 import json
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 from support.patience import WALL
 
 from querypulse.watch.client import DriverAlert, DriverQuery
-from querypulse.watch.fleet import DOWN, UNANSWERED, UP, Seen, SeenDriver
+from querypulse.watch.fleet import DOWN, UNANSWERED, UP, Seen, SeenDriver, fleet_of
+from querypulse.watch.page import page_of
 
 TEAMS = ("payments", "orders", "search", "risk", "growth")
 BROKER = "kafka://broker-1.example:9092"
@@ -130,11 +133,13 @@ async def answer(number, reader, writer):
     writer.close()
 
 
-async def serve(count):
+async def serve(count, hanging):
     servers = []
     for number in range(count):
 
         async def handle(reader, writer, number=number):
+            if number < hanging:
+                await asyncio.Event().wait()
             await answer(number, reader, writer)
 
         servers.append(await asyncio.start_server(handle, "127.0.0.1", 0, backlog=64))
@@ -144,4 +149,7 @@ async def serve(count):
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1])))
+    if sys.argv[1] == "page":
+        Path(sys.argv[2]).write_text(page_of(fleet_of(seen_fleet())), encoding="utf-8")
+    else:
+        asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2])))

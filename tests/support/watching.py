@@ -185,3 +185,51 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=())
 
 def is_seen(reported, app) -> bool:
     return any(driver.app == app and driver.seen for driver in reported.tracker.drivers)
+
+
+RUN = f"""
+import sys
+from querypulse.commands.cli import main
+from querypulse.watch import client
+client.POLL_SECONDS = {LONG_POLL_SECONDS}
+sys.exit(main())
+"""
+FAST = ("--interval", "0.3", "--gone-after", "1", "--http-port", "0")
+
+
+class Running:
+    """``querypulse watch`` with settings from the environment; ``log`` is its output so far."""
+
+    def __init__(self, path, *arguments, **settings) -> None:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("QUERYPULSE_")}
+        environment |= {f"QUERYPULSE_{name.upper()}": text for name, text in settings.items()}
+        self._path = path
+        with path.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-Ic", RUN, "watch", *FAST, *arguments],
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            )
+
+    @property
+    def log(self) -> str:
+        return self._path.read_text()
+
+    def wait_for(self, text) -> None:
+        def said():
+            assert self._process.poll() is None, self.log
+            return text in self.log
+
+        until(said, f"the watcher logs {text!r}")
+
+    def end(self, number=signal.SIGTERM) -> int:
+        self._process.send_signal(number)
+        return self._process.wait(PATIENCE_SECONDS)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE_SECONDS)

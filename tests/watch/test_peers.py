@@ -263,6 +263,18 @@ def test_reminders_of_the_peer_count():
     assert send(follower, WALL + 14) == []
 
 
+def test_a_revision_that_only_the_follower_counts_makes_nobody_send_again():
+    leader, follower = opened(INCIDENT), opened(INCIDENT)
+    send(leader, WALL)
+    mirror(follower, leader, WALL)
+    follower.offer([replace(INCIDENT, revision=1)], WALL + 1)
+    for second in range(2, 5):
+        mirror(follower, leader, WALL + second)
+        mirror(leader, follower, WALL + second, is_leader=False)
+        assert send(leader, WALL + second) == []
+    assert send(follower, WALL + 6) == ["firing"]
+
+
 def test_an_older_word_of_the_peer_does_not_replace_what_was_sent_since():
     leader, follower = opened(INCIDENT), opened(INCIDENT)
     send(leader, WALL)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from itertools import count
 
 import pytest
 from support.http_double import HttpDouble, reply
-from support.patience import PATIENCE_SECONDS, until
-from support.watching import LONG_POLL_SECONDS, ServedDriver, serving
+from support.patience import until
+from support.watching import Running, ServedDriver, serving
 
 from querypulse.alerting.silences import Silence, change_silences
 from querypulse.commands import cli
@@ -23,52 +21,6 @@ from querypulse.settings.settings import Settings
 from querypulse.watch.targets import receiver_hosts
 
 COULD_NOT_BEGIN = 2
-RUN = f"""
-import sys
-from querypulse.commands.cli import main
-from querypulse.watch import client
-client.POLL_SECONDS = {LONG_POLL_SECONDS}
-sys.exit(main())
-"""
-FAST = ("--interval", "0.3", "--gone-after", "1", "--http-port", "0")
-
-
-class Running:
-    """``querypulse watch`` with settings from the environment; ``log`` is its output so far."""
-
-    def __init__(self, path, *arguments, **settings) -> None:
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("QUERYPULSE_")}
-        environment |= {f"QUERYPULSE_{name.upper()}": text for name, text in settings.items()}
-        self._path = path
-        with path.open("w") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-Ic", RUN, "watch", *FAST, *arguments],
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env=environment,
-            )
-
-    @property
-    def log(self) -> str:
-        return self._path.read_text()
-
-    def wait_for(self, text) -> None:
-        def said():
-            assert self._process.poll() is None, self.log
-            return text in self.log
-
-        until(said, f"the watcher logs {text!r}")
-
-    def end(self, number=signal.SIGTERM) -> int:
-        self._process.send_signal(number)
-        return self._process.wait(PATIENCE_SECONDS)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture
