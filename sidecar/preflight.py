@@ -35,6 +35,10 @@ WATCH = (
     "nothing outside this process watches it: nobody is notified when it is killed. Set "
     "'heartbeat_url', let Prometheus scrape it, or run `querypulse watch`"
 )
+SPOOL = (
+    "freshness_seconds is set, and no 'spool_dir': what is left of the budget starts again with "
+    "each process. Set 'spool_dir'"
+)
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +86,7 @@ def risks(
     snapshot: Snapshot, policy: Policy, settings: Settings, around: Surroundings
 ) -> tuple[Risk, ...]:
     """Find what is risky now."""
-    found = _of_checkpoints(snapshot, policy)
+    found = [*_of_checkpoints(snapshot, policy), *_of_promises(snapshot, policy)]
     queries = endless(snapshot, policy)
     may_be_said = not (around.is_interactive or around.is_connect)
     if may_be_said and _is_settled(queries, snapshot):
@@ -101,6 +105,9 @@ def known_risks(settings: Settings) -> tuple[Risk, ...]:
     found = [] if settings.expected_queries else [Risk("nothing_expected", EXPECT)]
     if settings.http_port < 0 and not is_watched(settings):
         found.append(Risk("nobody_watches", WATCH))
+    limits = (settings, *settings.queries.values())
+    if settings.spool_dir is None and any(own.freshness_seconds for own in limits):
+        found.append(Risk("promise_without_spool", SPOOL))
     return tuple(found)
 
 
@@ -180,3 +187,22 @@ def _of_checkpoint(problem: str, queries: list[Query]) -> Risk:
     # Each start of a query without a name has another label.
     named = tuple(query.label for query in queries if not query.is_unnamed)
     return Risk(f"{kind}_checkpoint", text, named)
+
+
+def _of_promises(snapshot: Snapshot, policy: Policy) -> list[Risk]:
+    """Promises that the trigger interval of a query breaks, however fast it is."""
+    broken = [
+        query.label
+        for query in snapshot.queries
+        if (trigger := query.run.trigger) is not None
+        and (promise := policy.limits(query.base_name).promise) is not None
+        and query.run.alive
+        and trigger.interval_seconds >= promise.seconds
+    ]
+    if not broken:
+        return []
+    text = (
+        f"the trigger interval of {listed(broken)} is not below freshness_seconds: between two "
+        "commits the data is older than promised. Shorten the one, or raise the other"
+    )
+    return [Risk("promise_below_trigger", text, tuple(broken))]

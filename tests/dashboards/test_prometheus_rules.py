@@ -166,8 +166,7 @@ def test_each_part_of_a_rule_matters_to_its_tests(name, old, new, tmp_path):
 
     accepted("promtool", "check", "rules", rules)
     tests = sorted((tmp_path / "tests").glob(f"{name}*.yaml"))
-    codes = [run_tool("promtool", "test", "rules", file).returncode for file in tests]
-    assert 1 in codes
+    assert any(run_tool("promtool", "test", "rules", file).returncode == 1 for file in tests)
 
 
 # -- scraping -----------------------------------------------------------------------------------

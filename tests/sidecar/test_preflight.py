@@ -15,8 +15,9 @@ from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_story
 from support.story import Story, run
 
-from querypulse.alerting.policy import Policy
+from querypulse.alerting.policy import Limits, Policy
 from querypulse.listener.python_frames import stack_of, waits_for_one_query
+from querypulse.settings.settings import QuerySettings
 from querypulse.sidecar import Settings
 from querypulse.sidecar import preflight as preflight_module
 from querypulse.sidecar.preflight import Preflight, Surroundings, known_risks, risks
@@ -235,6 +236,32 @@ def test_two_hundred_queries_are_one_line_each():
     found = risks(story.state.snapshot(LATE), Policy(), Settings(), Surroundings(**BAD))
 
     assert all(len(risk.text) < 400 for risk in found)
+
+
+# -- promises -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("promised", "interval", "said"),
+    [(60.0, 60_000, True), (60.0, 59_000, False), (None, 60_000, False)],
+)
+def test_promise_that_a_trigger_interval_breaks_is_said_at_once(promised, interval, said):
+    story = job("a", trigger=f"ProcessingTimeTrigger({interval})")
+    policy = Policy(defaults=Limits(freshness_seconds=promised))
+    found = risks(story.state.snapshot(1.0), policy, Settings(), Surroundings(**BAD))
+
+    assert [(risk.code, risk.queries) for risk in found] == (
+        [("promise_below_trigger", ("a",))] if said else []
+    )
+
+
+def test_promise_without_a_spool_is_shown_by_the_settings_alone():
+    promised = Settings(
+        expected_queries=("a",), queries={"a": QuerySettings(freshness_seconds=60.0)}
+    )
+
+    assert [risk.code for risk in known_risks(promised)] == ["promise_without_spool"]
+    assert known_risks(replace(promised, spool_dir="/spool")) == ()
 
 
 # -- what the settings show alone ---------------------------------------------------------------

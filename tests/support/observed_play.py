@@ -26,6 +26,7 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         app_name=APP,
         http_port=0,
         resolve_after_seconds=3,
+        freshness_seconds=60,
         # Nothing listens there: these pages are not delivered.
         webhook_url="http://127.0.0.1:9/",
         expected_queries=["never_started", HEALTHY],
