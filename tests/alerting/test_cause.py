@@ -7,6 +7,7 @@ import re
 import pytest
 from msgspec.structs import replace
 from support.found import EVIDENCES, FLIGHT, FOUND, evidence
+from support.story import Story, run, source
 
 from querypulse.alerting import facts, kinds
 from querypulse.alerting.cause import AT, CAUSE_CHARACTERS, cause_of
@@ -14,8 +15,8 @@ from querypulse.alerting.facts import Place
 from querypulse.alerting.finding import Finding, Severity, finding_about
 from querypulse.alerting.kinds import Code
 from querypulse.listener.failure import describe_failure
-from querypulse.listener.probe_report import Moves
-from querypulse.listener.state.flow import PATH, TABLE, TOPIC, Dataset
+from querypulse.listener.probe_report import Moves, ProbedRun
+from querypulse.listener.state.flow import PATH, TABLE, TOPIC, Dataset, PlanDatasets
 
 ORDERS = Dataset(TOPIC, "orders", ("b1:9092", "b2:9092"))
 CLICKS = Dataset(TOPIC, "clicks", ("b1:9092", "b2:9092"))
@@ -230,3 +231,40 @@ def test_long_cause_is_cut_and_stays_different_from_its_like():
 
     assert len(causes) == 2
     assert {len(cause) for cause in causes} == {CAUSE_CHARACTERS}
+
+
+# -- of a query as Spark shows it -----------------------------------------------------------------
+
+NO_NODE = f"{SAYS_THAT_KAFKA_IS_AWAY[2]}\n\tat x.Y.z(Y.scala:1)"
+
+
+def cause_in(story: Story) -> str:
+    (finding,) = story.evaluate(101).findings
+    assert finding.words is not None
+    return finding.words.cause
+
+
+def planned(*brokers: str) -> ProbedRun:
+    seen = run()
+    plan = PlanDatasets(brokers=tuple((broker,) for broker in brokers))
+    return replace(seen, facts=replace(seen.facts, plan=plan))
+
+
+def test_run_that_fails_before_its_first_batch_is_known_by_the_brokers_of_its_plan():
+    story = Story().started(at=0).probe(planned("b1:9092"), at=5)
+
+    assert cause_in(story.ended(at=100, exception=NO_NODE)) == OUTAGE
+
+
+def test_run_that_has_committed_is_known_by_what_it_read():
+    story = Story().started(at=0).probe(planned("b1:9092"), at=5)
+    topic = source({"t": {"0": 5}}, description="KafkaV2[Subscribe[t]]")
+    story.commit(batch=1, at=90, sources=(topic,))
+
+    assert cause_in(story.ended(at=100, exception=NO_NODE)) == OUTAGE
+
+
+def test_run_of_two_clusters_has_no_place_where_the_error_names_none():
+    story = Story().started(at=0).probe(planned("b1:9092", "c1:9092"), at=5)
+
+    assert cause_in(story.ended(at=100, exception=NO_NODE)) == "failed: TimeoutException"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -9,6 +10,7 @@ import pytest
 import requests
 import yaml
 from msgspec.structs import replace
+from support.alertmanager_doubles import KEY, Chats
 from support.fleet import BUG, OUTAGE, Fleet
 from support.observed import quick_rules, shown_to
 from support.patience import PATIENCE_SECONDS, until
@@ -98,15 +100,10 @@ def manager(tmp_path):
 
 
 def test_drivers_that_notify_by_themselves_are_one_notification_if_they_share_a_cause(manager):
-    def posted(app, query, cause, severity="critical"):
-        one = alert(query=query, severity=severity)
-        one = replace(one, labels={**one.labels, "app": app}, cause=cause)
-        return api_alerts([one], time.time(), cause_label=True)
-
-    bug = posted("app0", "q0", BUG)
+    bug = shared("app0", "q0", cause=BUG)
     for app in (f"app{number}" for number in range(1, 40)):
-        manager.send(posted(app, "q1", OUTAGE))
-    manager.send(bug + posted("app50", "q1", BUG))
+        manager.send([shared(app, "q1")])
+    manager.send([bug, shared("app50", "q1", cause=BUG)])
 
     wanted = {
         of_cause("fleet-pager", OUTAGE): {(f"app{number}", "q1") for number in range(1, 40)},
@@ -114,6 +111,89 @@ def test_drivers_that_notify_by_themselves_are_one_notification_if_they_share_a_
         ("pager", (("app", "app50"), ("query", "q1"))): {("app50", "q1")},
     }
     until(lambda: groups_of(manager.reported) == wanted, "each cause is a group of its own")
+
+
+@pytest.fixture
+def messages(tmp_path):
+    """What the receivers of a fleet get of one cause, in PagerDuty and Slack."""
+    shipped = {
+        receiver["name"]: receiver for receiver in yaml.safe_load(SHIPPED.read_text())["receivers"]
+    }
+    (pager,) = shipped["fleet-pager"]["pagerduty_configs"]
+    (chat,) = shipped["fleet-chat"]["slack_configs"]
+    del pager["routing_key_file"], chat["api_url_file"]
+    with Chats() as chats:
+        pager |= {"routing_key": KEY, "url": f"{chats.url}/PagerDuty"}
+        chat |= {"api_url": f"{chats.url}/Slack"}
+        config = {
+            "templates": [str(path) for path in sorted(SHIPPED.parent.glob("*.tmpl"))],
+            "route": {
+                "receiver": "all",
+                "group_by": ["cause"],
+                "group_wait": "200ms",
+                "group_interval": "200ms",
+            },
+            "receivers": [{"name": "all", "pagerduty_configs": [pager], "slack_configs": [chat]}],
+        }
+        with RealAlertmanager(tmp_path, chats, yaml.safe_dump(config)) as manager:
+
+            def got_of(alerts, said):
+                manager.send(alerts)
+                newest = {}
+
+                def is_said():
+                    for way in ("PagerDuty", "Slack"):
+                        fitting = [one for one in chats.got[way] if said in json.dumps(one)]
+                        newest[way] = fitting[-1:]
+                    return all(newest.values())
+
+                until(is_said, f"both receivers say {said}")
+                (page,), (chat,) = newest["PagerDuty"], newest["Slack"]
+                return page, chat["attachments"][0]
+
+            yield got_of
+
+
+def shared(app, query, ends_at=None, cause=OUTAGE):
+    one = alert(query=query, description="next_steps: 1. Read the error.", ends_at=ends_at)
+    one = replace(one, labels={**one.labels, "app": app}, cause=cause)
+    return api_alerts([one], time.time(), cause_label=True)[0]
+
+
+def test_message_of_a_fleet_says_the_cause_and_lists_drivers_with_their_queries(messages):
+    apps = [f"app{number:02}" for number in range(40)]
+    alerts = [shared(app, query) for app in apps for query in ("bronze", "silver")]
+    page, chat = messages(alerts, f"{OUTAGE}: 80 alerts")
+    details = page["payload"]["custom_details"]
+
+    assert page["payload"]["summary"] == f"{OUTAGE}: 80 alerts"
+    assert page["payload"]["component"] == OUTAGE
+    lines = [f"StreamingQueryFailed of {app}: bronze, silver" for app in apps]
+    assert details["firing"].splitlines() == lines
+    assert chat["title"] == f":rotating_light: critical: {OUTAGE}: 80 alerts"
+    assert [f"• {line}" for line in lines[:25]] == chat["text"].splitlines()[:25]
+    assert "and 30 more" in chat["text"]
+    assert "1. Read the error." in chat["text"]
+    assert "1. Read the error." in details["details"]
+
+
+def test_message_of_a_fleet_says_how_many_have_ended_and_that_all_have(messages):
+    messages([shared("shop", "bronze"), shared("bank", "gold")], f"{OUTAGE}: 2 alerts")
+    ended = shared("bank", "gold", ends_at=time.time() - 1)
+    page, _ = messages([ended], f'{OUTAGE}: 1 alert"')
+    assert page["payload"]["custom_details"]["resolved"] == "1 of this cause have ended"
+
+    _, chat = messages([shared("shop", "bronze", ends_at=time.time() - 1)], "esolve")
+    assert chat["title"].startswith(f":white_check_mark: Resolved: {OUTAGE}: ")
+
+
+@pytest.mark.parametrize("name", ["<!channel>", "a|b*c_d~e`f```g", '{{ template "x" }}'])
+def test_no_name_makes_markup_in_a_message_of_a_fleet(name, messages):
+    _, chat = messages([shared(name, name, cause=f"failed: X at {name}")], ': 1 alert"')
+
+    for text in (chat["title"], chat["text"]):
+        assert "<!" not in text
+    assert chat["text"].count("```") == 2
 
 
 # -- with Prometheus ------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ OUTSIDE = {
 
 
 @pytest.mark.prometheus
-@pytest.mark.parametrize("name", ["drivers", "queries", "freshness"])
+@pytest.mark.parametrize("name", ["drivers", "queries", "freshness", "fleet"])
 def test_rules_fire_when_their_promtool_tests_say_so_and_pass_its_lint(name):
     accepted("promtool", "test", "rules", RULES / "tests" / f"{name}.yaml")
     accepted("promtool", "check", "rules", "--lint=all", "--lint-fatal", RULES / f"{name}.yaml")
@@ -149,6 +149,70 @@ MUTANTS = [
     ("freshness", "> 1 *", "> 1.03 *"),
     ("freshness", "late6h > 1", "late3d > 1"),
     ("freshness", "severity: critical", "severity: warning"),
+    (
+        "queries",
+        "max without (instance, pod) (spark_streaming_query_alert_cause)\n            or",
+        "max without (pod) (spark_streaming_query_alert_cause)\n            or",
+    ),
+    ("queries", "unless ignoring (cause) max", "and ignoring (cause) max"),
+    ("queries", "and ignoring (cause, severity) (spark", "or ignoring (cause, severity) (spark"),
+    ("queries", "group_left (cause)", "group_left ()"),
+    ("queries", "unless ignoring (cause, severity) spark", "and ignoring (cause, severity) spark"),
+    ("fleet", "dataset[10m]", "dataset[15s]"),
+    (
+        "fleet",
+        "and on (env, cluster, namespace, app) ALERTS_FOR_STATE",
+        "unless on (env, cluster, namespace, app) ALERTS_FOR_STATE",
+    ),
+    ("fleet", 'dataset_namespace=~"[a-z0-9]+://.+",', 'dataset_namespace=~".+",'),
+    ("fleet", "localhost|", "nohost|"),
+    ("fleet", "127[.]", "128[.]"),
+    ("fleet", "|catalog://spark_catalog", "|catalog://none"),
+    ("fleet", '"stopped|completed"', '"stopped"'),
+    ("fleet", '"stopped|completed"', '"completed"'),
+    ("fleet", "(Failed|GivenUp|Stopped|Missing|Stalled)", "(Failed|GivenUp|Stopped|Missing)"),
+    (
+        "fleet",
+        '(Failed|GivenUp|Stopped|Missing|Stalled)"',
+        '(Failed|GivenUp|Stopped|Missing|Stalled)|StreamingBatchSlow"',
+    ),
+    ("fleet", "alert[10m]) == 1)", "alert[10m]) >= 0)"),
+    (
+        "fleet",
+        'ALERTS_FOR_STATE{alertname="StreamingDriverDown"}\n                  or',
+        'ALERTS_FOR_STATE{alertname="StreamingDriverUp"}\n                  or',
+    ),
+    ("fleet", "(Failed|Stopped|Stalled)|Streaming", "(Failed|Stopped)|Streaming"),
+    (
+        "fleet",
+        "bottomk by (env, cluster, dataset_namespace, dataset_name) (1,",
+        "topk by (env, cluster, dataset_namespace, dataset_name) (1,",
+    ),
+    (
+        "fleet",
+        "bottomk by (env, cluster, namespace, app, query) (1,",
+        "topk by (env, cluster, namespace, app, query) (1,",
+    ),
+    ("fleet", "by (env, cluster, dataset_namespace", "by (cluster, dataset_namespace"),
+    ("fleet", ", dataset_namespace, dataset_name", ", dataset_name"),
+    (
+        "fleet",
+        "unless on (env, cluster, dataset_namespace, dataset_name) (\n            spark_streaming_query_dataset:writer",
+        "and on (env, cluster, dataset_namespace, dataset_name) (\n            spark_streaming_query_dataset:writer",
+    ),
+    ("fleet", '{state="idle"} == 1', '{state=~"idle|running"} == 1'),
+    (
+        "fleet",
+        'unless on (env, cluster, namespace, app, query) (\n            spark_streaming_query_dataset:last{direction="input"}',
+        'and on (env, cluster, namespace, app, query) (\n            spark_streaming_query_dataset:last{direction="input"}',
+    ),
+    ("fleet", '{hop=~"[0-4]"}', '{hop=~"[0-3]"}'),
+    ("fleet", '{hop=~"[0-1]"}', '{hop=~"[0-5]"}'),
+    ("fleet", 'hop!="0"', 'hop!="9"'),
+    ("fleet", "for: 5m", "for: 4m"),
+    ("fleet", "for: 5m", "for: 6m"),
+    ("fleet", "without (hop)", "without (nothing)"),
+    ("fleet", 'labels: {hop: "5"}', 'labels: {hop: "0"}'),
 ]
 
 
