@@ -45,6 +45,7 @@ from .reasons import (
     gap_text,
     heap_text,
     members_text,
+    owned,
     reason_of,
     retention_risk,
     slots_text,
@@ -147,7 +148,7 @@ def _checkpoint_taken(found: facts.CheckpointTaken) -> Texts:
 
 @_of_facts.register
 def _session_expired(found: facts.SessionExpired) -> Texts:
-    return {"connect_session": f"{found.session.session} of {found.session.user}"}
+    return {"connect_session": owned(found.session)}
 
 
 @_of_facts.register

@@ -122,10 +122,13 @@ def _session_expired(found: facts.SessionExpired) -> str:
 
 def expired_text(ended: SessionEnd) -> str:
     """Return whose session of Spark Connect expired, and why."""
-    return (
-        f"the Spark Connect session {ended.session} of {ended.user or 'an unnamed user'} expired: "
-        f"its client had made no call for {duration(ended.idle_seconds)}"
-    )
+    silence = f"its client had made no call for {duration(ended.idle_seconds)}"
+    return f"the Spark Connect session {owned(ended)} expired: {silence}"
+
+
+def owned(ended: SessionEnd) -> str:
+    """Return the session, and its user where the client named one."""
+    return f"{ended.session} of {ended.user}" if ended.user else ended.session
 
 
 @text_of.register

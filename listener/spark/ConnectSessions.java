@@ -125,6 +125,6 @@ class ConnectSessions {
   }
 
   private static String clean(Object text) {
-    return String.valueOf(text).replace(FIELD, " ").replace(RECORD, " ");
+    return String.valueOf(text).replace(FIELD, " ").replace(RECORD, " ").replace(GROUP, " ");
   }
 }

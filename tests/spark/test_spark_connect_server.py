@@ -117,6 +117,19 @@ def test_expired_session_is_named_and_another_session_starts_its_query_again(
     again.stop()
 
 
+def begins(spark, name, sink):
+    """Whether Spark's worker for ``foreachBatch`` came in time: Spark waits for 10 s, not longer."""
+    from pyspark.errors import PySparkException
+
+    try:
+        start(spark, name, sink=sink)
+    except PySparkException as error:
+        if "worker failed to connect" not in str(error):
+            raise
+        return False
+    return True
+
+
 LATCH = "holds"
 
 
@@ -135,12 +148,13 @@ def test_batch_that_hangs_pages_with_its_stack(all_pages, tmp_path):
     server.start()
     spark = server.session()
     try:
-        start(spark, "held", sink=hold)
+        until(lambda: begins(spark, "held", hold), "its Python worker connects within 10 s")
         server.wait_for_commits("held")
         latch.touch()
         page = all_pages.wait_for("StreamingQueryStalled", "held")
         assert "batch_hung" in page.annotations["reason"]
-        assert "ForeachBatch" in page.annotations["jvm_stack"]
+        assert "ForeachBatch" in page.annotations["stream_thread"]
+        assert page.annotations["commit_log"]
         latch.unlink()
         all_pages.wait_for("StreamingQueryStalled", "held", status="resolved")
         spark.stop()

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from support.connect_server import server_jars
 from support.driver import Driver
@@ -49,7 +50,7 @@ def say(text):
     print(text, flush=True)
 """
 SERVES = """
-conf = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().conf()
+conf = spark.sparkContext._jsc.sc().conf()
 say(f"serves {sidecar.url}")
 orders, obeyed = os.environ["ORDERS"], ""
 while True:
@@ -73,6 +74,7 @@ class ConnectDriver:
         self._settings = settings
         self._url = ""
         self._orders = 0
+        self._sessions: list[Any] = []
         self.driver: Driver | None = None
 
     def start(self, *, has_early_client: bool = False) -> None:
@@ -99,6 +101,7 @@ class ConnectDriver:
         remote = f"sc://127.0.0.1:{self.port}/;user_id={user}"
         spark = SparkSession.Builder().remote(remote).create()
         SESSIONS.append(spark)
+        self._sessions.append(spark)
         return spark
 
     def set_time_out(self, text: str) -> None:
@@ -145,5 +148,8 @@ class ConnectDriver:
             self.session("early").range(1).count()
 
     def close(self) -> None:
+        """End it, after its clients, which would wait for it when this process ends."""
+        for spark in self._sessions:
+            spark.client.close()
         if self.driver is not None:
             self.driver.__exit__()

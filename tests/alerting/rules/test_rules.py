@@ -898,6 +898,14 @@ def test_stop_with_an_expired_session_names_session_user_and_silence():
     assert say(found).evidence["connect_session"] == "c-1 of ada"
 
 
+def test_expired_session_of_a_client_without_a_user_is_named_by_its_id_alone():
+    ends = {"s1": replace(SESSION_EXPIRED["session_ends"]["s1"], user="")}
+    (found,) = served_until({"session_ends": ends}).evaluate(162).findings
+
+    assert "the Spark Connect session c-1 expired" in found.reason
+    assert say(found).evidence["connect_session"] == "c-1"
+
+
 def test_queries_of_an_expired_session_are_one_incident_and_those_of_two_are_two():
     ends = {**SESSION_EXPIRED["session_ends"], **over(idle=70.0, session="s2")["session_ends"]}
     ends["s2"] = replace(ends["s2"], session="c-2")
