@@ -16,7 +16,7 @@ from ..listener.failure import Failure
 from ..listener.foresight.filling import Full
 from ..listener.foresight.resources import Container, Disk, Heap
 from ..listener.foresight.state_growth import Cause
-from ..listener.probe_report import LongTask, Moves
+from ..listener.probe_report import LongTask, Moves, SessionEnd
 from ..listener.state.positions import Gap
 from .kinds import Code, SharedCause
 
@@ -112,6 +112,14 @@ class CheckpointTaken(Facts, frozen=True, kw_only=True):
     by: str
     seconds: float
     checkpoint: str
+
+
+class SessionExpired(Facts, frozen=True, kw_only=True):
+    """The Spark Connect server stopped it, because its client was gone."""
+
+    code = Code.SESSION_EXPIRED
+    seconds: float
+    session: SessionEnd
 
 
 class ProgramEnded(Facts, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from ..core.states import QueryState
 from ..listener.failure import Failure
 from .evidence import NO_EVIDENCE, Evidence, Slowness
-from .facts import Facts, Failed, GivenUp, Reported, ShareCause, Unnamed
+from .facts import Facts, Failed, GivenUp, Reported, SessionExpired, ShareCause, Unnamed
 from .kinds import SHOWN_CODES, Code, SharedCause, kind_of
 
 
@@ -96,6 +96,8 @@ class Finding(msgspec.Struct, frozen=True):
         facts = self.facts.members[0].facts if isinstance(self.facts, ShareCause) else self.facts
         if self.shared is SharedCause.SESSION_ENDED and isinstance(facts, Failed):
             return f"{self.shared.value} {facts.failure.message}"
+        if isinstance(facts, SessionExpired):
+            return f"{self.shared.value} {facts.session.session}"
         return self.shared.value
 
     @property

@@ -220,6 +220,7 @@ class Code(str, Enum):
     GIVEN_UP = "given_up"
     STOPPED = "stopped"
     CHECKPOINT_TAKEN = "checkpoint_taken"
+    SESSION_EXPIRED = "session_expired"
     PROGRAM_ENDED = "program_ended"
     NO_ACTIVITY = "no_activity"
     START_OVERDUE = "start_overdue"

@@ -397,6 +397,25 @@ class SchedulerLoop(msgspec.Struct, frozen=True):
     """For how long its oldest event has been waiting, as far as polls have seen."""
 
 
+class SessionEnd(msgspec.Struct, frozen=True, gc=False):
+    """The end of a session in a Spark Connect server, seen from that server."""
+
+    at: float
+    """When it ended, in monotonic seconds."""
+    session: str
+    """The client's id of it."""
+    user: str
+    idle_seconds: float
+    """For how long its client had made no call by then."""
+    allowed_seconds: float
+    """For how long a client may make no call; negative: for ever."""
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the server ended it, because its client was gone; else a client did."""
+        return 0 <= self.allowed_seconds <= self.idle_seconds
+
+
 class ProbeReport(msgspec.Struct, frozen=True):
     """All runs of all sessions of one SparkContext, active and recently ended.
 
@@ -414,6 +433,9 @@ class ProbeReport(msgspec.Struct, frozen=True):
     """What the tasks of jobs without a query id did; None where they are not counted."""
     heap: Heap | None = None
     """The newest reading; None where the JVM does not show it."""
+    session_ends: Mapping[str, SessionEnd] | None = None
+    """The newest ends of Spark Connect's sessions, by ``sessionUUID``; None where this JVM serves
+    none, or does not show how they end."""
     previous_at: float | None = None
     """``at`` of the report before this one."""
 

@@ -94,9 +94,9 @@ def observe_classic(
         # On other paths only a poll shows that the JVM shuts down, for half a second.
         calm_seconds=CALM_SECONDS if path.shows_shutdown else 0.0,
     )
-    storage = SparkStorage(spark)
+    storage = SparkStorage(spark, path.executions)
     logs = LogReader(storage.open, lambda: prober.latest, arrived.wake, stall_floor_seconds=floor)
-    reads = SparkSources(spark), latest_snapshot, arrived.wake
+    reads = SparkSources(spark, path.executions), latest_snapshot, arrived.wake
     sources = SourceReader(*reads, guard, interval_seconds=settings.source_interval_seconds)
     reader = EventReader(
         path.source,

@@ -47,9 +47,9 @@ OF_TYPE_CHECKERS = {"typing_extensions"}
 """Known to each type checker; nothing imports it at run time."""
 BUDGET = {
     "core": (2095, 13),
-    "listener": (14700, 58),
+    "listener": (14800, 58),
     "exporter": (2930, 8),
-    "alerting": (14660, 47),
+    "alerting": (14690, 47),
     "recording": (4645, 14),
     "settings": (1645, 10),
     "sidecar": (4340, 15),

@@ -25,6 +25,7 @@ from ..facts import (
     PastFailure,
     PoisonBatch,
     ProgramEnded,
+    SessionExpired,
     StartOverdue,
     Stopped,
 )
@@ -107,7 +108,8 @@ def query_stopped(context: RuleContext) -> Finding | None:
     SparkContext that stopped by itself cut them off. Neither does a query after ``expect_stop``,
     one that ``supervise`` restarts, or one in an application that stops its own SparkContext. If
     the trigger is unknown, the alert fires only for an expected query. Where Spark stopped the
-    query to start another one on its checkpoint, there is no grace.
+    query to start another one on its checkpoint, there is no grace. A query whose session of Spark
+    Connect was ended by its client was stopped as announced; one whose session expired was not.
     """
     query, snapshot = context.query, context.snapshot
     # Spark still lists idle queries as active after their SparkContext has stopped.
@@ -124,15 +126,25 @@ def query_stopped(context: RuleContext) -> Finding | None:
     if query.run.taken_by:
         return _taken(context, seconds)
     grace = 0.0 if context.policy.crashed else context.limits.gone_grace_seconds
-    if grace and (seconds <= grace or _is_unconfirmed(context)):
+    unsure = _is_unconfirmed(context) if grace else _awaits_session(snapshot, gone_at)
+    if unsure or (grace and seconds <= grace):
         return None
-    how = HowStopped.VANISHED
+    return _stopped(context, seconds, with_context=with_context)
+
+
+def _stopped(context: RuleContext, seconds: float, *, with_context: bool) -> Finding:
+    run = context.query.run
+    shared = None
+    found: Facts
     if with_context:
-        how = HowStopped.WITH_CONTEXT
-    elif query.run.ended is not None:
-        how = HowStopped.STOPPED
-    found = Stopped(how=how, seconds=seconds)
-    shared = SharedCause.CONTEXT_STOPPED if with_context else None
+        found = Stopped(how=HowStopped.WITH_CONTEXT, seconds=seconds)
+        shared = SharedCause.CONTEXT_STOPPED
+    elif run.session_end is not None:
+        found = SessionExpired(seconds=seconds, session=run.session_end)
+        shared = SharedCause.SESSION_ENDED
+    else:
+        how = HowStopped.VANISHED if run.ended is None else HowStopped.STOPPED
+        found = Stopped(how=how, seconds=seconds)
     return report(context, QUERY_STOPPED, Severity.CRITICAL, found, shared=shared)
 
 
@@ -142,6 +154,12 @@ def _taken(context: RuleContext, seconds: float) -> Finding:
         by=query.run.taken_by, seconds=seconds, checkpoint=query.run.checkpoint_folder
     )
     return report(context, QUERY_STOPPED, Severity.CRITICAL, found)
+
+
+def _awaits_session(snapshot: Snapshot, gone_at: float) -> bool:
+    """Whether the next poll may show that its client has ended the session of a run."""
+    probe = snapshot.probe
+    return probe is not None and probe.session_ends is not None and probe.began_at < gone_at
 
 
 def _is_unconfirmed(context: RuleContext) -> bool:

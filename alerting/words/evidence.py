@@ -44,6 +44,7 @@ from .reasons import (
     gap_text,
     heap_text,
     members_text,
+    owned,
     reason_of,
     retention_risk,
     slots_text,
@@ -142,6 +143,11 @@ def _given_up(found: facts.GivenUp) -> Texts:
 @_of_facts.register
 def _checkpoint_taken(found: facts.CheckpointTaken) -> Texts:
     return {"taken_by": found.by}
+
+
+@_of_facts.register
+def _session_expired(found: facts.SessionExpired) -> Texts:
+    return {"connect_session": owned(found.session)}
 
 
 @_of_facts.register

@@ -71,6 +71,7 @@ FIRST = (
     "queries",
     "retention",
     "not_read",
+    "connect_session",
     "deaths",
     DRIVER_MEMORY,
     "downstream",

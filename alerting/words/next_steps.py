@@ -157,6 +157,12 @@ STEPS_OF_TAKEN = (
     "2. Stop the other one, and give it a checkpoint of its own.\n"
     "3. Start the owner again: rows that the other one read went to its sink."
 )
+STEPS_OF_EXPIRED = (
+    "1. Find out why the client of that session is gone: its log, its exit code, the network.\n"
+    "2. Start the job again: its queries go on from their checkpoints.\n"
+    "3. Let the client wait in awaitTermination(), or raise the server's time-out "
+    "(spark.connect.session.manager.defaultSessionTimeout)."
+)
 STEPS_OF_PROGRAM = (
     "1. Find out why the main program ended: the log of the driver, its exit code.\n"
     "2. Start the job again: its queries go on from their checkpoints.\n"
@@ -228,6 +234,7 @@ def has_restart(steps: str) -> bool:
 
 STEPS: dict[type[Facts], str] = {
     facts.CheckpointTaken: STEPS_OF_TAKEN,
+    facts.SessionExpired: STEPS_OF_EXPIRED,
     facts.ProgramEnded: STEPS_OF_PROGRAM,
     facts.NoActivity: _numbered(
         "See in a thread dump (Spark UI, Executors, driver) what its stream thread waits for.",

@@ -11,7 +11,7 @@ from ...listener.failure import Failure
 from ...listener.foresight.filling import Full
 from ...listener.foresight.resources import Container, Heap
 from ...listener.foresight.state_growth import Cause as WhyKept
-from ...listener.probe_report import LongTask, Moves
+from ...listener.probe_report import LongTask, Moves, SessionEnd
 from ...listener.source_polls import OFFSET
 from ...listener.state.positions import Cause, Gap
 from .. import facts
@@ -113,6 +113,22 @@ def _stopped(found: facts.Stopped) -> str:
 def _checkpoint_taken(found: facts.CheckpointTaken) -> str:
     where = f"its checkpoint, {found.checkpoint}" if found.checkpoint else "its checkpoint"
     return f"Spark stopped it {duration(found.seconds)} ago: {found.by} was started on {where}"
+
+
+@text_of.register
+def _session_expired(found: facts.SessionExpired) -> str:
+    return f"stopped {duration(found.seconds)} ago, as {expired_text(found.session)}"
+
+
+def expired_text(ended: SessionEnd) -> str:
+    """Return whose session of Spark Connect expired, and why."""
+    silence = f"its client had made no call for {duration(ended.idle_seconds)}"
+    return f"the Spark Connect session {owned(ended)} expired: {silence}"
+
+
+def owned(ended: SessionEnd) -> str:
+    """Return the session, and its user where the client named one."""
+    return f"{ended.session} of {ended.user}" if ended.user else ended.session
 
 
 @text_of.register
@@ -742,6 +758,8 @@ def cause_text(cause: SharedCause, failure: Failure | None = None) -> str:
 def cause_of(found: facts.ShareCause) -> str:
     """Return what the queries of the finding have in common."""
     first = found.members[0].facts
+    if isinstance(first, facts.SessionExpired):
+        return expired_text(first.session)
     failure = first.failure if isinstance(first, facts.Failed) else None
     return cause_text(found.cause, failure)
 

@@ -23,6 +23,7 @@ from ..source_polls import (
     SourceSilentError,
     StoreSilentError,
 )
+from ..spark.jvm import active_runs
 from ..state.query import Query
 from ..state.run import Outcome
 from ..state.snapshot import Snapshot
@@ -305,12 +306,11 @@ class SparkSources:
     stable in Spark 3.5 to 4.3; it is empty until the run has planned its query.
     """
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, active: Any = None) -> None:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
         self._kafka = KafkaJava(self._jvm)
         self._admins = SharedClients(self._kafka)
-        java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
-        self._active = java_session.sharedState().activeStreamingQueries()
+        self._active = active_runs(spark) if active is None else active
         self._uuid = getattr(self._jvm, "java.util.UUID")
         self._held: dict[str, Any] = {}
         self._calls = TimedCalls("sources")

@@ -31,7 +31,7 @@ public class EventQueue implements Runnable {
   private static final long GATHER_NANOS = SECOND / 10;
   private static final int ENDS_KEPT = 1000;
 
-  private Map executions;
+  private Executions executions;
   private Object context;
   /** By query id: the newest end. Only the thread of the bus queue uses it. */
   private final Map ends = new LinkedHashMap();
@@ -42,6 +42,7 @@ public class EventQueue implements Runnable {
   private long given;
   private final Semaphore urgent = new Semaphore(0);
   private final Calls calls = new Calls();
+  private final ConnectSessions sessions = new ConnectSessions(calls);
   private final LivingRuns runs = new LivingRuns(calls);
   private final DriverHeap heap = new DriverHeap();
   private final Neighbours neighbours = new Neighbours(calls);
@@ -60,17 +61,17 @@ public class EventQueue implements Runnable {
   /**
    * Prepares the queue; nothing fills it yet.
    *
-   * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
+   * @param own SharedState.activeStreamingQueries: a StreamExecution by query id
    * @param context the SparkContext
    * @param process an id of the Python process
    */
   public void prepare(
-      Map executions,
+      Map own,
       Object context,
       String process,
       int progressCapacity,
       int lifecycleCapacity) {
-    this.executions = executions;
+    executions = new Executions(own, sessions);
     this.context = context;
     watchers = new Watchers(process);
     progress.capacity = progressCapacity;
@@ -190,9 +191,18 @@ public class EventQueue implements Runnable {
     return counter.tasks.text(since);
   }
 
-  /** All active runs, whether the SparkContext is stopped, and the heap: LivingRuns, DriverHeap. */
+  /** All active runs of the JVM: a StreamExecution by query id. */
+  public Map executions() {
+    return executions;
+  }
+
+  /**
+   * All active runs, whether the SparkContext is stopped, and the heap: LivingRuns, DriverHeap; then
+   * the sessions of Spark Connect that have ended since the last answer.
+   */
   public String livingRuns() throws Exception {
-    return runs.text(executions, context) + heap.text();
+    executions.refresh();
+    return runs.text(executions, context) + heap.text() + sessions.ends(context);
   }
 
   private String drain() {
@@ -306,6 +316,7 @@ public class EventQueue implements Runnable {
     StreamingQueryListener.QueryStartedEvent started =
         (StreamingQueryListener.QueryStartedEvent) received.event;
     try {
+      executions.refresh();
       Object execution = executions.get(started.id());
       if (execution != null && started.runId().equals(calls.call(execution, "runId"))) {
         received.trigger = String.valueOf(calls.call(execution, "trigger"));

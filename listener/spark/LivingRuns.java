@@ -9,6 +9,7 @@ import java.util.Queue;
 class LivingRuns {
   private static final String FIELD = "\u001f";
   private static final String RECORD = "\u001e";
+  private static final String GROUP = "\u001d";
 
   private final Calls calls;
   private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
@@ -28,7 +29,7 @@ class LivingRuns {
    *
    * <p>For a run that throws: its ids and the exception's class.
    *
-   * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
+   * @param executions a StreamExecution by query id
    */
   String text(Map executions, Object context) throws Exception {
     StringBuilder answer = new StringBuilder();
@@ -141,7 +142,7 @@ class LivingRuns {
   }
 
   private static String clean(Object text) {
-    return String.valueOf(text).replace(FIELD, " ").replace(RECORD, " ");
+    return String.valueOf(text).replace(FIELD, " ").replace(RECORD, " ").replace(GROUP, " ");
   }
 
   private static class Seen {

@@ -80,6 +80,8 @@ class EventPath:
     """The object for PySpark's ``addListener``."""
     java: Any = None
     """``EventQueue.java``; None where our Java is refused, and once released."""
+    executions: Any = None
+    """All active runs of the JVM by query id, a Java ``Map``; None where our Java is refused."""
     health = ListenerHealth(registered=True)
     """What the last check has shown."""
     _checked_at = float("-inf")
@@ -144,10 +146,11 @@ class EventQueue(EventPath):
         # Private: PySpark has no public way to the JVM, to the bus, or to a session's id.
         context = spark._jsc.sc()  # noqa: SLF001
         session = spark._jsparkSession  # noqa: SLF001
-        executions = session.sharedState().activeStreamingQueries()
+        own = session.sharedState().activeStreamingQueries()
         made = compile_in_driver(spark.sparkContext._jvm).newInstance()  # noqa: SLF001
-        made.prepare(executions, context, PROCESS, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
+        made.prepare(own, context, PROCESS, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
         self.java = made
+        self.executions = made.executions()
         self.source = self
         self.java_listener = made.sessionListener()
         self.depth = 0
@@ -266,7 +269,7 @@ class EventQueue(EventPath):
             self.java_listener = None
         self._bus = None
         java = self.java
-        self.java = None
+        self.java = self.executions = None
         if java is not None:
             java.close()
 
@@ -422,7 +425,7 @@ class ProxyPath(EventPath):
                 while manager is not None and self._is_registered(manager):
                     manager.removeListener(self.java_listener)
         self._managers.clear()
-        self.java_listener = self.java = self._context = None
+        self.java_listener = self.java = self.executions = self._context = None
 
     def _is_registered(self, manager: Any) -> bool:
         return any(listener.equals(self.java_listener) for listener in manager.listListeners())
@@ -477,7 +480,7 @@ def open_path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPa
         queue = EventQueue(spark, listener)
         queue.listen(spark)
     except Exception as error:
-        java = None if queue is None else queue.java
+        java, executions = (None, None) if queue is None else (queue.java, queue.executions)
         if queue is not None:
             with suppress(*THROWN, OSError):
                 queue.release()
@@ -487,6 +490,6 @@ def open_path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPa
         log.warning("querypulse: this driver refuses %s: %s", EventQueue.name, reason_of(error))
         proxy = ProxyPath(spark, listener, by_hand=by_hand)
         # It shows the runs, and the CPU time of their threads, also off the bus.
-        proxy.java = java
+        proxy.java, proxy.executions = java, executions
         return proxy
     return queue

@@ -19,15 +19,18 @@ from ..probe_report import (
     ProbedRun,
     RunFacts,
     SchedulerLoop,
+    SessionEnd,
     parse_trigger,
     short_sink,
     with_idle_progress,
 )
 from ..state.flow import TABLE, TOPIC, Dataset, PlanDatasets, brokers_of
 from .jobs import PolledWork
-from .jvm import FIELD, NETWORK_ERRORS, RECORD, OptionalCalls, private_field
+from .jvm import FIELD, GROUP, NETWORK_ERRORS, RECORD, OptionalCalls, private_field
 
 # -- all active runs at once ------------------------------------------------------------------
+
+SESSION_CHARACTERS = 100
 
 
 class LivingRun(msgspec.Struct, frozen=True, gc=False):
@@ -63,29 +66,37 @@ ListedRun = LivingRun | UnreadableRun
 
 
 class Living(msgspec.Struct, frozen=True):
-    """All active runs by query id, whether the context is stopped, its scheduler, and the heap."""
+    """All active runs by query id, whether the context is stopped, its scheduler, and the heap.
+
+    ``session_ends`` has only what is new since the last poll; None where no session is served.
+    """
 
     runs: dict[str, ListedRun]
     stopped: bool
     scheduler: SchedulerLoop | None = None
     heap: Heap | None = None
     """None where it is not due, and where the JVM does not say."""
+    session_ends: dict[str, SessionEnd] | None = None
 
 
-def parse_living_runs(text: str) -> Living:
-    """Read ``LivingRuns.java``, and ``DriverHeap.java`` after it.
+def parse_living_runs(text: str, now: float) -> Living:
+    """Read ``LivingRuns.java``, and ``DriverHeap.java`` and ``ConnectSessions.java`` after it.
+
+    ``now`` is monotonic seconds.
 
     Raises:
         ValueError: a line names no run, or the last line is missing.
 
     """
+    text, serves, sessions = text.partition(GROUP)
     *lines, last, heap = text.split(RECORD)
     runs = {}
     for line in lines:
         query_id, run_id, *fields = line.split(FIELD)
         runs[query_id] = _parse_run(run_id, fields)
     stopped, _, scheduler = last.partition(FIELD)
-    return Living(runs, stopped == "true", _scheduler(scheduler), _heap(heap))
+    ends = dict(_session_end(line, now) for line in sessions.split(RECORD)[:-1]) if serves else None
+    return Living(runs, stopped == "true", _scheduler(scheduler), _heap(heap), ends)
 
 
 def _parse_run(run_id: str, fields: list[str]) -> ListedRun:
@@ -129,6 +140,17 @@ def _heap(text: str) -> Heap | None:
     except ValueError:
         return None
     return heap if heap.max_bytes > 0 else None
+
+
+def _session_end(line: str, now: float) -> tuple[str, SessionEnd]:
+    server_id, user, session, ago, idle, allowed = line.split(FIELD)
+    return server_id, SessionEnd(
+        at=now - int(ago) / 1e3,
+        session=redact(session)[:SESSION_CHARACTERS],
+        user=redact(user)[:SESSION_CHARACTERS],
+        idle_seconds=int(idle) / 1e3,
+        allowed_seconds=int(allowed) / 1e3,
+    )
 
 
 def read_run(java: Any, identity: Callable[[Any], int], details: OptionalCalls) -> LivingRun:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..foresight.resources import Heap
 from ..foresight.tasks import TaskSums
-from ..probe_report import UNOWNED, Context, ProbedRun, ProbeReport, SchedulerLoop
+from ..probe_report import UNOWNED, Context, ProbedRun, ProbeReport, SchedulerLoop, SessionEnd
 from ..python_frames import is_running
 from .event_paths import EventPath
 from .execution import (
@@ -26,12 +26,21 @@ from .execution import (
     read_run,
 )
 from .jobs import PolledWork, identity
-from .jvm import NETWORK_ERRORS, THROWN, OptionalCalls, is_gone, was_terminated
+from .jvm import (
+    NETWORK_ERRORS,
+    THROWN,
+    OptionalCalls,
+    active_runs,
+    is_gone,
+    was_terminated,
+)
 
 KEEP_REPORTED = 256
 """How many ended runs are kept at least."""
 KEEP_SECONDS = 10.0
 """How long each one is kept: only the newest report is read, so one may be missed."""
+MAX_SESSIONS = 1000
+"""Of those that have ended; as many as Spark keeps."""
 SHUTDOWN_HOOKS = "org.apache.spark.util.ShutdownHookManager"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -76,9 +85,8 @@ class SparkProbe:
         # Private: PySpark has no public way to the JVM, the status tracker, or all sessions.
         self._jvm = self._context._jvm  # noqa: SLF001
         self._tracked: Any = self._context._jsc  # noqa: SLF001
-        session = spark._jsparkSession  # noqa: SLF001
-        self._active: Any = session.sharedState().activeStreamingQueries()
-        """Stable in Spark 3.5 to 4.3; None once the probe is released."""
+        self._active: Any = active_runs(spark) if path.executions is None else path.executions
+        """None once the probe is released."""
         self._uuid = getattr(self._jvm, "java.util.UUID")
         self._living: dict[str, SparkRun] = {}
         self._ended = EndedRuns()
@@ -87,6 +95,7 @@ class SparkProbe:
         self._unowned_tasks: TaskSums | None = None
         """At the newest poll."""
         self._heap: Heap | None = None
+        self._session_ends: dict[str, SessionEnd] | None = None
         self._seen = Context.RUNNING
         self._end_of_jvm: Context | None = None
         """What ended the JVM; None while it lives, as far as is known."""
@@ -174,6 +183,7 @@ class SparkProbe:
             scheduler=self._scheduler,
             unowned_tasks=self._unowned_tasks,
             heap=self._heap,
+            session_ends=self._session_ends,
         )
 
     def _poll_runs(self, now: float) -> bool | None:
@@ -183,12 +193,15 @@ class SparkProbe:
         nobody said so, or a run has ended and the context may have stopped since.
         """
         ask = self.details.ask
-        living = ask("living_runs", self._living_runs, None)
+        living = ask("living_runs", partial(self._living_runs, now), None)
         self._scheduler = None if living is None else living.scheduler
         if living is None:
             self._heap = None
         elif living.heap is not None:
             self._heap = replace(living.heap, at=now)
+        if living is not None and living.session_ends is not None:
+            ends = list(((self._session_ends or {}) | living.session_ends).items())
+            self._session_ends = dict(ends[-MAX_SESSIONS:])
         reported = ask("query_ids", self._read_all_runs, None) if living is None else living.runs
         if reported is None:
             return None
@@ -205,11 +218,11 @@ class SparkProbe:
             has_ended |= ask("a query", poll, False)
         return None if has_ended or living is None else living.stopped
 
-    def _living_runs(self) -> Living | None:
+    def _living_runs(self, now: float) -> Living | None:
         text = self._path.living_runs()
         if text is None:
             return None
-        living = parse_living_runs(text)
+        living = parse_living_runs(text, now)
         unreadable = [key for key, run in living.runs.items() if isinstance(run, UnreadableRun)]
         return replace(living, runs=living.runs | self._read_runs(unreadable))
 

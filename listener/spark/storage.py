@@ -19,7 +19,7 @@ from ...core.folders import FileEntry
 from ...core.redaction import redact
 from ..commit_log import SINK_LOG, FileTimes, StorageError
 from ..offsets import by_topic
-from .jvm import NETWORK_ERRORS, THROWN, is_gone, java_errors, reason_of
+from .jvm import NETWORK_ERRORS, THROWN, active_runs, is_gone, java_errors, reason_of
 
 _STATUS = re.compile(
     r"/(\d+)(?:\.compact)?; isDirectory=false; .*?modification_time=(\d+);", re.ASCII
@@ -98,15 +98,19 @@ class HadoopFolder:
 
 
 class SparkStorage:
-    """All storage that one Spark application can open; used by one thread."""
+    """All storage that one Spark application can open; used by one thread.
 
-    def __init__(self, spark: Any) -> None:
+    ``active`` has the active runs by query id, if not only those of this session's kind.
+    """
+
+    def __init__(self, spark: Any, active: Any = None) -> None:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
         self._java_session = spark._jsparkSession  # noqa: SLF001 - no public way to its conf
+        self._active = active_runs(spark) if active is None else active
 
     def release(self) -> None:
         """Release the session; nothing can be opened any more."""
-        self._java_session = None
+        self._java_session = self._active = None
 
     def open(self, location: str, query_id: str = "") -> SparkCheckpoint:
         """Open a checkpoint by ``StreamExecution.resolvedCheckpointRoot``; it need not exist.
@@ -126,9 +130,8 @@ class SparkStorage:
     def _session_of(self, query_id: str) -> Any:
         if not query_id:
             return self._java_session
-        active = self._java_session.sharedState().activeStreamingQueries()
         identity = getattr(self._jvm, "java.util.UUID").fromString(query_id)
-        execution = active.get(identity)
+        execution = self._active.get(identity)
         return self._java_session if execution is None else execution.sparkSession()
 
 

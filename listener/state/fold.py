@@ -20,7 +20,7 @@ from ..foresight.phases import follow_phases, follow_tasks
 from ..foresight.state_growth import follow_growth
 from ..foresight.tasks import follow_sums
 from ..offsets import BASE_INDEX, WHOLE, Offsets, unread_from
-from ..probe_report import Context, ProbedRun
+from ..probe_report import Context, ProbedRun, SessionEnd
 from ..source_polls import SourcePoll
 from .flow import PlanDatasets, datasets_of
 from .history import (
@@ -38,7 +38,7 @@ from .history import (
 )
 from .inputs import follow_inputs, had_input
 from .positions import Reading, compare, continued, follow_batch, follow_poll, of_topics_read
-from .query import Query, pace_of, with_reading
+from .query import CLOCKS_DIFFER_SECONDS, Query, pace_of, with_reading
 from .run import Ended, LogBehind, Outcome, Run, SkippedBatches, UnreportedCommit, follow_in_flight
 from .sources import PolledSource, between_runs, follow_source
 from .trends import MUCH_LATE, LateShare, Trends, answers, follow, follow_polls, learn_late
@@ -92,6 +92,25 @@ def expect_stop(query: Query, until: float = inf) -> Query:
     run = replace(query.run, stop_expected=True, stop_expected_until=until)
     history = recovered(query.history) if run.is_done_with else query.history
     return replace(query, run=run, history=history)
+
+
+def session_ended(query: Query, ended: SessionEnd) -> Query:
+    """Record the end of the session that started its run, where that may have stopped it.
+
+    A client that ends its session wants that, as a job that stops its SparkContext does. What had
+    stopped before a session expired has another cause.
+    """
+    run = query.run
+    was_stopped = run.vanished_at is not None
+    if run.ended is not None:
+        was_stopped = run.ended.outcome is Outcome.STOPPED
+    if not was_stopped or run.session_end is not None:
+        return query
+    if not ended.is_expired:
+        query = expect_stop(query)
+    elif run.gone_or_started_at < ended.at - CLOCKS_DIFFER_SECONDS:
+        return query
+    return replace(query, run=replace(query.run, session_end=ended))
 
 
 def replaced_by(query: Query, label: str, at: float) -> Query:

@@ -13,7 +13,15 @@ from ..events import Progress, Started
 from ..failure import Failure
 from ..foresight.phases import Phase
 from ..offsets import behind
-from ..probe_report import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
+from ..probe_report import (
+    JobActivity,
+    Moves,
+    ProbedRun,
+    RunFacts,
+    SessionEnd,
+    Trigger,
+    parse_trigger,
+)
 
 
 class Outcome(str, Enum):
@@ -255,6 +263,8 @@ class Run(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     taken_by: str = ""
     """The label of the query that was started on the checkpoint of this one, so that Spark stopped
     this run (``spark.sql.streaming.stopActiveRunOnRestart``)."""
+    session_end: SessionEnd | None = None
+    """How its session of Spark Connect ended, and with that the run; None as far as is known."""
     goes_on: bool = False
     """Whether its first batch followed the last one of ``Checkpoint.id_before``."""
     reported_elsewhere: bool = False

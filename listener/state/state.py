@@ -13,7 +13,7 @@ from ..events import KIND_OF, Event, Progress, Terminated
 from ..foresight.resources import Resources
 from ..mailbox import Arrived
 from ..past_failures import PastFailures
-from ..probe_report import Context, ProbedRun, ProbeReport
+from ..probe_report import Context, ProbedRun, ProbeReport, SessionEnd
 from ..source_polls import SourceReport
 from .fold import (
     end_past_run,
@@ -23,6 +23,7 @@ from .fold import (
     fold_probe,
     fold_sources,
     replaced_by,
+    session_ended,
 )
 from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
 from .positions import Reading, follow_late, handed_over, recent
@@ -161,6 +162,12 @@ class State:
             self._apply_new(run, report, active)
         self._decide(self._undecided_since(report.began_at), wait=False)
         self._settle()
+        self._end_sessions(report.session_ends or {})
+
+    def _end_sessions(self, ends: Mapping[str, SessionEnd]) -> None:
+        for query in self._queries.values() if ends else ():
+            if (ended := ends.get(query.run.session)) is not None:
+                self._put(session_ended(query, ended))
 
     def apply_commit_log(self, report: LogReport) -> None:
         """Apply a round of checkpoint reading; entries without a current run are ignored."""

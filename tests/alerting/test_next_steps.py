@@ -33,7 +33,7 @@ from querypulse.listener.failure import Failure, RaisedAt
 from querypulse.listener.foresight.filling import Full
 from querypulse.listener.foresight.resources import Container, Disk, Heap
 from querypulse.listener.foresight.state_growth import Cause as WhyKept
-from querypulse.listener.probe_report import JobCounts, LongTask, Moves
+from querypulse.listener.probe_report import JobCounts, LongTask, Moves, SessionEnd
 from querypulse.listener.state.positions import Cause, Gap
 from querypulse.settings.links import next_steps
 
@@ -83,6 +83,7 @@ FOUND: dict[str, list[Facts]] = {
     kinds.QUERY_STOPPED: [
         *(facts.Stopped(how=how, seconds=70) for how in HowStopped),
         facts.CheckpointTaken(by="b", seconds=9, checkpoint="/cp"),
+        facts.SessionExpired(seconds=61, session=SessionEnd(1.0, "c-1", "ada", 61.0, 60.0)),
         facts.ProgramEnded(how="the main program ended", queries=("a",)),
         facts.ShareCause(
             cause=SharedCause.CONTEXT_STOPPED,

@@ -10,7 +10,7 @@ from querypulse.listener.spark.jvm import FIELD, RECORD
 
 
 def heap_of(*fields):
-    living = parse_living_runs(RECORD.join(["true", FIELD.join(fields)]))
+    living = parse_living_runs(RECORD.join(["true", FIELD.join(fields)]), 0.0)
     assert living.stopped
     return living.heap
 

@@ -66,7 +66,7 @@ def fakes(clean_environment, monkeypatch):
     monkeypatch.setattr(SparkContext, "_jvm", python_jvm())
     monkeypatch.setattr(observers, "SparkProbe", IdleDriverProbe)
     monkeypatch.setattr(
-        observers, "SparkSources", lambda spark: SimpleNamespace(close=lambda: None)
+        observers, "SparkSources", lambda spark, active: SimpleNamespace(close=lambda: None)
     )
     made = []
     init = Sidecar.__init__

@@ -143,6 +143,9 @@ class JavaQueue:
         self.given += text.count(RECORD) - 1
         return text.replace(GIVEN, str(self.given))
 
+    def executions(self) -> Any:
+        return self.driver.executions
+
     def livingRuns(self) -> str:
         return f"false{RECORD}"
 

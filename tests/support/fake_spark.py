@@ -45,6 +45,7 @@ class FakeChannel:
     """An event channel that counts its calls."""
 
     health = ListenerHealth(registered=True)
+    executions = None
 
     def __init__(self, counts=None):
         self.counts = counts

@@ -95,6 +95,7 @@ def run(
     phase=None,
     finished=None,
     sink="noop",
+    session="",
     **fields,
 ) -> ProbedRun:
     """A poll of a run; ``tasks`` counts those of its jobs, ``finished`` is what they did."""
@@ -107,6 +108,7 @@ def run(
         checkpoint="/cp",
         async_progress=async_progress,
         log_interval_seconds=log_interval,
+        session=session,
     )
     tracked = JobCounts(jobs_started=2, jobs_active=1, tasks_completed=tasks or 0)
     polled = JobActivity(
@@ -284,11 +286,14 @@ class Story:
         scheduler=None,
         unowned=None,
         dropped=0,
+        session_ends=None,
         **listener,
     ):
         """A probe report of these runs; a run object that was reported before was not polled now."""
         health = ListenerHealth(registered=True, dropped_events=dropped, **listener)
-        report = ProbeReport(at, at, runs, context, health, scheduler, unowned)
+        report = ProbeReport(
+            at, at, runs, context, health, scheduler, unowned, session_ends=session_ends
+        )
         self.state.apply_probe(report)
         return self.until(at)
 

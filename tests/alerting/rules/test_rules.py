@@ -35,6 +35,7 @@ from support.rules.stalled import (
     on_connect,
     trying,
 )
+from support.rules.stopped import SESSION_EXPIRED, over, served_until
 from support.rules.stories import (
     batches,
     counted,
@@ -884,6 +885,50 @@ def test_finite_run_that_is_late_is_not_called_missing():
     (finding,) = done().evaluate(DAY + SIX + 60, **AT_SIX).findings
 
     assert say(finding).summary.startswith("a has not completed in time: no run has completed for ")
+
+
+def test_stop_with_an_expired_session_names_session_user_and_silence():
+    (found,) = served_until(SESSION_EXPIRED).evaluate(162).findings
+
+    assert found.code.value == "session_expired"
+    assert found.reason == (
+        "stopped 61 s ago, as the Spark Connect session c-1 of ada expired: its client had made "
+        "no call for 61 s"
+    )
+    assert say(found).evidence["connect_session"] == "c-1 of ada"
+
+
+def test_expired_session_of_a_client_without_a_user_is_named_by_its_id_alone():
+    ends = {"s1": replace(SESSION_EXPIRED["session_ends"]["s1"], user="")}
+    (found,) = served_until({"session_ends": ends}).evaluate(162).findings
+
+    assert "the Spark Connect session c-1 expired" in found.reason
+    assert say(found).evidence["connect_session"] == "c-1"
+
+
+def test_queries_of_an_expired_session_are_one_incident_and_those_of_two_are_two():
+    ends = {**SESSION_EXPIRED["session_ends"], **over(idle=70.0, session="s2")["session_ends"]}
+    ends["s2"] = replace(ends["s2"], session="c-2")
+    story = Story()
+    owners = {"a": "s1", "b": "s1", "c": "s2", "d": ""}
+    polled = [run(query, session=session, batch=1) for query, session in owners.items()]
+    for query in owners:
+        story.started(query, at=0).commit(query, batch=0, at=1)
+    story.probe(*polled, at=100)
+    for query in "abc":
+        story.ended(query, at=101)
+    story.probe(polled[-1], at=102, session_ends=ends).commit("d", batch=1, at=160)
+
+    gathered = [(found.query, found.reason) for found in story.evaluate(163).findings]
+
+    assert sorted(gathered) == [
+        (
+            "*",
+            f"the Spark Connect session {client} of ada expired: its client had made no call "
+            f"for {idle}: {names}",
+        )
+        for client, idle, names in (("c-1", "61 s", "a, b"), ("c-2", "70 s", "c"))
+    ]
 
 
 @pytest.mark.parametrize("context", [Context.RUNNING, Context.STOPPED_BY_APPLICATION])

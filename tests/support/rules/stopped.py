@@ -17,12 +17,15 @@ from support.rules.case import (
 from support.rules.stories import ONCE, SHUTDOWN, STOPPED, available_now, dying, steady
 from support.story import Story, run
 
-from querypulse.listener.probe_report import Context
+from querypulse.listener.probe_report import Context, SessionEnd
 
 DIED = Context.STOPPED
 """The SparkContext has stopped by itself."""
 CUT = {"exception": SHUTDOWN, "context": DIED}
 LONG_GRACE = limits("*", gone_grace_seconds=3600.0)
+NO_GRACE = limits("*", gone_grace_seconds=0.0)
+SERVED = {"session_ends": {}}
+"""The driver serves Spark Connect, and no session has ended."""
 
 
 def called_off():
@@ -48,6 +51,24 @@ def just_died():
 
 def unknown_trigger():
     return steady().seen(trigger="Unknown", at=100)
+
+
+def over(*, idle, allowed=60.0, at=101.0, session="s1"):
+    """A poll shows that a session of Spark Connect has ended, ``idle`` after its last call."""
+    return {"session_ends": {session: SessionEnd(at, "c-1", "ada", idle, allowed)}}
+
+
+SESSION_EXPIRED = over(idle=61.0)
+LEFT = over(idle=0.01)
+
+
+def served(**how):
+    return steady().seen(session="s1", at=100, **how)
+
+
+def served_until(end, at=101):
+    """Its run has ended, and a second later a poll shows what its session did."""
+    return served().ended(at=at).probe(at=at + 1, **end)
 
 
 CASES = table(
@@ -94,6 +115,54 @@ CASES = table(
     starting(steady().seen(at=100).takes("a", 2, at=101), at=165),
     "a query without a name was started on its checkpoint",
     starting(steady().seen(at=100).takes(None, at=101), at=165),
+    "its Spark Connect session expired",
+    query_stopped(served_until(SESSION_EXPIRED), at=162),
+    "no signal showed its end, and its Spark Connect session expired",
+    query_stopped(
+        served().probe(at=101, **SESSION_EXPIRED).probe(at=102, **SESSION_EXPIRED), at=162
+    ),
+    "its Spark Connect session expired, and there is no grace",
+    query_stopped(served_until(SESSION_EXPIRED), at=103, **NO_GRACE),
+    "it was stopped long before its Spark Connect session expired",
+    query_stopped(served_until(SERVED).probe(at=150, **over(idle=61.0, at=149.0)), at=162),
+    "it was stopped, and its Spark Connect session goes on",
+    query_stopped(served_until(SERVED), at=162),
+    "it was stopped, its Spark Connect session goes on, and there is no grace",
+    query_stopped(served_until(SERVED), at=103, **NO_GRACE),
+    "it was stopped, and the client of another Spark Connect session left",
+    query_stopped(served_until(over(idle=0.01, session="s2")), at=162),
+    "it failed, and its client ended the Spark Connect session",
+    query_failed(served().failed(at=101).probe(at=102, **LEFT), at=103),
+    "the client ended its Spark Connect session",
+    stopped(served_until(LEFT), at=900),
+    "the client ended its Spark Connect session, of an expected query",
+    stopped(served_until(LEFT), at=900, expected=["a"]),
+    "the client ended its Spark Connect session, and no signal showed the end of the run",
+    stopped(served().probe(at=101, **LEFT).probe(at=102, **LEFT), at=900),
+    "the client ended its Spark Connect session a while after the query was stopped",
+    stopped(served_until(SERVED).probe(at=130, **over(idle=0.01, at=130.0)), at=900),
+    "the client ended its Spark Connect session after long silence, which had no limit",
+    stopped(served_until(over(idle=9000.0, allowed=-0.001)), at=900),
+    "without a grace, no poll has shown yet whether the client ended its Spark Connect session",
+    stopped(
+        served().probe(run(session="s1", batch=9), at=100.5, **SERVED).ended(at=101),
+        at=101.2,
+        **NO_GRACE,
+    ),
+    "its Spark Connect session expired, within the grace",
+    stopped(served_until(SESSION_EXPIRED), at=161),
+    "its Spark Connect session expired, and another session has started it again",
+    running(served_until(SESSION_EXPIRED).started(at=110).commit(batch=11, at=112), at=170),
+    "its Spark Connect session expired after an announced stop",
+    stopped(served().expect_stop().ended(at=101).probe(at=102, **SESSION_EXPIRED), at=900),
+    "availableNow, finished, and its Spark Connect session expired later",
+    completed(
+        available_now()
+        .seen(session="s1", trigger="AvailableNowTrigger", at=1)
+        .ended(at=2)
+        .probe(at=63, **over(idle=61.0, at=63.0)),
+        at=900,
+    ),
     "the stop comes within the time for which it was announced",
     stopped(steady().seen(at=100).expect_stop(until=700).ended(at=600), at=9000),
     "announced by the job, and after that from outside for a shorter time",
