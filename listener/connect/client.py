@@ -107,6 +107,11 @@ class ConnectClient:
         make_stub: Any = SparkConnectServiceStub
         self._stub: Any = make_stub(self._channel)
 
+    @property
+    def has_server_session(self) -> bool:
+        """Whether the server refuses the session after it has lost it (from Spark 4.0 on)."""
+        return bool(self._server_session)
+
     def query(self, run: tuple[str, str], **what: object) -> Any:
         """The answer to a ``StreamingQueryCommand`` about one run: ``(query id, run id)``."""
         command = self.pb2.Command()

@@ -34,7 +34,7 @@ MISSING = (
     "jobs and tasks of a batch, and the stack of one that hangs",
     "checkpoints: commits of a continuous query, and of earlier processes",
     "the lag that sources report themselves (Kafka, Delta)",
-    "queries of other sessions",
+    "queries of other sessions, and how the flows of a declarative pipeline end",
     "triggers of queries that another client, or this one before attach, has started",
 )
 

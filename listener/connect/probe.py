@@ -58,8 +58,6 @@ class ConnectRun:
         self.last = ProbedRun(facts, active=True)
         self.end_polls = 0
         """How often it was asked how it ended."""
-        self.is_hidden = False
-        """Whether the server lists it and answers no question about it: a pipeline's flow."""
         self._client = client
         self._key = (facts.query_id, facts.run_id)
         self._progress_text = ""
@@ -67,13 +65,11 @@ class ConnectRun:
         self._on_progress = on_progress
         self._next_batch = 0 if is_new else math.inf
         """Batches from this id on are yet to be passed on."""
-        self._was_known = is_new
-        """Whether the server has answered a question about it, or the job has started it."""
 
     def poll(self) -> None:
         """Poll; progress comes first: a batch that commits between two calls is only seen later."""
         self._poll_progress()
-        status = self._query(status=True).status
+        status = self._client.query(self._key, status=True).status
         seen = ProbedRun(
             facts=self.last.facts,
             active=True,
@@ -93,9 +89,16 @@ class ConnectRun:
             self._poll_progress()
             exception, error_class = self._exception()
         except ConnectCallError as error:
-            if self.is_hidden or not _UNKNOWN_RUN.search(str(error)):
+            if not _UNKNOWN_RUN.search(str(error)):
                 raise
-            exception, error_class = RUN_LOST, SESSION_ENDED
+            if self._client.has_server_session:
+                # A server that had started again would have refused the session. It shows to no
+                # client how a flow of a declarative pipeline ends; their triggers are these.
+                facts = replace(self.last.facts, trigger=Trigger("AvailableNow"))
+                self.last = replace(self.last, facts=facts)
+                exception = error_class = None
+            else:
+                exception, error_class = RUN_LOST, SESSION_ENDED
         self.end(exception, error_class)
 
     def end(self, exception: str | None, error_class: str | None) -> None:
@@ -111,7 +114,7 @@ class ConnectRun:
         )
 
     def _exception(self) -> tuple[str | None, str | None]:
-        answer = self._query(exception=True).exception
+        answer = self._client.query(self._key, exception=True).exception
         if not answer.HasField("exception_message"):
             return None, None
         texts = filter(None, (answer.exception_message, answer.stack_trace))
@@ -138,23 +141,7 @@ class ConnectRun:
         self._progress_text = text
 
     def _progresses(self, **which: bool) -> list[str]:
-        return list(self._query(**which).recent_progress.recent_progress_json)
-
-    def _query(self, **which: bool) -> Any:
-        """The server's answer to one question about the run.
-
-        Raises:
-            ConnectCallError: there is none.
-
-        """
-        try:
-            answer = self._client.query(self._key, **which)
-        except ConnectCallError as error:
-            self.is_hidden = not self._was_known and _UNKNOWN_RUN.search(str(error)) is not None
-            raise
-        self._was_known = True
-        self.is_hidden = False
-        return answer
+        return list(self._client.query(self._key, **which).recent_progress.recent_progress_json)
 
 
 class ConnectRuns:
@@ -195,12 +182,8 @@ class ConnectRuns:
                 self._end(run_id, run, now)
 
     def report(self, now: float) -> tuple[ProbedRun, ...]:
-        """All runs, active and recently ended; ``now`` is monotonic seconds.
-
-        Of those that the server hides nothing is known, also not how they end.
-        """
-        living = tuple(run.last for run in self._living.values() if not run.is_hidden)
-        return living + self._ended.report(now)
+        """All runs, active and recently ended; ``now`` is monotonic seconds."""
+        return tuple(run.last for run in self._living.values()) + self._ended.report(now)
 
     def end_all(self, exception: str, now: float) -> None:
         """End every run with its session; ``now`` is monotonic seconds.
@@ -208,8 +191,7 @@ class ConnectRuns:
         One that the job has stopped since the last poll has ended without an exception.
         """
         self._add_started()
-        shown = {run_id: run for run_id, run in self._living.items() if not run.is_hidden}
-        for run_id, run in shown.items():
+        for run_id, run in self._living.items():
             was_stopped = run_id in self._path.stopped
             run.end(*((None, None) if was_stopped else (exception, SESSION_ENDED)))
             self._ended.add(run.last, now)
@@ -226,7 +208,7 @@ class ConnectRuns:
     def _end(self, run_id: str, run: ConnectRun, now: float) -> None:
         run.end_polls += 1
         self._details.ask("how a query ended", run.poll_end, None)
-        if run.last.active and not run.is_hidden and run.end_polls < END_POLLS:
+        if run.last.active and run.end_polls < END_POLLS:
             return
         del self._living[run_id]
         if not run.last.active:

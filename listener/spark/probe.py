@@ -167,9 +167,12 @@ class SparkProbe:
         if self._active is None:
             raise RuntimeError("the probe was released")
         stopped = self._poll_runs(began_at)
-        check = partial(self._path.check, began_at)
-        health = self.details.ask("listeners", check, self._path.health)
-        context = self.context(stopped=stopped)
+        health = self._path.health
+        if not stopped:
+            # A bus that has stopped with its context has no queue, and gets none.
+            check = partial(self._path.check, began_at)
+            health = self.details.ask("listeners", check, health)
+        context = self.context(stopped=stopped if health.registered else None)
         living = tuple(run.last for run in self._living.values())
         return ProbeReport(
             began_at=began_at,

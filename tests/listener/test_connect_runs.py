@@ -25,6 +25,7 @@ class Server:
     """Answers as ``ConnectClient`` does; ``error`` is raised for every question about a run."""
 
     session_id = "session"
+    has_server_session = False
 
     def __init__(self):
         self.running = {}
@@ -176,29 +177,20 @@ def test_run_that_the_job_started_is_reported_with_its_trigger(world, running):
 
 
 @pytest.mark.parametrize("running", [{}, {"again": "q"}], ids=["ends", "runs again"])
-def test_flow_that_the_server_lists_and_does_not_know_is_not_reported(world, running):
-    """Nor its end, which may be a failure or not; others are."""
-    unknown = ConnectCallError("Streaming query 51ca48ec is not found")
-    world.server.errors = {"flow": unknown, "again": unknown}
-    world.server.running = {"flow": "q", "r": "other"}
-    assert set(polled(world)) == {"r"}
-    assert set(polled(world)) == {"r"}
-    world.server.running = running | {"r": "other"}
-    assert set(polled(world)) == {"r"}
-    assert set(polled(world)) == {"r"}
-
-    world.runs.end_all("the session has ended", 1.0)
-    assert [run.facts.run_id for run in world.runs.report(1.0)] == ["r"]
-
-
-def test_run_that_the_server_knows_a_moment_later_is_reported(world):
+@pytest.mark.parametrize(
+    "says", ["Streaming query 51ca is not found", "Run id mismatch for query id"]
+)
+def test_flow_whose_end_the_server_hides_from_clients_has_completed(world, running, says):
+    """The server forgets a declarative pipeline's flow at its end, and keeps the session."""
+    world.server.has_server_session = True
     world.server.running = {"r": "q"}
-    world.server.errors["r"] = ConnectCallError("the server is busy")
-    assert polled(world)["r"].active
-    world.server.errors["r"] = ConnectCallError("Streaming query 51ca48ec is not found")
-    assert polled(world) == {}
-    del world.server.errors["r"]
-    assert polled(world)["r"].active
+    assert not polled(world)["r"].facts.trigger.is_known
+
+    world.server.running = running
+    world.server.errors["r"] = ConnectCallError(says)
+    run = polled(world)["r"]
+    assert (run.active, run.exception, run.error_class) == (False, None, None)
+    assert run.facts.trigger.ends_by_itself
 
 
 ENDS = {

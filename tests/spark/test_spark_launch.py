@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
-import sysconfig
-import venv
 from pathlib import Path
 
 import pyspark
 import pytest
+from support.auto_attach import auto_attaching_python
 from support.driver import START_SECONDS, Driver
 from support.wheel import build_wheel
 
-from querypulse.launch.auto_attach import CONTENT, NAME
 from querypulse.launch.launcher import __file__ as LAUNCHER
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -84,7 +81,7 @@ def test_spark_submit_with_the_launcher_watches_the_job_from_an_archive(pages, t
 
 @pytest.mark.thorough
 def test_auto_attach_attaches_drivers_and_not_workers_and_yields_to_the_job(tmp_path):
-    python = environment(tmp_path / "venv")
+    python = auto_attaching_python(tmp_path / "venv")
     settings = {
         "QUERYPULSE_APP_NAME": "thirdparty",
         "QUERYPULSE_AUTO_ATTACH": "1",
@@ -100,17 +97,3 @@ def test_auto_attach_attaches_drivers_and_not_workers_and_yields_to_the_job(tmp_
         "own own True True",
         "hand True True",
     ]
-
-
-def environment(home):
-    """Python of a new environment with this one's packages, in which auto-attach is on."""
-    venv.create(home)
-    (folder,) = home.glob("lib/python*/site-packages")
-    here = Path(sysconfig.get_path("purelib"))
-    (folder / "a_packages.pth").write_text(f"{here}\n")
-    for path in here.glob("__editable___querypulse*_finder.py"):
-        shutil.copy(path, folder)
-    for path in here.glob("__editable__.querypulse*.pth"):
-        shutil.copy(path, folder)
-    (folder / NAME).write_text(CONTENT)
-    return str(home / "bin" / "python")

@@ -1,8 +1,12 @@
-"""Declarative pipelines on real Spark: which flows are reported, and how each way attaches."""
+"""Declarative pipelines on real Spark: which flows are reported, whichever way we attach."""
 
 from __future__ import annotations
 
 import pytest
+from support.auto_attach import auto_attaching_python
+from support.connect_command import served
+from support.driver import Driver
+from support.pages import PageRecorder
 from support.pipeline import BROKEN, DEFINITIONS, IS_HERE, flow, run_pipeline
 
 pytestmark = [
@@ -15,22 +19,86 @@ ATTACHES = """
 from querypulse import attach
 assert attach(spark) is attach(spark)
 """
-SETTINGS = {
-    "QUERYPULSE_HTTP_PORT": "-1",
-    "QUERYPULSE_APP_NAME": "flows",
-    # A busy machine needs long for a batch, and a second for the end of a flow.
-    "QUERYPULSE_STALL_FLOOR_SECONDS": "300",
-}
+OTHERS = "".join(
+    f'@dp.table(name="gold_{number}")\ndef gold_{number}():\n    return rows()\n'
+    for number in range(5)
+)
+"""With ``DEFINITIONS`` and one more, eight flows."""
+HANGS = """
+from pyspark.sql.functions import udf
+@udf("long")
+def hung(value):
+    time.sleep(3600)
+@dp.table
+def hangs():
+    return rows().withColumn("x", hung("value"))
+"""
+FAILED = ("firing", "StreamingQueryFailed", flow("broken"))
+
+
+def settings(pages: PageRecorder, **more: str) -> dict[str, str]:
+    return {
+        "QUERYPULSE_WEBHOOK_URL": pages.url,
+        "QUERYPULSE_HTTP_PORT": "-1",
+        "QUERYPULSE_APP_NAME": "flows",
+        # A busy machine takes long for a batch.
+        "QUERYPULSE_STALL_FLOOR_SECONDS": "300",
+        **more,
+    }
+
+
+def said_after_its_end(pipeline: Driver) -> str:
+    """What a pipeline with a broken flow printed; Spark has tried that one three times."""
+    code = pipeline.wait()
+    text = "\n".join([*pipeline.lines, pipeline.errors])
+    assert code == 1, text
+    assert text.count(f"Flow {flow('broken')} is STARTING") > 1, text
+    assert f"Flow {flow('silver')} has COMPLETED" in text
+    return text
 
 
 def test_flow_that_fails_is_paged_once_and_those_that_complete_never(pages, tmp_path):
-    """Spark tries it again twice: these are three runs of one query."""
-    settings = SETTINGS | {"QUERYPULSE_WEBHOOK_URL": pages.url}
-    with run_pipeline(DEFINITIONS + BROKEN + ATTACHES, tmp_path, **settings) as driver:
-        assert driver.wait() == 1, driver.errors
-        output = "\n".join([*driver.lines, driver.errors])
+    """With ``attach`` in a definitions file, where the session is one of Spark Connect."""
+    definitions = DEFINITIONS + BROKEN + ATTACHES
+    with run_pipeline(definitions, tmp_path, **settings(pages)) as pipeline:
+        text = said_after_its_end(pipeline)
 
-    assert pages.reported == [("firing", "StreamingQueryFailed", flow("broken"))], output
+    assert pages.reported == [FAILED], text
     assert "no such order" in pages.pages[0].annotations["reason"]
-    assert f"Flow {flow('silver')} has COMPLETED" in output
-    assert output.count(f"Flow {flow('broken')} is STARTING") > 1, "Spark retries"
+
+
+@pytest.mark.nightly
+def test_auto_attach_pages_the_one_of_eight_flows_that_dies(pages, tmp_path):
+    python = auto_attaching_python(tmp_path / "venv")
+    definitions = DEFINITIONS + OTHERS + BROKEN
+    environment = settings(pages, QUERYPULSE_AUTO_ATTACH="1")
+    with run_pipeline(definitions, tmp_path, python=python, **environment) as pipeline:
+        text = said_after_its_end(pipeline)
+
+    assert pages.reported == [FAILED], text
+    assert "not on Spark's bus" not in text
+
+
+@pytest.mark.nightly
+def test_flow_that_hangs_is_reported_under_its_name(pages, tmp_path):
+    short = settings(pages, QUERYPULSE_STALL_FLOOR_SECONDS="5")
+    with run_pipeline(DEFINITIONS + HANGS + ATTACHES, tmp_path, **short):
+        page = pages.wait_for("StreamingQueryStalled", flow("hangs"))
+    assert page.labels["app"] == "flows"
+
+
+@pytest.mark.thorough
+def test_server_pages_the_flow_of_a_client_that_dies_and_the_client_none(pages, tmp_path):
+    """Of eight flows; the client attaches, too: the server shows it no end of a flow."""
+    (server_folder := tmp_path / "server").mkdir()
+    (folder := tmp_path / "client").mkdir()
+    definitions = DEFINITIONS + OTHERS + BROKEN + ATTACHES
+    with PageRecorder() as of_client, served(server_folder, **settings(pages)) as server:
+        given = settings(of_client, QUERYPULSE_APP_NAME="client")
+        with run_pipeline(definitions, folder, remote=server.remote, **given) as pipeline:
+            text = said_after_its_end(pipeline)
+        assert pages.reported == [FAILED], text
+        assert server.end() == 0
+
+    assert pages.reported == [FAILED]
+    assert of_client.reported == []

@@ -324,6 +324,32 @@ def test_listener_that_cannot_be_checked_is_as_it_was(spark, odd):
     assert report.listener == channel.health == ListenerHealth(registered=True)
 
 
+def test_listener_of_a_stopped_context_is_not_checked(spark):
+    """Spark's bus has removed it, like all others."""
+    channel = FakeChannel()
+    checks = []
+    channel.check = lambda now: checks.append(now) or channel.health
+    probe = fake_probe(spark, channel)
+    probe.poll(lambda: 1.0)
+    spark.stopped = True
+    assert probe.poll(lambda: 2.0).listener == channel.health
+    assert checks == [1.0]
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_listener_that_is_gone_because_its_context_stops_meanwhile_is_no_mystery(spark, stops):
+    channel = FakeChannel()
+
+    def check(now):
+        spark.sparkContext._jsc.answers["sc"].answers["isStopped"] = stops
+        return ListenerHealth(registered=False)
+
+    channel.check = check
+    report = fake_probe(spark, channel).poll(lambda: 1.0)
+    assert not report.listener.registered
+    assert report.context is (Context.STOPPED if stops else Context.RUNNING)
+
+
 @pytest.mark.parametrize("refuse", [None, Py4JError("gone"), OSError(), PySparkException("odd")])
 def test_released_probe_holds_no_spark_objects(spark, refuse):
     channel = FakeChannel()
