@@ -401,8 +401,8 @@ class Notifier:
         ended = {incident.key: incident for incident in incidents if incident.is_over}
         orphans = {key: end for key, end in ended.items() if end.is_orphan}
         ended = {key: ended[key] for key in ended.keys() - orphans.keys() if key in self._left}
-        ends = orphans | self._ends | ended
-        self._ends = {key: end for key, end in ends.items() if key not in firing}
+        over = orphans | self._ends | ended
+        self._ends = {key: end for key, end in over.items() if key not in firing}
         own = [
             incident
             for incident in incidents
