@@ -196,13 +196,21 @@ def spark_ui_url(spark: Any) -> str:
     try:
         context = spark.sparkContext
         url = context.uiWebUrl
-        # Private: YARN adds it to a client's conf after the start, and the public one is a copy.
-        proxies = context._conf.get(YARN_PROXIES, "")  # noqa: SLF001
+        # Private: YARN adds to a client's conf after the start, and the public one is a copy.
+        proxies = _yarn_proxies(context._conf)  # noqa: SLF001
     except (*THROWN, OSError, TypeError, AttributeError):
         return ""
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
         return ""
     return proxies.partition(",")[0] or url
+
+
+def _yarn_proxies(conf: Any) -> str:
+    """The URLs of the application at YARN's proxies, comma-separated; empty elsewhere."""
+    for name in conf.get(UI_FILTERS, "").split(","):
+        if name.strip().endswith(YARN_FILTER):
+            return str(conf.get(f"spark.{name.strip()}.param.PROXY_URI_BASES", ""))
+    return ""
 
 
 def _conf_unless_refused(spark: Any) -> dict[str, str]:
@@ -245,10 +253,10 @@ CLUSTER_NAME = "spark.databricks.clusterUsageTags.clusterName"
 JOB_ID = "spark.databricks.job.id"
 JOB_CLUSTER = re.compile(r"job-\d+-run-\d+")
 """How Databricks names the cluster of a job's run."""
-YARN_ATTEMPT = "spark.yarn.app.attemptId"
-YARN_FILTER = "org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter"
-YARN_PROXIES = f"spark.{YARN_FILTER}.param.PROXY_URI_BASES"
-"""The URLs of the application at YARN's proxies, which Spark gives to its UI's filter."""
+ATTEMPT = "spark.app.attempt.id"
+UI_FILTERS = "spark.ui.filters"
+YARN_FILTER = ".AmIpFilter"
+"""The filter of Spark's UI on YARN: Hadoop's until Spark 3.5, then Spark's own."""
 CLUSTER_MODE = ("spark.submit.deployMode", "cluster")
 
 
@@ -283,9 +291,10 @@ def _application_id(spark: Any) -> str:
 def attempt_of(spark: Any, conf: Conf) -> DriverAttempt | None:
     """Return which attempt of its application this driver is; None where YARN starts no other.
 
-    Spark's ``ApplicationMaster`` sets the number in cluster mode.
+    ``SparkContext`` sets the number in YARN's cluster mode.
     """
-    application, number = _application_id(spark), conf(YARN_ATTEMPT) or ""
+    application = _application_id(spark)
+    number = conf(ATTEMPT) or ""
     if not application or not number.isdecimal():
         return None
     return DriverAttempt(application, int(number), f"host {socket.gethostname()}")

@@ -439,11 +439,11 @@ class Notifier:
             self._left, self._ends = {}, {}
             return (*incidents, *ends)
         self._left |= {key: firing[key] for key in firing.keys() & self._left.keys()}
+        orphans = {incident.key: incident for incident in incidents if incident.is_orphan}
         ended = {incident.key: incident for incident in incidents if incident.is_over}
-        orphans = {key: end for key, end in ended.items() if end.is_orphan}
-        ended = {key: ended[key] for key in ended.keys() - orphans.keys() if key in self._left}
-        ends = orphans | self._ends | ended
-        self._ends = {key: end for key, end in ends.items() if key not in firing}
+        ended = {key: end for key, end in ended.items() if key in self._left}
+        over = orphans | self._ends | {key: ended[key] for key in ended if key not in orphans}
+        self._ends = {key: end for key, end in over.items() if key not in firing}
         own = [
             incident
             for incident in incidents

@@ -145,9 +145,6 @@ class NoUi:
         raise TypeError("'JavaPackage' object is not callable")
 
 
-PROXIES = "spark.org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter.param.PROXY_URI_BASES"
-
-
 @pytest.mark.parametrize(
     ("context", "url"),
     [
@@ -163,11 +160,29 @@ def test_spark_without_ui_is_no_error(context, url):
     assert spark_ui_url(SimpleNamespace(sparkContext=context)) == url
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter",
+        "org.apache.spark.deploy.yarn.AmIpFilter",
+    ],
+    ids=["Spark 3.5", "Spark 4"],
+)
 @pytest.mark.parametrize("others", ["", ",http://rm-2:8088/proxy/application_1"])
-def test_spark_ui_on_yarn_is_at_the_first_of_its_proxies(others):
+def test_spark_ui_on_yarn_is_at_the_first_of_its_proxies(name, others):
     proxy = "http://rm:8088/proxy/application_1"
-    context = SimpleNamespace(uiWebUrl="http://d:4040", _conf={PROXIES: proxy + others})
+    conf = {
+        "spark.ui.filters": f"com.acme.Login, {name}",
+        f"spark.{name}.param.PROXY_URI_BASES": proxy + others,
+    }
+    context = SimpleNamespace(uiWebUrl="http://d:4040", _conf=conf)
     assert spark_ui_url(SimpleNamespace(sparkContext=context)) == proxy
+
+
+def test_spark_ui_with_other_filters_is_at_its_own_address():
+    conf = {"spark.ui.filters": "com.acme.Login"}
+    context = SimpleNamespace(uiWebUrl="http://d:4040", _conf=conf)
+    assert spark_ui_url(SimpleNamespace(sparkContext=context)) == "http://d:4040"
 
 
 def test_driver_serves_every_runbook():

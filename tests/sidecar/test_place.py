@@ -85,10 +85,10 @@ def test_only_what_restarts_a_driver_is_named(conf, environment, who):
 @pytest.mark.parametrize(
     ("spark", "conf", "attempt"),
     [
-        (SPARK, {"spark.yarn.app.attemptId": "2"}, DriverAttempt("app-7", 2, f"host {HOST}")),
+        (SPARK, {"spark.app.attempt.id": "2"}, DriverAttempt("app-7", 2, f"host {HOST}")),
         (SPARK, YARN, None),
-        (SPARK, {"spark.yarn.app.attemptId": "two"}, None),
-        (SimpleNamespace(), {"spark.yarn.app.attemptId": "2"}, None),
+        (SPARK, {"spark.app.attempt.id": "two"}, None),
+        (SimpleNamespace(), {"spark.app.attempt.id": "2"}, None),
     ],
     ids=["cluster mode", "client mode", "no number", "no application"],
 )

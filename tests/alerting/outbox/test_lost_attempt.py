@@ -125,7 +125,7 @@ def test_next_attempt_reports_one_that_was_killed_and_resolves_it_once_a_query_w
     attempts, seconds
 ):
     attempts(1).works().is_stored().is_killed()
-    second = attempts(2, seconds=60 + seconds).step()
+    second = attempts(2, seconds=seconds).step()
     assert second.sent == [DOWN]
     (alert,) = second.recorder.incidents[0].alerts
     assert alert.code == "attempt_lost"
@@ -253,8 +253,8 @@ def test_announced_end_that_did_not_come_announces_nothing_more(attempts):
 def test_incident_that_a_killed_attempt_did_not_store_ends_by_key_after_its_lease(attempts):
     """PagerDuty and Alertmanager end what nobody remembers by its key, once it is nobody's."""
     attempts(1).works().is_stored().is_killed()
-    second = attempts(2, seconds=30.0, application="application_1_0002", capabilities=BY_KEY)
-    second.works()
+    second = attempts(2, seconds=10.0, application="application_1_0002", capabilities=BY_KEY)
+    second.works(20)
     assert second.stale
     assert second.delivery._outbox.rows == (), "the other one may still run"
     second.now += LEASE_SECONDS
@@ -266,7 +266,7 @@ def test_incident_that_a_killed_attempt_did_not_store_ends_by_key_after_its_leas
 
 def test_incident_that_has_opened_here_meanwhile_does_not_end_by_key(attempts):
     attempts(1).works().is_stored().is_killed()
-    second = attempts(2, seconds=30.0, application="application_1_0002", capabilities=BY_KEY)
+    second = attempts(2, seconds=10.0, application="application_1_0002", capabilities=BY_KEY)
     second.notifier.offer((stale("*"),))
     open_now = incident("*")
     second.notifier.offer((open_now,))
