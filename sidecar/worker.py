@@ -266,7 +266,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - alerts do not depend on it
             self._on_error("freshness", error)
             return {}
-        return freshness
+        return history.as_stored(freshness)
 
     def _waits_for_poll(self, now: float) -> bool:
         """Whether all data is older than a pause: so it is up to ``POLL_AGAIN_SECONDS`` after one.

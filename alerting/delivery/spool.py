@@ -629,6 +629,8 @@ class FailureHistory:
         self._offered: tuple[object, ...] = ()
         self._freshness: dict[str, Freshness] = {}
         self._freshness_at = -math.inf
+        self._stored: Mapping[str, Freshness] = {}
+        """By label, as stored last."""
 
     def restore(self, state: State, lifecycle: Lifecycle, now: float, wall: float) -> None:
         """Apply what was left, also to the queries that have appeared since the last call."""
@@ -651,11 +653,26 @@ class FailureHistory:
         self, counts: FreshnessCounts, now: float, wall: float, *, is_last: bool
     ) -> None:
         """Store how fresh the queries were, every few seconds and at the last evaluation."""
-        is_due = is_last or now - self._freshness_at >= FRESHNESS_SECONDS
+        is_new = counts.counts.keys() != self._stored.keys()
+        is_due = is_last or is_new or now - self._freshness_at >= FRESHNESS_SECONDS
         if self._spool is None or not is_due or not counts.counts:
             return
         self._freshness_at = now
+        self._stored = counts.counts
         self._spool.offer_freshness(counts.kept(wall - now))
+
+    def as_stored(self, counts: Mapping[str, Freshness]) -> Mapping[str, Freshness]:
+        """Return the counts with the seconds that were stored last.
+
+        The next process counts on from there: of what was published, a kill takes nothing back.
+        """
+        return {
+            label: replace(
+                count, total_seconds=stored.total_seconds, bad_seconds=stored.bad_seconds
+            )
+            for label, count in counts.items()
+            for stored in (self._stored.get(label, count),)
+        }
 
     def keep(
         self,

@@ -24,11 +24,11 @@ COUNT = Freshness(
 )
 
 
-def process(spool):
+def process(spool, promised=60.0):
     """A worker with a promise, and the history that it keeps."""
     history = FailureHistory(spool)
     history.left = spool.load(PATIENCE_SECONDS)
-    return WorkerHarness(history, freshness_seconds=60.0)
+    return WorkerHarness(history, freshness_seconds=promised)
 
 
 def ends(harness, spool):
@@ -71,6 +71,27 @@ def test_counts_are_stored_every_few_seconds_and_at_the_end(spool):
 
     assert len(offers) == 4
     assert ends(harness, kept).total_seconds == offers[-1][mark_of("a")].total_seconds
+
+
+def test_counters_never_go_back_though_a_process_is_killed_between_two_stores(spool):
+    """Or Prometheus would add all of them once more."""
+    first = spool()
+    harness = process(first, 2.0).started().step()
+    for _ in range(int(FRESHNESS_SECONDS) - 2):
+        harness.commit().step(after=1.0)
+    published = harness.published[-1].freshness["a"]
+    elapsed = harness.clock.now
+    ends(harness, first)
+    second = spool()
+    harness = process(second, 2.0)
+    harness.clock.now = elapsed + 300.0
+    harness.started().step(after=1.0)
+    count = harness.published[-1].freshness["a"]
+    second.close(PATIENCE_SECONDS)
+
+    assert count.total_seconds >= published.total_seconds
+    assert count.good_seconds >= published.good_seconds
+    assert harness.errors == []
 
 
 def test_without_a_promise_nothing_is_stored(spool):
