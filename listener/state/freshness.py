@@ -357,7 +357,7 @@ class FreshnessCounts:
 
     def __init__(self) -> None:
         self.counts: Mapping[str, Freshness] = {}
-        """Of all queries with a promise that were ever seen."""
+        """Of all queries with a promise, those included that were seen within ``KEEP_SECONDS``."""
         self._left: dict[str, Freshness] = {}
 
     def restore(self, left: Mapping[str, Freshness], now: float, wall_of_zero: float) -> None:
@@ -399,7 +399,12 @@ class FreshnessCounts:
             if count.promise != promise or count.planned_until != until:
                 count = replace(count, promise=promise, planned_until=until)
             counted[label] = count
-        self.counts = {**self.counts, **counted}
+        left = {
+            label: count
+            for label, count in self.counts.items()
+            if snapshot.at - count.counted_at <= KEEP_SECONDS
+        }
+        self.counts = left | counted
         return counted
 
     def kept(self, wall_of_zero: float) -> dict[str, Freshness]:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from support.story import Story, run, source
 
-from querypulse.listener.past_failures import mark_of
+from querypulse.listener.past_failures import KEEP_SECONDS, mark_of
 from querypulse.listener.state.freshness import (
     BUDGET_SECONDS,
     DAY_SECONDS,
@@ -351,3 +351,12 @@ def test_bad_seconds_belong_to_the_days_in_which_they_were():
 
     assert count.bad_by_day == {0: DAY_SECONDS, 1: DAY_SECONDS, 2: DAY_SECONDS / 2}
     assert count.bad_seconds == 2.5 * DAY_SECONDS
+
+
+def test_a_query_that_was_not_seen_for_a_month_is_forgotten():
+    counting = Counting(steady())
+    counting.at(100, labels=("a", "gone"))
+    counting.at(100 + KEEP_SECONDS - 1.0)
+    assert mark_of("gone") in counting.kept()
+    counting.at(100 + KEEP_SECONDS + 1.0)
+    assert counting.kept().keys() == {mark_of("a")}
