@@ -48,7 +48,7 @@ OF_TYPE_CHECKERS = {"typing_extensions"}
 BUDGET = {
     "core": (2095, 13),
     "listener": (14720, 58),
-    "exporter": (2950, 8),
+    "exporter": (2955, 8),
     "alerting": (14695, 47),
     "recording": (4645, 14),
     "settings": (1645, 10),

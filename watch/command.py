@@ -28,7 +28,7 @@ from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.secret import Secret
 from ..core.threads import Deadline
-from ..exporter.pages import Content, Reply
+from ..exporter.pages import ALIVE_SECONDS, Content, Reply
 from ..exporter.server import HttpServer
 from ..recording.lines import SeenFrom
 from ..settings.links import external_url, guidance
@@ -37,7 +37,6 @@ from ..settings.receivers import is_taken
 from ..settings.settings import Settings, SettingsError
 from ..sidecar import assemble
 from ..sidecar.black_box import BlackBox, about_process
-from ..sidecar.runtime import ALIVE_SECONDS
 from .alerts import APP, DriverAlerts
 from .client import Access, Endpoint
 from .page import pages_of
